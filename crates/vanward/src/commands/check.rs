@@ -24,9 +24,9 @@ use super::check_route::RouteQuery;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The configuration file.
-    #[arg(value_name = "FILE", default_value = "vanward.toml")]
-    file: PathBuf,
+    /// The configuration file [default: vanward.toml, or /etc/vanward/vanward.toml if there is none here].
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
 
     /// Print the configuration as one file with every option, including defaults, and without secrets.
     ///
@@ -64,7 +64,8 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         let output = format!("{:#}\n", config::schema());
         return tell(&Answer { output, remarks: String::new(), code: 0 });
     }
-    let reading = with_files(config::examine_file(&arguments.file), |problem| !problem.is_advice());
+    let file = super::file_or_usual(arguments.file.as_deref());
+    let reading = with_files(config::examine_file(&file), |problem| !problem.is_advice());
     let asked = arguments.asked.order();
     let reading = if asked.is_some() { reading } else { with_needs(reading) };
     if let (Some(config), Some(order)) = (&reading.config, &asked) {
@@ -83,7 +84,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         (false, true) => Form::File,
         (false, false) => Form::Summary,
     };
-    tell(&answer(&reading, &arguments.file.display().to_string(), form))
+    tell(&answer(&reading, &file.display().to_string(), form))
 }
 
 fn tell(Answer { output, remarks, code }: &Answer) -> ExitCode {

@@ -80,7 +80,7 @@ pub(crate) mod man;
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -98,6 +98,24 @@ pub(crate) const BAD_CONFIGURATION: u8 = 78;
 pub(crate) fn fail(code: u8, message: impl Display) -> ExitCode {
     say(message);
     ExitCode::from(code)
+}
+
+/// Place of the configuration in a folder, and that of an installed package.
+const FILE: &str = "vanward.toml";
+const INSTALLED_FILE: &str = "/etc/vanward/vanward.toml";
+
+/// The configuration file of a command that starts no proxy: the one that is named, or that of this folder, or that of the package.
+fn file_or_usual(named: Option<&Path>) -> PathBuf {
+    named.map_or_else(|| first_existing(&[FILE, INSTALLED_FILE].map(Path::new)), Path::to_owned)
+}
+
+/// The first file that exists; if none does, the first, for the message about it.
+fn first_existing(files: &[&Path]) -> PathBuf {
+    files
+        .iter()
+        .find(|file| file.exists())
+        .or(files.first())
+        .map_or_else(PathBuf::new, |file| (*file).to_owned())
 }
 
 /// Flags that operate a proxy, the same for all proxy commands.
@@ -236,4 +254,22 @@ fn say_panics() {
 pub(crate) fn say(message: impl Display) {
     // Nothing can be done where nobody listens, or their disk is full.
     let _ = writeln!(io::stderr(), "vanward: {message}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_this_folder_comes_before_the_installed_one() {
+        assert_eq!(file_or_usual(Some(Path::new("mine.toml"))), Path::new("mine.toml"));
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let files = ["here.toml", "installed.toml"].map(|name| folder.path().join(name));
+        let found = || first_existing(&files.each_ref().map(|file| file.as_path()));
+        assert_eq!(found(), files[0], "where there is none, the message is about the one of this folder");
+        std::fs::write(&files[1], "").expect("it is writable");
+        assert_eq!(found(), files[1]);
+        std::fs::write(&files[0], "").expect("it is writable");
+        assert_eq!(found(), files[0]);
+    }
 }

@@ -24,9 +24,9 @@ pub(crate) struct Reach {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Configuration file that has the admin socket
-    #[arg(long, short, value_name = "FILE", default_value = "vanward.toml", conflicts_with = "socket")]
-    config: PathBuf,
+    /// Configuration file that has the admin socket [default: vanward.toml, or /etc/vanward/vanward.toml if there is none here]
+    #[arg(long, short, value_name = "FILE", conflicts_with = "socket")]
+    config: Option<PathBuf>,
 }
 
 /// A response of the admin API.
@@ -71,14 +71,14 @@ impl Reach {
         if let Some(socket) = &self.socket {
             return Ok(socket.clone());
         }
-        let file = self.config.display();
-        std::fs::File::open(&self.config).map_err(|error| {
-            super::fail(
-                super::USAGE,
-                format_args!("{file}: {error}; give the proxy's socket with --socket PATH"),
-            )
+        let path = super::file_or_usual(self.config.as_deref());
+        let file = path.display();
+        std::fs::File::open(&path).map_err(|error| {
+            let remedy =
+                "name the proxy's configuration with --config FILE, or its socket with --socket PATH";
+            super::fail(super::USAGE, format_args!("{file}: {error}; {remedy}"))
         })?;
-        match config::admin_socket(&self.config) {
+        match config::admin_socket(&path) {
             Ok(Some(path)) => Ok(path),
             Err(mistakes) => {
                 let lines = mistakes.iter().map(ToString::to_string);
