@@ -57,6 +57,11 @@ impl<'s> Adapter<'s> {
         {
             self.question(question, server, entry);
         }
+        Self::logged(scope, entry);
+    }
+
+    /// `access_log off`.
+    pub(super) fn logged(scope: &Scope<'s>, entry: &mut Entry) {
         if let Some(log) = scope.one("access_log")
             && log.word(0) == "off"
             && !scope.is_outermost(log)

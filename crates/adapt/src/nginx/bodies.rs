@@ -10,6 +10,8 @@ use crate::values as written;
 
 /// The smallest cache on a disk.
 const DISK_BYTES_MIN: u64 = 16 << 20;
+/// The types of scripts in lists of types for nginx.
+const NGINX_SCRIPTS: [&str; 2] = ["application/javascript", "application/x-javascript"];
 
 impl<'s> Adapter<'s> {
     /// `proxy_cache_path`: one store for all zones.
@@ -192,6 +194,14 @@ impl<'s> Adapter<'s> {
                 }
             }
             origins.extend(from(list));
+        }
+        // Scripts have another type here (RFC 9239) than in nginx's list of types.
+        let is_script = |kind: &Value| NGINX_SCRIPTS.iter().any(|script| *kind == (*script).into());
+        if entry.options.get("files").is_some()
+            && types.iter().any(is_script)
+            && !types.contains(&"text/javascript".into())
+        {
+            types.push("text/javascript".into());
         }
         pairs.push(("types".to_owned(), Value::List(types)));
         let least = scope.one("gzip_min_length");

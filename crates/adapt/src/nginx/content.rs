@@ -60,6 +60,8 @@ impl<'s> Adapter<'s> {
             && let Some(moved) = self.moved_within(rewrite, location)
         {
             *entry = moved;
+            self.response_headers(scope, entry);
+            Self::logged(scope, entry);
             return false;
         }
         self.files_or_nothing(scope, &location.matching, entry);
@@ -110,6 +112,7 @@ impl<'s> Adapter<'s> {
             }
         }
         self.response_headers(scope, entry);
+        Self::logged(scope, entry);
     }
 
     fn respond(

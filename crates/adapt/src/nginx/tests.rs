@@ -116,6 +116,11 @@ fn directives_become_options() {
         ("proxy_pass http://u; client_max_body_size 0;", "limits = { body_bytes = \"none\" }"),
         ("proxy_pass http://u; limit_rate 10k;", "rate = \"10240B/s per request\""),
         ("proxy_pass http://u; access_log off;", "access_log = false"),
+        ("return 200 ok; access_log off;", "access_log = false"),
+        (
+            "root /srv/www; gzip on; gzip_types application/javascript;",
+            "compress = { codings = [\"gzip\"], types = [\"text/html\", \"application/javascript\", \"text/javascript\"], min_size = \"20\" }",
+        ),
         (
             "proxy_pass http://u; proxy_set_header X-A $http_b;",
             "request_headers = { set = { X-A = \"$header.B\" } }",
@@ -139,6 +144,15 @@ fn directives_become_options() {
         "add_header X-Outer 1;".to_owned() + &in_location(&format!("{pass} add_header X-Inner 1;"));
     let written = options(&inherited).join("\n");
     assert!(written.contains("X-Inner") && !written.contains("X-Outer"), "{written}");
+}
+
+#[test]
+fn a_moved_path_has_the_fields_of_its_location() {
+    let text = "server { listen 80; add_header X-A 1 always; location /a/ { rewrite ^/a/(.*)$ /b/$1 permanent; access_log off; } }";
+    let written = options(text).join("\n");
+    for option in ["redirect = {", "response_headers = { add = { X-A = \"1\" } }", "access_log = false"] {
+        assert!(written.contains(option), "{option}: {written}");
+    }
 }
 
 #[test]
