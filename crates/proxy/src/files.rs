@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::files::{Form, OpenError, PathError, file_path, local_redirect};
 use http1::{Framing, Method};
+use rustix::io::Errno;
+use telemetry::message;
 
 use open_files::Lookup;
 pub(crate) use open_files::OpenFiles;
@@ -167,8 +169,23 @@ fn failure(error: &OpenError) -> Failure {
         OpenError::Hidden => Failure::FileHidden,
         OpenError::Forbidden => Failure::FileForbidden,
         OpenError::NoDescriptor => Failure::OutOfDescriptors,
-        OpenError::WouldWait | OpenError::Failed(_) => Failure::FileUnreadable,
+        OpenError::WouldWait => Failure::FileUnreadable,
+        OpenError::Failed(error) => {
+            message::error(&unreadable(error));
+            Failure::FileUnreadable
+        }
     }
+}
+
+/// What the operator reads of a file that the system does not open. Same texts are said once a second.
+fn unreadable(error: &std::io::Error) -> String {
+    let remedy = if error.raw_os_error() == Some(Errno::NOSYS.raw_os_error()) {
+        "; openat2 is refused, by a kernel before Linux 5.6 or by a filter of system calls, such as that of \
+         RestrictSUIDSGID= in a unit of systemd"
+    } else {
+        ""
+    };
+    format!("a file cannot be opened: {error}{remedy}")
 }
 
 /// Redirects to the path of a directory, with the slash that relative links need.
@@ -191,4 +208,16 @@ async fn listing(exchange: &mut Exchange<'_, '_>, page: &[u8]) -> Result<Next, F
     answer::begin(out, 200);
     answer::push_content(out, 200, "text/html; charset=utf-8", page);
     answer::own(exchange, (200, page)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_opened_is_told_with_its_reason() {
+        let told = |errno: Errno| unreadable(&errno.into());
+        assert_eq!(told(Errno::IO), "a file cannot be opened: Input/output error (os error 5)");
+        assert!(told(Errno::NOSYS).contains("RestrictSUIDSGID="), "{}", told(Errno::NOSYS));
+    }
 }
