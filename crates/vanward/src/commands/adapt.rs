@@ -123,7 +123,10 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
 /// The remarks, the mistakes of the result on this machine, and the summary.
 fn remarks(adapted: &Adapted, name: &str, arguments: &Args) -> String {
     let mut text = String::new();
-    for remark in &adapted.remarks {
+    // What has to be done stands last, where it is read.
+    let mut told: Vec<_> = adapted.remarks.iter().collect();
+    told.sort_by_key(|remark| remark.kind);
+    for remark in told {
         let _ = writeln!(text, "{remark}");
     }
     for mistake in mistakes(adapted, arguments) {
