@@ -249,7 +249,7 @@ const servers = new Sheet("servers", "Servers", [
   ["Failed/s", (row) => minute(row).server_errors_per_second, rate, "number"],
   ["p50", (row) => minute(row).p50_ms, ms, "number"],
   ["p99", (row) => minute(row).p99_ms, ms, "number"],
-  ["Why", (row) => row.reason ?? "", undefined, "long"],
+  ["Why", (row) => row.reason ?? (row.priority ? `priority ${row.priority}` : ""), undefined, "long"],
 ], {
   key: (row) => `${row.label} ${row.upstream}`,
   tone: (row) => (row.state === "up" ? tone(row.traffic) : row.state === "draining" ? "warning" : "bad"),

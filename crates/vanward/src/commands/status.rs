@@ -17,6 +17,8 @@ use api::status::Status;
 use api::traffic::TrafficStatus;
 use clap::ValueEnum;
 
+pub(super) use servers::priority;
+
 use super::reach::Reach;
 use super::units::{bytes, count, milliseconds, percent, rate, time};
 use super::{faults, maintenance, shape};

@@ -6,19 +6,20 @@ use std::fmt::Write;
 use api::status::{CacheStatus, DiskStatus, HitRatesStatus, RouteCacheStatus, RouteStatus};
 
 use super::super::table::{Align, table};
+use super::super::units::count;
 
 /// Appends the cache part to the output.
 pub(super) fn told(page: &mut String, cache: &CacheStatus, routes: &[RouteStatus]) {
     // Writing into a String does not fail.
     let _ = writeln!(
         page,
-        "\ncache: {} of {} in use, {} keys; {} stored, {} evicted, {} purges",
+        "\ncache: {} of {} in use, {}; {} stored, {} evicted, {}",
         size(cache.stored_bytes + cache.filling_bytes),
         size(cache.memory_bytes),
-        cache.keys,
+        count(cache.keys, "key"),
         cache.stored,
         cache.evicted,
-        cache.purges,
+        count(cache.purges, "purge"),
     );
     if let Some(disk) = &cache.disk {
         told_of_disk(page, disk);
@@ -50,11 +51,11 @@ pub(super) fn told(page: &mut String, cache: &CacheStatus, routes: &[RouteStatus
 fn told_of_disk(page: &mut String, disk: &DiskStatus) {
     let _ = writeln!(
         page,
-        "  disk: {}; {} of {} in use, {} responses; {} written, {} read, {} dropped, {} damaged",
+        "  disk: {}; {} of {} in use, {}; {} written, {} read, {} dropped, {} damaged",
         disk.state,
         size(disk.bytes),
         size(disk.size_bytes),
-        disk.records,
+        count(disk.records, "response"),
         disk.written,
         disk.read,
         disk.dropped,

@@ -66,7 +66,8 @@ fn row(server: &ServerStatus) -> [String; 10] {
         ["weight"] => Some("weight is not the file's".to_owned()),
         _ => Some("not in the file".to_owned()),
     };
-    let notes: Vec<String> = server.reason.clone().into_iter().chain(changed).collect();
+    let notes: Vec<String> =
+        server.reason.clone().into_iter().chain(priority(server)).chain(changed).collect();
     let last_minute = &server.traffic.last_minute;
     [
         server.label.clone(),
@@ -80,6 +81,11 @@ fn row(server: &ServerStatus) -> [String; 10] {
         milliseconds(last_minute.p99_ms),
         notes.join("; "),
     ]
+}
+
+/// Said of a server that gets no requests while enough of those before it are up.
+pub(crate) fn priority(server: &ServerStatus) -> Option<String> {
+    (server.priority > 0).then(|| format!("priority {}", server.priority))
 }
 
 fn word(state: ServerState) -> &'static str {
@@ -135,6 +141,7 @@ mod tests {
         };
         let weighed = ServerStatus {
             weight: 100,
+            priority: 1,
             changes: vec!["drained".to_owned(), "weight".to_owned()],
             ..server("a", ServerState::Draining, Some("no running requests"))
         };
@@ -163,7 +170,7 @@ mod tests {
 upstream app (round-robin), 1 session, 4 waiting for a server
   SERVER         STATE     WEIGHT  RUNNING  REQUESTS    /S  FAILED/S      P50     P99
   10.0.0.1:9000  up             1       12    123456  50.0      0.25  1.25 ms  1.23 s
-  a              draining     100       12         0     0         0        -       -  no running requests; weight is not the file's
+  a              draining     100       12         0     0         0        -       -  no running requests; priority 1; weight is not the file's
   failed attempts: upstream-refused 3; 1 retry
 ";
         assert_eq!(shown(&View::default()), expected);
