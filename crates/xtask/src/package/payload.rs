@@ -14,11 +14,14 @@ use crate::workspace::{Workspace, output_of};
 const SHELLS: [(&str, &str); 3] = [("bash", "vanward"), ("zsh", "_vanward"), ("fish", "vanward.fish")];
 
 /// What every package has of the workspace, and its place below /usr or /usr/local.
-const FILES: [(From<'_>, &str); 5] = [
+const FILES: [(From<'_>, &str); 7] = [
     (From::File("contrib/welcome/index.html"), "share/vanward/welcome/index.html"),
     (From::File("README.md"), "share/doc/vanward/README.md"),
-    (From::All("docs", ".md"), "share/doc/vanward"),
+    // Beside each other as in the workspace, so that links lead there.
+    (From::All("docs", ".md"), "share/doc/vanward/docs"),
+    (From::File("docs/path.svg"), "share/doc/vanward/docs/path.svg"),
     (From::All("examples", ".toml"), "share/doc/vanward/examples"),
+    (From::File("examples/README.md"), "share/doc/vanward/examples/README.md"),
     (From::All("contrib/systemd/examples", ".socket"), "share/doc/vanward/examples"),
 ];
 
