@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(file_or_usual(Some(Path::new("mine.toml"))), Path::new("mine.toml"));
         let folder = tempfile::tempdir().expect("a temporary folder");
         let files = ["here.toml", "installed.toml"].map(|name| folder.path().join(name));
-        let found = || first_existing(&files.each_ref().map(|file| file.as_path()));
+        let found = || first_existing(&files.each_ref().map(PathBuf::as_path));
         assert_eq!(found(), files[0], "where there is none, the message is about the one of this folder");
         std::fs::write(&files[1], "").expect("it is writable");
         assert_eq!(found(), files[1]);

@@ -119,7 +119,7 @@ impl Line {
                 ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
                     "; is the proxy running, and is this the `admin` of its configuration?"
                 }
-                ErrorKind::PermissionDenied => "; only the user of the proxy may use it",
+                ErrorKind::PermissionDenied => "; only root and the user that the proxy runs as may use it",
                 _ => "",
             };
             format!("cannot {what} {}: {error}{remedy}", self.socket.display())

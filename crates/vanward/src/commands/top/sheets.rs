@@ -234,7 +234,7 @@ fn of_server(upstream: &UpstreamStatus, server: &ServerStatus) -> Row {
             per_second(last_minute.server_errors_per_second),
             time(last_minute.p50_ms),
             time(last_minute.p99_ms),
-            word(&server.reason.clone().or_else(|| priority(server)).unwrap_or_default()),
+            word(server.reason.clone().or_else(|| priority(server)).unwrap_or_default()),
         ],
         tone,
         subject: Subject::Server(Server {
