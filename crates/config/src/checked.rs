@@ -99,8 +99,8 @@ fn dangling(settings: &Settings) -> Vec<Mistake> {
     let of_routes =
         of_routes.map(|route| format!("route {:?}: its upstream or listener does not exist", route.name));
     let of_listeners = settings.listeners.iter().filter(|listener| {
-        let passed = listener.passthrough.iter().map(|one| &one.upstream);
-        !listener.tcp.iter().chain(passed).all(known)
+        let passed = listener.passthrough.iter().flat_map(crate::Passthrough::upstreams);
+        !listener.tcp.into_iter().chain(passed).all(|index| known(&index))
     });
     let of_listeners =
         of_listeners.map(|listener| format!("listener {:?}: its upstream does not exist", listener.name));

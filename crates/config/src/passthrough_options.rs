@@ -3,10 +3,14 @@
 
 use std::collections::HashMap;
 
+use route::Split;
+
 use crate::host::{NAMES_PATTERN, names_pattern};
 use crate::kind::{At, List, Located, Maybe, Name, Text, located};
 use crate::options::{File, Listen};
-use crate::reader::Reader;
+use crate::pairs::{Pair, pair};
+use crate::reader::{Reader, Span};
+use crate::route_options::SPLIT;
 use crate::route_resolve::Names;
 use crate::settings::{Passthrough, Scheme, Settings};
 use crate::table::{Element, Inline, Table, element, key, required};
@@ -18,6 +22,7 @@ pub(crate) struct PassthroughWritten {
     pub(crate) names: Option<Vec<Located<String>>>,
     pub(crate) alpn: Vec<String>,
     pub(crate) upstream: Option<Located<String>>,
+    pub(crate) split: Option<Located<Vec<Pair<String, u32>>>>,
 }
 
 pub(crate) const PASSTHROUGH: Inline<PassthroughWritten> = Inline {
@@ -44,11 +49,18 @@ pub(crate) const PASSTHROUGH: Inline<PassthroughWritten> = Inline {
                 "Only clients that offer one of these protocols (ALPN), such as `acme-tls/1`. Default: all \
                  clients.",
             ),
-            &required(
+            &key(
                 "upstream",
                 Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
                 |written: &mut PassthroughWritten| &mut written.upstream,
-                "The upstream that gets the bytes as they are, beginning with the ClientHello.",
+                "The upstream that gets the bytes as they are, beginning with the ClientHello. One of `upstream` and \
+                 `split` is required.",
+            ),
+            &key(
+                "split",
+                Maybe(At(SPLIT)),
+                |written: &mut PassthroughWritten| &mut written.split,
+                "Distributes connections over several upstreams by weight: `{ old = 9, new = 1 }`.",
             ),
         ],
     },
@@ -90,30 +102,74 @@ pub(crate) fn resolve(
                 reader.add(mistake.expecting("each name once, or with another alpn"));
             }
         }
-        let Some(Located { value, at }) = &written.upstream else { continue };
-        let Some(upstream) = names.upstream("upstream", value, at, reader) else { continue };
-        let (_, _, target) = &file.upstreams[upstream];
-        if target.servers.iter().any(|server| server.value.scheme == Scheme::Https) {
-            let message = format!("upstream: {value:?} has https servers: TLS would be put into TLS");
-            let mistake = reader.mistake(at, message);
-            reader.add(mistake.expecting("servers such as tcp://10.0.0.5:443"));
-        }
+        let Some(to) = to(written, (at, *is_intact), names, file, reader) else { continue };
         if *is_intact {
             let names = written.names.iter().flatten().map(|name| name.value.clone()).collect();
-            settings.push(Passthrough { names, protocols: written.alpn.clone(), upstream });
+            settings.push(Passthrough { names, protocols: written.alpn.clone(), to });
         }
     }
     settings
 }
 
+/// Where connections go; `None` if there is a mistake.
+fn to(
+    written: &PassthroughWritten,
+    (at, is_intact): (&Span, bool),
+    names: &Names<'_>,
+    file: &File,
+    reader: &mut Reader<'_>,
+) -> Option<Split> {
+    let mut refuse = |at: &Span, message: &str, expected: &str| {
+        let mistake = reader.mistake(at, message);
+        reader.add(mistake.expecting(expected));
+    };
+    let (option, shares) = match (&written.upstream, &written.split) {
+        (Some(upstream), None) => ("upstream", vec![(&upstream.value, 1, &upstream.at)]),
+        (None, Some(split)) => {
+            ("split", split.value.iter().map(|share| (&share.name, share.value, &share.at)).collect())
+        }
+        (Some(_), Some(split)) => {
+            refuse(&split.at, "split is there together with upstream", "one of them");
+            return None;
+        }
+        (None, None) => {
+            if is_intact {
+                refuse(at, "this passthrough leads nowhere", "upstream or split");
+            }
+            return None;
+        }
+    };
+    let mut found = Vec::new();
+    for (name, weight, at) in shares {
+        let upstream = names.upstream(option, name, at, reader)?;
+        let (_, _, target) = &file.upstreams[upstream];
+        if target.servers.iter().any(|server| server.value.scheme == Scheme::Https) {
+            let message = format!("{option}: {name:?} has https servers: TLS would be put into TLS");
+            let mistake = reader.mistake(at, message);
+            reader.add(mistake.expecting("servers such as tcp://10.0.0.5:443"));
+        }
+        found.push((upstream, name.as_str(), weight));
+    }
+    let to = Split::new(found);
+    if let (None, Some(split)) = (&to, &written.split) {
+        let mistake = reader.mistake(&split.at, "split: nobody gets anything");
+        reader.add(mistake.expecting("a weight above 0, such as { old = 9, new = 1 }"));
+    }
+    to
+}
+
 /// Converts settings back to parsed options, for printing.
 pub(crate) fn written(passthrough: &[Passthrough], config: &Settings) -> Vec<Element<PassthroughWritten>> {
     let written = |one: &Passthrough| {
-        let upstream = config.upstreams.get(one.upstream)?;
+        let share = |(index, weight)| Some(pair(config.upstreams.get::<usize>(index)?.name.clone(), weight));
+        let mut shares = one.to.shares().map(share).collect::<Option<Vec<_>>>()?;
+        let is_one = shares.len() == 1;
+        let upstream = if is_one { shares.pop().map(|share| located(share.name)) } else { None };
         Some(element(PassthroughWritten {
             names: Some(one.names.iter().cloned().map(located).collect()),
             alpn: one.protocols.clone(),
-            upstream: Some(located(upstream.name.clone())),
+            upstream,
+            split: (!is_one).then(|| located(shares)),
         }))
     };
     passthrough.iter().filter_map(written).collect()

@@ -128,12 +128,7 @@ const OWN: &[&dyn Declared<RouteWritten>] = &[
     ),
     &key(
         "split",
-        Maybe(At(Pairs {
-            expected: "weights of upstreams such as { app = 9, canary = 1 }",
-            name: parameter_name,
-            print_name: String::clone,
-            kind: Count { range: 0..=1_000_000, unit: Unit::Things },
-        })),
+        Maybe(At(SPLIT)),
         |route: &mut RouteWritten| &mut route.split,
         "Distributes requests over several upstreams by weight: `{ app = 9, canary = 1 }`.",
     ),
@@ -562,6 +557,14 @@ pub(crate) struct EditsWritten {
     pub(crate) add: Vec<Pair<FieldName, Located<String>>>,
     pub(crate) remove: Vec<Located<String>>,
 }
+
+/// Upstreams with their weights.
+pub(crate) const SPLIT: Pairs<String, Count> = Pairs {
+    expected: "weights of upstreams such as { app = 9, canary = 1 }",
+    name: parameter_name,
+    print_name: String::clone,
+    kind: Count { range: 0..=1_000_000, unit: Unit::Things },
+};
 
 const FIELDS: Pairs<FieldName, At<Template>> = Pairs {
     expected: "names with values such as { X-Tenant = \"$host\" }",

@@ -471,6 +471,22 @@ fn tls_of_listeners() {
             "6:49: alpn: it is empty; expected a protocol of ALPN such as h2, up to 255 bytes".to_owned(),
         ),
         (
+            "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"] }]",
+            "6:16: this passthrough leads nowhere; expected upstream or split".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"], upstream = \"app\", split = { app = 1 } }]",
+            "6:67: split is there together with upstream; expected one of them".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"], split = { app = 0 } }]",
+            "6:49: split: nobody gets anything; expected a weight above 0, such as { old = 9, new = 1 }".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true }\npassthrough = [{ names = [\"a.example\"], split = { ap = 1 } }]",
+            "6:51: split: no upstream is named \"ap\"; did you mean \"app\"? Expected app".to_owned(),
+        ),
+        (
             "tls = { self_signed = true }\nredirect_to_https = true",
             "6:21: redirect_to_https is there together with tls: that would go round in circles; expected it on a listener \
              without tls"

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
+use route::Split;
 
 use super::shaping::{Bandwidths, DatagramRates, Link};
 use crate::tls::{Hsts, ListenerTls};
@@ -52,8 +53,15 @@ pub struct Passthrough {
     pub names: Vec<String>,
     /// Only clients that offer one of these protocols (ALPN); empty means all.
     pub protocols: Vec<String>,
-    /// Where to, an index into `Settings::upstreams`.
-    pub upstream: usize,
+    /// Where to, shares of `Settings::upstreams`.
+    pub to: Split,
+}
+
+impl Passthrough {
+    /// The upstreams that get connections, as indices into `Settings::upstreams`.
+    pub fn upstreams(&self) -> impl Iterator<Item = usize> {
+        self.to.shares().map(|(upstream, _)| upstream)
+    }
 }
 
 impl Listener {

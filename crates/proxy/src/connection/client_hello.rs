@@ -45,7 +45,7 @@ pub(crate) async fn meet(worker: &Rc<Worker>, mut client: Box<Client>) -> Option
         (listener.tls.clone(), listener.passthrough.clone())
     };
     let to = passthrough.zip(first.hello.as_ref());
-    let to = to.and_then(|(passthrough, hello)| passthrough.upstream(hello).cloned());
+    let to = to.and_then(|(passthrough, hello)| passthrough.upstream(hello, fastrand::u64(..)).cloned());
     match tls {
         Some(tls) if to.is_none() => {
             if is_late {

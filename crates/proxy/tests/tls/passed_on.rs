@@ -20,6 +20,11 @@ struct Stage {
     tls: Arc<ServerConfig>,
 }
 
+/// All connections go to one upstream.
+fn all_to(upstream: usize) -> route::Split {
+    route::Split::new([(upstream, "passed", 1)]).expect("a share")
+}
+
 impl Stage {
     fn new(change: impl FnOnce(&mut Settings)) -> Self {
         let authority = Authority::new();
@@ -33,7 +38,8 @@ impl Stage {
             let upstream = Upstream { servers: vec![server], ..config.upstreams[0].clone() };
             config.upstreams.push(Upstream { name: "passed".to_owned(), ..upstream });
             let names = ["b.example", "*.c.example"].map(str::to_owned).to_vec();
-            config.listeners[0].passthrough = vec![Passthrough { names, protocols: Vec::new(), upstream: 1 }];
+            config.listeners[0].passthrough =
+                vec![Passthrough { names, protocols: Vec::new(), to: all_to(1) }];
             Scene::logs(config, authority);
             change(config);
         });
@@ -157,7 +163,7 @@ fn protocols_choose_among_the_clients_of_a_name() {
         config.listeners[0].passthrough[0] = Passthrough {
             names: vec!["a.example".to_owned()],
             protocols: vec!["acme-tls/1".to_owned()],
-            upstream: 1,
+            to: all_to(1),
         };
     });
     let mut config = stage.client();

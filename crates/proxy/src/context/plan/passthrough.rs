@@ -1,6 +1,7 @@
 //! Where TLS goes that is passed on as it is: by the name and the protocols that a client asks for.
 
 use config::Config;
+use route::Split;
 use tls::{ClientHello, Names};
 
 /// The rules of a listener about TLS that is passed on.
@@ -16,8 +17,9 @@ pub(crate) struct Passthrough {
 struct Rule {
     /// One of these has to be offered (ALPN); none means that any client will do.
     protocols: Vec<String>,
-    /// Index and name of the upstream.
-    upstream: (usize, String),
+    to: Split,
+    /// Indices and names of the upstreams.
+    upstreams: Vec<(usize, String)>,
 }
 
 impl Passthrough {
@@ -27,7 +29,8 @@ impl Passthrough {
         let is_any = |names: &[String]| names.iter().any(|name| name == "*");
         let rules = passthrough.iter().map(|one| Rule {
             protocols: one.protocols.clone(),
-            upstream: (one.upstream, config.upstreams[one.upstream].name.clone()),
+            to: one.to.clone(),
+            upstreams: one.upstreams().map(|index| (index, config.upstreams[index].name.clone())).collect(),
         });
         (!passthrough.is_empty()).then(|| Self {
             names: Names::new(passthrough.iter().map(|one| one.names.as_slice())),
@@ -36,15 +39,17 @@ impl Passthrough {
         })
     }
 
-    /// Index and name of the upstream that a client goes to; `None` if its TLS is not passed on.
-    pub(crate) fn upstream(&self, hello: &ClientHello) -> Option<&(usize, String)> {
+    /// Index and name of the upstream that a client goes to, by a random number; `None` if its TLS is not passed on.
+    pub(crate) fn upstream(&self, hello: &ClientHello, random: u64) -> Option<&(usize, String)> {
         let named = hello.server_name.iter().flat_map(|name| self.names.having(name));
         let mut rules = named.chain(self.any.iter().copied()).map(|rule| &self.rules[rule]);
         let found = rules.find(|rule| {
             let offers = |protocol: &String| hello.protocols.iter().any(|one| **one == *protocol.as_bytes());
             rule.protocols.is_empty() || rule.protocols.iter().any(offers)
         });
-        found.map(|rule| &rule.upstream)
+        let rule = found?;
+        let drawn = rule.to.draw(random);
+        rule.upstreams.iter().find(|(upstream, _)| *upstream == drawn)
     }
 }
 
@@ -69,7 +74,7 @@ mod tests {
         let one = |names: &[&str], protocols: &[&str], upstream| config::Passthrough {
             names: names.iter().map(ToString::to_string).collect(),
             protocols: protocols.iter().map(ToString::to_string).collect(),
-            upstream,
+            to: Split::new([(upstream, "", 1)]).expect("a share"),
         };
         settings.listeners[0].passthrough = vec![
             one(&["*"], &["imap"], 1),
@@ -96,8 +101,29 @@ mod tests {
                 server_name: name.map(Into::into),
                 protocols: protocols.iter().map(|protocol| protocol.as_bytes().into()).collect(),
             };
-            let upstream = passthrough.upstream(&hello).map(|(_, name)| name.as_str());
+            let upstream = passthrough.upstream(&hello, 7).map(|(_, name)| name.as_str());
             assert_eq!(upstream, expected, "{name:?} {protocols:?}");
         }
+    }
+
+    #[test]
+    fn shares_are_those_of_the_random_number() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut settings =
+            Settings::for_servers(vec![address], vec!["http://127.0.0.1:1".parse().expect("is one")]);
+        let first = settings.upstreams[0].clone();
+        settings.upstreams.push(Upstream { name: "none".to_owned(), ..first });
+        settings.listeners[0].tcp = Some(0);
+        settings.listeners[0].passthrough = vec![config::Passthrough {
+            names: vec!["*".to_owned()],
+            protocols: Vec::new(),
+            to: Split::new([(0, "app", 3), (1, "none", 1)]).expect("shares"),
+        }];
+        let config = testkit::scene::valid(settings);
+        let passthrough = Passthrough::new(&config.listeners[0], &config).expect("it has rules");
+        let hello = ClientHello { server_name: None, protocols: Vec::new() };
+        let drawn = |random| passthrough.upstream(&hello, random).map(|(index, _)| *index);
+        let last = u64::MAX / 4 * 3;
+        assert_eq!([0, last, last + 4, u64::MAX].map(drawn), [0, 0, 1, 1].map(Some));
     }
 }
