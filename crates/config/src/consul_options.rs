@@ -98,6 +98,23 @@ pub(crate) fn check(file: &File, reader: &mut Reader<'_>) {
     }
 }
 
+/// Warns of a table that no server makes use of.
+pub(crate) fn warn_of_unused(file: &File, reader: &mut Reader<'_>) {
+    let mut servers = file.upstreams.iter().flat_map(|(.., upstream)| &upstream.servers);
+    if servers.any(|server| matches!(server.value.host, ServerHost::Catalog(_))) {
+        return;
+    }
+    let ConsulWritten { address, token_file, ca, cert, key, name } = &file.consul;
+    let paths = [token_file, ca, cert, key].into_iter().flatten().map(|path| &path.at);
+    // The default is what is printed of a file without it.
+    let address = (address.value != Consul::default().address).then_some(&address.at);
+    let written = paths.chain(address).chain(name.iter().map(|name| &name.at));
+    if let Some(at) = written.min_by_key(|at| at.start) {
+        let warning = reader.mistake(at, "[consul]: no server is a service of Consul");
+        reader.warn(warning.expecting("servers such as http+consul://web, or no [consul]"));
+    }
+}
+
 /// Adds a mistake if nothing says which name instances of a service have to prove.
 pub(crate) fn check_name(
     (host, at): (&ServerHost, &Span),

@@ -262,10 +262,11 @@ fn warn_of_unused(file: &File, routes: &[Option<Route>], onward: &[Onward], read
     if reader.has_mistakes() {
         return;
     }
+    consul_options::warn_of_unused(file, reader);
     let of_routes = routes.iter().flatten().flat_map(Route::upstreams);
-    let of_listeners = onward
-        .iter()
-        .flat_map(|onward| onward.tcp.into_iter().chain(onward.passthrough.iter().map(|one| one.upstream)));
+    let of_listeners = onward.iter().flat_map(|onward| {
+        onward.tcp.into_iter().chain(onward.passthrough.iter().flat_map(Passthrough::upstreams))
+    });
     let used: HashSet<usize> = of_routes.chain(of_listeners).collect();
     for (index, (at, name, _)) in file.upstreams.iter().enumerate() {
         if !used.contains(&index) {

@@ -11,6 +11,9 @@ use crate::value_error::{ValueError, ValueFault};
 
 /// The expected form of a server.
 pub(crate) const SERVER: &str = "a server such as http://127.0.0.1:9000";
+/// The same of Consul.
+const CATALOG_SERVER: &str =
+    "a service such as http+consul://web?tag=v2&tag=eu&dc=eu-1, with up to 16 tags and a datacenter";
 
 impl Scheme {
     /// The default port (RFC 9110 §4.2.1 and §4.2.2); `None` if there is none.
@@ -59,7 +62,11 @@ impl FromStr for Server {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        server(text.trim()).map_err(|fault| ValueError { fault, expected: SERVER })
+        server(text.trim()).map_err(|fault| {
+            let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
+            let expected = if scheme.ends_with(CATALOG) { CATALOG_SERVER } else { SERVER };
+            ValueError { fault, expected }
+        })
     }
 }
 

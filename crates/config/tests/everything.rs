@@ -48,7 +48,10 @@ datagram_upload_rate = "2Mbit/s"
 address = "127.0.0.1:5432"
 tcp = "database"
 tls = { certificates = [{ cert = "a.pem", key = "a.key", passphrase = "a.pass", names = ["a.example", "*.b.example", "**.c.example", "*"] }], key_log = true, preset = "intermediate", min_version = "1.2", max_version = "1.3", ciphers = ["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], groups = ["X25519MLKEM768", "secp256r1"], client_certificates = { mode = "optional", ca = "ca.pem", crls = ["a.crl", "b.crl"], expired_crls = "use" }, client_certificates_by_name = [{ names = ["a.example", "*.b.example"], mode = "required", ca = "b.pem", crls = ["b.crl"] }, { names = ["c.example"], mode = "none" }] }
-passthrough = [{ names = ["*.example.org", "*"], alpn = ["acme-tls/1", "h2"], upstream = "database" }]
+passthrough = [
+    { names = ["*.example.org", "*"], alpn = ["acme-tls/1", "h2"], upstream = "database" },
+    { names = ["a.example.org"], split = { database = 3, canary = 1 } },
+]
 
 [[route]]
 name = "api"
@@ -237,7 +240,7 @@ budget = "10%"
 per_second_min = 1
 
 [upstream.canary]
-servers = ["http://canary", "http+unix:/run/app.sock"]
+servers = ["http://canary", "http+unix:/run/app.sock", "http+consul://web?tag=v2&dc=eu-1"]
 balance = "consistent-hash"
 hash_key = "header:X-Tenant"
 load_bound = "off"

@@ -63,15 +63,23 @@ fn services_and_how_consul_is_reached() {
         (
             "\"http+consul://web?near=a\"",
             "",
-            &["3:25: servers: \"near=a\" is neither tag=TAG nor dc=DATACENTER; expected a server such as \
-               http://127.0.0.1:9000"],
+            &["3:25: servers: \"near=a\" is neither tag=TAG nor dc=DATACENTER; expected a service such as \
+               http+consul://web?tag=v2&tag=eu&dc=eu-1, with up to 16 tags and a datacenter"],
         ),
         (
             "\"http+consul://web:80\"",
             "",
             &[
-                "3:25: servers: a service takes no port: each of its servers has one, but 80 was given; expected a server \
-               such as http://127.0.0.1:9000",
+                "3:25: servers: a service takes no port: each of its servers has one, but 80 was given; expected a service \
+               such as http+consul://web?tag=v2&tag=eu&dc=eu-1, with up to 16 tags and a datacenter",
+            ],
+        ),
+        (
+            "\"http://a\"",
+            "[consul]\ntoken_file = \"t\"",
+            &[
+                "warning: 5:14: [consul]: no server is a service of Consul; expected servers such as http+consul://web, \
+               or no [consul]",
             ],
         ),
     ] {
