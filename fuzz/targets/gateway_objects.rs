@@ -3,6 +3,7 @@
 
 #![no_main]
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,8 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(objects) = serde_json::from_slice::<Value>(bytes) else { return };
     let mut cluster = Cluster::default();
     for object in objects.as_array().into_iter().flatten() {
-        if let Some(kind) = Kind::ALL.into_iter().find(|kind| object["kind"] == kind.name()) {
+        // Secrets are of two kinds.
+        for kind in Kind::ALL.into_iter().filter(|kind| object["kind"] == kind.name()) {
             cluster.put(kind, object.clone());
         }
     }
@@ -25,9 +27,10 @@ fuzz_target!(|bytes: &[u8]| {
         base: None,
         ready: ([127, 0, 0, 1], 9000).into(),
         ingress_ports: [80, 443],
+        cookie_secret: None,
     };
-    let translation = settle(&cluster, &options, &Nothing, |text| {
-        let mistakes = config::examine_in(text, "kubernetes", &Nothing).mistakes;
+    let translation = settle(&cluster, &options, &Nothing, |translation| {
+        let mistakes = config::examine_in(&translation.written.text, "kubernetes", &WithFiles(&translation.files)).mistakes;
         let complaint =
             |mistake: mistake::Mistake| Complaint { line: Some(mistake.line), why: mistake.sentence() };
         mistakes.into_iter().map(complaint).collect()
@@ -62,12 +65,23 @@ impl Machine for Nothing {
         if pem.is_some_and(<[u8]>::is_empty) { Err("it is empty".to_owned()) } else { Ok(()) }
     }
 
+    fn users(&self, lines: &[u8]) -> Result<(), String> {
+        config::check_users(lines)
+    }
+
     fn port(&self, _: Option<IpAddr>, port: u16) -> Result<(), String> {
         if port % 16 == 1 { Err("it is in use".to_owned()) } else { Ok(()) }
     }
 }
 
-impl Surroundings for Nothing {
+/// No files but those of objects.
+struct WithFiles<'f>(&'f BTreeMap<String, Vec<u8>>);
+
+impl Surroundings for WithFiles<'_> {
+    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
+        Ok(path.to_str().and_then(|path| self.0.get(path)).expect("it comes from an object").clone())
+    }
+
     fn file(&self, path: &Path) -> Result<Vec<u8>, String> {
         panic!("{} is read", path.display())
     }

@@ -184,7 +184,7 @@ pub use host::{listen_address, network};
 pub use ipnet::IpNet;
 pub use logline::{Addresses as LogAddresses, Format as LogFormat, Masks as LogMasks, Query as LogQuery};
 pub use mistake::Mistake;
-pub use named_file::page;
+pub use named_file::{check_users, page};
 pub use needs::{Need, Needed, SecretForm};
 pub use negotiation::{Negotiation, TlsCipher, TlsGroup, TlsPreset, TlsVersion};
 pub use profile::{OwnProfile, PROFILES, Profile};

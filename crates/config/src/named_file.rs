@@ -42,7 +42,9 @@ impl<V> Kind<V> for FileKind<V> {
         let path = Path::new(text.as_ref());
         let made = match text.as_ref() {
             "" => Err(ValueFault::Empty),
-            _ => read_bytes(path)
+            _ => reader
+                .surroundings()
+                .named_file(path)
                 .and_then(|bytes| (self.make)(path, bytes))
                 .map_err(|problem| ValueFault::File { path: path.to_path_buf(), problem }),
         };
@@ -130,6 +132,14 @@ pub(crate) const USERS: FileKind<UsersFile> = FileKind {
     },
     path: |(path, _)| path,
 };
+
+/// Whether these are users with hashes of passwords, as a file of `auth` has them.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn check_users(lines: &[u8]) -> Result<(), String> {
+    (USERS.make)(Path::new("users"), lines.to_vec()).map(drop)
+}
 
 pub(crate) const SECRETS: FileKind<CookieSecrets> = FileKind {
     expected: "the path of a file with a secret of 32 bytes or more on each line, as openssl rand -hex 32 makes one",

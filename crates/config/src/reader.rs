@@ -32,6 +32,8 @@ pub(crate) type Span = Range<usize>;
 
 /// Collects the mistakes of all files.
 pub(crate) struct Reader<'t> {
+    /// What is read besides the text.
+    surroundings: &'t dyn Surroundings,
     /// The places of each file, and where its text begins.
     files: Vec<(usize, Places<'t>)>,
     mistakes: Vec<Mistake>,
@@ -72,9 +74,10 @@ impl<'t> Reader<'t> {
     /// Parses the syntax of all files, puts in what their texts refer to, and joins them.
     pub(crate) fn new(
         sources: &'t Sources<'_>,
-        surroundings: &dyn Surroundings,
+        surroundings: &'t dyn Surroundings,
     ) -> (Self, Spanned<DeTable<'t>>) {
         let mut reader = Self {
+            surroundings,
             files: sources
                 .files
                 .iter()
@@ -112,6 +115,11 @@ impl<'t> Reader<'t> {
         }
         reader.secrets = substitution.secrets;
         (reader, Spanned::new(0..0, root.unwrap_or_default()))
+    }
+
+    /// What is read besides the text.
+    pub(crate) fn surroundings(&self) -> &'t dyn Surroundings {
+        self.surroundings
     }
 
     /// Puts in what the strings of a table refer to. One that cannot be completed makes its option a broken one.

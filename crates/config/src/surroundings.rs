@@ -5,7 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::named_file::read_at_most;
+use crate::named_file::{read_at_most, read_bytes};
 
 /// The largest file of a configuration: far more than anybody writes, and an end to `/dev/zero`.
 const LARGEST_FILE_BYTES: u64 = 16 << 20;
@@ -24,6 +24,10 @@ pub trait Surroundings {
     fn variable(&self, name: &str) -> Option<Vec<u8>>;
     /// The bytes of a file with a secret, and whether every user of the machine may read them.
     fn secret(&self, path: &Path) -> Result<(Vec<u8>, bool), String>;
+    /// The bytes of a file that an option names, such as a list of users: of this machine, if nothing else is said.
+    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
+        read_bytes(path)
+    }
 }
 
 /// The machine of this process.

@@ -1,7 +1,18 @@
 //! Annotations of Ingresses: those of ingress-nginx that are known here, with the meaning that they have there. What is not known,
 //! or would mean something else here, is refused.
 
+/// Who may ask.
+mod access;
+/// Sessions.
+mod affinity;
+/// Canaries.
+mod canary;
+
 use std::collections::BTreeMap;
+
+pub(crate) use access::{AuthServer, Form, Passwords};
+pub(crate) use affinity::Affinity;
+pub(crate) use canary::{Canary, exactly};
 
 use crate::backends::Spoken;
 use crate::filters::Options;
@@ -28,6 +39,14 @@ pub(crate) struct Wanted {
     pub(crate) secure: Option<Secure>,
     /// What is spoken to servers.
     pub(crate) spoken: Option<Servers>,
+    /// Passwords that clients need.
+    pub(crate) passwords: Option<Passwords>,
+    /// A server that is asked about each request.
+    pub(crate) auth_server: Option<AuthServer>,
+    /// Sessions.
+    pub(crate) affinity: Option<Affinity>,
+    /// Which requests of another Ingress it takes.
+    pub(crate) canary: Option<Canary>,
 }
 
 /// Who has to use https.
@@ -61,15 +80,34 @@ pub(crate) fn wanted(metadata: &Metadata) -> (Wanted, Vec<String>) {
         values.extend(own.map(|(name, value)| (name, value.trim())));
     }
     let mut annotations = Annotations { values, faults: Vec::new() };
-    let wanted = annotations.read();
+    let wanted = annotations.read(&metadata.namespace);
     let unknown = std::mem::take(&mut annotations.values);
-    let unknown = unknown.into_keys().map(|name| format!("annotation {name}: it is not supported"));
+    let unknown = unknown.into_keys().map(|name| format!("annotation {name}: {}", not_supported(name)));
     let faults = annotations.faults.into_iter().chain(unknown).collect();
     (wanted, faults)
 }
 
+/// Why an annotation that nobody has looked at is not obeyed.
+fn not_supported(name: &str) -> &'static str {
+    match name {
+        "auth-signin" => {
+            "it is not supported: the authentication server has to answer with the redirect, as oauth2-proxy does at /oauth2/ with --reverse-proxy"
+        }
+        "limit-connections" => {
+            "it is not supported: connections of a client are not counted; limit-rps limits its requests"
+        }
+        "proxy-connect-timeout" => {
+            "it is not supported for an Ingress: upstream_connect in [timeouts] of --gateway-base holds for all"
+        }
+        "proxy-send-timeout" => {
+            "it is not supported for an Ingress: upstream_body in [timeouts] of --gateway-base holds for uploads of all"
+        }
+        _ => "it is not supported",
+    }
+}
+
 impl<'m> Annotations<'m> {
-    fn read(&mut self) -> Wanted {
+    fn read(&mut self, namespace: &str) -> Wanted {
         let mut wanted = Wanted {
             redirect: self.redirect(),
             rewrite_target: self.value("rewrite-target", |path| {
@@ -80,6 +118,10 @@ impl<'m> Annotations<'m> {
                 path.starts_with('/').then(|| literal(path)).ok_or("a path such as /app")
             }),
             spoken: self.value("backend-protocol", servers),
+            passwords: self.passwords(namespace),
+            auth_server: self.auth_server(),
+            affinity: self.affinity(),
+            canary: self.canary(),
             ..Wanted::default()
         };
         let (is_usual, is_forced) = (self.value("ssl-redirect", switch), self.is_on("force-ssl-redirect"));
@@ -110,7 +152,9 @@ impl<'m> Annotations<'m> {
         let is_logged = self.value("enable-access-log", switch);
         wanted.options.extend(is_logged.map(|is_logged| ("access_log", is_logged.to_string())));
         // What is the case anyway.
-        for (name, usual) in [("proxy-buffering", "off"), ("proxy-http-version", "1.1")] {
+        for (name, usual) in
+            [("proxy-buffering", "off"), ("proxy-http-version", "1.1"), ("auth-method", "GET")]
+        {
             self.value(name, |value| if value == usual { Ok(()) } else { Err(usual) });
         }
         wanted

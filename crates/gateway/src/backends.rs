@@ -7,7 +7,7 @@ use crate::backend_tls::{Policies, ServerTls};
 use crate::cluster::Cluster;
 use crate::condition::Fault;
 use crate::kinds::{BackendRef, Service, ServicePort};
-use crate::object::{GATEWAY_GROUP, Kind, Reference};
+use crate::object::{GATEWAY_GROUP, Kind, NETWORKING_GROUP, Reference};
 use crate::translate::Refused;
 use crate::written::{Table, inline, list, text};
 
@@ -33,6 +33,8 @@ struct Upstream {
     servers: Vec<(IpAddr, u16)>,
     spoken: Spoken,
     tls: Option<ServerTls>,
+    /// The object that has it for itself, and the option `sticky`.
+    own: Option<(Reference, String)>,
 }
 
 /// An upstream that connections are passed on to, made of ports of several services.
@@ -62,6 +64,8 @@ pub(crate) struct Referring<'r> {
     pub(crate) gateways: &'r BTreeSet<usize>,
     /// What is spoken where the service does not say it.
     pub(crate) spoken: Spoken,
+    /// The object that wants an upstream for itself, with this option `sticky`.
+    pub(crate) own: Option<(&'r Reference, &'r str)>,
 }
 
 impl<'c> Backends<'c> {
@@ -92,51 +96,68 @@ impl<'c> Backends<'c> {
             ("UnsupportedProtocol", format!("Service {namespace}/{name}: port {}: {why}", port.port))
         })?;
         let suffix = if spoken == Spoken::Http2 { ".h2" } else { "" };
-        let upstream = upstream_name(&format!("{namespace}.{name}.{}{suffix}", port.port));
+        let shared = format!("{namespace}.{name}.{}{suffix}", port.port);
+        let own = from.own.map(|(owner, sticky)| (owner.clone(), sticky.to_owned()));
+        let upstream = upstream_name(&match &own {
+            Some((owner, sticky)) => format!("{shared}.{}.{:016x}", owner.name, hash(sticky)),
+            None => shared,
+        });
         let reference = Reference::of(Kind::Service, &service.metadata);
         match self.upstreams.get(&upstream) {
-            Some(known) if (&known.service, known.port) == (&reference, port.port) => {}
+            Some(known) if (&known.service, known.port, &known.own) == (&reference, port.port, &own) => {}
             Some(known) => {
                 let why = format!("{reference}: the hash of its name is that of {}", known.service);
                 return Err(("BackendNotFound", why));
             }
             None => {
                 let servers = self.servers(service, port);
-                let made = Upstream { service: reference, port: port.port, servers, spoken, tls };
+                let made = Upstream { service: reference, port: port.port, servers, spoken, tls, own };
                 self.upstreams.insert(upstream.clone(), made);
             }
         }
         Ok(upstream)
     }
 
-    /// The upstream that connections are passed on to, shared among the servers of several backends by their weights.
-    ///
-    /// # Errors
-    /// Why there is none: one of the backends leads nowhere.
+    /// Upstreams that connections are passed on to, each with its weight: that of the servers of all backends, shared among
+    /// them by the backends' weights, and that for the backends which lead nowhere. Also which these are.
     pub(crate) fn passed_on<'b>(
         &mut self,
         from: Referring<'_>,
         owner: &Reference,
         backends: impl Iterator<Item = &'b BackendRef>,
-    ) -> Result<String, Fault> {
-        let mut servers = BTreeMap::new();
+    ) -> (Vec<(String, u32)>, Vec<Fault>) {
+        let (mut servers, mut faults) = (BTreeMap::new(), Vec::new());
+        let (mut valid, mut invalid) = (0_u32, 0_u32);
         for backend in backends {
-            let (service, port) = self.referred(from, backend)?;
-            let own = self.servers(service, port);
-            let share = f64::from(backend.weight.unwrap_or(1)) / own.len().max(1) as f64;
+            let weight = backend.weight.unwrap_or(1);
+            let own = match self.referred(from, backend) {
+                Ok((service, port)) => self.servers(service, port),
+                Err(fault) => {
+                    faults.push(fault);
+                    Vec::new()
+                }
+            };
+            // As the API says of TLSRoutes, also of a service that has no endpoints: the share of its weight is refused.
+            let side = if own.is_empty() { &mut invalid } else { &mut valid };
+            *side = side.saturating_add(weight);
+            let share = f64::from(weight) / own.len().max(1) as f64;
             for server in own {
                 *servers.entry(server).or_default() += share;
             }
         }
+        let refused = (invalid > 0 || valid == 0).then(|| (self.invalid(), invalid.max(1)));
+        if valid == 0 {
+            return (refused.into_iter().collect(), faults);
+        }
         let name = upstream_name(&format!("{}.{}.tls", owner.namespace, owner.name));
         match self.passed_on.get(&name) {
             Some(known) if known.owner != *owner => {
-                let why = format!("the hash of its name is that of {}", known.owner);
-                return Err(("BackendNotFound", why));
+                faults.push(("BackendNotFound", format!("the hash of its name is that of {}", known.owner)));
+                return (vec![(self.invalid(), 1)], faults);
             }
             _ => drop(self.passed_on.insert(name.clone(), PassedOn { owner: owner.clone(), servers })),
         }
-        Ok(name)
+        ([(name, valid)].into_iter().chain(refused).collect(), faults)
     }
 
     /// The port of a service that a backend is.
@@ -153,7 +174,7 @@ impl<'c> Backends<'c> {
         }
         let is_granted = self
             .cluster
-            .is_granted((GATEWAY_GROUP, from.kind, from.namespace), ("", "Service", namespace, name));
+            .is_granted((group_of(from.kind), from.kind, from.namespace), ("", "Service", namespace, name));
         if !is_granted {
             let why = format!("Service {namespace}/{name}: no ReferenceGrant in {namespace} permits it");
             return Err(("RefNotPermitted", why));
@@ -238,7 +259,7 @@ impl<'c> Backends<'c> {
         let of_services = self
             .upstreams
             .iter()
-            .map(|(name, upstream)| (Some(upstream.service.clone()), upstream.table(name)));
+            .map(|(name, upstream)| (Some(upstream.owner().clone()), upstream.table(name)));
         let invalid = Table::new(format!("[upstream.{INVALID}]"))
             .with("servers", list([nobody()]))
             .with("none_up", text("fail"));
@@ -259,13 +280,16 @@ impl PassedOn {
                 let url = text(&format!("tcp://{}", std::net::SocketAddr::new(*address, *port)));
                 inline([("url", url), ("weight", weight.to_string())])
             });
-        let servers: Vec<String> = servers.collect();
-        let servers = if servers.is_empty() { vec![nobody()] } else { servers };
         Table::new(format!("[upstream.\"{name}\"]")).with("servers", list(servers))
     }
 }
 
 impl Upstream {
+    /// The object whose mistake a mistake of it would be.
+    fn owner(&self) -> &Reference {
+        self.own.as_ref().map_or(&self.service, |(owner, _)| owner)
+    }
+
     fn table(&self, name: &str) -> Table {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let servers = self.servers.iter().map(|(address, port)| {
@@ -278,6 +302,7 @@ impl Upstream {
             .with("servers", servers)
             .maybe("protocol", protocol)
             .maybe("tls", tls.map(ServerTls::option))
+            .maybe("sticky", self.own.as_ref().map(|(_, sticky)| sticky.clone()))
     }
 }
 
@@ -310,12 +335,19 @@ fn upstream_name(name: &str) -> String {
     if name.len() <= NAME_BYTES_MAX {
         return name.to_owned();
     }
-    // FNV-1a. That two names have one hash is noticed where they are used.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
     let beginning: String = name.chars().take(NAME_BYTES_MAX - 17).collect();
-    format!("{beginning}-{hash:016x}")
+    format!("{beginning}-{:016x}", hash(name))
+}
+
+/// FNV-1a. That two texts have one hash is noticed where they are used.
+fn hash(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The group of a kind that refers to backends.
+fn group_of(kind: &str) -> &'static str {
+    if kind == Kind::Ingress.name() { NETWORKING_GROUP } else { GATEWAY_GROUP }
 }
 
 #[cfg(test)]

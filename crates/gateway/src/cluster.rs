@@ -10,6 +10,7 @@ use crate::kinds::{
     EndpointSlice, Gateway, GatewayClass, GrpcRoute, HttpRoute, Namespace, ReferenceGrant, Secret, Service,
 };
 use crate::object::{Kind, Metadata, Object, Reference};
+use crate::secrets;
 use crate::tls_kinds::{BackendTlsPolicy, ConfigMap, TlsRoute};
 
 /// The label of an endpoint slice with the name of its service.
@@ -30,12 +31,16 @@ pub struct Cluster {
     pub(crate) slices: Objects<EndpointSlice>,
     pub(crate) tls_policies: Objects<BackendTlsPolicy>,
     pub(crate) secrets: Objects<Secret>,
+    /// Only those with hashes of passwords, and without anything else.
+    pub(crate) passwords: Objects<Secret>,
     pub(crate) config_maps: Objects<ConfigMap>,
     pub(crate) namespaces: Objects<Namespace>,
     /// The slices of a service.
     slices_of: BTreeMap<(String, String), BTreeSet<String>>,
     /// What could not be read, and why.
     pub(crate) unreadable: BTreeMap<Reference, String>,
+    /// What tells objects from others of their names, of those that may be told something.
+    uids: BTreeMap<Reference, String>,
 }
 
 /// Objects by namespace and name.
@@ -68,17 +73,31 @@ impl Cluster {
             }
             Kind::BackendTlsPolicy => put(&mut self.tls_policies, key, object),
             Kind::Secret => put(&mut self.secrets, key, object),
+            Kind::Passwords => put(&mut self.passwords, key.clone(), object).map(|()| self.keep_users(&key)),
             Kind::ConfigMap => put(&mut self.config_maps, key, object),
             Kind::Namespace => put(&mut self.namespaces, key, object),
         };
+        if reference.kind.is_told() {
+            self.uids.insert(reference.clone(), metadata.uid);
+        }
         if let Err(why) = put {
             self.unreadable.insert(reference, why);
+        }
+    }
+
+    /// Of secrets that could have anything, what is no hash of a password is not kept.
+    fn keep_users(&mut self, key: &(String, String)) {
+        if let Some(secret) = self.passwords.get_mut(key)
+            && !secrets::keep_users(secret)
+        {
+            self.passwords.remove(key);
         }
     }
 
     /// An object is gone.
     pub fn remove(&mut self, reference: &Reference) {
         self.unreadable.remove(reference);
+        self.uids.remove(reference);
         let key = (reference.namespace.clone(), reference.name.clone());
         match reference.kind {
             Kind::GatewayClass => drop(self.classes.remove(&key)),
@@ -101,6 +120,7 @@ impl Cluster {
             }
             Kind::BackendTlsPolicy => drop(self.tls_policies.remove(&key)),
             Kind::Secret => drop(self.secrets.remove(&key)),
+            Kind::Passwords => drop(self.passwords.remove(&key)),
             Kind::ConfigMap => drop(self.config_maps.remove(&key)),
             Kind::Namespace => drop(self.namespaces.remove(&key)),
         }
@@ -129,6 +149,7 @@ impl Cluster {
             Kind::EndpointSlice => names(&self.slices, kind),
             Kind::BackendTlsPolicy => names(&self.tls_policies, kind),
             Kind::Secret => names(&self.secrets, kind),
+            Kind::Passwords => names(&self.passwords, kind),
             Kind::ConfigMap => names(&self.config_maps, kind),
             Kind::Namespace => names(&self.namespaces, kind),
         }
@@ -153,6 +174,11 @@ impl Cluster {
             Kind::BackendTlsPolicy => of(&self.tls_policies, &key),
             _ => None,
         }
+    }
+
+    /// What tells an object from others of its name.
+    pub fn uid(&self, reference: &Reference) -> Option<&str> {
+        self.uids.get(reference).map(String::as_str)
     }
 
     /// The slices of a service.

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use regex_syntax::escape;
-
+use crate::annotations::exactly;
 use crate::attach::{Attaching, Attachment, attach};
 use crate::backends::{Backends, Referring, Spoken};
 use crate::cluster::Cluster;
@@ -22,6 +21,15 @@ const WEIGHT_MAX: u32 = 1000;
 /// A time-out that is turned off.
 const NEVER_MS: u64 = 24 * 3600 * 1000;
 
+/// What routes become.
+#[derive(Default)]
+pub(crate) struct Translated {
+    pub(crate) tables: Vec<(Reference, Table)>,
+    pub(crate) statuses: Vec<Status>,
+    /// What conditions have no room for.
+    pub(crate) remarks: Vec<(Reference, String)>,
+}
+
 /// Adds the routes of HTTP and gRPC, the oldest first, and returns what was found about them.
 pub(crate) fn translate(
     cluster: &Cluster,
@@ -29,12 +37,12 @@ pub(crate) fn translate(
     gateways: &mut [OwnGateway<'_>],
     backends: &mut Backends<'_>,
     claims: &mut Claims,
-) -> (Vec<(Reference, Table)>, Vec<Status>) {
+) -> Translated {
     let calls: Vec<HttpRoute> = cluster.grpc_routes.values().map(grpc_route::as_http).collect();
     let of_http = cluster.http_routes.values().map(|route| (Kind::HttpRoute, route));
     let mut routes: Vec<_> = of_http.chain(calls.iter().map(|route| (Kind::GrpcRoute, route))).collect();
     routes.sort_by_key(|(_, route)| route.metadata.age());
-    let (mut tables, mut statuses) = (Vec::new(), Vec::new());
+    let Translated { mut tables, mut statuses, mut remarks } = Translated::default();
     for (kind, route) in routes {
         let reference = Reference::of(kind, &route.metadata);
         let attaching = Attaching {
@@ -61,9 +69,10 @@ pub(crate) fn translate(
         for (gateway, listener, _) in attachments.iter().flat_map(|attachment| &attachment.listeners) {
             gateways[*gateway].listeners[*listener].attached += 1;
         }
+        remarks.extend(rules.more().map(|why| (reference.clone(), why)));
         statuses.push(status(reference, route.metadata.generation, &attachments, fault.as_ref(), &rules));
     }
-    (tables, statuses)
+    Translated { tables, statuses, remarks }
 }
 
 /// Ports at which a route is served, with the hosts there.
@@ -118,7 +127,7 @@ fn rules(kind: Kind, route: &HttpRoute, through: &BTreeSet<usize>, backends: &mu
     let mut out = Rules::default();
     let spoken = if kind == Kind::GrpcRoute { Spoken::Http2 } else { Spoken::Http1 };
     let namespace = &route.metadata.namespace;
-    let from = Referring { kind: kind.name(), namespace, gateways: through, spoken };
+    let from = Referring { kind: kind.name(), namespace, gateways: through, spoken, own: None };
     for rule in &route.spec.rules {
         let action = action(rule, from, backends, &mut out.unresolved);
         let (mut matches, mut unsupported) = (Vec::new(), rule_fault(rule));
@@ -185,14 +194,19 @@ fn action(
         [(upstream, _)] => ("upstream", text(upstream)),
         several => {
             let highest = several.iter().map(|(_, weight)| *weight).max().unwrap_or(1);
-            let scaled = |weight: u32| match highest {
-                0..=WEIGHT_MAX => weight,
-                _ => (u64::from(weight) * u64::from(WEIGHT_MAX)).div_ceil(u64::from(highest)) as u32,
-            };
-            let shares = several.iter().map(|(name, weight)| (name.as_str(), scaled(*weight).to_string()));
+            let shares =
+                several.iter().map(|(name, weight)| (name.as_str(), scaled(*weight, highest).to_string()));
             ("split", inline(shares))
         }
     })
+}
+
+/// A weight within the limit, relative to the highest one.
+pub(crate) fn scaled(weight: u32, highest: u32) -> u32 {
+    match highest {
+        0..=WEIGHT_MAX => weight,
+        _ => (u64::from(weight) * u64::from(WEIGHT_MAX)).div_ceil(u64::from(highest)) as u32,
+    }
 }
 
 /// The answer where there is nobody to ask.
@@ -273,11 +287,7 @@ fn named(option: &str, matches: &[NamedMatch]) -> Result<String, String> {
     let mut values: BTreeMap<String, String> = BTreeMap::new();
     for NamedMatch { kind, name, value } in matches {
         let value = match kind.as_deref().unwrap_or("Exact") {
-            // A beginning and an expression are written with these.
-            "Exact" if value.ends_with('*') || value.starts_with('~') || value.is_empty() => {
-                format!("~ (?:{})", escape(value))
-            }
-            "Exact" => value.clone(),
+            "Exact" => exactly(value),
             "RegularExpression" => format!("~ (?:{value})"),
             other => return Err(format!("matches: {option} of type {other} are not supported")),
         };
@@ -322,6 +332,13 @@ fn milliseconds(text: &str) -> Option<u64> {
 }
 
 impl Rules {
+    /// What conditions have no room for: each has one reason.
+    fn more(&self) -> impl Iterator<Item = String> {
+        let unsupported = self.rules.iter().filter_map(|rule| rule.unsupported.clone()).skip(1);
+        let unsupported = unsupported.map(|why| format!("another rule is answered with 500: {why}"));
+        unsupported.chain(self.unresolved.iter().skip(1).map(|(_, why)| why.clone()))
+    }
+
     /// Why the route is not served at all: if no rule can be.
     fn fault(&self) -> Option<Fault> {
         let faults: Vec<&String> = self.rules.iter().filter_map(|rule| rule.unsupported.as_ref()).collect();

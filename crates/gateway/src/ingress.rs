@@ -1,13 +1,15 @@
 //! Ingresses: their hosts, paths and certificates as routes of Vanward. What they want and is not supported is answered with 500,
 //! and told.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use regex_syntax::escape;
 
-use crate::annotations::{self, Secure, Wanted};
+use crate::annotations::{self, AuthServer, Canary, Form, Passwords, Secure, Wanted};
 use crate::backends::{Backends, Referring, Spoken};
 use crate::cluster::Cluster;
+use crate::filters::Options;
 use crate::hostname::is_name;
 use crate::http_route::Claims;
 use crate::ingress_kinds::{Ingress, IngressBackend, IngressPath};
@@ -16,13 +18,15 @@ use crate::listeners::{Port, Protocol};
 use crate::object::{Kind, Reference};
 use crate::secrets;
 use crate::status::{Found, Status};
-use crate::translate::{Machine, Options, Refused};
+use crate::translate::{self, Machine, Refused};
 use crate::written::{Table, inline, list, literal, template, text};
 
 /// The annotation that a class is for Ingresses that name none.
 const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 /// The annotation that named the class before there was a field for it.
 const OLD_CLASS: &str = "kubernetes.io/ingress.class";
+
+const NEEDS_POLICY: &str = "it needs a BackendTLSPolicy for the service, which says whom to believe";
 
 /// What Ingresses are served by.
 #[derive(Default)]
@@ -32,6 +36,8 @@ pub(crate) struct Ingresses {
     /// Certificates, each with the names that clients ask for who get it.
     pub(crate) certificates: Vec<(Reference, Vec<String>)>,
     pub(crate) routes: Vec<(Reference, Table)>,
+    /// Files that routes name, with their content.
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
     pub(crate) statuses: Vec<Status>,
     /// What cannot be obeyed of which Ingress.
     pub(crate) remarks: Vec<(Reference, String)>,
@@ -40,7 +46,7 @@ pub(crate) struct Ingresses {
 /// What Ingresses are translated with.
 pub(crate) struct Around<'a, 'c> {
     pub(crate) cluster: &'c Cluster,
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a translate::Options,
     pub(crate) refused: &'a Refused,
     pub(crate) machine: &'a dyn Machine,
     /// What gateways speak at their ports.
@@ -77,10 +83,70 @@ pub(crate) fn translate(
             Err(why) => out.remarks.push((first, format!("Ingresses are not served there: {why}"))),
         }
     }
-    for ingress in own {
-        out.take(ingress, around, backends, claims);
+    let (canaries, own): (Vec<_>, Vec<_>) =
+        own.into_iter().map(|ingress| Own::of(ingress, around)).partition(|own| own.wanted.canary.is_some());
+    let mut canaries = out.canaries(canaries, &around.options.addresses);
+    for own in own {
+        out.take(own, around, &mut canaries, backends, claims);
+    }
+    for (owner, path) in
+        canaries.values().filter(|canary| !canary.is_used).map(|canary| (&canary.owner, canary.place))
+    {
+        out.remarks.push((owner.clone(), format!("annotation canary: no other Ingress has {}", shown(path))));
     }
     out
+}
+
+/// An Ingress of ours, and what its annotations want.
+struct Own<'c> {
+    ingress: &'c Ingress,
+    owner: Reference,
+    wanted: Wanted,
+    /// What cannot be obeyed.
+    faults: Vec<String>,
+    /// Why it is not served at all.
+    refused: Option<String>,
+}
+
+impl<'c> Own<'c> {
+    fn of(ingress: &'c Ingress, around: &Around<'_, '_>) -> Self {
+        let owner = Reference::of(Kind::Ingress, &ingress.metadata);
+        let (wanted, faults) = annotations::wanted(&ingress.metadata);
+        let refused = around.refused.get(&owner).cloned();
+        Self { ingress, owner, wanted, faults, refused }
+    }
+}
+
+/// What a canary has in common with the Ingress whose requests it takes: namespace, host, type of the path and path.
+type Spot<'c> = (&'c str, Option<String>, &'c str, &'c str);
+
+/// A path of a canary.
+struct NextVersion<'c> {
+    owner: Reference,
+    canary: Canary,
+    backend: &'c IngressBackend,
+    place: (Option<&'c str>, &'c str),
+    is_used: bool,
+}
+
+impl NextVersion<'_> {
+    fn used(&mut self) -> &mut Self {
+        self.is_used = true;
+        self
+    }
+}
+
+fn spot<'c>(ingress: &'c Ingress, host: Option<&str>, path: Option<&'c IngressPath>) -> Spot<'c> {
+    let kind = path.map_or("Prefix", |path| path.path_type.as_str());
+    (&ingress.metadata.namespace, host.map(str::to_ascii_lowercase), kind, path_of(path))
+}
+
+fn path_of(path: Option<&IngressPath>) -> &str {
+    path.and_then(|path| path.path.as_deref()).filter(|path| !path.is_empty()).unwrap_or("/")
+}
+
+fn shown((host, path): (Option<&str>, &str)) -> String {
+    format!("{}{path}", host.unwrap_or("*"))
 }
 
 /// A class of ours: its name, and whether it is for Ingresses that name none.
@@ -124,11 +190,15 @@ struct Rule<'a> {
     answer: Answer,
     rewrite: Option<String>,
     wanted: &'a Wanted,
+    /// Who answers requests under further conditions.
+    sides: Vec<Side>,
 }
 
 /// Who answers.
 enum Answer {
     Upstream(String),
+    /// Several upstreams by weight, and what keeps a client on its side, as the options have them.
+    Split(String, Option<String>),
     /// A redirect, as the option has it.
     Redirect(String),
     /// Nobody can be asked, or not as it is wanted: the answer is 500.
@@ -170,18 +240,54 @@ impl Ingresses {
         }
     }
 
-    fn take(
+    /// The paths of canaries. Of several for one place the oldest counts.
+    fn canaries<'c>(
         &mut self,
-        ingress: &Ingress,
+        all: Vec<Own<'c>>,
+        addresses: &[String],
+    ) -> BTreeMap<Spot<'c>, NextVersion<'c>> {
+        let mut canaries = BTreeMap::new();
+        for Own { ingress, owner, wanted, faults, refused } in all {
+            let faults = faults.into_iter().chain(refused);
+            let faults: Vec<String> = faults.map(|why| format!("it takes no requests: {why}")).collect();
+            let canary = wanted.canary.filter(|_| faults.is_empty());
+            self.remarks.extend(faults.into_iter().map(|why| (owner.clone(), why)));
+            for (_, host, path, backend) in paths(ingress).into_iter().filter(|_| canary.is_some()) {
+                let place = (host, path_of(path));
+                let canary = canary.clone().unwrap_or_default();
+                let next = NextVersion { owner: owner.clone(), canary, backend, place, is_used: false };
+                match canaries.entry(spot(ingress, host, path)) {
+                    Entry::Vacant(free) => drop(free.insert(next)),
+                    Entry::Occupied(_) => {
+                        let why = format!("annotation canary: an older one has {}", shown(place));
+                        self.remarks.push((owner.clone(), why));
+                    }
+                }
+            }
+            self.statuses.push(Status {
+                object: owner,
+                generation: ingress.metadata.generation,
+                found: Found::Ingress(addresses.to_vec()),
+            });
+        }
+        canaries
+    }
+
+    fn take<'c>(
+        &mut self,
+        Own { ingress, owner, mut wanted, mut faults, refused }: Own<'c>,
         around: &Around<'_, '_>,
+        canaries: &mut BTreeMap<Spot<'c>, NextVersion<'c>>,
         backends: &mut Backends<'_>,
         claims: &mut Claims,
     ) {
-        let owner = Reference::of(Kind::Ingress, &ingress.metadata);
-        if let Some(why) = around.refused.get(&owner) {
+        if let Some(why) = refused {
             return self.remarks.push((owner, format!("it is not served: {why}")));
         }
-        let (wanted, mut faults) = annotations::wanted(&ingress.metadata);
+        match self.access(&owner, &wanted, around, backends) {
+            Ok(options) => wanted.options.extend(options),
+            Err(why) => faults.push(why),
+        }
         let is_refused = !faults.is_empty();
         for (place, host, path, backend) in paths(ingress) {
             let option = host.map(host_option).transpose();
@@ -194,7 +300,17 @@ impl Ingresses {
             };
             let answer = match &wanted.redirect {
                 Some(redirect) => Ok(Answer::Redirect(redirect.clone())),
-                None => upstream(backend, &wanted, &owner, backends).map(Answer::Upstream),
+                None => {
+                    let secret = around.options.cookie_secret.as_deref();
+                    let asking = Asking { wanted: &wanted, owner: &owner, path: &rule.path, secret };
+                    let next = canaries.get_mut(&spot(ingress, host, path));
+                    let next = next.map(NextVersion::used).filter(|_| !is_refused);
+                    upstream(backend, &asking, backends).map(|stable| {
+                        let (answer, sides) = self.shared(stable, next, &asking, backends);
+                        rule.sides = sides;
+                        answer
+                    })
+                }
             };
             match answer {
                 Ok(answer) if !is_refused => rule.answer = answer,
@@ -225,10 +341,17 @@ impl Ingresses {
                 .with("path", text(path))
         };
         if claims.insert((at.port, at.host.clone(), rule.path.clone(), Vec::new())) {
-            let table = table(&at.name, &rule.path);
-            self.routes.push((at.owner.clone(), rule.answered(table, redirects)));
+            let own = table(&at.name, &rule.path);
+            self.routes.push((at.owner.clone(), rule.answered(own, &rule.answer, redirects)));
+            let sides = rule.sides.iter().filter(|_| redirects.is_none());
+            for (number, (option, condition, upstream, canary)) in sides.enumerate() {
+                let own = table(&format!("{} canary {number}", at.name), &rule.path)
+                    .with(option, condition.clone());
+                let answered = rule.answered(own, &Answer::Upstream(upstream.clone()), None);
+                self.routes.push((canary.clone(), answered));
+            }
         }
-        let is_asked = matches!(rule.answer, Answer::Upstream(_)) && redirects.is_none();
+        let is_asked = matches!(rule.answer, Answer::Upstream(_) | Answer::Split(..)) && redirects.is_none();
         let Some(root) = rule.wanted.app_root.as_ref().filter(|_| is_asked) else { return };
         if claims.insert((at.port, at.host.clone(), "= /".to_owned(), Vec::new())) {
             let redirect = inline([("to", root.clone()), ("status", "302".to_owned())]);
@@ -237,6 +360,104 @@ impl Ingresses {
         }
     }
 }
+
+impl Ingresses {
+    /// What clients have to prove, as options.
+    ///
+    /// # Errors
+    /// Why it cannot be asked of them: nobody may be let in then.
+    fn access(
+        &mut self,
+        owner: &Reference,
+        wanted: &Wanted,
+        around: &Around<'_, '_>,
+        backends: &mut Backends<'_>,
+    ) -> Result<Options, String> {
+        let mut options = Options::new();
+        if let Some(Passwords { secret, form, realm }) = &wanted.passwords {
+            let path = self.users(owner, secret, *form, around)?;
+            let realm = realm.as_ref().map(|realm| ("realm", text(realm)));
+            options.push(("auth", inline([("users", text(&path))].into_iter().chain(realm))));
+        }
+        if let Some(AuthServer { service, path, copied }) = &wanted.auth_server {
+            let none = BTreeSet::new();
+            let (kind, namespace) = (Kind::Ingress.name(), owner.namespace.as_str());
+            let from = Referring { kind, namespace, gateways: &none, spoken: Spoken::Http1, own: None };
+            let mut backend = BackendRef::to(&service.name, Some(service.port));
+            backend.namespace = Some(service.namespace.clone());
+            let upstream = backends
+                .upstream(from, &backend)
+                .map_err(|(_, why)| format!("annotation auth-url: {why}"))?;
+            if service.is_secure && !backends.is_secure(&upstream) {
+                return Err(format!("annotation auth-url: {NEEDS_POLICY}"));
+            }
+            let copied = copied.as_ref().map(|fields| ("copy_headers", fields.clone()));
+            let asked =
+                [("upstream", text(&upstream)), ("path", text(path)), ("set_cookie", "true".to_owned())];
+            options.push(("forward_auth", inline(asked.into_iter().chain(copied))));
+        }
+        Ok(options)
+    }
+
+    /// The name of the file with the users of a Secret.
+    fn users(
+        &mut self,
+        owner: &Reference,
+        secret: &str,
+        form: Form,
+        around: &Around<'_, '_>,
+    ) -> Result<String, String> {
+        let failed =
+            |why: &str| format!("annotation auth-secret: Secret {}/{secret}: {why}", owner.namespace);
+        let known = around.cluster.passwords.get(&(owner.namespace.clone(), secret.to_owned()));
+        let users = known.and_then(|known| secrets::users(known, form)).ok_or_else(|| {
+            failed("there is none of type Opaque with users and the hashes of their passwords, as htpasswd -B writes them")
+        })?;
+        around.machine.users(&users).map_err(|why| failed(&why))?;
+        let key = if form == Form::File { "auth" } else { "users" };
+        let path = secrets::path(&owner.namespace, secret, key);
+        self.files.insert(path.clone(), users);
+        Ok(path)
+    }
+
+    /// Who answers at a path: the servers of the Ingress, or those of its canary.
+    fn shared(
+        &mut self,
+        stable: String,
+        next: Option<&mut NextVersion<'_>>,
+        asking: &Asking<'_>,
+        backends: &mut Backends<'_>,
+    ) -> (Answer, Vec<Side>) {
+        let Some(next) = next else { return (Answer::Upstream(stable), Vec::new()) };
+        let canary = match upstream(next.backend, asking, backends) {
+            Ok(canary) => canary,
+            Err(why) => {
+                self.remarks.push((next.owner.clone(), format!("it takes no requests: {why}")));
+                return (Answer::Upstream(stable), Vec::new());
+            }
+        };
+        let Canary { conditions, weight, total } = &next.canary;
+        let side = |(option, condition, is_canary): &(&'static str, String, bool)| {
+            let upstream = if *is_canary { &canary } else { &stable };
+            (*option, condition.clone(), upstream.clone(), next.owner.clone())
+        };
+        let sides = conditions.iter().map(side).collect();
+        let answer = match total - weight {
+            _ if *weight == 0 || canary == stable => Answer::Upstream(stable),
+            0 => Answer::Upstream(canary),
+            rest => {
+                let shares = [(stable.as_str(), rest.to_string()), (canary.as_str(), weight.to_string())];
+                let sticky =
+                    asking.wanted.affinity.as_ref().and_then(|affinity| affinity.side(asking.secret));
+                Answer::Split(inline(shares), sticky)
+            }
+        };
+        (answer, sides)
+    }
+}
+
+/// A condition as an option has it, the upstream that answers where it holds, and the canary whose condition it is.
+type Side = (&'static str, String, String, Reference);
 
 /// The paths of an Ingress with their hosts, in order; last what its default backend answers. Each has a name.
 fn paths(ingress: &Ingress) -> Vec<(String, Option<&str>, Option<&IngressPath>, &IngressBackend)> {
@@ -281,7 +502,7 @@ fn is_secured(ingress: &Ingress, host: &str) -> bool {
 /// # Errors
 /// Why it cannot be told which requests it is for.
 fn rule<'w>(path: Option<&IngressPath>, wanted: &'w Wanted) -> Result<Rule<'w>, String> {
-    let value = path.and_then(|path| path.path.as_deref()).filter(|path| !path.is_empty()).unwrap_or("/");
+    let value = path_of(path);
     if !value.starts_with('/') {
         return Err(format!("path {value:?} does not begin with /"));
     }
@@ -307,7 +528,17 @@ fn rule<'w>(path: Option<&IngressPath>, wanted: &'w Wanted) -> Result<Rule<'w>, 
         true => inline([("path", template(target))]),
         false => inline([("pattern", text("(?s:.*)")), ("path", literal(target))]),
     });
-    Ok(Rule { path, answer: Answer::Fails, rewrite, wanted })
+    Ok(Rule { path, answer: Answer::Fails, rewrite, wanted, sides: Vec::new() })
+}
+
+/// How servers of an Ingress are asked at a path.
+struct Asking<'a> {
+    wanted: &'a Wanted,
+    owner: &'a Reference,
+    /// As the option of the route has it.
+    path: &'a str,
+    /// The file with the secrets of cookies.
+    secret: Option<&'a str>,
 }
 
 /// The upstream of a backend.
@@ -316,8 +547,7 @@ fn rule<'w>(path: Option<&IngressPath>, wanted: &'w Wanted) -> Result<Rule<'w>, 
 /// Why nobody can be asked.
 fn upstream(
     backend: &IngressBackend,
-    wanted: &Wanted,
-    owner: &Reference,
+    &Asking { wanted, owner, path, secret }: &Asking<'_>,
     backends: &mut Backends<'_>,
 ) -> Result<String, String> {
     let Some(service) = &backend.service else {
@@ -325,13 +555,16 @@ fn upstream(
     };
     let none = BTreeSet::new();
     let spoken = wanted.spoken.map_or(Spoken::Http1, |servers| servers.spoken);
-    let from = Referring { kind: Kind::Ingress.name(), namespace: &owner.namespace, gateways: &none, spoken };
+    let path = path.strip_prefix("= ").unwrap_or(path);
+    let sticky = wanted.affinity.as_ref().map(|affinity| affinity.option(path, secret));
+    let own = sticky.as_deref().map(|sticky| (owner, sticky));
+    let from =
+        Referring { kind: Kind::Ingress.name(), namespace: &owner.namespace, gateways: &none, spoken, own };
     let by_name = service.port.name.as_deref();
     let port = service.port.number.or_else(|| backends.port_named(&owner.namespace, &service.name, by_name?));
     let upstream = backends.upstream(from, &BackendRef::to(&service.name, port)).map_err(|(_, why)| why)?;
     if wanted.spoken.is_some_and(|servers| servers.is_secure) && !backends.is_secure(&upstream) {
-        let why = "annotation backend-protocol: it needs a BackendTLSPolicy for the service, which says whom to believe";
-        return Err(why.to_owned());
+        return Err(format!("annotation backend-protocol: {NEEDS_POLICY}"));
     }
     Ok(upstream)
 }
@@ -347,8 +580,8 @@ impl Rule<'_> {
         protocol == Protocol::Http && wants
     }
 
-    fn answered(&self, table: Table, redirects: Option<u16>) -> Table {
-        let (table, is_asked) = match (&self.answer, redirects) {
+    fn answered(&self, table: Table, answer: &Answer, redirects: Option<u16>) -> Table {
+        let (table, is_asked) = match (answer, redirects) {
             (Answer::Fails, _) => return table.with("respond", inline([("status", "500".to_owned())])),
             (_, Some(port)) => {
                 let authority = if port == 443 { "$host".to_owned() } else { format!("$host:{port}") };
@@ -357,6 +590,9 @@ impl Rule<'_> {
             }
             (Answer::Redirect(redirect), None) => (table.with("redirect", redirect.clone()), false),
             (Answer::Upstream(upstream), None) => (table.with("upstream", text(upstream)), true),
+            (Answer::Split(split, sticky), None) => {
+                (table.with("split", split.clone()).maybe("sticky", sticky.clone()), true)
+            }
         };
         let is_for_servers = |option: &str| matches!(option, "limits" | "timeouts" | "request_headers");
         let options = self.wanted.options.iter().filter(|(option, _)| is_asked || !is_for_servers(option));

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 pub(crate) const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 
 /// The group of Ingresses.
-const NETWORKING_GROUP: &str = "networking.k8s.io";
+pub(crate) const NETWORKING_GROUP: &str = "networking.k8s.io";
 
 /// An object: its metadata, what is wanted, and what was found about it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -33,6 +33,8 @@ pub struct Metadata {
     pub name: String,
     /// Its namespace; empty if it has none.
     pub namespace: String,
+    /// What tells it from others of its name, before and after it.
+    pub uid: String,
     /// When it was created, in RFC 3339. All of one server are written alike, so texts compare as times do.
     pub creation_timestamp: String,
     /// Counts the changes of `spec`.
@@ -79,6 +81,8 @@ pub enum Kind {
     EndpointSlice,
     /// Certificates with their keys.
     Secret,
+    /// Secrets that may have users with the hashes of their passwords.
+    Passwords,
     /// Certificates of CAs.
     ConfigMap,
     /// Labels of namespaces.
@@ -87,10 +91,11 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in an order in which none is read before what it refers to.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Namespace,
         Self::ReferenceGrant,
         Self::Secret,
+        Self::Passwords,
         Self::ConfigMap,
         Self::EndpointSlice,
         Self::Service,
@@ -118,10 +123,18 @@ impl Kind {
             Self::BackendTlsPolicy => (GATEWAY_GROUP, "v1", "backendtlspolicies"),
             Self::Service => ("", "v1", "services"),
             Self::EndpointSlice => ("discovery.k8s.io", "v1", "endpointslices"),
-            Self::Secret => ("", "v1", "secrets"),
+            Self::Secret | Self::Passwords => ("", "v1", "secrets"),
             Self::ConfigMap => ("", "v1", "configmaps"),
             Self::Namespace => ("", "v1", "namespaces"),
         }
+    }
+
+    /// Whether objects of the kind are told what is refused of them: not those that change all the time.
+    pub(crate) fn is_told(self) -> bool {
+        !matches!(
+            self,
+            Self::EndpointSlice | Self::Secret | Self::Passwords | Self::ConfigMap | Self::Namespace
+        )
     }
 
     /// Its name in references and messages.
@@ -138,7 +151,7 @@ impl Kind {
             Self::BackendTlsPolicy => "BackendTLSPolicy",
             Self::Service => "Service",
             Self::EndpointSlice => "EndpointSlice",
-            Self::Secret => "Secret",
+            Self::Secret | Self::Passwords => "Secret",
             Self::ConfigMap => "ConfigMap",
             Self::Namespace => "Namespace",
         }

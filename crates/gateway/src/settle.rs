@@ -16,7 +16,8 @@ pub struct Complaint {
     pub why: String,
 }
 
-/// Translates a cluster into a valid configuration. `complaints` reads a configuration and tells what is wrong with it.
+/// Translates a cluster into a valid configuration. `complaints` reads a configuration with its files and tells what is wrong
+/// with it.
 ///
 /// # Errors
 /// What is wrong and comes from no object: with the operator's own file, say.
@@ -24,14 +25,14 @@ pub fn settle(
     cluster: &Cluster,
     options: &Options,
     machine: &dyn Machine,
-    mut complaints: impl FnMut(&str) -> Vec<Complaint>,
+    mut complaints: impl FnMut(&Translation) -> Vec<Complaint>,
 ) -> Result<Translation, String> {
     let mut refused = Refused::new();
     for _ in 0..ROUNDS_MAX {
         let translation = translate(cluster, options, &refused, machine);
         let before = refused.len();
         let mut other = None;
-        for Complaint { line, why } in complaints(&translation.written.text) {
+        for Complaint { line, why } in complaints(&translation) {
             match line
                 .and_then(|line| translation.written.owner(line))
                 .filter(|owner| !refused.contains_key(owner))

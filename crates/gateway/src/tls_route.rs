@@ -7,7 +7,7 @@ use crate::backends::{Backends, Referring, Spoken};
 use crate::cluster::Cluster;
 use crate::condition::{Condition, Fault};
 use crate::hostname::is_name;
-use crate::http_route::places;
+use crate::http_route::{places, scaled};
 use crate::listeners::{OwnGateway, Port, Protocol, on_port, pattern};
 use crate::object::{Kind, Reference, unknown};
 use crate::status::{Found, ParentFound, Status};
@@ -24,10 +24,10 @@ pub(crate) fn translate(
     refused: &Refused,
     gateways: &mut [OwnGateway<'_>],
     backends: &mut Backends<'_>,
-) -> (PassedOn, Vec<Status>) {
+) -> (PassedOn, Vec<Status>, Vec<(Reference, String)>) {
     let mut routes: Vec<&TlsRoute> = cluster.tls_routes.values().collect();
     routes.sort_by_key(|route| route.metadata.age());
-    let (mut passed_on, mut statuses) = (PassedOn::new(), Vec::new());
+    let (mut passed_on, mut statuses, mut remarks) = (PassedOn::new(), Vec::new(), Vec::new());
     let mut claims = BTreeSet::new();
     for route in routes {
         let reference = Reference::of(Kind::TlsRoute, &route.metadata);
@@ -40,35 +40,43 @@ pub(crate) fn translate(
         let attachments = attach(&attaching, gateways, cluster);
         let told = refused.get(&reference).map(|why| ("UnsupportedValue", why.clone()));
         let fault = told.or_else(|| supported(route).err().map(|why| ("UnsupportedValue", why)));
-        let mut unresolved = None;
+        let mut unresolved = Vec::new();
         if !attachments.is_empty() && fault.is_none() {
-            let (upstream, why) = upstream(route, &reference, backends);
-            unresolved = why;
+            let to;
+            (to, unresolved) = upstreams(route, &reference, backends);
             for (port, (_, hosts)) in places(&attachments, gateways) {
                 let free = hosts.into_iter().filter(|host| claims.insert((port, host.clone())));
                 let names: Vec<String> = free.map(|host| text(&pattern(host.as_deref()))).collect();
                 if !names.is_empty() {
-                    passed_on.entry(port).or_default().push(entry(names, &upstream));
+                    passed_on.entry(port).or_default().push(entry(names, &to));
                 }
             }
         }
         for (gateway, listener, _) in attachments.iter().flat_map(|attachment| &attachment.listeners) {
             gateways[*gateway].listeners[*listener].attached += 1;
         }
-        statuses.push(status(
-            reference,
-            route.metadata.generation,
-            &attachments,
-            fault.as_ref(),
-            unresolved.as_ref(),
-        ));
+        // A condition has room for one.
+        let more = unresolved.iter().skip(1);
+        remarks.extend(more.map(|(_, why)| (reference.clone(), format!("backendRefs: {why}"))));
+        let generation = route.metadata.generation;
+        statuses.push(status(reference, generation, &attachments, fault.as_ref(), unresolved.first()));
     }
     elsewhere(gateways, &mut claims, &mut passed_on, backends);
-    (passed_on, statuses)
+    (passed_on, statuses, remarks)
 }
 
-fn entry(names: Vec<String>, upstream: &str) -> String {
-    inline([("names", list(names)), ("upstream", text(upstream))])
+/// Names, and the upstreams that their connections go to, with weights.
+fn entry(names: Vec<String>, to: &[(String, u32)]) -> String {
+    let to = match to {
+        [(upstream, _)] => ("upstream", text(upstream)),
+        several => {
+            let highest = several.iter().map(|(_, weight)| *weight).max().unwrap_or(1);
+            let shares =
+                several.iter().map(|(name, weight)| (name.as_str(), scaled(*weight, highest).to_string()));
+            ("split", inline(shares))
+        }
+    };
+    inline([("names", list(names)), to])
 }
 
 /// What cannot be obeyed of a route.
@@ -86,18 +94,23 @@ fn supported(route: &TlsRoute) -> Result<(), String> {
     }
 }
 
-/// The upstream of a route, and which of its backends leads nowhere.
-fn upstream(route: &TlsRoute, reference: &Reference, backends: &mut Backends<'_>) -> (String, Option<Fault>) {
+/// The upstreams of a route with their weights, and which of its backends lead nowhere.
+fn upstreams(
+    route: &TlsRoute,
+    reference: &Reference,
+    backends: &mut Backends<'_>,
+) -> (Vec<(String, u32)>, Vec<Fault>) {
     let namespace = &route.metadata.namespace;
     let gateways = BTreeSet::new();
-    let from =
-        Referring { kind: Kind::TlsRoute.name(), namespace, gateways: &gateways, spoken: Spoken::Http1 };
+    let from = Referring {
+        kind: Kind::TlsRoute.name(),
+        namespace,
+        gateways: &gateways,
+        spoken: Spoken::Http1,
+        own: None,
+    };
     let refs = route.spec.rules.iter().flat_map(|rule| &rule.backend_refs);
-    match backends.passed_on(from, reference, refs) {
-        Ok(upstream) => (upstream, None),
-        // Its share could not be told apart from that of the others, so none gets a connection.
-        Err(fault) => (backends.invalid(), Some(fault)),
-    }
+    backends.passed_on(from, reference, refs)
 }
 
 /// A connection for the hostname of a listener that no route of it takes is not for the routes of a wider one.
@@ -117,7 +130,7 @@ fn elsewhere(
         for host in hosts.map(str::to_ascii_lowercase).collect::<BTreeSet<_>>() {
             if claims.insert((port, Some(host.clone()))) {
                 let names = vec![text(&pattern(Some(&host)))];
-                passed_on.entry(port).or_default().push(entry(names, &backends.invalid()));
+                passed_on.entry(port).or_default().push(entry(names, &[(backends.invalid(), 1)]));
             }
         }
     }

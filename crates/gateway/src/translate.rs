@@ -29,6 +29,8 @@ pub struct Options {
     pub ready: SocketAddr,
     /// The ports of Ingresses, for http and https.
     pub ingress_ports: [u16; 2],
+    /// A file with the secrets that sign the cookies of sessions, the same for all instances.
+    pub cookie_secret: Option<String>,
 }
 
 /// What only the machine knows.
@@ -44,6 +46,12 @@ pub trait Machine {
     /// # Errors
     /// Why they cannot be used.
     fn authorities(&self, pem: Option<&[u8]>) -> Result<(), String>;
+
+    /// Whether these are users with hashes of passwords, a line for each.
+    ///
+    /// # Errors
+    /// Why they cannot be used.
+    fn users(&self, lines: &[u8]) -> Result<(), String>;
 
     /// Whether the proxy can listen at a port; `None` stands for all addresses.
     ///
@@ -66,7 +74,7 @@ pub struct Translation {
     pub statuses: Vec<Status>,
     /// Objects that cannot be read, and why.
     pub unreadable: Vec<(Reference, String)>,
-    /// What cannot be obeyed of objects that have no conditions to say so.
+    /// What cannot be obeyed of objects that have no conditions to say so, or not enough of them.
     pub remarks: Vec<(Reference, String)>,
 }
 
@@ -81,9 +89,11 @@ pub fn translate(
     let mut gateways = listeners::gateways(cluster, &classes, refused, machine);
     let mut backends = Backends::new(cluster, refused, Policies::new(cluster, machine));
     let mut claims = Claims::new();
-    let (routes, of_routes) =
-        http_route::translate(cluster, refused, &mut gateways, &mut backends, &mut claims);
-    let (passed_on, of_tls_routes) = tls_route::translate(cluster, refused, &mut gateways, &mut backends);
+    let of_http = http_route::translate(cluster, refused, &mut gateways, &mut backends, &mut claims);
+    let http_route::Translated { tables: routes, statuses: of_routes, mut remarks } = of_http;
+    let (passed_on, of_tls_routes, more) =
+        tls_route::translate(cluster, refused, &mut gateways, &mut backends);
+    remarks.extend(more);
     let taken = ports(&gateways);
     let around = Around { cluster, options, refused, machine, taken: &taken };
     let ingresses = ingress::translate(&around, &mut backends, &mut claims);
@@ -110,11 +120,13 @@ pub fn translate(
         written.table(Some(owner), &table);
     }
     files.extend(backends.files());
+    files.extend(ingresses.files);
+    remarks.extend(ingresses.remarks);
     for (owner, table) in backends.tables() {
         written.table(owner, &table);
     }
     let unreadable = cluster.unreadable.iter().map(|(object, why)| (object.clone(), why.clone()));
-    Translation { written, files, statuses, unreadable: unreadable.collect(), remarks: ingresses.remarks }
+    Translation { written, files, statuses, unreadable: unreadable.collect(), remarks }
 }
 
 /// Where the proxy tells that it is ready: it does once the cluster was read.

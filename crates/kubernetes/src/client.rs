@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
+use crate::events::Event;
 use crate::location::Access;
 
 /// How long the server has for a connection and an answer.
@@ -181,6 +182,19 @@ impl Client {
             false => (Method::PUT, format!("{}/{name}", leases(namespace))),
         };
         self.call(method, &path, "application/json", lease).await.map(drop)
+    }
+
+    /// Writes an Event, or that it is still so if it is there already.
+    pub(crate) async fn write_event(&self, event: Event) -> Result<(), Failure> {
+        let Event { namespace, name, object, again } = event;
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+        match self.call(Method::POST, &path, "application/json", object).await {
+            Err(failure) if failure.is_conflict() => {
+                let path = format!("{path}/{name}");
+                self.call(Method::PATCH, &path, "application/merge-patch+json", again).await.map(drop)
+            }
+            other => other.map(drop),
+        }
     }
 
     async fn call(
@@ -352,10 +366,11 @@ fn leases(namespace: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
 }
 
-/// Of secrets only certificates are asked for.
+/// Of secrets only certificates are asked for, and those that may have users: not what other controllers keep in theirs.
 fn only(kind: Kind) -> &'static str {
     match kind {
         Kind::Secret => "&fieldSelector=type%3Dkubernetes.io%2Ftls",
+        Kind::Passwords => "&fieldSelector=type%3DOpaque",
         _ => "",
     }
 }
@@ -401,7 +416,9 @@ mod tests {
             "backendtlspolicies/status",
             "ingresses/status",
         ];
-        assert_eq!((read.len(), patched), (Kind::ALL.len(), statuses.to_vec()));
+        // Secrets are read by two types.
+        assert_eq!((read.len() + 1, patched), (Kind::ALL.len(), statuses.to_vec()));
+        assert_eq!(permitted("create, patch"), ["events"]);
     }
 
     #[test]

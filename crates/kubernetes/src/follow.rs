@@ -11,10 +11,11 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Instant;
 
 use crate::client::{Client, Failure};
-use crate::current::{Current, valid};
+use crate::current::{Current, InForce, valid};
+use crate::events::{Events, Refusal, Reporter, event};
 use crate::lease::{Election, TICK};
 use crate::location::Access;
-use crate::time::now;
+use crate::time::{now, now_us};
 use crate::watch::{News, watch};
 
 /// Objects that change one after the other are taken up together.
@@ -98,7 +99,7 @@ pub async fn begin(following: Following, tell: impl Fn(&str)) -> Result<Beginnin
     let (translation, ports) = valid(&cluster, &following.options, own)?;
     let current = Current::default();
     tls::keep_in_memory(&translation.files);
-    current.set(translation.written.text.clone());
+    current.set(InForce::from(&translation));
     Ok(Beginning { current, cluster, translation, ports, following, client, news })
 }
 
@@ -150,6 +151,7 @@ impl Beginning {
             troubled: BTreeMap::new(),
             told: BTreeMap::new(),
             looked_at_lease: None,
+            events: Events::new(Instant::now()),
         };
         tokio::select! {
             () = instance.run(news) => {}
@@ -176,6 +178,7 @@ struct Instance<P> {
     /// What operators have been told, by what it is about.
     told: BTreeMap<String, String>,
     looked_at_lease: Option<Instant>,
+    events: Events,
 }
 
 impl<P: Proxy> Instance<P> {
@@ -185,6 +188,7 @@ impl<P: Proxy> Instance<P> {
             self.look_at_lease().await;
             if self.election.holds() {
                 self.write_statuses().await;
+                self.write_events().await;
             }
             let Ok(one) = tokio::time::timeout(TICK, news.recv()).await else { continue };
             let Some(one) = one else { return };
@@ -241,8 +245,9 @@ impl<P: Proxy> Instance<P> {
         };
         let before = self.current.get();
         tls::keep_in_memory(&translation.files);
-        if translation.written.text != before {
-            self.current.set(translation.written.text.clone());
+        let after = InForce::from(&translation);
+        if after != before {
+            self.current.set(after);
             let proxy = Arc::clone(&self.proxy);
             // It waits for the workers.
             let reloaded = tokio::task::spawn_blocking(move || proxy.reload()).await;
@@ -317,6 +322,32 @@ impl<P: Proxy> Instance<P> {
                     let about = format!("the status of {object}");
                     self.tell(&about, &format!("{about} cannot be written: {failure}"));
                 }
+            }
+        }
+    }
+
+    /// Writes Events about what is refused.
+    async fn write_events(&mut self) {
+        let Translation { unreadable, remarks, .. } = &self.translation;
+        let unreadable = unreadable.iter().map(|(object, why)| (object, format!("it cannot be read: {why}")));
+        let remarks = remarks.iter().map(|(object, why)| (object, why.clone()));
+        let refusals = unreadable.chain(remarks).map(|(object, why)| (object.clone(), why));
+        let refusals: BTreeSet<Refusal> = refusals.collect();
+        for (refusal, times) in self.events.due(&refusals, Instant::now()) {
+            self.look_at_lease().await;
+            let uid = self.cluster.uid(&refusal.0).unwrap_or_default().to_owned();
+            let Following { options, instance, .. } = &self.following;
+            let by = Reporter { controller: &options.controller, instance, now: now_us() };
+            let written = if self.election.holds() {
+                self.client.write_event(event(&refusal, &uid, times, &by)).await
+            } else {
+                Err(Failure::Unreachable(String::new()))
+            };
+            match written {
+                Ok(()) => drop(self.told.remove("the Events")),
+                // They are written once the server is back, or by whoever holds the lease now.
+                Err(Failure::Unreachable(_)) => self.events.failed(&refusal),
+                Err(failure) => self.tell("the Events", &format!("Events cannot be written: {failure}")),
             }
         }
     }

@@ -18,6 +18,8 @@ mod machine;
 mod current;
 /// Which instance writes statuses.
 mod lease;
+/// Events about what is refused.
+mod events;
 /// An instance that follows a cluster.
 mod follow;
 

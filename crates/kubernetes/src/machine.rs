@@ -21,6 +21,10 @@ impl gateway::Machine for Machine<'_> {
         tls::check_authorities_pem(pem).map_err(|problem| problem.to_string())
     }
 
+    fn users(&self, lines: &[u8]) -> Result<(), String> {
+        config::check_users(lines)
+    }
+
     /// The proxy's own sockets share their ports (SO_REUSEPORT), so one of its own ports is not taken. Any other is tried without
     /// sharing: the kernel would share it with another Vanward as well, and give each a part of the connections. What is
     /// tried never listens, so no connection comes to it.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::scene::{answer, cluster, config, object, path_for_servers, translated};
 
 /// The cluster with classes of ours and of others.
-fn scene() -> Cluster {
+pub(crate) fn scene() -> Cluster {
     let mut cluster = cluster();
     for (name, controller) in [("vanward", crate::scene::CONTROLLER), ("other", "x.dev/ingress")] {
         cluster.put(Kind::IngressClass, object("", name, json!({ "controller": controller })));
@@ -14,7 +14,7 @@ fn scene() -> Cluster {
     cluster
 }
 
-fn ingress(name: &str, annotations: &[(&str, &str)], spec: Value) -> Value {
+pub(crate) fn ingress(name: &str, annotations: &[(&str, &str)], spec: Value) -> Value {
     let mut all = json!({ "ingressClassName": "vanward" });
     all.as_object_mut().expect("an object").extend(spec.as_object().expect("an object").clone());
     let mut object = object("shop", name, all);
@@ -24,7 +24,7 @@ fn ingress(name: &str, annotations: &[(&str, &str)], spec: Value) -> Value {
     object
 }
 
-fn path(kind: &str, path: &str, service: &str) -> Value {
+pub(crate) fn path(kind: &str, path: &str, service: &str) -> Value {
     json!({ "path": path, "pathType": kind, "backend": to(service) })
 }
 
@@ -32,7 +32,7 @@ fn to(service: &str) -> Value {
     json!({ "service": { "name": service, "port": { "number": 80 } } })
 }
 
-fn host(host: &str, paths: &[Value]) -> Value {
+pub(crate) fn host(host: &str, paths: &[Value]) -> Value {
     json!({ "rules": [{ "host": host, "http": { "paths": paths } }] })
 }
 
@@ -42,7 +42,7 @@ fn with(ingress: &Value) -> Translation {
     translated(&cluster)
 }
 
-fn remarks(translation: &Translation) -> Vec<String> {
+pub(crate) fn remarks(translation: &Translation) -> Vec<String> {
     translation.remarks.iter().map(|(object, why)| format!("{object}: {why}")).collect()
 }
 
@@ -122,8 +122,8 @@ fn what_is_not_supported_is_answered_with_500_and_told() {
     let one = || host("a", &[path("Prefix", "/", "cart")]);
     for (ingress, expected) in [
         (
-            ingress("i", &[("auth-type", "basic"), ("configuration-snippet", "x")], one()),
-            "Ingress shop/i: annotation auth-type: it is not supported",
+            ingress("i", &[("auth-snippet", "x"), ("configuration-snippet", "x")], one()),
+            "Ingress shop/i: annotation auth-snippet: it is not supported",
         ),
         (
             ingress("i", &[("proxy-body-size", "huge")], one()),

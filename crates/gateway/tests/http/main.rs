@@ -12,6 +12,8 @@ mod backends;
 mod tls_routes;
 /// Ingresses.
 mod ingresses;
+/// Who may ask Ingresses, sessions, canaries.
+mod ingress_policies;
 /// TLS to servers.
 mod backend_tls;
 /// Routes of gRPC.

@@ -1,5 +1,6 @@
 //! Clusters made of a few lines, what Vanward makes of them, and what a request gets there.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -74,6 +75,10 @@ impl Machine for Test {
         if pem == Some(b"bad") { Err("it is bad".to_owned()) } else { Ok(()) }
     }
 
+    fn users(&self, lines: &[u8]) -> Result<(), String> {
+        config::check_users(lines)
+    }
+
     fn port(&self, _: Option<IpAddr>, port: u16) -> Result<(), String> {
         if port == 81 { Err("port 81 is in use".to_owned()) } else { Ok(()) }
     }
@@ -86,6 +91,7 @@ pub(crate) fn options() -> Options {
         base: None,
         ready: "127.0.0.1:9000".parse().expect("an address"),
         ingress_ports: [80, 443],
+        cookie_secret: None,
     }
 }
 
@@ -95,14 +101,28 @@ pub(crate) fn translated(cluster: &Cluster) -> Translation {
 
 /// The configuration, which has to be valid.
 pub(crate) fn config(translation: &Translation) -> Config {
-    let reading = config::examine_in(&translation.written.text, "kubernetes", &Nothing);
+    let reading = examined(translation);
     reading.config.unwrap_or_else(|| panic!("{:#?}\n{}", reading.mistakes, translation.written.text))
 }
 
-/// Nothing may be read for a configuration that users of a cluster have written.
-struct Nothing;
+/// The mistakes in the configuration.
+pub(crate) fn mistakes(translation: &Translation) -> Vec<config::Mistake> {
+    examined(translation).mistakes
+}
 
-impl Surroundings for Nothing {
+fn examined(translation: &Translation) -> config::Reading {
+    config::examine_in(&translation.written.text, "kubernetes", &Nothing(&translation.files))
+}
+
+/// Nothing may be read for a configuration that users of a cluster have written, but what is in its objects.
+struct Nothing<'t>(&'t BTreeMap<String, Vec<u8>>);
+
+impl Surroundings for Nothing<'_> {
+    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
+        let file = path.to_str().and_then(|path| self.0.get(path));
+        Ok(file.unwrap_or_else(|| panic!("{} is read", path.display())).clone())
+    }
+
     fn file(&self, path: &Path) -> Result<Vec<u8>, String> {
         panic!("{} is read", path.display())
     }

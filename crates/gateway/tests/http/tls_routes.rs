@@ -24,7 +24,7 @@ fn route(name: &str, hosts: &[&str], backends: &Value) -> Value {
     object("shop", name, json!({ "parentRefs": parents, "hostnames": hosts, "rules": rules }))
 }
 
-/// What port 443 passes on: names with their servers and weights.
+/// What port 443 passes on: names with their servers and weights; of several upstreams each behind its share.
 fn passed_on(translation: &Translation) -> Vec<String> {
     let config = config(translation);
     let listener = config.listeners.iter().find(|listener| listener.address.port() == Some(443));
@@ -36,7 +36,17 @@ fn passed_on(translation: &Translation) -> Vec<String> {
         servers.iter().map(one).collect::<Vec<_>>().join(" ")
     };
     assert!(servers(listener.tcp.expect("an upstream for all others")).ends_with("=0"));
-    let one = |one: &config::Passthrough| format!("{}: {}", one.names.join(" "), servers(one.upstream));
+    let one = |one: &config::Passthrough| {
+        let shares: Vec<(usize, u32)> = one.to.shares().collect();
+        let to = match shares.as_slice() {
+            [(upstream, _)] => servers(*upstream),
+            several => {
+                let share = |(upstream, weight): &(usize, u32)| format!("{weight} of {}", servers(*upstream));
+                several.iter().map(share).collect::<Vec<_>>().join(", ")
+            }
+        };
+        format!("{}: {to}", one.names.join(" "))
+    };
     listener.passthrough.iter().map(one).collect()
 }
 
@@ -80,7 +90,12 @@ fn weights_are_those_of_services_however_many_servers_they_have() {
             "*: tcp://10.0.0.1:8080=1000 tcp://10.0.0.2:8080=1000 tcp://10.0.2.1:8443=223",
         ),
         (json!([weighted("cart", 0), weighted("one", 1)]), "*: tcp://10.0.2.1:8443=1000"),
-        (json!([weighted("empty", 1), weighted("one", 1)]), "*: tcp://10.0.2.1:8443=1000"),
+        // A service without endpoints takes its share with it.
+        (
+            json!([weighted("empty", 1), weighted("one", 3)]),
+            "*: 3 of tcp://10.0.2.1:8443=1000, 1 of http://127.0.0.1:9=0",
+        ),
+        (json!([weighted("empty", 0), weighted("one", 1)]), "*: tcp://10.0.2.1:8443=1000"),
         (json!([weighted("empty", 1)]), "*: http://127.0.0.1:9=0"),
     ] {
         cluster.put(Kind::TlsRoute, route("r", &[], &backends));
@@ -124,8 +139,6 @@ fn what_is_not_supported_gets_no_connection_and_is_told() {
     let rules = |backends: Value| with(json!({ "rules": [{ "backendRefs": backends }] }));
     for (route, expected) in [
         (rules(json!([backend("gone")])), "Accepted=Accepted !ResolvedRefs=BackendNotFound"),
-        // Half of the connections would have to fail.
-        (rules(json!([backend("cart"), backend("gone")])), "Accepted=Accepted !ResolvedRefs=BackendNotFound"),
         (
             rules(json!([{ "name": "stock", "namespace": "other", "port": 80 }])),
             "Accepted=Accepted !ResolvedRefs=RefNotPermitted",
@@ -147,6 +160,29 @@ fn what_is_not_supported_gets_no_connection_and_is_told() {
         assert_eq!(conditions(&translation, Kind::TlsRoute, "r"), expected, "{route}");
         assert!(passed_on(&translation).iter().all(|one| one.ends_with("=0")), "{route}");
     }
+}
+
+/// GEP-2643: an invalid backend costs the share of its weight, no more.
+#[test]
+fn of_several_backends_those_that_lead_nowhere_are_refused_their_share() {
+    let weighted = |name: &str, weight: u32| json!({ "name": name, "port": 80, "weight": weight });
+    let backends = json!([
+        weighted("cart", 6),
+        weighted("gone", 1),
+        { "name": "stock", "namespace": "other", "port": 80, "weight": 1 },
+    ]);
+    let mut cluster = scene(&[listener("tls", Value::Null)]);
+    cluster.put(Kind::TlsRoute, route("r", &["a.example"], &backends));
+    let translation = translated(&cluster);
+    let servers = "tcp://10.0.0.1:8080=1000 tcp://10.0.0.2:8080=1000";
+    assert_eq!(passed_on(&translation), [format!("a.example: 6 of {servers}, 2 of http://127.0.0.1:9=0")]);
+    let told = conditions(&translation, Kind::TlsRoute, "r");
+    assert_eq!(told, "Accepted=Accepted !ResolvedRefs=BackendNotFound");
+    // A condition has one reason: the other one is told besides.
+    let remarks: Vec<String> =
+        translation.remarks.iter().map(|(object, why)| format!("{object}: {why}")).collect();
+    let other = "TLSRoute shop/r: backendRefs: Service other/stock: no ReferenceGrant in other permits it";
+    assert_eq!(remarks, [other]);
 }
 
 #[test]

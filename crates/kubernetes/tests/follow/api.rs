@@ -34,6 +34,8 @@ struct State {
     refusals: Vec<(String, u16)>,
     /// The lease, if there is one.
     lease: Value,
+    /// The names of Events.
+    events: Vec<Value>,
     /// Everything that was asked.
     asked: Vec<Asked>,
 }
@@ -174,6 +176,12 @@ impl State {
                 self.lease = asked.body.clone();
                 self.lease["metadata"]["resourceVersion"] = "1".into();
                 (200, self.lease.clone())
+            }
+            ("POST", "events") => {
+                let name = asked.body["metadata"]["name"].clone();
+                let is_there = self.events.contains(&name);
+                self.events.push(name);
+                if is_there { (409, json!({ "message": "it exists" })) } else { (201, json!({})) }
             }
             ("PATCH", _) => (200, json!({})),
             _ => {

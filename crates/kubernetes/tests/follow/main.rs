@@ -27,6 +27,8 @@ struct Instance {
 enum Told {
     /// The routes of a new configuration.
     Routes(Vec<String>),
+    /// How many users the routes of a new configuration let in.
+    Users(usize),
     Message(String),
 }
 
@@ -38,6 +40,7 @@ struct Test {
 
 impl Proxy for Test {
     fn reload(&self) -> Result<(), String> {
+        let _ = self.told.send(Told::Users(users(&self.current)));
         let _ = self.told.send(Told::Routes(routes(&self.current)));
         Ok(())
     }
@@ -58,6 +61,12 @@ fn routes(current: &Current) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+fn users(current: &Current) -> usize {
+    let config = current.examine().config.expect("it is valid");
+    let auth = config.routes.iter().filter_map(|route| route.policies.auth.as_ref());
+    auth.map(|auth| auth.users.len()).sum()
+}
+
 impl Instance {
     fn new(api: &Api, token: Option<PathBuf>) -> Self {
         let mut access =
@@ -71,7 +80,8 @@ impl Instance {
                 addresses: vec!["192.0.2.1".to_owned()],
                 base: None,
                 ready: "127.0.0.1:9000".parse().expect("an address"),
-                ingress_ports: [80, 443],
+                ingress_ports: [api.port(), 443],
+                cookie_secret: None,
             },
             instance: "one".to_owned(),
             lease: ("infra".to_owned(), "vanward-gateway".to_owned()),
@@ -87,6 +97,7 @@ impl Instance {
                 let tell = move |message: &str| drop(tell.send(Told::Message(message.to_owned())));
                 let beginning = kubernetes::begin(following, tell).await.expect("a cluster");
                 let current = beginning.current.clone();
+                let _ = sender.send(Told::Users(users(&current)));
                 let _ = sender.send(Told::Routes(routes(&current)));
                 beginning.follow(Test { current, told: sender }, ended).await;
             });
@@ -102,6 +113,18 @@ impl Instance {
                 Ok(Told::Routes(routes)) if routes == expected => return,
                 Ok(told) => seen.push(told),
                 Err(_) => panic!("{expected:?} are awaited, not {seen:?}"),
+            }
+        }
+    }
+
+    /// Waits for a configuration with so many users.
+    fn lets_in(&self, expected: usize) {
+        let mut seen = Vec::new();
+        loop {
+            match self.told.recv_timeout(PATIENCE) {
+                Ok(Told::Users(users)) if users == expected => return,
+                Ok(told) => seen.push(told),
+                Err(_) => panic!("{expected} users are awaited, not {seen:?}"),
             }
         }
     }
@@ -177,8 +200,9 @@ fn what_a_watch_tells_is_taken_up() {
     api.tells("httproutes", "DELETED", &route("a", 12));
     instance.serves(&[B]);
     assert_eq!(api.count(lists("httproutes")), 1);
-    let secrets = api.waits_for(1, watches("secrets"));
-    assert!(secrets.path.contains("fieldSelector=type%3Dkubernetes.io%2Ftls"), "{}", secrets.path);
+    for of_type in ["fieldSelector=type%3Dkubernetes.io%2Ftls", "fieldSelector=type%3DOpaque"] {
+        api.waits_for(1, |asked| watches("secrets")(asked) && asked.path.contains(of_type));
+    }
 }
 
 #[test]
@@ -274,9 +298,88 @@ fn the_holder_of_the_lease_writes_statuses() {
     assert_eq!(given_up.body["spec"]["leaseDurationSeconds"], 1);
 }
 
+fn events(asked: &Asked) -> bool {
+    asked.path.starts_with("/apis/events.k8s.io/v1/")
+}
+
+/// An Ingress of ours, of which an annotation is refused.
+fn refused_ingress(version: u64) -> Value {
+    let mut ingress = object("infra", "locked", version, json!({ "ingressClassName": "vanward" }));
+    ingress["metadata"]["uid"] = json!("u-1");
+    ingress["metadata"]["annotations"] = json!({ "nginx.ingress.kubernetes.io/auth-type": "basic" });
+    ingress
+}
+
+#[test]
+fn what_is_refused_of_an_ingress_is_an_event_once() {
+    let api = cluster(&["a"]);
+    api.has("ingressclasses", object("", "vanward", 4, json!({ "controller": "vanward.dev/gateway" })));
+    api.has("ingresses", refused_ingress(5));
+    let instance = Instance::new(&api, None);
+    instance.serves(&[A]);
+    let written = api.waits_for(1, |asked| asked.method == "POST" && events(asked));
+    assert_eq!(written.path, "/apis/events.k8s.io/v1/namespaces/infra/events");
+    let of = |key: &str| written.body[key].clone();
+    assert_eq!(
+        (of("type"), of("reason"), of("reportingInstance")),
+        (json!("Warning"), json!("Refused"), json!("one"))
+    );
+    assert_eq!(
+        of("regarding"),
+        json!({ "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "namespace": "infra", "name": "locked", "uid": "u-1" })
+    );
+    assert!(
+        of("note").as_str().is_some_and(|note| note.contains("annotation auth-type: ")),
+        "{}",
+        written.body
+    );
+    // What changes elsewhere is no reason for another one.
+    api.waits_for(1, watches("httproutes"));
+    api.tells("httproutes", "ADDED", &route("b", 11));
+    instance.serves(&[A, B]);
+    api.waits_for(2, |asked| asked.path.contains("/httproutes/b/status") || asked.path.contains("/leases/"));
+    drop(instance);
+    assert_eq!(api.count(events), 1);
+    // The next instance finds it there, and says that it is still so.
+    let instance = Instance::new(&api, None);
+    instance.serves(&[A]);
+    let again = api.waits_for(1, |asked| writes(asked) && events(asked));
+    let name = written.body["metadata"]["name"].as_str().expect("a name");
+    assert!(again.path.ends_with(name), "{}", again.path);
+    assert_eq!(again.body["series"]["count"], 2);
+}
+
+#[test]
+fn users_of_a_secret_are_read_from_memory_and_taken_up_when_they_change() {
+    const HASH: &str = "JGFwcjEkYWJjZGVmZ2gkaDlGV2dVejNuOVl4eWxLTGxSNVNRLw==";
+    let secret = |version: u64, users: &[&str]| {
+        let data: serde_json::Map<String, Value> =
+            users.iter().map(|user| ((*user).to_owned(), json!(HASH))).collect();
+        json!({ "metadata": { "namespace": "infra", "name": "users", "resourceVersion": version.to_string() },
+            "type": "Opaque", "data": data })
+    };
+    let api = cluster(&[]);
+    let mut ingress = refused_ingress(5);
+    let annotations = &mut ingress["metadata"]["annotations"];
+    annotations["nginx.ingress.kubernetes.io/auth-secret"] = json!("users");
+    annotations["nginx.ingress.kubernetes.io/auth-secret-type"] = json!("auth-map");
+    annotations["nginx.ingress.kubernetes.io/permanent-redirect"] = json!("https://x.example/");
+    ingress["spec"]["defaultBackend"] = json!({ "service": { "name": "x", "port": { "number": 80 } } });
+    api.has("ingressclasses", object("", "vanward", 4, json!({ "controller": "vanward.dev/gateway" })));
+    api.has("ingresses", ingress);
+    api.is("secrets", vec![secret(6, &["ann"])], 10);
+    let instance = Instance::new(&api, None);
+    let is_opaque = |asked: &Asked| watches("secrets")(asked) && asked.path.contains("Opaque");
+    api.waits_for(1, is_opaque);
+    instance.lets_in(1);
+    api.tells("secrets", "MODIFIED", &secret(11, &["ann", "ben"]));
+    instance.lets_in(2);
+}
+
 #[test]
 fn others_write_none() {
     let api = cluster(&["a"]);
+    api.has("ingressclasses", object("", "vanward", 4, json!({ "controller": "vanward.dev/gateway" })));
     api.leases(json!({ "metadata": { "resourceVersion": "5" }, "spec": { "holderIdentity": "two", "leaseDurationSeconds": 3600 } }));
     let instance = Instance::new(&api, None);
     instance.serves(&[A]);
@@ -284,8 +387,11 @@ fn others_write_none() {
     api.waits_for(1, watches("httproutes"));
     api.tells("httproutes", "ADDED", &route("b", 11));
     instance.serves(&[A, B]);
+    api.waits_for(1, watches("ingresses"));
+    api.tells("ingresses", "ADDED", &refused_ingress(12));
+    instance.says("Ingress infra/locked: annotation auth-type");
     api.waits_for(2, |asked| asked.path.contains("/leases/"));
-    assert_eq!(api.count(writes), 0);
+    assert_eq!(api.count(|asked| writes(asked) || events(asked)), 0);
 }
 
 #[test]

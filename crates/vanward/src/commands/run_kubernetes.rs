@@ -53,6 +53,10 @@ pub(crate) struct KubernetesFlags {
     #[arg(long, value_name = "HTTP,HTTPS", value_delimiter = ',', num_args = 1)]
     ingress_ports: Vec<u16>,
 
+    /// File of secrets that sign the cookies of Ingresses with affinity, as openssl rand -hex 32 makes one: the same for all instances
+    #[arg(long, value_name = "FILE")]
+    ingress_cookie_secret: Option<PathBuf>,
+
     /// Lease that says which instance writes statuses [default: vanward-gateway in the pod's namespace, or in default]
     #[arg(long, value_name = "NAMESPACE/NAME")]
     gateway_lease: Option<String>,
@@ -65,7 +69,8 @@ impl KubernetesFlags {
         let Self { gateway_controller, gateway_address, gateway_base, gateway_ready, gateway_lease, .. } =
             self;
         let has_ports = !self.ingress_ports.is_empty();
-        let files = [kubernetes_ca, kubernetes_token_file, kubernetes_cert, gateway_base];
+        let secret = &self.ingress_cookie_secret;
+        let files = [kubernetes_ca, kubernetes_token_file, kubernetes_cert, gateway_base, secret];
         files.into_iter().any(Option::is_some)
             || has_ports
             || gateway_controller.is_some()
@@ -96,6 +101,8 @@ impl KubernetesFlags {
         // Paths of included files are relative to the file that includes them, and here is none.
         let base = self.gateway_base.as_ref().map(std::path::absolute).transpose();
         let base = base.map_err(|error| format!("--gateway-base: {error}"))?;
+        let secret = self.ingress_cookie_secret.as_ref().map(std::path::absolute).transpose();
+        let secret = secret.map_err(|error| format!("--ingress-cookie-secret: {error}"))?;
         let ingress_ports = match self.ingress_ports.as_slice() {
             [] => [80, 443],
             [http, https] if http != https && !self.ingress_ports.contains(&0) => [*http, *https],
@@ -110,6 +117,7 @@ impl KubernetesFlags {
                 base: base.map(|path| path.display().to_string()),
                 ready: self.gateway_ready.unwrap_or(READY),
                 ingress_ports,
+                cookie_secret: secret.map(|path| path.display().to_string()),
             },
             instance: fleet.name()?,
             lease,

@@ -128,7 +128,8 @@ impl<'s> Scene<'s> {
             let mut command = Command::new(CURL.find()?);
             command.args(["--silent", "--max-time", "10", "--output", "/dev/null", "--cacert"]);
             command.arg(&self.cluster.pair.cert);
-            command.args(["--resolve", &format!("{host}:{}:127.0.0.1", at.port()), &url]);
+            let name = host.rsplit('@').next().unwrap_or(host);
+            command.args(["--resolve", &format!("{name}:{}:127.0.0.1", at.port()), &url]);
             last = answer(&mut command)?.0;
             Ok((last == expected).then_some(()))
         });
@@ -252,7 +253,7 @@ impl Scene<'_> {
         self.apply(&ingress("old", json!({})))?;
         self.gets("http://old.example/", http, 200)?;
         self.gets("http://nobody.example/", http, 404)?;
-        let annotations = json!({ "nginx.ingress.kubernetes.io/auth-type": "basic" });
+        let annotations = json!({ "nginx.ingress.kubernetes.io/auth-type": "digest" });
         self.apply(&ingress("locked", annotations))?;
         self.gets("http://locked.example/", http, 500)?;
         let place = of_shop("networking.k8s.io/v1", "ingresses", "old");
@@ -261,13 +262,41 @@ impl Scene<'_> {
             let address = object.pointer("/status/loadBalancer/ingress/0/ip").and_then(Value::as_str);
             Ok((address == Some("192.0.2.9")).then_some(()))
         })?;
-        let told = "Ingress shop/locked: annotation auth-type: it is not supported";
+        let told = "annotation auth-type: \"digest\" is not supported";
         if !self.gateway.said().contains(told) {
             return Err(format!("it is not said that {told:?}:\n{}", self.gateway.said()));
         }
+        until("the Ingress has an Event", || {
+            let events = self.cluster.object("/api/v1/namespaces/shop/events")?;
+            let is_it = |event: &Value| {
+                event["involvedObject"]["name"] == "locked"
+                    && event["message"].as_str().is_some_and(|message| message.contains(told))
+            };
+            Ok(events["items"].as_array().is_some_and(|events| events.iter().any(is_it)).then_some(()))
+        })?;
         say(format_args!(
-            "an Ingress is served; one with an annotation that is not supported gets 500 and a message"
+            "an Ingress is served; one with an annotation that is not supported gets 500, a message and an Event"
         ));
+        self.passwords(&ingress)
+    }
+
+    /// The users of a Secret are those of the Ingress, also when they change.
+    fn passwords(&self, ingress: &impl Fn(&str, Value) -> Value) -> Result<(), String> {
+        let secret = |user: &str| {
+            json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": named("users"),
+                "stringData": { "auth": format!("{user}:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/\n") } })
+        };
+        let annotations = json!({ "nginx.ingress.kubernetes.io/auth-type": "basic",
+            "nginx.ingress.kubernetes.io/auth-secret": "users" });
+        self.apply(&secret("ann"))?;
+        self.apply(&ingress("users", annotations))?;
+        let [http, _] = self.ingress;
+        self.gets("http://users.example/", http, 401)?;
+        self.gets("http://ann:secret@users.example/", http, 200)?;
+        self.gets("http://ben:secret@users.example/", http, 401)?;
+        self.apply(&secret("ben"))?;
+        self.gets("http://ben:secret@users.example/", http, 200)?;
+        say(format_args!("passwords are those of a Secret, also when it changes"));
         Ok(())
     }
 

@@ -1,0 +1,135 @@
+//! Annotations about who may ask: passwords in a Secret, and a server that is asked about each request.
+
+use super::{Annotations, words};
+
+/// Passwords in a Secret of the Ingress's namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Passwords {
+    /// The name of the Secret.
+    pub(crate) secret: String,
+    pub(crate) form: Form,
+    /// What clients show when they ask for the password.
+    pub(crate) realm: Option<String>,
+}
+
+/// How users are in a Secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As a file with a line for each.
+    File,
+    /// As a value for each.
+    Map,
+}
+
+/// A server that is asked about each request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AuthServer {
+    pub(crate) service: Service,
+    /// The path, with a query if there is one.
+    pub(crate) path: String,
+    /// Fields of its answers that servers get, as the option has them.
+    pub(crate) copied: Option<String>,
+}
+
+/// A port of a service, by its name in the cluster's DNS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Service {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) port: u16,
+    /// Whether it has to prove who it is.
+    pub(crate) is_secure: bool,
+}
+
+const SERVICE_URL: &str =
+    "the URL of a service without variables, such as http://NAME.NAMESPACE.svc.cluster.local:8080/verify";
+
+impl Annotations<'_> {
+    pub(super) fn passwords(&mut self, namespace: &str) -> Option<Passwords> {
+        let is_there = |annotations: &Self, name: &str| annotations.values.contains_key(name);
+        let [has_type, has_secret] = ["auth-type", "auth-secret"].map(|name| is_there(self, name));
+        if has_type != has_secret {
+            self.faults
+                .push("annotation auth-type: it needs auth-secret, and the other way round".to_owned());
+        }
+        let kind = self.value("auth-type", |kind| if kind == "basic" { Ok(()) } else { Err("basic") });
+        let secret = self.value("auth-secret", |secret| match secret.split_once('/') {
+            None if !secret.is_empty() => Ok(secret.to_owned()),
+            Some((own, name)) if own == namespace && !name.is_empty() => Ok(name.to_owned()),
+            _ => Err("the name of a Secret in the namespace of the Ingress"),
+        });
+        let form = self.value("auth-secret-type", |form| match form {
+            "auth-file" => Ok(Form::File),
+            "auth-map" => Ok(Form::Map),
+            _ => Err("auth-file or auth-map"),
+        });
+        let realm = self.value("auth-realm", |realm| match realm {
+            _ if realm.chars().any(char::is_control) => Err("a text without control characters"),
+            realm => Ok(realm.to_owned()),
+        });
+        let realm = realm.filter(|realm| !realm.is_empty());
+        kind.zip(secret).map(|((), secret)| Passwords { secret, form: form.unwrap_or(Form::File), realm })
+    }
+
+    pub(super) fn auth_server(&mut self) -> Option<AuthServer> {
+        let copied = self.value("auth-response-headers", words);
+        let (service, path) = self.value("auth-url", |url| service(url).ok_or(SERVICE_URL))?;
+        Some(AuthServer { service, path, copied })
+    }
+}
+
+/// A URL of a service, as its port and a path. Names of other hosts could lead to what only the proxy may reach.
+fn service(url: &str) -> Option<(Service, String)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (is_secure, usual) = match scheme {
+        "http" => (false, 80),
+        "https" => (true, 443),
+        _ => return None,
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let (host, port) = match authority.split_once(':') {
+        Some((host, port)) => (host, port.parse().ok()?),
+        None => (authority, usual),
+    };
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let host = host.strip_suffix(".cluster.local").unwrap_or(&host);
+    let (name, namespace) = host.strip_suffix(".svc")?.split_once('.')?;
+    if url.contains(['$', '#']) || [name, namespace].iter().any(|part| part.is_empty() || part.contains('.'))
+    {
+        return None;
+    }
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    let (name, namespace) = (name.to_owned(), namespace.to_owned());
+    Some((Service { name, namespace, port, is_secure }, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_those_of_services() {
+        for (url, expected) in [
+            ("http://auth.sso.svc.cluster.local/verify", Some("auth.sso:80 /verify")),
+            ("http://auth.sso.svc:4180/oauth2/auth?x=1", Some("auth.sso:4180 /oauth2/auth?x=1")),
+            ("https://auth.sso.svc.cluster.local.", Some("auth.sso:443 s /")),
+            ("http://AUTH.sso.svc?x", Some("auth.sso:80 /?x")),
+            ("http://auth.example.com/verify", None),
+            ("http://169.254.169.254/latest", None),
+            ("https://$host/oauth2/auth", None),
+            ("http://auth.sso.svc/$request_uri", None),
+            ("http://a.b.c.svc/", None),
+            ("http://.sso.svc/", None),
+            ("http://auth.sso.svc:x/", None),
+            ("http://user@auth.sso.svc.example/", None),
+            ("auth.sso.svc", None),
+        ] {
+            let told = service(url).map(|(service, path)| {
+                let Service { name, namespace, port, is_secure } = service;
+                let mark = if is_secure { " s" } else { "" };
+                format!("{name}.{namespace}:{port}{mark} {path}")
+            });
+            assert_eq!(told.as_deref(), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Annotations of canaries: an Ingress that takes a part of the requests of another one, by a field, a cookie or by chance.
+
+use regex_syntax::escape;
+
+use super::Annotations;
+use super::affinity::is_token;
+use crate::written::{inline, text};
+
+/// Which requests a canary takes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Canary {
+    /// Conditions as routes have them, each with whether such requests are the canary's. Those about a field come first.
+    pub(crate) conditions: Vec<(&'static str, String, bool)>,
+    /// Its share of all others, of `total`.
+    pub(crate) weight: u32,
+    pub(crate) total: u32,
+}
+
+/// Shares of a split have at most so much weight.
+const TOTAL_MAX: u32 = 1000;
+
+impl Annotations<'_> {
+    /// The canary; `None` if it is none.
+    pub(super) fn canary(&mut self) -> Option<Canary> {
+        let is_on = self.is_on("canary");
+        let token = |name: &'_ str| is_token(name).then(|| name.to_owned()).ok_or("a name without spaces");
+        let header = self.value("canary-by-header", token);
+        let value = self.value("canary-by-header-value", |value| Ok(exactly(value)));
+        let pattern = self.value("canary-by-header-pattern", |pattern| {
+            // It is looked for anywhere in the value.
+            let pattern = format!("(?s:.*)(?:{pattern})(?s:.*)");
+            regex_syntax::parse(&pattern).map(|_| format!("~ {pattern}")).map_err(|_| "a regular expression")
+        });
+        let cookie = self.value("canary-by-cookie", token);
+        let number = |number: &str| {
+            number.parse::<u32>().ok().filter(|number| *number <= TOTAL_MAX).ok_or("a number of at most 1000")
+        };
+        let weight = self.value("canary-weight", number).unwrap_or(0);
+        let total = self.value("canary-weight-total", number).unwrap_or(100).max(1);
+        if !is_on {
+            return None;
+        }
+        let mut canary = Canary { conditions: Vec::new(), weight: weight.min(total), total };
+        let always_and_never = |option, name: &str| {
+            let of = |word, is_canary| (option, inline([(name, text(word))]), is_canary);
+            [of("always", true), of("never", false)]
+        };
+        match (header, value.or(pattern)) {
+            (Some(name), Some(value)) => {
+                canary.conditions.push(("headers", inline([(name.as_str(), text(&value))]), true));
+            }
+            (Some(name), None) => canary.conditions.extend(always_and_never("headers", &name)),
+            (None, _) => {}
+        }
+        canary.conditions.extend(cookie.iter().flat_map(|name| always_and_never("cookie", name)));
+        Some(canary)
+    }
+}
+
+/// A value as conditions have it. A beginning and an expression are written with these signs.
+pub(crate) fn exactly(value: &str) -> String {
+    if value.ends_with('*') || value.starts_with('~') || value.is_empty() {
+        return format!("~ (?:{})", escape(value));
+    }
+    value.to_owned()
+}
