@@ -492,7 +492,8 @@ function plot({ legend, figure, unit, lines }) {
     cursor: { drag: { x: false, y: false } },
     // A minute at least, or one point would have no scale.
     scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-    axes: [{ ...axis, values: (_, times, __, ___, step) => times.map((time) => clock(time, step)) }, { ...axis, size: 70, values: (_, values) => values.map((value) => unit(value)) }],
+    // Room for a time with seconds, or marks of a narrow chart run into each other.
+    axes: [{ ...axis, space: 80, values: (_, times, __, ___, step) => times.map((time) => clock(time, step)) }, { ...axis, size: 70, values: (_, values) => values.map((value) => unit(value)) }],
     series: [{}, ...series],
     hooks: { setCursor: [(self) => tell(self.cursor.idx)] },
   }, [[], ...lines.map(() => [])], figure);

@@ -6,7 +6,7 @@ use api::traffic::TrafficStatus;
 
 use super::super::status::priority;
 use super::super::table::Align;
-use super::super::units::{bytes, milliseconds, percent, rate};
+use super::super::units::{bytes, count, milliseconds, percent, rate};
 use super::order::Server;
 
 /// A tab.
@@ -337,7 +337,7 @@ fn cache(status: &Status) -> Sheet {
             let used = (store.stored_bytes + store.filling_bytes) as f64;
             let disk = store.disk.as_ref().map(|disk| format!("; disk: {}", disk.state)).unwrap_or_default();
             let (used, all) = (bytes(used), bytes(store.memory_bytes as f64));
-            format!("{used} of {all} in use, {} keys, {} evicted{disk}", store.keys, store.evicted)
+            format!("{used} of {all} in use, {}, {} evicted{disk}", count(store.keys, "key"), store.evicted)
         }
     };
     Sheet { columns: COLUMNS, rows: rows.collect(), note }
