@@ -24,6 +24,8 @@ pub struct QuicSocket {
     address: Option<SocketAddr>,
     /// Whether the kernel has told that nobody can be reached.
     is_refused: Cell<bool>,
+    /// Whether the kernel tells of errors: of a socket for one peer.
+    has_errors: bool,
 }
 
 /// What the runtime knows of a socket.
@@ -77,13 +79,17 @@ impl QuicSocket {
     /// # Errors
     /// If the kernel refuses.
     pub fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+        Self::of(socket, false)
+    }
+
+    fn of(socket: std::net::UdpSocket, has_errors: bool) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         // Less than that works, too.
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER);
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER);
         let address = socket.local_addr().ok();
         let socket = RefCell::new(Registered::Both(UdpSocket::from_std(socket)?));
-        Ok(Self { socket, state, address, is_refused: Cell::default() })
+        Ok(Self { socket, state, address, is_refused: Cell::default(), has_errors })
     }
 
     /// A socket for one peer: the kernel drops what others send, and tells if nobody listens there.
@@ -95,7 +101,7 @@ impl QuicSocket {
         let socket = std::net::UdpSocket::bind(SocketAddr::new(own, 0))?;
         socket.connect(peer)?;
         socket.set_nonblocking(true)?;
-        Self::new(socket)
+        Self::of(socket, true)
     }
 
     /// Whether the kernel has told since the last call that the peer cannot be reached. Only of a socket for one peer.
@@ -166,6 +172,11 @@ impl QuicSocket {
             match socket.try_io(Interest::READABLE, receive) {
                 Ok(count) => {
                     batch.filled = count;
+                    // recvmmsg(2) ends early when nothing is left, or at an error: then there is no need to ask once more.
+                    if count < BATCH && !self.has_errors {
+                        let _ =
+                            socket.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+                    }
                     return Poll::Ready(());
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
