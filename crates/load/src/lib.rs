@@ -83,6 +83,8 @@ mod seconds;
 mod timeline;
 /// Combines the records of threads into the outcome, and judges its validity.
 mod summary;
+/// Several generators as one.
+mod together;
 /// Result of a run, the schema of `--json`.
 mod outcome;
 /// Prints the outcome as text, and in the HdrHistogram percentile format.

@@ -347,11 +347,11 @@ fn server_usage(server: &Usage, record: &Record) -> ServerUsage {
 }
 
 /// Quotient; 0 if the divisor is 0, so that every figure is finite.
-fn ratio(dividend: f64, divisor: f64) -> f64 {
+pub(crate) fn ratio(dividend: f64, divisor: f64) -> f64 {
     if divisor > 0.0 { dividend / divisor } else { 0.0 }
 }
 
-fn distribution(times: &Times) -> Distribution {
+pub(crate) fn distribution(times: &Times) -> Distribution {
     let histogram = &times.histogram;
     if histogram.is_empty() {
         return Distribution::default();

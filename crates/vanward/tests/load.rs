@@ -511,3 +511,73 @@ fn recordings_and_url_files_with_methods_are_sent() {
         assert!(ended.errors.contains(message), "{arguments:?}: {}", ended.errors);
     }
 }
+
+/// An agent on this machine.
+fn agent() -> String {
+    format!("--agent={} load agent", env!("CARGO_BIN_EXE_vanward"))
+}
+
+#[test]
+fn three_agents_send_one_load_and_have_one_result() {
+    let origin = Origin::start();
+    let (agent, url) = (agent(), origin.url("/tiny"));
+    let all = outcome(&[&agent, &agent, &agent, "-c", "7", "-n", "100", "--by", "status", &url], 0);
+    let settings = &all.settings;
+    assert_eq!((settings.connections, settings.threads, settings.requests), (7, 3, Some(100)));
+    assert_eq!((all.requests, all.errors.total(), rows(&all)), (100, 0, vec![("2xx", 100, 0)]));
+    // The histogram is that of all requests.
+    let histogram = all.latency.histogram().expect("it decodes");
+    assert_eq!((histogram.len(), histogram.max()), (100, all.latency.max_us));
+    assert_eq!(all.latency.p99_us, histogram.value_at_quantile(0.99));
+    // Rates are shared, and told as a whole.
+    // A busy machine may make it invalid, and misses no request all the same.
+    let ended = run(&["load", "--json", &agent, &agent, "-c", "4", "--stages", "200ms:200,300ms:200", &url]);
+    let paced: Outcome = serde_json::from_str(&ended.output).expect("it is an outcome");
+    let stages = [("1: 0.2s at 200/s", 40, 0), ("2: 0.3s at 200/s", 60, 0)];
+    assert_eq!((paced.requests, rows(&paced)), (100, stages.to_vec()));
+}
+
+#[test]
+fn a_load_without_all_of_its_agents_is_none() {
+    let origin = Origin::start();
+    let (agent, url) = (agent(), origin.url("/tiny"));
+    for (arguments, code, expected) in [
+        (
+            &[&*agent, "--agent=false", "-n", "10", &url][..],
+            1,
+            "`false`: the agent is gone, or never was there",
+        ),
+        (&[&*agent, "--agent=cat", "-n", "10", &url], 1, "is no answer of an agent"),
+        (&[&*agent, "--urls", "/gone/list", "-n", "10"], 1, "/gone/list"),
+        (&[&*agent, &agent, "-c", "1", "-n", "10", &url], 2, "2 agents need a connection and a request each"),
+        (&[&*agent, "-c", "1,2", &url], 2, "one number of connections is expected"),
+        (&[&*agent, "--pid", "1", &url], 2, "cannot be used with"),
+        (&["agent"], 2, "an agent is asked on its standard input"),
+    ] {
+        let ended = run(&[&["load"], arguments].concat()).with_code(code);
+        assert!(ended.errors.contains(expected), "{arguments:?}: {}", ended.errors);
+    }
+    let stats = process::get(origin.authority.parse().expect("an address"), "/stats");
+    assert!(!stats.contains("/tiny"), "nobody has begun: {stats}");
+}
+
+/// Nobody is left that sends load when whoever wanted it is gone.
+#[test]
+fn an_agent_ends_with_its_input() {
+    let origin = Origin::start();
+    let mut agent = Command::new(env!("CARGO_BIN_EXE_vanward"));
+    agent.args(["load", "agent"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut agent = agent.spawn().expect("it starts");
+    let (mut input, output) = (agent.stdin.take().expect("a pipe"), agent.stdout.take().expect("a pipe"));
+    let mut answers = std::io::BufRead::lines(std::io::BufReader::new(output));
+    let prepare = serde_json::json!({ "prepare": { "version": env!("CARGO_PKG_VERSION"), "number": 0, "of": 1,
+        "arguments": ["-c", "1", "-d", "1h", origin.url("/tiny")] } });
+    writeln!(input, "{prepare}").expect("it reads");
+    assert_eq!(answers.next().expect("an answer").expect("text"), "\"ready\"");
+    writeln!(input, "\"begin\"").expect("it reads");
+    drop(input);
+    let ended = answers.next().expect("a result").expect("text");
+    let ended: serde_json::Value = serde_json::from_str(&ended).expect("JSON");
+    assert_eq!(ended["ended"]["interrupted"], true, "{ended}");
+    assert!(agent.wait().expect("it ends").success());
+}

@@ -8,6 +8,8 @@ mod connecting;
 mod planned;
 /// Streams in place of requests.
 mod streams;
+/// Loads of several machines.
+mod agents;
 /// Runs with several numbers of connections.
 mod sweep;
 /// Expectations of a run.
@@ -165,6 +167,10 @@ pub(crate) struct Args {
     /// Label of what --remote-write pushes, NAME=VALUE. Can be repeated
     #[arg(long = "remote-label", value_name = "LABEL", requires = "remote_write")]
     remote_labels: Vec<String>,
+    /// Send a part of the load from where this command leads, which runs `vanward load agent` there: 'ssh HOST vanward load
+    /// agent', 'kubectl attach -qi POD'. Given once for each machine
+    #[arg(long = "agent", value_name = "COMMAND", conflicts_with_all = ["out", "remote_write", "pid"])]
+    agents: Vec<String>,
     /// Do not show progress
     #[arg(short = 'q', long)]
     quiet: bool,
@@ -179,6 +185,8 @@ enum Command {
     Events(streams::EventsArgs),
     Websocket(streams::WebSocketArgs),
     Grpc(streams::GrpcArgs),
+    /// Sends a part of a load, as `vanward load --agent COMMAND` asks for it on standard input
+    Agent,
 }
 
 /// A format of a list of requests.
@@ -217,6 +225,7 @@ Examples:
   vanward load --cert me.pem --key me.key --sni api.test https://10.0.0.7/  a client certificate, another name
   vanward load --unix-socket /run/app.sock http://localhost/
   vanward load -L -b '' -u user:password http://127.0.0.1:8080/login       redirects, cookies, credentials
+  vanward load --agent 'ssh a vanward load agent' --agent 'ssh b vanward load agent' -c 200 -R 40k https://shop.test/
   vanward load events -c 100 http://127.0.0.1:8080/events   server-sent events: messages, delays, gaps
   vanward load websocket -c 100 -R 5000 http://127.0.0.1:8080/ws   WebSockets that echo; --fan-out for many receivers
   vanward load grpc -c 4 -m 25 --method /pkg.Service/Method http://127.0.0.1:8080   gRPC calls
@@ -263,7 +272,11 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Some(Command::Events(arguments)) => return streams::run(arguments.plan(), arguments.common()),
         Some(Command::Websocket(arguments)) => return streams::run(arguments.plan(), arguments.common()),
         Some(Command::Grpc(arguments)) => return streams::run(arguments.plan(), arguments.common()),
+        Some(Command::Agent) => return agents::agent(),
         None => {}
+    }
+    if !arguments.agents.is_empty() {
+        return agents::run(arguments);
     }
     let plan = match planned::plan(arguments) {
         Ok(plan) => plan,
@@ -276,8 +289,13 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Ok(outcome) => outcome,
         Err(code) => return code,
     };
-    match present(arguments.hgrm.as_deref(), arguments.json, &outcome) {
-        Ok(()) => verdict(max_errors_of(arguments), &outcome),
+    told(arguments, &outcome)
+}
+
+/// Prints a result. Returns its exit code.
+fn told(arguments: &Args, outcome: &Outcome) -> ExitCode {
+    match present(arguments.hgrm.as_deref(), arguments.json, outcome) {
+        Ok(()) => verdict(max_errors_of(arguments), outcome),
         // Nobody reads any longer: as with any filter, that is no failure of this command.
         Err(Unwritten::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => super::fail(super::FAILED, error),
