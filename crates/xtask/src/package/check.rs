@@ -1,5 +1,5 @@
-//! Tries what was packaged: the unit with its filter of system calls, the life of the Debian package, and that two builds of a package
-//! are the same.
+//! Tries what was packaged: the unit with its filter of system calls and under a systemd that boots, the life of the Debian package, and
+//! that two builds of a package are the same.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,6 +58,7 @@ pub(crate) fn check(workspace: &Workspace, program: Option<&Path>) -> Result<(),
     let archive = folder.path().join("vanward.tar.gz");
     is_repeatable("tarball", &archive, || tarball::build(workspace, &payload, "vanward-1", &archive))?;
     build_deb(&second)?;
+    step::run(Command::new(workspace.root.join("contrib/systemd/boot")).arg(&first.1))?;
     step::run(Command::new(workspace.root.join("contrib/debian/try")).args([first.1, second.1]))
 }
 
