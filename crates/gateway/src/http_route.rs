@@ -187,10 +187,13 @@ fn action(
     if rule.filters.iter().any(|filter| filter.kind == "RequestRedirect") {
         return None;
     }
-    let weighty: Vec<&(String, u32)> = shares.iter().filter(|(_, weight)| *weight > 0).collect();
-    Some(match weighty.as_slice() {
-        _ if are_all_invalid => failing(),
-        [] => failing(),
+    shares.retain(|(_, weight)| *weight > 0);
+    Some(if are_all_invalid || shares.is_empty() { failing() } else { shared(&shares) })
+}
+
+/// The option for upstreams with weights: the one that there is, or a split.
+pub(crate) fn shared(shares: &[(String, u32)]) -> (&'static str, String) {
+    match shares {
         [(upstream, _)] => ("upstream", text(upstream)),
         several => {
             let highest = several.iter().map(|(_, weight)| *weight).max().unwrap_or(1);
@@ -198,11 +201,11 @@ fn action(
                 several.iter().map(|(name, weight)| (name.as_str(), scaled(*weight, highest).to_string()));
             ("split", inline(shares))
         }
-    })
+    }
 }
 
 /// A weight within the limit, relative to the highest one.
-pub(crate) fn scaled(weight: u32, highest: u32) -> u32 {
+fn scaled(weight: u32, highest: u32) -> u32 {
     match highest {
         0..=WEIGHT_MAX => weight,
         _ => (u64::from(weight) * u64::from(WEIGHT_MAX)).div_ceil(u64::from(highest)) as u32,

@@ -7,7 +7,7 @@ use crate::backends::{Backends, Referring, Spoken};
 use crate::cluster::Cluster;
 use crate::condition::{Condition, Fault};
 use crate::hostname::is_name;
-use crate::http_route::{places, scaled};
+use crate::http_route::{places, shared};
 use crate::listeners::{OwnGateway, Port, Protocol, on_port, pattern};
 use crate::object::{Kind, Reference, unknown};
 use crate::status::{Found, ParentFound, Status};
@@ -67,16 +67,7 @@ pub(crate) fn translate(
 
 /// Names, and the upstreams that their connections go to, with weights.
 fn entry(names: Vec<String>, to: &[(String, u32)]) -> String {
-    let to = match to {
-        [(upstream, _)] => ("upstream", text(upstream)),
-        several => {
-            let highest = several.iter().map(|(_, weight)| *weight).max().unwrap_or(1);
-            let shares =
-                several.iter().map(|(name, weight)| (name.as_str(), scaled(*weight, highest).to_string()));
-            ("split", inline(shares))
-        }
-    };
-    inline([("names", list(names)), to])
+    inline([("names", list(names)), shared(to)])
 }
 
 /// What cannot be obeyed of a route.
