@@ -4,9 +4,11 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use serde_json::{Value, json};
+
 use crate::scratch::Scratch;
 use crate::step::{self, Steps};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, text};
 use crate::{fuzz, package, say, strangers, tidy};
 
 /// Which steps.
@@ -114,7 +116,7 @@ impl Step {
                 command.env("RUSTDOCFLAGS", "-D warnings");
                 command
             }
-            Self::Production => return production(root, steps),
+            Self::Production => return production(workspace, steps),
             Self::Strangers => return strangers::run_all(workspace, steps),
             Self::Fuzz if !fuzz::is_possible() => {
                 say("\n=== fuzz: left out: there is no C++ compiler: apt-get install g++");
@@ -192,15 +194,30 @@ fn clippy(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     })
 }
 
-/// Checks a production build. Clippy runs first, because it finds code that only the lab uses.
-fn production(root: &Path, steps: &mut Steps) -> Result<(), String> {
+/// Checks a production build. Clippy runs first, because it finds code that only the lab uses, and what the program's libraries
+/// need without saying so. The tests are built with what the step of all tests has compiled.
+fn production(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let root = workspace.root.as_path();
     let mut lint = cargo(root, &["clippy", "-p", "vanward", "--no-default-features", "--", "-D", "warnings"]);
-    let mut test = cargo(root, &["test", "-p", "vanward", "--no-default-features"]);
+    let mut test = cargo(root, &["test", "--workspace", "--no-default-features", "--bin", "vanward"]);
+    test.args(production_tests(workspace)?.iter().flat_map(|name| ["--test", name]));
     let heading = format!("{} && {}", step::shown(&lint), step::shown(&test));
     steps.run(Step::Production.name(), &heading, || {
         step::run(&mut lint)?;
         step::run(&mut test)
     })
+}
+
+/// The tests of the program that do not require the lab.
+fn production_tests(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let packages = workspace.packages("Cargo.toml")?;
+    let program = packages.iter().find(|package| text(package, "name") == "vanward");
+    let targets = program.and_then(|package| package["targets"].as_array()).map_or(&[][..], Vec::as_slice);
+    let is_test =
+        |target: &&Value| target["kind"] == json!(["test"]) && target["required-features"].is_null();
+    let names: Vec<String> =
+        targets.iter().filter(is_test).map(|test| text(test, "name").to_owned()).collect();
+    if names.is_empty() { Err("cargo metadata lists no test of vanward".to_owned()) } else { Ok(names) }
 }
 
 /// Runs the demo with a temporary output directory, and checks that it wrote a report.

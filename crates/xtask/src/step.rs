@@ -1,5 +1,6 @@
 //! Step of a longer run: a named and timed command, with an explanation if it fails.
 
+use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,15 @@ use crate::say;
 /// The completed steps, with their times.
 #[derive(Default)]
 pub(crate) struct Steps {
-    done: Vec<(String, Duration)>,
+    done: Vec<(String, Took)>,
+}
+
+/// How long a step took.
+#[derive(Clone, Copy, Default)]
+struct Took {
+    time: Duration,
+    /// Processor time of its commands, without that of commands beside it that go on.
+    processor: Duration,
 }
 
 impl Steps {
@@ -20,26 +29,29 @@ impl Steps {
         step: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), String> {
         say(format_args!("\n=== {name}: {heading}"));
-        let start = Instant::now();
+        let (start, before) = (Instant::now(), processor_time());
         let outcome = step();
-        let took = start.elapsed();
+        let took = Took { time: start.elapsed(), processor: processor_time().saturating_sub(before) };
         match outcome {
             Ok(()) => {
-                say(format_args!("=== {name}: done in {}", seconds(took)));
+                say(format_args!("=== {name}: done in {}", seconds(took.time)));
                 self.done.push((name.to_owned(), took));
                 Ok(())
             }
-            Err(problem) => Err(format!("{name} failed after {}: {problem}", seconds(took))),
+            Err(problem) => Err(format!("{name} failed after {}: {problem}", seconds(took.time))),
         }
     }
 
-    /// Summary: a line for each step, and the total time.
+    /// Summary: a line for each step with its time and processor time, and the totals.
     pub(crate) fn summary(&self) -> String {
-        let mut summary = String::new();
-        let total = self.done.iter().map(|(_, took)| *took).sum();
+        let mut summary = format!("  {:<16} {:>10} {:>12}\n", "step", "time", "processor");
+        let total = self.done.iter().fold(Took::default(), |total, (_, took)| Took {
+            time: total.time + took.time,
+            processor: total.processor + took.processor,
+        });
         let done = self.done.iter().map(|(name, took)| (name.as_str(), *took));
         for (name, took) in done.chain([("total", total)]) {
-            summary += &format!("  {name:<16} {:>8}\n", seconds(took));
+            summary += &format!("  {name:<16} {:>10} {:>12}\n", seconds(took.time), seconds(took.processor));
         }
         summary
     }
@@ -77,6 +89,32 @@ pub(crate) fn shown(command: &Command) -> String {
     shown
 }
 
+/// Processor time of all commands that this program has waited for, with those that they have waited for; 0 where the kernel
+/// does not tell.
+fn processor_time() -> Duration {
+    fs::read_to_string("/proc/self/stat").ok().and_then(|stat| of_children(&stat)).unwrap_or_default()
+}
+
+/// `cutime` and `cstime` of proc_pid_stat(5), in hundredths of a second.
+fn of_children(stat: &str) -> Option<Duration> {
+    // The name before the parenthesis may have spaces; the state is field 3.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let hundredths = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some(Duration::from_millis(10 * (hundredths(16)? + hundredths(17)?)))
+}
+
 fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_that_of_commands_that_have_ended() {
+        let stat = "7 (a ) b) R 1 7 7 0 -1 4194304 95 400 0 0 1 2 250 50 20 0 1 0 9 1 2";
+        assert_eq!(of_children(stat), Some(Duration::from_secs(3)));
+        assert_eq!(of_children("7 (a) R 1"), None);
+    }
 }
