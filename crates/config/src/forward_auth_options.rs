@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::route::AuthKeyPart;
+use ::route::{AuthKeyPart, SignIn};
 
 use crate::keys::AUTH_KEY;
 use crate::kind::{At, Located, Maybe, Name, Switch, located};
@@ -11,7 +11,7 @@ use crate::options::{UP_TO_A_DAY, UP_TO_A_YEAR};
 use crate::pairs::OneOrMany;
 use crate::range::{Count, Unit};
 use crate::reader::{Reader, Span};
-use crate::route_resolve::{Names, field_name, refuse};
+use crate::route_resolve::{Names, field_name, refuse, template};
 use crate::settings::{AuthCache, ForwardAuth};
 use crate::table::{Element, Inline, Table, element, key, required};
 
@@ -25,6 +25,7 @@ pub(crate) struct ForwardAuthWritten {
     copy_headers: Vec<Located<String>>,
     user_header: Option<Located<String>>,
     set_cookie: bool,
+    sign_in: Option<Located<String>>,
     cache: Option<Element<AuthCacheWritten>>,
 }
 
@@ -48,6 +49,7 @@ impl Default for ForwardAuthWritten {
             copy_headers: Vec::new(),
             user_header: None,
             set_cookie: false,
+            sign_in: None,
             cache: None,
         }
     }
@@ -61,6 +63,7 @@ impl Default for AuthCacheWritten {
 }
 
 const PATH: &str = "a path such as /verify, with a query if needed";
+const SIGN_IN: &str = "a URL such as https://$host/oauth2/start, or a path";
 
 pub(crate) const FORWARD_AUTH: Inline<ForwardAuthWritten> = Inline {
     title: "forward_auth",
@@ -113,6 +116,15 @@ pub(crate) const FORWARD_AUTH: Inline<ForwardAuthWritten> = Inline {
                 |auth: &mut ForwardAuthWritten| &mut auth.set_cookie,
                 "Adds Set-Cookie of a 2xx answer to the client's response, so that sessions can be renewed. \
                  Such an answer is for one request only.",
+            ),
+            &key(
+                "sign_in",
+                Maybe(At(Name { expected: SIGN_IN })),
+                |auth: &mut ForwardAuthWritten| &mut auth.sign_in,
+                "Redirects clients (302) to this URL where the authentication server answers 401: a path or a URL, \
+                 with variables as in `redirect`. The parameter `rd` is added with the whole URL that the client \
+                 wanted, unless it is there: `/oauth2/start?rd=$path_and_query`. Cookies of the 401 are kept. \
+                 Default: the answer is passed on.",
             ),
             &key(
                 "cache",
@@ -192,6 +204,10 @@ pub(crate) fn forward_auth(
     let user_header = written.user_header.as_ref().and_then(|name| field_name("user_header", name, reader));
     let request_headers =
         written.request_headers.as_ref().map(|names| fields("request_headers", names, reader));
+    let sign_in = written
+        .sign_in
+        .as_ref()
+        .and_then(|page| template(SignIn::new(&page.value), "sign_in", &page.at, SIGN_IN, reader));
     let cache = match &written.cache {
         Some(element) => Some(cache(element, reader)?),
         None => None,
@@ -204,6 +220,7 @@ pub(crate) fn forward_auth(
         copy_headers,
         user_header,
         sets_cookies: written.set_cookie,
+        sign_in,
         cache,
     })
 }
@@ -257,6 +274,7 @@ pub(crate) fn written(
         copy_headers: list(&auth.copy_headers),
         user_header: auth.user_header.clone().map(located),
         set_cookie: auth.sets_cookies,
+        sign_in: auth.sign_in.as_ref().map(|page| located(page.as_str().to_owned())),
         cache: auth.cache.as_ref().map(|cache| {
             element(AuthCacheWritten {
                 key: cache.key.iter().cloned().map(located).collect(),

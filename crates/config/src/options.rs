@@ -551,7 +551,7 @@ static TIMEOUTS: Table<Timeouts> = Table {
             UP_TO_A_DAY,
             |timeouts: &mut Timeouts| &mut timeouts.upstream_connect,
             "To connect to a server; then the next address of its name is tried, and after the last the \
-             client gets 504.",
+             client gets 504. `pool.connect_timeout` of an upstream replaces it.",
         ),
         &key(
             "upstream_first_byte",
@@ -565,6 +565,12 @@ static TIMEOUTS: Table<Timeouts> = Table {
             |timeouts: &mut Timeouts| &mut timeouts.upstream_body,
             "Without a byte of the response body from the server, while no byte of the request body moves \
              either; then the response is aborted.",
+        ),
+        &key(
+            "upstream_send",
+            Maybe(UP_TO_A_DAY),
+            |timeouts: &mut Timeouts| &mut timeouts.upstream_send,
+            "Without the server accepting a byte of the request body; then 504. Default: `upstream_body`.",
         ),
         &key(
             "tunnel_idle",

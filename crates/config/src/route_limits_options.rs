@@ -40,6 +40,13 @@ pub(crate) const TIMEOUTS: Inline<RouteTimeouts> = Inline {
                  moves either; then the response is aborted.",
             ),
             &key(
+                "upstream_send",
+                Maybe(UP_TO_A_DAY),
+                |timeouts: &mut RouteTimeouts| &mut timeouts.upstream_send,
+                "Without the server accepting a byte of the request body; then 504. Default: that of \
+                 `[timeouts]`, else `upstream_body`.",
+            ),
+            &key(
                 "tunnel_idle",
                 Maybe(UP_TO_A_YEAR),
                 |timeouts: &mut RouteTimeouts| &mut timeouts.tunnel_idle,

@@ -536,7 +536,7 @@ fn rewrite(written: &RewriteWritten, path: &PathRule, reader: &mut Reader<'_>) -
 }
 
 /// Adds a mistake for an invalid template, at its position in the text.
-fn template<T>(
+pub(crate) fn template<T>(
     made: Result<T, TemplateError>,
     option: &str,
     at: &Span,

@@ -527,5 +527,12 @@ static POOL: Table<Pool> = Table {
             |pool: &mut Pool| &mut pool.idle_timeout,
             "Maximum idle time of a connection; then it is closed.",
         ),
+        &key(
+            "connect_timeout",
+            Maybe(UP_TO_A_DAY),
+            |pool: &mut Pool| &mut pool.connect_timeout,
+            "To connect to one of these servers; then the next address of its name is tried, and after the last \
+             the client gets 504. Default: `upstream_connect` in `[timeouts]`.",
+        ),
     ],
 };

@@ -72,7 +72,7 @@ jwt = { keys = "DIR/keys.json", algorithms = ["ES256", "EdDSA"], issuer = "https
 web_bot_auth = { agents = ["https://bot.example.com", "http://[::1]:8080"], lifetime = "1h", leeway = "1m", refresh = "2h", ca = "DIR/ca.pem" }
 rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Key"] }, { rate = "5/10s", key = "route", shared = "closed" }]
 cors = { origins = ["https://*.example.com:8443", "null"], methods = ["PUT", "PATCH"], headers = "X-Key", expose = ["X-Total"], credentials = true, max_age = "10m", private_network = true }
-forward_auth = { upstream = "canary", path = "/verify?a=b", timeout = "2s", request_headers = ["Cookie"], user_header = "X-Auth-User", set_cookie = true, cache = { key = ["cookie:id", "client/24", "header:Authorization", "query:t", "method", "host", "path"], ttl = "10s", negative_ttl = "1s", entries = 100, shared = true } }
+forward_auth = { upstream = "canary", path = "/verify?a=b", timeout = "2s", request_headers = ["Cookie"], user_header = "X-Auth-User", set_cookie = true, sign_in = "https://$host/start", cache = { key = ["cookie:id", "client/24", "header:Authorization", "query:t", "method", "host", "path"], ttl = "10s", negative_ttl = "1s", entries = 100, shared = true } }
 require = "any"
 request_buffering = { memory = "1MiB", max_size = "10MB" }
 mirror = { upstream = "canary", share = "0.5%", bodies = "1MB", max_requests = 7, mark = "X-Mirrored" }
@@ -84,7 +84,7 @@ cookies = { names = ["id"], domain = { "app.internal" = "example.com" }, secure 
 error_pages = { 503 = "DIR/error.json" }
 replace_errors = true
 retry = { attempts = 1, on = ["connect", "503", "502-504", "grpc-unavailable"], non_idempotent = true }
-timeouts = { upstream_first_byte = "5m", tunnel_idle = "1d" }
+timeouts = { upstream_first_byte = "5m", upstream_send = "4m", tunnel_idle = "1d" }
 rate = ["5KB/s", "1KB/s burst 64KB per client/24"]
 upload_rate = "1Mbit/s per request"
 weight = 3

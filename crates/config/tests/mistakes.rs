@@ -43,7 +43,7 @@ fn one_mistake_each() {
         (
             "[timeouts]\nkeepalive = \"75s\"",
             "5:1: unknown key \"keepalive\" in [timeouts]; did you mean \"keep_alive\"? Expected client_header, client_body, client_write, \
-             keep_alive, upstream_connect, upstream_first_byte, upstream_body, tunnel_idle or drain",
+             keep_alive, upstream_connect, upstream_first_byte, upstream_body, upstream_send, tunnel_idle or drain",
         ),
         (
             "[timeouts]\nclient_body = \"0s\"",
@@ -343,7 +343,7 @@ fn upstreams() {
         ),
         (
             "[upstream.app]\nservers = [\"http://a\"]\n[upstream.app.pool]\nidel = 3",
-            "6:1: unknown key \"idel\" in [upstream.app.pool]; did you mean \"idle\"? Expected idle, connections or idle_timeout"
+            "6:1: unknown key \"idel\" in [upstream.app.pool]; did you mean \"idle\"? Expected idle, connections, idle_timeout or connect_timeout"
                 .to_owned(),
         ),
         (

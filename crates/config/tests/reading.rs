@@ -120,7 +120,10 @@ fn every_option_is_taken() {
     assert_eq!((z.protocol, &z.tls), (Protocol::Http2, &tls));
     assert_eq!((a.protocol, &a.tls), (Protocol::Http1, &UpstreamTls::default()));
     assert_eq!(z.host, HostHeader::Set("z.example.com:8080".to_owned()));
-    assert_eq!(z.pool, Pool { idle: 0, connections: 10, idle_timeout: Duration::from_millis(1500) });
+    assert_eq!(
+        z.pool,
+        Pool { idle: 0, connections: 10, idle_timeout: Duration::from_millis(1500), ..Pool::default() }
+    );
     assert_eq!((a.name.as_str(), &a.host, a.pool), ("a", &HostHeader::Server, Pool::default()));
     let second = Duration::from_secs(1);
     let timeouts = Timeouts { client_header: second, drain: Duration::ZERO, ..Timeouts::default() };

@@ -292,6 +292,9 @@ impl Report<'_> {
                 name(auth.upstream),
                 auth.path
             ));
+            if let Some(page) = &auth.sign_in {
+                lines.push(format!("In place of its 401 the client is redirected to {}.", page.as_str()));
+            }
         }
         if policies.require == config::Require::Any {
             lines.push("One of these proofs is enough.".to_owned());

@@ -7,6 +7,10 @@ mod access;
 mod affinity;
 /// Canaries.
 mod canary;
+/// How servers are asked, and chosen.
+mod servers;
+/// What is not obeyed.
+mod refused;
 
 use std::collections::BTreeMap;
 
@@ -43,6 +47,8 @@ pub(crate) struct Wanted {
     pub(crate) passwords: Option<Passwords>,
     /// A server that is asked about each request.
     pub(crate) auth_server: Option<AuthServer>,
+    /// Options of its upstreams.
+    pub(crate) upstream: Options,
     /// Sessions.
     pub(crate) affinity: Option<Affinity>,
     /// Which requests of another Ingress it takes.
@@ -82,28 +88,9 @@ pub(crate) fn wanted(metadata: &Metadata) -> (Wanted, Vec<String>) {
     let mut annotations = Annotations { values, faults: Vec::new() };
     let wanted = annotations.read(&metadata.namespace);
     let unknown = std::mem::take(&mut annotations.values);
-    let unknown = unknown.into_keys().map(|name| format!("annotation {name}: {}", not_supported(name)));
+    let unknown = unknown.into_keys().map(|name| format!("annotation {name}: {}", refused::why(name)));
     let faults = annotations.faults.into_iter().chain(unknown).collect();
     (wanted, faults)
-}
-
-/// Why an annotation that nobody has looked at is not obeyed.
-fn not_supported(name: &str) -> &'static str {
-    match name {
-        "auth-signin" => {
-            "it is not supported: the authentication server has to answer with the redirect, as oauth2-proxy does at /oauth2/ with --reverse-proxy"
-        }
-        "limit-connections" => {
-            "it is not supported: connections of a client are not counted; limit-rps limits its requests"
-        }
-        "proxy-connect-timeout" => {
-            "it is not supported for an Ingress: upstream_connect in [timeouts] of --gateway-base holds for all"
-        }
-        "proxy-send-timeout" => {
-            "it is not supported for an Ingress: upstream_body in [timeouts] of --gateway-base holds for uploads of all"
-        }
-        _ => "it is not supported",
-    }
 }
 
 impl<'m> Annotations<'m> {
@@ -117,7 +104,8 @@ impl<'m> Annotations<'m> {
             app_root: self.value("app-root", |path| {
                 path.starts_with('/').then(|| literal(path)).ok_or("a path such as /app")
             }),
-            spoken: self.value("backend-protocol", servers),
+            spoken: self.value("backend-protocol", servers::spoken),
+            upstream: self.upstream(),
             passwords: self.passwords(namespace),
             auth_server: self.auth_server(),
             affinity: self.affinity(),
@@ -151,13 +139,43 @@ impl<'m> Annotations<'m> {
         );
         let is_logged = self.value("enable-access-log", switch);
         wanted.options.extend(is_logged.map(|is_logged| ("access_log", is_logged.to_string())));
-        // What is the case anyway.
-        for (name, usual) in
-            [("proxy-buffering", "off"), ("proxy-http-version", "1.1"), ("auth-method", "GET")]
-        {
+        let is_buffered = self.value("proxy-request-buffering", |value| match value {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err("on or off"),
+        });
+        wanted.options.extend(
+            is_buffered.filter(|is_buffered| *is_buffered).map(|_| ("request_buffering", "true".to_owned())),
+        );
+        self.usual();
+        wanted
+    }
+
+    /// What is the case anyway.
+    fn usual(&mut self) {
+        for (name, usual) in [
+            ("proxy-buffering", "off"),
+            ("proxy-http-version", "1.1"),
+            ("auth-method", "GET"),
+            ("auth-signin-redirect-param", "rd"),
+            ("satisfy", "all"),
+            ("proxy-redirect-from", "off"),
+            ("proxy-redirect-to", "off"),
+            ("load-balance", "round_robin"),
+        ] {
             self.value(name, |value| if value == usual { Ok(()) } else { Err(usual) });
         }
-        wanted
+        // Buffers of nginx; heads may be as long as `limits.header_bytes` here, 64 KiB.
+        const HEAD: &str =
+            "at most 64k: limits.header_bytes of --gateway-base is the longest head that servers may send";
+        let number = |value: &str| value.parse::<u64>().map(drop).map_err(|_| "a number");
+        self.value("proxy-buffers-number", number);
+        self.value("proxy-buffer-size", |value| {
+            bytes(value).filter(|size| *size <= 64 << 10).map(drop).ok_or(HEAD)
+        });
+        for name in ["proxy-busy-buffers-size", "proxy-max-temp-file-size", "client-body-buffer-size"] {
+            self.value(name, |value| bytes(value).map(drop).ok_or("a size such as 8k"));
+        }
     }
 
     /// The value of an annotation. One that cannot be read is a fault.
@@ -191,20 +209,6 @@ impl<'m> Annotations<'m> {
             (None, None) => return None,
         };
         Some(inline([("to", to), ("status", status)]))
-    }
-
-    fn timeouts(&mut self) -> Option<(&'static str, String)> {
-        let read = self.value("proxy-read-timeout", |seconds| {
-            let seconds = seconds
-                .trim_end_matches('s')
-                .parse::<u32>()
-                .ok()
-                .filter(|seconds| (1..=86_400).contains(seconds));
-            seconds.map(|seconds| text(&format!("{seconds}s"))).ok_or("1 to 86400 seconds")
-        })?;
-        // From one piece that a server sends to the next, whatever is sent.
-        let all = ["upstream_first_byte", "upstream_body", "tunnel_idle"].map(|name| (name, read.clone()));
-        Some(("timeouts", inline(all)))
     }
 
     fn limits(&mut self) -> Option<String> {
@@ -279,6 +283,20 @@ fn target(value: &str) -> Result<String, &'static str> {
     }
 }
 
+/// A size as nginx has it, in bytes.
+fn bytes(value: &str) -> Option<u64> {
+    let unit = value.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    let number = value[..value.len() - unit.len()].parse::<u64>().ok()?;
+    let scale = match unit.to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" => 1 << 10,
+        "m" => 1 << 20,
+        "g" => 1 << 30,
+        _ => return None,
+    };
+    number.checked_mul(scale)
+}
+
 /// A size as nginx has it, as the option has it.
 fn size(value: &str) -> Result<String, &'static str> {
     let unit = value.trim_start_matches(|digit: char| digit.is_ascii_digit());
@@ -291,17 +309,6 @@ fn size(value: &str) -> Result<String, &'static str> {
         (1..=1_000_000_000_000, "") => Ok(format!("{number}B")),
         _ => Err("a size such as 8m"),
     }
-}
-
-fn servers(value: &str) -> Result<Servers, &'static str> {
-    let (spoken, is_secure) = match value.to_ascii_uppercase().as_str() {
-        "HTTP" => (Spoken::Http1, false),
-        "HTTPS" => (Spoken::Http1, true),
-        "GRPC" => (Spoken::Http2, false),
-        "GRPCS" => (Spoken::Http2, true),
-        _ => return Err("HTTP, HTTPS, GRPC or GRPCS"),
-    };
-    Ok(Servers { spoken, is_secure })
 }
 
 #[cfg(test)]
@@ -330,11 +337,13 @@ mod tests {
             ("limit-rps", "0", Err("1 to 1000000")),
             ("enable-access-log", "false", Ok(("access_log", "false"))),
             ("proxy-buffering", "on", Err("expected off")),
-            (
-                "configuration-snippet",
-                "return 200;",
-                Err("annotation configuration-snippet: it is not supported"),
-            ),
+            ("proxy-send-timeout", "90", Ok(("timeouts", r#"{ "upstream_send" = "90s" }"#))),
+            ("proxy-send-timeout", "1h", Err("1 to 86400 seconds")),
+            ("proxy-connect-timeout", "0", Err("1 to 86400 seconds")),
+            ("proxy-request-buffering", "on", Ok(("request_buffering", "true"))),
+            ("proxy-buffer-size", "128k", Err("at most 64k: limits.header_bytes of --gateway-base")),
+            ("upstream-hash-by", "$request_uri$x", Err("$cookie_NAME")),
+            ("auth-signin-redirect-param", "next", Err("expected rd")),
             ("backend-protocol", "FCGI", Err("HTTP, HTTPS, GRPC or GRPCS")),
             ("permanent-redirect", "https://a$request_uri", Err("without variables")),
             ("ssl-redirect", "yes", Err("true or false")),
@@ -353,6 +362,92 @@ mod tests {
                     assert!(faults[0].starts_with(&format!("annotation {name}: ")), "{faults:?}");
                 }
             }
+        }
+    }
+
+    /// Those that tutorials and charts have most: each is obeyed, or refused with a reason that says more than that.
+    #[test]
+    fn each_of_the_usual_annotations_is_obeyed_or_refused_with_a_reason() {
+        for (name, value) in [
+            ("affinity", "cookie"),
+            ("affinity-mode", "balanced"),
+            ("allowlist-source-range", "10.0.0.0/8"),
+            ("app-root", "/app"),
+            ("auth-realm", "shop"),
+            ("auth-response-headers", "X-User"),
+            ("backend-protocol", "GRPC"),
+            ("client-body-buffer-size", "1m"),
+            ("cors-allow-credentials", "true"),
+            ("cors-allow-headers", "X-A"),
+            ("cors-allow-methods", "GET, PUT"),
+            ("cors-allow-origin", "https://a.example"),
+            ("cors-max-age", "600"),
+            ("enable-access-log", "true"),
+            ("enable-cors", "true"),
+            ("force-ssl-redirect", "true"),
+            ("limit-rpm", "60"),
+            ("limit-rps", "5"),
+            ("permanent-redirect", "https://a.example"),
+            ("proxy-body-size", "50m"),
+            ("proxy-buffer-size", "16k"),
+            ("proxy-buffering", "off"),
+            ("proxy-buffers-number", "8"),
+            ("proxy-connect-timeout", "30"),
+            ("proxy-http-version", "1.1"),
+            ("proxy-max-temp-file-size", "1024m"),
+            ("proxy-read-timeout", "3600"),
+            ("proxy-request-buffering", "off"),
+            ("proxy-send-timeout", "3600"),
+            ("rewrite-target", "/$2"),
+            ("session-cookie-expires", "172800"),
+            ("session-cookie-max-age", "172800"),
+            ("session-cookie-name", "route"),
+            ("session-cookie-path", "/"),
+            ("session-cookie-samesite", "Lax"),
+            ("ssl-redirect", "false"),
+            ("temporal-redirect", "/maintenance"),
+            ("upstream-hash-by", "$remote_addr"),
+            ("use-regex", "true"),
+            ("whitelist-source-range", "10.0.0.0/8"),
+            ("x-forwarded-prefix", "/app"),
+        ] {
+            let (_, faults) = read(&[(&format!("nginx.ingress.kubernetes.io/{name}"), value)]);
+            assert_eq!(faults, [""; 0], "{name}");
+        }
+        for name in [
+            "auth-cache-key",
+            "auth-snippet",
+            "auth-tls-secret",
+            "auth-tls-verify-client",
+            "configuration-snippet",
+            "custom-headers",
+            "custom-http-errors",
+            "default-backend",
+            "enable-modsecurity",
+            "enable-opentelemetry",
+            "enable-owasp-modsecurity-crs",
+            "from-to-www-redirect",
+            "limit-connections",
+            "limit-rate",
+            "limit-whitelist",
+            "mirror-target",
+            "modsecurity-snippet",
+            "proxy-cookie-domain",
+            "proxy-cookie-path",
+            "proxy-next-upstream",
+            "proxy-next-upstream-tries",
+            "proxy-ssl-secret",
+            "proxy-ssl-verify",
+            "server-alias",
+            "server-snippet",
+            "service-upstream",
+            "ssl-passthrough",
+            "stream-snippet",
+            "upstream-vhost",
+        ] {
+            let (_, faults) = read(&[(&format!("nginx.ingress.kubernetes.io/{name}"), "x")]);
+            let told = format!("annotation {name}: it is not supported: ");
+            assert!(faults.len() == 1 && faults[0].starts_with(&told), "{name}: {faults:?}");
         }
     }
 

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use crate::backend_tls::{Policies, ServerTls};
 use crate::cluster::Cluster;
 use crate::condition::Fault;
+use crate::filters::Options;
 use crate::kinds::{BackendRef, Service, ServicePort};
 use crate::object::{GATEWAY_GROUP, Kind, NETWORKING_GROUP, Reference};
 use crate::translate::Refused;
@@ -33,8 +34,8 @@ struct Upstream {
     servers: Vec<(IpAddr, u16)>,
     spoken: Spoken,
     tls: Option<ServerTls>,
-    /// The object that has it for itself, and the option `sticky`.
-    own: Option<(Reference, String)>,
+    /// The object that has it for itself, and with which options.
+    own: Option<(Reference, Options)>,
 }
 
 /// An upstream that connections are passed on to, made of ports of several services.
@@ -64,8 +65,8 @@ pub(crate) struct Referring<'r> {
     pub(crate) gateways: &'r BTreeSet<usize>,
     /// What is spoken where the service does not say it.
     pub(crate) spoken: Spoken,
-    /// The object that wants an upstream for itself, with this option `sticky`.
-    pub(crate) own: Option<(&'r Reference, &'r str)>,
+    /// The object that wants an upstream for itself, with these options.
+    pub(crate) own: Option<(&'r Reference, &'r [(&'static str, String)])>,
 }
 
 impl<'c> Backends<'c> {
@@ -97,9 +98,12 @@ impl<'c> Backends<'c> {
         })?;
         let suffix = if spoken == Spoken::Http2 { ".h2" } else { "" };
         let shared = format!("{namespace}.{name}.{}{suffix}", port.port);
-        let own = from.own.map(|(owner, sticky)| (owner.clone(), sticky.to_owned()));
+        let own = from.own.map(|(owner, options)| (owner.clone(), options.to_vec()));
         let upstream = upstream_name(&match &own {
-            Some((owner, sticky)) => format!("{shared}.{}.{:016x}", owner.name, hash(sticky)),
+            Some((owner, options)) => {
+                let options: Vec<&str> = options.iter().map(|(_, value)| value.as_str()).collect();
+                format!("{shared}.{}.{:016x}", owner.name, hash(&options.join("\n")))
+            }
             None => shared,
         });
         let reference = Reference::of(Kind::Service, &service.metadata);
@@ -298,11 +302,12 @@ impl Upstream {
         let servers = if self.servers.is_empty() { list([nobody()]) } else { list(servers) };
         let protocol = (self.spoken == Spoken::Http2).then(|| text("h2"));
         let tls = self.tls.as_ref().filter(|_| !self.servers.is_empty());
-        Table::new(format!("[upstream.\"{name}\"]"))
+        let table = Table::new(format!("[upstream.\"{name}\"]"))
             .with("servers", servers)
             .maybe("protocol", protocol)
-            .maybe("tls", tls.map(ServerTls::option))
-            .maybe("sticky", self.own.as_ref().map(|(_, sticky)| sticky.clone()))
+            .maybe("tls", tls.map(ServerTls::option));
+        let own = self.own.iter().flat_map(|(_, options)| options);
+        own.fold(table, |table, (option, value)| table.with(option, value.clone()))
     }
 }
 

@@ -379,7 +379,7 @@ impl Ingresses {
             let realm = realm.as_ref().map(|realm| ("realm", text(realm)));
             options.push(("auth", inline([("users", text(&path))].into_iter().chain(realm))));
         }
-        if let Some(AuthServer { service, path, copied }) = &wanted.auth_server {
+        if let Some(AuthServer { service, path, copied, sign_in }) = &wanted.auth_server {
             let none = BTreeSet::new();
             let (kind, namespace) = (Kind::Ingress.name(), owner.namespace.as_str());
             let from = Referring { kind, namespace, gateways: &none, spoken: Spoken::Http1, own: None };
@@ -394,7 +394,8 @@ impl Ingresses {
             let copied = copied.as_ref().map(|fields| ("copy_headers", fields.clone()));
             let asked =
                 [("upstream", text(&upstream)), ("path", text(path)), ("set_cookie", "true".to_owned())];
-            options.push(("forward_auth", inline(asked.into_iter().chain(copied))));
+            let sign_in = sign_in.as_ref().map(|page| ("sign_in", text(page)));
+            options.push(("forward_auth", inline(asked.into_iter().chain(copied).chain(sign_in))));
         }
         Ok(options)
     }
@@ -556,8 +557,9 @@ fn upstream(
     let none = BTreeSet::new();
     let spoken = wanted.spoken.map_or(Spoken::Http1, |servers| servers.spoken);
     let path = path.strip_prefix("= ").unwrap_or(path);
-    let sticky = wanted.affinity.as_ref().map(|affinity| affinity.option(path, secret));
-    let own = sticky.as_deref().map(|sticky| (owner, sticky));
+    let sticky = wanted.affinity.as_ref().map(|affinity| ("sticky", affinity.option(path, secret)));
+    let own: Options = sticky.into_iter().chain(wanted.upstream.clone()).collect();
+    let own = (!own.is_empty()).then_some((owner, own.as_slice()));
     let from =
         Referring { kind: Kind::Ingress.name(), namespace: &owner.namespace, gateways: &none, spoken, own };
     let by_name = service.port.name.as_deref();
@@ -594,7 +596,8 @@ impl Rule<'_> {
                 (table.with("split", split.clone()).maybe("sticky", sticky.clone()), true)
             }
         };
-        let is_for_servers = |option: &str| matches!(option, "limits" | "timeouts" | "request_headers");
+        let is_for_servers =
+            |option: &str| matches!(option, "limits" | "timeouts" | "request_headers" | "request_buffering");
         let options = self.wanted.options.iter().filter(|(option, _)| is_asked || !is_for_servers(option));
         let table = options.fold(table, |table, (option, value)| table.with(option, value.clone()));
         table.maybe("rewrite", self.rewrite.clone().filter(|_| is_asked))

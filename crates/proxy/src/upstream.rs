@@ -572,6 +572,12 @@ impl Server {
         Err(failure)
     }
 
+    /// How long each step of making a connection takes at most.
+    pub(crate) fn connect_limit(&self, worker: &Worker) -> Ticks {
+        let own = self.pool.settings().connect_timeout;
+        own.map_or_else(|| worker.snapshot().ticks.upstream_connect, Ticks::from)
+    }
+
     /// Makes a connection ready for use: each step within the time-out.
     async fn reach(
         &self,
@@ -580,7 +586,7 @@ impl Server {
         header: &[u8],
         destination: Destination<'_>,
     ) -> Result<Connection, Failure> {
-        let limit = worker.snapshot().ticks.upstream_connect;
+        let limit = self.connect_limit(worker);
         let link = self.link.borrow().clone();
         let connected = async {
             if let Some(link) = &link {

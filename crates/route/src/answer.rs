@@ -112,7 +112,7 @@ impl Redirect {
 }
 
 /// RFC 9110 §4.2.1: a URL of http with an empty host is invalid.
-fn has_empty_host(url: &[u8]) -> bool {
+pub(crate) fn has_empty_host(url: &[u8]) -> bool {
     const BEFORE_HOST: &[u8] = b"://";
     if url.starts_with(b"/") {
         return false;

@@ -145,6 +145,11 @@ pub(crate) fn write_query(query: &[u8], out: &mut Vec<u8>) {
     Escape::Url.write(query, out);
 }
 
+/// Appends the value of a parameter.
+pub(crate) fn write_parameter(value: &[u8], out: &mut Vec<u8>) {
+    Escape::Host.write(value, out);
+}
+
 /// How the bytes of a value are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Escape {

@@ -60,6 +60,8 @@ mod edits;
 mod cors;
 /// Responses without a server.
 mod answer;
+/// Where clients that have not signed in are sent.
+mod sign_in;
 /// Rewriting of Location.
 mod location;
 /// Rewriting of Set-Cookie.
@@ -93,6 +95,7 @@ pub use request::{Fields, NoFields, Request, cookie, cookie_value, parameters};
 pub use rewrite::{AmbiguousPath, HostRewrite, NotAHost, PathRewrite};
 pub use rule::{Condition, HostRule, PathRule, Rule, ValueRule};
 pub use set_cookie::{CookieRewrite, CookieRewriteError, DomainRewrite, SameSite};
+pub use sign_in::SignIn;
 pub use split::Split;
 pub use table::RouteTable;
 pub use template::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use route::AuthKeyPart;
+use route::{AuthKeyPart, SignIn};
 
 /// Forward authentication: another server decides who is let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct ForwardAuth {
     pub user_header: Option<String>,
     /// Whether the client gets the cookies of a 2xx answer.
     pub sets_cookies: bool,
+    /// Where a client goes whom a 401 turns away; `None` passes the answer on.
+    pub sign_in: Option<SignIn>,
     /// Remembered decisions; `None` remembers none.
     pub cache: Option<AuthCache>,
 }

@@ -25,6 +25,8 @@ pub struct Timeouts {
     pub upstream_first_byte: Duration,
     /// Without a byte of response body; then the response is cut off.
     pub upstream_body: Duration,
+    /// Without a byte of the request body taken by the server; then 504. `None` means `upstream_body`.
+    pub upstream_send: Option<Duration>,
     /// Without a byte in either direction of an upgraded connection; then it is closed.
     pub tunnel_idle: Duration,
     /// The longest time that a drain waits for requests to finish.
@@ -41,6 +43,7 @@ impl Default for Timeouts {
             upstream_connect: Duration::from_secs(5),
             upstream_first_byte: Duration::from_secs(60),
             upstream_body: Duration::from_secs(60),
+            upstream_send: None,
             tunnel_idle: Duration::from_secs(3600),
             drain: Duration::from_secs(30),
         }

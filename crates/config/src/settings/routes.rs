@@ -296,6 +296,8 @@ pub struct RouteTimeouts {
     pub upstream_first_byte: Option<Duration>,
     /// See `Timeouts::upstream_body`.
     pub upstream_body: Option<Duration>,
+    /// See `Timeouts::upstream_send`.
+    pub upstream_send: Option<Duration>,
     /// See `Timeouts::tunnel_idle`.
     pub tunnel_idle: Option<Duration>,
 }

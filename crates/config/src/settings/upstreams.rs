@@ -196,11 +196,18 @@ pub struct Pool {
     pub connections: usize,
     /// The time after which an idle connection is closed.
     pub idle_timeout: Duration,
+    /// To establish a connection; `None` means `Timeouts::upstream_connect`.
+    pub connect_timeout: Option<Duration>,
 }
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { idle: 16_384, connections: 16_384, idle_timeout: Duration::from_secs(60) }
+        Self {
+            idle: 16_384,
+            connections: 16_384,
+            idle_timeout: Duration::from_secs(60),
+            connect_timeout: None,
+        }
     }
 }
 

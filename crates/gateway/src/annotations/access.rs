@@ -29,6 +29,8 @@ pub(crate) struct AuthServer {
     pub(crate) path: String,
     /// Fields of its answers that servers get, as the option has them.
     pub(crate) copied: Option<String>,
+    /// Where clients sign in whom it does not know, as the option has it.
+    pub(crate) sign_in: Option<String>,
 }
 
 /// A port of a service, by its name in the cluster's DNS.
@@ -43,6 +45,9 @@ pub(crate) struct Service {
 
 const SERVICE_URL: &str =
     "the URL of a service without variables, such as http://NAME.NAMESPACE.svc.cluster.local:8080/verify";
+
+const SIGN_IN: &str =
+    "a URL or a path, with no variables but $host, $scheme, $request_uri and $escaped_request_uri";
 
 impl Annotations<'_> {
     pub(super) fn passwords(&mut self, namespace: &str) -> Option<Passwords> {
@@ -73,9 +78,39 @@ impl Annotations<'_> {
 
     pub(super) fn auth_server(&mut self) -> Option<AuthServer> {
         let copied = self.value("auth-response-headers", words);
+        if self.values.contains_key("auth-signin") && !self.values.contains_key("auth-url") {
+            self.faults.push("annotation auth-signin: it needs auth-url".to_owned());
+        }
+        let sign_in = self.value("auth-signin", |page| sign_in(page).ok_or(SIGN_IN));
         let (service, path) = self.value("auth-url", |url| service(url).ok_or(SERVICE_URL))?;
-        Some(AuthServer { service, path, copied })
+        Some(AuthServer { service, path, copied, sign_in })
     }
+}
+
+/// The URL of a sign-in page with variables of nginx, as the option has it.
+fn sign_in(page: &str) -> Option<String> {
+    const VARIABLES: [(&str, &str); 7] = [
+        ("http_host", "host"),
+        ("best_http_host", "host"),
+        ("host", "host"),
+        ("scheme", "scheme"),
+        ("pass_access_scheme", "scheme"),
+        ("request_uri", "path_and_query"),
+        ("escaped_request_uri", "path_and_query"),
+    ];
+    let page = page.replace("${", "$").replace('}', "");
+    let mut parts = page.split('$');
+    let mut written = parts.next()?.to_owned();
+    for part in parts {
+        let end = part.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let (name, rest) = part.split_at(end.unwrap_or(part.len()));
+        let (_, ours) = VARIABLES.iter().find(|(theirs, _)| *theirs == name)?;
+        written += "${";
+        written += ours;
+        written += "}";
+        written += rest;
+    }
+    Some(written)
 }
 
 /// A URL of a service, as its port and a path. Names of other hosts could lead to what only the proxy may reach.
@@ -106,6 +141,27 @@ fn service(url: &str) -> Option<(Service, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sign_in_pages_have_variables_of_ours() {
+        for (page, expected) in [
+            ("https://login.example/start", Some("https://login.example/start")),
+            (
+                "https://$host/oauth2/start?rd=$escaped_request_uri",
+                Some("https://${host}/oauth2/start?rd=${path_and_query}"),
+            ),
+            (
+                "https://auth.$host/start?rd=$scheme://$best_http_host$request_uri&x=1",
+                Some("https://auth.${host}/start?rd=${scheme}://${host}${path_and_query}&x=1"),
+            ),
+            ("$scheme://${http_host}/start", Some("${scheme}://${host}/start")),
+            ("https://$http_x_evil/", None),
+            ("https://$host_x/", None),
+            ("/a$", None),
+        ] {
+            assert_eq!(sign_in(page).as_deref(), expected, "{page}");
+        }
+    }
 
     #[test]
     fn urls_are_those_of_services() {

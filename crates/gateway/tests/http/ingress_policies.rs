@@ -77,7 +77,7 @@ fn who_cannot_be_asked_for_a_password_is_let_in_nowhere() {
         (&[("auth-url", "http://stock.other.svc/")], "no ReferenceGrant in other permits it"),
         (&[("auth-url", "https://cart.shop.svc:80/")], "auth-url: it needs a BackendTLSPolicy"),
         (&[("auth-url", "https://$host/oauth2/auth")], "expected the URL of a service without variables"),
-        (&[("auth-signin", "https://$host/oauth2/start")], "has to answer with the redirect"),
+        (&[("auth-signin", "https://$host/oauth2/start")], "annotation auth-signin: it needs auth-url"),
     ] {
         let translation = with(annotations);
         assert!(
@@ -99,12 +99,13 @@ fn a_service_is_asked_about_each_request() {
         ("auth-url", "http://stock.other.svc.cluster.local/verify?x=1"),
         ("auth-response-headers", "X-User, X-Groups"),
         ("auth-method", "GET"),
+        ("auth-signin", "https://$host/oauth2/start?rd=$escaped_request_uri"),
     ];
     cluster.put(Kind::Ingress, ingress("i", &annotations, host("a", &[path("Prefix", "/", "cart")])));
     let translation = translated(&cluster);
     assert_eq!(remarks(&translation), [""; 0]);
     config(&translation);
-    let option = r#"forward_auth = { "upstream" = "other.stock.80", "path" = "/verify?x=1", "set_cookie" = true, "copy_headers" = ["X-User", "X-Groups"] }"#;
+    let option = r#"forward_auth = { "upstream" = "other.stock.80", "path" = "/verify?x=1", "set_cookie" = true, "copy_headers" = ["X-User", "X-Groups"], "sign_in" = "https://${host}/oauth2/start?rd=${path_and_query}" }"#;
     assert!(translation.written.text.contains(option), "{}", translation.written.text);
 }
 

@@ -123,7 +123,7 @@ fn what_is_not_supported_is_answered_with_500_and_told() {
     for (ingress, expected) in [
         (
             ingress("i", &[("auth-snippet", "x"), ("configuration-snippet", "x")], one()),
-            "Ingress shop/i: annotation auth-snippet: it is not supported",
+            "Ingress shop/i: annotation auth-snippet: it is not supported: it is configuration of nginx; routes of --gateway-base can say much of it",
         ),
         (
             ingress("i", &[("proxy-body-size", "huge")], one()),
@@ -280,6 +280,28 @@ fn annotations_are_options_of_the_routes() {
         r#""X-Forwarded-Prefix" = "/app""#,
     ] {
         assert!(translation.written.text.contains(option), "{option}\n{}", translation.written.text);
+    }
+}
+
+#[test]
+fn an_upstream_of_its_own_has_what_an_ingress_wants_of_it() {
+    for (annotations, expected) in [
+        (&[("proxy-connect-timeout", "7")][..], r#"pool = { "connect_timeout" = "7s" }"#),
+        (&[("upstream-hash-by", "$http_x_user")], r#"hash_key = "header:x-user""#),
+        (
+            &[("proxy-connect-timeout", "7"), ("affinity", "cookie")],
+            "sticky = { \"by\" = \"cookie\" }\npool = { \"connect_timeout\" = \"7s\" }\n",
+        ),
+    ] {
+        let mut cluster = scene();
+        cluster.put(Kind::Ingress, ingress("i", annotations, host("a", &[path("Prefix", "/", "cart")])));
+        cluster.put(Kind::Ingress, ingress("j", &[], host("b", &[path("Prefix", "/", "cart")])));
+        let translation = translated(&cluster);
+        assert_eq!(remarks(&translation), [""; 0]);
+        assert!(translation.written.text.contains(expected), "{expected}\n{}", translation.written.text);
+        let config = config(&translation);
+        assert!(answer(&config, 80, "GET http://a/").starts_with("shop.cart.80.i."));
+        assert_eq!(answer(&config, 80, "GET http://b/"), "shop.cart.80", "others have nothing of it");
     }
 }
 

@@ -158,7 +158,7 @@ impl Upload {
         mut main: Pin<&mut impl Future<Output = Result<T, Failure>>>,
     ) -> Result<T, Failure> {
         let (true, Some(rest)) = (self.is_open(), &self.rest) else { return main.await };
-        let ExchangeContext { worker, snapshot, client, .. } = *ctx;
+        let ExchangeContext { worker, client, .. } = *ctx;
         // In a box, or each request without a body would have room for it twice.
         let mut upload = Box::pin(async {
             let ends = Ends {
@@ -172,7 +172,7 @@ impl Upload {
                 } else {
                     Ticks::FOREVER
                 },
-                sink_limit: snapshot.ticks.upstream_body,
+                sink_limit: routed.ticks(ctx).upstream_send,
                 paced: Some(Side::Source),
                 closes_sink: false,
                 pace: &rest.pace,

@@ -105,6 +105,13 @@ pub(crate) fn authority<'a>(
     told.unwrap_or_else(|| target.authority.of(bytes))
 }
 
+/// The URL that the client asked for.
+pub(crate) fn url(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8], target: &Target) -> Vec<u8> {
+    let authority = authority(ctx, head, bytes, target);
+    let path = target.path_and_query.of(bytes);
+    [scheme(ctx, head, bytes).as_bytes(), b"://", authority, path].concat()
+}
+
 /// The port that the client asked for: as a trusted proxy reports it, else from the authority, else the scheme's
 /// default.
 pub(crate) fn port(ctx: &ExchangeContext<'_>, head: &RequestHead, bytes: &[u8], target: &Target) -> u16 {

@@ -57,6 +57,7 @@ pub(crate) struct TimeoutTicks {
     pub(crate) upstream_connect: Ticks,
     pub(crate) upstream_first_byte: Ticks,
     pub(crate) upstream_body: Ticks,
+    pub(crate) upstream_send: Ticks,
     pub(crate) tunnel_idle: Ticks,
 }
 
@@ -70,6 +71,7 @@ impl TimeoutTicks {
             upstream_connect: timeouts.upstream_connect.into(),
             upstream_first_byte: timeouts.upstream_first_byte.into(),
             upstream_body: timeouts.upstream_body.into(),
+            upstream_send: timeouts.upstream_send.unwrap_or(timeouts.upstream_body).into(),
             tunnel_idle: timeouts.tunnel_idle.into(),
         }
     }
@@ -81,6 +83,7 @@ impl TimeoutTicks {
             client_write: own.client_write.unwrap_or(timeouts.client_write),
             upstream_first_byte: own.upstream_first_byte.unwrap_or(timeouts.upstream_first_byte),
             upstream_body: own.upstream_body.unwrap_or(timeouts.upstream_body),
+            upstream_send: own.upstream_send.or(timeouts.upstream_send),
             tunnel_idle: own.tunnel_idle.unwrap_or(timeouts.tunnel_idle),
             ..*timeouts
         })

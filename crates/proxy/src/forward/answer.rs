@@ -170,18 +170,27 @@ fn answers_call(
     state: &mut ExchangeState<'_>,
     out: &mut Vec<u8>,
 ) -> bool {
-    if request.head.len == 0 {
-        return false;
-    }
-    let content_type = match &request.web {
-        Some(call) => Some(call.content_type.as_slice()),
-        None => grpc::content_type(&request.head, request.head_bytes()),
-    };
-    let Some(content_type) = content_type else { return false };
+    let Some(content_type) = content_type_of_call(request) else { return false };
     let message = if message.is_empty() { http1::reason_phrase(status) } else { message };
     grpc::write(out, content_type, status, message, ctx.client.socket.frames_itself());
     state.answers(200);
     true
+}
+
+/// Whether a request is a gRPC call.
+pub(crate) fn is_call(request: &Request) -> bool {
+    content_type_of_call(request).is_some()
+}
+
+/// The content type of a gRPC call; `None` if the request is none.
+fn content_type_of_call(request: &Request) -> Option<&[u8]> {
+    if request.head.len == 0 {
+        return None;
+    }
+    match &request.web {
+        Some(call) => Some(call.content_type.as_slice()),
+        None => grpc::content_type(&request.head, request.head_bytes()),
+    }
 }
 
 /// Whether all of the request's body has been read, so that what follows is the next request. What is here of it is taken,

@@ -301,9 +301,7 @@ fn forwarding_lines(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: 
     push(&mut lines, b"X-Forwarded-Uri", target);
     push(&mut lines, b"X-Original-Method", method);
     push(&mut lines, b"X-Original-URI", target);
-    let authority = seen::authority(ctx, &request.head, bytes, &routed.target);
-    let url = [seen::scheme(ctx, &request.head, bytes).as_bytes(), b"://", authority, target].concat();
-    push(&mut lines, b"X-Original-URL", &url);
+    push(&mut lines, b"X-Original-URL", &seen::url(ctx, &request.head, bytes, &routed.target));
     lines
 }
 
@@ -415,14 +413,18 @@ impl AuthDecision {
     fn sets_cookies(&self) -> bool {
         match self {
             Self::Admitted(vouched) => !vouched.response_lines.is_empty(),
-            Self::Refused(answer) => {
-                let name = b"set-cookie:".as_slice();
-                let is_it = |line: &[u8]| {
-                    line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
-                };
-                answer.lines.split(|&byte| byte == b'\n').any(is_it)
-            }
+            Self::Refused(answer) => answer.cookies().next().is_some(),
         }
+    }
+}
+
+impl RefusedAnswer {
+    /// The lines with cookies.
+    pub(crate) fn cookies(&self) -> impl Iterator<Item = &[u8]> {
+        let name = b"set-cookie:".as_slice();
+        let is_it =
+            |line: &&[u8]| line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        self.lines.split_inclusive(|&byte| byte == b'\n').filter(is_it)
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use config::Require;
-use route::Credentials;
+use route::{Credentials, SignIn};
 
 use crate::context::client::Next;
 use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
@@ -18,6 +18,7 @@ use crate::context::plan::{Auth, AuthDecision, Authentication, Proof, RefusedAns
 use crate::context::seen::Fields;
 use crate::context::vouched::Vouched;
 use crate::forward::bots::{self, Bot, Unverified};
+use crate::forward::policies::{self, Subject};
 use crate::forward::token::{self, Token};
 use crate::forward::verify::{self, Claim};
 use crate::forward::{answer, ask_auth};
@@ -94,8 +95,14 @@ pub(crate) async fn in_time(
             Err(token::failure(refused))
         }
         Some(Refusal::Answer(answer)) if course.verdict == Some(Verdict::Refused) => {
+            let sign_in = course.authentication.server().and_then(|auth| auth.settings.sign_in.as_ref());
+            // Who makes calls has no use for a page.
+            let sign_in = sign_in.filter(|_| answer.status == 401 && !answer::is_call(&memory.request));
             let exchange = &mut Exchange { ctx, routed, memory, state };
-            pass_on(exchange, course.authentication, &answer).await.map(Some)
+            match sign_in {
+                Some(page) => send_to(exchange, page, &answer).await.map(Some),
+                None => pass_on(exchange, course.authentication, &answer).await.map(Some),
+            }
         }
         Some(Refusal::Bot(unverified)) if course.verdict == Some(Verdict::Refused) => {
             Err(unverified.failure())
@@ -265,6 +272,26 @@ async fn pass_on(
     }
     answer::push_length(out, *status, body.len());
     answer::own(exchange, (*status, body)).await
+}
+
+/// Sends a client to where it can sign in, with the cookies of the authentication server.
+#[cold]
+async fn send_to(
+    exchange: &mut Exchange<'_, '_>,
+    page: &SignIn,
+    refused: &RefusedAnswer,
+) -> Result<Next, Failure> {
+    const STATUS: u16 = 302;
+    let Exchange { ctx, routed, .. } = *exchange;
+    let Memory { request, response, .. } = exchange.memory;
+    let out = &mut response.out;
+    answer::begin(out, STATUS);
+    out.extend_from_slice(b"Location: ");
+    policies::sign_in(ctx, page, &Subject::of(routed), request, out)?;
+    out.extend_from_slice(b"\r\n");
+    refused.cookies().for_each(|line| out.extend_from_slice(line));
+    answer::push_length(out, STATUS, 0);
+    answer::own(exchange, (STATUS, b"")).await
 }
 
 /// The user of a password.

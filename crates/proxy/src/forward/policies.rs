@@ -8,7 +8,9 @@ use std::net::IpAddr;
 use balance::Parts;
 use config::{Action, HostHeader};
 use http1::{RequestRewrite, ResponseRewrite, Target, Via, host_without_port};
-use route::{Access, Captures, Cors, Exchange, HeaderEdits, LocationRewrite, Present, RateVerdict, Split};
+use route::{
+    Access, Captures, Cors, Exchange, HeaderEdits, LocationRewrite, Present, RateVerdict, SignIn, Split,
+};
 
 use crate::context::asking::{Asking, drops_authorization, kept_target};
 use crate::context::client_tls::ClientTls;
@@ -395,6 +397,25 @@ fn exchange<'a>(
         port: seen::port(ctx, &request.head, bytes, &subject.target),
         ..Exchange::of(seen, seen::scheme(ctx, &request.head, bytes))
     }
+}
+
+/// Appends the URL of a sign-in page for a client.
+///
+/// # Errors
+/// Its host is empty.
+pub(crate) fn sign_in(
+    ctx: &ExchangeContext<'_>,
+    page: &SignIn,
+    subject: &Subject,
+    request: &Request,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    let Some(policies) = ctx.snapshot.plan.routes[subject.route].policies.as_deref() else { return Ok(()) };
+    let bytes = request.head_bytes();
+    let fields = Fields::of(&request.head, bytes);
+    let exchange = exchange(ctx, policies, subject, request, &fields, &request.texts);
+    let url = seen::url(ctx, &request.head, bytes, &subject.target);
+    page.location(&exchange, &url, out).map_err(|_| Failure::BadHost)
 }
 
 /// The same of a request of which the cache keeps some of the query from servers.

@@ -11,7 +11,7 @@ use crate::context::failure::Failure;
 use crate::context::worker::Worker;
 use crate::upstream::Permit;
 use transport::connection::Connection;
-use transport::deadline::Deadline;
+use transport::deadline::{Deadline, Ticks};
 use transport::endpoint::Endpoint;
 use transport::h2_connection::{End, H2Connection};
 use transport::h2_stream;
@@ -94,7 +94,7 @@ impl Channel {
 /// ones are among them: until then nothing is asked of it that may have to be asked elsewhere.
 pub(crate) async fn begin_http2(
     worker: &Worker,
-    deadline: &Deadline,
+    (deadline, limit): (&Deadline, Ticks),
     connection: Connection,
     permit: Permit,
 ) -> Result<Channel, Failure> {
@@ -118,7 +118,7 @@ pub(crate) async fn begin_http2(
         Poll::Pending if h2_connection.engine().has_begun() => Poll::Ready(Ok(())),
         Poll::Pending => Poll::Pending,
     });
-    match deadline.within(worker.snapshot().ticks.upstream_connect, handshake).await {
+    match deadline.within(limit, handshake).await {
         Ok(begun) => begun?,
         Err(_) => return Err(Failure::UpstreamConnectTimeout),
     }

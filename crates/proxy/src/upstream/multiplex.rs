@@ -106,7 +106,7 @@ impl Multiplex {
         };
         // Each step of making one has its own time-out, and so has each address.
         let steps = CONNECT_STEPS.saturating_mul(server.addresses_count());
-        let limit = Ticks(worker.snapshot().ticks.upstream_connect.0.saturating_mul(steps));
+        let limit = Ticks(server.connect_limit(worker).0.saturating_mul(steps));
         deadline.within(limit, wait).await.unwrap_or(Err(Failure::UpstreamConnectTimeout))
     }
 
@@ -157,7 +157,7 @@ async fn establish(worker: &Worker, deadline: &Deadline, server: &Rc<Server>) ->
         quic::establish(worker, deadline, server, waits).await?
     } else {
         let (connection, permit) = server.open(worker, deadline, b"").await?;
-        channel::begin_http2(worker, deadline, connection, permit).await?
+        channel::begin_http2(worker, (deadline, server.connect_limit(worker)), connection, permit).await?
     };
     // One that takes no stream is of no use to anybody.
     if channel.room() == 0 {

@@ -66,7 +66,7 @@ async fn reach(
     server: &Rc<Server>,
     destination: Destination<'_>,
 ) -> Result<H3Connection, Failure> {
-    let limit = worker.snapshot().ticks.upstream_connect;
+    let limit = server.connect_limit(worker);
     // `check` lets no others in.
     let (Destination::Tcp(address), Some((tls, place))) = (destination, &server.plan.tls) else {
         return Err(Failure::UpstreamRefused);

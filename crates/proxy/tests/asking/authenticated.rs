@@ -149,6 +149,38 @@ fn a_call_is_refused_in_words_of_grpc() {
 }
 
 #[test]
+fn a_client_without_a_session_is_sent_to_the_sign_in_page() {
+    let back = "http%3A%2F%2Ftest%2Fsecret%3Fa%3Db%26c";
+    let refusal = "HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer\r\nSet-Cookie: state=1\r\nset-cookie: b=2\r\n\
+                   Content-Length: 5\r\n\r\nlogin";
+    for (page, location) in [
+        ("https://$host/start", format!("https://test/start?rd={back}")),
+        ("/start?x=1", format!("/start?x=1&rd={back}")),
+        ("/start?rd=$path_and_query", "/start?rd=/secret%3Fa%3Db%26c".to_owned()),
+    ] {
+        let config = GUARDED.replace("set_cookie =", &format!("sign_in = {page:?}, set_cookie ="));
+        let scene = Scene::new(&config.replace("{1}", &server(refusal)));
+        for spoken in BOTH {
+            let got = scene.answer(spoken, &get("/secret?a=b&c"));
+            assert_eq!((got.status, got.body.as_str()), (302, ""), "{spoken:?}");
+            assert_eq!(got.field("location"), Some(location.as_str()), "{spoken:?}");
+            assert_eq!(
+                (got.all("set-cookie"), got.field("www-authenticate")),
+                (vec!["state=1", "b=2"], None)
+            );
+            // Whoever makes calls has no use for a page.
+            let call = Asked { method: "POST", fields: "content-type: application/grpc\n", ..get("/a.B/C") };
+            assert_eq!(scene.answer(spoken, &call).field("grpc-status"), Some("16"), "{spoken:?}");
+        }
+        let scene =
+            Scene::new(&config.replace("{1}", &server("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno")));
+        for spoken in BOTH {
+            assert_eq!(scene.answer(spoken, &get("/secret")).status, 403, "{spoken:?} is passed on");
+        }
+    }
+}
+
+#[test]
 fn nobody_is_let_in_without_an_answer() {
     let long =
         Box::leak(format!("HTTP/1.1 403 No\r\nContent-Length: 300000\r\n\r\n{}", "x".repeat(300_000)).into());

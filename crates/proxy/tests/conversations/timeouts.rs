@@ -506,6 +506,48 @@ fn a_server_of_whom_nothing_is_heard_at_all_is_504() {
     scene.assert_failures(&["upstream-connect-timeout"]);
 }
 
+#[test]
+fn an_upstream_may_have_another_time_to_connect() {
+    let (_listener, _queue, address) = deaf_server();
+    let scene = scene(|config| {
+        config.timeouts.upstream_connect = Duration::from_secs(600);
+        config.upstreams[0].pool.connect_timeout = Some(SHORT);
+        config.upstreams[0].servers = vec![format!("http://{address}").parse().expect("is a URL")];
+    });
+    let late = failure_and_go_on("504 Gateway Timeout", "The server could not be reached in time.");
+    scene.play("no connection", &[ClientSends(GET), ClientGets(&late)]);
+    scene.assert_failures(&["upstream-connect-timeout"]);
+}
+
+/// Time for the body is the server's once the client has sent more than all buffers hold.
+#[test]
+fn a_server_that_takes_no_more_of_a_body_is_504() {
+    for shorten in [
+        (|config: &mut Settings| config.timeouts.upstream_body = SHORT) as fn(&mut Settings),
+        |config| config.timeouts.upstream_send = Some(SHORT),
+        |config| config.routes[0].policies.timeouts.upstream_body = Some(SHORT),
+        |config| {
+            config.timeouts.upstream_send = Some(Duration::from_secs(600));
+            config.routes[0].policies.timeouts.upstream_send = Some(SHORT);
+        },
+    ] {
+        let scene = scene(shorten);
+        let mut client = scene.client();
+        client.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000000\r\n\r\n");
+        let server = scene.accept(0);
+        let stream = client.stream().try_clone().expect("a socket");
+        let sending = std::thread::spawn(move || {
+            let mut client = testkit::http1::Peer::new("client", stream);
+            while client.can_send(&[b'x'; 100_000]) {}
+        });
+        assert_eq!(client.message().status(), 504);
+        drop(client);
+        sending.join().expect("it was let go");
+        drop(server);
+        scene.assert_failures(&["upstream-timeout"]);
+    }
+}
+
 /// A listener whose queue is full, so that the kernel drops further attempts to connect.
 fn deaf_server() -> (socket2::Socket, Vec<TcpStream>, SocketAddr) {
     let listener =

@@ -63,9 +63,14 @@ pub(super) fn over(
             };
             format!("the client took nothing within {limit}{slower}")
         }
-        Failure::UpstreamConnectTimeout => connecting(all),
+        Failure::UpstreamConnectTimeout => {
+            connecting(all, known.upstream.map(|upstream| &config.upstreams[upstream]))
+        }
         Failure::UpstreamTimeout if known.is_asked && !has_whole_request => {
-            let limit = of("upstream_body", None, all.upstream_body);
+            let limit = match (own.upstream_send, all.upstream_send) {
+                (None, None) => of("upstream_body", own.upstream_body, all.upstream_body),
+                (of_route, of_all) => of("upstream_send", of_route, of_all.unwrap_or_default()),
+            };
             format!("the server took no more of the request within {limit}")
         }
         Failure::UpstreamTimeout => {
@@ -92,7 +97,7 @@ pub(crate) fn over_connection(
         Failure::TunnelIdle | Failure::ClientStalled | Failure::UpstreamStalled => {
             idle(&named("tunnel_idle", all.tunnel_idle))
         }
-        Failure::UpstreamConnectTimeout => connecting(all),
+        Failure::UpstreamConnectTimeout => connecting(all, upstream),
         Failure::QueueTimeout => queued(upstream?),
         _ => return None,
     })
@@ -106,8 +111,13 @@ fn idle(limit: &str) -> String {
     format!("neither side sent anything within {limit}")
 }
 
-fn connecting(timeouts: &Timeouts) -> String {
-    format!("there was no connection within {}", named("upstream_connect", timeouts.upstream_connect))
+fn connecting(timeouts: &Timeouts, upstream: Option<&Upstream>) -> String {
+    let own = upstream.and_then(|upstream| Some((&upstream.name, upstream.pool.connect_timeout?)));
+    let limit = match own {
+        Some((name, limit)) => format!("pool.connect_timeout of '{name}', {limit:?}"),
+        None => named("upstream_connect", timeouts.upstream_connect),
+    };
+    format!("there was no connection within {limit}")
 }
 
 fn queued(upstream: &Upstream) -> String {

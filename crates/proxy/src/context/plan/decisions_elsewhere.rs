@@ -40,8 +40,10 @@ pub struct Elsewhere {
 impl Elsewhere {
     /// For questions to this upstream by these settings.
     pub(super) fn new(upstream: &str, settings: &config::ForwardAuth) -> Self {
-        // The index of the upstream is of one plan, and how long an instance waits is its own affair.
-        let alike = config::ForwardAuth { upstream: 0, timeout: Duration::ZERO, ..settings.clone() };
+        // The index of the upstream is of one plan, and how long an instance waits and where it sends clients is its own
+        // affair.
+        let alike =
+            config::ForwardAuth { upstream: 0, timeout: Duration::ZERO, sign_in: None, ..settings.clone() };
         let question = format!("{upstream}\0{alike:?}").into_bytes();
         Self { question, outlet: Outlet::default() }
     }
@@ -165,6 +167,7 @@ mod tests {
             copy_headers: Vec::new(),
             user_header: None,
             sets_cookies: false,
+            sign_in: None,
             cache: None,
         };
         let elsewhere = Elsewhere::new("auth", &settings);

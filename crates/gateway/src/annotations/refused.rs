@@ -1,0 +1,55 @@
+//! Annotations of ingress-nginx that are not obeyed: why, and what does it instead.
+
+/// Why an annotation that nobody has looked at is not obeyed.
+pub(super) fn why(name: &str) -> &'static str {
+    match name {
+        "configuration-snippet" | "server-snippet" | "auth-snippet" | "stream-snippet" => {
+            "it is not supported: it is configuration of nginx; routes of --gateway-base can say much of it"
+        }
+        name if name.starts_with("modsecurity") || name.ends_with("modsecurity") => {
+            "it is not supported: there is no web application firewall"
+        }
+        name if name.starts_with("auth-tls-") => {
+            "it is not supported: client certificates are asked for by listeners of --gateway-base"
+        }
+        name if name.starts_with("proxy-ssl-") => {
+            "it is not supported: a BackendTLSPolicy for the service says whom to believe"
+        }
+        "ssl-passthrough" => "it is not supported: a TLSRoute passes connections on",
+        "limit-connections" => {
+            "it is not supported: connections of a client are not counted; limit-rps limits its requests"
+        }
+        "limit-rate" | "limit-rate-after" => {
+            "it is not supported: rate of a route in --gateway-base limits the rate of bodies"
+        }
+        "limit-whitelist" => "it is not supported: limit-rps counts all clients",
+        "custom-http-errors" | "default-backend" | "disable-proxy-intercept-errors" => {
+            "it is not supported: responses of servers are passed on as they are; error_pages of a route in --gateway-base replaces them"
+        }
+        "from-to-www-redirect" => {
+            "it is not supported: an HTTPRoute for the other host, with RequestRedirect, does it"
+        }
+        "server-alias" => "it is not supported: a rule for each host does it",
+        "proxy-cookie-path" | "proxy-cookie-domain" => {
+            "it is not supported: cookies of a route in --gateway-base changes them"
+        }
+        "proxy-next-upstream" | "proxy-next-upstream-tries" | "proxy-next-upstream-timeout" => {
+            "it is not supported: requests are retried where no server has seen them, or if that does no harm"
+        }
+        "service-upstream" => {
+            "it is not supported: endpoints of a service are asked themselves, as EndpointSlices have them"
+        }
+        "upstream-vhost" => "it is not supported: an HTTPRoute with URLRewrite changes the host",
+        "custom-headers" => "it is not supported: an HTTPRoute with ResponseHeaderModifier adds them",
+        "mirror-target" | "mirror-request-body" | "mirror-host" => {
+            "it is not supported: an HTTPRoute with RequestMirror does it"
+        }
+        name if name.starts_with("enable-opent") || name.starts_with("opent") => {
+            "it is not supported: [tracing] of --gateway-base holds for all"
+        }
+        "auth-cache-key" | "auth-cache-duration" => {
+            "it is not supported: the authentication server is asked about each request"
+        }
+        _ => "it is not supported",
+    }
+}
