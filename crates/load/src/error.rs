@@ -85,6 +85,14 @@ pub enum Error {
         /// Error of the decoder.
         reason: String,
     },
+    /// A generator told another second than the next one.
+    #[error("second {told} was told, and {expected} is the next one")]
+    Second {
+        /// What it told.
+        told: u64,
+        /// The next one.
+        expected: u64,
+    },
     /// A thread ended because of a bug in this program.
     #[error("a load thread ended early; this is a bug of vanward, please report it")]
     ThreadEnded,

@@ -103,7 +103,7 @@ pub use plan::{
     TlsVersion, URLS_MAX,
 };
 pub use run::{Control, Progress, Running, check, run, start};
-pub use seconds::{Second, Seconds};
+pub use seconds::{Second, Seconds, SecondsOf, ToldSecond, seconds_together};
 pub use stream::{Call, Counts, MESSAGE_BYTES_MAX, Message, StampFields, StreamFigures, Streams, Workload};
 pub use text::{explained, percentiles, report};
 pub use timeline::Slot;

@@ -476,6 +476,13 @@ pub enum Problem {
         #[serde(default)]
         by: MissedBy,
     },
+    /// A generator of several was lost, and its part of the load is missing.
+    AgentLost {
+        /// The command that led to it.
+        command: String,
+        /// How it was lost.
+        why: String,
+    },
 }
 
 /// Why a rate was missed.

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
+use crate::outcome::Distribution;
 use crate::record::Times;
+use crate::summary::distribution;
 
 /// Figures of one second of the measured window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -178,6 +181,70 @@ struct Open {
     times: Option<Times>,
 }
 
+/// A second with its times, as one generator tells it to who merges those of several.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ToldSecond {
+    figures: Second,
+    times: Distribution,
+}
+
+impl Second {
+    /// As it is told to who merges seconds of several generators.
+    pub fn told(&self) -> ToldSecond {
+        let times = self.times.as_ref().map_or_else(Distribution::default, |times| distribution(&times.0));
+        ToldSecond { figures: Self { times: None, ..self.clone() }, times }
+    }
+}
+
+/// The seconds of one of several generators.
+#[derive(Debug)]
+pub struct SecondsOf {
+    /// The next one.
+    next: u64,
+    sender: Sender<Part>,
+}
+
+/// Merges the seconds of several generators, which begin together, by their numbers.
+pub fn seconds_together(generators: usize) -> (Vec<SecondsOf>, Seconds) {
+    let (sender, seconds) = watching(generators);
+    let of = (0..generators).map(|_| SecondsOf { next: 0, sender: sender.clone() });
+    (of.collect(), seconds)
+}
+
+impl SecondsOf {
+    /// Adds the next second.
+    ///
+    /// # Errors
+    /// It is another one, or its histogram does not decode.
+    pub fn add(&mut self, told: &ToldSecond) -> Result<(), Error> {
+        let ToldSecond { figures, times } = told;
+        if figures.second != self.next || !(0.0..=2.0).contains(&figures.seconds) {
+            return Err(Error::Second { told: figures.second, expected: self.next });
+        }
+        self.next += 1;
+        // Nobody watches any longer, if it cannot be sent.
+        let _ = self.sender.send(Part {
+            second: figures.second,
+            elapsed: Duration::from_secs_f64(figures.seconds),
+            counts: Counts {
+                requests: figures.requests,
+                failed: figures.failed,
+                bytes_received: figures.bytes_received,
+            },
+            times: Times { histogram: times.histogram()?, clamped: times.clamped },
+            is_last: false,
+        });
+        Ok(())
+    }
+
+    /// There are no more.
+    pub fn end(self) {
+        let times = Times::growing();
+        let (second, elapsed, counts) = (self.next, Duration::ZERO, Counts::default());
+        let _ = self.sender.send(Part { second, elapsed, counts, times, is_last: true });
+    }
+}
+
 /// A place to send to for each thread, and who merges what they send.
 pub(crate) fn watching(threads: usize) -> (Sender<Part>, Seconds) {
     let (sender, receiver) = channel();
@@ -240,6 +307,42 @@ mod tests {
 
     fn counts(requests: u64) -> Counts {
         Counts { requests, failed: requests / 10, bytes_received: requests * 100 }
+    }
+
+    /// A second of a generator, of requests with these times.
+    fn told(second: u64, times_ms: &[u64]) -> ToldSecond {
+        let (sender, mut seconds) = watching(1);
+        let mut current = Current { second, ..Current::new(sender) };
+        times_ms.iter().for_each(|time| current.record(Duration::from_millis(*time)));
+        let counts = Counts { requests: times_ms.len() as u64, ..Counts::default() };
+        current.end(counts, Duration::from_secs(1), true);
+        seconds.next = second;
+        let line = serde_json::to_string(&seconds.take()[0].told()).expect("it is JSON");
+        serde_json::from_str(&line).expect("it reads what it wrote")
+    }
+
+    #[test]
+    fn seconds_of_generators_are_merged_by_their_numbers() {
+        let (of, mut seconds) = seconds_together(2);
+        let Ok([mut one, mut other]) = <[SecondsOf; 2]>::try_from(of) else { panic!("there are two") };
+        one.add(&told(0, &[1; 9])).expect("the first");
+        one.add(&told(1, &[2])).expect("the next");
+        assert_eq!(seconds.take(), [], "the other one has told nothing");
+        other.add(&told(0, &[9; 11])).expect("the first");
+        let taken = seconds.take();
+        let [first] = &taken[..] else { panic!("{taken:?}") };
+        // The average of both medians is another figure.
+        assert_eq!((first.second, first.requests, first.p50_us / 1_000, first.seconds), (0, 20, 9, 1.0));
+        assert!(other.add(&told(2, &[])).is_err() && other.add(&told(0, &[])).is_err(), "it is another one");
+        // One is lost: from then on the other is all there is.
+        other.end();
+        one.add(&told(2, &[3, 3])).expect("the next");
+        let counts = |seconds: Vec<Second>| -> Vec<(u64, u64)> {
+            seconds.iter().map(|second| (second.second, second.requests)).collect()
+        };
+        assert_eq!(counts(seconds.take()), [(1, 1), (2, 2)]);
+        one.end();
+        assert_eq!(seconds.finish(), []);
     }
 
     #[test]

@@ -314,6 +314,9 @@ fn write_expectations(text: &mut String, expectations: &[Expectation]) -> std::f
 /// Why a run is invalid, as a sentence with the remedy.
 pub fn explained(problem: &Problem) -> String {
     match *problem {
+        Problem::AgentLost { ref command, ref why } => {
+            format!("the agent of `{command}` was lost: {why}. The figures are those of the others.")
+        }
         Problem::GeneratorLate { own_lateness_p99_us, limit_us } => format!(
             "the generator itself was late: {} at p99 with a connection free (at most {} is allowed). \
              Give it a quiet core or more threads (-t), or lower the rate (-R).",

@@ -56,7 +56,8 @@ fn scaled(arrival: &Arrival, factor: f64) -> Arrival {
 }
 
 impl Outcome {
-    /// One outcome of generators that ran together; `None` of none. Figures of seconds, slots and streams are left out.
+    /// One outcome of generators that ran together; `None` of none. Figures of slots and streams are left out, and of seconds,
+    /// which [`crate::seconds_together`] merges.
     ///
     /// # Errors
     /// A histogram does not decode.

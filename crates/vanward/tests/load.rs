@@ -538,6 +538,60 @@ fn three_agents_send_one_load_and_have_one_result() {
 }
 
 #[test]
+fn seconds_of_agents_are_those_of_the_run() {
+    let origin = Origin::start();
+    let (agent, url) = (agent(), origin.url("/tiny"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    let out = out.to_str().expect("UTF-8");
+    let arguments = [
+        "load",
+        "--json",
+        "--out",
+        out,
+        &agent,
+        &agent,
+        "-c",
+        "4",
+        "--stages",
+        "2s:200",
+        "--expect",
+        "errors = 0",
+    ];
+    // A busy machine may make it invalid, and misses no request all the same.
+    let ended = run(&[&arguments[..], &[&url]].concat());
+    let all: Outcome = serde_json::from_str(&ended.output).expect("it is an outcome");
+    let requests = |seconds: &[load::Second]| seconds.iter().map(|second| second.requests).sum::<u64>();
+    assert_eq!((all.requests, requests(&all.seconds)), (400, 400), "{}", ended.errors);
+    let numbers: Vec<u64> = all.seconds.iter().map(|second| second.second).collect();
+    assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
+    let longest = all.seconds.iter().map(|second| second.max_us).max();
+    assert!(longest.is_some_and(|longest| longest.abs_diff(all.latency.max_us) * 100 <= all.latency.max_us));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join("out").join(name)).expect("a file");
+    assert_eq!(read("seconds.ndjson").lines().count(), numbers.len());
+    assert_eq!(read("result.json"), ended.output);
+    assert!(read("report.html").contains("</html>") && read("junit.xml").contains("errors = 0"));
+}
+
+/// What an agent that is lost has sent is missing, and the result says so.
+#[test]
+fn an_agent_that_is_lost_is_told_and_the_others_have_a_result() {
+    let origin = Origin::start();
+    let (agent, url) = (agent(), origin.url("/tiny"));
+    let ready = r#"{"ready":{"window_seconds":null,"around_seconds":1.0}}"#;
+    for (then, expected) in [("exec sleep 600", "it has said nothing for 5s"), ("exit 0", "it has gone")] {
+        // It reads what it has to do, is ready, begins, and then does nothing.
+        let lost = format!("sh -c 'read line; echo {}; read line; {then}'", ready.replace('"', "\\\""));
+        let other = format!("--agent={lost}");
+        let arguments = [&agent, &*other, "--agent-timeout", "5s", "-c", "2", "-n", "20", &url];
+        let all = outcome(&arguments, 98);
+        assert_eq!((all.requests, all.settings.connections), (10, 1));
+        let [load::Problem::AgentLost { command, why }] = &all.problems[..] else { panic!("{all:?}") };
+        assert_eq!((command.as_str(), why.as_str()), (lost.as_str(), expected));
+    }
+}
+
+#[test]
 fn a_load_without_all_of_its_agents_is_none() {
     let origin = Origin::start();
     let (agent, url) = (agent(), origin.url("/tiny"));
@@ -551,7 +605,15 @@ fn a_load_without_all_of_its_agents_is_none() {
         (&[&*agent, "--urls", "/gone/list", "-n", "10"], 1, "/gone/list"),
         (&[&*agent, &agent, "-c", "1", "-n", "10", &url], 2, "2 agents need a connection and a request each"),
         (&[&*agent, "-c", "1,2", &url], 2, "one number of connections is expected"),
-        (&[&*agent, "--pid", "1", &url], 2, "cannot be used with"),
+        (&[&*agent, "--pid", "1", &url], 2, "--pid measures a server on one machine"),
+        (&[&*agent, "--remote-write", &url, &url], 2, "--out has those of all"),
+        (&["--agent-timeout", "1s", &url], 2, "--agent <COMMAND>"),
+        (&["events", &agent, &url], 2, "unexpected argument '--agent'"),
+        (
+            &[&*agent, "--agent=sleep 600", "--agent-timeout", "5s", "-n", "10", &url],
+            1,
+            "`sleep 600`: it was not ready within 5s",
+        ),
         (&["agent"], 2, "an agent is asked on its standard input"),
     ] {
         let ended = run(&[&["load"], arguments].concat()).with_code(code);
@@ -573,11 +635,16 @@ fn an_agent_ends_with_its_input() {
     let prepare = serde_json::json!({ "prepare": { "version": env!("CARGO_PKG_VERSION"), "number": 0, "of": 1,
         "arguments": ["-c", "1", "-d", "1h", origin.url("/tiny")] } });
     writeln!(input, "{prepare}").expect("it reads");
-    assert_eq!(answers.next().expect("an answer").expect("text"), "\"ready\"");
+    let ready = serde_json::json!({ "ready": { "window_seconds": 3600.0, "around_seconds": 10.0 } });
+    let answer = answers.next().expect("an answer").expect("text");
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&answer).expect("JSON"), ready);
     writeln!(input, "\"begin\"").expect("it reads");
     drop(input);
-    let ended = answers.next().expect("a result").expect("text");
-    let ended: serde_json::Value = serde_json::from_str(&ended).expect("JSON");
+    let answers = answers.map(|line| {
+        let line = line.expect("text");
+        serde_json::from_str::<serde_json::Value>(&line).expect("JSON")
+    });
+    let ended = answers.last().expect("a result");
     assert_eq!(ended["ended"]["interrupted"], true, "{ended}");
     assert!(agent.wait().expect("it ends").success());
 }

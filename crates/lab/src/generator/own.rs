@@ -193,6 +193,9 @@ fn counted(distribution: &load::Distribution) -> Result<Latency, String> {
 fn doubt(told: &load::Outcome, has_lab_tls: bool) -> Option<(String, bool)> {
     if let Some(problem) = told.problems.first() {
         return Some(match *problem {
+            load::Problem::AgentLost { ref command, ref why } => {
+                (format!("the agent of `{command}` was lost: {why}"), true)
+            }
             load::Problem::GeneratorLate { own_lateness_p99_us, limit_us } => {
                 let late = format!(
                     "the load generator was late by {own_lateness_p99_us} µs at its 99th percentile, more than \

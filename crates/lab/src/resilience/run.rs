@@ -432,7 +432,7 @@ fn problems(outcome: &Outcome, latest: Duration) -> Vec<String> {
             Some(format!("The load generator had too little CPU time: {unsent} requests were never sent."))
         }
         // A proxy that is too slow for the load, or fails it, is what is measured.
-        Problem::GeneratorLate { .. } | Problem::RateMissed { .. } => None,
+        Problem::GeneratorLate { .. } | Problem::RateMissed { .. } | Problem::AgentLost { .. } => None,
     });
     let late = (latest > LATE_MOST).then(|| format!("A step was carried out {latest:?} late."));
     of_load.chain(late).collect()

@@ -169,8 +169,12 @@ pub(crate) struct Args {
     remote_labels: Vec<String>,
     /// Send a part of the load from where this command leads, which runs `vanward load agent` there: 'ssh HOST vanward load
     /// agent', 'kubectl attach -qi POD'. Given once for each machine
-    #[arg(long = "agent", value_name = "COMMAND", conflicts_with_all = ["out", "remote_write", "pid"])]
+    #[arg(long = "agent", value_name = "COMMAND")]
     agents: Vec<String>,
+    /// An agent of which nothing is heard for this time is lost, and so is one that has not ended so long after its time: the
+    /// result is that of the others, and invalid
+    #[arg(long, value_name = "DURATION", value_parser = seconds, requires = "agents", default_value = "30s")]
+    agent_timeout: f64,
     /// Do not show progress
     #[arg(short = 'q', long)]
     quiet: bool,

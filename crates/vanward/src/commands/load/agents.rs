@@ -1,66 +1,38 @@
 //! `--agent COMMAND`: a load of several machines. At the other end of a command's standard input and output, through ssh or
 //! kubectl, `vanward load agent` sends a part of it. Agents have no port: who may have one send load is a matter of that command.
 //!
-//! Orders and answers are lines of JSON. All agents read the same arguments, and begin once all are ready.
+//! Orders and answers are lines of JSON. All agents read the same arguments, and begin once all are ready. Of one that is lost
+//! later the part is missing, which the result says.
 
-use std::io::{BufRead, BufReader, Read as _, Write};
+/// The lines that go to and fro.
+mod line;
+/// The other end.
+mod agent;
+
+use std::io::BufReader;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
-use clap::Parser;
-use load::Outcome;
-use serde::{Deserialize, Serialize};
+use load::{Outcome, Problem, Seconds, SecondsOf};
 
-use super::{Args, expect, planned};
+pub(super) use agent::run as agent;
+use line::{Answer, Ask};
+
+use super::watch::Watch;
+use super::{Args, expect, out};
 use crate::commands;
 
-/// The longest line: a result with its histograms.
-const LINE_BYTES_MAX: u64 = 256 * 1024 * 1024;
-
-/// What an agent is asked for.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Ask {
-    /// Reads arguments of `vanward load`, of which it has a part.
-    Prepare { version: String, arguments: Vec<String>, number: usize, of: usize },
-    /// Sends the load.
-    Begin,
-}
-
-/// What it answers.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Answer {
-    Ready,
-    Failed(String),
-    Ended(Box<Outcome>),
-}
-
-/// The arguments of an agent.
-#[derive(Parser)]
-struct Typed {
-    #[command(flatten)]
-    arguments: Args,
-}
-
-/// An agent, which ends with its input.
-struct Agent {
-    /// The command that leads to it.
-    command: String,
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-}
+/// Options whose values are of no use to agents.
+const OWN: [&str; 4] = ["--agent", "--agent-timeout", "--out", "--hgrm"];
 
 /// Runs a load on agents, and prints one result.
 pub(super) fn run(arguments: &Args) -> ExitCode {
     if let Err(message) = suited(arguments) {
         return commands::fail(commands::USAGE, message);
     }
-    match together(&arguments.agents) {
-        Ok(outcome) => {
-            let expectations = expect::judge(&arguments.expectations, &outcome);
-            super::told(arguments, &Outcome { expectations, ..outcome })
-        }
+    match together(arguments) {
+        Ok(outcome) => super::told(arguments, &outcome),
         Err(message) => commands::fail(commands::FAILED, message),
     }
 }
@@ -68,6 +40,16 @@ pub(super) fn run(arguments: &Args) -> ExitCode {
 /// What cannot be had of several machines.
 fn suited(arguments: &Args) -> Result<(), String> {
     expect::check(&arguments.expectations, false, false)?;
+    if arguments.pid.is_some() {
+        return Err(
+            "--agent: --pid measures a server on one machine; run `vanward load --pid` there".to_owned()
+        );
+    }
+    if arguments.remote_write.is_some() {
+        return Err(
+            "--agent: --remote-write pushes seconds of one machine; --out has those of all".to_owned()
+        );
+    }
     let agents = arguments.agents.len() as u64;
     if let [connections] = arguments.connections[..] {
         let least = arguments.requests.unwrap_or(u64::MAX).min(connections);
@@ -76,88 +58,268 @@ fn suited(arguments: &Args) -> Result<(), String> {
         }
         return Ok(());
     }
-    Err("--agent: one number of connections is expected".to_owned())
+    Err("--agent: one number of connections is expected; run it once for each".to_owned())
 }
 
-fn together(commands: &[String]) -> Result<Outcome, String> {
-    let arguments = for_agents(std::env::args().skip_while(|argument| argument != "load").skip(1));
-    let mut agents = commands.iter().map(|command| Agent::start(command)).collect::<Result<Vec<_>, _>>()?;
-    let of = agents.len();
-    for (number, agent) in agents.iter_mut().enumerate() {
-        let (version, arguments) = (env!("CARGO_PKG_VERSION").to_owned(), arguments.clone());
-        agent.ask(&Ask::Prepare { version, arguments, number, of })?;
-    }
-    for agent in &mut agents {
-        match agent.answer()? {
-            Answer::Ready => {}
-            _ => return Err(agent.confused()),
-        }
-    }
-    for agent in &mut agents {
-        agent.ask(&Ask::Begin)?;
-    }
-    let mut outcomes = Vec::with_capacity(of);
-    for agent in &mut agents {
-        match agent.answer()? {
-            Answer::Ended(outcome) => outcomes.push(*outcome),
-            _ => return Err(agent.confused()),
-        }
-    }
-    let outcome = Outcome::together(outcomes).map_err(|error| error.to_string())?;
-    outcome.ok_or_else(|| "there is no agent".to_owned())
+fn together(arguments: &Args) -> Result<Outcome, String> {
+    let folder = arguments.out.as_deref().map(out::Folder::create).transpose()?;
+    let typed = for_agents(std::env::args().skip_while(|argument| argument != "load").skip(1));
+    let patience = Duration::from_secs_f64(arguments.agent_timeout);
+    let mut crew = Crew::start(&arguments.agents, patience)?;
+    let Planned { window_seconds, end } = crew.prepare(&typed)?;
+    let seconds_file = folder.as_ref().map(out::Folder::seconds);
+    let mut watch = Watch::of(arguments.quiet, window_seconds, seconds_file)?;
+    let outcome = crew.send(end, &mut watch)?;
+    let expectations = expect::judge(&arguments.expectations, &outcome);
+    let outcome = Outcome { expectations, seconds: watch.ended(), ..outcome };
+    watch.failure()?;
+    folder.map_or(Ok(()), |folder| folder.write(&outcome))?;
+    Ok(outcome)
 }
 
-/// The arguments that agents get: without the agents themselves.
+/// The arguments that agents get.
 fn for_agents(arguments: impl Iterator<Item = String>) -> Vec<String> {
     let mut arguments = arguments;
     let mut kept = Vec::new();
     while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--agent" => drop(arguments.next()),
-            other if other.starts_with("--agent=") => {}
-            _ => kept.push(argument),
+        let name = argument.split_once('=').map_or(argument.as_str(), |(name, _)| name);
+        if !OWN.contains(&name) {
+            kept.push(argument);
+        } else if name == argument {
+            drop(arguments.next());
         }
     }
     kept
 }
 
+/// What an agent says; `None` at its end, an error for what cannot be understood.
+type Said = Option<Result<Answer, ()>>;
+
+/// All agents.
+struct Crew {
+    agents: Vec<Agent>,
+    heard: Receiver<(usize, Said)>,
+    patience: Duration,
+}
+
+/// When a load ends.
+struct Planned {
+    window_seconds: Option<f64>,
+    /// From its begin, at most.
+    end: Option<Duration>,
+}
+
+/// An agent, which ends with its input.
+struct Agent {
+    /// The command that leads to it.
+    command: String,
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+/// What an agent that has begun does.
+enum Course {
+    Runs { heard_at: Instant, seconds: SecondsOf },
+    Ended(Box<Outcome>),
+    Lost(String),
+}
+
+impl Crew {
+    fn start(commands: &[String], patience: Duration) -> Result<Self, String> {
+        let (sender, heard) = channel();
+        let mut agents = Vec::with_capacity(commands.len());
+        for (number, command) in commands.iter().enumerate() {
+            let (agent, output) = Agent::start(command)?;
+            agents.push(agent);
+            let sender = sender.clone();
+            std::thread::spawn(move || listen(number, output, &sender));
+        }
+        Ok(Self { agents, heard, patience })
+    }
+
+    /// Has all read what they have to do.
+    fn prepare(&mut self, arguments: &[String]) -> Result<Planned, String> {
+        let of = self.agents.len();
+        for (number, agent) in self.agents.iter_mut().enumerate() {
+            let (version, arguments) = (env!("CARGO_PKG_VERSION").to_owned(), arguments.to_vec());
+            agent.ask(&Ask::Prepare { version, arguments, number, of })?;
+        }
+        let until = Instant::now() + self.patience;
+        let mut planned: Vec<Option<(Option<f64>, f64)>> = vec![None; of];
+        while let Some(first) = planned.iter().position(Option::is_none) {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok((number, said)) = self.heard.recv_timeout(left) else {
+                let why = format!("it was not ready within {:?} (--agent-timeout)", self.patience);
+                return Err(self.agents[first].told(&why));
+            };
+            let agent = &self.agents[number];
+            match agent.answer(said)? {
+                Answer::Ready { window_seconds, around_seconds } if planned[number].is_none() => {
+                    planned[number] = Some((window_seconds, around_seconds));
+                }
+                _ => return Err(agent.confused()),
+            }
+        }
+        let planned = || planned.iter().flatten();
+        let window_seconds = planned().filter_map(|(window, _)| *window).reduce(f64::max);
+        let around_seconds = planned().map(|(_, around)| *around).fold(0.0, f64::max);
+        let end = window_seconds.and_then(|window| Duration::try_from_secs_f64(window + around_seconds).ok());
+        Ok(Planned { window_seconds, end })
+    }
+
+    /// Has all send their part, within `end` if there is one.
+    fn send(&mut self, end: Option<Duration>, watch: &mut Watch) -> Result<Outcome, String> {
+        for agent in &mut self.agents {
+            agent.ask(&Ask::Begin)?;
+        }
+        let begun = Instant::now();
+        let over = end.map(|end| begun + end + self.patience);
+        let (of, mut seconds) = load::seconds_together(self.agents.len());
+        let runs = |seconds| Course::Runs { heard_at: begun, seconds };
+        let mut courses: Vec<Course> = of.into_iter().map(runs).collect();
+        while let Some(silent_at) = next_silence(&courses, self.patience) {
+            let until = over.map_or(silent_at, |over| over.min(silent_at));
+            match self.heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok((number, said)) => self.hear(number, said, &mut courses[number])?,
+                // Each has its own sender, which it drops after it has told its end.
+                Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {}
+            }
+            self.give_up(over, &mut courses);
+            show(&mut seconds, watch);
+        }
+        seconds.finish().into_iter().for_each(|second| watch.add(second));
+        self.judge(courses)
+    }
+
+    fn hear(&self, number: usize, said: Said, course: &mut Course) -> Result<(), String> {
+        let Course::Runs { heard_at, seconds } = course else { return Ok(()) };
+        let agent = &self.agents[number];
+        let next = match said {
+            None => Course::Lost("it has gone".to_owned()),
+            said => match agent.answer(said)? {
+                Answer::Ended(outcome) => Course::Ended(outcome),
+                Answer::Second(second) => {
+                    *heard_at = Instant::now();
+                    return seconds.add(&second).map_err(|error| agent.told(&error.to_string()));
+                }
+                Answer::Runs => {
+                    *heard_at = Instant::now();
+                    return Ok(());
+                }
+                Answer::Ready { .. } | Answer::Failed(_) => return Err(agent.confused()),
+            },
+        };
+        course.become_(next);
+        Ok(())
+    }
+
+    /// Gives those up that are silent, or do not end.
+    fn give_up(&self, over: Option<Instant>, courses: &mut [Course]) {
+        let now = Instant::now();
+        for course in courses {
+            let Course::Runs { heard_at, .. } = course else { continue };
+            let why = if now >= *heard_at + self.patience {
+                format!("it has said nothing for {:?}", self.patience)
+            } else if over.is_some_and(|over| now >= over) {
+                format!("it has not ended within {:?} after its time", self.patience)
+            } else {
+                continue;
+            };
+            course.become_(Course::Lost(why));
+        }
+    }
+
+    /// One outcome of those that have ended.
+    fn judge(&self, courses: Vec<Course>) -> Result<Outcome, String> {
+        let (mut outcomes, mut lost) = (Vec::new(), Vec::new());
+        for (agent, course) in self.agents.iter().zip(courses) {
+            match course {
+                Course::Ended(outcome) => outcomes.push(*outcome),
+                Course::Lost(why) => lost.push((agent, why)),
+                Course::Runs { .. } => {}
+            }
+        }
+        let together = Outcome::together(outcomes).map_err(|error| error.to_string())?;
+        let Some(mut outcome) = together else {
+            let first = lost.first();
+            return Err(first.map_or_else(|| "there is no agent".to_owned(), |(agent, why)| agent.told(why)));
+        };
+        let problems =
+            lost.into_iter().map(|(agent, why)| Problem::AgentLost { command: agent.command.clone(), why });
+        outcome.problems.extend(problems);
+        Ok(outcome)
+    }
+}
+
+/// When the first of those that run will have been silent for too long; `None` once none runs.
+fn next_silence(courses: &[Course], patience: Duration) -> Option<Instant> {
+    let runs = courses.iter().filter_map(|course| match course {
+        Course::Runs { heard_at, .. } => Some(*heard_at + patience),
+        Course::Ended(_) | Course::Lost(_) => None,
+    });
+    runs.min()
+}
+
+/// Shows the seconds that all have told.
+fn show(seconds: &mut Seconds, watch: &mut Watch) {
+    let mut is_new = false;
+    for second in seconds.take() {
+        watch.add(second);
+        is_new = true;
+    }
+    if is_new {
+        watch.draw_kept();
+    }
+}
+
+impl Course {
+    /// It ends so: there are no more seconds of it.
+    fn become_(&mut self, next: Self) {
+        if let Self::Runs { seconds, .. } = std::mem::replace(self, next) {
+            seconds.end();
+        }
+    }
+}
+
 impl Agent {
-    fn start(command: &str) -> Result<Self, String> {
+    fn start(command: &str) -> Result<(Self, BufReader<ChildStdout>), String> {
         let failed = |why: String| format!("--agent: `{command}`: {why}");
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("exec {command}")).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = shell.spawn().map_err(|error| failed(error.to_string()))?;
         let input = child.stdin.take();
         let output = child.stdout.take().ok_or_else(|| failed("it has no output".to_owned()))?;
-        Ok(Self { command: command.to_owned(), child, input, output: BufReader::new(output) })
+        Ok((Self { command: command.to_owned(), child, input }, BufReader::new(output)))
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<(), String> {
-        let written = self.input.as_mut().map(|input| write_line(input, ask));
+        let written = self.input.as_mut().map(|input| line::write(input, ask));
         match written {
             Some(Ok(())) => Ok(()),
             _ => Err(self.lost()),
         }
     }
 
-    fn answer(&mut self) -> Result<Answer, String> {
-        match read_line(&mut self.output) {
-            Some(Ok(Answer::Failed(why))) => Err(format!("--agent: `{}`: {why}", self.command)),
+    /// What it has said, unless it has failed.
+    fn answer(&self, said: Said) -> Result<Answer, String> {
+        match said {
+            Some(Ok(Answer::Failed(why))) => Err(self.told(&why)),
             Some(Ok(answer)) => Ok(answer),
             Some(Err(())) => Err(self.confused()),
             None => Err(self.lost()),
         }
     }
 
+    fn told(&self, why: &str) -> String {
+        format!("--agent: `{}`: {why}", self.command)
+    }
+
     fn lost(&self) -> String {
-        format!(
-            "--agent: `{}`: the agent is gone, or never was there: it has to run `vanward load agent`",
-            self.command
-        )
+        self.told("the agent is gone, or never was there: it has to run `vanward load agent`")
     }
 
     fn confused(&self) -> String {
-        format!("--agent: `{}`: what it says is no answer of an agent of this version", self.command)
+        self.told("what it says is no answer of an agent of this version")
     }
 }
 
@@ -170,74 +332,14 @@ impl Drop for Agent {
     }
 }
 
-/// Sends a part of a load as ordered on standard input, until that ends.
-pub(super) fn agent() -> ExitCode {
-    let mut input = BufReader::new(std::io::stdin());
-    let Some(Ok(Ask::Prepare { version, arguments, number, of })) = read_line(&mut input) else {
-        return commands::fail(
-            commands::USAGE,
-            "an agent is asked on its standard input, by `vanward load --agent COMMAND`",
-        );
-    };
-    let plan = match prepared(&version, arguments, number, of) {
-        Ok(plan) => plan,
-        Err(why) => return answered(&Answer::Failed(why)),
-    };
-    if answered(&Answer::Ready) != ExitCode::SUCCESS {
-        return ExitCode::FAILURE;
-    }
-    let Some(Ok(Ask::Begin)) = read_line(&mut input) else { return ExitCode::FAILURE };
-    let running = match load::start(&plan) {
-        Ok(running) => running,
-        Err(error) => return answered(&Answer::Failed(error.to_string())),
-    };
-    let control = running.control();
-    std::thread::spawn(move || {
-        // Whoever wants the result is there as long as the input is.
-        let _ = std::io::copy(&mut input, &mut std::io::sink());
-        control.stop();
-    });
-    match running.wait() {
-        Ok(outcome) => answered(&Answer::Ended(Box::new(outcome))),
-        Err(error) => answered(&Answer::Failed(error.to_string())),
-    }
-}
-
-fn prepared(version: &str, arguments: Vec<String>, number: usize, of: usize) -> Result<load::Plan, String> {
-    let own = env!("CARGO_PKG_VERSION");
-    if version != own {
-        return Err(format!("its vanward is {own}, the other one is {version}: both have to be the same"));
-    }
-    let typed = Typed::try_parse_from(["load".to_owned()].into_iter().chain(arguments));
-    let Typed { arguments } = typed.map_err(|error| error.to_string())?;
-    if arguments.command.is_some() || !arguments.agents.is_empty() {
-        return Err("an agent sends requests, no streams".to_owned());
-    }
-    let plan = planned::plan(&arguments)?.part(number, of);
-    load::check(&plan).map_err(|error| error.to_string())?;
-    Ok(plan)
-}
-
-fn answered(answer: &Answer) -> ExitCode {
-    match write_line(&mut std::io::stdout(), answer) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
-}
-
-fn write_line(output: &mut impl Write, value: &impl Serialize) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(value)?;
-    line.push(b'\n');
-    output.write_all(&line)?;
-    output.flush()
-}
-
-/// The next line; `None` if there is none, an error if it cannot be understood.
-fn read_line<T: for<'de> Deserialize<'de>>(input: &mut impl BufRead) -> Option<Result<T, ()>> {
-    let mut line = Vec::new();
-    match input.take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
-        Ok(1..) => Some(serde_json::from_slice(&line).map_err(drop)),
-        Ok(0) | Err(_) => None,
+/// Hands over what an agent says, to its end.
+fn listen(number: usize, mut output: BufReader<ChildStdout>, sender: &Sender<(usize, Said)>) {
+    loop {
+        let said = line::read(&mut output);
+        let is_end = !matches!(said, Some(Ok(_)));
+        if sender.send((number, said)).is_err() || is_end {
+            return;
+        }
     }
 }
 
@@ -246,8 +348,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agents_get_all_arguments_but_their_commands() {
-        let typed = ["--agent", "ssh a", "-c", "30", "--agent=ssh b", "--json", "http://a/"];
+    fn agents_get_all_arguments_but_their_commands_and_files_of_the_result() {
+        let typed = ["--agent", "ssh a", "-c", "30", "--agent=ssh b", "--out", "x", "--json", "http://a/"];
         let kept = for_agents(typed.into_iter().map(str::to_owned));
         assert_eq!(kept, ["-c", "30", "--json", "http://a/"]);
     }

@@ -49,6 +49,16 @@ impl Watch {
         file: Option<PathBuf>,
         remote: Option<RemoteWrite>,
     ) -> Result<Self, String> {
+        let (whole_seconds, of_streams) = (plan.window_seconds(), plan.stream.is_some());
+        Ok(Self { remote, of_streams, ..Self::of(is_quiet, whole_seconds, file)? })
+    }
+
+    /// Of requests, for so many seconds.
+    pub(super) fn of(
+        is_quiet: bool,
+        whole_seconds: Option<f64>,
+        file: Option<PathBuf>,
+    ) -> Result<Self, String> {
         let display = match (is_quiet, std::io::stderr().is_terminal()) {
             (true, _) => Display::Quiet,
             (false, true) => Display::Terminal,
@@ -59,8 +69,8 @@ impl Watch {
             Err(error) => Err(unwritten(&path, &error)),
         });
         let file = opened.transpose()?;
-        let (kept, failure, last_unix_ms) = (Vec::new(), None, None);
-        let (whole_seconds, of_streams) = (plan.window_seconds(), plan.stream.is_some());
+        let (kept, of_streams) = (Vec::new(), false);
+        let (failure, remote, last_unix_ms) = (None, None, None);
         Ok(Self { display, whole_seconds, of_streams, kept, file, failure, remote, last_unix_ms })
     }
 
@@ -88,14 +98,20 @@ impl Watch {
         for second in seconds.map(Seconds::finish).unwrap_or_default() {
             self.add(second);
         }
-        if let Display::Terminal = self.display {
-            self.show("");
-        }
+        let seconds = self.ended();
         // What was measured counts all the same.
         if let Some(Err(message)) = self.remote.take().map(RemoteWrite::finish) {
             commands::say(message);
         }
-        outcome.map(|outcome| Outcome { seconds: std::mem::take(&mut self.kept), ..outcome })
+        outcome.map(|outcome| Outcome { seconds, ..outcome })
+    }
+
+    /// The seconds of the run, which is over.
+    pub(super) fn ended(&mut self) -> Vec<Second> {
+        if let Display::Terminal = self.display {
+            self.show("");
+        }
+        std::mem::take(&mut self.kept)
     }
 
     /// Why seconds could not be written.
@@ -107,8 +123,13 @@ impl Watch {
         for second in seconds.map(Seconds::take).unwrap_or_default() {
             self.add(second);
         }
+        self.draw(control.progress().measured_seconds);
+    }
+
+    /// Shows how far the run is.
+    pub(super) fn draw(&self, measured_seconds: Option<f64>) {
         if let Display::Terminal = self.display {
-            let line = match (control.progress().measured_seconds, self.kept.last()) {
+            let line = match (measured_seconds, self.kept.last()) {
                 (None, _) => "connecting and warming up".to_owned(),
                 (Some(_), None) => "the first second …".to_owned(),
                 (Some(seconds), Some(last)) => {
@@ -121,13 +142,19 @@ impl Watch {
         }
     }
 
+    /// Shows the seconds so far.
+    pub(super) fn draw_kept(&self) {
+        self.draw(Some(self.kept.len() as f64));
+    }
+
     /// Replaces the line on the terminal.
     fn show(&self, line: &str) {
         // A terminal that went away is no reason to stop measuring.
         let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     }
 
-    fn add(&mut self, second: Second) {
+    /// Adds the next second.
+    pub(super) fn add(&mut self, second: Second) {
         self.write(&second);
         self.push(&second);
         self.kept.push(second);
