@@ -239,7 +239,7 @@ impl Client {
         let server = self.preferred.get();
         let failed =
             |why: String| Failure::Unreachable(format!("{}: {why}", self.location.endpoints[server]));
-        let late = |_| failed("no answer in time".to_owned());
+        let late = |_| failed(late());
         // A connection of its own: it is for this answer alone.
         let begin = async {
             let mut open = self.connect(server).await?;
@@ -345,9 +345,7 @@ impl Client {
             let value = serde_json::from_slice(&body).map_err(|_| not_json(status, &body))?;
             Ok((status, value))
         };
-        tokio::time::timeout(ANSWER_MAX, exchange)
-            .await
-            .unwrap_or_else(|_| Err("no answer in time".to_owned()))
+        tokio::time::timeout(ANSWER_MAX, exchange).await.unwrap_or_else(|_| Err(late()))
     }
 
     async fn send(
@@ -383,6 +381,10 @@ impl Client {
             }
         }
     }
+}
+
+fn late() -> String {
+    format!("no answer within {ANSWER_MAX:?}")
 }
 
 /// Begins HTTP/1.1 on a connection.

@@ -265,7 +265,7 @@ impl<P: Proxy> Instance<P> {
             if self.trouble.is_none() {
                 self.trouble = Some(Instant::now());
                 let version = self.own.version.clone().unwrap_or_default();
-                self.proxy.warn(&format!("etcd is gone, version {version} stays in force: {why}"));
+                self.proxy.warn(&format!("etcd does not answer, version {version} stays in force: {why}"));
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);

@@ -1,4 +1,4 @@
-//! How the client of etcd is let in, by servers that the test plays.
+//! How the client of etcd is let in, and how its watches end, by servers that the test plays.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -83,4 +83,20 @@ fn a_wrong_password_is_wrong_at_all_servers() {
     let failure = read(&[server(refusing), server(well)]).expect_err("it is refused");
     let expected = "user app: invalid user ID or password".to_owned();
     assert_eq!(failure, Failure::Refused(expected));
+}
+
+/// What was changed before is known no more: a watch that tells no change would wait for the next one, and miss it.
+#[test]
+fn a_watch_from_a_revision_that_was_compacted_ends_as_with_a_change() {
+    let compacted = |_: &str| {
+        let created = r#"{"result":{"header":{"revision":"20"},"created":true}}"#;
+        let canceled = r#"{"result":{"canceled":true,"compact_revision":"9"}}"#;
+        (200, &*format!("{created}\n{canceled}\n").leak())
+    };
+    let location = Location::parse(&format!("etcd+http://{}/edge", server(compacted))).expect("is one");
+    let client = Client::new(location, Access::default()).expect("a client");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let keys = Keys::Below("/edge/".to_owned());
+    let watching = client.change(&keys, 5);
+    assert_eq!(tokio::task::LocalSet::new().block_on(&runtime, watching), Ok(()));
 }
