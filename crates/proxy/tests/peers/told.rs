@@ -17,6 +17,8 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 /// The kinds of spans, as the protocol numbers them.
 const SERVER: i32 = 2;
 const CLIENT: i32 = 3;
+/// The status of a span that failed.
+const ERROR: i32 = 2;
 
 /// The spans that a collector has got of all instances.
 struct Collector {
@@ -131,6 +133,33 @@ fn neither_instance_records_what_the_first_one_has_decided_not_to() {
     let fleet = fleet(&collector, ["0%", "100%"]);
     let context = ask(&fleet);
     assert!(context.starts_with(&format!("00-{TRACE}-")) && context.ends_with("-00"), "{context}");
+}
+
+/// The instance that asked goes on to the server itself: whether that is an error its own span says.
+#[test]
+fn a_request_that_is_declined_is_no_error_of_the_instance_that_declines() {
+    let collector = Collector::start();
+    let fleet = fleet(&collector, ["100%", "0%"]);
+    let fields = format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01");
+    for number in 0.. {
+        let (target, before) = (format!("/declined-{number}"), fleet.served(1));
+        fleet.server.answers(&target, "no response at all\r\n\r\n");
+        assert_eq!(fleet.ask(0, &Asked { fields: &fields, ..get(&target) }).status, 502);
+        if fleet.served(1) > before {
+            break;
+        }
+    }
+    let (asker, owner, attempt) = collector.finds(|spans| {
+        let of_kind = |kind: i32| spans.iter().filter(move |span| span.kind == kind);
+        let owner = of_kind(SERVER).find(|span| hex(&span.parent_span_id) != "00f067aa0ba902b7")?;
+        let asked = of_kind(CLIENT).find(|attempt| attempt.span_id == owner.parent_span_id)?;
+        let asker = of_kind(SERVER).find(|asker| asker.span_id == asked.parent_span_id)?;
+        let attempt = of_kind(CLIENT).find(|attempt| attempt.parent_span_id == owner.span_id)?;
+        Some((asker.clone(), owner.clone(), attempt.clone()))
+    });
+    let is_error = |span: &Span| span.status.as_ref().is_some_and(|status| status.code == ERROR);
+    assert_eq!([is_error(&asker), is_error(&owner), is_error(&attempt)], [true, false, true]);
+    assert!(owner.attributes.iter().all(|attribute| attribute.key != "error.type"), "{owner:#?}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use telemetry::{Attributes, SpanKind, Trace};
 use super::Record;
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange_slot::{Memory, Request};
+use crate::context::failure::Failure;
 use crate::context::seen;
 use crate::context::tracing::{Builder, Ended, Interval, Tracing, method};
 
@@ -25,8 +26,16 @@ impl Record<'_> {
         else {
             return false;
         };
-        let has_failed = self.failure.is_some() || self.status >= 500;
+        let has_failed = self.own_failure().is_some() || self.status >= 500;
         trace.is_sampled || has_failed || tracing.settings.slow.is_some_and(lasted)
+    }
+
+    /// Why the request has failed. One of another instance that is declined has not: that one goes on to the upstream itself.
+    /// What has gone wrong here the attempts tell.
+    fn own_failure(&self) -> Option<Failure> {
+        let is_declined =
+            self.ctx.client.peer.is_some() && self.status == Failure::Misdirected.facts().status;
+        self.failure.filter(|_| !is_declined)
     }
 
     /// Hands the spans of the request over, if its trace is recorded.
@@ -36,7 +45,7 @@ impl Record<'_> {
         let (Some(tracing), Some(trace)) = (&ctx.snapshot.plan.tracing, &memory.request.texts.trace) else {
             return;
         };
-        let ended = Ended { status: self.status, failure: self.failure, duration };
+        let ended = Ended { status: self.status, failure: self.own_failure(), duration };
         // A request of the proxy's own is no error of the client's.
         let is_recorded = if self.is_heard { tracing.is_recorded(trace, &ended) } else { trace.is_sampled };
         self.settle_by(began + duration);
@@ -86,7 +95,8 @@ impl Record<'_> {
         let known = known_method(request);
         let name = &[known, route.unwrap_or_default()];
         let name = if route.is_some() && request.head.len > 0 { &name[..] } else { &name[..1] };
-        builder.request(SpanKind::Server, name, interval, self.failure, |told| {
+        let failure = self.own_failure();
+        builder.request(SpanKind::Server, name, interval, failure, |told| {
             if let Some(route) = route {
                 told.word("http.route", route);
             }
@@ -95,7 +105,7 @@ impl Record<'_> {
             }
             told.displayed("client.address", &self.named.unwrap_or(self.ctx.client.address));
             told.number("http.response.body.size", self.body_bytes_sent.cast_signed());
-            if let Some(failure) = self.failure {
+            if let Some(failure) = failure {
                 told.word("error.type", failure.facts().word);
             }
             if let Some(detail) = &self.detail {
