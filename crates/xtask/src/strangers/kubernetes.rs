@@ -38,10 +38,14 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, arguments: &Args) 
     let cluster = Cluster::start(program, scratch.path())?;
     cluster.install(workspace)?;
     for object in include_str!("../../../../contrib/kubernetes/vanward.yaml").split("\n---\n") {
-        if !object.contains("kind: DaemonSet") {
+        if object.contains("kind: DaemonSet") {
+            // Nobody here runs pods.
+            cluster.dry_run(object)?;
+        } else {
             cluster.apply_text(object)?;
         }
     }
+    accepts_agents(&cluster)?;
     if arguments.conformance {
         return conformance::run(workspace, &cluster, &vanward, scratch.path());
     }
@@ -52,6 +56,47 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, arguments: &Args) 
     scene.ingress()?;
     scene.endpoints_move()?;
     scene.without_the_api_server()
+}
+
+/// The agents of a load: the API server takes their Job, admits its pods where the strictest rules for pods hold, and lets those that
+/// have the role attach to them, nobody else.
+fn accepts_agents(cluster: &Cluster<'_>) -> Result<(), String> {
+    let mut template = None;
+    for object in include_str!("../../../../contrib/kubernetes/load.yaml").split("\n---\n") {
+        let taken = cluster.dry_run(object)?;
+        match taken["kind"].as_str() {
+            Some("Job") => template = Some(taken["spec"]["template"].clone()),
+            _ => cluster.apply_text(object)?,
+        }
+    }
+    let template = template.ok_or("load.yaml has no Job")?;
+    let labels = json!({ "pod-security.kubernetes.io/enforce": "restricted" });
+    cluster.apply(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "strict", "labels": labels } }))?;
+    let mut pod = json!({ "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "agent", "namespace": "strict" }, "spec": template["spec"] });
+    cluster.dry_run(&pod.to_string())?;
+    pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = json!(true);
+    if cluster.dry_run(&pod.to_string()).is_ok() {
+        return Err("the namespace for restricted pods takes others".to_owned());
+    }
+    cluster.apply(&json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": { "name": "load", "namespace": "default" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "vanward-load" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann" }] }))?;
+    for (user, verb, kind, expected) in [
+        ("ann", "list", ("pods", ""), true),
+        ("ann", "create", ("pods", "attach"), true),
+        ("ann", "create", ("pods", "exec"), false),
+        ("ben", "create", ("pods", "attach"), false),
+    ] {
+        if cluster.may(user, verb, kind)? != expected {
+            return Err(format!("{user} may {verb} {kind:?}: expected {expected}"));
+        }
+    }
+    say(
+        "the Job of agents for a load is accepted, its pods where they are restricted, and who may attach is said by its role",
+    );
+    Ok(())
 }
 
 /// A cluster with a gateway, and Vanward that serves it.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::process::{Process, free_address};
 use super::super::programs::{self, CURL, ETCD};
@@ -125,6 +125,28 @@ impl<'s> Cluster<'s> {
         if matches!(status, 200 | 201) { Ok(()) } else { Err(format!("{place}: {status}: {said}")) }
     }
 
+    /// What the API server would make of an object in YAML or JSON, none of whose fields it may not know.
+    pub(super) fn dry_run(&self, text: &str) -> Result<Value, String> {
+        let place = place(text).ok_or_else(|| format!("an object without kind or name:\n{text}"))?;
+        let path = format!("{place}?fieldManager=test&force=true&dryRun=All&fieldValidation=Strict");
+        let (status, said) = self.ask("PATCH", &path, Some(("application/apply-patch+yaml", text)))?;
+        match serde_json::from_str(&said) {
+            Ok(object) if matches!(status, 200 | 201) => Ok(object),
+            _ => Err(format!("{place}: {status}: {said}")),
+        }
+    }
+
+    /// Whether a user may do something with a kind of the default namespace.
+    pub(super) fn may(&self, user: &str, verb: &str, (kind, part): (&str, &str)) -> Result<bool, String> {
+        let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
+            "user": user, "resourceAttributes": {
+                "namespace": "default", "verb": verb, "resource": kind, "subresource": part } } });
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let (status, said) = self.ask("POST", path, Some(("application/json", &review.to_string())))?;
+        let told: Value = serde_json::from_str(&said).map_err(|_| format!("{path}: {status}: {said}"))?;
+        told["status"]["allowed"].as_bool().ok_or_else(|| format!("{path}: {status}: {said}"))
+    }
+
     /// The object at a path of the API.
     pub(super) fn object(&self, path: &str) -> Result<Value, String> {
         let (status, said) = self.ask("GET", path, None)?;
@@ -196,10 +218,11 @@ fn place(text: &str) -> Option<String> {
     let is_global = ["Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"]
         .contains(&kind.as_str())
         || kind.ends_with("Class");
-    match read("/metadata/namespace").filter(|_| !is_global) {
-        Some(namespace) => Some(format!("{root}/namespaces/{namespace}/{plural}/{name}")),
-        None => Some(format!("{root}/{plural}/{name}")),
+    if is_global {
+        return Some(format!("{root}/{plural}/{name}"));
     }
+    let namespace = read("/metadata/namespace").unwrap_or_else(|| "default".to_owned());
+    Some(format!("{root}/namespaces/{namespace}/{plural}/{name}"))
 }
 
 /// The address from which this machine would reach others. Nothing is sent.
@@ -228,6 +251,10 @@ mod tests {
             (
                 "apiVersion: g/v1\nkind: BackendTLSPolicy\nmetadata:\n  name: a\n  namespace: b\n",
                 "/apis/g/v1/namespaces/b/backendtlspolicies/a",
+            ),
+            (
+                "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: a\n",
+                "/apis/batch/v1/namespaces/default/jobs/a",
             ),
             ("apiVersion: g/v1\nkind: GatewayClass\nmetadata:\n  name: a\n", "/apis/g/v1/gatewayclasses/a"),
         ] {
