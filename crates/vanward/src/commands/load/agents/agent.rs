@@ -60,7 +60,7 @@ pub(in crate::commands::load) fn run() -> ExitCode {
 fn tell(mut running: Running, control: &Control) -> bool {
     let mut seconds = running.seconds();
     let (ended, end) = channel();
-    std::thread::spawn(move || ended.send(running.wait()));
+    std::thread::spawn(move || drop(ended.send(running.wait())));
     let mut last = Instant::now();
     let outcome = loop {
         match end.recv_timeout(TICK) {
