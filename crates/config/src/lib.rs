@@ -166,6 +166,8 @@ mod masked;
 mod checked;
 /// Settings: listeners, routes, upstreams, time-outs, limits.
 mod settings;
+/// Values that are kept once.
+mod shared;
 /// TLS settings for clients and for servers.
 mod tls;
 /// Versions, cipher suites and groups of TLS.
@@ -205,6 +207,7 @@ pub use settings::{
     Shedding, SplitKey, Statuses, StickyCookie, StickySessions, StickyTable, SyslogOptions, SyslogReceiver,
     SyslogTransport, Timeouts, TokenKeys, Tracing, TsigAlgorithm, TsigKey, Upstream, Via, WebBotAuth,
 };
+pub use shared::Shared;
 pub use surroundings::{Machine, Surroundings};
 pub use tls::{
     CertificateFiles, Certificates, ClientCertificates, ClientRule, ClientTrust, ExpiredCrls, Hsts, KeyPair,

@@ -211,8 +211,13 @@ fn routes(
             }
         }
         reader.enter(written, inherited);
-        let route = route(written, names, reader);
+        let mut route = route(written, names, reader);
         reader.leave();
+        // Neighbours are alike most often.
+        if let (Some(route), Some(Some(before))) = (&mut route, routes.last()) {
+            let before: &Route = before;
+            route.policies.share_with(&before.policies);
+        }
         for rule in route.iter().flat_map(|route| &route.rules) {
             let first = *rules.entry(identity(rule)).or_insert(&written.at);
             if first != &written.at {

@@ -192,7 +192,7 @@ pub(crate) fn route(
         name,
         rules,
         action,
-        policies,
+        policies: policies.into(),
         shaping: Shaping {
             bandwidths: Bandwidths { down: written.rate.clone(), up: written.upload_rate.clone() },
             weight: written.weight.unwrap_or(NonZeroU32::MIN),

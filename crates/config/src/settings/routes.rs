@@ -20,6 +20,7 @@ use super::shaping::Shaping;
 use super::tokens::{Jwt, WebBotAuth};
 use super::upstreams::{Retry, StickyCookie};
 use crate::route_options::RouteOptions;
+use crate::shared::Shared;
 
 /// A route: conditions on requests, and what happens to matching ones.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +33,7 @@ pub struct Route {
     /// The source of the response.
     pub action: Action,
     /// Policies for requests and responses.
-    pub policies: Policies,
+    pub policies: Shared<Policies>,
     /// Rate limits and delays.
     pub shaping: Shaping,
     /// The cache policy; `None` turns caching off. Requires `Settings::cache`.
@@ -51,7 +52,7 @@ impl Route {
             name: Self::default_name(&rule),
             rules: vec![rule],
             action: Action::Upstream(upstream),
-            policies: Policies::default(),
+            policies: Shared::default(),
             shaping: Shaping::default(),
             cache: None,
         }
@@ -59,7 +60,7 @@ impl Route {
 
     /// The upstreams that the route uses: for its requests, and besides.
     pub fn upstreams(&self) -> impl Iterator<Item = usize> {
-        let Policies { mirror, forward_auth, .. } = &self.policies;
+        let Policies { mirror, forward_auth, .. } = &*self.policies;
         let mirror = mirror.iter().map(|mirror| mirror.upstream);
         let auth = forward_auth.iter().map(|auth| auth.upstream);
         self.action.upstreams().chain(mirror).chain(auth)

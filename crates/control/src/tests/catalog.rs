@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use config::{Config, Settings};
+use balance::{AddressPrefixes, Source};
+use config::{Config, Settings, StickySessions, StickyTable};
 
 use super::names::{Scene, Servers};
 use crate::server_changes;
@@ -192,6 +193,30 @@ fn servers_come_and_go_with_the_instances_of_a_service() {
     let wait = |index| request(&format!("&index={index}&wait=60s"));
     let lower = |line: &String| line.replacen("Authorization", "authorization", 1);
     assert_eq!(asked.iter().map(lower).collect::<Vec<_>>(), [request(""), wait(10), wait(11)]);
+}
+
+#[test]
+fn sessions_stay_with_their_instance_as_long_as_the_catalog_has_it() {
+    let agent = Agent::start(Says::Instances(vec![(2, 1), (1, 1)]));
+    let sticky = StickySessions::Table(StickyTable {
+        source: Source::ClientAddress(AddressPrefixes::default()),
+        ttl: Duration::from_secs(3600),
+        sessions_max: 10,
+        shared: None,
+    });
+    let scene = scene_with(&agent, "", |settings| settings.upstreams[0].sticky = Some(sticky));
+    let own: u8 = scene.ask().1.parse().expect("it says who it is");
+    for instances in [vec![(1, 1), (2, 1), (3, 1)], vec![(3, 9), (own, 1)], vec![(own, 2), (4, 1)]] {
+        agent.says(Says::Instances(instances));
+        // It asks for the next change once it has taken this one.
+        agent.waits_for_requests(1);
+        assert_eq!(scene.who(), [usize::from(own); 4]);
+    }
+    agent.says(Says::Instances(vec![(4, 1)]));
+    scene.waits_for(&[4; 4]);
+    agent.says(Says::Instances(vec![(own, 1), (4, 1)]));
+    agent.waits_for_requests(1);
+    assert_eq!(scene.who(), [4; 4], "a session that has moved stays there");
 }
 
 #[test]

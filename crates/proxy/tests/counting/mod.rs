@@ -1,6 +1,8 @@
 //! Counts what the proxy's threads hold, and what they held at most: for tests that are alone in their process. The server
 //! that they need is here, too.
 
+// Each test binary takes what it needs.
+#![allow(dead_code)]
 #![allow(unsafe_code, reason = "an allocator that counts can be installed in no other way")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

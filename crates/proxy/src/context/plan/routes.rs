@@ -382,7 +382,7 @@ impl Policies {
     }
 
     fn new(config: &Config, route: &config::Route, kept: &mut Kept<'_>) -> Self {
-        let settings = &route.policies;
+        let settings = &*route.policies;
         let config::Access { allow, deny } = &settings.access;
         let is_open = allow.is_empty() && deny.is_empty();
         let pattern = route.rules.first().and_then(|rule| match &rule.path {
