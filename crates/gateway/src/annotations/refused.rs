@@ -6,9 +6,7 @@ pub(super) fn why(name: &str) -> &'static str {
         "configuration-snippet" | "server-snippet" | "auth-snippet" | "stream-snippet" => {
             "it is not supported: it is configuration of nginx; routes of --gateway-base can say much of it"
         }
-        name if name.starts_with("modsecurity") || name.ends_with("modsecurity") => {
-            "it is not supported: there is no web application firewall"
-        }
+        name if name.contains("modsecurity") => "it is not supported: there is no web application firewall",
         name if name.starts_with("auth-tls-") => {
             "it is not supported: client certificates are asked for by listeners of --gateway-base"
         }
