@@ -1,6 +1,6 @@
 //! What holds for requests besides what answers them: networks, passwords, rates, fields, error pages, timeouts.
 
-use super::locations::Match;
+use super::locations;
 use super::scope::Scope;
 use super::servers::Entry;
 use super::syntax::Directive;
@@ -318,13 +318,27 @@ impl<'s> Adapter<'s> {
     fn error_pages(&mut self, scope: &Scope<'s>, server: &'s Directive, entry: &mut Entry) {
         for page in scope.all("error_page") {
             let Some((uri, codes)) = page.words.split_last() else { continue };
-            let file = self.page(uri, scope, server);
-            let (Some(file), true) = (file, codes.iter().all(|code| code.parse::<u16>().is_ok())) else {
-                let why = "an error page is a file here, and the status stays";
-                let instead =
-                    "write the file into `error_pages`, or `fallback` of `files` for an application";
-                self.note(page, Kind::Refused, why, instead);
-                continue;
+            let are_codes = codes.iter().all(|code| code.parse::<u16>().is_ok());
+            let file = match page_of(uri, scope, server) {
+                Page::File(file) if are_codes => file,
+                Page::Asked(handler) if are_codes => {
+                    let why =
+                        format!("an error page is a file here, and `{}` answers for {uri}", handler.name);
+                    self.note(
+                        page,
+                        Kind::Refused,
+                        &why,
+                        "save the page to a file, and write that into `error_pages`",
+                    );
+                    continue;
+                }
+                _ => {
+                    let why = "an error page is a file here, and the status stays";
+                    let instead =
+                        "write the file into `error_pages`, or `fallback` of `files` for an application";
+                    self.note(page, Kind::Refused, why, instead);
+                    continue;
+                }
             };
             for code in
                 codes.iter().filter(|code| code.parse::<u16>().is_ok_and(|code| (400..600).contains(&code)))
@@ -342,19 +356,35 @@ impl<'s> Adapter<'s> {
             }
         }
     }
+}
 
-    /// The file that a URI of this server stands for.
-    fn page(&self, uri: &str, scope: &Scope<'s>, server: &'s Directive) -> Option<String> {
-        if !uri.starts_with('/') || uri.contains(['$', '?']) || uri.contains("..") {
-            return None;
+/// What an `error_page` leads to.
+enum Page<'s> {
+    /// A file of this machine.
+    File(String),
+    /// What a directive answers, such as a server.
+    Asked(&'s Directive),
+    /// Another host, a named location, a path that differs by request.
+    Other,
+}
+
+/// nginx answers for the URI of an `error_page` as for a request.
+fn page_of<'s>(uri: &str, scope: &Scope<'s>, server: &'s Directive) -> Page<'s> {
+    if !uri.starts_with('/') || uri.contains(['$', '?']) || uri.contains("..") {
+        return Page::Other;
+    }
+    let blocks = locations::leading_to(uri, server.inner());
+    let answers = |directive: &&Directive| content::answers_without_files(&directive.name);
+    if let Some(handler) = blocks.first().and_then(|block| block.inner().iter().find(answers)) {
+        return Page::Asked(handler);
+    }
+    let root = |level: &'s [Directive]| level.iter().rev().find(|directive| directive.name == "root");
+    let own = blocks.iter().map(|block| block.inner()).chain([server.inner()]).find_map(root);
+    match own.or_else(|| scope.outer("root").last().copied()).map(|root| root.word(0)) {
+        Some(root) if root.starts_with('/') && !root.contains('$') => {
+            Page::File(format!("{}{uri}", root.trim_end_matches('/')))
         }
-        let exact = server.inner().iter().find(|directive| {
-            directive.name == "location" && Match::of(directive) == Match::Exact(uri.to_owned())
-        });
-        let own =
-            exact.and_then(|location| location.inner().iter().find(|directive| directive.name == "root"));
-        let root = own.or_else(|| scope.one("root"))?.word(0);
-        (root.starts_with('/') && !root.contains('$')).then(|| format!("{}{uri}", root.trim_end_matches('/')))
+        _ => Page::Other,
     }
 }
 

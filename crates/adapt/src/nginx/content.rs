@@ -27,6 +27,11 @@ const REFUSED: [&str; 14] = [
     "api",
 ];
 
+/// Whether a location with this directive answers with something other than the file that the path names.
+pub(super) fn answers_without_files(name: &str) -> bool {
+    REFUSED.contains(&name) || ["proxy_pass", "grpc_pass", "return", "rewrite", "alias"].contains(&name)
+}
+
 impl<'s> Adapter<'s> {
     /// Fills a route with what answers in its location; whether that is a server.
     pub(super) fn content(

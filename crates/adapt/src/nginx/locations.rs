@@ -58,6 +58,41 @@ impl Match {
     }
 }
 
+/// The location that nginx chooses for a path, and those around it, the innermost first; none where only the server itself answers.
+pub(super) fn leading_to<'s>(path: &str, level: &'s [Directive]) -> Vec<&'s Directive> {
+    let all = || level.iter().filter(|directive| directive.name == "location");
+    let with_inner = |block: &'s Directive| {
+        let mut blocks = leading_to(path, block.inner());
+        blocks.push(block);
+        blocks
+    };
+    if let Some(exact) = all().find(|block| matches!(Match::of(block), Match::Exact(of) if of == path)) {
+        return vec![exact];
+    }
+    let prefixes = all().filter_map(|block| match Match::of(block) {
+        Match::Prefix(of) if path.starts_with(&of) => Some((of.len(), false, block)),
+        Match::FirstPrefix(of) if path.starts_with(&of) => Some((of.len(), true, block)),
+        _ => None,
+    });
+    let longest = prefixes.max_by_key(|(length, ..)| *length);
+    let matches = |block: &&Directive| match Match::of(block) {
+        Match::Pattern { text, ignores_case } => regex::RegexBuilder::new(&text)
+            .case_insensitive(ignores_case)
+            .build()
+            .is_ok_and(|pattern| pattern.is_match(path)),
+        _ => false,
+    };
+    match longest {
+        Some((_, true, block)) => with_inner(block),
+        // An expression within the longest prefix comes before those beside it.
+        Some((_, false, block)) => match (with_inner(block), all().find(matches)) {
+            (blocks, Some(pattern)) if blocks.len() == 1 => with_inner(pattern),
+            (blocks, _) => blocks,
+        },
+        None => all().find(matches).map(with_inner).unwrap_or_default(),
+    }
+}
+
 /// A location with the blocks around it.
 pub(super) struct Location<'s> {
     pub(super) block: &'s Directive,

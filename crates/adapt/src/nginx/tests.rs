@@ -147,6 +147,55 @@ fn directives_become_options() {
 }
 
 #[test]
+fn a_time_for_connecting_to_some_servers_holds_for_all_and_is_said() {
+    let remarks = |text: &str| {
+        let adapted = checked(text);
+        assert!(adapted.toml.contains("upstream_connect = \"2s\""), "{}", adapted.toml);
+        adapted.remarks.iter().filter(|remark| remark.kind == Kind::Differs).count()
+    };
+    assert_eq!(remarks(&in_location("proxy_pass http://u; proxy_connect_timeout 2;")), 1);
+    assert_eq!(remarks(&format!("proxy_connect_timeout 2; {}", in_location("proxy_pass http://u;"))), 0);
+}
+
+#[test]
+fn an_error_page_is_a_file_where_nginx_reads_one() {
+    let of = |locations: &str| {
+        let text = format!("server {{ listen 80; root /srv/www; error_page 404 /e/x.html; {locations} }}");
+        let adapted = checked(&text);
+        let remark = adapted.remarks.iter().find(|remark| remark.directive.starts_with("error_page"));
+        let file = adapted
+            .toml
+            .lines()
+            .find_map(|line| line.strip_prefix("error_pages = { 404 = \"")?.split('"').next());
+        (file.map(str::to_owned), remark.map(|remark| remark.why.clone()))
+    };
+    let pass = "{ proxy_pass http://127.0.0.1:1; }";
+    let own = "{ root /srv/e; }";
+    for (locations, file) in [
+        (String::new(), "/srv/www"),
+        (format!("location / {own}"), "/srv/e"),
+        (format!("location / {pass} location = /e/x.html {own}"), "/srv/e"),
+        (format!("location / {pass} location /e/ {{ internal; }}"), "/srv/www"),
+        (format!("location / {pass} location ^~ /e/ {{ }} location ~ html {pass}"), "/srv/www"),
+        (format!("location / {{ }} location ~ \\.php$ {pass}"), "/srv/www"),
+        (format!("location / {pass} location ~* \\.HTML$ {own}"), "/srv/e"),
+        (format!("location /e/ {{ location /e/x {own} proxy_pass http://127.0.0.1:1; }}"), "/srv/e"),
+    ] {
+        assert_eq!(of(&locations), (Some(format!("{file}/e/x.html")), None), "{locations}");
+    }
+    for (locations, handler) in [
+        (format!("location / {pass}"), "proxy_pass"),
+        (format!("location = /e/x.html {pass}"), "proxy_pass"),
+        (format!("location / {{ }} location ~ html {pass}"), "proxy_pass"),
+        ("location /e/ { return 200 x; }".to_owned(), "return"),
+        ("location /e/ { alias /srv/a/; }".to_owned(), "alias"),
+    ] {
+        let why = format!("an error page is a file here, and `{handler}` answers for /e/x.html");
+        assert_eq!(of(&locations), (None, Some(why)), "{locations}");
+    }
+}
+
+#[test]
 fn a_moved_path_has_the_fields_of_its_location() {
     let text = "server { listen 80; add_header X-A 1 always; location /a/ { rewrite ^/a/(.*)$ /b/$1 permanent; access_log off; } }";
     let written = options(text).join("\n");

@@ -366,6 +366,10 @@ impl<'s> Adapter<'s> {
             match values::milliseconds(connect.word(0)) {
                 Some(time @ 1..=86_400_000) => {
                     self.once("[timeouts]", "upstream_connect", written::duration(time), connect);
+                    if !scope.is_outermost(connect) {
+                        let why = "`upstream_connect` of [timeouts] holds for all upstreams";
+                        self.note(connect, Kind::Differs, why, "");
+                    }
                 }
                 _ => self.unread_value(connect),
             }
