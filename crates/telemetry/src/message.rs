@@ -1,10 +1,11 @@
-//! Messages to the operator: one line each on standard error, with time and level, as text or JSON.
+//! Messages to the operator: one line each on standard error, with time and level, as text or JSON. Lines to the journal of systemd
+//! begin with their priority, and texts leave the time to it.
 //!
 //! The process has one format and one level. Requests are in the access log instead.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use logline::{Timestamp, escape};
@@ -25,6 +26,15 @@ impl Level {
     /// All levels with their names.
     pub const NAMED: [(&'static str, Self); 3] =
         [("error", Self::Error), ("warn", Self::Warn), ("info", Self::Info)];
+
+    /// Its number in syslog, which journals take from the beginning of a line (sd-daemon(3)).
+    const fn priority(self) -> u8 {
+        match self {
+            Self::Error => 3,
+            Self::Warn => 4,
+            Self::Info => 6,
+        }
+    }
 
     const fn name(self) -> &'static str {
         match self {
@@ -84,7 +94,7 @@ pub fn say(level: Level, text: &str) {
     }
     let form = if settings & 1 == Form::Json as u8 { Form::Json } else { Form::Text };
     let lines = SAID.lock().unwrap_or_else(PoisonError::into_inner).lines(
-        form,
+        (form, reader()),
         level,
         text,
         Instant::now(),
@@ -92,6 +102,43 @@ pub fn say(level: Level, text: &str) {
     );
     // In one piece, so that it stays one line among those of others. Nothing can be done where nobody listens.
     let _ = io::stderr().lock().write_all(&lines);
+}
+
+/// A text with its level before each line, where standard error leads to the journal: for what is no message, such as why the program
+/// does not start.
+#[must_use]
+pub fn marked(level: Level, text: &str) -> Vec<u8> {
+    let mut marked = Vec::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        mark(reader(), level, &mut marked);
+        marked.extend_from_slice(line.as_bytes());
+    }
+    marked
+}
+
+/// Who reads standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Anybody,
+    /// The journal of systemd, which has a time of its own.
+    Journal,
+}
+
+/// systemd names the device and the inode of the stream that it made, since programs may be given another one (systemd.exec(5)).
+fn reader() -> Reader {
+    static READER: OnceLock<Reader> = OnceLock::new();
+    *READER.get_or_init(|| {
+        let of_journal = std::env::var("JOURNAL_STREAM").ok();
+        let stream = rustix::fs::fstat(rustix::stdio::stderr()).ok();
+        let stream = stream.map(|stream| format!("{}:{}", stream.st_dev, stream.st_ino));
+        if of_journal.is_some() && of_journal == stream { Reader::Journal } else { Reader::Anybody }
+    })
+}
+
+fn mark(reader: Reader, level: Level, out: &mut Vec<u8>) {
+    if reader == Reader::Journal {
+        out.extend_from_slice(format!("<{}>", level.priority()).as_bytes());
+    }
 }
 
 /// A writer that turns each write into a message of this level.
@@ -130,7 +177,14 @@ struct Kind {
 
 impl Said {
     /// What is to be written for a text: how many were left out before it, and its line, unless it is left out itself.
-    fn lines(&mut self, form: Form, level: Level, text: &str, now: Instant, time: SystemTime) -> Vec<u8> {
+    fn lines(
+        &mut self,
+        form: (Form, Reader),
+        level: Level,
+        text: &str,
+        now: Instant,
+        time: SystemTime,
+    ) -> Vec<u8> {
         let mut lines = Vec::new();
         self.kinds.retain(|kind| {
             let is_over = now.duration_since(kind.since) >= REPEAT;
@@ -183,17 +237,21 @@ fn pattern(text: &str) -> String {
 }
 
 /// Appends a message. What others have a part in, such as the name of a host, cannot make it two, nor drive a terminal.
-fn line(form: Form, level: Level, text: &str, time: SystemTime, out: &mut Vec<u8>) {
+fn line((form, reader): (Form, Reader), level: Level, text: &str, time: SystemTime, out: &mut Vec<u8>) {
     let mut timestamp = Timestamp::new();
     timestamp.set(time);
     let stamp = |out: &mut Vec<u8>| {
         out.extend_from_slice(timestamp.rfc3339());
         out.extend_from_slice(format!(".{:03}Z", timestamp.millisecond()).as_bytes());
     };
+    mark(reader, level, out);
     match form {
         Form::Text => {
-            stamp(out);
-            out.extend_from_slice(format!(" [{}] ", level.name()).as_bytes());
+            if reader == Reader::Anybody {
+                stamp(out);
+                out.push(b' ');
+            }
+            out.extend_from_slice(format!("[{}] ", level.name()).as_bytes());
             escape::control(text, out);
         }
         Form::Json => {
@@ -213,9 +271,9 @@ mod tests {
 
     use super::*;
 
-    fn shown(form: Form, level: Level, text: &str) -> String {
+    fn shown(form: Form, reader: Reader, level: Level, text: &str) -> String {
         let mut out = Vec::new();
-        line(form, level, text, UNIX_EPOCH + Duration::from_millis(971_186_136_007), &mut out);
+        line((form, reader), level, text, UNIX_EPOCH + Duration::from_millis(971_186_136_007), &mut out);
         String::from_utf8(out).expect("it is text")
     }
 
@@ -241,17 +299,34 @@ mod tests {
                 "{\"time\":\"2000-10-10T13:55:36.007Z\",\"level\":\"error\",\"message\":\"a\\n\\\"é\\\"\"}\n",
             ),
         ] {
-            assert_eq!(shown(form, level, text), expected);
+            assert_eq!(shown(form, Reader::Anybody, level, text), expected);
         }
         let json: serde_json::Value =
-            serde_json::from_str(&shown(Form::Json, Level::Info, "\0\u{7f}\u{85}")).expect("it is JSON");
+            serde_json::from_str(&shown(Form::Json, Reader::Anybody, Level::Info, "\0\u{7f}\u{85}"))
+                .expect("it is JSON");
         assert_eq!(json["message"], "\0\u{7f}\u{85}");
+    }
+
+    #[test]
+    fn a_line_of_the_journal_has_a_priority_and_one_time() {
+        for (level, text, json) in [
+            (
+                Level::Error,
+                "<3>[error] x\n",
+                "<3>{\"time\":\"2000-10-10T13:55:36.007Z\",\"level\":\"error\",",
+            ),
+            (Level::Warn, "<4>[warn] x\n", "<4>{\"time\""),
+            (Level::Info, "<6>[info] x\n", "<6>{\"time\""),
+        ] {
+            assert_eq!(shown(Form::Text, Reader::Journal, level, "x"), text);
+            assert!(shown(Form::Json, Reader::Journal, level, "x").starts_with(json));
+        }
     }
 
     /// What is written for each text at its time.
     fn said(said: &mut Said, start: Instant, milliseconds: u64, text: &str) -> Vec<String> {
         let now = start + Duration::from_millis(milliseconds);
-        let lines = said.lines(Form::Text, Level::Info, text, now, UNIX_EPOCH);
+        let lines = said.lines((Form::Text, Reader::Anybody), Level::Info, text, now, UNIX_EPOCH);
         let lines = String::from_utf8(lines).expect("it is text");
         lines.lines().map(|line| line[25..].to_owned()).collect()
     }

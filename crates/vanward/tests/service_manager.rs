@@ -103,6 +103,36 @@ fn the_watchdog_is_told_by_the_process_that_serves() {
     proxy.ended().with_code(0);
 }
 
+#[test]
+fn the_journal_gets_priorities_and_no_second_time() {
+    // As systemd does: device and inode of the stream that the journal gave.
+    let lines = |stream: &str, toml: &str| {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        std::fs::write(folder.path().join("vanward.toml"), toml).expect("it can be written");
+        let script = format!(r#"JOURNAL_STREAM={stream} exec "$0" run"#);
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_vanward")]).current_dir(folder.path());
+        let mut proxy = Process::of(&mut command);
+        if toml.contains("respond") {
+            proxy.address();
+            proxy.signal(Signal::TERM);
+        }
+        proxy.ended().errors
+    };
+    let own = "$(stat --dereference --format=%d:%i /proc/self/fd/2)";
+    let served = "[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nrespond = { status = 200 }\n";
+    let said = lines(own, served);
+    assert!(said.starts_with("<6>[info] listening on 127.0.0.1:"), "{said}");
+    assert!(said.lines().all(|line| line.starts_with("<6>[info] ")), "{said}");
+    let said = lines(own, "[[listen]]\nadress = \"127.0.0.1:0\"\n");
+    assert!(said.lines().count() > 1 && said.lines().all(|line| line.starts_with("<3>")), "{said}");
+    // A stream of somebody else's.
+    for other in ["1:1", "''", "x"] {
+        let said = lines(other, served);
+        assert!(said.starts_with("20") && said.contains("Z [info] listening on "), "{said}");
+    }
+}
+
 /// Has the next process take over, and returns its number.
 fn upgraded(proxy: &Process) -> Pid {
     proxy.signal(Signal::USR2);

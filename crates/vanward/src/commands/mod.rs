@@ -96,7 +96,10 @@ pub(crate) const BAD_CONFIGURATION: u8 = 78;
 
 /// Writes an error to standard error, and returns the exit code.
 pub(crate) fn fail(code: u8, message: impl Display) -> ExitCode {
-    say(message);
+    // Nothing can be done where nobody listens, or their disk is full.
+    let _ = io::stderr()
+        .lock()
+        .write_all(&message::marked(message::Level::Error, &format!("vanward: {message}\n")));
     ExitCode::from(code)
 }
 
@@ -106,16 +109,12 @@ const INSTALLED_FILE: &str = "/etc/vanward/vanward.toml";
 
 /// The configuration file of a command that starts no proxy: the one that is named, or that of this folder, or that of the package.
 fn file_or_usual(named: Option<&Path>) -> PathBuf {
-    named.map_or_else(|| first_existing(&[FILE, INSTALLED_FILE].map(Path::new)), Path::to_owned)
+    named.map_or_else(|| usual(Path::new(FILE), Path::new(INSTALLED_FILE)), Path::to_owned)
 }
 
-/// The first file that exists; if none does, the first, for the message about it.
-fn first_existing(files: &[&Path]) -> PathBuf {
-    files
-        .iter()
-        .find(|file| file.exists())
-        .or(files.first())
-        .map_or_else(PathBuf::new, |file| (*file).to_owned())
+/// The file of this folder, unless only the installed one exists: where there is none, messages are about the one of this folder.
+fn usual(here: &Path, installed: &Path) -> PathBuf {
+    if !here.exists() && installed.exists() { installed.to_owned() } else { here.to_owned() }
 }
 
 /// Flags that operate a proxy, the same for all proxy commands.
@@ -265,7 +264,7 @@ mod tests {
         assert_eq!(file_or_usual(Some(Path::new("mine.toml"))), Path::new("mine.toml"));
         let folder = tempfile::tempdir().expect("a temporary folder");
         let files = ["here.toml", "installed.toml"].map(|name| folder.path().join(name));
-        let found = || first_existing(&files.each_ref().map(PathBuf::as_path));
+        let found = || usual(&files[0], &files[1]);
         assert_eq!(found(), files[0], "where there is none, the message is about the one of this folder");
         std::fs::write(&files[1], "").expect("it is writable");
         assert_eq!(found(), files[1]);

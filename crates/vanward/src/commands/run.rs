@@ -88,7 +88,8 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
     if reading.config.is_none() {
         // The exit code tells as well, where nobody reads standard error.
-        let _ = std::io::stderr().lock().write_all(super::check::remarks(&reading).as_bytes());
+        let remarks = message::marked(message::Level::Error, &super::check::remarks(&reading));
+        let _ = std::io::stderr().lock().write_all(&remarks);
     }
     match reading.config {
         Some(config) => {
