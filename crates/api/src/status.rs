@@ -193,6 +193,19 @@ pub struct FaultStatus {
 pub struct FaultsAdded {
     /// The names of the added faults.
     pub faults: Vec<String>,
+    /// Those of them that do not happen, because an earlier fault always does.
+    #[serde(default)]
+    pub hidden: Vec<HiddenFault>,
+}
+
+/// A fault that does not happen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct HiddenFault {
+    /// The name of the fault.
+    pub fault: String,
+    /// The name of the earlier fault, which happens to all requests or connections that match the other.
+    pub by: String,
 }
 
 /// The result of removing faults.

@@ -202,6 +202,17 @@ impl Faults {
         Ok(())
     }
 
+    /// Those of these rules that never happen, each with an earlier one that always does.
+    pub fn hidden(&self, names: &[String]) -> Vec<[String; 2]> {
+        let rules = self.rules();
+        let hiding = |(place, later): (usize, &Arc<Rule>)| {
+            let earlier = rules[..place].iter().find(|earlier| earlier.settings.hides(&later.settings))?;
+            Some([later.settings.name.clone(), earlier.settings.name.clone()])
+        };
+        let asked = rules.iter().enumerate().filter(|(_, rule)| names.contains(&rule.settings.name));
+        asked.filter_map(hiding).collect()
+    }
+
     /// Removes a fault rule.
     pub fn remove(&self, name: &str, now_ns: u64) -> Result<(), FaultRefusal> {
         let mut held = self.held_to_change()?;

@@ -421,6 +421,22 @@ fn rates_and_delays_are_changed_by_a_command() {
 }
 
 #[test]
+fn a_fault_that_an_earlier_one_hides_is_warned_of() {
+    let (proxy, folder) = proxy_with_admin(None);
+    let add = |arguments: &[&str]| {
+        run_in(folder.path(), &[&["faults", "add"], arguments].concat()).with_code(0).errors
+    };
+    assert!(!add(&["50%:503"]).contains("warning"));
+    assert!(!add(&["delay 1ms", "--path", "/a"]).contains("warning"));
+    let said = add(&["cut 1KB", "--path", "/a"]);
+    let warning =
+        "\"cut 1KB\" does not happen while the earlier fault \"delay 1ms\" happens to every request";
+    assert!(said.contains(warning), "{said}");
+    proxy.signal(Signal::TERM);
+    proxy.ended().with_code(0);
+}
+
+#[test]
 fn a_request_under_way_is_finished_before_the_end() {
     let mut scene = Scene::new();
     let (mut client, mut server) = scene.under_way();

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use ipnet::IpNet;
 use route::{RateKey, Rule};
-use shape::{Fault, Occasion};
+use shape::{ConnectionFault, Directions, Fault, Occasion};
 
 /// All faults, and who may ask for them.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,5 +58,86 @@ impl FaultRule {
     pub fn of(name: String, fault: Fault, occasion: Occasion) -> Self {
         let rules = vec![Rule::default()];
         Self { name, fault, occasion, rules, routes: Vec::new(), first: None, is_shown: false }
+    }
+
+    /// Whether this fault happens to all that a later one could happen to, so that the later one never happens while this one is
+    /// there.
+    pub fn hides(&self, later: &Self) -> bool {
+        let is_certain = Occasion { expires: None, ..self.occasion.clone() } == Occasion::default();
+        let has_routes = self.routes.is_empty()
+            || !later.routes.is_empty() && later.routes.iter().all(|route| self.routes.contains(route));
+        let has_rules =
+            self.rules.contains(&Rule::default()) || later.rules.iter().all(|rule| self.rules.contains(rule));
+        is_certain
+            && self.first.is_none()
+            && has_routes
+            && has_rules
+            && is_drawn_before(&self.fault, &later.fault)
+    }
+}
+
+/// Whether of two faults only the earlier one happens, if it is certain.
+fn is_drawn_before(earlier: &Fault, later: &Fault) -> bool {
+    use ConnectionFault::{BadHandshake, Datagrams, Toxic};
+    match (earlier, later) {
+        (
+            Fault::Connection(Datagrams { ways: earlier, .. }),
+            Fault::Connection(Datagrams { ways: later, .. }),
+        ) => *earlier == Directions::Both || earlier == later,
+        (Fault::Connection(Toxic { .. }), Fault::Connection(Toxic { .. } | BadHandshake))
+        | (Fault::Connection(BadHandshake), Fault::Connection(BadHandshake)) => true,
+        (Fault::Connection(_), _) | (_, Fault::Connection(_)) => false,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use shape::Share;
+
+    use super::*;
+
+    #[test]
+    fn a_certain_fault_hides_what_it_covers() {
+        let [certain, other] = ["a", "b"]
+            .map(|name| FaultRule::of(name.to_owned(), Fault::Answer { status: 503 }, Occasion::default()));
+        let with = |change: &dyn Fn(&mut FaultRule)| {
+            let mut rule = certain.clone();
+            change(&mut rule);
+            rule
+        };
+        let route = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let of = |names: &[&str]| with(&|rule| rule.routes = route(names));
+        let cut = with(&|rule| rule.fault = Fault::Cut { bytes: 1 });
+        let reset = with(&|rule| rule.fault = Fault::Connection(ConnectionFault::BadHandshake));
+        let path = with(&|rule| {
+            rule.rules = vec![Rule { host: route::HostRule::Exact("a".to_owned()), ..Rule::default() }]
+        });
+        let expires = with(&|rule| rule.occasion.expires = Some(Duration::from_secs(1)));
+        for (earlier, later) in [
+            (&certain, &other),
+            (&certain, &cut),
+            (&certain, &path),
+            (&path, &path),
+            (&expires, &other),
+            (&of(&["x", "y"]), &of(&["x"])),
+        ] {
+            assert!(earlier.hides(later), "{earlier:?} {later:?}");
+        }
+        let half = with(&|rule| rule.occasion.probability = Share::of_millionths(500_000).expect("a share"));
+        let later = with(&|rule| rule.occasion.from = Duration::from_secs(1));
+        for (earlier, later) in [
+            (&half, &other),
+            (&later, &other),
+            (&path, &other),
+            (&certain, &reset),
+            (&reset, &other),
+            (&of(&["x"]), &other),
+            (&of(&["x"]), &of(&["x", "y"])),
+        ] {
+            assert!(!earlier.hides(later), "{earlier:?} {later:?}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use axum::response::Response;
 use super::status;
 use super::{Segments, Sent, elsewhere, ending, json, refused, shaping};
 use crate::change::Control;
-use api::status::{FaultsAdded, FaultsRemoved, Refused};
+use api::status::{FaultsAdded, FaultsRemoved, HiddenFault, Refused};
 use proxy::faults::FaultRefusal;
 
 /// What a mistake in a body is told to be in.
@@ -46,7 +46,9 @@ pub(super) async fn add(State(control): State<Weak<Control>>, Sent(body): Sent) 
             for name in &names {
                 message::info(&format!("fault {name:?} is injected, by the admin API"));
             }
-            json(StatusCode::OK, &FaultsAdded { faults: names })
+            let hidden = control.faults.hidden(&names).into_iter();
+            let hidden = hidden.map(|[fault, by]| HiddenFault { fault, by }).collect();
+            json(StatusCode::OK, &FaultsAdded { faults: names, hidden })
         }
         Err(refusal) => refused(StatusCode::CONFLICT, &refusal.to_string()),
     }

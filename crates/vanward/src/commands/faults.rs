@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use api::status::{FaultStatus, FaultsAdded, FaultsRemoved};
+use api::status::{FaultStatus, FaultsAdded, FaultsRemoved, HiddenFault};
 use config::FaultRule;
 use shape::{Fault, Occasion};
 
@@ -128,9 +128,15 @@ fn adds(add: &Add) -> Result<(), ExitCode> {
         (None, Some((occasion, fault))) => written(add, occasion, fault),
         (None, None) => String::new(),
     };
-    let FaultsAdded { faults } = add.reach.post_text("/faults", &text)?.told()?;
+    let FaultsAdded { faults, hidden } = add.reach.post_text("/faults", &text)?.told()?;
     for name in faults {
         super::say(format_args!("fault {name:?} is injected"));
+    }
+    for HiddenFault { fault, by } in hidden {
+        super::say(format_args!(
+            "warning: {fault:?} does not happen while the earlier fault {by:?} happens to every request or connection that matches: \
+             remove that one, `vanward faults remove {by:?}`"
+        ));
     }
     Ok(())
 }
