@@ -56,6 +56,13 @@ fn answer(summary: &Summary<'_>, metric: Metric) -> Option<Answer> {
     }
 }
 
+/// Whether there is something to compare, and the judge ranks nothing of it.
+pub fn is_unranked(summary: &Summary<'_>) -> bool {
+    let rankings = summary.cases.iter().flat_map(|case| Metric::ALL.map(|metric| Ranking::of(case, metric)));
+    let mut rankings = rankings.flatten().peekable();
+    rankings.peek().is_some() && rankings.all(|ranking| ranking.leaders.is_empty())
+}
+
 /// Table of the leaders, case by case; `None` for a single case.
 pub fn by_case(summary: &Summary<'_>) -> Option<Table> {
     let counted = summary.counted();

@@ -155,9 +155,13 @@ struct Page<'r> {
     command: &'r str,
     legend: String,
     marks: String,
+    /// Whether the judge ranks nothing at all: that stands once, in place of answers and leaders.
+    is_unranked: bool,
     answers: Vec<Answer>,
     leaders: Option<Table>,
     findings: Vec<String>,
+    /// How many they are: `2 sentences`.
+    told: String,
     caveats: Vec<String>,
     omitted: Option<String>,
     standings: Table,
@@ -181,6 +185,8 @@ fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
     let results = summary.results;
     let Machine { processor, cores, kernel, .. } = &results.machine;
     let verdicts = overview::verdicts(summary);
+    let is_unranked = leaders::is_unranked(summary);
+    let findings = findings::sentences(summary);
     Page {
         style: include_str!("page.css"),
         chart_style: chart::STYLE,
@@ -194,9 +200,11 @@ fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
         command: &results.command,
         legend: chart::legend(&results.proxies.iter().collect::<Vec<_>>()),
         marks: text::legend(summary),
-        answers: leaders::answers(summary),
-        leaders: leaders::by_case(summary),
-        findings: findings::sentences(summary),
+        is_unranked,
+        answers: if is_unranked { Vec::new() } else { leaders::answers(summary) },
+        leaders: leaders::by_case(summary).filter(|_| !is_unranked),
+        told: figure::things(findings.len(), "sentence"),
+        findings,
         caveats: findings::caveats(summary),
         omitted: None,
         standings: findings::standings(summary),

@@ -98,6 +98,25 @@ fn nobody_leads_alone_or_unjudged_or_against_the_judge() {
 }
 
 #[test]
+fn that_nothing_is_ranked_is_said_once() {
+    let page = |results: &Results| page::render(&Summary::of(results)).expect("a page");
+    let mut results = sample();
+    assert!(page(&results).contains("class=\"answer\""));
+    results.proxies[3].started[0].setup.insert(Trait::Logging, "every request".to_owned());
+    results.proxies[2].started[0].setup.insert(Trait::Logging, "errors".to_owned());
+    let unranked = page(&results);
+    std::fs::write(concat!(env!("CARGO_TARGET_TMPDIR"), "/unranked.html"), &unranked).expect("a file");
+    assert!(!unranked.contains("class=\"answer\"") && !unranked.contains("Who leads"));
+    assert!(
+        !unranked.contains("sentences")
+            && unranked.contains("<summary>Peer by peer, in 1 sentence</summary>")
+    );
+    for said in ["Nothing is ranked", "nothing is ranked"] {
+        assert_eq!(unranked.matches(said).count(), 1, "{said}");
+    }
+}
+
+#[test]
 fn of_several_cases_the_answer_counts() {
     let results = sample();
     let summary = Summary::of(&results);
