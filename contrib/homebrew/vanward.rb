@@ -1,4 +1,4 @@
-# Formula of Homebrew on Linux. `cargo xtask package` fills it in and writes it beside the tarballs, with the digest of each.
+# Formula of Homebrew on Linux. `cargo xtask package` fills it in, and writes it beside the tarballs with their digests.
 class Vanward < Formula
   desc "Reverse proxy and the lab that measures proxies"
   homepage "${url}"
@@ -7,14 +7,14 @@ class Vanward < Formula
 
   depends_on :linux
 
-  on_intel do
-    url "${url}/vanward-${version}-x86_64-unknown-linux-gnu.tar.gz"
-    sha256 "${sha256_amd64}"
-  end
-
   on_arm do
     url "${url}/vanward-${version}-aarch64-unknown-linux-gnu.tar.gz"
     sha256 "${sha256_arm64}"
+  end
+
+  on_intel do
+    url "${url}/vanward-${version}-x86_64-unknown-linux-gnu.tar.gz"
+    sha256 "${sha256_amd64}"
   end
 
   def install

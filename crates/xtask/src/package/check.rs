@@ -57,6 +57,7 @@ pub(crate) fn check(workspace: &Workspace, program: Option<&Path>) -> Result<(),
     is_repeatable("Debian package", &first.1, || build_deb(&first))?;
     let archive = folder.path().join("vanward.tar.gz");
     is_repeatable("tarball", &archive, || tarball::build(workspace, &payload, "vanward-1", &archive))?;
+    tarball::fits_formula(workspace, &archive)?;
     build_deb(&second)?;
     step::run(Command::new(workspace.root.join("contrib/systemd/boot")).arg(&first.1))?;
     step::run(Command::new(workspace.root.join("contrib/debian/try")).args([first.1, second.1]))

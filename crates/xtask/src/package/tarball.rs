@@ -61,6 +61,33 @@ pub(super) fn write_formula(
         .map_err(|error| format!("{}: {error}", file.display()))
 }
 
+/// Fails unless the tarball has each file and folder that the formula installs.
+pub(super) fn fits_formula(workspace: &Workspace, tarball: &Path) -> Result<(), String> {
+    let template =
+        fs::read_to_string(workspace.root.join(FORMULA)).map_err(|error| format!("{FORMULA}: {error}"))?;
+    let listed = output_of(Command::new("tar").args(["--list", "--file"]).arg(tarball))?;
+    let paths: Vec<&str> = listed.lines().filter_map(|path| Some(path.split_once('/')?.1)).collect();
+    let installed = installed(&template);
+    if installed.is_empty() {
+        return Err(format!("{FORMULA} installs nothing"));
+    }
+    let is_missing = |path: &&&str| {
+        let is_it =
+            |known: &&str| *known == path.trim_end_matches('*') || known.trim_end_matches('/') == **path;
+        !paths.iter().any(is_it)
+    };
+    match installed.iter().find(is_missing) {
+        Some(path) => Err(format!("{FORMULA} installs {path}, which the tarball does not have")),
+        None => Ok(()),
+    }
+}
+
+/// What a formula takes from the tarball: `bin/vanward`, `share/man/man1/*`.
+fn installed(template: &str) -> Vec<&str> {
+    let lines = template.lines().filter(|line| line.contains(".install "));
+    lines.filter_map(|line| line.split('"').nth(1)).collect()
+}
+
 /// The SHA-256 digest of a file.
 pub(super) fn digest(file: &Path) -> Result<String, String> {
     let said = output_of(Command::new("sha256sum").arg("--").arg(file))?;
@@ -104,5 +131,24 @@ mod tests {
         );
         let one = formula(template, "1.2.3", "u", &both[..1]);
         assert!(one.contains("on_intel") && !one.contains("on_arm") && one.contains("def install"), "{one}");
+    }
+
+    #[test]
+    fn the_formula_has_version_names_and_digests_of_a_release() {
+        let template = include_str!("../../../../contrib/homebrew/vanward.rb");
+        let digests = MACHINES.map(|(machine, target)| (machine, format!("digest of {target}")));
+        let formula = formula(template, "1.2.3", "https://a.example", &digests);
+        assert!(formula.contains("  version \"1.2.3\"\n") && !formula.contains("${"), "{formula}");
+        for (_, target) in MACHINES {
+            let lines = format!(
+                "    url \"https://a.example/vanward-1.2.3-{target}.tar.gz\"\n    sha256 \"digest of {target}\"\n"
+            );
+            assert!(formula.contains(&lines), "{formula}");
+        }
+        let installed = installed(template);
+        assert!(
+            installed.contains(&"bin/vanward") && installed.contains(&"share/man/man1/*"),
+            "{installed:?}"
+        );
     }
 }
