@@ -2,7 +2,7 @@
 # Builds each target of fuzz/targets into $OUT, with its seeds beside it.
 set -euo pipefail
 
-cargo fuzz build --release
+cargo fuzz build --release --debug-assertions
 for target in fuzz/targets/*.rs; do
     name=$(basename "$target" .rs)
     cp "fuzz/target/x86_64-unknown-linux-gnu/release/$name" "$OUT/"
