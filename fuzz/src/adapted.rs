@@ -1,36 +1,8 @@
 //! What the targets of `adapt` check: a configuration of another proxy is read or refused with a place in the text, what is
 //! written is TOML, and each statement is counted once.
 
-use std::path::{Path, PathBuf};
-
 use adapt::{Adapted, Include};
-use config::Surroundings;
 use mistake::Mistake;
-
-/// A machine without files.
-struct Nothing;
-
-impl Surroundings for Nothing {
-    fn file(&self, _: &Path) -> Result<Vec<u8>, String> {
-        Err("there is none".to_owned())
-    }
-
-    fn matches(&self, _: &str) -> Result<Vec<PathBuf>, String> {
-        Ok(Vec::new())
-    }
-
-    fn identity(&self, path: &Path) -> PathBuf {
-        path.to_owned()
-    }
-
-    fn variable(&self, _: &str) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn secret(&self, _: &Path) -> Result<(Vec<u8>, bool), String> {
-        Err("there is none".to_owned())
-    }
-}
 
 /// Adapts a configuration. Files that it includes have the text behind the first zero byte.
 pub fn check(bytes: &[u8], adapt: fn(&str, &str, Include<'_>) -> Result<Adapted, Box<Mistake>>) {
@@ -46,7 +18,7 @@ pub fn check(bytes: &[u8], adapt: fn(&str, &str, Include<'_>) -> Result<Adapted,
         Ok(adapted) => {
             assert_eq!(adapted.taken + adapted.needless + adapted.refused(), adapted.directives);
             assert!(adapted.remarks.iter().all(|remark| remark.line > 0 && !remark.why.is_empty()));
-            let reading = config::examine_in(&adapted.toml, "vanward.toml", &Nothing);
+            let reading = config::examine_in(&adapted.toml, "vanward.toml", &config::Nowhere);
             assert!(reading.mistakes.iter().all(|mistake| mistake.line > 0));
         }
         Err(mistake) => assert!(mistake.line > 0 && !mistake.message.is_empty()),

@@ -3,13 +3,15 @@
 
 #![no_main]
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+/// What may be read for a cluster.
+#[path = "../../crates/gateway/tests/http/no_machine.rs"]
+mod no_machine;
 
-use config::Surroundings;
+use std::net::IpAddr;
+
 use gateway::{Cluster, Complaint, Kind, Machine, Options, Reference, settle};
 use libfuzzer_sys::fuzz_target;
+use no_machine::NoMachine;
 use serde_json::Value;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -30,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
         cookie_secret: None,
     };
     let translation = settle(&cluster, &options, &Nothing, |translation| {
-        let mistakes = config::examine_in(&translation.written.text, "kubernetes", &WithFiles(&translation.files)).mistakes;
+        let mistakes = config::examine_in(&translation.written.text, "kubernetes", &NoMachine(&translation.files)).mistakes;
         let complaint =
             |mistake: mistake::Mistake| Complaint { line: Some(mistake.line), why: mistake.sentence() };
         mistakes.into_iter().map(complaint).collect()
@@ -71,34 +73,5 @@ impl Machine for Nothing {
 
     fn port(&self, _: Option<IpAddr>, port: u16) -> Result<(), String> {
         if port % 16 == 1 { Err("it is in use".to_owned()) } else { Ok(()) }
-    }
-}
-
-/// No files but those of objects.
-struct WithFiles<'f>(&'f BTreeMap<String, Vec<u8>>);
-
-impl Surroundings for WithFiles<'_> {
-    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
-        Ok(path.to_str().and_then(|path| self.0.get(path)).expect("it comes from an object").clone())
-    }
-
-    fn file(&self, path: &Path) -> Result<Vec<u8>, String> {
-        panic!("{} is read", path.display())
-    }
-
-    fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>, String> {
-        panic!("{pattern} is read")
-    }
-
-    fn identity(&self, path: &Path) -> PathBuf {
-        path.to_owned()
-    }
-
-    fn variable(&self, name: &str) -> Option<Vec<u8>> {
-        panic!("{name} is read")
-    }
-
-    fn secret(&self, path: &Path) -> Result<(Vec<u8>, bool), String> {
-        panic!("{} is read", path.display())
     }
 }

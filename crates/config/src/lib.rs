@@ -208,7 +208,7 @@ pub use settings::{
     SyslogTransport, Timeouts, TokenKeys, Tracing, TsigAlgorithm, TsigKey, Upstream, Via, WebBotAuth,
 };
 pub use shared::Shared;
-pub use surroundings::{Machine, Surroundings};
+pub use surroundings::{Machine, Nowhere, Surroundings};
 pub use tls::{
     CertificateFiles, Certificates, ClientCertificates, ClientRule, ClientTrust, ExpiredCrls, Hsts, KeyPair,
     ListenerTls, UnknownNames, UpstreamTls,

@@ -84,7 +84,7 @@ impl Surroundings for Machine {
 
 /// No other files, and an environment without variables: for texts that come from others than the operator's files.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Nowhere;
+pub struct Nowhere;
 
 impl Surroundings for Nowhere {
     fn file(&self, _: &Path) -> Result<Vec<u8>, String> {

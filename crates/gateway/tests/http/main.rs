@@ -2,6 +2,8 @@
 
 /// Clusters for tests.
 mod scene;
+/// What may be read for them.
+mod no_machine;
 /// Which rule a request takes.
 mod matches;
 /// Which listeners a route attaches to.

@@ -1,13 +1,13 @@
 //! Clusters made of a few lines, what Vanward makes of them, and what a request gets there.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 
-use config::{Action, Config, Surroundings};
+use config::{Action, Config};
 use gateway::{Cluster, Found, Kind, Machine, Options, Refused, Translation, translate};
 use route::{Exchange, Fields, Request, RouteTable};
 use serde_json::{Value, json};
+
+use crate::no_machine::NoMachine;
 
 pub(crate) const CONTROLLER: &str = "vanward.dev/gateway";
 
@@ -111,37 +111,7 @@ pub(crate) fn mistakes(translation: &Translation) -> Vec<config::Mistake> {
 }
 
 fn examined(translation: &Translation) -> config::Reading {
-    config::examine_in(&translation.written.text, "kubernetes", &Nothing(&translation.files))
-}
-
-/// Nothing may be read for a configuration that users of a cluster have written, but what is in its objects.
-struct Nothing<'t>(&'t BTreeMap<String, Vec<u8>>);
-
-impl Surroundings for Nothing<'_> {
-    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
-        let file = path.to_str().and_then(|path| self.0.get(path));
-        Ok(file.unwrap_or_else(|| panic!("{} is read", path.display())).clone())
-    }
-
-    fn file(&self, path: &Path) -> Result<Vec<u8>, String> {
-        panic!("{} is read", path.display())
-    }
-
-    fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>, String> {
-        panic!("{pattern} is read")
-    }
-
-    fn identity(&self, path: &Path) -> PathBuf {
-        path.to_owned()
-    }
-
-    fn variable(&self, name: &str) -> Option<Vec<u8>> {
-        panic!("{name} is read")
-    }
-
-    fn secret(&self, path: &Path) -> Result<(Vec<u8>, bool), String> {
-        panic!("{} is read", path.display())
-    }
+    config::examine_in(&translation.written.text, "kubernetes", &NoMachine(&translation.files))
 }
 
 /// What a request gets at a port: the upstreams, the target of a redirect, or a status.
