@@ -368,7 +368,8 @@ impl<'s> Adapter<'s> {
                     self.once("[timeouts]", "upstream_connect", written::duration(time), connect);
                     if !scope.is_outermost(connect) {
                         let why = "`upstream_connect` of [timeouts] holds for all upstreams";
-                        self.note(connect, Kind::Differs, why, "");
+                        let instead = "write `pool = { connect_timeout = \"TIME\" }` into an upstream that has another time";
+                        self.note(connect, Kind::Differs, why, instead);
                     }
                 }
                 _ => self.unread_value(connect),
