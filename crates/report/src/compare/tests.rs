@@ -247,7 +247,7 @@ fn two_plans_that_differ_are_said_to_and_what_was_asked_otherwise_is_not_compare
     let said = comparison.differences.join("\n");
     for expected in [
         "Durations differ: 5 s in the first results, 1 s in the second.",
-        "Machines differ: p, 2 cores",
+        "Machines differ: p, x86_64, 2 cores",
         "another in the second.",
         "Rates of small differ: 700/s in the first results, 1,300/s in the second.",
         "medium is not compared, since what was asked of the proxies there is other",
@@ -278,6 +278,9 @@ fn too_few_repeats_are_not_judged_and_other_machines_are_not_taken_for_drift() {
     other.machine.architecture = "aarch64".to_owned();
     let comparison = Comparison::of(&one, &other);
     assert_eq!(comparison.basis, Basis::Machines);
+    let named =
+        comparison.differences.iter().find(|said| said.starts_with("Machines differ")).expect("it is said");
+    assert!(named.contains("p, x86_64, 2 cores") && named.contains("p, aarch64, 2 cores"), "{named}");
     assert!(comparison.changes.iter().all(|change| change.verdict == Verdict::Unjudged));
     assert_eq!(comparison.unmatched, ["large-https is only in the first results"]);
     assert_eq!(comparison.regressions(0.0).count(), 0);

@@ -37,8 +37,9 @@ pub(super) fn differences(before: &Results, after: &Results) -> Vec<String> {
     let machine = |results: &Results| {
         let machine = &results.machine;
         format!(
-            "{}, {}, {}, {}",
+            "{}, {}, {}, {}, {}",
             machine.processor,
+            machine.architecture,
             figure::things(machine.cores, "core"),
             figure::memory_bytes(machine.memory_bytes as f64),
             machine.kernel
