@@ -398,6 +398,17 @@ impl Connection {
         self.streams.len()
     }
 
+    /// How many bytes are held that came from the peer: of bodies that are unread, and of heads that are long or not whole. Whoever
+    /// serves a request has a long head once more.
+    pub fn holds(&self) -> usize {
+        self.unread + self.sections + 2 * self.long_heads
+    }
+
+    /// Permits long heads, and those that have not come as a whole, so many bytes more than there are, at most `most` in all.
+    pub fn limit_long_heads(&mut self, more: usize, most: usize) {
+        self.limits.long_heads_bytes = most.min(self.long_heads.max(self.sections) + more);
+    }
+
     /// Whether the peer's settings have arrived.
     pub fn has_begun(&self) -> bool {
         self.has_settings

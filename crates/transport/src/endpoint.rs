@@ -163,6 +163,15 @@ impl Endpoint {
         }
     }
 
+    /// The largest buffer worth having for what is read, beyond a small one.
+    #[inline]
+    pub fn lend(&self) -> usize {
+        match self {
+            Self::Connection(_) | Self::Detached | Self::Stream(_) => usize::MAX,
+            Self::Http3(stream) => stream.lend(),
+        }
+    }
+
     /// Whether the peer has sent a part of a DATA frame, and not yet the rest. Only streams have frames.
     #[inline]
     pub fn owes(&self) -> bool {

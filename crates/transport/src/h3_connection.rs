@@ -10,35 +10,24 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use http3::{Broken, Code, Event, Gone, Key, Limits, Now, Refused, Role, Scheme, WriteError};
-use quinn_proto::{
-    ConnectionError, ConnectionHandle, ConnectionId, Dir, ReadError, StreamEvent, StreamId, VarInt,
-};
+use quinn_proto::{ConnectionError, ConnectionHandle, ConnectionId, Dir, ReadError, StreamEvent, StreamId};
 use tls::Agreed;
 
 use crate::h2_connection::Wrong;
+use crate::h3_budget::{self, Budget, OWN_STREAMS};
 use crate::h3_client::{self, Reach};
+use crate::h3_sending::{Streams, stream, varint};
 use crate::quic_desk::Desk;
-use crate::quic_held::Held;
 use crate::waits::Waits;
 
-/// Bytes that a connection holds for a peer that has not acknowledged them: at least so many, at most so many, and twice what
-/// its path takes in a round trip.
-const UNACKNOWLEDGED: std::ops::RangeInclusive<u64> = 32 * 1024..=4 << 20;
-/// What each connection may have of that, whatever others have.
-const UNACKNOWLEDGED_OWN: u64 = 512 * 1024;
-/// What a client may send on all streams together before the path has taken any of it.
-pub const CLIENT_WINDOW: u32 = 384 * 1024;
-/// What a connection should hold at most, in all, for a client that takes nothing.
-const CONNECTION: usize = 1024 * 1024;
-/// What the connection itself and each of its requests hold of that, measured (`proxy/tests/http3_memory`).
-const ITSELF: usize = 64 * 1024;
-const REQUEST: usize = 9 * 1024;
-/// What all streams of a connection may hold that waits for room, as long as some do: less where requests take more.
-const WAITING: usize = 256 * 1024;
-/// What a stream may hold that QUIC has room for, as far as is known: as much as leaves at a time.
-const PIECE_MAX: usize = 64 * 1024;
-/// The streams of a connection that are no requests: control, encoder and decoder stream.
-const OWN_STREAMS: usize = 3;
+/// Requests that a client may have open at once (RFC 9114 §6.1 recommends no fewer).
+pub const STREAMS_MAX: u32 = 100;
+/// Those that it may have open until half of them are: QUIC keeps places for all that may come, and most clients never need more.
+pub const STREAMS_FIRST: u32 = 48;
+/// What a client may send on all streams together before the path has taken any of it, at first.
+pub const CLIENT_WINDOW: u32 = h3_budget::WINDOW_FIRST;
+/// What the heads of all requests of a client that are under way take at most, beyond the buffers that each has anyway.
+pub const LONG_HEADS_MAX: usize = 128 * 1024;
 /// What is read of a stream before others have their turn.
 const READS_MAX: usize = 64;
 
@@ -63,13 +52,17 @@ struct Shared {
     is_left: Cell<bool>,
 }
 
+/// A few bytes more, and the allocator takes 2 KiB more for each connection.
+const _: () = assert!(size_of::<Shared>() + 2 * size_of::<usize>() <= 8192);
+
 /// The state of the connection, in QUIC and in HTTP.
 pub(crate) struct Core {
     pub(crate) quic: quinn_proto::Connection,
     /// When it is to be driven, as the endpoint has noted.
     pub(crate) filed: Option<Instant>,
     pub(crate) is_drained: bool,
-    limits: Limits,
+    /// Up to the end of the handshake.
+    limits: Option<Box<Limits>>,
     /// From the end of the handshake on.
     pub(crate) http: Option<http3::Connection>,
     pub(crate) is_handshaking: bool,
@@ -81,9 +74,13 @@ pub(crate) struct Core {
     /// Streams that there is room for again, with their urgency.
     writable: Vec<(u8, Key)>,
     end: Option<End>,
-    held: Held,
-    /// What it may have under way beyond the share that each connection has.
-    granted: usize,
+    budget: Budget,
+    /// Our control stream, from the end of the handshake on.
+    control: Option<StreamId>,
+    /// Whether requests have come that there was no room for.
+    is_short: bool,
+    /// Whether a client may have all requests open.
+    has_many: bool,
 }
 
 /// How a connection ended.
@@ -103,48 +100,6 @@ pub enum End {
     Scattered,
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.desk.grants.change(self.core.get_mut().granted, 0);
-    }
-}
-
-/// The streams of QUIC, as far as HTTP/3 sends on them.
-struct Streams<'a>(&'a mut quinn_proto::Connection);
-
-fn stream(id: u64) -> StreamId {
-    // It is one that QUIC has given us.
-    VarInt::from_u64(id).unwrap_or(VarInt::MAX).into()
-}
-
-fn varint(code: Code) -> VarInt {
-    VarInt::from_u64(code.0).unwrap_or(VarInt::MAX)
-}
-
-impl http3::Transport for Streams<'_> {
-    fn write(&mut self, id: u64, bytes: &[u8]) -> usize {
-        match self.0.send_stream(stream(id)).write(bytes) {
-            Ok(count) => count,
-            // The stop is told by an event of its own.
-            Err(quinn_proto::WriteError::Blocked | quinn_proto::WriteError::Stopped(_)) => 0,
-            // Nobody is there to get it.
-            Err(quinn_proto::WriteError::ClosedStream) => bytes.len(),
-        }
-    }
-
-    fn finish(&mut self, id: u64) {
-        let _ = self.0.send_stream(stream(id)).finish();
-    }
-
-    fn reset(&mut self, id: u64, code: Code) {
-        let _ = self.0.send_stream(stream(id)).reset(varint(code));
-    }
-
-    fn stop(&mut self, id: u64, code: Code) {
-        let _ = self.0.recv_stream(stream(id)).stop(varint(code));
-    }
-}
-
 /// What the endpoint does.
 impl H3Connection {
     /// A connection that a client has begun.
@@ -152,9 +107,9 @@ impl H3Connection {
         desk: Rc<Desk>,
         begun: (ConnectionHandle, Option<ConnectionId>),
         quic: quinn_proto::Connection,
-        limits: Limits,
+        limits: Box<Limits>,
     ) -> Self {
-        Self::new(desk, begun, quic, limits, (CLIENT_WINDOW, None))
+        Self::new(desk, begun, quic, limits, (Budget::of_client(), None))
     }
 
     /// A connection to a server, which may send so much before the path has taken any of it.
@@ -162,25 +117,25 @@ impl H3Connection {
         desk: Rc<Desk>,
         handle: ConnectionHandle,
         quic: quinn_proto::Connection,
-        limits: Limits,
+        limits: Box<Limits>,
         window: u32,
     ) -> Self {
         let reach = Box::new(Reach::new(desk.deadlines.now()));
-        Self::new(desk, (handle, None), quic, limits, (window, Some(reach)))
+        Self::new(desk, (handle, None), quic, limits, (Budget::of_server(window), Some(reach)))
     }
 
     fn new(
         desk: Rc<Desk>,
         (handle, began): (ConnectionHandle, Option<ConnectionId>),
         quic: quinn_proto::Connection,
-        limits: Limits,
-        (window, reach): (u32, Option<Box<Reach>>),
+        limits: Box<Limits>,
+        (budget, reach): (Budget, Option<Box<Reach>>),
     ) -> Self {
         let core = Core {
             quic,
             filed: None,
             is_drained: false,
-            limits,
+            limits: Some(limits),
             http: None,
             is_handshaking: true,
             reach,
@@ -188,8 +143,10 @@ impl H3Connection {
             opened: Vec::new(),
             writable: Vec::new(),
             end: None,
-            held: Held::new(window.into()),
-            granted: 0,
+            budget,
+            control: None,
+            is_short: false,
+            has_many: false,
         };
         Self(Rc::new(Shared {
             desk,
@@ -236,14 +193,42 @@ impl H3Connection {
         if !self.0.is_over.get() {
             self.flush(core);
         }
-        let wanted =
-            (2 * core.quic.congestion_state().window()).clamp(*UNACKNOWLEDGED.start(), *UNACKNOWLEDGED.end());
-        // What a few fast connections have under way, many slow ones may not have.
-        let beyond = wanted.saturating_sub(UNACKNOWLEDGED_OWN) as usize;
-        if beyond != core.granted {
-            core.granted = self.0.desk.grants.change(core.granted, beyond);
+        self.permit_requests(core);
+        self.keep_to_budget(core);
+        if core.is_short
+            && !self.0.is_over.get()
+            && let Err(broken) = self.accept(core, Dir::Bi)
+        {
+            self.end(core, End::Broken(broken));
         }
-        core.quic.set_send_window(wanted.min(UNACKNOWLEDGED_OWN + core.granted as u64));
+    }
+
+    /// Notes what the connection holds, and bounds heads by what is left.
+    fn note(&self, core: &mut Core) {
+        let Core { http: Some(http), budget, reach, .. } = core else { return };
+        budget.note(http.held(), http.holds(), self.0.waits.bytes_behind());
+        if reach.is_none() {
+            http.limit_long_heads(budget.heads(), LONG_HEADS_MAX);
+        }
+    }
+
+    /// Has the peer and writers know what they may have the connection hold.
+    fn keep_to_budget(&self, core: &mut Core) {
+        self.note(core);
+        let Core { quic, budget, control: Some(control), .. } = core else { return };
+        if let Some(window) = budget.wider((quic, *control)) {
+            quic.set_receive_window(window.into());
+        }
+        quic.set_send_window(budget.under_way(quic.congestion_state().window()));
+    }
+
+    /// Permits a client that has many requests open as many as there may be.
+    fn permit_requests(&self, core: &mut Core) {
+        let Core { quic, http: Some(http), reach: None, has_many, .. } = core else { return };
+        if !*has_many && http.held() > STREAMS_FIRST as usize / 2 {
+            *has_many = true;
+            quic.set_max_concurrent_streams(Dir::Bi, STREAMS_MAX.into());
+        }
     }
 
     /// Takes what a datagram of the peer has told.
@@ -253,9 +238,10 @@ impl H3Connection {
         if let Some(reach) = &mut core.reach {
             reach.heard(self.now().tick);
         }
-        if core.held.received() {
-            let stats = core.quic.stats();
-            if core.held.is_too_much(&stats) && !self.is_over() {
+        let Core { quic, budget, .. } = &mut *core;
+        if budget.received() {
+            budget.look(quic);
+            if budget.is_scattered() && !self.is_over() {
                 self.end(&mut core, End::Scattered);
             }
         }
@@ -281,12 +267,13 @@ impl H3Connection {
     /// The handshake is done.
     fn begin(&self, core: &mut Core) {
         self.handshake_ended(core);
-        let mut open = || core.quic.streams().open(Dir::Uni).map(u64::from);
+        let mut open = || core.quic.streams().open(Dir::Uni);
         match (open(), open(), open()) {
             (Some(control), Some(encoder), Some(decoder)) => {
-                let own = [control, encoder, decoder];
+                let own = [control, encoder, decoder].map(u64::from);
+                core.control = Some(control);
                 let role = if core.reach.is_some() { Role::Client } else { Role::Server };
-                core.http = Some(http3::Connection::new(role, core.limits, own));
+                core.http = core.limits.take().map(|limits| http3::Connection::new(role, *limits, own));
             }
             // RFC 9114 §6.2.
             _ => {
@@ -325,17 +312,7 @@ impl H3Connection {
         let now = self.now();
         let Some(http) = &mut core.http else { return Ok(()) };
         match event {
-            StreamEvent::Opened { dir } => {
-                while let Some(id) = core.quic.streams().accept(dir) {
-                    let Some(http) = &mut core.http else { break };
-                    http.accept(id.into(), now)?;
-                    self.read(core, id)?;
-                }
-                if core.http.as_mut().is_some_and(|http| http.head_since().is_some()) {
-                    // It has its time.
-                    self.wake_task();
-                }
-            }
+            StreamEvent::Opened { dir } => self.accept(core, dir)?,
             StreamEvent::Readable { id } => self.read(core, id)?,
             StreamEvent::Stopped { id, error_code } => {
                 http.stop_received(id.into(), Code(error_code.into_inner()), now)?;
@@ -357,6 +334,35 @@ impl H3Connection {
         Ok(())
     }
 
+    /// Takes the streams that the peer has opened. Requests that there is no room for wait in QUIC.
+    fn accept(&self, core: &mut Core, dir: Dir) -> Result<(), Broken> {
+        let now = self.now();
+        while let Core { quic, http: Some(http), budget, control: Some(control), is_short, .. } = core {
+            let is_request = dir == Dir::Bi;
+            if is_request {
+                *is_short = !budget.has_room_for_request((quic, *control));
+                if *is_short {
+                    break;
+                }
+            }
+            let Some(id) = quic.streams().accept(dir) else { break };
+            if is_request {
+                budget.took_request();
+            }
+            http.accept(id.into(), now)?;
+            self.read(core, id)?;
+            self.note(core);
+        }
+        if core.budget.is_scattered() && !self.is_over() {
+            self.end(core, End::Scattered);
+        }
+        if core.http.as_mut().is_some_and(|http| http.head_since().is_some()) {
+            // It has its time.
+            self.wake_task();
+        }
+        Ok(())
+    }
+
     /// Reads a stream, as far as HTTP wants more of it.
     fn read(&self, core: &mut Core, id: StreamId) -> Result<(), Broken> {
         self.read_quietly(core, id)?;
@@ -365,7 +371,7 @@ impl H3Connection {
 
     fn read_quietly(&self, core: &mut Core, id: StreamId) -> Result<(), Broken> {
         let now = self.now();
-        let Core { quic, http: Some(http), held, .. } = core else { return Ok(()) };
+        let Core { quic, http: Some(http), budget, .. } = core else { return Ok(()) };
         for _ in 0..READS_MAX {
             let wanted = http.wanted(id.into());
             if wanted == 0 {
@@ -375,7 +381,7 @@ impl H3Connection {
             let Ok(mut chunks) = source.read(true) else { return Ok(()) };
             match chunks.next(wanted) {
                 Ok(Some(chunk)) => {
-                    held.read();
+                    budget.read(chunk.bytes.len());
                     let is_last = matches!(chunks.next(0), Ok(None));
                     let _ = chunks.finalize();
                     http.receive(id.into(), &chunk.bytes, is_last, now)?;
@@ -430,10 +436,10 @@ impl H3Connection {
 
     /// Gives QUIC what HTTP has to send and to tell.
     fn flush(&self, core: &mut Core) {
-        if let Core { quic, http: Some(http), .. } = core
+        if let Core { quic, http: Some(http), budget, .. } = core
             && http.has_unsent()
         {
-            http.flush(&mut Streams(quic));
+            http.flush(&mut Streams(quic, budget));
         }
     }
 }
@@ -693,7 +699,7 @@ impl H3Connection {
         }
         let tick = self.now().tick;
         self.with(|_, core| {
-            let Core { quic, http: Some(http), reach, .. } = core else {
+            let Core { quic, http: Some(http), reach, budget, .. } = core else {
                 return Err(WriteError::Gone(Gone::Broken));
             };
             let len = http.write_head(key, text, is_last, Scheme::Https)?;
@@ -704,7 +710,7 @@ impl H3Connection {
             if rest.is_empty() || http.wants_head(key) {
                 return Ok(len);
             }
-            Ok(len + http.write(key, rest, is_last, &mut Streams(quic)))
+            Ok(len + http.write(key, rest, is_last, &mut Streams(quic, budget)))
         })
     }
 
@@ -720,8 +726,8 @@ impl H3Connection {
             return Poll::Ready(ready.map(|()| 0));
         }
         let count = self.with(|_, core| {
-            let Core { quic, http: Some(http), .. } = core else { return 0 };
-            http.write(key, bytes, is_last, &mut Streams(quic))
+            let Core { quic, http: Some(http), budget, .. } = core else { return 0 };
+            http.write(key, bytes, is_last, &mut Streams(quic, budget))
         });
         if count == bytes.len() {
             self.0.waits.caught_up(key);
@@ -729,7 +735,7 @@ impl H3Connection {
         if count > 0 {
             return Poll::Ready(Ok(count));
         }
-        self.wait_for_room(context, key);
+        self.0.waits.wait_for_room(key, context, bytes.len());
         Poll::Pending
     }
 
@@ -738,7 +744,7 @@ impl H3Connection {
         if self.check_open(key).is_some() || !self.0.waits.is_full(key) {
             return Poll::Ready(());
         }
-        self.wait_for_room(context, key);
+        self.0.waits.wait_for_room(key, context, 0);
         Poll::Pending
     }
 
@@ -750,10 +756,6 @@ impl H3Connection {
         self.look(|http| http.check_open(key).err().map(Err))
     }
 
-    fn wait_for_room(&self, context: &Context<'_>, key: Key) {
-        self.0.waits.wait_for_room(key, context);
-    }
-
     /// Whether bytes of some stream wait for room.
     pub fn is_crowded(&self) -> bool {
         self.0.waits.some_are_behind()
@@ -761,11 +763,19 @@ impl H3Connection {
 
     /// What a stream may hold that QUIC may have no room for: while others wait for that its share of what all may.
     pub fn share(&self) -> usize {
-        if !self.is_crowded() {
-            return PIECE_MAX;
-        }
-        let requests = self.look(http3::Connection::held).max(1);
-        (CONNECTION - ITSELF).saturating_sub(requests * REQUEST).min(WAITING) / requests
+        let core = self.core();
+        if self.is_crowded() { core.budget.waiting() } else { core.budget.piece() }
+    }
+
+    /// Lends room for what comes on a stream that has so much, beyond what each has anyway; how much it has then.
+    pub(crate) fn lend(&self, had: usize) -> usize {
+        let Core { quic, budget, control: Some(control), .. } = &mut *self.core() else { return had };
+        budget.lend(had, (quic, *control))
+    }
+
+    /// Takes back what was lent for a stream.
+    pub(crate) fn take_back(&self, lent: usize) {
+        self.core().budget.give_back(lent);
     }
 
     /// Ends the stream's outgoing message. `trailers` are HTTP/1.1 field lines, or empty.

@@ -3,6 +3,7 @@
 //! Flow control gives end-to-end backpressure: windows open as the path consumes bytes, and a write takes no more than
 //! QUIC has room for.
 
+use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::task::{Context, Poll};
 
@@ -16,10 +17,13 @@ use crate::tcp::Follows;
 pub struct Stream {
     connection: H3Connection,
     key: Key,
+    /// What the path was lent for what comes on it.
+    lent: Cell<usize>,
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        self.connection.take_back(self.lent.get());
         self.connection.release(self.key);
     }
 }
@@ -28,7 +32,7 @@ impl Stream {
     /// A stream that a client has opened, or that was opened for a request to a server.
     pub fn new(connection: H3Connection, key: Key) -> Self {
         connection.hold(key);
-        Self { connection, key }
+        Self { connection, key, lent: Cell::new(0) }
     }
 
     /// The length of the text that can be read: at first, the length of the head.
@@ -97,6 +101,12 @@ impl Stream {
     /// The largest number of bytes worth having before a write.
     pub fn room(&self) -> usize {
         if self.connection.wants_head(self.key) { usize::MAX } else { self.connection.share() }
+    }
+
+    /// The largest buffer worth having for what comes, beyond a small one: a connection has many streams.
+    pub fn lend(&self) -> usize {
+        self.lent.set(self.connection.lend(self.lent.get()));
+        self.lent.get()
     }
 
     /// Ends the outgoing message, if it has not ended yet. `trailers` are HTTP/1.1 field lines.

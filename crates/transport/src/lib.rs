@@ -42,6 +42,10 @@ pub mod quic_client;
 mod quic_held;
 /// Datagrams of QUIC between the processes of an upgrade.
 pub mod quic_strays;
+/// What a connection of HTTP/3 may hold for its peer.
+mod h3_budget;
+/// How HTTP/3 sends on the streams of QUIC.
+mod h3_sending;
 /// An HTTP/3 connection, shared by its streams.
 pub mod h3_connection;
 /// What only an HTTP/3 connection to a server has: streams that are opened, and doubts about the server.

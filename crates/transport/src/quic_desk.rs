@@ -15,16 +15,12 @@ use crate::quic_beginnings::Beginnings;
 use crate::quic_endpoint::Shared as Endpoint;
 use crate::quic_ids::{Destination, Ids, Owner};
 
-/// What connections may have under way beyond their shares: some that are fast and far away.
-const GRANTED_MAX: usize = 32 << 20;
-
 /// What is between an endpoint and its connections.
 pub(crate) struct Desk {
     /// For what cannot wait until the endpoint is driven.
     pub(crate) endpoint: Weak<Endpoint>,
     /// `None` of the socket of a connection to a server.
     accepting: Option<Accepting>,
-    pub(crate) grants: Rc<Grants>,
     pub(crate) deadlines: Rc<Deadlines>,
     /// Connections that have something to do, each once.
     stirred: RefCell<VecDeque<usize>>,
@@ -40,31 +36,15 @@ pub(crate) struct Accepting {
     pub(crate) beginnings: Arc<Beginnings>,
 }
 
-/// What connections of an endpoint may have under way together, beyond the share of each.
-#[derive(Default)]
-pub(crate) struct Grants(Cell<usize>);
-
-impl Grants {
-    /// Gives a connection that had so much as much of what it wants as there is.
-    pub(crate) fn change(&self, had: usize, wanted: usize) -> usize {
-        let others = self.0.get() - had;
-        let granted = wanted.min(GRANTED_MAX.saturating_sub(others));
-        self.0.set(others + granted);
-        granted
-    }
-}
-
 impl Desk {
     pub(crate) fn new(
         endpoint: Weak<Endpoint>,
         accepting: Option<Accepting>,
-        grants: Rc<Grants>,
         deadlines: &Rc<Deadlines>,
     ) -> Self {
         Self {
             endpoint,
             accepting,
-            grants,
             deadlines: Rc::clone(deadlines),
             stirred: RefCell::default(),
             pending: Cell::default(),
@@ -148,19 +128,5 @@ impl Desk {
         {
             driver.wake_by_ref();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grants_are_bounded_together() {
-        let grants = Grants::default();
-        let most = grants.change(0, GRANTED_MAX - 5);
-        assert_eq!((most, grants.change(0, 10)), (GRANTED_MAX - 5, 5));
-        assert_eq!(grants.change(most, 1), 1);
-        assert_eq!((grants.change(5, 20), grants.change(1, 0), grants.change(20, 0)), (20, 0, 0));
     }
 }

@@ -20,7 +20,7 @@ use crate::alarm::{Alarm, Alarms};
 use crate::deadline::Deadlines;
 use crate::h3_connection::{Core, H3Connection};
 use crate::quic_beginnings::Beginnings;
-use crate::quic_desk::{Accepting, Desk, Grants};
+use crate::quic_desk::{Accepting, Desk};
 use crate::quic_ids::{Destination, Ids, Owner};
 use crate::quic_path::{Path, Step, Weather};
 use crate::quic_socket::{Batch, QuicSocket};
@@ -102,7 +102,6 @@ pub(crate) struct Common {
     batch: Rc<RefCell<Batch>>,
     /// Scratch memory for datagrams.
     scratch: Rc<RefCell<Vec<u8>>>,
-    grants: Rc<Grants>,
 }
 
 /// The insides of an endpoint. Connections know its desk alone: it owns them, and ends with whoever drives it.
@@ -154,13 +153,13 @@ impl QuicEndpoint {
         socket: QuicSocket,
         accepting: Option<Accepting>,
         (config, server): (Arc<EndpointConfig>, Option<Arc<ServerConfig>>),
-        Common { batch, scratch, grants }: Common,
+        Common { batch, scratch }: Common,
         (alarms, deadlines): (&Rc<Alarms>, &Rc<Deadlines>),
     ) -> Self {
         let finds_size = !socket.may_fragment();
         let engine = quinn_proto::Endpoint::new(config, server, finds_size, None);
         Self(Rc::new_cyclic(|endpoint| Shared {
-            desk: Rc::new(Desk::new(endpoint.clone(), accepting, grants, deadlines)),
+            desk: Rc::new(Desk::new(endpoint.clone(), accepting, deadlines)),
             socket,
             engine: RefCell::new(engine),
             connections: RefCell::default(),
@@ -186,7 +185,8 @@ impl QuicEndpoint {
         window: u32,
     ) -> Result<H3Connection, ConnectError> {
         let (handle, quic) = self.0.engine.borrow_mut().connect(Instant::now(), config, peer, name)?;
-        let connection = H3Connection::to_server(Rc::clone(&self.0.desk), handle, quic, limits, window);
+        let connection =
+            H3Connection::to_server(Rc::clone(&self.0.desk), handle, quic, Box::new(limits), window);
         self.0.add(handle.0, connection.clone());
         Ok(connection)
     }
@@ -397,7 +397,7 @@ impl QuicEndpoint {
                 Ok((handle, quic)) => {
                     drop(engine);
                     let desk = Rc::clone(&shared.desk);
-                    let connection = H3Connection::of_client(desk, (handle, begins), quic, *limits);
+                    let connection = H3Connection::of_client(desk, (handle, begins), quic, limits);
                     shared.add(handle.0, connection.clone());
                     return host.begin(connection);
                 }

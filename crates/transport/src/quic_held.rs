@@ -1,10 +1,8 @@
 //! An estimate of what QUIC holds of a peer that nobody has read: with gaps between small pieces a peer has it hold far more than
 //! windows tell, since each piece keeps its datagram, and takes an entry in a list.
 
-use quinn_proto::ConnectionStats;
-
 /// What a piece takes beside its bytes.
-const PIECE_BYTES: u64 = 80;
+const PIECE_BYTES: u64 = 160;
 /// Datagrams between two looks.
 const DATAGRAMS_BETWEEN: u32 = 16;
 /// Pieces for each datagram up to which estimates are corrected: more of them are no ordinary peer's.
@@ -13,8 +11,6 @@ const PIECES_USUAL: u64 = 4;
 /// What QUIC holds of a peer, as far as can be told from outside.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// What is held at most.
-    limit: u64,
     datagrams: u32,
     read: u64,
     /// Frames and bytes that had come by the last look.
@@ -24,12 +20,6 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// For a peer whose windows permit so much: twice that may be held, so that a peer of small pieces waits for whoever is slow, as
-    /// others do.
-    pub(crate) fn new(window: u64) -> Self {
-        Self { limit: 2 * window, ..Self::default() }
-    }
-
     /// A datagram has come; whether it is time for a look.
     pub(crate) fn received(&mut self) -> bool {
         self.datagrams += 1;
@@ -41,12 +31,18 @@ impl Held {
         self.read += 1;
     }
 
-    /// Whether too much is held.
-    pub(crate) fn is_too_much(&mut self, stats: &ConnectionStats) -> bool {
-        self.look(stats.frame_rx.stream, stats.udp_rx.bytes)
+    /// Nothing is held.
+    pub(crate) fn clear(&mut self) {
+        self.held = 0;
     }
 
-    fn look(&mut self, frames: u64, bytes: u64) -> bool {
+    /// What is held, as far as is known.
+    pub(crate) fn estimate(&self) -> u64 {
+        self.held
+    }
+
+    /// Looks what is held, now that so many frames and bytes have come in all.
+    pub(crate) fn look(&mut self, frames: u64, bytes: u64) {
         let datagrams = u64::from(std::mem::take(&mut self.datagrams));
         let read = std::mem::take(&mut self.read);
         let came = frames - std::mem::replace(&mut self.frames, frames);
@@ -56,7 +52,6 @@ impl Held {
         if came <= datagrams * PIECES_USUAL && read * 10 >= came * 9 {
             self.held -= self.held / 8;
         }
-        self.held > self.limit
     }
 }
 
@@ -66,11 +61,12 @@ mod tests {
 
     /// Looks with so many frames, of so many bytes each, of which so many are read, until it is too much; how many.
     fn looks(frames: u64, bytes: u64, read: u64) -> Option<u64> {
-        let mut held = Held::new(384 * 1024);
+        let mut held = Held::default();
         (1..10_000).find(|look| {
             (0..DATAGRAMS_BETWEEN).for_each(|_| _ = held.received());
             (0..read).for_each(|_| held.read());
-            held.look(look * frames, look * frames * bytes)
+            held.look(look * frames, look * frames * bytes);
+            held.estimate() > 2 * 384 * 1024
         })
     }
 
@@ -82,11 +78,11 @@ mod tests {
             (20, 1200, 18, None),
             (0, 0, 0, None),
             // A body that nobody reads: more than the windows permit.
-            (16, 1200, 0, Some(39)),
+            (16, 1200, 0, Some(37)),
             // Bytes, each in a frame, in full datagrams and in padded ones.
-            (3200, 6, 0, Some(3)),
-            (16, 1252, 0, Some(37)),
-            (3200, 6, 2900, Some(31)),
+            (3200, 6, 0, Some(2)),
+            (16, 1252, 0, Some(35)),
+            (3200, 6, 2900, Some(16)),
         ] {
             assert_eq!(looks(frames, bytes, read), expected, "{frames} frames of {bytes} bytes, {read} read");
         }

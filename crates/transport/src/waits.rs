@@ -12,6 +12,8 @@ pub(crate) struct Waits {
     waits: RefCell<Vec<Wait>>,
     /// Streams that are behind.
     behind: Cell<usize>,
+    /// What their tasks hold of them.
+    bytes: Cell<usize>,
 }
 
 /// The task that a stream belongs to, and what it waits for.
@@ -25,6 +27,8 @@ pub(crate) struct Wait {
     is_full: bool,
     /// Whether bytes are left that a write has found no room for.
     is_behind: bool,
+    /// How many those are.
+    bytes: u32,
 }
 
 impl Waits {
@@ -43,8 +47,10 @@ impl Waits {
     }
 
     fn forget(&self, wait: &mut Wait) {
-        if std::mem::take(wait).is_behind {
+        let wait = std::mem::take(wait);
+        if wait.is_behind {
             self.behind.set(self.behind.get() - 1);
+            self.bytes.set(self.bytes.get() - wait.bytes as usize);
         }
     }
 
@@ -75,20 +81,27 @@ impl Waits {
         self.waits.borrow_mut().iter_mut().filter(|wait| is_it(wait)).for_each(Wait::wake);
     }
 
-    /// There is no room for a stream: its task is to wait for it.
-    pub(crate) fn wait_for_room(&self, key: Key, context: &Context<'_>) {
+    /// There is no room for a stream, for which its task has so many bytes: it is to wait for room.
+    pub(crate) fn wait_for_room(&self, key: Key, context: &Context<'_>, bytes: usize) {
         let mut wait = self.of(key, context);
         (wait.to_write, wait.is_full) = (true, true);
         if !std::mem::replace(&mut wait.is_behind, true) {
             self.behind.set(self.behind.get() + 1);
         }
+        let had = std::mem::replace(&mut wait.bytes, bytes as u32);
+        self.bytes.set(self.bytes.get() - had as usize + bytes);
     }
 
     /// All bytes of a stream were taken.
     #[inline]
     pub(crate) fn caught_up(&self, key: Key) {
-        if self.behind.get() > 0 && std::mem::take(&mut self.at(key).is_behind) {
+        if self.behind.get() == 0 {
+            return;
+        }
+        let mut wait = self.at(key);
+        if std::mem::take(&mut wait.is_behind) {
             self.behind.set(self.behind.get() - 1);
+            self.bytes.set(self.bytes.get() - std::mem::take(&mut wait.bytes) as usize);
         }
     }
 
@@ -100,6 +113,11 @@ impl Waits {
     /// Whether bytes of any stream wait for room, those included that there is room for again.
     pub(crate) fn some_are_behind(&self) -> bool {
         self.behind.get() > 0
+    }
+
+    /// What tasks hold that waits for room.
+    pub(crate) fn bytes_behind(&self) -> usize {
+        self.bytes.get()
     }
 
     /// There is room for a stream again.

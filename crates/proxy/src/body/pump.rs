@@ -601,7 +601,7 @@ impl Pump {
         if self.fills || (is_long && ends.sink.frames_itself()) {
             // More than the buffer takes at once: go on in large pieces.
             let wanted = if is_long { BULK } else { 2 * buffer.spare().len() };
-            ends.worker.buffers.grow_to(buffer, wanted.min(room));
+            ends.worker.buffers.grow_to(buffer, wanted.min(room).min(ends.source.lend().max(TINY)));
         }
         let spare = buffer.spare();
         let limit = spare.len().min(room);
@@ -663,6 +663,7 @@ impl Pump {
             && !ends.sink.frames_itself()
             && !self.will_splice(ends)
             && !self.is_looked_at()
+            && ends.source.lend() >= BULK
     }
 
     /// Reads more of a body behind what is unsent of it, until that is worth a write; each time waits at most for

@@ -15,7 +15,7 @@ use telemetry::{Entry, More, message};
 use transport::buffer::TINY;
 use transport::deadline::{Deadline, Ticks};
 use transport::endpoint::Endpoint;
-use transport::h3_connection::{End, H3Connection};
+use transport::h3_connection::{End, H3Connection, LONG_HEADS_MAX, STREAMS_MAX};
 use transport::h3_stream::Stream;
 
 use crate::connection::client::Count;
@@ -28,16 +28,12 @@ use crate::context::original_connection::OriginalConnection;
 use crate::context::worker::{State, Worker};
 use crate::shaping::ConnectionTotals;
 
-/// Requests that a client may have open at once (RFC 9114 §6.1 recommends no fewer).
-pub(crate) const STREAMS_MAX: u32 = 100;
 /// Requests that are held at once: those that have ended may still wait for acknowledgments.
 const HELD_MAX: usize = 2 * STREAMS_MAX as usize;
 /// Unread bytes of the body of a request, beside what QUIC holds.
 const BODY_MAX: usize = 64 * 1024;
 /// Unread bytes of the bodies of all requests of a connection.
-const BODIES_MAX: usize = 128 * 1024;
-/// What the heads of all requests that are under way take beyond the buffers that each has anyway.
-const LONG_HEADS_MAX: usize = 192 * 1024;
+const BODIES_MAX: usize = 64 * 1024;
 /// The dynamic table of QPACK (RFC 9204 §3.2): that of HPACK by default.
 const TABLE_BYTES: usize = 4096;
 /// Requests that may wait for insertions into it.

@@ -14,7 +14,7 @@ use quinn_proto::{EndpointConfig, ServerConfig, TransportConfig, VarInt};
 use shape::DatagramEffect;
 use telemetry::message;
 use tls::{QuicKeys, ServerSide};
-use transport::h3_connection::{CLIENT_WINDOW, H3Connection};
+use transport::h3_connection::{CLIENT_WINDOW, H3Connection, STREAMS_FIRST};
 use transport::quic_endpoint::{Admission, Arrival, Datagram, Host, QuicEndpoint};
 use transport::quic_ids::{Ids, Owner};
 use transport::quic_path::{Passage, Way, Weather};
@@ -139,7 +139,7 @@ impl QuicHost {
 fn transport(silence: Duration) -> TransportConfig {
     let mut config = TransportConfig::default();
     config
-        .max_concurrent_bidi_streams(VarInt::from_u32(http3::STREAMS_MAX))
+        .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS_FIRST))
         .max_concurrent_uni_streams(VarInt::from_u32(UNIDIRECTIONAL_MAX))
         .max_idle_timeout(silence.try_into().ok())
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))

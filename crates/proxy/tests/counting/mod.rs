@@ -19,6 +19,8 @@ struct Counting;
 pub(crate) static HELD: AtomicIsize = AtomicIsize::new(0);
 /// The most of them since this was set last.
 pub(crate) static MOST: AtomicIsize = AtomicIsize::new(0);
+/// Requests that the server has got.
+pub(crate) static ASKED: AtomicIsize = AtomicIsize::new(0);
 
 thread_local! {
     /// Whether this is a thread of the test's, which does not count.
@@ -78,6 +80,7 @@ fn answer(mut stream: TcpStream) {
             _ => return,
         }
     }
+    ASKED.fetch_add(1, Relaxed);
     if head.starts_with(b"GET / ") {
         let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
         let _ = stream.write_all(&vec![b'x'; BODY_BYTES]);

@@ -1,5 +1,5 @@
 //! What a hostile connection of HTTP/3 may cost, whatever it does. Alone in its process, as it counts what every thread but its
-//! own holds. A hundred requests take 0.8 MiB of it by themselves.
+//! own holds.
 
 /// What the proxy's threads hold.
 #[path = "../counting/mod.rs"]
@@ -16,17 +16,15 @@ use testkit::http3::frame::{DATA, head, headers, request, varint};
 use testkit::http3::{Client, RawClient};
 use testkit::scene::read;
 
-use counting::{HELD, MOST, serve, show};
+use counting::{ASKED, HELD, MOST, serve, show};
 
 const STREAMS: usize = 100;
+/// Of which the server gets so many at least, if the connection has the proxy hold little else.
+const MANY: isize = 78;
+/// And so many of them whatever else it has.
+const SOME: isize = 20;
 /// What a connection may cost, in KiB.
 const LIMIT: isize = 1024;
-/// One with as many requests as there may be, and what QUIC and they hold for a peer that takes nothing: at 1 to 1.1 MiB.
-const WITH_REQUESTS: isize = LIMIT + 256;
-/// One that has sent with gaps what may be held of that.
-const WITH_GAPS: isize = WITH_REQUESTS + 1024;
-/// One that was fast before it fell silent, and was granted the most that one may have under way of what all fast ones may.
-const WITH_GRANT: isize = WITH_REQUESTS + 4096;
 /// What has cost more than it may.
 static TOO_MUCH: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Requests of a friend in a row while nothing changes.
@@ -56,8 +54,9 @@ impl Observed {
         assert!(self.friend.asks("TRACE", "/", "").response().0.starts_with(":status: 405\n"));
     }
 
-    fn arrive(&self, client: &mut RawClient, requests: u64) {
-        client.until("requests do not arrive", |_| self.running.counters().requests >= requests);
+    /// Waits until so many requests have reached the server.
+    fn arrive(&self, client: &mut RawClient, requests: isize) {
+        client.until("requests do not arrive", |_| ASKED.load(Relaxed) >= requests);
     }
 
     fn failures(&self, word: &str) -> u64 {
@@ -68,7 +67,7 @@ impl Observed {
 
 /// A connection to a fresh proxy does something, and may have cost only so much.
 fn costs_little(
-    (name, limit): (&str, isize),
+    name: &str,
     server: SocketAddr,
     change: impl FnOnce(&mut TransportConfig),
     attack: impl FnOnce(&mut RawClient, &mut Observed),
@@ -86,29 +85,77 @@ fn costs_little(
     (0..QUIET_ROUNDS).for_each(|_| proxy.is_served());
     let before = HELD.load(Relaxed);
     MOST.store(before, Relaxed);
+    ASKED.store(0, Relaxed);
     let mut transport = TransportConfig::default();
     change(&mut transport);
     let mut client = RawClient::connect(proxy.running.addresses()[0], transport);
     attack(&mut client, &mut proxy);
     let most = MOST.load(Relaxed) - before;
     show(&format!(
-        "{name}: {} KiB at most, {} KiB at last",
+        "{name}: {} KiB at most, {} KiB at last, {} requests",
         most / 1024,
-        (HELD.load(Relaxed) - before) / 1024
+        (HELD.load(Relaxed) - before) / 1024,
+        ASKED.load(Relaxed)
     ));
-    if most >= limit * 1024 {
+    if most >= LIMIT * 1024 {
         TOO_MUCH.lock().expect("no panic").push(format!("{name}: {} KiB", most / 1024));
     }
     proxy.is_served();
 }
 
-/// As many requests as there may be at once.
+/// As many requests as there may be at once. Who hears nothing does not hear that there may be more than at first.
 fn ask_all(client: &mut RawClient, method: &str, path: &str, fields: &str, ends: bool) -> Vec<StreamId> {
     let mut streams = Vec::new();
     while streams.len() < STREAMS && !client.quic.is_closed() {
-        streams.push(client.asks(method, path, fields, ends));
+        let Some(stream) = client.may_open() else { break };
+        streams.push(stream);
+        client.asks_on(stream, method, path, fields, ends);
     }
     streams
+}
+
+/// Asks with a head of this length, if the proxy takes that.
+fn ask_at_length(client: &mut RawClient, proxy: &Observed, len: usize) {
+    let Some(stream) = client.may_open() else { return };
+    let head = headers(&request("GET", "/never", &format!("x: {}\n", "y".repeat(len))));
+    let mut sent = 0;
+    for _ in 0..QUIET_ROUNDS {
+        sent += client.write(stream, &head[sent..]);
+        client.turn();
+        if sent == head.len() {
+            let _ = client.quic.send_stream(stream).finish();
+            return client.turn();
+        }
+        proxy.is_served();
+    }
+}
+
+/// Sends as much of bodies of this length as the proxy takes.
+fn send_bodies(client: &mut RawClient, streams: &[StreamId], len: usize) {
+    for &stream in streams {
+        client.write(stream, &head(DATA, len));
+    }
+    for _ in 0..40 {
+        for &stream in streams {
+            client.write(stream, &vec![b'x'; len / 40]);
+            client.turn();
+        }
+    }
+}
+
+/// Sends bytes, each with a gap before it, on streams whose bodies nobody reads.
+fn send_with_gaps(client: &mut RawClient, proxy: &Observed, streams: &[StreamId]) {
+    (client.is_deaf, client.sends_each) = (true, 2);
+    for round in 0..4000 {
+        for &stream in streams {
+            client.write(stream, b"x");
+        }
+        client.turn();
+        if round % 100 == 0 {
+            proxy.is_served();
+        }
+    }
+    client.is_deaf = false;
 }
 
 /// A client's window that never ends.
@@ -155,57 +202,93 @@ fn what_a_hostile_connection_of_http3_costs_is_bounded() {
 }
 
 fn responses_that_are_not_taken(server: SocketAddr) {
-    costs_little(("responses that nobody acknowledges", WITH_REQUESTS), server, endless, |client, proxy| {
+    costs_little("responses that nobody acknowledges", server, endless, |client, proxy| {
+        // It has heard that there may be more than at first.
+        for _ in 0..STREAMS / 2 {
+            client.asks("GET", "/never", "", true);
+        }
         client.is_deaf = true;
         ask_all(client, "GET", "/", "", true);
-        proxy.arrive(client, 1 + STREAMS as u64);
+        proxy.arrive(client, STREAMS as isize / 2);
         proxy.settle(client);
     });
-    costs_little(("a fast client that falls silent", WITH_GRANT), server, endless, |client, proxy| {
+    costs_little("a client that never acknowledges", server, endless, |client, proxy| {
+        client.is_deaf = true;
+        ask_all(client, "GET", "/", "", true);
+        proxy.arrive(client, 1);
+        proxy.settle(client);
+    });
+    costs_little("a fast client that falls silent", server, endless, |client, proxy| {
         let first = client.asks("GET", "/", "", true);
         client.until("the download does not end", |client| client.reads(first).1);
         client.is_deaf = true;
-        for _ in 1..STREAMS {
-            client.asks("GET", "/", "", true);
-        }
-        proxy.arrive(client, 1 + STREAMS as u64);
+        ask_all(client, "GET", "/", "", true);
         proxy.settle(client);
     });
     let nothing = |transport: &mut TransportConfig| {
         endless(transport);
         transport.stream_receive_window(0_u32.into());
     };
-    costs_little(("windows of nothing", WITH_REQUESTS), server, nothing, |client, proxy| {
+    costs_little("windows of nothing", server, nothing, |client, proxy| {
         ask_all(client, "GET", "/", "", true);
-        proxy.arrive(client, 1 + STREAMS as u64);
+        // The first responses are held for them, and take up room.
+        proxy.arrive(client, SOME);
+        proxy.settle(client);
+    });
+    costs_little("windows of nothing, one request after another", server, nothing, |client, proxy| {
+        for _ in 0..STREAMS {
+            client.asks("GET", "/", "", true);
+            // Most responses come meanwhile.
+            (0..5).for_each(|_| proxy.is_served());
+        }
+        proxy.arrive(client, SOME);
         proxy.settle(client);
     });
 }
 
 fn heads(server: SocketAddr) {
-    costs_little(("long heads", WITH_REQUESTS), server, endless, |client, proxy| {
-        let field = format!("x: {}\n", "y".repeat(60_000));
-        ask_all(client, "GET", "/never", &field, true);
+    costs_little("long heads", server, endless, |client, proxy| {
+        for _ in 0..STREAMS {
+            ask_at_length(client, proxy, 60_000);
+        }
         proxy.settle(client);
     });
-    costs_little(("heads that wait for insertions", LIMIT), server, endless, |client, proxy| {
+    for len in [1000, 3000, 15_000] {
+        costs_little(&format!("heads of {len} bytes"), server, endless, |client, proxy| {
+            for _ in 0..STREAMS {
+                ask_at_length(client, proxy, len);
+            }
+            proxy.settle(client);
+        });
+    }
+    costs_little("long heads beside short ones", server, endless, |client, proxy| {
+        for _ in 0..MANY {
+            client.asks("GET", "/never", "", true);
+        }
+        proxy.arrive(client, MANY);
+        for _ in MANY as usize..STREAMS {
+            ask_at_length(client, proxy, 20_000);
+        }
+        proxy.settle(client);
+    });
+    costs_little("heads that wait for insertions", server, endless, |client, proxy| {
         // RFC 9204 §4.5.1: a Required Insert Count of 1, and a field of the table that never comes, behind a long one.
         let mut section = vec![0x02, 0x00];
         section.extend(testkit::http3::frame::section(&format!("x: {}\n", "y".repeat(20_000))).split_off(2));
         section.push(0x80);
         let head = [&head(0x1, section.len())[..], &section].concat();
         for _ in 0..STREAMS {
-            // The proxy may have ended the connection for so many mistakes.
+            // The proxy may have ended the connection for so many mistakes, or permit no more.
             let Some(stream) = client.quic.streams().open(Dir::Bi) else { break };
             client.write(stream, &head);
             client.turn();
         }
         proxy.settle(client);
     });
-    costs_little(("heads that never end", LIMIT), server, endless, |client, proxy| {
+    costs_little("heads that never end", server, endless, |client, proxy| {
         let head = [&[0x1][..], &varint(60_000), &[0, 0, 0x27, 0xff, 0x7f]].concat();
         for _ in 0..STREAMS {
-            // The proxy may have ended the connection for so many mistakes.
+            // The proxy may have ended the connection for so many mistakes, or permit no more.
             let Some(stream) = client.quic.streams().open(Dir::Bi) else { break };
             client.write(stream, &head);
             client.write(stream, &[b'x'; 30_000]);
@@ -216,37 +299,58 @@ fn heads(server: SocketAddr) {
 }
 
 fn bodies(server: SocketAddr) {
-    costs_little(("bodies that nobody reads", WITH_REQUESTS), server, endless, |client, proxy| {
+    costs_little("bodies that nobody reads", server, endless, |client, proxy| {
         let streams = ask_all(client, "POST", "/never", "", false);
-        for _ in 0..40 {
-            for &stream in &streams {
-                client.write(stream, &[&head(DATA, 10_000)[..], &[b'x'; 10_000]].concat());
-                client.turn();
-            }
+        send_bodies(client, &streams, 400_000);
+        proxy.settle(client);
+    });
+    costs_little("bodies of a known length that nobody reads", server, endless, |client, proxy| {
+        let streams = ask_all(client, "POST", "/never", "content-length: 400000\n", false);
+        send_bodies(client, &streams, 400_000);
+        proxy.settle(client);
+    });
+    costs_little("bodies that nobody reads, one after another", server, endless, |client, proxy| {
+        while ASKED.load(Relaxed) < MANY / 2 && !client.quic.is_closed() {
+            let stream = client.asks("POST", "/never", "content-length: 400000\n", false);
+            send_bodies(client, &[stream], 400_000);
+            proxy.is_served();
         }
         proxy.settle(client);
     });
-    costs_little(("bodies with gaps", WITH_GAPS), server, endless, |client, proxy| {
+    costs_little(
+        "a body that nobody reads, and responses that nobody takes",
+        server,
+        endless,
+        |client, proxy| {
+            // One that sends bodies has a wider window, and fills it.
+            let first = client.asks("POST", "/never", "content-length: 4000000\n", false);
+            send_bodies(client, &[first], 4_000_000);
+            client.is_deaf = true;
+            ask_all(client, "GET", "/", "", true);
+            proxy.settle(client);
+        },
+    );
+    costs_little("bodies with gaps", server, endless, |client, proxy| {
         let streams = ask_all(client, "POST", "/never", "", false);
-        proxy.arrive(client, 1 + STREAMS as u64);
-        (client.is_deaf, client.sends_each) = (true, 2);
-        for round in 0..4000 {
-            for &stream in &streams {
-                client.write(stream, b"x");
-            }
-            client.turn();
-            if round % 100 == 0 {
-                proxy.is_served();
-            }
-        }
-        client.is_deaf = false;
+        proxy.arrive(client, MANY);
+        send_with_gaps(client, proxy, &streams);
         proxy.settle(client);
         show(&format!("fragment floods {}", proxy.failures("http3-fragment-flood")));
+    });
+    costs_little("bodies with gaps beside a response that nobody takes", server, endless, |client, proxy| {
+        let streams: Vec<_> = (0..10).map(|_| client.asks("POST", "/never", "", false)).collect();
+        proxy.arrive(client, 10);
+        client.is_deaf = true;
+        client.asks("GET", "/", "", true);
+        proxy.arrive(client, 11);
+        send_with_gaps(client, proxy, &streams);
+        proxy.settle(client);
     });
 }
 
 fn what_means_nothing(server: SocketAddr) {
-    costs_little(("connection IDs without end", LIMIT), server, endless, |client, proxy| {
+    costs_little("connection IDs without end", server, endless, |client, proxy| {
+        *client = RawClient::retiring(proxy.running.addresses()[0], TransportConfig::default());
         // Each takes a round trip, which is long on a busy machine: it has to go on, not to be done in time.
         for count in (30..=300).step_by(30) {
             let has = |client: &mut RawClient| client.quic.stats().frame_tx.new_connection_id > count;
@@ -254,7 +358,7 @@ fn what_means_nothing(server: SocketAddr) {
         }
         proxy.settle(client);
     });
-    costs_little(("a client that moves without end", LIMIT), server, endless, |client, proxy| {
+    costs_little("a client that moves without end", server, endless, |client, proxy| {
         for _ in 0..500 {
             client.moves();
             client.turn();
@@ -265,14 +369,14 @@ fn what_means_nothing(server: SocketAddr) {
         endless(transport);
         transport.pad_to_mtu(true);
     };
-    costs_little(("padding", LIMIT), server, padded, |client, proxy| {
+    costs_little("padding", server, padded, |client, proxy| {
         for _ in 0..5000 {
             client.quic.ping();
             client.turn();
         }
         proxy.settle(client);
     });
-    costs_little(("streams that are opened and reset", LIMIT), server, endless, |client, proxy| {
+    costs_little("streams that are opened and reset", server, endless, |client, proxy| {
         for _ in 0..3000 {
             let Some(stream) = client.quic.streams().open(Dir::Bi) else {
                 client.turn();

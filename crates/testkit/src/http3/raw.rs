@@ -59,14 +59,32 @@ impl RawClient {
 
     /// The same with other settings of TLS.
     pub fn of(address: SocketAddr, tls: ClientConfigOfTls, transport: TransportConfig) -> Self {
+        Self::begin(address, tls, transport, None)
+    }
+
+    /// A client whose handshake is done, and that retires its connection IDs all the time. One of them that it sends again, because
+    /// it was lost, may break a rule (RFC 9000 §19.15: `Retire Prior To` is too large), and end the connection.
+    pub fn retiring(address: SocketAddr, transport: TransportConfig) -> Self {
+        let mut client = Self::begin(address, trusting(&[b"h3"]), transport, Some(Duration::from_millis(20)));
+        client.begins();
+        client
+    }
+
+    fn begin(
+        address: SocketAddr,
+        tls: ClientConfigOfTls,
+        transport: TransportConfig,
+        lifetime: Option<Duration>,
+    ) -> Self {
         let crypto = QuicClientConfig::try_from(tls).expect("it has TLS 1.3");
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(Arc::new(transport));
         let mut of_endpoint = EndpointConfig::default();
-        of_endpoint.cid_generator(|| {
+        of_endpoint.cid_generator(move || {
             let mut ids = HashedConnectionIdGenerator::new();
-            // As short as can be: IDs are retired all the time.
-            ids.set_lifetime(Duration::from_millis(5));
+            if let Some(lifetime) = lifetime {
+                ids.set_lifetime(lifetime);
+            }
             Box::new(ids)
         });
         let mut endpoint = Endpoint::new(Arc::new(of_endpoint), None, false, None);
@@ -112,7 +130,7 @@ impl RawClient {
     pub fn until(&mut self, otherwise: &str, mut holds: impl FnMut(&mut Self) -> bool) {
         let began = Instant::now();
         while !holds(self) {
-            assert!(began.elapsed() < PATIENCE, "{otherwise}; closed: {}", self.quic.is_closed());
+            assert!(began.elapsed() < PATIENCE, "{otherwise}; the connection has ended with {:?}", self.lost);
             self.turn();
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -199,17 +217,36 @@ impl RawClient {
 
     /// Opens a stream for a request.
     pub fn open(&mut self) -> StreamId {
-        self.quic.streams().open(Dir::Bi).expect("it may")
+        self.may_open().expect("it may")
+    }
+
+    /// Opens a stream for a request as soon as the server permits one. `None` if nothing is heard of it, or the connection ends.
+    pub fn may_open(&mut self) -> Option<StreamId> {
+        let began = Instant::now();
+        loop {
+            let stream = self.quic.streams().open(Dir::Bi);
+            if stream.is_some() || self.is_deaf || self.quic.is_closed() {
+                return stream;
+            }
+            assert!(began.elapsed() < PATIENCE, "no stream is permitted");
+            self.turn();
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Asks, and ends the request with its head if `ends`.
     pub fn asks(&mut self, method: &str, path: &str, fields: &str, ends: bool) -> StreamId {
         let stream = self.open();
+        self.asks_on(stream, method, path, fields, ends);
+        stream
+    }
+
+    /// The same on a stream that is open.
+    pub fn asks_on(&mut self, stream: StreamId, method: &str, path: &str, fields: &str, ends: bool) {
         self.write(stream, &headers(&request(method, path, fields)));
         if ends {
             let _ = self.quic.send_stream(stream).finish();
         }
         self.turn();
-        stream
     }
 }
