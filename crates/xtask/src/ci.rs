@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::scratch::Scratch;
 use crate::step::{self, Steps};
 use crate::workspace::{Workspace, text};
-use crate::{fuzz, package, say, strangers, tidy};
+use crate::{arm64, fuzz, package, say, strangers, tidy};
 
 /// Which steps.
 #[derive(clap::Args)]
@@ -40,6 +40,8 @@ enum Step {
     Fuzz,
     /// The main job, as a newcomer runs it, for a few seconds.
     Demo,
+    /// Tests of the pure crates and a demo of arm64, under an emulator.
+    Arm64,
     /// The unit and the Debian package with the program of the demo: installed, upgraded under load, removed.
     Package,
     /// The built-in resilience plans, short, with Vanward and the peers.
@@ -56,7 +58,7 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
     let workspace = Workspace::find()?;
     let mut steps = Steps::default();
     let is_wanted = |step: Step| arguments.only.is_empty() || arguments.only.contains(&step);
-    let (mut release, mut fuzz) = (None, None);
+    let (mut release, mut fuzz, mut arm64) = (None, None, None);
     for &step in <Step as clap::ValueEnum>::value_variants() {
         if !is_wanted(step) {
             continue;
@@ -76,6 +78,12 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
         }
         if step == Step::Strangers || step == Step::Demo {
             release.take().map_or(Ok(()), |release: Beside| release.finish("release", &mut steps))?;
+        }
+        if step == Step::Strangers && is_wanted(Step::Arm64) && arm64::is_possible().is_ok() {
+            arm64 = Some(Beside::begin("arm64", &mut arm64::build(&workspace)?)?);
+        }
+        if step == Step::Arm64 {
+            arm64.take().map_or(Ok(()), |build: Beside| build.finish("arm64", &mut steps))?;
         }
         let outcome = match (step, fuzz.take_if(|_| step == Step::Fuzz)) {
             (Step::Fuzz, Some(fuzz)) => fuzz.finish(step.name(), &mut steps),
@@ -99,6 +107,7 @@ impl Step {
             Self::Strangers => "strangers",
             Self::Fuzz => "fuzz",
             Self::Demo => "demo",
+            Self::Arm64 => "arm64",
             Self::Package => "package",
             Self::Resilience => "resilience",
         }
@@ -124,6 +133,7 @@ impl Step {
             }
             Self::Fuzz => fuzz::turn(workspace)?,
             Self::Demo => return demo(root, steps),
+            Self::Arm64 => return arm64_where_possible(workspace, steps),
             Self::Package => return try_packages(workspace, steps),
             Self::Resilience => return resilience(root, steps),
         };
@@ -138,7 +148,7 @@ fn build_tests(root: &Path, steps: &mut Steps) -> Result<(), String> {
 }
 
 /// A command that runs beside steps that wait or only compile, with what they leave of the processor: the build that the demo runs,
-/// most of which is the optimization of the whole program, on one core; and the fuzz targets. Dropping it ends it.
+/// most of which is the optimization of the whole program, on one core; the fuzz targets; the build for arm64. Dropping it ends it.
 struct Beside {
     child: Child,
     shown: String,
@@ -235,6 +245,17 @@ fn demo(root: &Path, steps: &mut Steps) -> Result<(), String> {
             Err(error) => Err(format!("the demo left no report.html: {error}")),
         }
     })
+}
+
+/// Runs what is built for arm64. Elsewhere than on CI that is left out where it cannot be done.
+fn arm64_where_possible(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    if std::env::var_os("CI").is_none()
+        && let Err(missing) = arm64::is_possible()
+    {
+        say(format_args!("\n=== arm64: left out: {missing}"));
+        return Ok(());
+    }
+    arm64::check(workspace, steps)
 }
 
 /// Tries the packages. Elsewhere than on CI that is left out where it cannot be done.

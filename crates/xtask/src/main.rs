@@ -20,6 +20,8 @@ mod generators;
 mod results;
 /// What a release consists of.
 mod package;
+/// The program and tests of arm64 under an emulator.
+mod arm64;
 /// Tests of the proxy with programs of other projects.
 mod strangers;
 
@@ -44,6 +46,7 @@ Examples:
   cargo xtask generators                  `vanward load` beside wrk, h2load and oha
   cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each; or --seconds 60
   cargo xtask results                     the pages of docs/results anew
+  cargo xtask arm64                       tests and a demo of arm64, under qemu-user
   cargo xtask package                     a tarball and a Debian package of a static program
   cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
   cargo xtask grpc                        gRPC and gRPC-Web clients and server, the proxy between
@@ -82,6 +85,8 @@ enum Command {
     Results,
     /// Make the packages of a release, or try them.
     Package(package::Args),
+    /// Build for arm64, and run the tests of the pure crates and a demo under qemu-user.
+    Arm64,
     /// Check HTTP/2 with the conformance suite h2spec.
     H2spec(strangers::Args),
     /// Check gRPC with the interoperability client and server of the Go stack.
@@ -135,6 +140,7 @@ fn main() -> ExitCode {
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Results => results::run(),
         Command::Package(arguments) => package::run(&arguments),
+        Command::Arm64 => arm64::run(),
         Command::H2spec(arguments) => strangers::run_h2spec(&arguments),
         Command::Streams => strangers::run_streams(),
         Command::Grpc(arguments) => strangers::run_grpc(&arguments),

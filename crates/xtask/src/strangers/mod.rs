@@ -65,6 +65,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use grpc::Args as GrpcArgs;
 pub(crate) use kubernetes::Args as KubernetesArgs;
+pub(crate) use programs::build_vanward;
 pub(crate) use subject::Against;
 
 use crate::say;

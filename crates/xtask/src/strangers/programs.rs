@@ -152,7 +152,7 @@ fn build_in<const N: usize>(
 
 /// Builds `vanward` as the tests of the workspace do, so that nothing is built twice: `-p vanward` would take other features of
 /// libraries, and a test of a crate is built with its program.
-pub(super) fn build_vanward(workspace: &Workspace) -> Result<PathBuf, String> {
+pub(crate) fn build_vanward(workspace: &Workspace) -> Result<PathBuf, String> {
     let mut command = Command::new("cargo");
     command.args(["test", "--quiet", "--workspace", "--no-run", "--test", "commands"]);
     command.current_dir(&workspace.root);

@@ -138,7 +138,7 @@ impl Layer {
 }
 
 /// Whether a crate is pure: it takes bytes and `now`, and returns decisions.
-pub(super) fn is_pure(name: &str) -> bool {
+pub(crate) fn is_pure(name: &str) -> bool {
     matches!(Layer::of(name), Some(Layer::Pure | Layer::Words | Layer::Adapting))
 }
 

@@ -19,6 +19,8 @@ mod words;
 
 use std::fmt;
 
+pub(crate) use arrows::is_pure;
+
 use crate::say;
 use crate::workspace::Workspace;
 
