@@ -113,7 +113,7 @@ mod tests {
         let cut = with(&|rule| rule.fault = Fault::Cut { bytes: 1 });
         let reset = with(&|rule| rule.fault = Fault::Connection(ConnectionFault::BadHandshake));
         let path = with(&|rule| {
-            rule.rules = vec![Rule { host: route::HostRule::Exact("a".to_owned()), ..Rule::default() }]
+            rule.rules = vec![Rule { host: route::HostRule::Exact("a".to_owned()), ..Rule::default() }];
         });
         let expires = with(&|rule| rule.occasion.expires = Some(Duration::from_secs(1)));
         for (earlier, later) in [

@@ -77,6 +77,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, listening: Rc<Listening>, connecti
     let mut driver = Driver {
         worker: &worker,
         deadline: worker.deadlines.deadline(),
+        was_busy: Cell::new(false),
         lateness: worker.deadlines.deadline(),
         connection,
         listening,
@@ -121,6 +122,8 @@ struct Driver<'a> {
     /// Where the client has connected to.
     destination: Option<Rc<OriginalConnection>>,
     deadline: Deadline,
+    /// Whether requests were under way when the deadline was set: nobody tells when the last one has ended.
+    was_busy: Cell<bool>,
     /// Of heads that have begun and not come as a whole.
     lateness: Deadline,
     /// Requests that have come.
@@ -178,7 +181,9 @@ impl Driver<'_> {
                         format!("it did not end within timeouts.client_header, {}", written_duration(limit));
                     return Poll::Ready(Some(End::Handshake(why)));
                 }
-                Phase::Open if is_idle => self.close(),
+                Phase::Open if is_idle && !self.was_busy.get() => self.close(),
+                // It has been idle for a part of that time: now it has all of its own.
+                Phase::Open if is_idle => self.rest(),
                 Phase::Open => {
                     self.connection.ping();
                     self.rest();
@@ -200,6 +205,7 @@ impl Driver<'_> {
         let is_idle =
             self.opened.is_empty() && self.connection.engine().is_none_or(|engine| engine.held() == 0);
         let keep_alive = self.worker.snapshot().ticks.keep_alive;
+        self.was_busy.set(!is_idle);
         self.deadline.set_idle(if is_idle { keep_alive } else { keep_alive.min(PING) });
     }
 

@@ -1,5 +1,7 @@
 //! The ends of connections: idle time, limits, reload, drain.
 
+use std::time::{Duration, Instant};
+
 use crate::scene::{PLAIN, Scene};
 use testkit::http3::Client;
 use testkit::http3::frame::{GOAWAY, read_varint};
@@ -14,6 +16,23 @@ fn an_idle_connection_is_told_and_closed() {
     assert!(client.asks("GET", "/", "").response().0.starts_with(":status: 200\n"));
     assert!(!client.hears(GOAWAY).is_empty());
     assert_eq!(client.closed().0, NO_ERROR);
+}
+
+#[test]
+fn idle_time_begins_with_the_end_of_the_last_request() {
+    let keep_alive = Duration::from_secs(1);
+    let scene = Scene::with("timeouts = { keep_alive = \"1s\" }\n[[route]]\nupstream = \"app\"");
+    let client = scene.client();
+    let mut stream = client.asks("GET", "/slow", "");
+    let mut server = scene.accept();
+    server.head();
+    std::thread::sleep(keep_alive * 7 / 10);
+    server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    assert_eq!(stream.response().1, b"ok");
+    let idle_since = Instant::now();
+    assert_eq!(client.closed().0, NO_ERROR);
+    let idle = idle_since.elapsed();
+    assert!(idle >= keep_alive * 9 / 10, "it was closed after {idle:?}");
 }
 
 #[test]
