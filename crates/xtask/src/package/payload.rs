@@ -19,7 +19,7 @@ const FILES: [(From<'_>, &str); 7] = [
     (From::File("README.md"), "share/doc/vanward/README.md"),
     // Beside each other as in the workspace, so that links lead there.
     (From::All("docs", ".md"), "share/doc/vanward/docs"),
-    (From::File("docs/path.svg"), "share/doc/vanward/docs/path.svg"),
+    (From::All("docs", ".svg"), "share/doc/vanward/docs"),
     (From::All("examples", ".toml"), "share/doc/vanward/examples"),
     (From::File("examples/README.md"), "share/doc/vanward/examples/README.md"),
     (From::All("contrib/systemd/examples", ".socket"), "share/doc/vanward/examples"),
