@@ -283,11 +283,17 @@ fn target(value: &str) -> Result<String, &'static str> {
     }
 }
 
+/// The number and the unit, in small letters, of a size as nginx has it.
+fn number_and_unit(value: &str) -> Option<(u64, String)> {
+    let unit = value.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    let number = value[..value.len() - unit.len()].parse().ok()?;
+    Some((number, unit.to_ascii_lowercase()))
+}
+
 /// A size as nginx has it, in bytes.
 fn bytes(value: &str) -> Option<u64> {
-    let unit = value.trim_start_matches(|digit: char| digit.is_ascii_digit());
-    let number = value[..value.len() - unit.len()].parse::<u64>().ok()?;
-    let scale = match unit.to_ascii_lowercase().as_str() {
+    let (number, unit) = number_and_unit(value)?;
+    let scale = match unit.as_str() {
         "" => 1,
         "k" => 1 << 10,
         "m" => 1 << 20,
@@ -299,15 +305,15 @@ fn bytes(value: &str) -> Option<u64> {
 
 /// A size as nginx has it, as the option has it.
 fn size(value: &str) -> Result<String, &'static str> {
-    let unit = value.trim_start_matches(|digit: char| digit.is_ascii_digit());
-    let number = value[..value.len() - unit.len()].parse::<u64>().map_err(|_| "a size such as 8m")?;
-    match (number, unit.to_ascii_lowercase().as_str()) {
+    const EXPECTED: &str = "a size such as 8m";
+    let (number, unit) = number_and_unit(value).ok_or(EXPECTED)?;
+    match (number, unit.as_str()) {
         (0, _) => Ok("none".to_owned()),
         (1..=1_000_000_000, "k") => Ok(format!("{number}KiB")),
         (1..=1_000_000, "m") => Ok(format!("{number}MiB")),
         (1..=1000, "g") => Ok(format!("{number}GiB")),
         (1..=1_000_000_000_000, "") => Ok(format!("{number}B")),
-        _ => Err("a size such as 8m"),
+        _ => Err(EXPECTED),
     }
 }
 
