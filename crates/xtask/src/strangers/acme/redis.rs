@@ -43,6 +43,7 @@ pub(super) fn instances(scene: &Scene<'_>) -> Result<(), String> {
         began.elapsed().as_secs_f64()
     ));
 
+    in_another_second();
     scene.renew("a.example", &by_files.proxy.1)?;
     let renewed = by_files.until_other(scene, "a.example", &first)?;
     for instance in [&reached, &by_handshakes] {
@@ -62,6 +63,7 @@ pub(super) fn instances(scene: &Scene<'_>) -> Result<(), String> {
         return Err("Redis does not have the certificate sealed".to_owned());
     }
     fs::remove_file(scene.folder.join(DUMP)).map_err(|error| format!("{DUMP}: {error}"))?;
+    in_another_second();
     scene.renew("a.example", &reached.proxy.1)?;
     let alone = reached.until_other(scene, "a.example", &renewed)?;
     if !reached.proxy.0.said().contains("Redis is not reached, so this instance asks by itself") {
@@ -86,6 +88,12 @@ fn start(scene: &Scene<'_>, address: SocketAddr) -> Result<Process, String> {
     command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string(), "--save", "3600 1"]);
     command.args(["--rdbcompression", "no", "--dbfilename", DUMP, "--dir"]).arg(scene.folder);
     Process::start("redis-acme", &mut command, scene.folder)?.listening_on(address)
+}
+
+/// Certificates tell since when they are valid in whole seconds, and instances take one that is newer. One that is renewed within
+/// the second in which it was issued is not.
+fn in_another_second() {
+    thread::sleep(Duration::from_secs(1));
 }
 
 fn put(scene: &Scene<'_>, file: &str, text: &str) -> Result<(), String> {
