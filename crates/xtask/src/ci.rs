@@ -1,4 +1,6 @@
 //! All checks of CI, in order; stops at the first failure. `.ci/run` only installs what they need.
+//!
+//! The processor is what they wait for. So what is built runs beside what waits, and the two costliest builds have turns.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -36,11 +38,11 @@ enum Step {
     Production,
     /// The proxy among programs that others wrote: h2spec, gRPC, Toxiproxy's clients, testssl.
     Strangers,
-    /// The fuzz targets whose turn it is; they run beside the steps before.
+    /// The fuzz targets whose turn it is; they run beside the steps before. In turn with `arm64`.
     Fuzz,
     /// The main job, as a newcomer runs it, for a few seconds.
     Demo,
-    /// Tests of the pure crates and a demo of arm64, under an emulator.
+    /// Tests of the pure crates and a demo of arm64, under an emulator. In turn with `fuzz`.
     Arm64,
     /// The unit and the Debian package with the program of the demo: installed, upgraded under load, removed.
     Package,
@@ -48,8 +50,13 @@ enum Step {
     Resilience,
 }
 
+/// The steps that have turns, by the number of commits: each takes a quarter of an hour of the processor, most of it to build.
+const TURNS: [Step; 2] = [Step::Fuzz, Step::Arm64];
+
 /// The built-in resilience plans.
 const PLANS: [&str; 4] = ["dying-servers", "slow-server", "reload-storm", "overload"];
+/// Their builds, or all of them, run beside the steps before.
+const BUILT_BESIDE: [Step; 3] = [Step::Demo, Step::Fuzz, Step::Arm64];
 const DEMO_SECONDS: &str = "10";
 /// Exit code of `vanward` for a run without a valid figure.
 const INVALID_RUN: i32 = 98;
@@ -57,42 +64,61 @@ const INVALID_RUN: i32 = 98;
 pub(crate) fn run(arguments: &Args) -> Result<(), String> {
     let workspace = Workspace::find()?;
     let mut steps = Steps::default();
-    let is_wanted = |step: Step| arguments.only.is_empty() || arguments.only.contains(&step);
-    let (mut release, mut fuzz, mut arm64) = (None, None, None);
-    for &step in <Step as clap::ValueEnum>::value_variants() {
-        if !is_wanted(step) {
-            continue;
-        }
+    // Without git no step knows whose turn it is, and none is left out.
+    let commits = fuzz::commits(&workspace).ok().filter(|_| arguments.only.is_empty());
+    let left_out = commits.map(turn_of_another);
+    let is_wanted = |step: Step| match arguments.only.is_empty() {
+        true => left_out != Some(step),
+        false => arguments.only.contains(&step),
+    };
+    let mut beside: Vec<Beside> = Vec::new();
+    for &step in <Step as clap::ValueEnum>::value_variants().iter().filter(|step| is_wanted(**step)) {
         // What is built first is what the tests run: they wait more than they compute, and leave the rest to what runs beside.
-        if step == Step::Test && (is_wanted(Step::Demo) || is_wanted(Step::Fuzz)) {
+        if step == Step::Test && BUILT_BESIDE.into_iter().any(is_wanted) {
             build_tests(&workspace.root, &mut steps)?;
         }
-        let is_before = matches!(step, Step::Test | Step::Clippy);
-        if is_before && is_wanted(Step::Demo) && release.is_none() {
-            let mut build = release_build(&workspace.root);
-            release = Some(Beside::begin("release", &mut build)?);
+        if matches!(step, Step::Test | Step::Clippy | Step::Strangers) {
+            for of in BUILT_BESIDE.into_iter().filter(|of| is_wanted(*of)) {
+                begin_once(&mut beside, of, &workspace)?;
+            }
         }
-        let is_before = is_before || step == Step::Strangers;
-        if is_before && is_wanted(Step::Fuzz) && fuzz.is_none() && fuzz::is_possible() {
-            fuzz = Some(Beside::begin("fuzz", &mut fuzz::turn(&workspace)?)?);
-        }
-        if step == Step::Strangers || step == Step::Demo {
-            release.take().map_or(Ok(()), |release: Beside| release.finish("release", &mut steps))?;
-        }
-        if step == Step::Strangers && is_wanted(Step::Arm64) && arm64::is_possible().is_ok() {
-            arm64 = Some(Beside::begin("arm64", &mut arm64::build(&workspace)?)?);
-        }
-        if step == Step::Arm64 {
-            arm64.take().map_or(Ok(()), |build: Beside| build.finish("arm64", &mut steps))?;
-        }
-        let outcome = match (step, fuzz.take_if(|_| step == Step::Fuzz)) {
-            (Step::Fuzz, Some(fuzz)) => fuzz.finish(step.name(), &mut steps),
-            _ => step.run(&workspace, &mut steps),
-        };
+        let build = beside.iter().position(|begun| begun.of == step).map(|at| beside.remove(at));
+        let is_done = build.is_some() && step == Step::Fuzz;
+        let built = build.map_or(Ok(()), |build| build.finish(&mut steps));
+        let outcome = if is_done { built } else { built.and_then(|()| step.run(&workspace, &mut steps)) };
         outcome.map_err(|problem| format!("{problem}\n{}", again(step)))?;
+    }
+    if let Some(step) = left_out {
+        say(format_args!("\n=== {}: left out, as it is the turn of another. {}", step.name(), again(step)));
     }
     say(format_args!("\nAll checks passed.\n{}", steps.summary()));
     Ok(())
+}
+
+/// The one of the steps with turns that this commit leaves to others.
+fn turn_of_another(commits: usize) -> Step {
+    TURNS[(commits + 1) % TURNS.len()]
+}
+
+/// Begins what runs beside the steps before this one, if it was not begun.
+fn begin_once(beside: &mut Vec<Beside>, of: Step, workspace: &Workspace) -> Result<(), String> {
+    if beside.iter().any(|begun| begun.of == of) {
+        return Ok(());
+    }
+    if let Some(command) = build_beside(workspace, of)? {
+        beside.push(Beside::begin(of, command)?);
+    }
+    Ok(())
+}
+
+/// What is built for a step, or is the step, and can be while other steps run; `None` where it cannot be.
+fn build_beside(workspace: &Workspace, step: Step) -> Result<Option<Command>, String> {
+    match step {
+        Step::Demo => Ok(Some(release_build(&workspace.root))),
+        Step::Fuzz if fuzz::is_possible() => fuzz::turn(workspace).map(Some),
+        Step::Arm64 if arm64::is_possible().is_ok() => arm64::build(workspace).map(Some),
+        _ => Ok(None),
+    }
 }
 
 impl Step {
@@ -150,6 +176,7 @@ fn build_tests(root: &Path, steps: &mut Steps) -> Result<(), String> {
 /// A command that runs beside steps that wait or only compile, with what they leave of the processor: the build that the demo runs,
 /// most of which is the optimization of the whole program, on one core; the fuzz targets; the build for arm64. Dropping it ends it.
 struct Beside {
+    of: Step,
     child: Child,
     shown: String,
     /// What it says, which is shown at its end, and its folder.
@@ -157,21 +184,21 @@ struct Beside {
 }
 
 impl Beside {
-    fn begin(name: &str, command: &mut Command) -> Result<Self, String> {
-        let shown = step::shown(command);
+    fn begin(of: Step, mut command: Command) -> Result<Self, String> {
+        let shown = step::shown(&command);
         let failed = |error| format!("`{shown}` cannot be run: {error}");
-        let folder = Scratch::new(name)?;
+        let folder = Scratch::new(of.name())?;
         let said = folder.path().join("said");
         let file = File::create(&said).map_err(failed)?;
         command.stdout(file.try_clone().map_err(failed)?).stderr(file);
         let child = command.spawn().map_err(failed)?;
-        Ok(Self { child, shown, said: (said, folder) })
+        Ok(Self { of, child, shown, said: (said, folder) })
     }
 
     /// Waits for its end.
-    fn finish(mut self, name: &str, steps: &mut Steps) -> Result<(), String> {
+    fn finish(mut self, steps: &mut Steps) -> Result<(), String> {
         let heading = format!("the rest of {}", self.shown);
-        steps.run(name, &heading, || {
+        steps.run(self.of.name(), &heading, || {
             let status = self.child.wait().map_err(|error| format!("it cannot be waited for: {error}"))?;
             say(fs::read_to_string(&self.said.0).unwrap_or_default().trim_end());
             if status.success() { Ok(()) } else { Err(format!("it ended with {status}; see above")) }
@@ -311,4 +338,15 @@ fn release_build(root: &Path) -> Command {
 
 fn again(step: Step) -> String {
     format!("Repeat it alone with: cargo xtask ci --only {}", step.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_commits_each_step_with_turns_has_one() {
+        let left_out = [7, 8].map(turn_of_another);
+        assert!(TURNS.iter().all(|step| left_out.contains(step)));
+    }
 }
