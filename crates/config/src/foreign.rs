@@ -201,7 +201,7 @@ const KEYS: &[Foreign] = &[
             "dial_timeout",
             "connecttimeout",
         ],
-        "here it is `upstream_connect` of [timeouts]",
+        "here it is `upstream_connect` of [timeouts], and for some servers `connect_timeout` in `pool` of [upstream.NAME]",
     ),
     foreign(
         &[
@@ -214,6 +214,10 @@ const KEYS: &[Foreign] = &[
             "responseheadertimeout",
         ],
         "here it is `upstream_first_byte` of [timeouts] for the beginning of an answer, and `upstream_body` of [timeouts] for the rest",
+    ),
+    foreign(
+        &["proxy_send_timeout", "grpc_send_timeout"],
+        "here it is `upstream_send` of [timeouts], and in `timeouts` of [[route]]",
     ),
     foreign(
         &["timeout_client", "timeout client", "send_timeout", "write_timeout"],

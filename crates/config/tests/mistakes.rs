@@ -749,7 +749,10 @@ fn names_of_other_proxies_are_understood() {
             "8:1: unknown key \"server_name\" in [[route]]; here it is `host`",
         ),
         ("[[route]]\nproxy_pass http://c;", "8:12: key with no value; here it is `upstream` of [[route]]"),
-        ("timeout connect 5s", "7:9: key with no value; here it is `upstream_connect` of [timeouts]"),
+        (
+            "timeout connect 5s",
+            "7:9: key with no value; here it is `upstream_connect` of [timeouts], and for some servers `connect_timeout` in `pool` of [upstream.NAME]",
+        ),
         ("[[backend]]\nname = \"x\"", "7:3: unknown key \"backend\" in the file; here it is [upstream.NAME]"),
         // What is an option elsewhere.
         ("drain = \"5s\"", "7:1: unknown key \"drain\" in [upstream.a]; it is an option of [timeouts]"),

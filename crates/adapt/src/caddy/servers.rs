@@ -223,7 +223,8 @@ impl<'s> Adapter<'s> {
         }
         self.sheet.needless(transport.number, "its options are those of the upstream");
         for inner in transport.inner() {
-            let time = milliseconds(inner.word(0)).map(|time| duration(time.min(DAY)));
+            let time = milliseconds(inner.word(0)).filter(|time| *time > 0);
+            let time = time.map(|time| duration(time.min(DAY)));
             match (inner.name.as_str(), time) {
                 ("tls", _) => self.sheet.needless(inner.number, "servers have https:// URLs"),
                 ("tls_insecure_skip_verify", _) => table.extend("tls", ("verify", false.into()), from(inner)),
@@ -234,7 +235,7 @@ impl<'s> Adapter<'s> {
                     table.extend("tls", ("key", inner.word(1).into()), Vec::new());
                 }
                 ("dial_timeout", Some(time)) => {
-                    self.sheet.once("[timeouts]", "upstream_connect", time, inner.number);
+                    table.extend("pool", ("connect_timeout", time.into()), from(inner));
                 }
                 ("response_header_timeout", Some(time)) => {
                     made.outcome.options.extend(
@@ -246,6 +247,9 @@ impl<'s> Adapter<'s> {
                 ("read_timeout", Some(time)) => {
                     made.outcome.options.extend("timeouts", ("upstream_body", time.into()), from(inner));
                 }
+                ("write_timeout", Some(time)) => {
+                    made.outcome.options.extend("timeouts", ("upstream_send", time.into()), from(inner));
+                }
                 ("keepalive", Some(time)) => table.extend("pool", ("idle_timeout", time.into()), from(inner)),
                 ("versions", _) if inner.words.iter().any(|word| word == "h2c") || inner.word(0) == "2" => {
                     table.set("protocol", "h2", from(inner));
@@ -253,7 +257,6 @@ impl<'s> Adapter<'s> {
                 (
                     "versions"
                     | "compression"
-                    | "write_timeout"
                     | "write_buffer"
                     | "read_buffer"
                     | "max_response_header"

@@ -103,6 +103,14 @@ fn directives_become_options() {
         ("reverse_proxy :1 :2 {\n lb_policy uri_hash\n }", "hash_key = \"path\""),
         ("reverse_proxy h2c://a:1", "protocol = \"h2\""),
         (
+            "reverse_proxy :1 {\n transport http {\n dial_timeout 2s\n }\n }",
+            "pool = { connect_timeout = \"2s\" }",
+        ),
+        (
+            "reverse_proxy :1 {\n transport http {\n read_timeout 3s\n write_timeout 2s\n }\n }",
+            "timeouts = { upstream_body = \"3s\", upstream_send = \"2s\" }",
+        ),
+        (
             "php_fastcgi :1",
             "respond = { status = 501, body = \"not taken over from caddy\\n\", content_type = \"text/plain\" }",
         ),

@@ -150,6 +150,7 @@ impl<'s> Adapter<'s> {
         self.retries(place, &mut made);
         self.session(place, &mut made);
         self.queue(place, &mut made);
+        self.connect_time(place, &mut made);
         let name = self.sheet.upstream(&name_of(self.sections[place].name()), made);
         self.upstreams.insert(place, name.clone());
         Some(name)
@@ -533,6 +534,20 @@ impl<'s> Adapter<'s> {
                 Some(time) => made.extend("queue", ("timeout", time.into()), from(line)),
                 None => self.unread(line),
             }
+        }
+    }
+
+    /// `timeout connect`: of all servers where `defaults` say so, unless others have said something else.
+    fn connect_time(&mut self, place: usize, made: &mut Table) {
+        const ALL: (&str, &str) = ("[timeouts]", "upstream_connect");
+        let Some(line) = self.one(place, &["timeout", "connect"]) else { return };
+        let Some(time) = values::time(line.word(2), DAY) else { return self.unread(line) };
+        let is_default = self.is_default(line);
+        let of_all = self.sheet.table(ALL.0).get(ALL.1);
+        if is_default && of_all.is_none_or(|known| *known == time.as_str().into()) {
+            self.sheet.once(ALL.0, ALL.1, time, line.number);
+        } else {
+            made.extend("pool", ("connect_timeout", time.into()), from(line));
         }
     }
 

@@ -49,7 +49,6 @@ impl<'s> Adapter<'s> {
             ("http-request", &["client_header"][..]),
             ("http-keep-alive", &["keep_alive"]),
             ("client", &["client_body", "client_write"]),
-            ("connect", &["upstream_connect"]),
         ];
         for (name, keys) in names {
             let Some(line) = self.one(place, &["timeout", name]) else { continue };

@@ -137,6 +137,24 @@ fn lines_become_options() {
 }
 
 #[test]
+fn a_time_for_connecting_is_that_of_all_or_of_a_backend() {
+    let text = "defaults\n  mode http\n  timeout connect 5s\nfrontend f\n  bind 127.0.0.1:80\n  timeout connect 9s\n  \
+                default_backend b\nbackend b\n  server s 127.0.0.1:1\nbackend c\n  timeout connect 2s\n  \
+                server s 127.0.0.1:2\nlisten l\n  bind 127.0.0.1:81\n  mode tcp\n  timeout connect 3s\n  \
+                server s 127.0.0.1:3\ndefaults\n  mode http\n  timeout connect 4s\nbackend d\n  server s 127.0.0.1:4\n";
+    let adapted = checked(text);
+    assert_eq!(adapted.refused(), 0, "{:?}", adapted.remarks);
+    let written = options(&adapted).join("\n");
+    assert!(written.contains("upstream_connect = \"5s\""), "{written}");
+    for (name, pool) in [("b", None), ("c", Some("2s")), ("l", Some("3s")), ("d", Some("4s"))] {
+        let (_, table) = written.split_once(&format!("[upstream.{name}]\n")).expect(name);
+        let table = table.split("\n[").next().unwrap_or_default();
+        let pool = pool.map(|time| format!("pool = {{ connect_timeout = \"{time}\" }}"));
+        assert_eq!(table.lines().find(|line| line.starts_with("pool")), pool.as_deref(), "{name}: {written}");
+    }
+}
+
+#[test]
 fn a_condition_that_cannot_be_said_is_refused_and_a_password_is_asked_for() {
     let adapted = checked(&with("http-request deny if { nbsrv(b) lt 1 }"));
     assert_eq!(routes(&adapted), ["upstream = \"b\""]);

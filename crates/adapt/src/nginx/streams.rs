@@ -53,23 +53,24 @@ impl<'s> Adapter<'s> {
             let told = scope.one("proxy_protocol").map(from).unwrap_or_default();
             made.set("send_proxy_protocol", "v1", told);
         }
-        let name = format!("tcp-{}", name_of(pass.word(0)));
-        made.header = format!("[upstream.{}]", crate::draft::quoted(&name));
-        if !self.sheet.upstreams.iter().any(|known| known.header == made.header) {
-            self.sheet.upstreams.push(made);
+        if let Some(connect) = scope.one("proxy_connect_timeout") {
+            match values::milliseconds(connect.word(0)) {
+                Some(time @ 1..=86_400_000) => {
+                    made.extend("pool", ("connect_timeout", written::duration(time).into()), from(connect));
+                }
+                _ => self.unread_value(connect),
+            }
         }
+        let name = self.sheet.upstream(&format!("tcp-{}", name_of(pass.word(0))), made);
         for listen in scope.all("listen") {
             self.door_for_bytes(listen, &name, pass);
         }
-        for (timeout, key) in
-            [("proxy_timeout", "tunnel_idle"), ("proxy_connect_timeout", "upstream_connect")]
-        {
-            let Some(directive) = scope.one(timeout) else { continue };
-            match values::milliseconds(directive.word(0)) {
+        if let Some(idle) = scope.one("proxy_timeout") {
+            match values::milliseconds(idle.word(0)) {
                 Some(time @ 1..=86_400_000) => {
-                    self.once("[timeouts]", key, written::duration(time), directive);
+                    self.once("[timeouts]", "tunnel_idle", written::duration(time), idle);
                 }
-                _ => self.unread_value(directive),
+                _ => self.unread_value(idle),
             }
         }
         self.note(server, Kind::NeedsNothing, "its parts are in [[listen]] and [upstream.NAME]", "");

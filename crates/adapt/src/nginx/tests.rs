@@ -113,6 +113,8 @@ fn directives_become_options() {
             "proxy_pass http://u; proxy_read_timeout 5;",
             "timeouts = { upstream_first_byte = \"5s\", upstream_body = \"5s\" }",
         ),
+        ("proxy_pass http://u; proxy_send_timeout 5;", "timeouts = { upstream_send = \"5s\" }"),
+        ("grpc_pass grpc://u; grpc_send_timeout 1h;", "timeouts = { upstream_send = \"1h\" }"),
         ("proxy_pass http://u; client_max_body_size 0;", "limits = { body_bytes = \"none\" }"),
         ("proxy_pass http://u; limit_rate 10k;", "rate = \"10240B/s per request\""),
         ("proxy_pass http://u; access_log off;", "access_log = false"),
@@ -147,14 +149,53 @@ fn directives_become_options() {
 }
 
 #[test]
-fn a_time_for_connecting_to_some_servers_holds_for_all_and_is_said() {
-    let remarks = |text: &str| {
-        let adapted = checked(text);
-        assert!(adapted.toml.contains("upstream_connect = \"2s\""), "{}", adapted.toml);
-        adapted.remarks.iter().filter(|remark| remark.kind == Kind::Differs).count()
-    };
-    assert_eq!(remarks(&in_location("proxy_pass http://u; proxy_connect_timeout 2;")), 1);
-    assert_eq!(remarks(&format!("proxy_connect_timeout 2; {}", in_location("proxy_pass http://u;"))), 0);
+fn a_time_for_connecting_is_that_of_all_or_of_an_upstream() {
+    let pool = "pool = { connect_timeout = \"2s\" }";
+    let pass = in_location("proxy_pass http://u;");
+    for (text, own, of_all) in [
+        (in_location("proxy_pass http://u; proxy_connect_timeout 2;"), 1, 0),
+        (in_location("grpc_pass grpc://u; grpc_connect_timeout 2;"), 1, 0),
+        (in_location("proxy_pass http://u; grpc_connect_timeout 2;"), 0, 0),
+        (
+            in_location(
+                "proxy_pass http://u; auth_request /v; } location = /v { proxy_pass http://v; proxy_connect_timeout 2;",
+            ),
+            1,
+            0,
+        ),
+        (pass.replace("listen", "proxy_connect_timeout 2; listen"), 1, 0),
+        (format!("proxy_connect_timeout 2; {pass}"), 0, 1),
+        (format!("grpc_connect_timeout 2; {}", pass.replace("proxy_pass http", "grpc_pass grpc")), 1, 0),
+        (
+            format!("proxy_connect_timeout 9; {}", pass.replace("listen", "proxy_connect_timeout 2; listen")),
+            1,
+            0,
+        ),
+        (
+            "stream { proxy_connect_timeout 2; server { listen 81; proxy_pass 127.0.0.1:2; } }".to_owned(),
+            1,
+            0,
+        ),
+    ] {
+        let written = options(&text);
+        let count = |wanted: &str| written.iter().filter(|line| *line == wanted).count();
+        assert_eq!((count(pool), count("upstream_connect = \"2s\"")), (own, of_all), "{text}: {written:#?}");
+    }
+    // Servers that are reached in two ways are two upstreams, which is said; those that are reached in one are one.
+    let text = in_location(
+        "proxy_pass http://u; proxy_connect_timeout 2; } location /a { proxy_pass http://u; proxy_connect_timeout 3; } location /b { proxy_pass http://u; proxy_connect_timeout 2000ms;",
+    );
+    let adapted = checked(&text);
+    assert_eq!(adapted.toml.matches("[upstream.").count(), 2, "{}", adapted.toml);
+    let said: Vec<&str> = adapted.remarks.iter().map(|remark| remark.why.as_str()).collect();
+    assert_eq!(
+        said.iter().filter(|why| why.starts_with("its servers are an upstream of their own")).count(),
+        1,
+        "{said:?}"
+    );
+    let refused =
+        checked(&in_location("proxy_pass http://u; proxy_connect_timeout x; proxy_send_timeout 0;"));
+    assert_eq!(refused.refused(), 2, "{:?}", refused.remarks);
 }
 
 #[test]

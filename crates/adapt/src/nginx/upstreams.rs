@@ -44,7 +44,7 @@ impl<'s> Adapter<'s> {
         entry.options.set("upstream", name, from(pass));
         self.uri(pass, &target, location, entry);
         self.request_headers(&target, scope, entry);
-        self.timeouts(scope, entry);
+        self.timeouts(pass, scope, entry);
         self.retries(scope, entry);
         self.cache(scope, entry);
         if let Some(limit) = scope.one("client_max_body_size").filter(|limit| !scope.is_outermost(limit))
@@ -85,13 +85,21 @@ impl<'s> Adapter<'s> {
         for (key, value, origins) in tls {
             made.extend("tls", (key, value), origins);
         }
+        let connect = self.connect_time(pass, scope);
+        if let Some((directive, time)) = &connect {
+            made.extend("pool", ("connect_timeout", time.as_str().into()), from(directive));
+        }
         // The same servers in the same way are one upstream.
         for attempt in 1.. {
             let name = if attempt == 1 { base.clone() } else { format!("{base}-{attempt}") };
             made.header = upstream_header(&name);
             match self.sheet.upstreams.iter().position(|known| known.header == made.header) {
                 Some(known) if self.sheet.upstreams[known].says_the_same(&made) => {
-                    self.sheet.upstreams[known].cite("servers", Origin::Directive(pass.number));
+                    let known = &mut self.sheet.upstreams[known];
+                    known.cite("servers", Origin::Directive(pass.number));
+                    if let Some((directive, _)) = connect {
+                        known.cite("pool", Origin::Directive(directive.number));
+                    }
                     return Some(name);
                 }
                 Some(_) if attempt < 100 => {}
@@ -102,11 +110,32 @@ impl<'s> Adapter<'s> {
                         return None;
                     }
                     self.sheet.upstreams.push(made);
+                    if group.is_some() && name != base {
+                        let why = "its servers are an upstream of their own here, since locations reach them with other options: \
+                                   connections and failures are counted for each";
+                        self.note(pass, Kind::Differs, why, "");
+                    }
                     return Some(name);
                 }
             }
         }
         None
+    }
+
+    /// The time for connecting to the servers of a target, unless it is that of all.
+    fn connect_time(&mut self, pass: &Directive, scope: &Scope<'s>) -> Option<(&'s Directive, String)> {
+        let is_grpc = pass.name == "grpc_pass";
+        let directive = scope.one(if is_grpc { "grpc_connect_timeout" } else { "proxy_connect_timeout" })?;
+        let Some(time @ 1..=86_400_000) = values::milliseconds(directive.word(0)) else {
+            self.unread_value(directive);
+            return None;
+        };
+        let time = written::duration(time);
+        if scope.is_outermost(directive) && !is_grpc {
+            self.once("[timeouts]", "upstream_connect", time, directive);
+            return None;
+        }
+        Some((directive, time))
     }
 
     /// An `upstream` block.
@@ -360,49 +389,31 @@ impl<'s> Adapter<'s> {
         entry.options.extend("rewrite", ("host", host.into()), from(set));
     }
 
-    fn timeouts(&mut self, scope: &Scope<'s>, entry: &mut Entry) {
-        for name in ["proxy_connect_timeout", "grpc_connect_timeout"] {
-            let Some(connect) = scope.one(name) else { continue };
-            match values::milliseconds(connect.word(0)) {
-                Some(time @ 1..=86_400_000) => {
-                    self.once("[timeouts]", "upstream_connect", written::duration(time), connect);
-                    if !scope.is_outermost(connect) {
-                        let why = "`upstream_connect` of [timeouts] holds for all upstreams";
-                        let instead = "write `pool = { connect_timeout = \"TIME\" }` into an upstream that has another time";
-                        self.note(connect, Kind::Differs, why, instead);
-                    }
-                }
-                _ => self.unread_value(connect),
-            }
-        }
-        for name in ["proxy_read_timeout", "grpc_read_timeout"] {
-            let Some(read) = scope.one(name) else { continue };
-            let Some(time @ 1..) = values::milliseconds(read.word(0)) else {
-                self.unread_value(read);
+    fn timeouts(&mut self, pass: &Directive, scope: &Scope<'s>, entry: &mut Entry) {
+        let kind = if pass.name == "grpc_pass" { "grpc" } else { "proxy" };
+        for (name, keys) in
+            [("read", &["upstream_first_byte", "upstream_body"][..]), ("send", &["upstream_send"])]
+        {
+            let Some(directive) = scope.one(&format!("{kind}_{name}_timeout")) else { continue };
+            let Some(time @ 1..) = values::milliseconds(directive.word(0)) else {
+                self.unread_value(directive);
                 continue;
             };
             let waits = written::duration(time.min(86_400_000));
             if time > 86_400_000 {
-                self.note(read, Kind::Differs, "a wait has at most a day", "");
+                self.note(directive, Kind::Differs, "a wait has at most a day", "");
             }
-            for key in ["upstream_first_byte", "upstream_body"] {
-                entry.options.extend("timeouts", (key, waits.as_str().into()), from(read));
+            for key in keys {
+                entry.options.extend("timeouts", (key, waits.as_str().into()), from(directive));
             }
             let upgrades =
                 scope.all("proxy_set_header").iter().any(|set| set.word(0).eq_ignore_ascii_case("upgrade"));
-            if upgrades {
+            if name == "read" && upgrades {
                 entry.options.extend(
                     "timeouts",
                     ("tunnel_idle", written::duration(time.min(365 * 86_400_000)).into()),
                     Vec::new(),
                 );
-            }
-        }
-        for name in ["proxy_send_timeout", "grpc_send_timeout"] {
-            if let Some(send) = scope.one(name) {
-                let why =
-                    "a server that takes nothing is bounded by `upstream_first_byte` and `upstream_body`";
-                self.note(send, Kind::NeedsNothing, why, "");
             }
         }
     }

@@ -193,7 +193,7 @@ impl Adapter<'_> {
                     continue;
                 }
                 ("connto", _) => {
-                    self.time("upstream_connect", inner);
+                    self.connect_time(inner, upstream);
                     continue;
                 }
                 _ => continue,
@@ -205,6 +205,21 @@ impl Adapter<'_> {
         }
         let value = if pairs.len() == 1 { pairs.remove(0).1 } else { Value::Table(pairs) };
         Some((value, origins))
+    }
+
+    /// `ConnTO` of a server: one time for all of its upstream.
+    fn connect_time(&mut self, directive: &Directive, upstream: &mut Table) {
+        let Some(seconds @ 1..=86_400) = directive.word(0).parse::<u64>().ok() else {
+            let instead = "see `pool` of [upstream.NAME] in docs/configuration.md";
+            return self.sheet.refuse(directive.number, "it is no time from 1 s to a day", instead);
+        };
+        let time: Value = crate::values::duration(seconds * 1000).into();
+        if upstream.inner("pool", "connect_timeout").is_some_and(|known| *known != time) {
+            let why =
+                "`connect_timeout` is one for all servers of an upstream, and another server came first";
+            return self.sheet.refuse(directive.number, why, "choose the time that suits all of them");
+        }
+        upstream.extend("pool", ("connect_timeout", time), from(directive));
     }
 
     fn session(&mut self, session: &Directive, upstream: &mut Table) {

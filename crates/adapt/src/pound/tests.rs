@@ -88,6 +88,7 @@ fn statements_become_options() {
             "BackEnd\nAddress 10.0.0.1\nEnd\nEmergency\nAddress /run/x.sock\nEnd",
             "servers = [\"http://10.0.0.1:80\", { url = \"http+unix:/run/x.sock\", priority = 1 }]",
         ),
+        ("BackEnd\nAddress 10.0.0.1\nConnTO 2\nEnd", "pool = { connect_timeout = \"2s\" }"),
         ("Session\nType IP\nTTL 60\nEnd", "sticky = { by = \"client\", ttl = \"1m\" }"),
         ("Session\nType HEADER\nID \"X-S\"\nEnd", "sticky = { by = \"header:X-S\" }"),
     ];
@@ -95,6 +96,9 @@ fn statements_become_options() {
         let written = options(&checked(&with(&[inner])));
         assert!(written.iter().any(|line| line == option), "{inner}: {written:#?}");
     }
+    let server = |time| format!("BackEnd\nAddress 10.0.0.1\nPort 8{time}\nConnTO {time}\nEnd\n");
+    let adapted = checked(&with(&[&(server(1) + &server(2))]));
+    assert_eq!(adapted.refused(), 1, "{:?}", adapted.remarks);
 }
 
 #[test]

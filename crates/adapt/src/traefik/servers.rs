@@ -307,7 +307,7 @@ impl<'s> Adapter<'s> {
                     self.sheet.differs(option.number, "each wait has a limit", instead);
                 }
                 ("dialtimeout", Some(time)) => {
-                    self.sheet.once("[timeouts]", "upstream_connect", time, option.number);
+                    upstream.extend("pool", ("connect_timeout", time.into()), from(option));
                 }
                 ("responseheadertimeout", Some(time)) => {
                     route.extend("timeouts", ("upstream_first_byte", time.into()), from(option));

@@ -170,6 +170,17 @@ fn middlewares_become_options() {
 }
 
 #[test]
+fn a_time_for_connecting_is_that_of_an_upstream() {
+    let text = "http:\n  routers:\n    r:\n      rule: PathPrefix(`/`)\n      service: s\n  services:\n    s:\n      loadBalancer:\n        \
+                serversTransport: t\n        servers:\n          - url: http://a:1\n  serversTransports:\n    t:\n      \
+                forwardingTimeouts:\n        dialTimeout: 2s\n";
+    let written = options(&checked(text, &mut nothing));
+    assert!(written.iter().any(|line| line == "pool = { connect_timeout = \"2s\" }"), "{written:#?}");
+    let written = options(&checked(&text.replace("2s", "0s"), &mut nothing));
+    assert!(!written.iter().any(|line| line.starts_with("pool")), "{written:#?}");
+}
+
+#[test]
 fn expressions_over_a_url_become_redirects_of_hosts_and_paths() {
     let cases = [
         ("^https?://www\\.(.*)", "https://${1}", "to = \"https://a.b$path\""),

@@ -23,6 +23,26 @@ pub(super) struct Backend {
     is_used: bool,
 }
 
+/// An option with where it came from.
+type Shared = (&'static str, (Value, Vec<Origin>));
+
+impl Backend {
+    /// Takes options of a backend that a director has for all of them. Returns those that another backend has otherwise.
+    fn take(&mut self, options: Vec<Shared>) -> Vec<(&'static str, Vec<Origin>)> {
+        let mut other = Vec::new();
+        for (key, (value, from)) in options {
+            match self.options.get(key) {
+                None => self.options.set(key, value, from),
+                Some(known) if *known == value => {
+                    from.into_iter().for_each(|origin| self.options.cite(key, origin));
+                }
+                Some(_) => other.push((key, from)),
+            }
+        }
+        other
+    }
+}
+
 impl<'s> Adapter<'s> {
     pub(super) fn all_backends(&mut self, declarations: &'s [Declaration]) {
         for declaration in declarations {
@@ -90,7 +110,13 @@ impl<'s> Adapter<'s> {
         if let Some((at, version)) = text(".proxy_header") {
             made.set("send_proxy_protocol", format!("v{version}"), vec![Origin::Directive(at)]);
         }
-        let timeouts = self.timeouts(&text);
+        let timeouts = timeouts(&text);
+        if let Some((at, time)) = text(".connect_timeout")
+            && let Some(time @ 1..) = milliseconds(&time)
+        {
+            let time = duration(time.min(DAY)).into();
+            made.extend("pool", ("connect_timeout", time), vec![Origin::Directive(at)]);
+        }
         self.probe(fields, declarations, &mut made);
         let name = name.to_owned();
         self.backends.push(Backend {
@@ -102,29 +128,6 @@ impl<'s> Adapter<'s> {
             from: origins,
             is_used: false,
         });
-    }
-
-    /// The timeouts of a backend's routes; that of connecting there is once.
-    fn timeouts(
-        &mut self,
-        text: &dyn Fn(&str) -> Option<(usize, String)>,
-    ) -> Vec<(&'static str, String, usize)> {
-        let mut timeouts = Vec::new();
-        for (name, key) in
-            [(".first_byte_timeout", "upstream_first_byte"), (".between_bytes_timeout", "upstream_body")]
-        {
-            if let Some((at, time)) = text(name)
-                && let Some(time @ 1..) = milliseconds(&time)
-            {
-                timeouts.push((key, duration(time.min(DAY)), at));
-            }
-        }
-        if let Some((at, time)) = text(".connect_timeout")
-            && let Some(time @ 1..) = milliseconds(&time)
-        {
-            self.sheet.once("[timeouts]", "upstream_connect", duration(time.min(DAY)), at);
-        }
-        timeouts
     }
 
     /// `.probe`, by name or as a block.
@@ -192,11 +195,14 @@ impl<'s> Adapter<'s> {
         }
         let Some((director, "add_backend")) = name.rsplit_once('.') else { return };
         let member = self.backends.iter_mut().find(|known| words.contains(&known.name.as_str()));
-        let (mut server, mut check, mut timeouts, mut origins) = (None, None, Vec::new(), origin());
+        let (mut server, mut shared, mut timeouts, mut origins) = (None, Vec::new(), Vec::new(), origin());
         if let Some(member) = member {
             member.is_used = true;
             server = member.server.clone();
-            check = member.options.option("check");
+            shared = ["check", "pool"]
+                .iter()
+                .filter_map(|key| Some((*key, member.options.option(key)?)))
+                .collect();
             timeouts = member.timeouts.clone();
             origins.extend(member.from.clone());
         }
@@ -233,11 +239,17 @@ impl<'s> Adapter<'s> {
         }
         let value = if pairs.len() == 1 { pairs.remove(0).1 } else { Value::Table(pairs) };
         director.options.push("servers", value, origins);
-        if let Some((check, from)) = check.filter(|_| director.options.get("check").is_none()) {
-            director.options.set("check", check, from);
-        }
+        let other = director.take(shared);
         if director.timeouts.is_empty() {
             director.timeouts = timeouts;
+        }
+        for (key, from) in other {
+            let why = format!("`{key}` is one for all servers of a director: that of its first backend");
+            for origin in from {
+                if let Origin::Directive(number) = origin {
+                    self.sheet.differs(number, &why, "give the others an [upstream.NAME] of their own");
+                }
+            }
         }
     }
 
@@ -326,6 +338,21 @@ impl<'s> Adapter<'s> {
             self.sheet.differs(*number, "other clients get 403, and a purge holds for all variants", "");
         }
     }
+}
+
+/// The timeouts of a backend's routes.
+fn timeouts(text: &dyn Fn(&str) -> Option<(usize, String)>) -> Vec<(&'static str, String, usize)> {
+    let mut timeouts = Vec::new();
+    for (name, key) in
+        [(".first_byte_timeout", "upstream_first_byte"), (".between_bytes_timeout", "upstream_body")]
+    {
+        if let Some((at, time)) = text(name)
+            && let Some(time @ 1..) = milliseconds(&time)
+        {
+            timeouts.push((key, duration(time.min(DAY)), at));
+        }
+    }
+    timeouts
 }
 
 /// The statements of a block, and the ACL that one of its conditions goes by.

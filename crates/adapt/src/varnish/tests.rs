@@ -94,6 +94,25 @@ fn statements_become_options() {
 }
 
 #[test]
+fn a_time_for_connecting_is_that_of_a_backend() {
+    let backend = |name: &str, time: &str| {
+        format!("backend {name} {{ .host = \"127.0.0.1\"; .connect_timeout = {time}; }}\n")
+    };
+    let rest = "sub vcl_recv { if (req.url ~ \"^/b\") { set req.backend_hint = b; } return (pass); }\n";
+    let adapted = checked(&format!("vcl 4.1;\n{}{}{rest}", backend("a", "2s"), backend("b", "3s")));
+    assert_eq!(adapted.toml.matches("pool = { connect_timeout = \"").count(), 2, "{}", adapted.toml);
+    let director = "sub vcl_init { new d = directors.round_robin(); d.add_backend(a); d.add_backend(b); }\n\
+                    sub vcl_recv { set req.backend_hint = d.backend(); return (pass); }\n";
+    for (time, differs) in [("2s", 0), ("3s", 1)] {
+        let adapted = checked(&format!("vcl 4.1;\n{}{}{director}", backend("a", "2s"), backend("b", time)));
+        assert!(adapted.toml.contains("pool = { connect_timeout = \"2s\" }"), "{}", adapted.toml);
+        let said =
+            adapted.remarks.iter().filter(|remark| remark.why.starts_with("`pool` is one for all")).count();
+        assert_eq!(said, differs, "{:?}", adapted.remarks);
+    }
+}
+
+#[test]
 fn wrong_syntax_has_its_place() {
     let said = |text: &str| adapt(text, "v.vcl", &mut nothing).expect_err(text).to_string();
     assert!(
