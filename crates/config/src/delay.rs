@@ -4,10 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use shape::{Delay, Jitter, Loss};
+use toml::de::DeValue;
 
-use crate::kind::Text;
+use crate::kind::{Kind, Text, quoted, refuse_type};
 use crate::named_file::read_bytes;
 use crate::quantity::{duration, written_duration};
+use crate::reader::Reader;
+use crate::table::Written;
 use crate::value_error::{ValueError, ValueFault};
 
 const EXPECTED: &str = "a delay such as 50ms, 2s±100ms, 50ms±10ms normal or 50ms trace FILE";
@@ -21,16 +24,42 @@ const TRACE: &str = "trace";
 /// Values in such a file: a day of one a second.
 const TRACE_MAX: usize = 86_400;
 
-pub(crate) const DELAY: Text<Delay> = Text { expected: EXPECTED, read: delay, print: written_delay };
+/// A delay, whose file is one of the reader's surroundings.
+pub(crate) struct DelayKind;
+
+pub(crate) const DELAY: DelayKind = DelayKind;
+
+impl Kind<Delay> for DelayKind {
+    fn expected(&self) -> String {
+        EXPECTED.to_owned()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Delay> {
+        let DeValue::String(text) = written.value.get_ref() else {
+            refuse_type(written, self.expected(), reader);
+            return None;
+        };
+        let read = delay_with(text, |path| reader.surroundings().named_file(path));
+        read.map_err(|error| reader.refuse(&written.value.span(), written.name, &error)).ok()
+    }
+
+    fn print(&self, value: &Delay) -> Option<String> {
+        Some(quoted(&written_delay(value)))
+    }
+}
 
 pub(crate) const LOSS: Text<Loss> = Text { expected: EXPECTED_LOSS, read: loss, print: written_loss };
 
 /// Parses a delay: `50ms`; `2s±100ms` or `2s+-100ms`, with uniform jitter; `2s±100ms normal` or `pareto`; `trace FILE`
 /// or `50ms trace FILE`, where each line of the file gives a delay to add.
 pub fn delay(text: &str) -> Result<Delay, ValueError> {
-    if let Some((mean, file)) = text.split_once(TRACE).filter(|(_, file)| file.starts_with(' ')) {
+    delay_with(text, read_bytes)
+}
+
+fn delay_with(text: &str, file: impl FnOnce(&Path) -> Result<Vec<u8>, String>) -> Result<Delay, ValueError> {
+    if let Some((mean, path)) = text.split_once(TRACE).filter(|(_, path)| path.starts_with(' ')) {
         let mean_ns = if mean.trim().is_empty() { 0 } else { nanoseconds(mean)? };
-        return trace(file.trim()).map(|jitter| Delay { mean_ns, jitter });
+        return trace(path.trim(), file).map(|jitter| Delay { mean_ns, jitter });
     }
     drawn_delay(text)
 }
@@ -57,10 +86,10 @@ pub(crate) fn drawn_delay(text: &str) -> Result<Delay, ValueError> {
     Ok(Delay { mean_ns, jitter })
 }
 
-fn trace(file: &str) -> Result<Jitter, ValueError> {
-    let path = Path::new(file);
+fn trace(source: &str, file: impl FnOnce(&Path) -> Result<Vec<u8>, String>) -> Result<Jitter, ValueError> {
+    let path = Path::new(source);
     let refuse = |problem| refusal(ValueFault::File { path: path.to_path_buf(), problem });
-    let bytes = read_bytes(path).map_err(refuse)?;
+    let bytes = file(path).map_err(refuse)?;
     let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8 text".to_owned()))?;
     let mut added_ns = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -75,7 +104,7 @@ fn trace(file: &str) -> Result<Jitter, ValueError> {
     match added_ns.len() {
         0 => Err(refuse("it has no delay".to_owned())),
         len if len > TRACE_MAX => Err(refuse(format!("it has more than {TRACE_MAX} delays"))),
-        _ => Ok(Jitter::Trace { source: file.into(), added_ns: added_ns.into() }),
+        _ => Ok(Jitter::Trace { source: source.into(), added_ns: added_ns.into() }),
     }
 }
 

@@ -24,10 +24,8 @@ pub trait Surroundings {
     fn variable(&self, name: &str) -> Option<Vec<u8>>;
     /// The bytes of a file with a secret, and whether every user of the machine may read them.
     fn secret(&self, path: &Path) -> Result<(Vec<u8>, bool), String>;
-    /// The bytes of a file that an option names, such as a list of users: of this machine, if nothing else is said.
-    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
-        read_bytes(path)
-    }
+    /// The bytes of a file that an option names, such as a list of users.
+    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String>;
 }
 
 /// The machine of this process.
@@ -80,6 +78,10 @@ impl Surroundings for Machine {
         let mode = std::fs::metadata(path).map(|metadata| metadata.permissions().mode());
         Ok((bytes, mode.is_ok_and(|mode| mode & READ_BY_OTHERS != 0)))
     }
+
+    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
+        read_bytes(path)
+    }
 }
 
 /// No other files, and an environment without variables: for texts that come from others than the operator's files.
@@ -106,6 +108,39 @@ impl Surroundings for Nowhere {
     fn secret(&self, _: &Path) -> Result<(Vec<u8>, bool), String> {
         Err(NO_FILES.to_owned())
     }
+
+    fn named_file(&self, _: &Path) -> Result<Vec<u8>, String> {
+        Err(NO_FILES.to_owned())
+    }
 }
 
 const NO_FILES: &str = "no files are read here";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::examine_in;
+
+    #[test]
+    fn nowhere_no_file_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "5ms\n").unwrap();
+        let file = file.display();
+        for options in [
+            format!("delay = \"trace {file}\""),
+            format!("error_pages = {{ 503 = \"{file}\" }}"),
+            format!("auth = {{ users = \"{file}\" }}"),
+            format!("request_headers = {{ set = {{ X = \"${{file:{file}}}\" }} }}"),
+        ] {
+            let text = format!(
+                "[[listen]]\naddress = \"*:1\"\n[[route]]\nrespond = {{ status = 503 }}\n{options}\n"
+            );
+            let mistakes = examine_in(&text, "v.toml", &Nowhere).mistakes;
+            assert!(
+                mistakes.iter().any(|mistake| mistake.message.contains(NO_FILES)),
+                "{options}: {mistakes:?}"
+            );
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use config::{Config, Reading, Surroundings, examine_in};
+use config::{Config, Machine, Reading, Surroundings, examine_in};
 
 /// Files, variables and secrets of a test.
 #[derive(Default)]
@@ -40,6 +40,10 @@ impl Surroundings for Here {
     fn secret(&self, path: &Path) -> Result<(Vec<u8>, bool), String> {
         let (bytes, is_public) = self.secrets.get(path.to_str().unwrap()).ok_or("it can't be read: gone")?;
         Ok((bytes.to_vec(), *is_public))
+    }
+
+    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
+        Machine.named_file(path)
     }
 }
 

@@ -138,6 +138,10 @@ impl Surroundings for InTree<'_> {
             None => Machine.secret(path),
         }
     }
+
+    fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
+        Machine.named_file(path)
+    }
 }
 
 /// Whether a pattern with `*` and `?`, which stand for no slash and for no dot in front, matches a name.
