@@ -9,6 +9,8 @@ mod mirrored;
 mod authenticated;
 /// Which decisions are remembered.
 mod remembered;
+/// Where clients are sent to sign in, beside a cache and with faults.
+mod sign_in;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -27,20 +29,28 @@ pub(crate) fn server(answer: &'static str) -> String {
 
 /// The same, with the number of requests so far.
 pub(crate) fn counting_server(answer: &'static str) -> (String, Arc<AtomicUsize>) {
+    deciding_server(move |_| answer)
+}
+
+/// The same, with an answer for each head.
+pub(crate) fn deciding_server(
+    answer: impl Fn(&str) -> &'static str + Clone + Send + 'static,
+) -> (String, Arc<AtomicUsize>) {
     let listener = ports::listen();
     let address = listener.local_addr().expect("it listens").to_string();
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
-            let counter = Arc::clone(&counter);
+            let (counter, answer) = (Arc::clone(&counter), answer.clone());
             std::thread::spawn(move || {
                 let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
                 while let Ok(count @ 1..) = stream.read(&mut bytes) {
                     seen.extend_from_slice(&bytes[..count]);
                     while let Some(end) = seen.windows(4).position(|window| window == b"\r\n\r\n") {
-                        seen.drain(..end + 4);
+                        let head: Vec<u8> = seen.drain(..end + 4).collect();
                         counter.fetch_add(1, Ordering::Relaxed);
+                        let answer = answer(&String::from_utf8_lossy(&head));
                         if stream.write_all(answer.as_bytes()).is_err() {
                             return;
                         }

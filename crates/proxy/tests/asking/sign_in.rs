@@ -1,0 +1,246 @@
+//! Clients without a session of a route that has a cache: they are sent to sign in, whatever is stored, and get nothing of it. The same
+//! with faults of the authentication server, and of the route. Clients of all three versions.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use testkit::http1::Peer;
+use testkit::http2::End;
+use testkit::http3;
+use testkit::scene::{Asked, Client, Got, Scene, get};
+
+use crate::{assert_told, counting_server, deciding_server};
+
+/// Whatever may be stored is, for all clients.
+const GUARDED: &str = r#"
+metrics = "127.0.0.1:0"
+[cache]
+memory = "16MiB"
+[[listen]]
+address = "127.0.0.1:0"
+tls = { self_signed = true }
+http3 = true
+[[route]]
+name = "app"
+upstream = "app"
+forward_auth = { upstream = "auth", path = "/verify", timeout = "{timeout}", sign_in = "/start" }
+cache = { ttl = "1h", status_ttl = { 302 = "1h", 4xx = "1h", 5xx = "1h" }, force = true, ignore = ["request-directives", "vary", "set-cookie"] }
+[upstream.app]
+servers = ["http://{app}"]
+[upstream.auth]
+servers = ["http://{auth}"]
+"#;
+
+const PAGE: &str =
+    "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nETag: \"e\"\r\nContent-Length: 4\r\n\r\npage";
+const KNOWN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nknown";
+const UNKNOWN: &str = "HTTP/1.1 401 No\r\nCache-Control: max-age=3600\r\nContent-Length: 7\r\n\r\nunknown";
+
+/// A field of a client with a session.
+const SESSION: &str = "cookie: session=1\n";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+    Three,
+}
+
+use Version::{One, Three, Two};
+
+const ALL: [Version; 3] = [One, Two, Three];
+
+/// An authentication server that knows clients with a session.
+fn authentication() -> (String, Arc<AtomicUsize>) {
+    deciding_server(|head| if head.contains("session=1") { KNOWN } else { UNKNOWN })
+}
+
+/// A guarded proxy, and how many requests its server has got.
+fn guarded(auth: &str, timeout: &str, more: &str) -> (Scene, Arc<AtomicUsize>) {
+    let (app, asked) = counting_server(PAGE);
+    let text = GUARDED.replace("{app}", &app).replace("{auth}", auth).replace("{timeout}", timeout);
+    (Scene::new(&format!("{text}{more}")), asked)
+}
+
+/// A client of the listener without TLS, which is the second one.
+fn client(scene: &Scene, version: Version) -> Client {
+    let stream = TcpStream::connect(scene.running().addresses()[1]).expect("the proxy listens");
+    match version {
+        One => Client::One(Peer::new("client", stream)),
+        _ => Client::Two(Box::new(End::client(stream, &[])), 1),
+    }
+}
+
+/// What a new client gets.
+fn answer(scene: &Scene, version: Version, asked: &Asked<'_>) -> Got {
+    let Asked { method, target, fields, .. } = *asked;
+    if version == Three {
+        let client = http3::Client::connect(scene.running().addresses()[0]);
+        let (head, body, _) = client.asks(method, target, fields).response();
+        let (status, fields) = head.split_once('\n').expect("has a status");
+        let status = status.trim_start_matches(":status: ").parse().expect("is a number");
+        return Got { status, fields: fields.to_owned(), body: String::from_utf8(body).expect("is text") };
+    }
+    let mut client = client(scene, version);
+    client.asks(asked);
+    if method == "HEAD" { client.gets_head_alone() } else { client.gets() }
+}
+
+fn asks<'a>(method: &'a str, target: &'a str, fields: &'a str) -> Asked<'a> {
+    Asked { method, fields, ..get(target) }
+}
+
+#[track_caller]
+fn is_sent_to_sign_in(got: &Got, what: &str) {
+    assert_eq!((got.status, got.body.as_str()), (302, ""), "{what}: {}", got.fields);
+    let back = got.field("location").and_then(|to| to.strip_prefix("/start?rd=http"));
+    assert!(back.is_some(), "{what}: {}", got.fields);
+    for field in ["age", "etag", "cache-status", "x-cache", "www-authenticate"] {
+        assert_eq!(got.field(field), None, "{what}: {}", got.fields);
+    }
+}
+
+#[test]
+fn a_redirect_to_sign_in_is_not_stored_and_nothing_stored_is_for_strangers() {
+    let (auth, questions) = authentication();
+    let (scene, asked) = guarded(&auth, "5s", "");
+    for (place, version) in ALL.into_iter().enumerate() {
+        let url = &format!("/page/{place}");
+        let pages = || asked.load(Ordering::Relaxed);
+        for method in ["GET", "HEAD", "GET", "POST", "PUT"] {
+            is_sent_to_sign_in(&answer(&scene, version, &asks(method, url, "")), method);
+        }
+        assert_eq!(pages(), place, "{version:?}: no server is asked for a stranger");
+        // The redirect is nobody else's, and the page is then stored.
+        for _ in 0..2 {
+            let got = answer(&scene, version, &asks("GET", url, SESSION));
+            assert_eq!((got.status, got.body.as_str(), pages()), (200, "page", place + 1), "{version:?}");
+        }
+        for (method, fields) in [
+            ("GET", ""),
+            ("HEAD", ""),
+            ("POST", ""),
+            ("DELETE", ""),
+            ("GET", "if-none-match: \"e\"\n"),
+            ("GET", "range: bytes=0-1\n"),
+            ("GET", "cache-control: only-if-cached\n"),
+            ("GET", "cookie: session=2\n"),
+        ] {
+            let what = format!("{version:?} {method} {fields}");
+            is_sent_to_sign_in(&answer(&scene, version, &asks(method, url, fields)), &what);
+        }
+        // What strangers may not do has invalidated nothing.
+        let before = questions.load(Ordering::Relaxed);
+        for (method, body) in [("GET", "page"), ("HEAD", "")] {
+            let got = answer(&scene, version, &asks(method, url, SESSION));
+            assert_eq!(
+                (got.status, got.body.as_str(), pages()),
+                (200, body, place + 1),
+                "{version:?} {method}"
+            );
+            assert!(got.field("age").is_some(), "{version:?} {method} {}", got.fields);
+        }
+        assert_eq!(questions.load(Ordering::Relaxed), before + 2, "a hit is asked about as well");
+    }
+}
+
+#[test]
+fn a_body_is_not_waited_for_before_a_client_is_sent_to_sign_in() {
+    let (auth, _) = authentication();
+    let (scene, asked) = guarded(&auth, "5s", "");
+    let Client::One(mut peer) = client(&scene, One) else { unreachable!("it speaks HTTP/1") };
+    peer.sends("POST /a HTTP/1.1\r\nHost: test\r\nContent-Length: 100000\r\n\r\nthe beginning");
+    let head = peer.head();
+    assert!(head.starts_with("HTTP/1.1 302 ") && head.contains("\r\nLocation: /start?rd="), "{head}");
+    let mut two = client(&scene, Two);
+    two.posts(&[b"whole"], true);
+    is_sent_to_sign_in(&two.gets(), "a whole body");
+    let three = http3::Client::connect(scene.running().addresses()[0]);
+    let mut stream = three.open();
+    stream.sends_head(&http3::frame::request("POST", "/a", "content-length: 9\n"));
+    stream.sends_data(b"abc");
+    assert!(stream.head().starts_with(":status: 302\n"));
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+}
+
+/// The faults are those of a proxy in front of the authentication server, for questions about requests with `x-break`.
+#[test]
+fn faults_of_the_authentication_server_let_nobody_in() {
+    const BREAK: &str = "x-break: 1\n";
+    let (auth, _) = authentication();
+    for (fault, timeout, stranger, known, cause) in [
+        ("delay 50ms", "5s", 302, 200, None),
+        ("delay 1h", "100ms", 504, 504, Some("auth-timeout")),
+        ("reset", "5s", 502, 502, Some("auth-failed")),
+        ("cut 3", "5s", 502, 502, Some("auth-failed")),
+        ("length +10", "5s", 502, 502, Some("auth-failed")),
+        ("bad-chunk", "5s", 502, 502, Some("auth-failed")),
+        ("drip 1ms", "5s", 302, 200, None),
+        ("401", "5s", 302, 302, None),
+        ("403", "5s", 403, 403, None),
+        ("503", "5s", 503, 503, None),
+        // The first question of each client breaks, and is asked once more.
+        ("reset\"\nfirst = 1\nkey = \"header:x-break\"\nname = \"once", "5s", 302, 200, None),
+    ] {
+        let broken = "[upstream.auth]\nservers = [\"http://{auth}\"]\n[[route]]\nupstream = \"auth\"\n[[fault]]\n\
+                      headers = { x-break = true }\n";
+        let broken = Scene::new(&format!("{}inject = \"{fault}\"\n", broken.replace("{auth}", &auth)));
+        let (scene, asked) = guarded(&broken.running().addresses()[0].to_string(), timeout, "");
+        for (place, version) in ALL.into_iter().enumerate() {
+            let url = &format!("/page/{place}");
+            let what = format!("{fault} {version:?}");
+            let with_both = format!("{SESSION}{BREAK}");
+            // What is stored helps nobody, before and after.
+            assert_eq!(answer(&scene, version, &asks("GET", url, SESSION)).body, "page", "{what}");
+            for method in ["GET", "HEAD", "POST"] {
+                let got = answer(&scene, version, &asks(method, url, BREAK));
+                assert_eq!(got.status, stranger, "{what} {method}");
+                assert!(!got.body.contains("page") && got.field("age").is_none(), "{what}: {got:?}");
+            }
+            let got = answer(&scene, version, &asks("GET", url, &with_both));
+            assert_eq!((got.status, got.body == "page"), (known, known == 200), "{what}");
+            let got = answer(&scene, version, &asks("GET", url, SESSION));
+            assert_eq!((got.status, got.body.as_str()), (200, "page"), "{what}");
+            is_sent_to_sign_in(&answer(&scene, version, &get(url)), &what);
+            assert_eq!(asked.load(Ordering::Relaxed), place + 1, "{what}: the page is asked for once");
+        }
+        if let Some(cause) = cause {
+            let failed = format!("vanward_forward_auth_failures_total{{route=\"app\",cause=\"{cause}\"}}");
+            assert_told(&scene, &[(&failed, 12.0)]);
+        }
+    }
+}
+
+/// A fault of the route is one for the client: the question has none of it, and is not counted.
+#[test]
+fn a_fault_of_the_route_is_the_client_s_alone() {
+    let (auth, questions) = authentication();
+    for (fault, status, asks_first) in [("delay 10ms", 302, true), ("503", 503, false), ("302", 302, false)] {
+        let more = format!("[[fault]]\nname = \"f\"\ninject = \"{fault}\"\nroute = \"app\"\nshow = true\n");
+        let (scene, _) = guarded(&auth, "5s", &more);
+        for (number, version) in ALL.into_iter().enumerate() {
+            let before = questions.load(Ordering::Relaxed);
+            let got = answer(&scene, version, &get("/"));
+            let told = format!("f; seed=1; number={number}");
+            assert_eq!((got.status, got.field("vanward-fault")), (status, Some(told.as_str())), "{fault}");
+            let is_asked = questions.load(Ordering::Relaxed) > before;
+            assert_eq!(is_asked, asks_first, "{fault} {version:?}");
+            assert_eq!(got.field("location").is_some(), asks_first, "{fault} {version:?}");
+        }
+        assert_eq!(scene.running().counters().faults_injected, 3, "{fault}");
+    }
+}
+
+/// The server is a proxy's own: what signs in is beside the route that is guarded, and in no cache.
+#[test]
+fn the_sign_in_page_is_on_a_route_without_the_question() {
+    let (auth, _) = authentication();
+    let more = "[[route]]\npath = \"/start\"\nrespond = { status = 200, body = \"sign in\" }\n";
+    let (scene, _) = guarded(&auth, "5s", more);
+    for version in ALL {
+        let got = answer(&scene, version, &get("/a"));
+        let page = got.field("location").expect("it is sent there").to_owned();
+        assert_eq!(answer(&scene, version, &get(&page)).body, "sign in", "{version:?}");
+    }
+}
