@@ -15,6 +15,8 @@ mod through;
 mod tunnels;
 /// Connections to servers, and what is sent once more.
 mod servers;
+/// Servers that are instances in a catalog.
+mod catalog;
 /// When a request is tried once more: each option of retries.
 mod retried;
 /// Calls of gRPC that end with a status.
