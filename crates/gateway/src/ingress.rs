@@ -16,6 +16,7 @@ use crate::ingress_kinds::{Ingress, IngressBackend, IngressPath};
 use crate::kinds::BackendRef;
 use crate::listeners::{Port, Protocol};
 use crate::object::{Kind, Reference};
+use crate::own_host::{self, Answerer};
 use crate::secrets;
 use crate::status::{Found, Status};
 use crate::translate::{self, Machine, Refused};
@@ -86,8 +87,9 @@ pub(crate) fn translate(
     let (canaries, own): (Vec<_>, Vec<_>) =
         own.into_iter().map(|ingress| Own::of(ingress, around)).partition(|own| own.wanted.canary.is_some());
     let mut canaries = out.canaries(canaries, &around.options.addresses);
+    let answerers = own_host::answerers(&own);
     for own in own {
-        out.take(own, around, &mut canaries, backends, claims);
+        out.take(own, around, &answerers, &mut canaries, backends, claims);
     }
     for (owner, path) in
         canaries.values().filter(|canary| !canary.is_used).map(|canary| (&canary.owner, canary.place))
@@ -98,14 +100,14 @@ pub(crate) fn translate(
 }
 
 /// An Ingress of ours, and what its annotations want.
-struct Own<'c> {
-    ingress: &'c Ingress,
-    owner: Reference,
-    wanted: Wanted,
+pub(crate) struct Own<'c> {
+    pub(crate) ingress: &'c Ingress,
+    pub(crate) owner: Reference,
+    pub(crate) wanted: Wanted,
     /// What cannot be obeyed.
-    faults: Vec<String>,
+    pub(crate) faults: Vec<String>,
     /// Why it is not served at all.
-    refused: Option<String>,
+    pub(crate) refused: Option<String>,
 }
 
 impl<'c> Own<'c> {
@@ -189,6 +191,8 @@ struct Rule<'a> {
     path: String,
     answer: Answer,
     rewrite: Option<String>,
+    /// Who is asked about its requests, if that goes by its host, as the option has it.
+    asked: Option<String>,
     wanted: &'a Wanted,
     /// Who answers requests under further conditions.
     sides: Vec<Side>,
@@ -277,6 +281,7 @@ impl Ingresses {
         &mut self,
         Own { ingress, owner, mut wanted, mut faults, refused }: Own<'c>,
         around: &Around<'_, '_>,
+        answerers: &[Answerer<'_>],
         canaries: &mut BTreeMap<Spot<'c>, NextVersion<'c>>,
         backends: &mut Backends<'_>,
         claims: &mut Claims,
@@ -312,6 +317,10 @@ impl Ingresses {
                     })
                 }
             };
+            let answer = answer.and_then(|answer| {
+                rule.asked = asked_at_host(&wanted, host, answerers, around, backends)?;
+                Ok(answer)
+            });
             match answer {
                 Ok(answer) if !is_refused => rule.answer = answer,
                 Ok(_) => {}
@@ -379,7 +388,7 @@ impl Ingresses {
             let realm = realm.as_ref().map(|realm| ("realm", text(realm)));
             options.push(("auth", inline([("users", text(&path))].into_iter().chain(realm))));
         }
-        if let Some(AuthServer { service, path, copied, sign_in }) = &wanted.auth_server {
+        if let Some(server @ AuthServer { service: Some(service), .. }) = &wanted.auth_server {
             let none = BTreeSet::new();
             let (kind, namespace) = (Kind::Ingress.name(), owner.namespace.as_str());
             let from = Referring { kind, namespace, gateways: &none, spoken: Spoken::Http1, own: None };
@@ -391,11 +400,7 @@ impl Ingresses {
             if service.is_secure && !backends.is_secure(&upstream) {
                 return Err(format!("annotation auth-url: {NEEDS_POLICY}"));
             }
-            let copied = copied.as_ref().map(|fields| ("copy_headers", fields.clone()));
-            let asked =
-                [("upstream", text(&upstream)), ("path", text(path)), ("set_cookie", "true".to_owned())];
-            let sign_in = sign_in.as_ref().map(|page| ("sign_in", text(page)));
-            options.push(("forward_auth", inline(asked.into_iter().chain(copied).chain(sign_in))));
+            options.push(("forward_auth", asked(server, &upstream)));
         }
         Ok(options)
     }
@@ -529,7 +534,36 @@ fn rule<'w>(path: Option<&IngressPath>, wanted: &'w Wanted) -> Result<Rule<'w>, 
         true => inline([("path", template(target))]),
         false => inline([("pattern", text("(?s:.*)")), ("path", literal(target))]),
     });
-    Ok(Rule { path, answer: Answer::Fails, rewrite, wanted, sides: Vec::new() })
+    Ok(Rule { path, answer: Answer::Fails, rewrite, asked: None, wanted, sides: Vec::new() })
+}
+
+/// The question about each request, as the option has it.
+fn asked(AuthServer { path, copied, sign_in, .. }: &AuthServer, upstream: &str) -> String {
+    let copied = copied.as_ref().map(|fields| ("copy_headers", fields.clone()));
+    let asked = [("upstream", text(upstream)), ("path", text(path)), ("set_cookie", "true".to_owned())];
+    let sign_in = sign_in.as_ref().map(|page| ("sign_in", text(page)));
+    inline(asked.into_iter().chain(copied).chain(sign_in))
+}
+
+/// The question about each request for a host, if it goes to whoever answers there.
+///
+/// # Errors
+/// Why nobody can be asked.
+fn asked_at_host(
+    wanted: &Wanted,
+    host: Option<&str>,
+    answerers: &[Answerer<'_>],
+    around: &Around<'_, '_>,
+    backends: &mut Backends<'_>,
+) -> Result<Option<String>, String> {
+    let Some(server @ AuthServer { service: None, path, .. }) = &wanted.auth_server else { return Ok(None) };
+    let failed = |why| format!("annotation auth-url: {why}");
+    let answerer = own_host::at_host(answerers, host, path).map_err(failed)?;
+    let Answerer { backend, owner, wanted, .. } = answerer;
+    let secret = around.options.cookie_secret.as_deref();
+    let asking = Asking { wanted, owner, path: answerer.route_path(), secret };
+    let upstream = upstream(backend, &asking, backends).map_err(failed)?;
+    Ok(Some(asked(server, &upstream)))
 }
 
 /// How servers of an Ingress are asked at a path.
@@ -600,6 +634,7 @@ impl Rule<'_> {
             |option: &str| matches!(option, "limits" | "timeouts" | "request_headers" | "request_buffering");
         let options = self.wanted.options.iter().filter(|(option, _)| is_asked || !is_for_servers(option));
         let table = options.fold(table, |table, (option, value)| table.with(option, value.clone()));
+        let table = table.maybe("forward_auth", self.asked.clone());
         table.maybe("rewrite", self.rewrite.clone().filter(|_| is_asked))
     }
 }

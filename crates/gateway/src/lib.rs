@@ -44,6 +44,8 @@ mod http_route;
 mod tls_route;
 /// Annotations of Ingresses.
 mod annotations;
+/// Authentication servers at the host of a request.
+mod own_host;
 /// Ingresses.
 mod ingress;
 /// All of it together.

@@ -24,7 +24,8 @@ pub(crate) enum Form {
 /// A server that is asked about each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthServer {
-    pub(crate) service: Service,
+    /// `None`: whoever answers at the host of the request.
+    pub(crate) service: Option<Service>,
     /// The path, with a query if there is one.
     pub(crate) path: String,
     /// Fields of its answers that servers get, as the option has them.
@@ -43,8 +44,7 @@ pub(crate) struct Service {
     pub(crate) is_secure: bool,
 }
 
-const SERVICE_URL: &str =
-    "the URL of a service without variables, such as http://NAME.NAMESPACE.svc.cluster.local:8080/verify";
+const AUTH_URL: &str = "http://NAME.NAMESPACE.svc.cluster.local:8080/verify, the URL of a service, or https://$host/oauth2/auth, both without other variables";
 
 const SIGN_IN: &str =
     "a URL or a path, with no variables but $host, $scheme, $request_uri and $escaped_request_uri";
@@ -82,7 +82,10 @@ impl Annotations<'_> {
             self.faults.push("annotation auth-signin: it needs auth-url".to_owned());
         }
         let sign_in = self.value("auth-signin", |page| sign_in(page).ok_or(SIGN_IN));
-        let (service, path) = self.value("auth-url", |url| service(url).ok_or(SERVICE_URL))?;
+        let (service, path) = self.value("auth-url", |url| {
+            let service = service(url).map(|(service, path)| (Some(service), path));
+            service.or_else(|| Some((None, at_own_host(url)?))).ok_or(AUTH_URL)
+        })?;
         Some(AuthServer { service, path, copied, sign_in })
     }
 }
@@ -138,6 +141,14 @@ fn service(url: &str) -> Option<(Service, String)> {
     Some((Service { name, namespace, port, is_secure }, path))
 }
 
+/// The path of a URL at the host of the request.
+fn at_own_host(url: &str) -> Option<String> {
+    const HOSTS: [&str; 4] = ["$host", "${host}", "$http_host", "${http_host}"];
+    let rest = ["https://", "http://", "$scheme://"].iter().find_map(|scheme| url.strip_prefix(scheme))?;
+    let (host, path) = rest.split_at(rest.find('/')?);
+    (HOSTS.contains(&host) && !path.contains(['$', '#'])).then(|| path.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +171,23 @@ mod tests {
             ("/a$", None),
         ] {
             assert_eq!(sign_in(page).as_deref(), expected, "{page}");
+        }
+    }
+
+    #[test]
+    fn urls_may_be_those_of_the_own_host() {
+        for (url, expected) in [
+            ("https://$host/oauth2/auth", Some("/oauth2/auth")),
+            ("http://${http_host}/auth?x=1", Some("/auth?x=1")),
+            ("$scheme://$host/auth", Some("/auth")),
+            ("https://$host", None),
+            ("https://$host:8443/auth", None),
+            ("https://auth.$host/auth", None),
+            ("https://$hostname/auth", None),
+            ("https://$host/$request_uri", None),
+            ("https://auth.example.com/auth", None),
+        ] {
+            assert_eq!(at_own_host(url).as_deref(), expected, "{url}");
         }
     }
 

@@ -76,7 +76,11 @@ fn who_cannot_be_asked_for_a_password_is_let_in_nowhere() {
         (&[("auth-url", "http://gone.shop.svc/")], "annotation auth-url: Service shop/gone does not exist"),
         (&[("auth-url", "http://stock.other.svc/")], "no ReferenceGrant in other permits it"),
         (&[("auth-url", "https://cart.shop.svc:80/")], "auth-url: it needs a BackendTLSPolicy"),
-        (&[("auth-url", "https://$host/oauth2/auth")], "expected the URL of a service without variables"),
+        (&[("auth-url", "https://$host:8443/auth")], "the URL of a service, or https://$host/oauth2/auth"),
+        (
+            &[("auth-url", "https://$host/auth")],
+            "Ingress shop/i answers at a/auth, which asks who clients are",
+        ),
         (&[("auth-signin", "https://$host/oauth2/start")], "annotation auth-signin: it needs auth-url"),
     ] {
         let translation = with(annotations);
@@ -107,6 +111,105 @@ fn a_service_is_asked_about_each_request() {
     config(&translation);
     let option = r#"forward_auth = { "upstream" = "other.stock.80", "path" = "/verify?x=1", "set_cookie" = true, "copy_headers" = ["X-User", "X-Groups"], "sign_in" = "https://${host}/oauth2/start?rd=${path_and_query}" }"#;
     assert!(translation.written.text.contains(option), "{}", translation.written.text);
+}
+
+/// An Ingress whose service is asked about the requests of another one at the host of both.
+fn with_sign_in(name: &str, annotations: &[(&str, &str)], paths: &[Value], hosts: &[&str]) -> Cluster {
+    let mut cluster = scene();
+    let question = [
+        ("auth-url", "https://$host/oauth2/auth?x=1"),
+        ("auth-signin", "https://$host/oauth2/start?rd=$escaped_request_uri"),
+    ];
+    let mut spec = host("a", &[path("Prefix", "/", "cart")]);
+    let rules = hosts.iter().map(|name| host(name, &[path("Prefix", "/", "cart")])["rules"][0].clone());
+    spec["rules"] = rules.collect();
+    cluster.put(Kind::Ingress, ingress("i", &question, spec));
+    cluster.put(Kind::Ingress, ingress(name, annotations, host("A", paths)));
+    cluster
+}
+
+#[test]
+fn the_service_that_answers_at_the_own_host_is_asked() {
+    let auth = [path("Prefix", "/oauth2", "blog")];
+    let longer =
+        [path("Prefix", "/", "cart"), path("Prefix", "/oauth2/", "blog"), path("Prefix", "/oauth", "cart")];
+    let exact = [path("Prefix", "/oauth2/auth", "cart"), path("Exact", "/oauth2/auth", "blog")];
+    for paths in [&auth[..], &longer, &exact] {
+        let translation = translated(&with_sign_in("sso", &[], paths, &["a"]));
+        assert_eq!(remarks(&translation), [""; 0], "{paths:?}");
+        assert_eq!(answer(&config(&translation), 80, "GET http://a/x"), "shop.cart.80");
+        let option = r#"forward_auth = { "upstream" = "shop.blog.80", "path" = "/oauth2/auth?x=1", "set_cookie" = true, "sign_in" = "https://${host}/oauth2/start?rd=${path_and_query}" }"#;
+        let text = &translation.written.text;
+        assert_eq!(text.matches(option).count(), 1, "{text}");
+        assert_eq!(text.matches("forward_auth").count(), 1, "who is asked is not asked about: {text}");
+    }
+    // Its servers are those that clients get: an upstream of its own, where the Ingress has one.
+    let translation = translated(&with_sign_in("sso", &[("proxy-connect-timeout", "2")], &auth, &["a"]));
+    let upstream = answer(&config(&translation), 80, "GET http://a/oauth2/auth");
+    assert_ne!(upstream, "shop.blog.80");
+    let option = format!("forward_auth = {{ \"upstream\" = \"{upstream}\"");
+    assert!(translation.written.text.contains(&option), "{}", translation.written.text);
+}
+
+#[test]
+fn whoever_cannot_be_asked_at_the_own_host_lets_nobody_in() {
+    let auth = [path("Prefix", "/oauth2", "blog")];
+    let none: &[(&str, &str)] = &[];
+    for (annotations, paths, hosts, expected) in [
+        (
+            none,
+            [path("Prefix", "/other", "blog")],
+            &["a"][..],
+            "Ingress shop/i answers at a/oauth2/auth, which asks who clients are itself",
+        ),
+        (none, auth.clone(), &["*.a"], "$host is known of a rule with one host alone"),
+        (
+            none,
+            auth.clone(),
+            &["b"],
+            "Ingress shop/i answers at b/oauth2/auth, which asks who clients are itself",
+        ),
+        (none, [path("Prefix", "/oauth2", "gone")], &["a"], "Service shop/gone does not exist"),
+        (&[("whitelist-source-range", "10.0.0.0/8")], auth.clone(), &["a"], "which is not for all networks"),
+        (
+            &[("auth-type", "basic"), ("auth-secret", "u")],
+            auth.clone(),
+            &["a"],
+            "which asks who clients are itself",
+        ),
+        (
+            &[("rewrite-target", "/x")],
+            auth.clone(),
+            &["a"],
+            "which has redirect, rewrite-target or use-regex",
+        ),
+        (&[("server-snippet", "x")], auth.clone(), &["a"], "which is refused itself"),
+    ] {
+        let translation = translated(&with_sign_in("sso", annotations, &paths, hosts));
+        let told = remarks(&translation);
+        assert!(
+            told.iter()
+                .any(|told| told.starts_with("Ingress shop/i: annotation auth-url: ")
+                    && told.contains(expected)),
+            "{told:?}"
+        );
+        let url = format!("GET http://{}/x", hosts[0].replace('*', "c"));
+        assert_eq!(answer(&config(&translation), 80, &url), "500", "{expected}");
+    }
+    let mut cluster = scene();
+    let question = [("auth-url", "https://$host/oauth2/auth")];
+    cluster.put(Kind::Ingress, ingress("i", &question, host("a", &[path("Prefix", "/x", "cart")])));
+    let translation = translated(&cluster);
+    assert_eq!(
+        remarks(&translation),
+        ["Ingress shop/i: annotation auth-url: no Ingress answers at a/oauth2/auth"]
+    );
+    assert_eq!(answer(&config(&translation), 80, "GET http://a/x"), "500");
+    // One host of several: the others are served.
+    let translation = translated(&with_sign_in("sso", none, &auth, &["a", "b"]));
+    let config = config(&translation);
+    let answers = ["a", "b"].map(|host| answer(&config, 80, &format!("GET http://{host}/x")));
+    assert_eq!(answers, ["shop.cart.80", "500"]);
 }
 
 /// The option `sticky` of the upstream that answers at a path.
