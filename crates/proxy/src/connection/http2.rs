@@ -65,6 +65,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         opened: Vec::new(),
         served: 0,
         has_begun: false,
+        was_busy: false,
         is_closing: false,
     };
     let mut ended = driver.begin(early);
@@ -179,6 +180,8 @@ struct Driver<'a> {
     /// Requests so far.
     served: u64,
     has_begun: bool,
+    /// Whether requests were under way when the driver looked last.
+    was_busy: bool,
     is_closing: bool,
 }
 
@@ -209,13 +212,15 @@ impl Driver<'_> {
         if !self.has_begun && self.h2_connection.engine().has_begun() {
             self.has_begun = true;
             self.worker.counters.http2_connections.increment();
-            self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
+            self.rest();
+        }
+        // The last of its requests has ended, whose stream has woken this task: idle time begins.
+        let is_idle = self.h2_connection.engine().held() == 0;
+        if std::mem::replace(&mut self.was_busy, !is_idle) && is_idle {
+            self.rest();
         }
         if !self.opened.is_empty() {
-            // One that was told of the end gets no more time to hear of it by asking for more.
-            if !self.is_closing {
-                self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
-            }
+            self.rest();
             return Poll::Ready(None);
         }
         if self.h2_connection.is_key_exhausted()
@@ -242,6 +247,13 @@ impl Driver<'_> {
                 self.conclude();
                 self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
             }
+        }
+    }
+
+    /// Waits for requests. One that was told of the end gets no more time to hear of it by asking for more.
+    fn rest(&self) {
+        if !self.is_closing {
+            self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
         }
     }
 

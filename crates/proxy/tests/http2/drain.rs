@@ -1,6 +1,6 @@
 //! Connections that end: when nobody needs them, when the proxy does, and after so many requests.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::Protocol;
 use testkit::http2::Ended;
@@ -53,6 +53,23 @@ fn an_idle_connection_is_closed_after_a_while() {
     server.sends(OK);
     assert_eq!(client.whole(1), OK_GOT);
     assert_eq!(client.ends(), Ended::Told(NO_ERROR));
+}
+
+#[test]
+fn idle_time_begins_with_the_end_of_the_last_request() {
+    let keep_alive = Duration::from_secs(1);
+    let scene = Scene::with(Protocol::Http1, 1, |config| config.timeouts.keep_alive = keep_alive);
+    let mut client = scene.client();
+    client.sends(last_headers(1, GET));
+    let mut server = scene.accept1();
+    server.head();
+    std::thread::sleep(keep_alive * 7 / 10);
+    server.sends(OK);
+    assert_eq!(client.whole(1), OK_GOT);
+    let idle_since = Instant::now();
+    assert_eq!(client.ends(), Ended::Told(NO_ERROR));
+    let idle = idle_since.elapsed();
+    assert!(idle >= keep_alive * 9 / 10, "it was closed after {idle:?}");
 }
 
 #[test]
