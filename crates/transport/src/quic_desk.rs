@@ -11,6 +11,7 @@ use std::task::{Context, Waker};
 use quinn_proto::ConnectionId;
 
 use crate::deadline::Deadlines;
+use crate::quic_asked::Asked;
 use crate::quic_beginnings::Beginnings;
 use crate::quic_endpoint::Shared as Endpoint;
 use crate::quic_ids::{Destination, Ids, Owner};
@@ -21,6 +22,7 @@ pub(crate) struct Desk {
     pub(crate) endpoint: Weak<Endpoint>,
     /// `None` of the socket of a connection to a server.
     accepting: Option<Accepting>,
+    pub(crate) asked: Asked,
     pub(crate) deadlines: Rc<Deadlines>,
     /// Connections that have something to do, each once.
     stirred: RefCell<VecDeque<usize>>,
@@ -45,6 +47,7 @@ impl Desk {
         Self {
             endpoint,
             accepting,
+            asked: Asked::default(),
             deadlines: Rc::clone(deadlines),
             stirred: RefCell::default(),
             pending: Cell::default(),
@@ -63,10 +66,19 @@ impl Desk {
         self.accepting.as_ref().map_or(Destination::Here, |accepting| accepting.ids.destination(datagram))
     }
 
+    /// Where a handshake has begun with this ID, in this process.
+    pub(crate) fn begun(&self, id: &ConnectionId) -> Option<Owner> {
+        self.accepting.as_ref()?.beginnings.owner(id)
+    }
+
     /// The other endpoint where a handshake has begun with this ID: since then the kernel chooses otherwise.
     pub(crate) fn begun_elsewhere(&self, id: &ConnectionId) -> Option<Owner> {
-        let Accepting { ids, beginnings } = self.accepting.as_ref()?;
-        beginnings.owner(id).filter(|owner| *owner != ids.owner())
+        self.begun(id).filter(|owner| !self.is_own(*owner))
+    }
+
+    /// Whether this is the endpoint of the desk.
+    pub(crate) fn is_own(&self, owner: Owner) -> bool {
+        self.accepting.as_ref().is_some_and(|accepting| accepting.ids.owner() == owner)
     }
 
     /// Notes a handshake that begins with this ID; false if it has begun elsewhere.

@@ -323,14 +323,21 @@ impl QuicEndpoint {
 
     /// A datagram has arrived.
     fn arrive(&self, bytes: &[u8], from: Datagram, now: Instant, host: &impl Host) {
+        let whole = |from: Datagram| Datagram { bytes: bytes.to_vec(), ..from };
         let taken = match self.0.desk.destination(bytes) {
             Destination::Here => Some(from),
-            Destination::Beginning(_) if host.asks() => host.ask(Datagram { bytes: bytes.to_vec(), ..from }),
-            Destination::Beginning(id) => match self.0.desk.begun_elsewhere(&id) {
-                Some(owner) => host.pass_on(owner, Datagram { bytes: bytes.to_vec(), ..from }),
+            // What has begun in this process goes on, whatever becomes of those before it.
+            Destination::Beginning(id) => match self.0.desk.begun(&id) {
+                Some(owner) if self.0.desk.is_own(owner) => Some(from),
+                Some(owner) => host.pass_on(owner, whole(from)),
+                None if !host.asks() => {
+                    self.0.desk.asked.forget();
+                    Some(from)
+                }
+                None if self.0.desk.asked.may_ask(id, now) => host.ask(whole(from)),
                 None => Some(from),
             },
-            Destination::Other(owner) => host.pass_on(owner, Datagram { bytes: bytes.to_vec(), ..from }),
+            Destination::Other(owner) => host.pass_on(owner, whole(from)),
         };
         if let Some(from) = taken {
             self.handle(bytes.into(), &from, now, host);

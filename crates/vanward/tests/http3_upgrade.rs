@@ -363,6 +363,25 @@ fn handshakes_that_an_upgrade_to_more_workers_meets_go_on() {
     scene.end();
 }
 
+/// A process before that hangs is asked about each client that begins, since a handshake was under way in it, and never answers.
+#[test]
+fn a_process_that_hangs_keeps_no_client_of_the_next_one_waiting() {
+    let scene = Scene::start(1);
+    let tls = trusting(&[b"h3", &[b'x'; 250], &[b'y'; 250], &[b'z'; 250], &[b'0'; 250]]);
+    let mut unfinished = RawClient::of(scene.address, tls, Default::default());
+    let hello = unfinished.next_datagram().expect("a hello");
+    unfinished.sends(&hello);
+    // Whoever has asked after it has its answer after it.
+    scene.tunnel().0.ends();
+    let before = scene.process();
+    scene.upgrade();
+    let before = Pid::from_raw(before as i32).expect("a process has a number");
+    kill_process(before, Signal::STOP).expect("it runs");
+    Client::connect(scene.address).ends();
+    kill_process(before, Signal::CONT).expect("it runs");
+    scene.end();
+}
+
 /// The next process has no HTTP/3: this one goes on receiving what is for its connections.
 #[test]
 fn connections_outlive_an_upgrade_to_a_process_without_http3() {

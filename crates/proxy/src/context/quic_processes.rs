@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use transport::quic_strays::{self, Gone, Stray};
 
@@ -19,8 +19,8 @@ pub struct QuicProcess {
     generation: u8,
     /// One to each of its workers.
     channels: Vec<Channel>,
-    /// Whether clients may be beginning with any of them.
-    asks: AtomicBool,
+    /// With how many of them clients may be beginning.
+    asked: AtomicUsize,
 }
 
 struct Channel {
@@ -35,8 +35,8 @@ impl QuicProcesses {
         let channel = |socket| Channel { socket, asks: AtomicBool::new(true) };
         let process = |(generation, sockets): (u8, Vec<OwnedFd>)| QuicProcess {
             generation,
+            asked: AtomicUsize::new(sockets.len()),
             channels: sockets.into_iter().map(channel).collect(),
-            asks: AtomicBool::new(true),
         };
         Self(processes.into_iter().map(process).collect())
     }
@@ -73,16 +73,15 @@ impl QuicProcess {
 
     /// Whether clients may be beginning there.
     pub(crate) fn asks(&self) -> bool {
-        self.asks.load(Ordering::Relaxed)
+        self.asked.load(Ordering::Relaxed) > 0
     }
 
     /// No client is beginning any more, as far as this worker tells.
     pub(crate) fn ask_no_more(&self, worker: usize) {
-        if let Some(channel) = self.channels.get(worker) {
-            channel.asks.store(false, Ordering::Relaxed);
+        // Several workers may hear it at once: each of theirs counts once.
+        if self.channels.get(worker).is_some_and(|channel| channel.asks.swap(false, Ordering::Relaxed)) {
+            self.asked.fetch_sub(1, Ordering::Relaxed);
         }
-        let asks = self.channels.iter().any(|channel| channel.asks.load(Ordering::Relaxed));
-        self.asks.store(asks, Ordering::Relaxed);
     }
 
     /// Asks whether a client is beginning there: this worker, or the next one that may tell.

@@ -24,7 +24,8 @@ pub(crate) fn hear_predecessors(worker: &Rc<Worker>) {
     for other in (worker.index..process.workers()).step_by(worker.others.len()) {
         match process.channel(other).and_then(Strays::new) {
             Ok(strays) => {
-                drop(tokio::task::spawn_local(hear(Rc::clone(worker), strays, Peer::Before(other))));
+                let worker = Rc::clone(worker);
+                tokio::task::spawn_local(async move { hear(&worker, strays, Peer::Before(other)).await });
             }
             Err(error) => message::warn(&format!(
                 "cannot hear the process before this one: {error}; QUIC handshakes that it has begun may fail"
@@ -44,8 +45,15 @@ pub(crate) fn meet(worker: &Rc<Worker>, channel: OwnedFd) {
     };
     let hosts = &worker.quic_hosts;
     hosts.next_receives.borrow_mut().clear();
-    hosts.next_process.replace(Some(Rc::new(channel)));
-    tokio::task::spawn_local(hear(Rc::clone(worker), strays, Peer::Next));
+    let next = Rc::new(channel);
+    let is_it = Rc::downgrade(&next);
+    hosts.next_process.replace(Some(next));
+    let worker = Rc::clone(worker);
+    tokio::task::spawn_local(async move {
+        hear(&worker, strays, Peer::Next).await;
+        // It never came to serve, or has ended before this one. Another may have been started since.
+        worker.quic_hosts.next_process.borrow_mut().take_if(|next| Rc::as_ptr(next) == is_it.as_ptr());
+    });
 }
 
 /// Who is heard.
@@ -56,13 +64,9 @@ enum Peer {
     Next,
 }
 
-async fn hear(worker: Rc<Worker>, mut strays: Strays, peer: Peer) {
+async fn hear(worker: &Worker, mut strays: Strays, peer: Peer) {
     while let Some(stray) = strays.next().await {
-        heard(&worker, stray, peer);
-    }
-    if let Peer::Next = peer {
-        // It never came to serve, or has ended before this one.
-        worker.quic_hosts.next_process.take();
+        heard(worker, stray, peer);
     }
 }
 
