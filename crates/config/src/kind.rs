@@ -327,6 +327,39 @@ impl<V, K: Kind<V>> Kind<Option<V>> for Maybe<K> {
     }
 }
 
+/// A value of another kind behind a pointer: most of 100,000 routes have none.
+pub(crate) struct Boxed<K>(pub(crate) K);
+
+impl<V, K: Kind<V>> Kind<Box<V>> for Boxed<K> {
+    fn can_be_off(&self) -> bool {
+        self.0.can_be_off()
+    }
+
+    fn expected(&self) -> String {
+        self.0.expected()
+    }
+
+    fn brief(&self) -> String {
+        self.0.brief()
+    }
+
+    fn document(&self, page: &mut Page) {
+        self.0.document(page);
+    }
+
+    fn schema(&self) -> Value {
+        self.0.schema()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Box<V>> {
+        self.0.read(written, reader).map(Box::new)
+    }
+
+    fn print(&self, value: &Box<V>) -> Option<String> {
+        self.0.print(value)
+    }
+}
+
 /// A value and its position in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Located<V> {

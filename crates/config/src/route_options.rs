@@ -17,7 +17,7 @@ use crate::delay::DELAY;
 use crate::files_options::{FILES, FilesWritten};
 use crate::forward_auth_options::{FORWARD_AUTH, ForwardAuthWritten};
 use crate::jwt_options::{JWT, JwtWritten};
-use crate::kind::{At, List, Located, Made, Maybe, Name, Switch, Template, Unless, Word};
+use crate::kind::{At, Boxed, List, Located, Made, Maybe, Name, Switch, Template, Unless, Word};
 use crate::log_options::RouteLogKind;
 use crate::maintenance_options::MaintenanceKind;
 use crate::matching::{FieldName, PATTERN, ValueRuleKind, parameter_name};
@@ -49,36 +49,36 @@ pub(crate) struct RouteWritten {
     pub(crate) claim: Option<Located<Vec<Pair<String, ValueRule>>>>,
     pub(crate) upstream: Option<Located<String>>,
     pub(crate) split: Option<Located<Vec<Pair<String, u32>>>>,
-    pub(crate) sticky: Option<Element<StickyWritten>>,
-    pub(crate) redirect: Option<Element<RedirectWritten>>,
-    pub(crate) respond: Option<Element<RespondWritten>>,
-    pub(crate) files: Option<Element<FilesWritten>>,
+    pub(crate) sticky: Option<Box<Element<StickyWritten>>>,
+    pub(crate) redirect: Option<Box<Element<RedirectWritten>>>,
+    pub(crate) respond: Option<Box<Element<RespondWritten>>>,
+    pub(crate) files: Option<Box<Element<FilesWritten>>>,
     pub(crate) allow: Vec<IpNet>,
     pub(crate) deny: Vec<IpNet>,
-    pub(crate) auth: Option<Element<AuthWritten>>,
-    pub(crate) jwt: Option<Element<JwtWritten>>,
-    pub(crate) web_bot_auth: Option<Element<BotsWritten>>,
-    pub(crate) forward_auth: Option<Element<ForwardAuthWritten>>,
+    pub(crate) auth: Option<Box<Element<AuthWritten>>>,
+    pub(crate) jwt: Option<Box<Element<JwtWritten>>>,
+    pub(crate) web_bot_auth: Option<Box<Element<BotsWritten>>>,
+    pub(crate) forward_auth: Option<Box<Element<ForwardAuthWritten>>>,
     pub(crate) require: Option<Located<Require>>,
     pub(crate) rate_limit: Vec<Element<RateLimitWritten>>,
-    pub(crate) cors: Option<Element<CorsWritten>>,
-    pub(crate) mirror: Option<Element<MirrorWritten>>,
+    pub(crate) cors: Option<Box<Element<CorsWritten>>>,
+    pub(crate) mirror: Option<Box<Element<MirrorWritten>>>,
     pub(crate) request_buffering: Option<Located<Option<RequestBuffering>>>,
-    pub(crate) rewrite: Option<Element<RewriteWritten>>,
-    pub(crate) request_headers: Option<Element<EditsWritten>>,
-    pub(crate) response_headers: Option<Element<EditsWritten>>,
+    pub(crate) rewrite: Option<Box<Element<RewriteWritten>>>,
+    pub(crate) request_headers: Option<Box<Element<EditsWritten>>>,
+    pub(crate) response_headers: Option<Box<Element<EditsWritten>>>,
     pub(crate) location: Option<bool>,
-    pub(crate) cookies: Option<Element<CookiesWritten>>,
+    pub(crate) cookies: Option<Box<Element<CookiesWritten>>>,
     pub(crate) options: RouteOptions,
-    pub(crate) retry: Option<Element<Retry>>,
-    pub(crate) timeouts: Option<Element<RouteTimeouts>>,
-    pub(crate) limits: Option<Element<RouteLimits>>,
+    pub(crate) retry: Option<Box<Element<Retry>>>,
+    pub(crate) timeouts: Option<Box<Element<RouteTimeouts>>>,
+    pub(crate) limits: Option<Box<Element<RouteLimits>>>,
     pub(crate) rate: Vec<Bandwidth>,
     pub(crate) upload_rate: Vec<Bandwidth>,
     pub(crate) weight: Option<NonZeroU32>,
     pub(crate) delay: Option<Delay>,
     pub(crate) response_delay: Option<Located<Delay>>,
-    pub(crate) cache: Option<Element<RouteCacheWritten>>,
+    pub(crate) cache: Option<Box<Element<RouteCacheWritten>>>,
 }
 
 pub(crate) static ROUTE: Table<RouteWritten> = Table { options: ENTRIES };
@@ -134,26 +134,26 @@ const OWN: &[&dyn Declared<RouteWritten>] = &[
     ),
     &key(
         "sticky",
-        Maybe(STICKY_SPLIT),
+        Maybe(Boxed(STICKY_SPLIT)),
         |route: &mut RouteWritten| &mut route.sticky,
         "Keeps a client on its side of `split`: `{ by = \"cookie\" }` gives it a number in a signed cookie, \
          `{ by = \"client\" }` goes by its address. When weights change, only as many clients move as must.",
     ),
     &key(
         "redirect",
-        Maybe(REDIRECT),
+        Maybe(Boxed(REDIRECT)),
         |route: &mut RouteWritten| &mut route.redirect,
         "Redirects clients to another URL.",
     ),
     &key(
         "respond",
-        Maybe(RESPOND),
+        Maybe(Boxed(RESPOND)),
         |route: &mut RouteWritten| &mut route.respond,
         "Sends a fixed response, without a server.",
     ),
     &key(
         "files",
-        Maybe(FILES),
+        Maybe(Boxed(FILES)),
         |route: &mut RouteWritten| &mut route.files,
         "Sends files of this machine, without a server: see [files.md](files.md).",
     ),
@@ -177,26 +177,26 @@ const POLICIES: &[&dyn Declared<RouteWritten>] = {
         ),
         &key(
             "auth",
-            Maybe(AUTH),
+            Maybe(Boxed(AUTH)),
             |route: &mut RouteWritten| &mut route.auth,
             "Basic authentication; without valid credentials the response is 401.",
         ),
         &key(
             "jwt",
-            Maybe(JWT),
+            Maybe(Boxed(JWT)),
             |route: &mut RouteWritten| &mut route.jwt,
             "Requires a JSON Web Token; without a valid one the response is 401. See [JWT](jwt.md).",
         ),
         &key(
             "web_bot_auth",
-            Maybe(WEB_BOT_AUTH),
+            Maybe(Boxed(WEB_BOT_AUTH)),
             |route: &mut RouteWritten| &mut route.web_bot_auth,
             "Requires the signature of a bot (Web Bot Auth, RFC 9421); without a valid one the response is 403. See \
              [bots](bots.md).",
         ),
         &key(
             "forward_auth",
-            Maybe(FORWARD_AUTH),
+            Maybe(Boxed(FORWARD_AUTH)),
             |route: &mut RouteWritten| &mut route.forward_auth,
             "Asks another server whether a request is let in: a 2xx answer lets it in, any other is passed \
              on to the client as a whole.",
@@ -216,14 +216,14 @@ const POLICIES: &[&dyn Declared<RouteWritten>] = {
         ),
         &key(
             "cors",
-            Maybe(CORS),
+            Maybe(Boxed(CORS)),
             |route: &mut RouteWritten| &mut route.cors,
             "Lets pages of other origins read responses (CORS). Preflights are answered here, before \
              `rate_limit` and `auth`; the CORS fields of servers are replaced.",
         ),
         &key(
             "mirror",
-            Maybe(MIRROR),
+            Maybe(Boxed(MIRROR)),
             |route: &mut RouteWritten| &mut route.mirror,
             "Also sends a copy of the requests that are let in to another upstream, and throws its \
              responses away. Clients never wait for it.",
@@ -239,19 +239,19 @@ const POLICIES: &[&dyn Declared<RouteWritten>] = {
         ),
         &key(
             "rewrite",
-            Maybe(REWRITE),
+            Maybe(Boxed(REWRITE)),
             |route: &mut RouteWritten| &mut route.rewrite,
             "Changes the path and host that servers see.",
         ),
         &key(
             "request_headers",
-            Maybe(EDITS),
+            Maybe(Boxed(EDITS)),
             |route: &mut RouteWritten| &mut route.request_headers,
             "Sets, adds and removes request fields.",
         ),
         &key(
             "response_headers",
-            Maybe(EDITS),
+            Maybe(Boxed(EDITS)),
             |route: &mut RouteWritten| &mut route.response_headers,
             "Sets, adds and removes response fields. `$status` is available here.",
         ),
@@ -264,7 +264,7 @@ const POLICIES: &[&dyn Declared<RouteWritten>] = {
         ),
         &key(
             "cookies",
-            Maybe(COOKIES),
+            Maybe(Boxed(COOKIES)),
             |route: &mut RouteWritten| &mut route.cookies,
             "Changes the cookies that servers set. Default: if `rewrite` replaces a prefix, their Path is \
              mapped back.",
@@ -273,19 +273,19 @@ const POLICIES: &[&dyn Declared<RouteWritten>] = {
     const AFTER: &[&dyn Declared<RouteWritten>] = &[
         &key(
             "retry",
-            Maybe(RETRY_OF_ROUTE),
+            Maybe(Boxed(RETRY_OF_ROUTE)),
             |route: &mut RouteWritten| &mut route.retry,
             "Replaces the retry rules of the upstream; options not set here have their defaults.",
         ),
         &key(
             "timeouts",
-            Maybe(TIMEOUTS),
+            Maybe(Boxed(TIMEOUTS)),
             |route: &mut RouteWritten| &mut route.timeouts,
             "Replaces timeouts of `[timeouts]` for this route.",
         ),
         &key(
             "limits",
-            Maybe(LIMITS),
+            Maybe(Boxed(LIMITS)),
             |route: &mut RouteWritten| &mut route.limits,
             "Replaces limits of `[limits]` for this route.",
         ),
@@ -329,7 +329,7 @@ const POLICIES: &[&dyn Declared<RouteWritten>] = {
         ),
         &key(
             "cache",
-            Maybe(ROUTE_CACHE),
+            Maybe(Boxed(ROUTE_CACHE)),
             |route: &mut RouteWritten| &mut route.cache,
             "Stores responses in the cache of `[cache]` as RFC 9111 allows; `{}` has all defaults. \
              Default: nothing is stored. Each upstream has its own cache; so does any route \

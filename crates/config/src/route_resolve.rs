@@ -205,7 +205,7 @@ pub(crate) fn route(
 
 /// The cache policy of a route.
 fn cache(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) -> Option<cache::Policy> {
-    let Element { value, at, .. } = written.cache.as_ref()?;
+    let Element { value, at, .. } = written.cache.as_deref()?;
     if !names.has_cache && reader.is_whole() {
         refuse(
             at,
@@ -321,10 +321,10 @@ fn action(
         names.http_upstream("upstream", value, at, reader).map(Action::Upstream)
     } else if let Some(Located { value, at }) = split {
         split_action(value, at, names, reader)
-    } else if let Some(Element { value, .. }) = redirect {
-        redirect_action(value, pattern, reader)
-    } else if let Some(Element { value, .. }) = files {
-        files_options::files(value, reader).map(|files| Action::Files(Arc::new(files)))
+    } else if let Some(redirect) = redirect {
+        redirect_action(&redirect.value, pattern, reader)
+    } else if let Some(files) = files {
+        files_options::files(&files.value, reader).map(|files| Action::Files(Arc::new(files)))
     } else {
         respond_action(&respond.as_ref()?.value, reader)
     }
@@ -405,7 +405,7 @@ fn policies(
     names: &Names<'_>,
     reader: &mut Reader<'_>,
 ) -> Option<Policies> {
-    let auth = match &written.auth {
+    let auth = match written.auth.as_deref() {
         Some(Element { value, .. }) => {
             let (file, users) = value.users.clone()?;
             Some(Auth { realm: value.realm.clone(), file, users })
@@ -428,7 +428,7 @@ fn policies(
     };
     let rate_limits: Vec<RateLimit> =
         written.rate_limit.iter().filter_map(|limit| rate_limit(&limit.value, reader)).collect();
-    let rewrite = match &written.rewrite {
+    let rewrite = match written.rewrite.as_deref() {
         Some(Element { value, is_intact: true, .. }) => rewrite(value, &written.requests.path, reader)?,
         // Groups of a pattern that could not be read are none of the route's path.
         Some(_) => return None,
@@ -452,10 +452,10 @@ fn policies(
         jwt,
         web_bot_auth,
         rate_limits,
-        mirror: mirror_options::mirror(written.mirror.as_ref(), names, reader),
+        mirror: mirror_options::mirror(written.mirror.as_deref(), names, reader),
         request_buffering: written.request_buffering.as_ref().and_then(|buffering| buffering.value),
-        request_headers: edits(written.request_headers.as_ref(), (Stage::Forward, pattern), names, reader)?,
-        response_headers: edits(written.response_headers.as_ref(), of_responses, names, reader)?,
+        request_headers: edits(written.request_headers.as_deref(), (Stage::Forward, pattern), names, reader)?,
+        response_headers: edits(written.response_headers.as_deref(), of_responses, names, reader)?,
         location: written.location.unwrap_or(rewrite != Rewrite::default()),
         rewrite,
         split_key,
@@ -673,7 +673,7 @@ fn is_nobody(written: &RouteWritten) -> bool {
 
 /// Rejects what a route with `jwt` cannot have besides.
 fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
-    let Some(Element { value: jwt, at, .. }) = &written.jwt else { return };
+    let Some(Element { value: jwt, at, .. }) = written.jwt.as_deref() else { return };
     if let Some(auth) = &written.auth
         && jwt.is_bearer()
         && written.require.as_ref().is_none_or(|require| require.value == Require::All)
@@ -686,13 +686,13 @@ fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
             reader,
         );
     }
-    if let Some(Element { value: forward_auth, .. }) = &written.forward_auth
+    if let Some(Element { value: forward_auth, .. }) = written.forward_auth.as_deref()
         && let Some((at, name)) = jwt.fields().find(|(_, name)| forward_auth.copies(name))
     {
         let message = format!("claims: {name} is one of forward_auth.copy_headers");
         refuse(at, &message, "another name in one of them", reader);
     }
-    let Some(Element { value: edits, .. }) = &written.request_headers else { return };
+    let Some(Element { value: edits, .. }) = written.request_headers.as_deref() else { return };
     for Pair { at: edit, name, .. } in edits.set.iter().chain(&edits.add) {
         if jwt.passes(&name.0) {
             let line = reader.line(at);

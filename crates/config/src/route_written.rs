@@ -37,10 +37,10 @@ pub(crate) fn route(route: &Route, config: &Settings) -> RouteWritten {
         weight: Some(shaping.weight),
         delay: shaping.delay.clone(),
         response_delay: shaping.response_delay.clone().map(located),
-        cache: cache.as_ref().map(cache_options::written),
-        mirror: policies.mirror.as_ref().map(|mirror| mirror_options::written(mirror, name_of)),
+        cache: cache.as_ref().map(|cache| Box::new(cache_options::written(cache))),
+        mirror: policies.mirror.as_ref().map(|mirror| mirror_options::written(mirror, name_of).into()),
         forward_auth: (policies.forward_auth.as_ref())
-            .map(|auth| forward_auth_options::written(auth, name_of)),
+            .map(|auth| forward_auth_options::written(auth, name_of).into()),
         ..written_policies(policies, &path)
     };
     with_action(written, action, config)
@@ -68,14 +68,14 @@ fn with_action(written: RouteWritten, action: &Action, config: &Settings) -> Rou
             let own = redirect.pattern().filter(|own| Some(*own) != of_route);
             let pattern = own.cloned().map(located);
             RouteWritten {
-                redirect: Some(element(RedirectWritten { to, status: redirect.status, pattern })),
+                redirect: Some(boxed(RedirectWritten { to, status: redirect.status, pattern })),
                 ..written
             }
         }
         Action::Respond(respond) => {
-            RouteWritten { respond: Some(element(written_respond(respond))), ..written }
+            RouteWritten { respond: Some(boxed(written_respond(respond))), ..written }
         }
-        Action::Files(files) => RouteWritten { files: Some(files_options::written(files)), ..written },
+        Action::Files(files) => RouteWritten { files: Some(files_options::written(files).into()), ..written },
     }
 }
 
@@ -116,36 +116,38 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
     let ways = [auth.is_some(), jwt.is_some(), web_bot_auth.is_some(), forward_auth.is_some()];
     let is_several = ways.into_iter().filter(|way| *way).count() > 1;
     let auth = auth.as_ref().map(|auth| {
-        element(AuthWritten {
-            realm: auth.realm.clone(),
-            users: Some((auth.file.clone(), auth.users.clone())),
-        })
+        boxed(AuthWritten { realm: auth.realm.clone(), users: Some((auth.file.clone(), auth.users.clone())) })
     });
     RouteWritten {
         allow: access.allow.clone(),
         deny: access.deny.clone(),
         auth,
-        jwt: jwt.as_ref().map(|jwt| element(JwtWritten::from(jwt))),
+        jwt: jwt.as_ref().map(|jwt| boxed(JwtWritten::from(jwt))),
         require: is_several.then(|| located(*require)),
-        web_bot_auth: web_bot_auth.as_ref().map(|bots| element(BotsWritten::from(bots))),
+        web_bot_auth: web_bot_auth.as_ref().map(|bots| boxed(BotsWritten::from(bots))),
         rate_limit: rate_limits.iter().map(|limit| element(RateLimitWritten::from(limit))).collect(),
-        sticky: split_key.as_ref().map(split_options::written),
-        cors: cors.as_ref().map(|cors| element(cors_options::written(cors))),
-        rewrite: written_rewrite(rewrite, path),
-        request_headers: written_edits(request_headers),
-        response_headers: written_edits(response_headers),
+        sticky: split_key.as_ref().map(|key| split_options::written(key).into()),
+        cors: cors.as_ref().map(|cors| boxed(cors_options::written(cors))),
+        rewrite: written_rewrite(rewrite, path).map(boxed),
+        request_headers: written_edits(request_headers).map(boxed),
+        response_headers: written_edits(response_headers).map(boxed),
         location: Some(*location),
-        cookies: cookies.as_ref().map(|cookies| element(CookiesWritten::from(cookies))),
+        cookies: cookies.as_ref().map(|cookies| boxed(CookiesWritten::from(cookies))),
         request_buffering: request_buffering.map(|buffering| located(Some(buffering))),
         options: options.clone(),
-        retry: retry.clone().map(element),
-        timeouts: (*timeouts != RouteTimeouts::default()).then(|| element(*timeouts)),
-        limits: (*limits != RouteLimits::default()).then(|| element(*limits)),
+        retry: retry.clone().map(boxed),
+        timeouts: (*timeouts != RouteTimeouts::default()).then(|| boxed(*timeouts)),
+        limits: (*limits != RouteLimits::default()).then(|| boxed(*limits)),
         ..RouteWritten::default()
     }
 }
 
-fn written_rewrite(rewrite: &Rewrite, path: &PathRule) -> Option<Element<RewriteWritten>> {
+/// A table without a position, as routes have it.
+fn boxed<V>(value: V) -> Box<Element<V>> {
+    Box::new(element(value))
+}
+
+fn written_rewrite(rewrite: &Rewrite, path: &PathRule) -> Option<RewriteWritten> {
     if *rewrite == Rewrite::default() {
         return None;
     }
@@ -154,14 +156,14 @@ fn written_rewrite(rewrite: &Rewrite, path: &PathRule) -> Option<Element<Rewrite
         PathRule::Exact(_) | PathRule::Prefix(_) => None,
     };
     let own = rewrite.path.as_ref().and_then(PathRewrite::of_pattern).filter(|own| Some(*own) != of_route);
-    Some(element(RewriteWritten {
+    Some(RewriteWritten {
         path: rewrite.path.as_ref().map(|path| located(path.to().to_owned())),
         pattern: own.cloned().map(located),
         host: rewrite.host.as_ref().map(|host| located(host.as_str().to_owned())),
-    }))
+    })
 }
 
-fn written_edits(edits: &HeaderEdits) -> Option<Element<EditsWritten>> {
+fn written_edits(edits: &HeaderEdits) -> Option<EditsWritten> {
     if edits.is_empty() {
         return None;
     }
@@ -175,7 +177,7 @@ fn written_edits(edits: &HeaderEdits) -> Option<Element<EditsWritten>> {
             HeaderEdit::Remove(name) => written.remove.push(located(name.to_owned())),
         }
     }
-    Some(element(written))
+    Some(written)
 }
 
 impl From<&CookieRewrite> for CookiesWritten {

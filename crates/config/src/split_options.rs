@@ -17,7 +17,7 @@ const COOKIE: &str = "vanward_split";
 
 /// Converts the option; `None` if there is none, or a mistake.
 pub(crate) fn split_key(route: &RouteWritten, reader: &mut Reader<'_>) -> Option<SplitKey> {
-    let Element { value: sticky, at, .. } = route.sticky.as_ref()?;
+    let Element { value: sticky, at, .. } = route.sticky.as_deref()?;
     let mut refuse = |at: &crate::reader::Span, message: &str, expected: &str| {
         let mistake = reader.mistake(at, message);
         reader.add(mistake.expecting(expected));

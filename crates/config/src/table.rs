@@ -531,6 +531,7 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Sections<T, V> {
             let mistake = reader.mistake(&written.value.span(), format!("{} is empty", self.name));
             reader.add(mistake.expecting(self.expected()));
         }
+        (self.place)(table).reserve_exact(elements.len());
         for element in elements.iter() {
             let at = element.span();
             match element.get_ref() {
