@@ -167,7 +167,8 @@ impl Endpoint {
     #[inline]
     pub fn lend(&self) -> usize {
         match self {
-            Self::Connection(_) | Self::Detached | Self::Stream(_) => usize::MAX,
+            Self::Connection(_) | Self::Detached => usize::MAX,
+            Self::Stream(stream) => stream.lend(),
             Self::Http3(stream) => stream.lend(),
         }
     }
