@@ -15,7 +15,7 @@ use crate::strings::{Unread, integer, push_integer, push_string};
 use crate::table::{self, Found};
 
 /// The number of hash rows for fields; each row has several places.
-const ROWS: usize = 32;
+const ROWS: usize = 16;
 const PLACES: usize = 4;
 /// The longest value that is put into the dynamic table. Longer ones would evict all others.
 const VALUE_MAX: usize = 256;

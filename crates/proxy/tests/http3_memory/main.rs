@@ -114,6 +114,13 @@ fn ask_all(client: &mut RawClient, method: &str, path: &str, fields: &str, ends:
     streams
 }
 
+/// Asks until there may be more requests than at first.
+fn hear_of_more(client: &mut RawClient) {
+    for _ in 0..STREAMS / 5 {
+        client.asks("GET", "/never", "", true);
+    }
+}
+
 /// Asks with a head of this length, if the proxy takes that.
 fn ask_at_length(client: &mut RawClient, proxy: &Observed, len: usize) {
     let Some(stream) = client.may_open() else { return };
@@ -203,10 +210,7 @@ fn what_a_hostile_connection_of_http3_costs_is_bounded() {
 
 fn responses_that_are_not_taken(server: SocketAddr) {
     costs_little("responses that nobody acknowledges", server, endless, |client, proxy| {
-        // It has heard that there may be more than at first.
-        for _ in 0..STREAMS / 2 {
-            client.asks("GET", "/never", "", true);
-        }
+        hear_of_more(client);
         client.is_deaf = true;
         ask_all(client, "GET", "/", "", true);
         proxy.arrive(client, STREAMS as isize / 2);
@@ -219,6 +223,7 @@ fn responses_that_are_not_taken(server: SocketAddr) {
         proxy.settle(client);
     });
     costs_little("a fast client that falls silent", server, endless, |client, proxy| {
+        hear_of_more(client);
         let first = client.asks("GET", "/", "", true);
         client.until("the download does not end", |client| client.reads(first).1);
         client.is_deaf = true;
@@ -322,6 +327,7 @@ fn bodies(server: SocketAddr) {
         server,
         endless,
         |client, proxy| {
+            hear_of_more(client);
             // One that sends bodies has a wider window, and fills it.
             let first = client.asks("POST", "/never", "content-length: 4000000\n", false);
             send_bodies(client, &[first], 4_000_000);
