@@ -14,8 +14,6 @@ pub struct Unread {
 
 /// The most memory that an empty one keeps.
 const KEEP_MAX: usize = 512;
-/// Memory beyond this is given back when most of it is read.
-const LARGE: usize = 16 * 1024;
 
 impl Unread {
     /// The unread bytes.
@@ -33,28 +31,18 @@ impl Unread {
         self.len() == 0
     }
 
-    /// Appends bytes, and reserves memory for the `expected` ones behind them. What is large grows by a quarter at a time, once what
-    /// was read of it has gone: a client may leave it there for long.
+    /// Appends bytes, and reserves memory for the `expected` ones behind them.
     pub fn push(&mut self, bytes: &[u8], expected: usize) {
-        let wanted = bytes.len() + expected;
         let tail = self.tail();
-        if wanted > tail.capacity() - tail.len() && tail.len() >= LARGE {
-            self.compact();
-            self.bytes.reserve_exact(wanted.max(self.bytes.len() / 4));
-        }
-        self.bytes.reserve(wanted);
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    fn compact(&mut self) {
-        self.bytes.drain(..self.start);
-        self.start = 0;
+        tail.reserve(bytes.len() + expected);
+        tail.extend_from_slice(bytes);
     }
 
     /// The buffer for appending. Bytes that were read are removed first if they take much room.
     pub fn tail(&mut self) -> &mut Vec<u8> {
         if self.start > self.bytes.len() / 2 {
-            self.compact();
+            self.bytes.drain(..self.start);
+            self.start = 0;
         }
         &mut self.bytes
     }
@@ -110,10 +98,6 @@ impl Unread {
         self.start += count;
         if self.start == self.bytes.len() {
             self.clear();
-        } else if self.bytes.capacity() > (4 * self.len()).max(LARGE) {
-            // What is left of much may be left for long.
-            self.compact();
-            self.bytes.shrink_to_fit();
         }
     }
 

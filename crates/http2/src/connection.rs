@@ -283,16 +283,6 @@ impl Connection {
         self.give_connection();
     }
 
-    /// The number of bytes that the peer has sent and nobody has read, and of those that it may send or is about to be permitted.
-    pub fn may_be_unread(&self) -> usize {
-        (self.receive_window + self.unread).max(self.connection_window()).max(0) as usize
-    }
-
-    /// Whether the peer may send a body on any stream.
-    pub fn awaits_bodies(&self) -> bool {
-        self.streams.await_bodies()
-    }
-
     /// The number of held streams.
     pub fn held(&self) -> usize {
         self.streams.len()
@@ -498,14 +488,10 @@ impl Connection {
         self.send_window.max(0) as usize
     }
 
-    /// What the peer may send on all streams together: at least the window of one stream.
-    fn connection_window(&self) -> i64 {
-        i64::from(self.limits.connection_window).max(self.stream_window_told.unwrap_or(self.stream_window))
-    }
-
-    /// Refills the peer's connection window, if that is worth a frame.
+    /// Refills the peer's connection window, if that is worth a frame, to at least the window of one stream.
     pub(crate) fn give_connection(&mut self) {
-        let target = self.connection_window();
+        let target = i64::from(self.limits.connection_window)
+            .max(self.stream_window_told.unwrap_or(self.stream_window));
         let owed = target - self.receive_window - self.unread;
         if owed >= worth_telling(target) {
             self.receive_window += owed;

@@ -20,8 +20,6 @@ use http1::Glimpse;
 
 /// From this many body bytes at once, memory is reserved for the announced rest.
 const LARGE: usize = 4096;
-/// A connection with no more streams than this holds little for each of them.
-const FEW: usize = 8;
 
 /// What happens to a rejected request.
 enum Refusal {
@@ -417,9 +415,6 @@ impl Connection {
 
     /// Puts bytes where they are read from; or says why the stream cannot go on.
     fn push_body(&mut self, key: Key, bytes: &[u8]) -> Result<(), Reason> {
-        // A client's connection has memory for what is still to come on one stream, where there are few.
-        let is_alone = self.unread == self.streams.at(key).body.len() as i64;
-        let may_reserve = self.role == Role::Client || (is_alone && self.streams.len() <= FEW);
         let stream = self.streams.change(key);
         if stream.broken.is_some() {
             return Ok(());
@@ -433,7 +428,7 @@ impl Connection {
         }
         // RFC 9113 §5.2: a peer that keeps to its windows does nothing wrong, however small its frames. Their bytes lie
         // together, so they take no more than the window; and there are no more frames than bytes in it, until it is read.
-        let is_large = bytes.len() >= LARGE && may_reserve;
+        let is_large = bytes.len() >= LARGE;
         let expected = stream.content_left.filter(|_| is_large).unwrap_or(0).min(u64::from(STREAM_WINDOW));
         stream.body.push(bytes, expected as usize);
         self.unread += bytes.len() as i64;

@@ -194,12 +194,6 @@ impl Streams {
         self.places.iter_mut().enumerate().zip(&self.ids).filter(|(_, id)| **id > 0).map(|(place, _)| place)
     }
 
-    /// Whether the body of any message is still to come.
-    pub(crate) fn await_bodies(&self) -> bool {
-        let mut held = self.places.iter().zip(&self.ids).filter(|(_, id)| **id > 0);
-        held.any(|(stream, _)| stream.incoming == Incoming::Body && stream.broken.is_none())
-    }
-
     pub(crate) fn remember_reset(&mut self, id: u32) {
         if self.reset.len() == RESETS_MAX {
             self.reset_before = self.reset_before.max(self.reset.pop_front().unwrap_or(0));

@@ -167,8 +167,7 @@ impl Endpoint {
     #[inline]
     pub fn lend(&self) -> usize {
         match self {
-            Self::Connection(_) | Self::Detached => usize::MAX,
-            Self::Stream(stream) => stream.lend(),
+            Self::Connection(_) | Self::Detached | Self::Stream(_) => usize::MAX,
             Self::Http3(stream) => stream.lend(),
         }
     }

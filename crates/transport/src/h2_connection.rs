@@ -15,7 +15,6 @@ use http2::{Broken, Event, Gone, Key, Limits, Now, PAYLOAD_MAX, Reason, Role, Sc
 use crate::buffer::PIECE;
 use crate::connection::Connection;
 use crate::deadline::Deadlines;
-use crate::h2_budget::Budget;
 use crate::pipes::Pipes;
 use crate::tcp::{Follows, Pipe};
 use crate::waits::Waits;
@@ -89,10 +88,6 @@ struct Shared {
     is_over: Cell<bool>,
     /// Whether no further streams are wanted of it.
     is_left: Cell<bool>,
-    /// What may be held for the peer, if it is a client that nobody trusts.
-    budget: Option<Budget>,
-    /// Whether requests wait for the end of others.
-    is_awaited: Cell<bool>,
 }
 
 /// A protocol error of the peer.
@@ -135,8 +130,8 @@ impl H2Connection {
         stock: Rc<Stock>,
         deadlines: Rc<Deadlines>,
         connection: Connection,
-        (role, limits): (Role, Limits),
-        budget: Option<Budget>,
+        role: Role,
+        limits: Limits,
     ) -> Self {
         let engine = http2::Connection::new(role, limits, Rc::clone(&stock.granted));
         Self(Rc::new(Shared {
@@ -152,8 +147,6 @@ impl H2Connection {
             is_stirred: Cell::default(),
             is_over: Cell::default(),
             is_left: Cell::default(),
-            budget,
-            is_awaited: Cell::default(),
         }))
     }
 
@@ -242,10 +235,7 @@ impl H2Connection {
             }
             break;
         }
-        let mut engine = self.engine();
-        let limit = self.0.budget.as_ref().map_or(limit, |budget| budget.window(engine.held()));
-        engine.adjust(limit, self.0.deadlines.now());
-        drop(engine);
+        self.engine().adjust(limit, self.0.deadlines.now());
         if let Poll::Ready(Err(_)) = self.poll_send(context) {
             return Poll::Ready(End::Closed);
         }
@@ -392,34 +382,10 @@ impl H2Connection {
         // The last one may be what the driver waits for.
         let is_last = engine.held() == 0;
         drop(engine);
-        if !is_over && (is_last || self.0.is_awaited.get()) {
+        if !is_over && is_last {
             self.stir();
         }
         self.stir_to_send();
-    }
-
-    /// Takes those of the requests that have come for which there is room beside what is held. The driver is woken when more may be.
-    pub fn take_requests(&self, opened: &mut Vec<Key>) -> Vec<Key> {
-        let engine = self.0.engine.borrow();
-        let most = self.0.budget.as_ref().filter(|_| !opened.is_empty()).map_or(usize::MAX, |budget| {
-            budget.requests(if engine.awaits_bodies() { engine.may_be_unread() } else { 0 })
-        });
-        let served = engine.held().saturating_sub(opened.len());
-        let count = opened.len().min(most.saturating_sub(served));
-        self.0.is_awaited.set(count < opened.len());
-        opened.drain(..count).collect()
-    }
-
-    /// Lends room for what comes on a stream that has so much, beyond what each has anyway; how much it has then.
-    pub(crate) fn lend_room(&self, had: usize) -> usize {
-        let engine = self.0.engine.borrow();
-        let lend = |budget: &Budget| budget.lend(had, engine.held(), engine.may_be_unread());
-        self.0.budget.as_ref().map_or(usize::MAX, lend)
-    }
-
-    /// Takes back what was lent for a stream.
-    pub(crate) fn take_back_room(&self, lent: usize) {
-        self.0.budget.iter().for_each(|budget| budget.give_back(lent));
     }
 
     /// The number of bytes of the stream's heads and bodies that can be read.

@@ -20,14 +20,11 @@ pub struct Stream {
     scheme: Scheme,
     /// Whether something waits to be sent.
     is_stalled: Cell<bool>,
-    /// What the path was lent for what comes on it.
-    lent: Cell<usize>,
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         self.stall(false);
-        self.connection.take_back_room(self.lent.get());
         self.connection.release(self.key);
     }
 }
@@ -36,7 +33,7 @@ impl Stream {
     /// A stream that a client has opened, or that was opened for a request to a server.
     pub fn new(connection: H2Connection, key: Key, scheme: Scheme) -> Self {
         connection.hold(key);
-        Self { connection, key, scheme, is_stalled: Cell::default(), lent: Cell::default() }
+        Self { connection, key, scheme, is_stalled: Cell::default() }
     }
 
     /// The length of the text that can be read: at first, the length of the head.
@@ -165,12 +162,6 @@ impl Stream {
         } else {
             self.connection.room(self.key).unwrap_or(0)
         }
-    }
-
-    /// The largest buffer worth having for what comes, beyond a small one: a connection has many streams.
-    pub fn lend(&self) -> usize {
-        self.lent.set(self.connection.lend_room(self.lent.get()));
-        self.lent.get()
     }
 
     /// Ends the outgoing message, if it has not ended yet. `trailers` are HTTP/1.1 field lines.

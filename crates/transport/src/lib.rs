@@ -20,8 +20,6 @@ pub mod dial;
 pub mod descriptors;
 /// Which tasks wait for what of the streams of a connection.
 pub(crate) mod waits;
-/// What a connection of HTTP/2 may hold for a client.
-pub mod h2_budget;
 /// An HTTP/2 connection, shared by its streams.
 pub mod h2_connection;
 /// An HTTP/2 stream that reads and writes like a connection.

@@ -24,19 +24,15 @@ use crate::context::listening::Listening;
 use crate::context::original_connection::OriginalConnection;
 use crate::context::worker::Worker;
 use transport::buffer::TINY;
-use transport::connection::Connection;
 use transport::deadline::{Deadline, Ticks};
 use transport::endpoint::Endpoint;
-use transport::h2_budget::Budget;
 use transport::h2_connection::{End, H2Connection};
 use transport::h2_stream::Stream;
 
 /// Streams that a client may have open at once (RFC 9113 §6.5.2 recommends no fewer).
 const STREAMS_MAX: u32 = 100;
-/// What a client may send at first before the path has taken any of it, on all streams of a connection together; and one that is
-/// trusted, as it carries the requests of many.
-const CONNECTION_WINDOW: u32 = STREAM_WINDOW;
-const TRUSTED_WINDOW: u32 = 4 * STREAM_WINDOW;
+/// What a client may send at first before the path has taken any of it, on all streams of a connection together.
+const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
 /// What the heads of all streams that are under way take beyond the buffers that each has anyway.
 const LONG_HEADS_MAX: usize = 192 * 1024;
 
@@ -53,18 +49,20 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     // A stream carries no connection: whoever reads a request from a stream never finds HTTP/2 in it.
     let Endpoint::Connection(connection) = socket else { return };
     let is_for_peers = worker.snapshot().listener(&listening).is_for_peers;
-    let (h2_connection, floods) = begin(&worker, connection, is_trusted || is_for_peers);
+    let limits = limits(&worker, is_trusted || is_for_peers);
+    let frames = Rc::clone(&worker.frames);
+    let h2_connection =
+        H2Connection::new(frames, Rc::clone(&worker.deadlines), connection, Role::Server, limits);
     let mut driver = Driver {
         worker: &worker,
         h2_connection,
         listening: Rc::clone(&listening),
         address,
         tls: tls.clone(),
-        floods,
+        floods: limits.floods,
         deadline,
         late: None,
         opened: Vec::new(),
-        ready: Vec::new(),
         served: 0,
         has_begun: false,
         was_busy: false,
@@ -73,7 +71,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     let mut ended = driver.begin(early);
     while ended.is_none() {
         let end = poll_fn(|context| driver.poll(context)).await;
-        for key in std::mem::take(&mut driver.ready) {
+        for key in std::mem::take(&mut driver.opened) {
             driver.count();
             let client = Client {
                 socket: Endpoint::Stream(Box::new(Stream::new(
@@ -113,21 +111,12 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     driver.h2_connection.reset_if_unsent();
 }
 
-/// Begins HTTP/2 on a connection: with what floods may cost.
-fn begin(worker: &Worker, connection: Connection, is_trusted: bool) -> (H2Connection, FloodLimits) {
-    let limits = limits(worker, is_trusted);
-    let (frames, deadlines) = (Rc::clone(&worker.frames), Rc::clone(&worker.deadlines));
-    let budget = (!is_trusted).then(Budget::default);
-    let h2_connection = H2Connection::new(frames, deadlines, connection, (Role::Server, limits), budget);
-    (h2_connection, limits.floods)
-}
-
 /// What a client's connection may cost.
 fn limits(worker: &Worker, is_trusted: bool) -> Limits {
     let snapshot = worker.snapshot();
     Limits {
         streams: STREAMS_MAX,
-        connection_window: if is_trusted { TRUSTED_WINDOW } else { CONNECTION_WINDOW },
+        connection_window: CONNECTION_WINDOW,
         head_bytes: snapshot.head_limits.bytes,
         short_head_bytes: TINY,
         long_heads_bytes: LONG_HEADS_MAX,
@@ -186,9 +175,8 @@ struct Driver<'a> {
     deadline: Deadline,
     /// Of a header block that has begun, at this tick, and not ended.
     late: Option<(u32, Deadline)>,
-    /// Requests that have come, and those of them for which there is room.
+    /// Requests that have come.
     opened: Vec<Key>,
-    ready: Vec<Key>,
     /// Requests so far.
     served: u64,
     has_begun: bool,
@@ -211,7 +199,6 @@ impl Driver<'_> {
     /// Ready when there are requests, or the connection has ended.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
         let driven = self.h2_connection.poll_drive(context, u32::MAX, &mut self.opened);
-        self.ready = self.h2_connection.take_requests(&mut self.opened);
         let refused = self.h2_connection.engine().take_refused();
         if !refused.is_empty() {
             self.tell_refused(&refused);
@@ -232,7 +219,7 @@ impl Driver<'_> {
         if std::mem::replace(&mut self.was_busy, !is_idle) && is_idle {
             self.rest();
         }
-        if !self.ready.is_empty() {
+        if !self.opened.is_empty() {
             self.rest();
             return Poll::Ready(None);
         }

@@ -110,8 +110,8 @@ pub(crate) async fn begin_http2(
         Rc::clone(&worker.frames),
         Rc::clone(&worker.deadlines),
         connection,
-        (Role::Client, limits),
-        None,
+        Role::Client,
+        limits,
     );
     let handshake = poll_fn(|context| match drive(&h2_connection, context) {
         Poll::Ready(_) => Poll::Ready(Err(Failure::UpstreamHandshake)),
