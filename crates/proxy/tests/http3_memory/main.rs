@@ -116,7 +116,7 @@ fn ask_all(client: &mut RawClient, method: &str, path: &str, fields: &str, ends:
 
 /// Asks until there may be more requests than at first.
 fn hear_of_more(client: &mut RawClient) {
-    for _ in 0..STREAMS / 5 {
+    for _ in 0..STREAMS / 4 {
         client.asks("GET", "/never", "", true);
     }
 }
