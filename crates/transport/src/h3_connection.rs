@@ -23,8 +23,9 @@ use crate::waits::Waits;
 /// Requests that a client may have open at once (RFC 9114 §6.1 recommends no fewer).
 pub const STREAMS_MAX: u32 = 100;
 /// Those that it may have open until half of them are: what a page asks for at once should need no further round trip. QUIC has a
-/// place for each that may come, in tables that double beyond 56, and what a request needed there stays in its place: 0.4 kB.
-pub const STREAMS_FIRST: u32 = 40;
+/// place for each that may come, also of one direction, in tables that double at about 50; and what a request needed there stays in
+/// its place: 0.4 kB.
+pub const STREAMS_FIRST: u32 = 36;
 /// What a client may send on all streams together before the path has taken any of it, at first.
 pub const CLIENT_WINDOW: u32 = h3_budget::WINDOW_FIRST;
 /// What the heads of all requests of a client that are under way take at most, beyond the buffers that each has anyway.
