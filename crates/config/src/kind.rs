@@ -327,29 +327,36 @@ impl<V, K: Kind<V>> Kind<Option<V>> for Maybe<K> {
     }
 }
 
+/// What describes a kind, where its values are only held in another way: as the inner kind has it.
+macro_rules! described_by_inner {
+    () => {
+        fn can_be_off(&self) -> bool {
+            self.0.can_be_off()
+        }
+
+        fn expected(&self) -> String {
+            self.0.expected()
+        }
+
+        fn brief(&self) -> String {
+            self.0.brief()
+        }
+
+        fn document(&self, page: &mut Page) {
+            self.0.document(page);
+        }
+
+        fn schema(&self) -> Value {
+            self.0.schema()
+        }
+    };
+}
+
 /// A value of another kind behind a pointer: most of 100,000 routes have none.
 pub(crate) struct Boxed<K>(pub(crate) K);
 
 impl<V, K: Kind<V>> Kind<Box<V>> for Boxed<K> {
-    fn can_be_off(&self) -> bool {
-        self.0.can_be_off()
-    }
-
-    fn expected(&self) -> String {
-        self.0.expected()
-    }
-
-    fn brief(&self) -> String {
-        self.0.brief()
-    }
-
-    fn document(&self, page: &mut Page) {
-        self.0.document(page);
-    }
-
-    fn schema(&self) -> Value {
-        self.0.schema()
-    }
+    described_by_inner!();
 
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Box<V>> {
         self.0.read(written, reader).map(Box::new)
@@ -376,25 +383,7 @@ pub(crate) fn located<V>(value: V) -> Located<V> {
 pub(crate) struct At<K>(pub(crate) K);
 
 impl<V, K: Kind<V>> Kind<Located<V>> for At<K> {
-    fn can_be_off(&self) -> bool {
-        self.0.can_be_off()
-    }
-
-    fn expected(&self) -> String {
-        self.0.expected()
-    }
-
-    fn brief(&self) -> String {
-        self.0.brief()
-    }
-
-    fn document(&self, page: &mut Page) {
-        self.0.document(page);
-    }
-
-    fn schema(&self) -> Value {
-        self.0.schema()
-    }
+    described_by_inner!();
 
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Located<V>> {
         self.0.read(written, reader).map(|value| Located { value, at: written.value.span() })
