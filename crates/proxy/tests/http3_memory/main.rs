@@ -114,11 +114,12 @@ fn ask_all(client: &mut RawClient, method: &str, path: &str, fields: &str, ends:
     streams
 }
 
-/// Asks until there may be more requests than at first.
+/// Asks for what never comes, until the client has heard that it may have more requests than at first.
 fn hear_of_more(client: &mut RawClient) {
     for _ in 0..STREAMS / 4 {
         client.asks("GET", "/never", "", true);
     }
+    client.until("no more requests are permitted", |client| client.quic.stats().frame_rx.max_streams_bidi > 0);
 }
 
 /// Asks with a head of this length, if the proxy takes that.
