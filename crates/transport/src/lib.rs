@@ -32,6 +32,8 @@ pub mod quic_beginnings;
 pub mod quic_socket;
 /// An emulated path of datagrams.
 pub mod quic_path;
+/// Connections that wait until their handshake has its turn.
+mod quic_accept;
 /// Clients of whom the process before this one was asked.
 mod quic_asked;
 /// What connections of QUIC tell their endpoint, and need of it.

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn_proto::crypto::ClientConfig as ClientCrypto;
-use quinn_proto::{ClientConfig, EndpointConfig, RandomConnectionIdGenerator, TransportConfig, VarInt};
+use quinn_proto::{
+    ClientConfig, EndpointConfig, RandomConnectionIdGenerator, ServerConfig, TransportConfig, VarInt,
+};
 
 use crate::alarm::Alarms;
 use crate::deadline::Deadlines;
@@ -150,6 +152,10 @@ impl<W: Weather> Weather for Alone<W> {
 impl<W: Weather> Host for Alone<W> {
     fn admit(&self, _: &Arrival, _: usize) -> Admission {
         Admission::Drop
+    }
+
+    fn settings(&self, _: &Arrival) -> Option<(Arc<ServerConfig>, Box<http3::Limits>)> {
+        None
     }
 
     fn failed(&self, _: &Arrival, _: &str) {}

@@ -4,6 +4,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -139,6 +141,14 @@ impl Desk {
             && let Some(driver) = &*self.driver.borrow()
         {
             driver.wake_by_ref();
+        }
+    }
+
+    /// Wakes the driver after all others that have something to do, and after the runtime has looked at its sockets.
+    pub(crate) fn stir_after_others(&self, context: &mut Context<'_>) {
+        if !self.is_stirred.replace(true) {
+            // Its first poll does that, and is never ready.
+            let _ = pin!(tokio::task::yield_now()).poll(context);
         }
     }
 }

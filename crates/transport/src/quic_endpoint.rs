@@ -12,13 +12,14 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use quinn_proto::{
-    ClientConfig, ConnectError, ConnectionHandle, DatagramEvent, EcnCodepoint, EndpointConfig, Incoming,
-    ServerConfig, Transmit,
+    ClientConfig, ConnectError, ConnectionHandle, DatagramEvent, EcnCodepoint, EndpointConfig, ServerConfig,
+    Transmit,
 };
 
 use crate::alarm::{Alarm, Alarms};
 use crate::deadline::Deadlines;
 use crate::h3_connection::{Core, H3Connection};
+use crate::quic_accept::Backlog;
 use crate::quic_beginnings::Beginnings;
 use crate::quic_desk::{Accepting, Desk};
 use crate::quic_ids::{Destination, Ids, Owner};
@@ -27,6 +28,8 @@ use crate::quic_socket::{Batch, QuicSocket};
 
 /// What is received and sent before other tasks have their turn.
 const ROUNDS_PER_TURN: usize = 4;
+/// Connections that are driven before the endpoint receives again: the kernel's buffer is bounded, and what does not fit is lost.
+const DRIVES_PER_ROUND: usize = 64;
 /// What a connection sends before others have their turn, in system calls.
 const SENDS_PER_TURN: usize = 2;
 /// The most bytes of a system call, whose datagrams are one to the kernel: an IP packet has a 16-bit length. How many of them
@@ -35,8 +38,10 @@ const SEND_MAX: usize = 65_000;
 
 /// Decides about connections that begin, and takes what is for others.
 pub trait Host: Weather {
-    /// What becomes of a connection that begins, while `pending` others have not done their handshake.
+    /// Whether the handshake of a connection that begins has its turn, while those of `pending` others are not done.
     fn admit(&self, arrival: &Arrival, pending: usize) -> Admission;
+    /// The settings of a connection whose handshake has its turn; `None` if it is refused now.
+    fn settings(&self, arrival: &Arrival) -> Option<(Arc<ServerConfig>, Box<http3::Limits>)>;
     /// A handshake has failed with the first datagram of its client, for this reason.
     fn failed(&self, arrival: &Arrival, why: &str);
     /// A connection has begun. Its owner polls it until it ends.
@@ -63,8 +68,8 @@ pub struct Arrival {
 
 /// What becomes of a connection that begins.
 pub enum Admission {
-    /// Its handshake begins, with these settings.
-    Accept(Arc<ServerConfig>, Box<http3::Limits>),
+    /// Its handshake has its turn after those that came before.
+    Wait,
     /// The client has to show first that it receives what is sent to its address (RFC 9000 §8.1.2).
     Retry,
     /// The client is told that it is refused.
@@ -94,7 +99,7 @@ impl Datagram {
 
 /// A QUIC endpoint.
 #[derive(Clone)]
-pub struct QuicEndpoint(Rc<Shared>);
+pub struct QuicEndpoint(pub(crate) Rc<Shared>);
 
 /// What endpoints may share, since only one of them is driven at a time.
 #[derive(Clone, Default)]
@@ -106,15 +111,17 @@ pub(crate) struct Common {
 
 /// The insides of an endpoint. Connections know its desk alone: it owns them, and ends with whoever drives it.
 pub(crate) struct Shared {
-    desk: Rc<Desk>,
+    pub(crate) desk: Rc<Desk>,
     socket: QuicSocket,
-    engine: RefCell<quinn_proto::Endpoint>,
+    pub(crate) engine: RefCell<quinn_proto::Endpoint>,
+    /// Connections whose handshake waits for its turn.
+    pub(crate) backlog: Backlog,
     /// All that are not drained. Each has a timer: QUIC's idle time-out, or that of its end.
     connections: RefCell<Vec<Option<H3Connection>>>,
     timers: RefCell<BTreeSet<(Instant, usize)>>,
     /// Datagrams that the kernel had no room for.
     unsent: RefCell<Option<(Transmit, Vec<u8>)>>,
-    scratch: Rc<RefCell<Vec<u8>>>,
+    pub(crate) scratch: Rc<RefCell<Vec<u8>>>,
     batch: Rc<RefCell<Batch>>,
     held: Cell<usize>,
     path: Path,
@@ -162,6 +169,7 @@ impl QuicEndpoint {
             desk: Rc::new(Desk::new(endpoint.clone(), accepting, deadlines)),
             socket,
             engine: RefCell::new(engine),
+            backlog: Backlog::default(),
             connections: RefCell::default(),
             timers: RefCell::default(),
             unsent: RefCell::default(),
@@ -240,6 +248,7 @@ impl QuicEndpoint {
     /// Ends all connections at once, and tells their clients.
     pub fn end(&self) {
         self.close();
+        self.forget_backlog();
         let connections: Vec<_> = self.0.connections.borrow().iter().flatten().cloned().collect();
         connections.iter().for_each(|connection| connection.finish(http3::Code::NO_ERROR, ""));
     }
@@ -250,6 +259,7 @@ impl QuicEndpoint {
         let shared = &*self.0;
         shared.desk.attend(context);
         shared.path.look(host);
+        let mut has_more = true;
         for _ in 0..ROUNDS_PER_TURN {
             let received = self.receive(context, host);
             if shared.socket.take_refusal() {
@@ -260,16 +270,22 @@ impl QuicEndpoint {
             shared.ring(now);
             let drove = shared.drive_all(context, now);
             self.pass(now, host);
-            if shared.is_closing.get() && shared.held.get() == 0 && shared.path.due().is_none() {
+            if shared.is_over() {
                 return Poll::Ready(());
             }
-            if !received && !drove {
-                shared.arm(context, now);
-                return Poll::Pending;
+            has_more = received || drove;
+            if !has_more {
+                break;
             }
         }
-        shared.arm(context, Instant::now());
-        shared.desk.stir();
+        let now = Instant::now();
+        let accepted = self.accept_next(now, host);
+        shared.arm(context, now);
+        if accepted {
+            shared.desk.stir_after_others(context);
+        } else if has_more {
+            shared.desk.stir();
+        }
         Poll::Pending
     }
 
@@ -282,7 +298,10 @@ impl QuicEndpoint {
     /// Receives once; whether there was something.
     fn receive(&self, context: &mut Context<'_>, host: &impl Host) -> bool {
         let mut batch = self.0.batch.borrow_mut();
-        if self.0.socket.poll_receive(context, &mut batch).is_pending() {
+        // What arrives while there is that much to do is noticed late by the runtime.
+        let is_busy = !self.0.backlog.is_empty() || self.0.desk.stirred() > DRIVES_PER_ROUND;
+        let received = is_busy && self.0.socket.receive_now(&mut batch);
+        if !received && self.0.socket.poll_receive(context, &mut batch).is_pending() {
             return false;
         }
         let now = Instant::now();
@@ -362,74 +381,17 @@ impl QuicEndpoint {
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
                 let copy = copy.map(|copy| Datagram { bytes: copy.to_vec(), ..*from });
-                self.greet(incoming, copy, now, &mut out, host);
+                self.greet(incoming, copy, &mut out, host);
             }
             Some(DatagramEvent::Response(transmit)) => shared.send_aside(&transmit, &out),
             None => {}
         }
         shared.scratch.replace(out);
     }
-
-    /// A connection begins; `copy` is its first datagram, if the endpoint begins none.
-    fn greet(
-        &self,
-        incoming: Incoming,
-        copy: Option<Datagram>,
-        now: Instant,
-        out: &mut Vec<u8>,
-        host: &impl Host,
-    ) {
-        let shared = &*self.0;
-        let arrival = Arrival {
-            remote: incoming.remote_address(),
-            local: incoming.local_ip(),
-            is_validated: incoming.remote_address_validated(),
-        };
-        // After a Retry its ID is one of ours.
-        let begins = incoming.may_retry().then(|| *incoming.orig_dst_cid());
-        let admission = match copy.map(|copy| host.decline(copy)) {
-            Some(true) => Admission::Drop,
-            Some(false) => Admission::Refuse,
-            None => host.admit(&arrival, shared.desk.pending()),
-        };
-        let mut engine = shared.engine.borrow_mut();
-        out.clear();
-        let answer = match admission {
-            // It has begun elsewhere just now. The client sends it again.
-            Admission::Accept(..) if begins.is_some_and(|id| !shared.desk.claim(id)) => {
-                engine.ignore(incoming);
-                None
-            }
-            Admission::Accept(config, limits) => match engine.accept(incoming, now, out, Some(config)) {
-                Ok((handle, quic)) => {
-                    drop(engine);
-                    let desk = Rc::clone(&shared.desk);
-                    let connection = H3Connection::of_client(desk, (handle, begins), quic, limits);
-                    shared.add(handle.0, connection.clone());
-                    return host.begin(connection);
-                }
-                Err(error) => {
-                    shared.desk.release(begins);
-                    host.failed(&arrival, &error.cause.to_string());
-                    error.response
-                }
-            },
-            Admission::Retry if incoming.may_retry() => engine.retry(incoming, out).ok(),
-            Admission::Refuse => Some(engine.refuse(incoming, out)),
-            Admission::Retry | Admission::Drop => {
-                engine.ignore(incoming);
-                None
-            }
-        };
-        drop(engine);
-        if let Some(transmit) = answer {
-            shared.send_aside(&transmit, out);
-        }
-    }
 }
 
 impl Shared {
-    fn add(&self, at: usize, connection: H3Connection) {
+    pub(crate) fn add(&self, at: usize, connection: H3Connection) {
         let mut connections = self.connections.borrow_mut();
         if connections.len() <= at {
             connections.resize_with(at + 1, || None);
@@ -438,6 +400,11 @@ impl Shared {
         self.held.set(self.held.get() + 1);
         connection.stir_within();
         connections[at] = Some(connection);
+    }
+
+    /// Whether it is closed, and its last connection has ended.
+    fn is_over(&self) -> bool {
+        self.is_closing.get() && self.held.get() == 0 && self.backlog.is_empty() && self.path.due().is_none()
     }
 
     /// Has connections driven whose timers are due.
@@ -460,7 +427,7 @@ impl Shared {
         if !self.has_room(context) {
             return false;
         }
-        let count = self.desk.stirred();
+        let count = self.desk.stirred().min(DRIVES_PER_ROUND);
         for _ in 0..count {
             let Some(at) = self.desk.next_stirred() else { break };
             let connection = self.connections.borrow().get(at).cloned().flatten();
@@ -550,7 +517,7 @@ impl Shared {
     }
 
     /// Sends what is of no connection. Where the kernel has no room it is lost, as it could be on its way.
-    fn send_aside(&self, transmit: &Transmit, bytes: &[u8]) {
+    pub(crate) fn send_aside(&self, transmit: &Transmit, bytes: &[u8]) {
         if self.path.is_on() {
             self.path.send(transmit, &bytes[..transmit.size]);
             self.desk.stir();

@@ -155,25 +155,16 @@ impl QuicSocket {
 
     /// Receives what has arrived. Errors tell of datagrams that were sent earlier, and mean nothing here.
     pub fn poll_receive(&self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<()> {
-        if batch.bytes.is_empty() {
-            batch.bytes = vec![0; BATCH * BUFFER].into_boxed_slice();
-        }
-        let mut buffers = batch.bytes.chunks_exact_mut(BUFFER).map(IoSliceMut::new);
-        let mut slices: [IoSliceMut<'_>; BATCH] =
-            std::array::from_fn(|_| buffers.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
-        batch.filled = 0;
         let socket = self.socket.borrow();
         let Registered::Both(socket) = &*socket else { return Poll::Pending };
         loop {
             if ready!(socket.poll_recv_ready(context)).is_err() {
                 return Poll::Pending;
             }
-            let receive = || self.state.recv(UdpSockRef::from(socket), &mut slices, &mut batch.metas);
-            match socket.try_io(Interest::READABLE, receive) {
-                Ok(count) => {
-                    batch.filled = count;
+            match socket.try_io(Interest::READABLE, || self.fill(socket, batch)) {
+                Ok(()) => {
                     // recvmmsg(2) ends early when nothing is left, or at an error: then there is no need to ask once more.
-                    if count < BATCH && !self.has_errors {
+                    if batch.filled < BATCH && !self.has_errors {
                         let _ =
                             socket.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
                     }
@@ -186,6 +177,32 @@ impl QuicSocket {
                 }
             }
         }
+    }
+
+    /// The same, whether or not the runtime knows that something has arrived, which it looks for only between tasks. False if
+    /// nothing has.
+    pub fn receive_now(&self, batch: &mut Batch) -> bool {
+        let socket = self.socket.borrow();
+        let Registered::Both(socket) = &*socket else { return false };
+        match self.fill(socket, batch) {
+            Ok(()) => true,
+            Err(error) => {
+                self.note(&error);
+                error.kind() != ErrorKind::WouldBlock
+            }
+        }
+    }
+
+    fn fill(&self, socket: &UdpSocket, batch: &mut Batch) -> io::Result<()> {
+        if batch.bytes.is_empty() {
+            batch.bytes = vec![0; BATCH * BUFFER].into_boxed_slice();
+        }
+        let mut buffers = batch.bytes.chunks_exact_mut(BUFFER).map(IoSliceMut::new);
+        let mut slices: [IoSliceMut<'_>; BATCH] =
+            std::array::from_fn(|_| buffers.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
+        batch.filled = 0;
+        batch.filled = self.state.recv(UdpSockRef::from(socket), &mut slices, &mut batch.metas)?;
+        Ok(())
     }
 
     /// Sends datagrams; false if the kernel has no room for them now. Those that it refuses are lost, as they could be on

@@ -37,6 +37,11 @@ const HANDSHAKE_MAX: usize = 16 * 1024;
 const UNVALIDATED_MAX: usize = 64;
 /// Handshakes under way on an endpoint from which on further ones get no answer.
 const HANDSHAKES_MAX: usize = 4096;
+/// What is held of a client whose handshake waits for its turn, beyond its first datagram. A head with a key of a post-quantum method
+/// takes two.
+const WAITING_BYTES_MAX: u64 = 8 * 1024;
+/// What is held of all of them.
+const WAITING_BYTES_MAX_IN_ALL: u64 = 4 << 20;
 /// The shortest silence for which a connection is given up. A client that waits for a response is asked whether it is there.
 const SILENCE_MIN: Duration = Duration::from_secs(30);
 
@@ -61,9 +66,11 @@ pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpS
     let Some(crypto) = snapshot.listener(listening).tls.as_ref().and_then(|tls| tls.quic(None)) else {
         return failed("its listener has no TLS 1.3");
     };
-    let server = Arc::new(ServerConfig::new(crypto, Arc::clone(&keys.tokens)));
+    let mut server = ServerConfig::new(crypto, Arc::clone(&keys.tokens));
+    server.incoming_buffer_size(WAITING_BYTES_MAX).incoming_buffer_size_total(WAITING_BYTES_MAX_IN_ALL);
     let ids = (ids, Arc::clone(&hosts.beginnings));
-    let endpoint = QuicEndpoint::new(socket, ids, (config, server), (&worker.alarms, &worker.deadlines));
+    let endpoint =
+        QuicEndpoint::new(socket, ids, (config, Arc::new(server)), (&worker.alarms, &worker.deadlines));
     let host = Rc::new(QuicHost {
         number,
         endpoint,
@@ -198,7 +205,6 @@ impl Host for QuicHost {
     fn admit(&self, arrival: &Arrival, pending: usize) -> Admission {
         let worker = &self.worker;
         worker.wake();
-        let snapshot = worker.snapshot();
         if pending >= UNVALIDATED_MAX && !arrival.is_validated {
             // RFC 9000 §8.1.2: whoever has made up its address gets no further.
             worker.counters.quic_retries.increment();
@@ -207,21 +213,22 @@ impl Host for QuicHost {
         if pending >= HANDSHAKES_MAX {
             return Admission::Drop;
         }
+        Admission::Wait
+    }
+
+    fn settings(&self, arrival: &Arrival) -> Option<(Arc<ServerConfig>, Box<::http3::Limits>)> {
+        let worker = &self.worker;
+        let snapshot = worker.snapshot();
         let (connections, limit) = (worker.connections_in_all(), snapshot.plan.config.limits.connections);
         worker.pressure.accept(connections, limit);
         if connections >= limit {
             worker.pressure.refuse(limit);
             worker.counters.connections_refused.increment();
-            return Admission::Refuse;
+            return None;
         }
-        let tls = snapshot.listener(&self.listening).tls.as_ref();
-        match tls.and_then(|tls| self.config(tls, arrival)) {
-            Some(config) => {
-                let is_trusted = snapshot.plan.trusts(arrival.remote.ip().to_canonical());
-                Admission::Accept(config, Box::new(http3::limits(worker, is_trusted)))
-            }
-            None => Admission::Refuse,
-        }
+        let config = self.config(snapshot.listener(&self.listening).tls.as_ref()?, arrival)?;
+        let is_trusted = snapshot.plan.trusts(arrival.remote.ip().to_canonical());
+        Some((config, Box::new(http3::limits(worker, is_trusted))))
     }
 
     fn failed(&self, arrival: &Arrival, why: &str) {

@@ -4,13 +4,17 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quinn_proto::TransportConfig;
+use testkit::http3::RawClient;
+use testkit::http3::frame::head;
 use testkit::wait::holds_soon;
 
 use crate::scene::{PLAIN, Scene};
-use testkit::http3::frame::head;
 
 /// H3_EXCESSIVE_LOAD.
 const EXCESSIVE_LOAD: u64 = 0x107;
+/// Clients that begin at once: fewer than meet a Retry.
+const BEGINNING: usize = 50;
 
 #[test]
 fn rapid_resets_end_the_connection() {
@@ -79,6 +83,35 @@ fn a_flood_of_initials_meets_retries_and_others_are_served() {
     assert!(received <= 3 * sent, "{received} bytes were sent for {sent}");
     let client = scene.client();
     assert!(client.asks("GET", "/", "").response().0.starts_with(":status: 200\n"));
+}
+
+/// Who is served does not wait for the handshakes of many that begin: what arrives is received before the next of them begins.
+#[test]
+fn who_is_served_comes_before_handshakes() {
+    // On a busy machine all handshakes may be done before the request is sent.
+    let answered: Vec<_> =
+        (0..20).map(|_| answered_before_a_request()).take_while(|count| *count > BEGINNING / 2).collect();
+    assert!(answered.len() < 20, "handshakes that were answered before the request: {answered:?}");
+}
+
+/// How many of those that begin at once have an answer when a request behind them has one.
+fn answered_before_a_request() -> usize {
+    let scene = Scene::with("[[route]]\nrespond = { status = 200 }");
+    let mut client = RawClient::connect(scene.address(), TransportConfig::default());
+    let beginning: Vec<_> = (0..BEGINNING).map(|_| (client_socket(&scene), first_datagram())).collect();
+    for (socket, datagram) in &beginning {
+        socket.send(datagram).expect("there is room");
+    }
+    let stream = client.asks("GET", "/", "", true);
+    client.until("no answer", |client| client.reads(stream).0 > 0);
+    beginning.iter().filter(|(socket, _)| socket.recv(&mut [0; 2048]).is_ok()).count()
+}
+
+fn client_socket(scene: &Scene) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    socket.connect(scene.address()).expect("is reachable");
+    socket.set_nonblocking(true).expect("is a socket");
+    socket
 }
 
 /// The first datagram of a client that nobody hears of again.

@@ -119,7 +119,8 @@ fn hear_of_more(client: &mut RawClient) {
     for _ in 0..STREAMS / 4 {
         client.asks("GET", "/never", "", true);
     }
-    client.until("no more requests are permitted", |client| client.quic.stats().frame_rx.max_streams_bidi > 0);
+    client
+        .until("no more requests are permitted", |client| client.quic.stats().frame_rx.max_streams_bidi > 0);
 }
 
 /// Asks with a head of this length, if the proxy takes that.

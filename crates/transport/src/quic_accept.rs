@@ -1,0 +1,121 @@
+//! Connections that begin, and wait until their handshake has its turn.
+//!
+//! A handshake takes as much time as some hundred datagrams. The kernel's buffer is bounded, so everything that has arrived is
+//! received before the next handshake begins: what is lost there of others, who are served or in the middle of their own
+//! handshake, they send again after seconds.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Instant;
+
+use quinn_proto::{ConnectionId, Incoming};
+
+use crate::h3_connection::H3Connection;
+use crate::quic_endpoint::{Admission, Arrival, Datagram, Host, QuicEndpoint};
+
+/// Connections whose handshake waits for its turn, the first one first. The host bounds them.
+#[derive(Default)]
+pub(crate) struct Backlog(RefCell<VecDeque<Waiting>>);
+
+/// A connection whose handshake waits for its turn.
+struct Waiting {
+    incoming: Incoming,
+    arrival: Arrival,
+    /// The ID that its client has chosen; `None` after a Retry, which gave it one of ours.
+    began: Option<ConnectionId>,
+}
+
+impl Backlog {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+}
+
+impl QuicEndpoint {
+    /// A connection begins; `copy` is its first datagram, if the endpoint begins none.
+    pub(crate) fn greet(
+        &self,
+        incoming: Incoming,
+        copy: Option<Datagram>,
+        out: &mut Vec<u8>,
+        host: &impl Host,
+    ) {
+        let shared = &*self.0;
+        let arrival = Arrival {
+            remote: incoming.remote_address(),
+            local: incoming.local_ip(),
+            is_validated: incoming.remote_address_validated(),
+        };
+        let began = incoming.may_retry().then(|| *incoming.orig_dst_cid());
+        let under_way = shared.desk.pending() + shared.backlog.0.borrow().len();
+        let admission = match copy.map(|copy| host.decline(copy)) {
+            Some(true) => Admission::Drop,
+            Some(false) => Admission::Refuse,
+            None => host.admit(&arrival, under_way),
+        };
+        let mut engine = shared.engine.borrow_mut();
+        out.clear();
+        let answer = match admission {
+            Admission::Wait if began.is_none_or(|id| shared.desk.claim(id)) => {
+                shared.backlog.0.borrow_mut().push_back(Waiting { incoming, arrival, began });
+                return;
+            }
+            Admission::Retry if incoming.may_retry() => engine.retry(incoming, out).ok(),
+            Admission::Refuse => Some(engine.refuse(incoming, out)),
+            // One that waits has begun elsewhere just now. The client sends it again.
+            Admission::Wait | Admission::Retry | Admission::Drop => {
+                engine.ignore(incoming);
+                None
+            }
+        };
+        drop(engine);
+        if let Some(transmit) = answer {
+            shared.send_aside(&transmit, out);
+        }
+    }
+
+    /// Begins the handshake of the connection that has waited longest; false if none waits.
+    pub(crate) fn accept_next(&self, now: Instant, host: &impl Host) -> bool {
+        let shared = &*self.0;
+        let next = shared.backlog.0.borrow_mut().pop_front();
+        let Some(Waiting { incoming, arrival, began }) = next else { return false };
+        let settings = host.settings(&arrival);
+        let mut engine = shared.engine.borrow_mut();
+        let mut out = shared.scratch.take();
+        out.clear();
+        let answer = match settings {
+            Some((config, limits)) => match engine.accept(incoming, now, &mut out, Some(config)) {
+                Ok((handle, quic)) => {
+                    drop(engine);
+                    shared.scratch.replace(out);
+                    let desk = Rc::clone(&shared.desk);
+                    let connection = H3Connection::of_client(desk, (handle, began), quic, limits);
+                    shared.add(handle.0, connection.clone());
+                    host.begin(connection);
+                    return true;
+                }
+                Err(error) => {
+                    host.failed(&arrival, &error.cause.to_string());
+                    error.response
+                }
+            },
+            None => Some(engine.refuse(incoming, &mut out)),
+        };
+        drop(engine);
+        shared.desk.release(began);
+        if let Some(transmit) = answer {
+            shared.send_aside(&transmit, &out);
+        }
+        shared.scratch.replace(out);
+        true
+    }
+
+    /// Forgets those who wait. Nothing is answered.
+    pub(crate) fn forget_backlog(&self) {
+        for Waiting { incoming, began, .. } in self.0.backlog.0.take() {
+            self.0.desk.release(began);
+            self.0.engine.borrow_mut().ignore(incoming);
+        }
+    }
+}
