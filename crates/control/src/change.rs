@@ -425,7 +425,7 @@ impl Control {
         self.overrides().settle(&plan, self.time());
         let open = lock(&self.held).open.clone();
         let _none: Vec<WorkerLog> = self.tell(plan, &open, Vec::new(), None);
-        server_changes::tell(&before, &self.plan(), "as its name resolves now");
+        server_changes::tell(&before, &self.plan(), "as discovery says now");
     }
 
     /// Makes listeners refuse or accept connections, as the fault rules say now. Does not wait.
