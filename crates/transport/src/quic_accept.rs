@@ -1,8 +1,7 @@
 //! Connections that begin, and wait until their handshake has its turn.
 //!
-//! A handshake takes as much time as some hundred datagrams. The kernel's buffer is bounded, so everything that has arrived is
-//! received before the next handshake begins: what is lost there of others, who are served or in the middle of their own
-//! handshake, they send again after seconds.
+//! A handshake takes as much time as some hundred datagrams, and the kernel's buffer is bounded. So the endpoint receives what has
+//! arrived before it begins the next handshake. A datagram that is lost at the socket is sent again by its client after seconds.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

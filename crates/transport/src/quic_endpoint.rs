@@ -38,9 +38,9 @@ const SEND_MAX: usize = 65_000;
 
 /// Decides about connections that begin, and takes what is for others.
 pub trait Host: Weather {
-    /// Whether the handshake of a connection that begins has its turn, while those of `pending` others are not done.
+    /// What becomes of a connection that begins, while the handshakes of `pending` others wait or are under way.
     fn admit(&self, arrival: &Arrival, pending: usize) -> Admission;
-    /// The settings of a connection whose handshake has its turn; `None` if it is refused now.
+    /// The settings of a connection whose handshake begins now; `None` if the client is refused.
     fn settings(&self, arrival: &Arrival) -> Option<(Arc<ServerConfig>, Box<http3::Limits>)>;
     /// A handshake has failed with the first datagram of its client, for this reason.
     fn failed(&self, arrival: &Arrival, why: &str);
@@ -68,7 +68,7 @@ pub struct Arrival {
 
 /// What becomes of a connection that begins.
 pub enum Admission {
-    /// Its handshake has its turn after those that came before.
+    /// Its handshake begins after those of the connections before it.
     Wait,
     /// The client has to show first that it receives what is sent to its address (RFC 9000 §8.1.2).
     Retry,
@@ -298,7 +298,7 @@ impl QuicEndpoint {
     /// Receives once; whether there was something.
     fn receive(&self, context: &mut Context<'_>, host: &impl Host) -> bool {
         let mut batch = self.0.batch.borrow_mut();
-        // What arrives while there is that much to do is noticed late by the runtime.
+        // The runtime looks at sockets only between tasks: with that much to do it would notice new datagrams too late.
         let is_busy = !self.0.backlog.is_empty() || self.0.desk.stirred() > DRIVES_PER_ROUND;
         let received = is_busy && self.0.socket.receive_now(&mut batch);
         if !received && self.0.socket.poll_receive(context, &mut batch).is_pending() {

@@ -37,8 +37,8 @@ const HANDSHAKE_MAX: usize = 16 * 1024;
 const UNVALIDATED_MAX: usize = 64;
 /// Handshakes under way on an endpoint from which on further ones get no answer.
 const HANDSHAKES_MAX: usize = 4096;
-/// What is held of a client whose handshake waits for its turn, beyond its first datagram. A head with a key of a post-quantum method
-/// takes two.
+/// What is held of a client whose handshake waits for its turn, beyond its first datagram. A ClientHello with a
+/// post-quantum key takes two datagrams.
 const WAITING_BYTES_MAX: u64 = 8 * 1024;
 /// What is held of all of them.
 const WAITING_BYTES_MAX_IN_ALL: u64 = 4 << 20;
