@@ -43,8 +43,6 @@ payload = ["tiny", "large"]
 connections = 4
 load = "closed"
 "#;
-/// Exit code of `vanward` for a run without a valid figure.
-const INVALID_RUN: i32 = 98;
 
 /// Runs its arguments where the kernel starts programs of arm64 by the emulator, as if they were of this machine: programs that start
 /// themselves anew need that. It is so in their namespace alone, and ends with them.
@@ -172,7 +170,7 @@ fn compare(workspace: &Workspace) -> Result<(), String> {
     let measure = |mut command: Command, out: &Path| {
         command.args(["lab", "run"]).arg(&plan).arg("--out").arg(out);
         // A busy machine, and an emulator, miss figures: the report says so.
-        step::run_allowing(&mut command, &[INVALID_RUN])
+        step::run_allowing(&mut command, &[step::INVALID_RUN])
     };
     measure(Command::new(&native), &before)?;
     measure(emulated(&program(workspace)?)?, &after)?;

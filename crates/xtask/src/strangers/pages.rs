@@ -10,6 +10,7 @@ use super::programs::{self, CHROMIUM, run};
 use super::subject;
 use crate::say;
 use crate::scratch::Scratch;
+use crate::step;
 use crate::workspace::Workspace;
 
 const AXE: &str = "axe-core@4.14.1";
@@ -91,7 +92,7 @@ fn pages(workspace: &Workspace, folder: &Path) -> Result<Vec<(&'static str, Path
         load.args(["--connections", "5", "--expect", expected, "--out"]).arg(folder.join(name));
         // A miss, or invalid figures on a busy machine: the page says so.
         let (status, said) = Process::start(name, &mut load, folder)?.finish(LOAD_LIMIT)?;
-        if !matches!(status.code(), Some(0 | 98 | 99)) {
+        if !matches!(status.code(), Some(0 | step::INVALID_RUN | 99)) {
             return Err(format!("the load: {status}; it said:\n{said}"));
         }
         pages.push((name, folder.join(name).join("report.html")));

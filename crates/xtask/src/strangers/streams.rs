@@ -11,13 +11,12 @@ use super::programs;
 use super::subject::Pair;
 use crate::say;
 use crate::scratch::Scratch;
+use crate::step;
 use crate::workspace::Workspace;
 
 const PROGRAM: &str = "vanward/strangers/streams";
 /// Timeout of a measurement: a busy machine is slow.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Exit code of a run that was counted right, although the machine was too busy for its schedule.
-const INVALID: i32 = 98;
 
 /// Service of gRPC's interoperability tests.
 const SERVICE: &str = "/grpc.testing.TestService/";
@@ -157,7 +156,7 @@ fn run(vanward: &Path, number: usize, arguments: &[String], folder: &Path) -> Re
     // Calls that are refused succeed never, as it is expected.
     let is_refusal =
         status.code() == Some(1) && said.contains("UNIMPLEMENTED 50") && !said.contains("MISSED");
-    if status.success() || status.code() == Some(INVALID) || is_refusal {
+    if status.success() || status.code() == Some(step::INVALID_RUN) || is_refusal {
         return Ok(said);
     }
     Err(format!("{status}; it said:\n{}", said.trim_end()))
