@@ -108,6 +108,8 @@ counters! {
     http3_connections: Counter,
     /// Connections of QUIC that had to validate their address first.
     quic_retries: Counter,
+    /// First datagrams of QUIC without an answer, because too many handshakes were under way.
+    quic_unanswered: Counter,
     /// Datagrams of QUIC that were passed on to another worker.
     quic_passed_on: Counter as "quic_datagrams_passed_on",
     /// Client connections passed on as they are.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use http3::{Broken, Code, Event, Gone, Key, Limits, Now, Refused, Role, Scheme, WriteError};
-use quinn_proto::{ConnectionError, ConnectionHandle, ConnectionId, Dir, ReadError, StreamEvent, StreamId};
+use quinn_proto::{ConnectionError, ConnectionHandle, Dir, ReadError, StreamEvent, StreamId};
 use tls::Agreed;
 
 use crate::h2_connection::Wrong;
@@ -18,6 +18,7 @@ use crate::h3_budget::{self, Budget, OWN_STREAMS};
 use crate::h3_client::{self, Reach};
 use crate::h3_sending::{Streams, stream, varint};
 use crate::quic_desk::Desk;
+use crate::quic_places::Place;
 use crate::waits::Waits;
 
 /// Requests that a client may have open at once (RFC 9114 §6.1 recommends no fewer).
@@ -70,8 +71,8 @@ pub(crate) struct Core {
     pub(crate) is_handshaking: bool,
     /// Whether the peer can be reached, if it is a server.
     pub(crate) reach: Option<Box<Reach>>,
-    /// The ID that the client has begun with, if no Retry has given it one of ours.
-    began: Option<ConnectionId>,
+    /// A client's, up to the end of the handshake.
+    place: Option<Box<Place>>,
     opened: Vec<Key>,
     /// Streams that there is room for again, with their urgency.
     writable: Vec<(u8, Key)>,
@@ -102,16 +103,23 @@ pub enum End {
     Scattered,
 }
 
+impl Core {
+    fn handshake_ended(&mut self) {
+        self.is_handshaking = false;
+        self.place = None;
+    }
+}
+
 /// What the endpoint does.
 impl H3Connection {
     /// A connection that a client has begun.
     pub(crate) fn of_client(
         desk: Rc<Desk>,
-        begun: (ConnectionHandle, Option<ConnectionId>),
-        quic: quinn_proto::Connection,
-        limits: Box<Limits>,
+        handle: ConnectionHandle,
+        place: Box<Place>,
+        (quic, limits): (quinn_proto::Connection, Box<Limits>),
     ) -> Self {
-        Self::new(desk, begun, quic, limits, (Budget::of_client(), None))
+        Self::new(desk, (handle, Some(place)), quic, limits, (Budget::of_client(), None))
     }
 
     /// A connection to a server, which may send so much before the path has taken any of it.
@@ -128,7 +136,7 @@ impl H3Connection {
 
     fn new(
         desk: Rc<Desk>,
-        (handle, began): (ConnectionHandle, Option<ConnectionId>),
+        (handle, place): (ConnectionHandle, Option<Box<Place>>),
         quic: quinn_proto::Connection,
         limits: Box<Limits>,
         (budget, reach): (Budget, Option<Box<Reach>>),
@@ -141,7 +149,7 @@ impl H3Connection {
             http: None,
             is_handshaking: true,
             reach,
-            began,
+            place,
             opened: Vec::new(),
             writable: Vec::new(),
             end: None,
@@ -268,7 +276,7 @@ impl H3Connection {
 
     /// The handshake is done.
     fn begin(&self, core: &mut Core) {
-        self.handshake_ended(core);
+        core.handshake_ended();
         let mut open = || core.quic.streams().open(Dir::Uni);
         match (open(), open(), open()) {
             (Some(control), Some(encoder), Some(decoder)) => {
@@ -288,14 +296,8 @@ impl H3Connection {
         self.wake_task();
     }
 
-    fn handshake_ended(&self, core: &mut Core) {
-        if std::mem::take(&mut core.is_handshaking) {
-            self.0.desk.handshake_ended(core.began.take());
-        }
-    }
-
     pub(crate) fn end(&self, core: &mut Core, end: End) {
-        self.handshake_ended(core);
+        core.handshake_ended();
         if core.end.is_none() {
             core.end = Some(end);
         }

@@ -36,6 +36,8 @@ pub mod quic_path;
 mod quic_accept;
 /// Clients of whom the process before this one was asked.
 mod quic_asked;
+/// Handshakes of clients that wait or are under way, counted for each network that clients come from.
+pub mod quic_places;
 /// What connections of QUIC tell their endpoint, and need of it.
 mod quic_desk;
 /// A QUIC endpoint: a UDP socket and its connections.

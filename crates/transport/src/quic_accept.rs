@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
 
-use quinn_proto::{ConnectionId, Incoming};
+use quinn_proto::Incoming;
 
 use crate::h3_connection::H3Connection;
 use crate::quic_endpoint::{Admission, Arrival, Datagram, Host, QuicEndpoint};
+use crate::quic_places::Place;
 
 /// Connections whose handshake waits for its turn, the first one first. The host bounds them.
 #[derive(Default)]
@@ -21,8 +22,7 @@ pub(crate) struct Backlog(RefCell<VecDeque<Waiting>>);
 struct Waiting {
     incoming: Incoming,
     arrival: Arrival,
-    /// The ID that its client has chosen; `None` after a Retry, which gave it one of ours.
-    began: Option<ConnectionId>,
+    place: Box<Place>,
 }
 
 impl Backlog {
@@ -47,23 +47,28 @@ impl QuicEndpoint {
             is_validated: incoming.remote_address_validated(),
         };
         let began = incoming.may_retry().then(|| *incoming.orig_dst_cid());
-        let under_way = shared.desk.pending() + shared.backlog.0.borrow().len();
+        let remote = arrival.remote.ip();
         let admission = match copy.map(|copy| host.decline(copy)) {
             Some(true) => Admission::Drop,
             Some(false) => Admission::Refuse,
-            None => host.admit(&arrival, under_way),
+            None => host.admit(&arrival, shared.desk.places.crowd(remote)),
         };
         let mut engine = shared.engine.borrow_mut();
         out.clear();
         let answer = match admission {
-            Admission::Wait if began.is_none_or(|id| shared.desk.claim(id)) => {
-                shared.backlog.0.borrow_mut().push_back(Waiting { incoming, arrival, began });
-                return;
+            Admission::Wait => {
+                if let Some(place) = Place::take(&shared.desk, remote, began) {
+                    let waiting = Waiting { incoming, arrival, place: Box::new(place) };
+                    shared.backlog.0.borrow_mut().push_back(waiting);
+                    return;
+                }
+                // The client sends it again, and then it is passed on.
+                engine.ignore(incoming);
+                None
             }
             Admission::Retry if incoming.may_retry() => engine.retry(incoming, out).ok(),
             Admission::Refuse => Some(engine.refuse(incoming, out)),
-            // One that waits has begun elsewhere just now. The client sends it again.
-            Admission::Wait | Admission::Retry | Admission::Drop => {
+            Admission::Retry | Admission::Drop => {
                 engine.ignore(incoming);
                 None
             }
@@ -78,7 +83,7 @@ impl QuicEndpoint {
     pub(crate) fn accept_next(&self, now: Instant, host: &impl Host) -> bool {
         let shared = &*self.0;
         let next = shared.backlog.0.borrow_mut().pop_front();
-        let Some(Waiting { incoming, arrival, began }) = next else { return false };
+        let Some(Waiting { incoming, arrival, place }) = next else { return false };
         let settings = host.settings(&arrival);
         let mut engine = shared.engine.borrow_mut();
         let mut out = shared.scratch.take();
@@ -89,7 +94,7 @@ impl QuicEndpoint {
                     drop(engine);
                     shared.scratch.replace(out);
                     let desk = Rc::clone(&shared.desk);
-                    let connection = H3Connection::of_client(desk, (handle, began), quic, limits);
+                    let connection = H3Connection::of_client(desk, handle, place, (quic, limits));
                     shared.add(handle.0, connection.clone());
                     host.begin(connection);
                     return true;
@@ -102,7 +107,6 @@ impl QuicEndpoint {
             None => Some(engine.refuse(incoming, &mut out)),
         };
         drop(engine);
-        shared.desk.release(began);
         if let Some(transmit) = answer {
             shared.send_aside(&transmit, &out);
         }
@@ -112,8 +116,7 @@ impl QuicEndpoint {
 
     /// Forgets those who wait. Nothing is answered.
     pub(crate) fn forget_backlog(&self) {
-        for Waiting { incoming, began, .. } in self.0.backlog.0.take() {
-            self.0.desk.release(began);
+        for Waiting { incoming, .. } in self.0.backlog.0.take() {
             self.0.engine.borrow_mut().ignore(incoming);
         }
     }

@@ -22,6 +22,7 @@ use crate::h3_connection::H3Connection;
 use crate::quic_endpoint::{Admission, Arrival, Common, Datagram, Host, QuicEndpoint};
 use crate::quic_ids::Owner;
 use crate::quic_path::{Passage, Way, Weather};
+use crate::quic_places::Crowd;
 use crate::quic_socket::QuicSocket;
 
 /// What a server may send on a stream before the path has taken any of it.
@@ -150,7 +151,7 @@ impl<W: Weather> Weather for Alone<W> {
 }
 
 impl<W: Weather> Host for Alone<W> {
-    fn admit(&self, _: &Arrival, _: usize) -> Admission {
+    fn admit(&self, _: &Arrival, _: Crowd) -> Admission {
         Admission::Drop
     }
 

@@ -17,6 +17,7 @@ use crate::quic_asked::Asked;
 use crate::quic_beginnings::Beginnings;
 use crate::quic_endpoint::Shared as Endpoint;
 use crate::quic_ids::{Destination, Ids, Owner};
+use crate::quic_places::Places;
 
 /// What is between an endpoint and its connections.
 pub(crate) struct Desk {
@@ -28,8 +29,7 @@ pub(crate) struct Desk {
     pub(crate) deadlines: Rc<Deadlines>,
     /// Connections that have something to do, each once.
     stirred: RefCell<VecDeque<usize>>,
-    /// Connections whose handshake is not done.
-    pending: Cell<usize>,
+    pub(crate) places: Places,
     driver: RefCell<Option<Waker>>,
     is_stirred: Cell<bool>,
 }
@@ -52,7 +52,7 @@ impl Desk {
             asked: Asked::default(),
             deadlines: Rc::clone(deadlines),
             stirred: RefCell::default(),
-            pending: Cell::default(),
+            places: Places::default(),
             driver: RefCell::default(),
             is_stirred: Cell::default(),
         }
@@ -90,25 +90,10 @@ impl Desk {
     }
 
     /// Forgets a handshake that began with this ID.
-    pub(crate) fn release(&self, began: Option<ConnectionId>) {
-        if let (Some(id), Some(Accepting { beginnings, .. })) = (began, &self.accepting) {
-            beginnings.release(&id);
+    pub(crate) fn release(&self, id: &ConnectionId) {
+        if let Some(Accepting { beginnings, .. }) = &self.accepting {
+            beginnings.release(id);
         }
-    }
-
-    /// Connections whose handshake is not done.
-    pub(crate) fn pending(&self) -> usize {
-        self.pending.get()
-    }
-
-    pub(crate) fn handshake_begins(&self) {
-        self.pending.set(self.pending.get() + 1);
-    }
-
-    /// A handshake was done, or has failed, that has begun with this ID of its client's.
-    pub(crate) fn handshake_ended(&self, began: Option<ConnectionId>) {
-        self.release(began);
-        self.pending.set(self.pending.get() - 1);
     }
 
     /// Has a connection driven in this turn or the next.

@@ -24,6 +24,7 @@ use crate::quic_beginnings::Beginnings;
 use crate::quic_desk::{Accepting, Desk};
 use crate::quic_ids::{Destination, Ids, Owner};
 use crate::quic_path::{Path, Step, Weather};
+use crate::quic_places::Crowd;
 use crate::quic_socket::{Batch, QuicSocket};
 
 /// What is received and sent before other tasks have their turn.
@@ -38,8 +39,8 @@ const SEND_MAX: usize = 65_000;
 
 /// Decides about connections that begin, and takes what is for others.
 pub trait Host: Weather {
-    /// What becomes of a connection that begins, while the handshakes of `pending` others wait or are under way.
-    fn admit(&self, arrival: &Arrival, pending: usize) -> Admission;
+    /// What becomes of a connection that begins, beside the handshakes that wait or are under way.
+    fn admit(&self, arrival: &Arrival, others: Crowd) -> Admission;
     /// The settings of a connection whose handshake begins now; `None` if the client is refused.
     fn settings(&self, arrival: &Arrival) -> Option<(Arc<ServerConfig>, Box<http3::Limits>)>;
     /// A handshake has failed with the first datagram of its client, for this reason.
@@ -67,6 +68,7 @@ pub struct Arrival {
 }
 
 /// What becomes of a connection that begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// Its handshake begins after those of the connections before it.
     Wait,
@@ -396,7 +398,6 @@ impl Shared {
         if connections.len() <= at {
             connections.resize_with(at + 1, || None);
         }
-        self.desk.handshake_begins();
         self.held.set(self.held.get() + 1);
         connection.stir_within();
         connections[at] = Some(connection);

@@ -18,6 +18,7 @@ use transport::h3_connection::{CLIENT_WINDOW, H3Connection, STREAMS_FIRST};
 use transport::quic_endpoint::{Admission, Arrival, Datagram, Host, QuicEndpoint};
 use transport::quic_ids::{Ids, Owner};
 use transport::quic_path::{Passage, Way, Weather};
+use transport::quic_places::Crowd;
 use transport::quic_socket::QuicSocket;
 
 use crate::connection::http3;
@@ -37,6 +38,10 @@ const HANDSHAKE_MAX: usize = 16 * 1024;
 const UNVALIDATED_MAX: usize = 64;
 /// Handshakes under way on an endpoint from which on further ones get no answer.
 const HANDSHAKES_MAX: usize = 4096;
+/// Handshakes under way on an endpoint from which on the network of one client may have no more than `OF_NETWORK_MAX`: a
+/// client that begins thousands and finishes none leaves room for others.
+const CROWDED: usize = HANDSHAKES_MAX / 2;
+const OF_NETWORK_MAX: usize = 64;
 /// What is held of a client whose handshake waits for its turn, beyond its first datagram. A ClientHello with a
 /// post-quantum key takes two datagrams.
 const WAITING_BYTES_MAX: u64 = 8 * 1024;
@@ -202,18 +207,16 @@ impl Weather for QuicHost {
 }
 
 impl Host for QuicHost {
-    fn admit(&self, arrival: &Arrival, pending: usize) -> Admission {
+    fn admit(&self, arrival: &Arrival, others: Crowd) -> Admission {
         let worker = &self.worker;
         worker.wake();
-        if pending >= UNVALIDATED_MAX && !arrival.is_validated {
-            // RFC 9000 §8.1.2: whoever has made up its address gets no further.
-            worker.counters.quic_retries.increment();
-            return Admission::Retry;
+        let admission = admission(arrival.is_validated, others);
+        match admission {
+            Admission::Retry => worker.counters.quic_retries.increment(),
+            Admission::Drop => worker.counters.quic_unanswered.increment(),
+            Admission::Wait | Admission::Refuse => {}
         }
-        if pending >= HANDSHAKES_MAX {
-            return Admission::Drop;
-        }
-        Admission::Wait
+        admission
     }
 
     fn settings(&self, arrival: &Arrival) -> Option<(Arc<ServerConfig>, Box<::http3::Limits>)> {
@@ -263,5 +266,44 @@ impl Host for QuicHost {
 
     fn decline(&self, datagram: Datagram) -> bool {
         self.hand_on(datagram)
+    }
+}
+
+/// What becomes of a client that begins beside `others`.
+fn admission(is_validated: bool, others: Crowd) -> Admission {
+    match others {
+        // RFC 9000 §8.1.2: whoever has made up its address gets no further.
+        Crowd { all: UNVALIDATED_MAX.., .. } if !is_validated => Admission::Retry,
+        Crowd { all: HANDSHAKES_MAX.., .. } => Admission::Drop,
+        Crowd { all: CROWDED.., of_network: OF_NETWORK_MAX.. } => Admission::Drop,
+        Crowd { .. } => Admission::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_client_leaves_room_for_the_handshakes_of_others() {
+        use Admission::{Drop, Retry, Wait};
+        for (all, of_network, unvalidated, validated) in [
+            (0, 0, Wait, Wait),
+            (63, 63, Wait, Wait),
+            (64, 0, Retry, Wait),
+            (2047, 2047, Retry, Wait),
+            (2048, 2048, Retry, Drop),
+            (2048, 64, Retry, Drop),
+            (2048, 63, Retry, Wait),
+            (4095, 0, Retry, Wait),
+            (4096, 0, Retry, Drop),
+        ] {
+            let others = Crowd { all, of_network };
+            assert_eq!(
+                [admission(false, others), admission(true, others)],
+                [unvalidated, validated],
+                "{others:?}"
+            );
+        }
     }
 }

@@ -15,6 +15,8 @@ use crate::scene::{PLAIN, Scene};
 const EXCESSIVE_LOAD: u64 = 0x107;
 /// Clients that begin at once: fewer than meet a Retry.
 const BEGINNING: usize = 50;
+/// Handshakes under way from which on clients meet a Retry.
+const RETRIES_FROM: u64 = 64;
 
 #[test]
 fn rapid_resets_end_the_connection() {
@@ -73,7 +75,7 @@ fn a_flood_of_initials_meets_retries_and_others_are_served() {
     let mut answer = [0; 2048];
     for _ in 0..400 {
         // One that the kernel has no room for is lost.
-        sent += socket.send(&first_datagram()).unwrap_or_default();
+        sent += socket.send(&first_datagram(b"h3")).unwrap_or_default();
         while let Ok(count) = socket.recv(&mut answer) {
             received += count;
         }
@@ -94,11 +96,26 @@ fn who_is_served_comes_before_handshakes() {
     assert!(answered.len() < 20, "handshakes that were answered before the request: {answered:?}");
 }
 
+/// Handshakes that are over are not among those from which on clients meet a Retry: neither those that are done nor those
+/// that have failed.
+#[test]
+fn a_handshake_that_is_over_leaves_its_place() {
+    let scene = Scene::with("[[route]]\nrespond = { status = 200 }");
+    for failed in 1..=RETRIES_FROM {
+        client_socket(&scene).send(&first_datagram(b"other")).expect("there is room");
+        scene.assert_failure("tls-handshake", failed);
+    }
+    for _ in 0..=RETRIES_FROM {
+        assert!(scene.client().asks("GET", "/", "").response().0.starts_with(":status: 200\n"));
+    }
+    assert_eq!(scene.running.counters().quic_retries, 0);
+}
+
 /// How many of those that begin at once have an answer when a request behind them has one.
 fn answered_before_a_request() -> usize {
     let scene = Scene::with("[[route]]\nrespond = { status = 200 }");
     let mut client = RawClient::connect(scene.address(), TransportConfig::default());
-    let beginning: Vec<_> = (0..BEGINNING).map(|_| (client_socket(&scene), first_datagram())).collect();
+    let beginning: Vec<_> = (0..BEGINNING).map(|_| (client_socket(&scene), first_datagram(b"h3"))).collect();
     for (socket, datagram) in &beginning {
         socket.send(datagram).expect("there is room");
     }
@@ -115,7 +132,7 @@ fn client_socket(scene: &Scene) -> UdpSocket {
 }
 
 /// The first datagram of a client that nobody hears of again.
-fn first_datagram() -> Vec<u8> {
+fn first_datagram(protocol: &[u8]) -> Vec<u8> {
     let address = "127.0.0.1:1".parse().expect("is an address");
     let config = quinn_proto::EndpointConfig::default();
     let mut endpoint = quinn_proto::Endpoint::new(Arc::new(config), None, false, None);
@@ -125,7 +142,7 @@ fn first_datagram() -> Vec<u8> {
             .expect("it has TLS 1.3")
             .with_root_certificates(rustls::RootCertStore::empty())
             .with_no_client_auth();
-    tls.alpn_protocols = vec![b"h3".to_vec()];
+    tls.alpn_protocols = vec![protocol.to_vec()];
     let crypto = quinn_proto::crypto::rustls::QuicClientConfig::try_from(tls).expect("is TLS 1.3");
     let config = quinn_proto::ClientConfig::new(Arc::new(crypto));
     let now = std::time::Instant::now();

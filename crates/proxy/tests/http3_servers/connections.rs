@@ -67,12 +67,18 @@ fn where_streams_run_out_there_is_another_connection() {
         transport.max_concurrent_bidi_streams(2_u32.into());
     });
     let scene = Scene::of(vec![server], "tls = { verify = false }", "");
-    let mut clients: Vec<_> = (0..3).map(|_| scene.asks()).collect();
-    let servers = [scene.accept(), scene.accept()];
-    servers[0].answers("a");
-    servers[0].answers("a");
-    servers[1].answers("a");
-    clients.iter_mut().for_each(|client| is_answered(client, 200, "a"));
+    let mut clients = vec![scene.asks()];
+    let server = scene.accept();
+    let mut streams = vec![server.request()];
+    clients.push(scene.asks());
+    streams.push(server.request());
+    clients.push(scene.asks());
+    let other = scene.accept();
+    streams.push(other.request());
+    for (client, stream) in clients.iter_mut().zip(&mut streams) {
+        stream.answers("a");
+        is_answered(client, 200, "a");
+    }
     assert_eq!(scene.running.counters().upstream_connects, 2);
 }
 
