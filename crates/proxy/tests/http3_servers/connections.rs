@@ -212,7 +212,7 @@ fn a_connection_that_is_closed_is_replaced_and_its_request_retried() {
     is_answered(&mut client, 200, "one");
     // The next request meets a server that goes.
     client.sends(GET);
-    server.request();
+    let _under_way = server.request();
     server.closes(NO_ERROR as u32);
     let server = scene.accept();
     server.answers("two");
