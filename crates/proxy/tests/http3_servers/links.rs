@@ -27,7 +27,7 @@ fn a_reload_changes_the_link_of_a_connection() {
     server.answers("ok");
     is_answered(&mut client, 200, "ok");
     assert_eq!(server.quic.stats().path.lost_packets, 0);
-    scene.reload("tls = { verify = false }\nloss = \"40% 0ms\"", "");
+    scene.reload("tls = { verify = false }\nloss = \"10% 0ms\"", "");
     client.sends(GET);
     let body = "x".repeat(200_000);
     server.answers(&body);
