@@ -71,7 +71,7 @@ pub(crate) struct Core {
     pub(crate) is_handshaking: bool,
     /// Whether the peer can be reached, if it is a server.
     pub(crate) reach: Option<Box<Reach>>,
-    /// A client's, up to the end of the handshake.
+    /// The place of a client's handshake, until the handshake is over.
     place: Option<Box<Place>>,
     opened: Vec<Key>,
     /// Streams that there is room for again, with their urgency.

@@ -62,7 +62,7 @@ impl QuicEndpoint {
                     shared.backlog.0.borrow_mut().push_back(waiting);
                     return;
                 }
-                // The client sends it again, and then it is passed on.
+                // Another endpoint has just begun this handshake. The client sends its datagram again, which is passed on there.
                 engine.ignore(incoming);
                 None
             }

@@ -15,8 +15,8 @@ const FOLDER: &str = "examples/resilience";
 const PYTEST: &[&str] = &["pytest==9.2.0"];
 /// Timeout of a run: it takes seconds, or longer on a busy machine.
 const LIMIT: Duration = Duration::from_secs(180);
-/// What a run says whose figures do not count, because the machine was too busy. Its test fails, as it has to for a reader; here
-/// it is run again.
+/// What the output of a test has if the figures of its run do not count, because the machine was too busy. The example fails then,
+/// as it has to; this check runs it again.
 const INVALID: [&str; 2] = ["vanward: the figures of vanward are invalid", "returncode=98"];
 const ATTEMPTS: usize = 10;
 /// Tests that passed: each expectation of the plan, and in Go the chaos proxy.

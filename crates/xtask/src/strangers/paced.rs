@@ -1,6 +1,6 @@
 //! `vanward load --h3` beside quic-go's client: both ask the same server for the same pages at the same rate, in turn. They have
 //! to count the same, and their percentiles have to be within 5% of each other. Of each time the least of all rounds counts: a
-//! busy machine makes times longer, never shorter. So more rounds mend what was busy, and never hide what is wrong.
+//! busy machine makes times longer, never shorter. So further rounds help on a busy machine, and a generator that is wrong stays wrong.
 
 use std::fmt::Write;
 use std::path::Path;
