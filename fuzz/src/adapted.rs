@@ -1,16 +1,16 @@
-//! What the targets of `adapt` check: a configuration of another proxy is read or refused with a place in the text, what is
-//! written is TOML, and each statement is counted once.
+//! Checks of the `adapt` targets: each input is translated, or rejected with a place in the text. The output is
+//! TOML, and each statement is counted once.
 
 use adapt::{Adapted, Include};
 use mistake::Mistake;
 
-/// Adapts a configuration. Files that it includes have the text behind the first zero byte.
+/// Adapts a configuration. Included files contain the text after the first zero byte.
 pub fn check(bytes: &[u8], adapt: fn(&str, &str, Include<'_>) -> Result<Adapted, Box<Mistake>>) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (text, more) = text.split_once('\0').unwrap_or((text, ""));
     let mut asked = 0;
     let mut include = |_: &str| {
-        // Files that include themselves many times take long, and say no more.
+        // Files that include themselves many times are slow and find nothing new.
         asked += 1;
         if asked > 8 { Err("enough".to_owned()) } else { Ok(vec![("more".to_owned(), more.to_owned())]) }
     };

@@ -1,6 +1,6 @@
-//! What several fuzz targets check: that a verdict depends on the bytes and not on how they were split.
+//! Checks that several fuzz targets share: a verdict depends on the bytes, not on how they were split.
 //!
-//! Splits follow from the input itself, so that seeds are plain messages and a finding repeats.
+//! Splits are derived from the input, so that seeds are plain messages and a finding is reproducible.
 
 /// Configurations of other proxies.
 #[cfg(feature = "adapt")]
@@ -8,15 +8,15 @@ pub mod adapted;
 
 use http1::{HeadError, HeadLimits, Parsed};
 
-/// As the proxy has them, and so tight that a small input meets each.
+/// The proxy's limits, and limits so low that a small input reaches each.
 pub const LIMITS: [HeadLimits; 2] = [
     HeadLimits { bytes: 64 * 1024, fields: 256, target: 16 * 1024 },
     HeadLimits { bytes: 96, fields: 3, target: 12 },
 ];
 
-/// Up to four places to split this input at, in order, and its end.
+/// Returns up to four places to split this input at, in order, and its end.
 pub fn cuts(input: &[u8]) -> impl Iterator<Item = usize> {
-    // FNV-1a, for its brevity.
+    // FNV-1a, because it is short.
     let mut hash = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
@@ -28,7 +28,7 @@ pub fn cuts(input: &[u8]) -> impl Iterator<Item = usize> {
     cuts.into_iter().chain([input.len()])
 }
 
-/// Reads a head piece by piece; a verdict ends it.
+/// Parses a head piece by piece until there is a verdict.
 pub fn in_pieces(
     input: &[u8],
     mut parse: impl FnMut(&[u8]) -> Result<Parsed, HeadError>,
@@ -37,12 +37,16 @@ pub fn in_pieces(
     outcomes.find(|outcome| *outcome != Ok(Parsed::Partial)).unwrap_or(Ok(Parsed::Partial))
 }
 
-/// That another parser reads the same fields.
-pub fn assert_same_fields<Start>(head: &http1::Head<Start>, bytes: &[u8], other: &[httparse::Header<'_>]) {
+/// Asserts that another parser reads the same fields.
+pub fn assert_same_fields<Start>(
+    head: &http1::MessageHead<Start>,
+    bytes: &[u8],
+    other: &[httparse::Header<'_>],
+) {
     assert_eq!(head.fields.len(), other.len());
     for (field, other) in head.fields.iter().zip(other) {
-        assert_eq!(field.name.of(bytes), other.name.as_bytes());
-        assert_eq!(field.value.of(bytes), other.value);
+        assert_eq!(field.name.for_bytes(bytes), other.name.as_bytes());
+        assert_eq!(field.value.for_bytes(bytes), other.value);
         assert!(!other.value.iter().any(|byte| b"\r\n\0".contains(byte)), "no value ends a line");
     }
 }

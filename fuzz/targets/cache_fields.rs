@@ -1,8 +1,11 @@
-//! What origins and clients say to a cache: whatever it is, it is read, and what is stored of it can be read again.
+//! Header fields for a cache, from clients and origins: any are accepted, and stored ones can be read again.
 
 #![no_main]
 
-use cache::{Asked, Found, KeySecret, Policy, Times, Vary, admit, decide, judge_conditions, select};
+use cache::{
+    CachePolicy, CacheRequestFields, KeptHead, KeySecret, LookUp, StoredTimes, Vary, admit, decide,
+    judge_conditions, select,
+};
 use http1::{HeadLimits, Parsed, RequestHead, ResponseHead};
 use libfuzzer_sys::fuzz_target;
 
@@ -18,26 +21,26 @@ fuzz_target!(|bytes: &[u8]| {
     if request_head.parse(&request, &LIMITS) != Ok(Parsed::Complete) {
         return;
     }
-    let asked = Asked::of(&request_head, &request);
-    let policy = Policy::default();
+    let asked = CacheRequestFields::new(&request_head, &request);
+    let policy = CachePolicy::default();
     for status in ["200 A", "206 B", "404 C"] {
         let response = [b"HTTP/1.1 ", status.as_bytes(), b"\r\n", response, b"\r\n"].concat();
         let mut head = ResponseHead::default();
         if head.parse(&response, &LIMITS) != Ok(Parsed::Complete) {
             return;
         }
-        let mut kept = Vec::new();
-        let times = Times { requested_ms: NOW_MS, received_ms: NOW_MS + 5 };
+        let mut kept = KeptHead::default();
+        let times = StoredTimes { requested_ms: NOW_MS, received_ms: NOW_MS + 5 };
         let Ok(stored) = admit(&asked, &head, &response, times, &policy, &mut kept) else {
-            assert!(kept.is_empty());
+            assert_eq!(kept, KeptHead::default());
             continue;
         };
         let mut again = ResponseHead::default();
-        assert_eq!(again.parse(&kept, &LIMITS), Ok(Parsed::Complete));
-        let _ = decide(&asked, Found::Variant(&stored), &policy, NOW_MS + 60_000);
-        let _ = judge_conditions(&asked, &request_head, &request, &stored, &kept);
+        assert_eq!(again.parse(&kept.shown, &LIMITS), Ok(Parsed::Complete));
+        let _ = decide(&asked, LookUp::Variant(&stored), &policy, NOW_MS + 60_000);
+        let _ = judge_conditions(&asked, &request_head, &request, &stored, &kept.shown);
         let _ = select(&request_head, &request, 100);
-        if let Ok(vary) = Vary::of(&head, &response, &policy) {
+        if let Ok(vary) = Vary::new(&head, &response, &policy) {
             let _ = vary.variant(KeySecret::default(), &policy, &request_head, &request, |_| true);
             assert_eq!(Vary::from_bytes(vary.as_bytes()), vary);
         }

@@ -1,10 +1,10 @@
-//! Chunked bodies: any split decodes alike, as a slow reader of whole bodies decodes them, and what is encoded anew
-//! decodes to the same.
+//! ChunkedDecoder bodies: any split decodes alike, also compared with a simple decoder. Data that is encoded again decodes
+//! to the same data.
 
 #![no_main]
 
 use fuzz::cuts;
-use http1::{ChunkError, ChunkLimits, Chunked, chunk_prefix};
+use http1::{ChunkError, ChunkLimits, ChunkedDecoder, chunk_prefix};
 use libfuzzer_sys::fuzz_target;
 
 const LIMITS: ChunkLimits = ChunkLimits { extension_bytes: 64, trailer_bytes: 128 };
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
             slow.as_ref().map(|(data, len)| (data, *len))
         ),
         (Err(_), None) => {}
-        // The slow reader knows neither limits nor fields.
+        // The simple decoder knows neither limits nor fields.
         (
             Err(ChunkError::ExtensionsTooLarge | ChunkError::TrailersTooLarge | ChunkError::Trailer),
             Some(_),
@@ -43,7 +43,7 @@ struct Body {
 }
 
 fn decode(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Result<Body, ChunkError> {
-    let mut chunked = Chunked::default();
+    let mut chunked = ChunkedDecoder::default();
     let mut body = Body { data: Vec::new(), trailers: Vec::new(), consumed: 0, is_done: false };
     for cut in cuts {
         let mut piece = bytes[body.consumed.min(cut)..cut].to_vec();
@@ -67,7 +67,7 @@ fn encode(body: &Body) -> Vec<u8> {
     bytes
 }
 
-/// The data of a whole body and the body's length; `None` if it is broken or goes on.
+/// Decodes a whole body. Returns its data and length; `None` if it is malformed or incomplete.
 fn read_slowly(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     let (mut data, mut rest) = (Vec::new(), bytes);
     loop {
@@ -94,7 +94,7 @@ fn read_slowly(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     }
 }
 
-/// Up to the first LF, which has to follow a CR.
+/// Splits at the first LF, which must follow a CR.
 fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     Some((bytes[..end].strip_suffix(b"\r")?, &bytes[end + 1..]))

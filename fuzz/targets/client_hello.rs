@@ -1,5 +1,5 @@
-//! The first message of a client, as any bytes: nothing panics, what is read stays read with more bytes behind it, and a
-//! hello that rustls accepts has the same name and protocols here.
+//! The first bytes of a client: parsing never panics, and further bytes do not change a result. A hello that rustls
+//! accepts has the same name and protocols here.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use tls::{CLIENT_HELLO_MAX, ClientHello};
 fuzz_target!(|bytes: &[u8]| {
     let read = ClientHello::read(bytes);
     match &read {
-        // Nobody is waited for any longer.
+        // The parser waits for no more bytes.
         Ok(None) => assert!(bytes.len() < CLIENT_HELLO_MAX + 5),
         decided => {
             let more = [bytes, b"\x16\x03\x01\0\x01x"].concat();

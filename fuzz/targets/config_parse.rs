@@ -1,6 +1,6 @@
-//! Configuration files: read or refused, every mistake at a place in its file, and what is read is valid.
+//! Configuration files: accepted or rejected with each mistake at a place in its file. Accepted ones are valid.
 //!
-//! A line `%%` begins another file: `1.toml`, `2.toml`, …, all of which every pattern with wildcards matches.
+//! A line `%%` begins another file: `1.toml`, `2.toml` and so on. Every pattern with wildcards matches all of them.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use config::Surroundings;
 use libfuzzer_sys::fuzz_target;
-use route::{HostRule, PathRule, RouteTable, Rule};
+use route::{HostRule, PathRule, RouteRule, RouteTable};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -19,13 +19,13 @@ fuzz_target!(|bytes: &[u8]| {
     for mistake in reading.mistakes.iter().chain(&reading.warnings) {
         let index = Files::index(Path::new(&mistake.file)).expect("one of the files");
         let line = files.0[index].split('\n').nth(mistake.line.wrapping_sub(1)).expect("a line of the text");
-        // One past the end is where something is missing.
+        // One past the end is the place of a missing item.
         assert!((1..=line.chars().count() + 1).contains(&mistake.column), "{mistake}");
         assert!(!mistake.message.is_empty());
     }
     let Some(config) = reading.config else { return };
     assert!(!config.listeners.is_empty() && !config.routes.is_empty());
-    let printed = config.to_toml();
+    let printed = config.text(&config);
     assert_eq!(config::examine_in(&printed, "printed", &files).config.as_ref(), Some(&config), "{printed}");
     for upstream in &config.upstreams {
         assert!(!upstream.servers.is_empty());
@@ -37,18 +37,18 @@ fuzz_target!(|bytes: &[u8]| {
         let mut listeners = route.rules.iter().flat_map(|rule| &rule.listeners);
         assert!(listeners.all(|listener| *listener < config.listeners.len()));
     }
-    let rules: Vec<Rule> = config.routes.iter().flat_map(|route| route.rules.iter().cloned()).collect();
+    let rules: Vec<RouteRule> = config.routes.iter().flat_map(|route| route.rules.iter().cloned()).collect();
     let table = RouteTable::compile(rules.clone());
     for rule in rules {
         let (Some(host), PathRule::Prefix(path)) = (host(&rule), &rule.path) else { continue };
         assert!(path.starts_with('/'));
-        // By itself, or by one that is more specific.
-        let is_for_all = Rule { host: rule.host.clone(), path: rule.path.clone(), ..Rule::default() } == rule;
+        // Found by this rule, or by a more specific one.
+        let is_for_all =
+            RouteRule { host: rule.host.clone(), path: rule.path.clone(), ..RouteRule::default() } == rule;
         assert!(!is_for_all || table.find(host.as_bytes(), path.as_bytes()).is_some(), "{rule:?}");
     }
 });
 
-/// The files of an input.
 struct Files<'t>(Vec<&'t str>);
 
 impl Files<'_> {
@@ -76,11 +76,12 @@ impl Surroundings for Files<'_> {
     }
 
     fn secret(&self, path: &Path) -> Result<(Vec<u8>, bool), String> {
-        let path = path.to_str().ok_or("it has no name")?;
+        // Printed, its path is absolute.
+        let path = path.file_name().and_then(|name| name.to_str()).ok_or("it has no name")?;
         Ok((format!("${{{path}}}$\n").into_bytes(), path.len() % 2 == 1))
     }
 
-    /// A page, a secret of a cookie and a list of users alike, or the same as the text of a file.
+    /// Returns a text that is a page, a cookie secret and a list of users, or the text of a file.
     fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
         const USERS: &str = "me:$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n";
         match path.to_str().ok_or("it has no name")?.len() % 3 {
@@ -90,8 +91,8 @@ impl Surroundings for Files<'_> {
     }
 }
 
-/// One of those that it is for, if it is not for a pattern of them.
-fn host(rule: &Rule) -> Option<&str> {
+/// Returns a host that the rule matches, unless its host is a pattern.
+fn host(rule: &RouteRule) -> Option<&str> {
     match &rule.host {
         HostRule::Any => Some("nobody.invalid"),
         HostRule::Exact(host) => Some(host),

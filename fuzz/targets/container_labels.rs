@@ -1,4 +1,5 @@
-//! Containers as an engine tells them, with any labels: what follows is the same each time, and reads no file or variable.
+//! Containers with any labels, as an engine describes them: the result is deterministic and refers to no file or
+//! variable.
 
 #![no_main]
 

@@ -1,15 +1,15 @@
-//! Objects of Kubernetes, as their API server has them: what comes out is a configuration that is read, however many of them are
-//! refused, and statuses that are written once.
+//! Kubernetes objects from an API server: the result is a valid configuration even if objects are refused, and each
+//! status is written once.
 
 #![no_main]
 
-/// What may be read for a cluster.
+/// Stands in for the machine of a cluster.
 #[path = "../../crates/gateway/tests/http/no_machine.rs"]
 mod no_machine;
 
 use std::net::IpAddr;
 
-use gateway::{Cluster, Complaint, Kind, Machine, Options, Reference, settle};
+use gateway::{Cluster, Complaint, MachineFacts, ObjectKind, OperatorOptions, Reference, settle};
 use libfuzzer_sys::fuzz_target;
 use no_machine::NoMachine;
 use serde_json::Value;
@@ -19,11 +19,11 @@ fuzz_target!(|bytes: &[u8]| {
     let mut cluster = Cluster::default();
     for object in objects.as_array().into_iter().flatten() {
         // Secrets are of two kinds.
-        for kind in Kind::ALL.into_iter().filter(|kind| object["kind"] == kind.name()) {
+        for kind in ObjectKind::ALL.into_iter().filter(|kind| object["kind"] == kind.name()) {
             cluster.put(kind, object.clone());
         }
     }
-    let options = Options {
+    let options = OperatorOptions {
         controller: CONTROLLER.to_owned(),
         addresses: vec!["192.0.2.1".to_owned()],
         base: None,
@@ -32,7 +32,9 @@ fuzz_target!(|bytes: &[u8]| {
         cookie_secret: None,
     };
     let translation = settle(&cluster, &options, &Nothing, |translation| {
-        let mistakes = config::examine_in(&translation.written.text, "kubernetes", &NoMachine(&translation.files)).mistakes;
+        let mistakes =
+            config::examine_in(&translation.written.text, "kubernetes", &NoMachine(&translation.files))
+                .mistakes;
         let complaint =
             |mistake: mistake::Mistake| Complaint { line: Some(mistake.line), why: mistake.sentence() };
         mistakes.into_iter().map(complaint).collect()
@@ -45,7 +47,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(status.changed(&after, CONTROLLER, "2026-01-02T00:00:00Z"), None, "{after}");
         }
     }
-    let all: Vec<Reference> = Kind::ALL.into_iter().flat_map(|kind| cluster.all(kind)).collect();
+    let all: Vec<Reference> = ObjectKind::ALL.into_iter().flat_map(|kind| cluster.all(kind)).collect();
     for reference in all {
         cluster.remove(&reference);
         assert!(cluster.status(&reference).is_none());
@@ -54,13 +56,18 @@ fuzz_target!(|bytes: &[u8]| {
 
 const CONTROLLER: &str = "vanward.dev/gateway";
 
-/// A machine with every certificate, whose text is its names, and some of the ports, without files and variables.
+/// A machine on which every certificate is valid and some ports are free, without files and variables. The text of
+/// a certificate is its names.
 struct Nothing;
 
-impl Machine for Nothing {
+impl MachineFacts for Nothing {
     fn certificate(&self, certificate: &[u8], _: &[u8]) -> Result<Vec<String>, String> {
         let text = String::from_utf8_lossy(certificate);
-        if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.split(' ').map(str::to_owned).collect()) }
+        if text.is_empty() {
+            Err("it is empty".to_owned())
+        } else {
+            Ok(text.split(' ').map(str::to_owned).collect())
+        }
     }
 
     fn authorities(&self, pem: Option<&[u8]>) -> Result<(), String> {

@@ -1,21 +1,21 @@
-//! gRPC-Web: a first byte that says how the rest is cut in pieces, and bytes that are a body, a text or trailers. However
-//! they come, they mean the same; what is encoded is decoded to the same; and a body ends with its trailers.
+//! gRPC-Web: the first byte says how to split the rest, which is a body, a text or trailers. Any split has the same
+//! result, encoded data decodes to itself, and a body ends with its trailers.
 
 #![no_main]
 
-use grpc::{ContentType, Form, Status, TextDecoder, TextEncoder, Unary, WebBody};
+use grpc::{CallForm, CallStatus, ContentType, TextDecoder, TextEncoder, Unary, WebBody};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&first, rest)) = bytes.split_first() else { return };
     let piece = usize::from(first % 16) + 1;
-    let _ = (ContentType::of(rest), Status::of_field(rest).code());
+    let _ = (ContentType::parse(rest), CallStatus::of_field(rest).code());
 
     // Text, in one piece and in several.
     let whole = decoded(rest, rest.len().max(1));
     assert_eq!(decoded(rest, piece), whole);
 
-    // Bytes as text and back.
+    // Bytes to text and back.
     let (mut encoder, mut text) = (TextEncoder::default(), Vec::new());
     for part in rest.chunks(piece) {
         encoder.push(part, &mut text);
@@ -26,9 +26,9 @@ fuzz_target!(|bytes: &[u8]| {
     encoder.flush(&mut text);
     assert_eq!(decoded(&text, piece).as_deref(), Some(rest));
 
-    // A body, in either form.
+    // A body in each form.
     let trailers = &rest[rest.len() / 2..];
-    let [binary, text] = [Form::Web, Form::WebText].map(|form| {
+    let [binary, text] = [CallForm::Web, CallForm::WebText].map(|form| {
         let (mut body, mut out) = (WebBody::new(form, false), Vec::new());
         rest.chunks(piece).for_each(|part| body.push(part, &mut out));
         body.end(trailers, &mut out);

@@ -1,15 +1,15 @@
-//! A connection of HTTP/2 that any bytes arrive on, behind a preface, from a client and from a server that was asked
-//! something: what comes of them does not depend on how they were split, nothing panics, and what is held stays bounded.
+//! An HTTP/2 connection that receives any bytes after the preface, as a server and as a client with open requests.
+//! The result does not depend on splits, nothing panics, and memory stays bounded.
 
 #![no_main]
 
 use std::rc::Rc;
 
 use fuzz::cuts;
-use http2::{Broken, Connection, Event, FloodLimits, Key, Limits, Now, Role, Scheme};
+use http2::{FloodLimits, H2Broken, H2Event, H2Limits, H2Role, H2StateMachine, Key, Now, WireScheme};
 use libfuzzer_sys::fuzz_target;
 
-const LIMITS: Limits = Limits {
+const LIMITS: H2Limits = H2Limits {
     streams: 4,
     connection_window: 256 * 1024,
     head_bytes: 2048,
@@ -27,34 +27,33 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// An end that a client has begun to talk to, and its streams so far.
-fn from_client() -> (Connection, Vec<Key>) {
-    let mut connection = Connection::new(Role::Server, LIMITS, Rc::default());
+/// Creates a server's connection whose client has sent the preface, and its streams so far.
+fn from_client() -> (H2StateMachine, Vec<Key>) {
+    let mut connection = H2StateMachine::new(H2Role::Server, LIMITS, Rc::default());
     take(&mut connection, PREFACE, &mut Vec::new()).expect("the preface is right");
     (connection, Vec::new())
 }
 
-/// An end that has asked a server twice; one of the requests goes on.
-fn from_server() -> (Connection, Vec<Key>) {
-    let mut connection = Connection::new(Role::Client, LIMITS, Rc::default());
+/// Creates a client's connection with two requests, one of them unfinished.
+fn from_server() -> (H2StateMachine, Vec<Key>) {
+    let mut connection = H2StateMachine::new(H2Role::Client, LIMITS, Rc::default());
     let heads: [(&[u8], bool); 2] = [
         (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", false),
     ];
     let keys = heads.map(|(head, is_whole)| {
         let key = connection.open();
-        connection.write_head(key, head, is_whole, Scheme::Http).expect("it is a head");
+        connection.write_head(key, head, is_whole, WireScheme::Http).expect("it is a head");
         key
     });
     (connection, keys.to_vec())
 }
 
-/// What has happened and what is answered.
 fn receive(
-    (mut connection, mut keys): (Connection, Vec<Key>),
+    (mut connection, mut keys): (H2StateMachine, Vec<Key>),
     bytes: &[u8],
     cuts: impl Iterator<Item = usize>,
-) -> (Result<Vec<Event>, Broken>, Vec<u8>) {
+) -> (Result<Vec<H2Event>, H2Broken>, Vec<u8>) {
     let mut events = Vec::new();
     let mut outcome = take(&mut connection, SETTINGS, &mut events);
     let mut arrived = 0;
@@ -65,22 +64,22 @@ fn receive(
         arrived = cut;
     }
     keys.extend(events.iter().filter_map(|event| match event {
-        Event::Opened(key) => Some(*key),
+        H2Event::Opened(key) => Some(*key),
         _ => None,
     }));
     for key in keys {
-        // Whatever became of it, it is read to where it breaks off.
+        // Reading works up to where the body breaks off, whatever happened before.
         let mut buffer = [0; 100];
         while let Ok(Some(1..)) = connection.read(key, &mut buffer, 0) {}
     }
-    // Those that are open, those that were reset and that nobody has let go of, and the one that is too many.
+    // Open streams, reset streams that were not released yet, and the one above the limit.
     assert!(connection.held() <= 3 * LIMITS.streams as usize + 1);
-    // A body is told of once for each piece of it.
-    events.retain(|event| !matches!(event, Event::Readable(_)));
+    // Each piece of a body causes a `Readable`.
+    events.retain(|event| !matches!(event, H2Event::Readable(_)));
     (outcome.map(|()| events), connection.unsent().to_vec())
 }
 
-fn take(connection: &mut Connection, mut rest: &[u8], events: &mut Vec<Event>) -> Result<(), Broken> {
+fn take(connection: &mut H2StateMachine, mut rest: &[u8], events: &mut Vec<H2Event>) -> Result<(), H2Broken> {
     loop {
         let (count, event) = connection.receive(rest, Now { tick: 0, second: 0 })?;
         rest = &rest[count..];

@@ -1,16 +1,17 @@
-//! A connection of HTTP/3 on whose streams any bytes arrive, from a client and from a server that was asked something:
-//! what comes of them does not depend on how they were split, nothing panics, and what is held stays bounded.
+//! An HTTP/3 connection whose streams receive any bytes, as a server and as a client with open requests. The result
+//! does not depend on splits, nothing panics, and memory stays bounded.
 //!
-//! An input is a row of arrivals: which stream and whether it ends, how many bytes, and the bytes.
+//! An input is a sequence of arrivals: the stream and whether it ends, the number of bytes, and the bytes.
 
 #![no_main]
 
 use http3::{
-    Broken, Code, Connection, Event, FloodLimits, Key, Limits, Now, Role, Scheme, StreamId, Transport,
+    FloodLimits, H3Broken, H3Code, H3Event, H3Limits, H3Role, H3StateMachine, Key, Now, StreamId, Transport,
+    WireScheme,
 };
 use libfuzzer_sys::fuzz_target;
 
-const LIMITS: Limits = Limits {
+const LIMITS: H3Limits = H3Limits {
     streams: 4,
     head_bytes: 1024,
     short_head_bytes: 64,
@@ -23,10 +24,10 @@ const LIMITS: Limits = Limits {
 };
 const NOW: Now = Now { tick: 0, second: 0 };
 
-/// What was sent on a stream, and with which codes it was reset and stopped.
-type Sent = (StreamId, Vec<u8>, Option<Code>, Option<Code>);
+/// Bytes sent on a stream, and its codes of RESET_STREAM and STOP_SENDING.
+type Sent = (StreamId, Vec<u8>, Option<H3Code>, Option<H3Code>);
 
-/// What was sent on each stream.
+/// Output by stream.
 #[derive(Default)]
 struct Wire(Vec<Sent>);
 
@@ -50,26 +51,26 @@ impl Transport for Wire {
         self.at(id).1.push(0);
     }
 
-    fn reset(&mut self, id: StreamId, code: Code) {
+    fn reset(&mut self, id: StreamId, code: H3Code) {
         self.at(id).2 = Some(code);
     }
 
-    fn stop(&mut self, id: StreamId, code: Code) {
+    fn stop(&mut self, id: StreamId, code: H3Code) {
         self.at(id).3 = Some(code);
     }
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    for role in [Role::Server, Role::Client] {
+    for role in [H3Role::Server, H3Role::Client] {
         let whole = receive(role, bytes, usize::MAX);
         assert_eq!(receive(role, bytes, 1), whole);
         assert_eq!(receive(role, bytes, 5), whole);
     }
 });
 
-/// An end that its peer has begun to talk to, and what is known of its streams.
+/// A connection whose peer has sent something, and the state of its streams.
 struct End {
-    connection: Connection,
+    connection: H3StateMachine,
     is_server: bool,
     known: Vec<StreamId>,
     over: Vec<StreamId>,
@@ -77,11 +78,11 @@ struct End {
 }
 
 impl End {
-    /// A server, or a client that has asked twice; one of the requests goes on.
-    fn new(role: Role) -> Self {
-        let is_server = role == Role::Server;
+    /// Creates a server, or a client with two requests, one of them unfinished.
+    fn new(role: H3Role) -> Self {
+        let is_server = role == H3Role::Server;
         let (own, theirs) = if is_server { ([3, 7, 11], [2, 6, 10]) } else { ([2, 6, 10], [3, 7, 11]) };
-        let mut connection = Connection::new(role, LIMITS, own);
+        let mut connection = H3StateMachine::new(role, LIMITS, own);
         for (id, bytes) in
             theirs.into_iter().zip([&b"\x00\x04\x05\x01\x41\x00\x07\x02"[..], b"\x02", b"\x03"])
         {
@@ -99,13 +100,13 @@ impl End {
 
     fn ask(&mut self, id: StreamId, head: &[u8], is_whole: bool) {
         let key = self.connection.open(id);
-        self.connection.write_head(key, head, is_whole, Scheme::Https).expect("it is a head");
+        self.connection.write_head(key, head, is_whole, WireScheme::Https).expect("it is a head");
         self.keys.push(key);
         self.known.push(id);
     }
 
-    /// Bytes arrive on a stream, in pieces of so many.
-    fn arrive(&mut self, selector: u8, bytes: &[u8], piece: usize) -> Result<(), Broken> {
+    /// Delivers bytes on a stream in pieces of `piece` bytes.
+    fn arrive(&mut self, selector: u8, bytes: &[u8], piece: usize) -> Result<(), H3Broken> {
         let id = u64::from(selector & 0x1f);
         let is_own = id & 1 == u64::from(self.is_server);
         if (is_own && !self.known.contains(&id)) || self.over.contains(&id) {
@@ -117,7 +118,7 @@ impl End {
         }
         if selector & 0x60 == 0x60 {
             self.over.push(id);
-            return self.connection.reset_received(id, Code(bytes.len() as u64), NOW);
+            return self.connection.reset_received(id, H3Code(bytes.len() as u64), NOW);
         }
         let is_last = selector & 0x80 != 0;
         if is_last {
@@ -133,8 +134,8 @@ impl End {
     }
 }
 
-/// What has happened, and what is sent, acknowledgments apart: those are gathered.
-fn receive(role: Role, bytes: &[u8], piece: usize) -> (Result<(), Broken>, Vec<Event>, Vec<Sent>) {
+/// Returns the events and the output. Acknowledgments are left out, because they are batched.
+fn receive(role: H3Role, bytes: &[u8], piece: usize) -> (Result<(), H3Broken>, Vec<H3Event>, Vec<Sent>) {
     let mut end = End::new(role);
     let (mut rest, mut outcome) = (bytes, Ok(()));
     while let ([selector, len, behind @ ..], Ok(())) = (rest, outcome) {
@@ -143,23 +144,23 @@ fn receive(role: Role, bytes: &[u8], piece: usize) -> (Result<(), Broken>, Vec<E
         outcome = end.arrive(*selector, arrived, piece);
     }
     let End { mut connection, mut keys, is_server, .. } = end;
-    let mut events: Vec<Event> = std::iter::from_fn(|| connection.next_event()).collect();
+    let mut events: Vec<H3Event> = std::iter::from_fn(|| connection.next_event()).collect();
     keys.extend(events.iter().filter_map(|event| match event {
-        Event::Opened(key) => Some(*key),
+        H3Event::Opened(key) => Some(*key),
         _ => None,
     }));
     let mut wire = Wire::default();
     connection.flush(&mut wire);
     assert!(connection.held() <= LIMITS.streams);
     for key in keys {
-        // Whatever became of it, it is read to where it breaks off.
+        // Reading works up to where the body breaks off, whatever happened before.
         let mut buffer = [0; 100];
         while let Ok(Some(1..)) = connection.read(key, &mut buffer) {}
         connection.release(key);
     }
     connection.flush(&mut wire);
-    // A body is told of once for each piece of it.
-    events.retain(|event| !matches!(event, Event::Readable(_)));
+    // Each piece of a body causes a `Readable`.
+    events.retain(|event| !matches!(event, H3Event::Readable(_)));
     wire.0.retain(|(id, ..)| *id != if is_server { 11 } else { 10 });
     wire.0.sort_by_key(|(id, ..)| *id);
     (outcome, events, wire.0)

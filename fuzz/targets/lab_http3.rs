@@ -1,17 +1,18 @@
-//! HTTP/3 of the lab, as a peer of either side sends it: frames of a request's stream, the unidirectional streams, field
-//! sections, and insertions into the dynamic table. Any split reads alike.
+//! HTTP/3 of the lab, from peers on either side: frames of request streams, unidirectional streams, field sections,
+//! and insertions into the dynamic table. Any split reads alike.
 
 #![no_main]
 
 use fuzz::cuts;
-use h3::{Broken, Control, Decoder, Frames, Part, Side, Told};
+use lab_http3::{
+    ConnectionSide, Frames, LabControl, LabPeerSettings, LabQpackDecoder, PeerViolation, StreamPart,
+};
 use libfuzzer_sys::fuzz_target;
 
-/// Name and value.
 type Field = (Vec<u8>, Vec<u8>);
 
 fuzz_target!(|bytes: &[u8]| {
-    for side in [Side::Client, Side::Server] {
+    for side in [ConnectionSide::Client, ConnectionSide::Server] {
         let whole = frames(bytes, [bytes.len()].into_iter(), side);
         assert_eq!(frames(bytes, cuts(bytes), side), whole);
         let whole = control(bytes, [bytes.len()].into_iter(), side);
@@ -21,21 +22,20 @@ fuzz_target!(|bytes: &[u8]| {
     section(bytes);
 });
 
-/// The sections and the content that come before something that may not be there, if there is that.
 fn frames(
     bytes: &[u8],
     cuts: impl Iterator<Item = usize>,
-    side: Side,
-) -> (Vec<Vec<u8>>, Vec<u8>, Result<bool, Broken>) {
+    side: ConnectionSide,
+) -> (Vec<Vec<u8>>, Vec<u8>, Result<bool, PeerViolation>) {
     let (mut frames, mut sections, mut content) = (Frames::default(), Vec::new(), Vec::new());
     let mut from = 0;
     for cut in cuts {
         let read = frames.read(&bytes[from..cut], 256, side, |part| {
             match part {
-                Part::Headers(section) => sections.push(section.to_vec()),
-                Part::Data(piece) => content.extend_from_slice(piece),
+                StreamPart::Headers(section) => sections.push(section.to_vec()),
+                StreamPart::Data(piece) => content.extend_from_slice(piece),
             }
-            Ok::<(), Broken>(())
+            Ok::<(), PeerViolation>(())
         });
         from = cut;
         if let Err(broken) = read {
@@ -46,18 +46,19 @@ fn frames(
     (sections, content, Ok(is_between))
 }
 
-/// What is said on a stream, and the bytes of it that are insertions.
+/// Returns the values read from a control stream, and the bytes that are insertions.
 fn control(
     bytes: &[u8],
     cuts: impl Iterator<Item = usize>,
-    side: Side,
-) -> (Vec<Told<'static>>, Vec<u8>, Result<(), Broken>) {
-    let (mut control, mut told, mut insertions, mut from) = (Control::new(side), Vec::new(), Vec::new(), 0);
+    side: ConnectionSide,
+) -> (Vec<LabPeerSettings<'static>>, Vec<u8>, Result<(), PeerViolation>) {
+    let (mut control, mut told, mut insertions, mut from) =
+        (LabControl::new(side), Vec::new(), Vec::new(), 0);
     for cut in cuts {
         let read = control.read(3, &bytes[from..cut], false, |said| match said {
-            Told::Settings => told.push(Told::Settings),
-            Told::GoAway(id) => told.push(Told::GoAway(id)),
-            Told::Insertions(bytes) => insertions.extend_from_slice(bytes),
+            LabPeerSettings::Settings => told.push(LabPeerSettings::Settings),
+            LabPeerSettings::GoAway(id) => told.push(LabPeerSettings::GoAway(id)),
+            LabPeerSettings::Insertions(bytes) => insertions.extend_from_slice(bytes),
         });
         from = cut;
         if read.is_err() {
@@ -67,28 +68,29 @@ fn control(
     (told, insertions, Ok(()))
 }
 
-/// What a section that refers to the table says after insertions, if they are valid, and all bytes are read as sections too.
-fn insertions(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Result<Vec<Field>, Broken> {
-    let (mut decoder, mut fields, mut from) = (Decoder::default(), Vec::new(), 0);
+/// Decodes a section that refers to the table after valid insertions. All bytes are read as sections, too.
+fn insertions(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Result<Vec<Field>, PeerViolation> {
+    let (mut decoder, mut fields, mut from) = (LabQpackDecoder::default(), Vec::new(), 0);
     for cut in cuts {
         decoder.insert(&bytes[from..cut])?;
         from = cut;
     }
     for section in [&b"\x02\x00\x80"[..], b"\x03\x00\x80\x81", bytes] {
-        // Whatever it is, it is read or refused.
+        // Any section is accepted or rejected.
         let _ = decoder.decode(section, |name, value| fields.push((name.to_vec(), value.to_vec())));
     }
     Ok(fields)
 }
 
-/// What is a field section is one when it is written again.
+/// A valid field section is valid when it is encoded again.
 fn section(bytes: &[u8]) {
     let mut fields = Vec::new();
-    if h3::decode(bytes, |name, value| fields.push((name.to_vec(), value.to_vec()))).is_ok() {
+    if lab_http3::decode(bytes, |name, value| fields.push((name.to_vec(), value.to_vec()))).is_ok() {
         let (mut out, mut again) = (Vec::new(), Vec::new());
-        h3::push_prefix(&mut out);
-        fields.iter().for_each(|(name, value)| h3::push_field(&mut out, name, value));
-        h3::decode(&out, |name, value| again.push((name.to_vec(), value.to_vec()))).expect("it is one");
+        lab_http3::push_prefix(&mut out);
+        fields.iter().for_each(|(name, value)| lab_http3::push_field(&mut out, name, value));
+        lab_http3::decode(&out, |name, value| again.push((name.to_vec(), value.to_vec())))
+            .expect("it is one");
         assert_eq!(again, fields);
     }
 }

@@ -1,5 +1,5 @@
-//! The load generator's HTTP/2 client: frames, header blocks and their Huffman code, as a server sends them. Any split reads
-//! alike, and what it sends in return are whole frames.
+//! The load generator's HTTP/2 client: frames, header blocks and Huffman codes from a server. Any split reads
+//! alike, and the client's output is whole frames.
 
 #![no_main]
 
@@ -7,22 +7,22 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use bytes::Bytes;
-use connection::{Asked, Connection, Ended};
-use encode::{Block, Common};
-use frame::{HEAD_BYTES, Head, PREFACE};
+use connection::{H2LoadConnection, H2LoadRequest, H2StreamFailure};
+use encode::{CommonFields, RequestBlock};
+use frame::{HEAD_BYTES, LoadFrameHead, PREFACE};
 use fuzz::cuts;
 use http::Request;
 use libfuzzer_sys::fuzz_target;
 
-/// State of a connection and its streams.
+/// A connection and its streams.
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
 #[path = "../../crates/load/src/http2/connection.rs"]
 mod connection;
-/// Reads header blocks.
+/// Decodes header blocks.
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
 #[path = "../../crates/load/src/http2/decode.rs"]
 mod decode;
-/// Renders header blocks.
+/// Encodes header blocks.
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
 #[path = "../../crates/load/src/http2/encode.rs"]
 mod encode;
@@ -34,23 +34,27 @@ mod frame;
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
 #[path = "../../crates/load/src/http2/head.rs"]
 mod head;
-/// Responses as they arrive.
+/// Incoming responses.
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
 #[path = "../../crates/load/src/http2/incoming.rs"]
 mod incoming;
+/// Pages: what the responses to a request have in common.
+#[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
+#[path = "../../crates/load/src/page.rs"]
+mod page;
 /// Checks of responses.
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
 #[path = "../../crates/load/src/watch.rs"]
 mod watch;
 
-/// More than the first window of a stream.
+/// Larger than a stream's first window.
 static BODY: [u8; 70_000] = [b'x'; 70_000];
 
-/// The requests: one whose fields are kept, one for a head alone, and one that may have a body.
-static REQUESTS: LazyLock<[(Common, Block); 3]> = LazyLock::new(|| {
+/// Requests with indexed fields, without a body, and with an optional body.
+static REQUESTS: LazyLock<[(CommonFields, RequestBlock); 3]> = LazyLock::new(|| {
     ["GET", "HEAD", "POST"].map(|method| {
         let head = Request::builder().method(method).uri("http://a.test/").body(()).expect("a head");
-        let common = Common::of([&head].into_iter());
+        let common = CommonFields::from_heads([&head].into_iter());
         let block = common.block(&head);
         (common, block)
     })
@@ -60,19 +64,24 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(read(bytes, cuts(bytes)), read(bytes, [bytes.len()].into_iter()));
 });
 
-/// What has become of a request: status, size of the body, and fields.
-type Told = Option<Result<(u16, u64, Vec<(String, Vec<u8>)>), Ended>>;
+type Told = Option<Result<(u16, u64, Vec<(String, Vec<u8>)>), H2StreamFailure>>;
 
-/// Whether the connection goes on, how many streams it takes, what it sends, and what has become of the requests.
 fn read(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> (bool, usize, bool, Vec<u8>, [Told; 3]) {
-    let mut connection = Connection::new(3);
+    let mut connection = H2LoadConnection::new(3);
     for (place, (common, block)) in REQUESTS.iter().enumerate() {
-        // Not for each input: it waits for windows, and costs time.
+        // Not for each input, because waiting for windows costs time.
         let has_body = place == 2 && bytes.len().is_multiple_of(4);
         let body = if has_body { Bytes::from_static(&BODY) } else { Bytes::new() };
         connection.ask(
             place,
-            Asked { common, block, body, is_head: place == 1, keeps_fields: place == 0, watch: None },
+            H2LoadRequest {
+                common,
+                block,
+                body,
+                is_head: place == 1,
+                keeps_fields: place == 0,
+                observer: watch::Observer::default(),
+            },
         );
     }
     let (mut from, mut goes_on) = (0, true);
@@ -82,11 +91,11 @@ fn read(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> (bool, usize, bool, 
     }
     let told = [0, 1, 2].map(|place| {
         let result = connection.take(place)?;
-        Some(result.map(|received| (received.status, received.body_bytes, received.fields)))
+        Some(result.map(|received| (received.page.status, received.page.body_bytes, received.fields)))
     });
     let out = std::mem::take(&mut connection.out);
     check(&out);
-    // It can be used, and given up, whatever has happened.
+    // Every place can be cancelled and reused, whatever happened before.
     for place in 0..3 {
         connection.cancel(place);
     }
@@ -95,11 +104,11 @@ fn read(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> (bool, usize, bool, 
     (goes_on, connection.most(), connection.is_over(), out, told)
 }
 
-/// That these are whole frames, behind the preface.
+/// Asserts that the output is the preface and whole frames.
 fn check(out: &[u8]) {
     let mut rest = out.strip_prefix(PREFACE).expect("the preface");
     while let Some(head) = rest.first_chunk() {
-        let head = Head::read(head);
+        let head = LoadFrameHead::read(head);
         rest = rest.get(HEAD_BYTES + head.bytes..).expect("a whole frame");
     }
     assert!(rest.is_empty());

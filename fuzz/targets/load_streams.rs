@@ -1,12 +1,12 @@
-//! The load generator's readers of streams: server-sent events, WebSocket frames and gRPC messages. Any split reads alike,
-//! up to the byte that breaks the format.
+//! The load generator's readers of streams: server-sent events, WebSocket frames and gRPC messages. Any split reads
+//! alike, up to the byte that breaks the format.
 
 #![no_main]
 
 use fuzz::cuts;
 use libfuzzer_sys::fuzz_target;
 
-/// Bytes that arrive in pieces.
+/// Assembles bytes from pieces.
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
 #[path = "../../crates/load/src/stream/assembled.rs"]
 mod assembled;
@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(frames(bytes, cuts(bytes)), frames(bytes, whole()));
     assert_eq!(messages(bytes, cuts(bytes)), messages(bytes, whole()));
 
-    // What is framed is read.
+    // Framed messages are read again.
     let mut framed = Vec::new();
     for part in bytes.chunks(7) {
         grpc::append(part, &mut framed);
@@ -47,17 +47,16 @@ fn pieces(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> impl Iterator<Item
     })
 }
 
-/// Name, data and ID of each event, and the wait.
 fn events(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<[Vec<u8>; 3]>, Option<u64>) {
-    let (mut events, mut found) = (sse::Events::default(), Vec::new());
+    let (mut events, mut found) = (sse::SseReader::default(), Vec::new());
     for piece in pieces(bytes, cuts) {
-        let take = |event: sse::Event<'_>| found.push([event.name, event.data, event.id].map(<[u8]>::to_vec));
+        let take =
+            |event: sse::SseEvent<'_>| found.push([event.name, event.data, event.id].map(<[u8]>::to_vec));
         events.read(piece, take).expect("short lines");
     }
     (found, events.retry_ms())
 }
 
-/// What was received, in words, and how the protocol was broken.
 fn frames(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<String>, Option<websocket::Violation>) {
     let (mut frames, mut found) = (websocket::Frames::default(), Vec::new());
     for piece in pieces(bytes, cuts) {
@@ -68,7 +67,7 @@ fn frames(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<String>, Opti
     (found, None)
 }
 
-fn messages(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<Vec<u8>>, Option<grpc::Broken>) {
+fn messages(bytes: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<Vec<u8>>, Option<grpc::GrpcViolation>) {
     let (mut messages, mut found) = (grpc::Messages::default(), Vec::new());
     for piece in pieces(bytes, cuts) {
         if let Err(broken) = messages.read(piece, |message| found.push(message.to_vec())) {

@@ -1,14 +1,14 @@
-//! Formats of the access log: read or refused with a place, and what is read writes one line for a request, which in JSON is
-//! an object. What stands before the first zero byte is the format, the rest is what a client sends.
+//! Formats of the access log: rejected with a place, or writing one line for a request, which in JSON is an object.
+//! The format is the text before the first zero byte; the rest is a client's bytes.
 
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use libfuzzer_sys::fuzz_target;
-use logline::{Batch, Entry, Format, Headers, Lines, Masks, More, Query, Timestamp};
+use logline::{Headers, LineBatch, LineFormat, LineWriter, LogEntry, LoggedQuery, Masks, More, Timestamp};
 
-/// Every field has this value.
+/// Gives every field this value.
 #[derive(Debug)]
 struct Sent<'a>(&'a [u8]);
 
@@ -28,7 +28,8 @@ fuzz_target!(|bytes: &[u8]| {
     let (format, sent) = (&bytes[..end], &bytes[end..]);
     let Ok(text) = std::str::from_utf8(format) else { return };
     let fields: Vec<String> = text.split(' ').map(str::to_owned).collect();
-    let formats = [Format::new(text, &[]), Format::new("json", &fields), Format::new("w3c", &fields)];
+    let formats =
+        [LineFormat::new(text, &[]), LineFormat::new("json", &fields), LineFormat::new("w3c", &fields)];
     for format in formats {
         let format = match format {
             Ok(format) => format,
@@ -40,7 +41,7 @@ fuzz_target!(|bytes: &[u8]| {
         };
         let headers = Sent(sent);
         let detail = String::from_utf8_lossy(sent);
-        let entry = Entry {
+        let entry = LogEntry {
             method: sent,
             target: sent,
             referer: sent,
@@ -48,14 +49,14 @@ fuzz_target!(|bytes: &[u8]| {
             host: sent,
             detail: Some(&detail),
             more: &More { request_id: sent, headers: &headers, ..More::NONE },
-            ..Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
+            ..LogEntry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
         };
         let columns = format.has_directives().then_some(fields.len());
         let is_object = format.is_json_template();
-        for query in [Query::Full, Query::Masked, Query::Omitted] {
-            let mut batch = Batch::default();
+        for query in [LoggedQuery::Full, LoggedQuery::Masked, LoggedQuery::Omitted] {
+            let mut batch = LineBatch::default();
             let masks = Masks { query, ..Masks::default() };
-            Lines::new(format.clone(), masks.clone()).write(&entry, &Timestamp::new(), &mut batch);
+            LineWriter::new(format.clone(), masks.clone()).write(&entry, &Timestamp::new(), &mut batch);
             let line = str::from_utf8(batch.lines()).expect("a line is text");
             let written = line.strip_suffix('\n').expect("a line ends");
             assert!(!written.contains(char::is_control), "{written:?}");
@@ -63,10 +64,10 @@ fuzz_target!(|bytes: &[u8]| {
                 assert_eq!(written.split(' ').count(), columns, "{written:?}");
             }
             if is_object {
-                // An object for nothing is one for anything.
-                let mut empty = Batch::default();
-                let nobody = Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST));
-                Lines::new(format.clone(), masks).write(&nobody, &Timestamp::new(), &mut empty);
+                // A format that writes an object for an empty entry does so for any.
+                let mut empty = LineBatch::default();
+                let nobody = LogEntry::new(IpAddr::V4(Ipv4Addr::LOCALHOST));
+                LineWriter::new(format.clone(), masks).write(&nobody, &Timestamp::new(), &mut empty);
                 let is_one = |line: &[u8]| serde_json::from_slice::<serde_json::Value>(line).is_ok();
                 assert!(!is_one(empty.lines()) || is_one(line.as_bytes()), "{line}");
             }

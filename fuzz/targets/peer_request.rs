@@ -1,4 +1,5 @@
-//! What instances say of requests: what is read is written as it was, but for the form of the address.
+//! Requests between instances: an accepted one is written again with the same bytes, except for the form of the
+//! address.
 
 #![no_main]
 

@@ -1,10 +1,10 @@
-//! A QPACK decoder that gets any instructions and any field sections, in any pieces, and an encoder whose sections are to
-//! be decoded to what was encoded while the decoder's acknowledgments come late, or are made up.
+//! A QPACK decoder that receives any instructions and field sections in any pieces. An encoder whose sections must
+//! decode to their input while acknowledgments arrive late or are forged.
 
 #![no_main]
 
 use fields::compose::Encode;
-use http3::{Decoded, Decoder, Encoder};
+use http3::{QpackDecoder, QpackEncoder, SectionOutcome};
 use libfuzzer_sys::fuzz_target;
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
@@ -15,9 +15,9 @@ fuzz_target!(|bytes: &[u8]| {
     there_and_back(bytes);
 });
 
-/// What sections say, between instructions in pieces of so many bytes.
+/// Decodes sections between pieces of instructions of `piece` bytes.
 fn decode(bytes: &[u8], piece: usize) -> Vec<String> {
-    let mut decoder = Decoder::new(256);
+    let mut decoder = QpackDecoder::new(256);
     let mut said = Vec::new();
     let mut rest = bytes;
     while let [selector, len, behind @ ..] = rest {
@@ -34,7 +34,7 @@ fn decode(bytes: &[u8], piece: usize) -> Vec<String> {
             let outcome = decoder.decode(u64::from(selector >> 1), part, |name, value| {
                 fields.push((name.to_vec(), value.to_vec()));
             });
-            assert!(fields.is_empty() || !matches!(outcome, Ok(Decoded::Blocked(_))));
+            assert!(fields.is_empty() || !matches!(outcome, Ok(SectionOutcome::Blocked(_))));
             said.push(format!("{outcome:?} {fields:?}"));
         }
     }
@@ -44,13 +44,13 @@ fn decode(bytes: &[u8], piece: usize) -> Vec<String> {
     said
 }
 
-/// Encodes fields that the input names, and decodes them.
+/// Encodes the fields that the input selects, and decodes them.
 fn there_and_back(bytes: &[u8]) {
     const NAMES: [&str; 8] = ["server", "x-a", "x-bb", "etag", "cookie", ":path", "vary", "content-type"];
     const VALUES: [&str; 6] = ["", "a", "origin", "/", "a somewhat longer value, as many have", "\u{ff}\0"];
     let Some((&settings, steps)) = bytes.split_first() else { return };
     let (table_bytes, blocked_streams) = (usize::from(settings & 0x3f) * 8, u64::from(settings >> 6));
-    let (mut encoder, mut decoder) = (Encoder::default(), Decoder::new(table_bytes));
+    let (mut encoder, mut decoder) = (QpackEncoder::default(), QpackDecoder::new(table_bytes));
     encoder.allow(table_bytes as u64, blocked_streams);
     let (mut instructions, mut acknowledgments) = (Vec::new(), Vec::new());
     let mut waiting: Vec<(u64, Vec<u8>, Fields)> = Vec::new();
@@ -60,7 +60,7 @@ fn there_and_back(bytes: &[u8]) {
             .map(|&byte| (NAMES[usize::from(byte) % 8], VALUES[usize::from(byte >> 3) % 6]))
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        // Some streams have several sections, as those with trailers do.
+        // Some streams have several sections, as for trailers.
         let stream = u64::from(step[0] >> 6) + 4 * (at / 3);
         encoder.begin(stream, step[0] & 0x20 == 0);
         fields.iter().for_each(|(name, value)| encoder.field(name, value));
@@ -73,7 +73,7 @@ fn there_and_back(bytes: &[u8]) {
             let part: Vec<u8> = instructions.drain(..part.min(instructions.len())).collect();
             decoder.instruct(&part).expect("they are valid");
         }
-        // Those of a stream in order.
+        // Sections of a stream stay in order.
         let mut blocked: Vec<u64> = Vec::new();
         waiting.retain(|(stream, section, fields)| {
             let done = !blocked.contains(stream) && is_decoded(&mut decoder, *stream, section, fields);
@@ -94,16 +94,21 @@ fn there_and_back(bytes: &[u8]) {
     for (stream, section, fields) in &waiting {
         assert!(is_decoded(&mut decoder, *stream, section, fields));
     }
-    // What nobody has sent may come as well.
+    // Forged instructions may arrive, too.
     let _ = encoder.acknowledged(bytes);
 }
 
-fn is_decoded(decoder: &mut Decoder, stream: u64, section: &[u8], fields: &[(Vec<u8>, Vec<u8>)]) -> bool {
+fn is_decoded(
+    decoder: &mut QpackDecoder,
+    stream: u64,
+    section: &[u8],
+    fields: &[(Vec<u8>, Vec<u8>)],
+) -> bool {
     let mut got = Vec::new();
     let field = |name: &[u8], value: &[u8]| got.push((name.to_vec(), value.to_vec()));
     match decoder.decode(stream, section, field).expect("it is readable") {
-        Decoded::Blocked(_) => false,
-        Decoded::Whole => {
+        SectionOutcome::Blocked(_) => false,
+        SectionOutcome::Whole => {
             assert_eq!(got, fields);
             true
         }

@@ -1,9 +1,11 @@
-//! Request heads: any split parses alike, another parser reads the same, and what is sent on means what was sent.
+//! Request heads: any split parses alike, another parser reads the same, and the forwarded head has the same meaning.
 
 #![no_main]
 
 use fuzz::{LIMITS, assert_same_fields, in_pieces};
-use http1::{Client, ConnectionOptions, Framing, Name, Parsed, RequestHead, RequestRewrite, Target};
+use http1::{
+    BodyFraming, ConnectionOptions, ForwardedSender, Name, Parsed, RequestHead, RequestRewrite, RequestTarget,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -27,20 +29,23 @@ fn check(head: &RequestHead, bytes: &[u8]) {
     match other.parse(bytes) {
         Ok(status) => {
             assert_eq!(status, httparse::Status::Complete(head.len));
-            assert_eq!(other.method.unwrap().as_bytes(), head.start.method_span.of(bytes));
-            assert_eq!(other.path.unwrap().as_bytes(), head.start.target.of(bytes));
+            assert_eq!(other.method.unwrap().as_bytes(), head.start.method_span.for_bytes(bytes));
+            assert_eq!(other.path.unwrap().as_bytes(), head.start.target.for_bytes(bytes));
             assert_same_fields(head, bytes, other.headers);
         }
-        // It does not read HTTP/1.2 and later as HTTP/1.1.
+        // httparse does not read HTTP/1.2 and later as HTTP/1.1.
         Err(error) => assert_eq!(error, httparse::Error::Version),
     }
-    let verdicts =
-        (Target::of(head, bytes), http1::request_framing(head, bytes), ConnectionOptions::of(head, bytes));
+    let verdicts = (
+        RequestTarget::from_head(head, bytes),
+        http1::request_framing(head, bytes),
+        ConnectionOptions::from_head(head, bytes),
+    );
     let (Ok(target), Ok(framing), Ok(connection)) = verdicts else { return };
     for is_trusted in [false, true] {
         let address = [192, 0, 2, 7].into();
-        let chain = is_trusted.then(|| http1::Chain::of(head, bytes, address, |_| true));
-        let client = Client { address, scheme: "http", chain };
+        let chain = is_trusted.then(|| http1::Chain::new(head, bytes, address, |_| true));
+        let client = ForwardedSender { address, scheme: "http", chain };
         let wants_upgrade = http1::wants_upgrade(head, bytes, connection);
         let rewrite = RequestRewrite {
             target: &target,
@@ -73,7 +78,7 @@ fn check_written(head: &RequestHead, bytes: &[u8], rewrite: &RequestRewrite<'_>)
         Ok(Parsed::Complete)
     );
     assert_eq!(again.len, out.len());
-    assert_eq!(again.start.method_span.of(&out), head.start.method_span.of(bytes));
+    assert_eq!(again.start.method_span.for_bytes(&out), head.start.method_span.for_bytes(bytes));
     assert_eq!(http1::request_framing(&again, &out), Ok(rewrite.framing));
     let count = |name| again.values(&out, name).count();
     for once in [Name::Host, Name::XForwardedFor, Name::Forwarded] {
@@ -84,14 +89,16 @@ fn check_written(head: &RequestHead, bytes: &[u8], rewrite: &RequestRewrite<'_>)
     }
     assert!(again.value(&out, Name::XForwardedFor).unwrap().ends_with(b"192.0.2.7"));
     assert!(rewrite.client.chain.is_some() || count(Name::XForwardedOther) == 0);
-    assert_eq!(count(Name::TransferEncoding), usize::from(rewrite.framing == Framing::Chunked));
-    let options = ConnectionOptions::of(&again, &out).expect("what is written is valid");
+    assert_eq!(count(Name::TransferEncoding), usize::from(rewrite.framing == BodyFraming::Chunked));
+    let options = ConnectionOptions::from_head(&again, &out).expect("what is written is valid");
     assert!(!options.close && !options.keep_alive && !options.names_fields);
-    let authority = rewrite.target.authority.of(bytes);
+    let authority = rewrite.target.authority.for_bytes(bytes);
     assert_eq!(again.value(&out, Name::Host), Some(authority));
     if !authority.is_empty() {
-        let read = Target::of(&again, &out).expect("what is written is valid");
-        assert_eq!(read.authority.of(&out), authority);
-        assert!(read.path_and_query.of(&out).ends_with(rewrite.target.path_and_query.of(bytes)));
+        let read = RequestTarget::from_head(&again, &out).expect("what is written is valid");
+        assert_eq!(read.authority.for_bytes(&out), authority);
+        assert!(
+            read.path_and_query.for_bytes(&out).ends_with(rewrite.target.path_and_query.for_bytes(bytes))
+        );
     }
 }

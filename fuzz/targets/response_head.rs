@@ -1,9 +1,9 @@
-//! Response heads: any split parses alike, another parser reads the same, and what is sent on means what was sent.
+//! Response heads: any split parses alike, another parser reads the same, and the forwarded head has the same meaning.
 
 #![no_main]
 
 use fuzz::{LIMITS, assert_same_fields, in_pieces};
-use http1::{ClientConnection, ConnectionOptions, Framing, Name, Parsed, ResponseHead, ResponseRewrite};
+use http1::{BodyFraming, ClientConnection, ConnectionOptions, Name, Parsed, ResponseHead, ResponseRewrite};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -30,14 +30,15 @@ fn check(head: &ResponseHead, bytes: &[u8]) {
             assert_eq!(other.code, Some(head.start.status));
             assert_same_fields(head, bytes, other.headers);
         }
-        // It does not read HTTP/1.2 and later as HTTP/1.1.
+        // httparse does not read HTTP/1.2 and later as HTTP/1.1.
         Err(error) => assert_eq!(error, httparse::Error::Version),
     }
-    let verdicts = (http1::response_framing(head, bytes, false), ConnectionOptions::of(head, bytes));
+    let verdicts = (http1::response_framing(head, bytes, false), ConnectionOptions::from_head(head, bytes));
     let (Ok(framing), Ok(connection)) = verdicts else { return };
     for client_connection in [ClientConnection::Persist, ClientConnection::Close, ClientConnection::Upgrade] {
         let (date, added, edits) = (b"now", b"", None);
         let rewrite = ResponseRewrite {
+            passes_alt_svc: false,
             connection,
             framing,
             client_connection,
@@ -64,14 +65,14 @@ fn check_written(head: &ResponseHead, bytes: &[u8], rewrite: &ResponseRewrite<'_
         Ok(Parsed::Complete)
     );
     assert_eq!((again.len, again.start.status), (out.len(), head.start.status));
-    assert_eq!(again.start.reason.of(&out), head.start.reason.of(bytes));
+    assert_eq!(again.start.reason.for_bytes(&out), head.start.reason.for_bytes(bytes));
     let status = head.start.status;
     let count = |name| again.values(&out, name).count();
-    assert_eq!(count(Name::TransferEncoding), usize::from(rewrite.framing == Framing::Chunked));
+    assert_eq!(count(Name::TransferEncoding), usize::from(rewrite.framing == BodyFraming::Chunked));
     assert!(count(Name::ContentLength) == 0 || (status >= 200 && status != 204));
     assert!(count(Name::Date) > 0 || status < 200);
     assert_eq!(count(Name::KeepAlive) + count(Name::ProxyConnection) + count(Name::ProxyAuthenticate), 0);
-    let options = ConnectionOptions::of(&again, &out).expect("what is written is valid");
+    let options = ConnectionOptions::from_head(&again, &out).expect("what is written is valid");
     assert_eq!(options.close, rewrite.client_connection == ClientConnection::Close);
     assert!(!options.names_fields);
     if status >= 200 {

@@ -1,15 +1,17 @@
-//! Authorities and paths, as `authority path`: read alike in Host and in a target, and by another parser; and no
-//! spelling of a path slips past its route.
+//! Inputs of `authority path`: Host, the target and another parser agree on the authority. No spelling of a path
+//! evades its route.
 
 #![no_main]
 
-use http1::{HeadLimits, Parsed, RequestHead, Target, TargetForm, host_without_port, is_valid_authority};
+use http1::{
+    HeadLimits, Parsed, RequestHead, RequestTarget, TargetForm, host_without_port, is_valid_authority,
+};
 use libfuzzer_sys::fuzz_target;
 use route::{RouteTable, has_dot_segments};
 
 fuzz_target!(|bytes: &[u8]| {
     let space = bytes.iter().position(|&byte| byte == b' ').unwrap_or(bytes.len());
-    // A head cuts white space off, and ends a line here.
+    // A head strips white space and ends the line here.
     let authority = bytes[..space].trim_ascii();
     if !authority.iter().any(|byte| b"\r\n".contains(byte)) {
         check_authority(authority);
@@ -31,7 +33,7 @@ fn check_authority(authority: &[u8]) {
         assert_eq!(other.host().as_bytes(), host);
         assert!(!authority.iter().any(|byte| b"@/?#\\ ,\"".contains(byte)));
     } else if let Some((_, read)) = read {
-        // What was cut off by a path or query within.
+        // A path or query inside cut it off.
         assert!(read.len() < authority.len() && authority.starts_with(&read));
     }
 }
@@ -42,8 +44,8 @@ fn authority_of(bytes: &[u8]) -> Option<(TargetForm, Vec<u8>)> {
     if head.parse(bytes, &limits) != Ok(Parsed::Complete) || head.len != bytes.len() {
         return None;
     }
-    let target = Target::of(&head, bytes).ok()?;
-    Some((target.form, target.authority.of(bytes).to_vec()))
+    let target = RequestTarget::from_head(&head, bytes).ok()?;
+    Some((target.form, target.authority.for_bytes(bytes).to_vec()))
 }
 
 fn check_path(path: &[u8]) {
@@ -77,7 +79,7 @@ fn decoded(path: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// The rules of the table, said of segments.
+/// The rules of the routing table, applied to segments.
 fn expected(has_host: bool, plain: &[u8]) -> usize {
     let is_rooted = plain.first().is_none_or(|&byte| byte == b'/');
     let mut segments = plain.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty());

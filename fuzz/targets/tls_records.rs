@@ -1,8 +1,8 @@
-//! What comes in over TLS: a handshake of any bytes, and records that are sealed as they should be, or not, with anything
-//! in them, in any pieces. Nothing panics, nothing is read twice, and an end stays the end.
+//! Bytes over TLS: a handshake of any bytes, and valid or invalid sealed records with any content, in any pieces.
+//! Nothing panics, nothing is read twice, and an end stays the end.
 //!
-//! The first byte says which connection it is. Then come parts: a byte, a length, and as many bytes. A type below 128 is
-//! a record's, sealed; others are bytes as they are.
+//! The first byte selects the connection. Parts follow: a byte, a length, and as many bytes. A byte below 128 is
+//! the type of a record to seal; other parts are sent unsealed.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use fuzz::cuts;
 use libfuzzer_sys::fuzz_target;
-use tls::{Opened, RECORD_MAX, Role};
+use tls::{OpenedRecord, RECORD_MAX, TlsRole};
 
 /// Both ends of a connection, as in the tests.
 #[path = "../../crates/tls/tests/sessions/ends.rs"]
@@ -19,13 +19,13 @@ mod ends;
 
 use ends::{Configs, Forger, Ours, TLS12, TLS13};
 
-/// Kept, so that all connections but the first are resumed, which costs little.
+/// Shared, so that all connections except the first are resumed, which is cheap.
 static CONFIGS: LazyLock<[Configs; 2]> = LazyLock::new(|| [TLS13, TLS12].map(Configs::new));
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&first, rest)) = bytes.split_first() else { return };
     let configs = &CONFIGS[usize::from(first & 1)];
-    let role = if first & 2 == 0 { Role::Server } else { Role::Client };
+    let role = if first & 2 == 0 { TlsRole::Server } else { TlsRole::Client };
     if first & 4 == 0 {
         let (mut ours, mut forger) = configs.connect(role, usize::MAX).forged();
         let arriving = sealed(rest, &mut forger);
@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// The parts of an input as they travel.
+/// Encodes the parts of an input for the wire.
 fn sealed(mut input: &[u8], forger: &mut Forger) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Some((&[kind, len], behind)) = input.split_first_chunk::<2>() {
@@ -58,16 +58,16 @@ fn read(ours: &mut Ours) {
     let mut out = [0; RECORD_MAX];
     loop {
         match ours.session.open(&ours.received, &mut out) {
-            Ok(Opened::Data { consumed, data }) => {
+            Ok(OpenedRecord::Data { consumed, data }) => {
                 assert!(data < consumed && consumed <= ours.received.len());
                 ours.received.drain(..consumed);
             }
-            Ok(Opened::Partial) => {
+            Ok(OpenedRecord::Partial) => {
                 assert!(ours.received.len() < RECORD_MAX);
                 return;
             }
             end => {
-                assert!(!matches!(end, Ok(Opened::NoRoom(_))));
+                assert!(!matches!(end, Ok(OpenedRecord::NoRoom(_))));
                 assert_eq!(ours.session.open(&ours.received, &mut out), end);
                 return;
             }
@@ -75,7 +75,7 @@ fn read(ours: &mut Ours) {
     }
 }
 
-fn handshake(configs: &Configs, role: Role, bytes: &[u8]) {
+fn handshake(configs: &Configs, role: TlsRole, bytes: &[u8]) {
     let mut handshake = configs.ours(role);
     let (mut received, mut out) = (Vec::new(), Vec::new());
     let mut arrived = 0;

@@ -1,12 +1,12 @@
-//! Tokens and key sets, in the forms that an issuer or an attacker may write: whatever it is, it is read or refused, and
-//! nothing but the issuer's signature lets anybody in.
+//! Tokens and key sets of an issuer or an attacker: accepted or rejected, and only the issuer's signature grants
+//! access.
 
 #![no_main]
 
 use std::sync::LazyLock;
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
-use jwt::{Algorithm, Audience, KeySet, Refusal, Rules, Token};
+use jwt::{Algorithm, Audience, KeySet, ParsedToken, Refusal, RequiredClaims};
 use libfuzzer_sys::fuzz_target;
 
 const NOW_S: u64 = 1_800_000_000;
@@ -22,7 +22,7 @@ static ISSUER: LazyLock<(Ed25519KeyPair, KeySet)> = LazyLock::new(|| {
 
 fuzz_target!(|bytes: &[u8]| {
     let (key, keys) = &*ISSUER;
-    let rules = Rules {
+    let rules = RequiredClaims {
         algorithms: Algorithm::ASYMMETRIC.to_vec(),
         issuers: Vec::new(),
         audience: Audience::Anybody,
@@ -33,7 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
         passed: vec![("X-User".to_owned(), "sub".to_owned()), ("X-Roles".to_owned(), "roles".to_owned())],
         token_bytes_max: 8192,
     };
-    if let Ok(token) = Token::parse(bytes) {
+    if let Ok(token) = ParsedToken::parse(bytes) {
         assert_eq!(bytes.iter().filter(|&&byte| byte == b'.').count(), 2);
         assert!(
             !token.algorithm.is_symmetric() || rules.check(bytes, keys, NOW_S) == Err(Refusal::Algorithm)
@@ -45,10 +45,10 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = rules.check(b"eyJhbGciOiJSUzI1NiJ9.e30.AAAA", &set, NOW_S);
     }
     let _ = KeySet::secret(bytes);
-    // The same bytes as claims that the issuer has signed.
+    // The same bytes as claims signed by the issuer.
     let signed = format!("{}.{}", encoded(br#"{"alg":"EdDSA"}"#), encoded(bytes));
     let token = format!("{signed}.{}", encoded(key.sign(signed.as_bytes()).as_ref()));
-    let open = Rules { required: Vec::new(), ..rules };
+    let open = RequiredClaims { required: Vec::new(), ..rules };
     if let Ok(identity) = open.check(token.as_bytes(), keys, NOW_S) {
         assert!(identity.until_s() > NOW_S);
         assert!(!identity.user().chars().any(char::is_control));

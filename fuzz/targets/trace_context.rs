@@ -1,5 +1,5 @@
-//! Trace contexts: lines of names and values. What is read has IDs that are not zero, and is written so that it is read as
-//! the same trace.
+//! Trace contexts from lines of names and values. Accepted ones have nonzero IDs, and their output is read as the
+//! same trace.
 
 #![no_main]
 
@@ -16,7 +16,9 @@ fuzz_target!(|bytes: &[u8]| {
         let trace = Trace::new(caller, 7, 9, bytes.len().is_multiple_of(2));
         assert!(trace.trace_id != 0 && trace.span_id != 0);
         if let Some(caller) = caller {
-            assert!(caller.trace_id == trace.trace_id && caller.span_id == trace.parent_id && caller.span_id != 0);
+            assert!(
+                caller.trace_id == trace.trace_id && caller.span_id == trace.parent_id && caller.span_id != 0
+            );
         }
         let written = [&trace.parent_line()[..], trace.b3_lines(b3).bytes()].concat();
         let written: Vec<_> = std::str::from_utf8(&written)
@@ -26,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
             .collect();
         let fields = written.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         for read in [Caller::read(fields.clone(), b3), Caller::read(fields.skip(1), b3)] {
-            // Behind `traceparent` there is B3, if it is written.
+            // B3 follows `traceparent`, if it is written.
             let Some(read) = read else {
                 assert_eq!(b3, B3Form::Off);
                 continue;

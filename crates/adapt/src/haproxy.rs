@@ -1,69 +1,62 @@
-//! Reads HAProxy's configuration and writes what Vanward can say of it.
+//! Translates HAProxy's configuration.
 
-/// The text of the files.
+/// Parses the file.
 mod syntax;
 /// Log formats as texts with variables.
 mod format;
 /// Conditions.
 mod acl;
-/// What there is once for the process: `global`, timeouts, logs.
+/// Process-wide settings: `global`, timeouts, logs.
 mod process;
 /// Listeners, from `bind`.
 mod binds;
-/// Frontends: their rules, once for each kind of request.
+/// Applies the rules of frontends to each kind of request.
 mod frontends;
-/// What rules do.
+/// Actions of rules.
 mod actions;
 /// Backends: servers, balancing, checks, sessions.
 mod backends;
-/// Keywords that no option comes from.
-mod known;
 /// Values: times and sizes.
 mod values;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use mistake::Mistake;
 
+use crate::known::KnownDirective;
 use crate::sheet::{Said, Sheet};
-use crate::{Adapted, Include, Kind};
+use crate::{Adapted, Include, RemarkKind};
 use acl::Acls;
-use syntax::{Line, Section};
+use syntax::{HaproxyLine, HaproxySection};
 
-/// Adapts a configuration of HAProxy. `file` is its name for messages and comments; `include` reads files of patterns.
-///
-/// # Errors
-/// The text is not of HAProxy's syntax, or has more than 100000 lines.
+/// Translates a configuration of HAProxy. `file` is its name for messages and comments; `include` reads pattern files.
+/// Fails on a syntax error or more than 100000 lines.
 pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
     let (sections, source) = syntax::read(text, file)?;
-    let mut adapter = Adapter {
+    let mut adapter = HaproxyAdapter {
         sheet: Sheet::new(&source),
         defaults: inheritance(&sections),
         acls: sections.iter().map(|section| acl::acls(section, include)).collect(),
         sections: &sections,
         upstreams: BTreeMap::new(),
-        met: BTreeSet::new(),
     };
     adapter.global();
     adapter.frontends(include);
     adapter.left_backends();
-    Ok(adapter.finish())
+    Ok(adapter.sheet.finish("haproxy", &by_name))
 }
 
-struct Adapter<'s> {
+struct HaproxyAdapter<'s> {
     sheet: Sheet<'s>,
-    sections: &'s [Section],
-    /// For each section the places of the `defaults` that it inherits, the nearest first.
+    sections: &'s [HaproxySection],
+    /// Inherited `defaults` of each section by index, the nearest first.
     defaults: Vec<Vec<usize>>,
     acls: Vec<Acls>,
-    /// The names of upstreams, by the places of their sections.
     upstreams: BTreeMap<usize, String>,
-    /// Lines of rules and conditions that were gone through.
-    met: BTreeSet<usize>,
 }
 
-/// For each section the `defaults` that it inherits: those it names, else the last before it.
-fn inheritance(sections: &[Section]) -> Vec<Vec<usize>> {
+/// Returns the `defaults` that each section inherits: the named one, else the last one before it.
+fn inheritance(sections: &[HaproxySection]) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = Vec::new();
     let mut last: Option<usize> = None;
     for (place, section) in sections.iter().enumerate() {
@@ -82,49 +75,72 @@ fn inheritance(sections: &[Section]) -> Vec<Vec<usize>> {
     all
 }
 
-impl<'s> Adapter<'s> {
-    /// The last line of a section that begins with these words, else of what it inherits.
-    fn one(&self, place: usize, words: &[&str]) -> Option<&'s Line> {
+impl<'s> HaproxyAdapter<'s> {
+    /// Returns the last line of a section that begins with these words, else an inherited one.
+    fn one(&self, place: usize, words: &[&str]) -> Option<&'s HaproxyLine> {
         self.levels(place).find_map(|level| level.lines.iter().rev().find(|line| line.is(words)))
     }
 
-    /// The lines of a section that begin with a word, behind those that it inherits.
-    fn all(&self, place: usize, word: &str) -> Vec<&'s Line> {
-        let mut levels: Vec<&Section> = self.levels(place).collect();
+    /// Returns the lines that begin with a word: inherited ones, then the section's.
+    fn all(&self, place: usize, word: &str) -> Vec<&'s HaproxyLine> {
+        let mut levels: Vec<&HaproxySection> = self.levels(place).collect();
         levels.reverse();
         levels.iter().flat_map(|level| &level.lines).filter(|line| line.word(0) == word).collect()
     }
 
-    /// A section, and the `defaults` that it inherits.
-    fn levels(&self, place: usize) -> impl Iterator<Item = &'s Section> + use<'s> {
+    /// Iterates over a section and its inherited `defaults`.
+    fn levels(&self, place: usize) -> impl Iterator<Item = &'s HaproxySection> + use<'s> {
         let sections = self.sections;
         let mut places = vec![place];
         places.extend(self.defaults.get(place).cloned().unwrap_or_default());
         places.into_iter().filter_map(move |place| sections.get(place))
     }
 
-    /// Whether a line stands in a `defaults` section.
-    fn is_default(&self, line: &Line) -> bool {
+    fn is_default(&self, line: &HaproxyLine) -> bool {
         let mut defaults = self.sections.iter().filter(|section| section.kind() == "defaults");
         defaults.any(|section| section.lines.iter().any(|known| known.number == line.number))
     }
 
-    /// Whether a section passes bytes on, without HTTP.
+    /// Whether a section is layer 4, without HTTP.
     fn is_tcp(&self, place: usize) -> bool {
-        // HAProxy's own default is tcp.
+        // HAProxy's default is tcp.
         self.one(place, &["mode"]).is_none_or(|mode| mode.word(1) == "tcp")
-    }
-
-    fn finish(mut self) -> Adapted {
-        for number in std::mem::take(&mut self.met) {
-            self.sheet.say_if_unsaid(number, Kind::NeedsNothing, "no request gets anything else without it");
-        }
-        self.sheet.finish("haproxy", &by_name)
     }
 }
 
+pub(crate) const KNOWN: KnownDirective = KnownDirective(include_str!("haproxy/known.txt"));
+
 fn by_name(name: &str, text: &str) -> Said {
-    known::known(name, text)
+    let said = |kind: RemarkKind, why: &str, instead: &str| (kind, why.to_owned(), instead.to_owned());
+    if name.starts_with("tune.") || name.starts_with("profiling.") || name.starts_with("shards") {
+        return said(
+            RemarkKind::NeedsNothing,
+            "it changes how fast HAProxy is, and nothing that clients see",
+            "",
+        );
+    }
+    if name == "tcp-request" {
+        let is_inspection = ["inspect-delay", "req_ssl_hello_type", "req.ssl_hello_type"]
+            .iter()
+            .any(|word| text.contains(word));
+        return if is_inspection {
+            said(
+                RemarkKind::NeedsNothing,
+                "the name that a client asks for is read before a server is chosen",
+                "",
+            )
+        } else if text.contains("track-sc") {
+            said(RemarkKind::NeedsNothing, "`rate_limit` counts automatically", "")
+        } else {
+            said(
+                RemarkKind::Refused,
+                "connections are not refused by rules",
+                "write `deny` into the [[route]], or limits of [limits]",
+            )
+        };
+    }
+    let first = name.split(' ').next().unwrap_or_default();
+    KNOWN.find(name, text).unwrap_or_else(|| KNOWN.said(first, text))
 }
 
 #[cfg(test)]

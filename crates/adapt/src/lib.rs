@@ -1,21 +1,23 @@
-//! Adapt: turns the configuration of another proxy into `vanward.toml`, with a comment at each option that names the line it
-//! came from, and a remark about each directive that is not there or works differently.
+//! Translates the configuration of another proxy to `vanward.toml`. Comments name the origin of each option.
+//! Remarks list directives that are unsupported or work differently.
 //!
-//! Pure: texts in, text and remarks out. The caller reads files, also those that are included.
+//! Pure: texts in, text and remarks out. The caller reads files, including includes.
 
 #![forbid(unsafe_code)]
 
-/// Where statements were, and how they were written.
+/// Places and texts of statements.
 mod source;
-/// What is said of statements.
+/// Remarks on statements.
 mod remark;
-/// A table of Vanward's configuration in the making, and its text.
+/// Builds tables of Vanward's configuration.
 mod draft;
-/// The whole result in the making.
+/// Collects the whole result.
 mod sheet;
+/// Verdicts on statements by name.
+mod known;
 /// Durations, sizes, networks, expressions.
 mod values;
-/// Ordered rules to routes.
+/// Converts ordered rules to routes.
 mod rules;
 /// nginx.
 mod nginx;
@@ -32,7 +34,7 @@ mod pound;
 /// Traefik.
 mod traefik;
 
-/// What tests of all peers look at.
+/// Shared checks of all peers' tests.
 #[cfg(test)]
 mod told;
 
@@ -40,10 +42,10 @@ pub use caddy::adapt as caddy;
 pub use haproxy::adapt as haproxy;
 pub use nginx::adapt as nginx;
 pub use pound::{pound, zproxy};
-pub use remark::{Adapted, Kind, Remark};
+pub use remark::{Adapted, Remark, RemarkKind};
 pub use squid::adapt as squid;
 pub use traefik::adapt as traefik;
 pub use varnish::adapt as varnish;
 
-/// Reads the files of an `include`: for a path or a pattern the names and texts of all that match, or why it cannot.
+/// Reads the files of an include: names and texts of all that match a path or pattern, or why that failed.
 pub type Include<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<(String, String)>, String>;

@@ -1,24 +1,22 @@
-//! Reads nginx's configuration and writes what Vanward can say of it.
+//! Translates nginx's configuration.
 
-/// Access: networks, passwords, authentication servers, rates.
+/// Access control: networks, passwords, authentication servers, rates.
 mod access;
-/// What comes from the cache's and the compression's directives.
+/// Caching and compression.
 mod bodies;
 /// Files, fixed answers and redirects.
 mod content;
-/// Listeners, from `listen` and the TLS directives of its servers.
+/// Listeners, from `listen` and the servers' TLS directives.
 mod doors;
-/// Directives that no option comes from, by name.
-mod known;
-/// Locations to routes.
+/// Converts locations to routes.
 mod locations;
-/// Which directive holds where: those of inner blocks hide those of outer ones.
+/// Inheritance of directives: inner blocks hide outer ones.
 mod scope;
-/// Servers to hosts and routes.
+/// Converts servers to hosts and routes.
 mod servers;
 /// TCP servers of the `stream` block.
 mod streams;
-/// The text of the files.
+/// Parses the files.
 mod syntax;
 /// Upstreams, from blocks and from `proxy_pass`.
 mod upstreams;
@@ -29,43 +27,40 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mistake::Mistake;
 
-use crate::draft::{Origin, Value};
+use crate::draft::{DraftValue, StatementOrigin};
+use crate::known::KnownDirective;
 use crate::sheet::{Said, Sheet};
-use crate::source::Source;
+use crate::source::SourceFiles;
 use crate::values as written;
-use crate::{Adapted, Include, Kind};
+use crate::{Adapted, Include, RemarkKind};
 use doors::Door;
-use scope::Scope;
+use scope::BlockScope;
 use syntax::Directive;
 
-/// Adapts a configuration of nginx. `file` is its name for messages and comments.
-///
-/// A file may be a whole configuration or a part of one, such as a single `server` block.
-///
-/// # Errors
-/// The text is not of nginx's syntax, or exceeds a limit: blocks 32 deep, includes 16 deep, 1000 files, 100000 directives.
+/// Translates a configuration of nginx, or a part, such as a `server` block. `file` is its name for messages and
+/// comments. Fails on a syntax error or an exceeded limit: blocks 32 deep, includes 16 deep, 1000 files, 100000
+/// directives.
 pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
     let (tree, source) = syntax::read(text, file, include)?;
-    let mut adapter = Adapter::new(&source);
+    let mut adapter = NginxAdapter::new(&source);
     adapter.all(&tree);
     Ok(adapter.finish())
 }
 
-struct Adapter<'s> {
+struct NginxAdapter<'s> {
     sheet: Sheet<'s>,
     doors: Vec<Door>,
-    /// The blocks `upstream`, by name.
     groups: BTreeMap<&'s str, &'s Directive>,
-    /// Host, listener and path of each route: two routes with the same are a mistake.
+    /// Host, listener and path of each route. A second route with the same would be a mistake.
     taken: BTreeSet<(String, String, String)>,
 }
 
-fn from(directive: &Directive) -> Vec<Origin> {
-    vec![Origin::Directive(directive.number)]
+fn from(directive: &Directive) -> Vec<StatementOrigin> {
+    vec![StatementOrigin::Directive(directive.number)]
 }
 
-impl<'s> Adapter<'s> {
-    fn new(source: &'s Source) -> Self {
+impl<'s> NginxAdapter<'s> {
+    fn new(source: &'s SourceFiles) -> Self {
         Self { sheet: Sheet::new(source), doors: Vec::new(), groups: BTreeMap::new(), taken: BTreeSet::new() }
     }
 
@@ -76,7 +71,7 @@ impl<'s> Adapter<'s> {
                     Ok(count @ 1..=1024) => self.sheet.top.set("workers", count, from(directive)),
                     _ => self.note(
                         directive,
-                        Kind::NeedsNothing,
+                        RemarkKind::NeedsNothing,
                         "one worker for each core is the default",
                         "",
                     ),
@@ -96,18 +91,18 @@ impl<'s> Adapter<'s> {
         for map in
             level.iter().filter(|directive| directive.name == "map" && directive.word(0) == "$http_upgrade")
         {
-            self.note(map, Kind::NeedsNothing, "upgrades are passed on as clients ask for them", "");
+            self.note(map, RemarkKind::NeedsNothing, "upgrades are passed on as clients ask for them", "");
         }
         for group in level.iter().filter(|directive| directive.name == "upstream") {
             self.groups.insert(group.word(0), group);
         }
-        let scope = Scope::of(level);
+        let scope = BlockScope::from_level(level);
         self.for_all_requests(&scope);
         self.servers(&scope);
     }
 
-    /// What Vanward has once for the whole file.
-    fn for_all_requests(&mut self, scope: &Scope<'s>) {
+    /// Translates settings that Vanward has once for all requests.
+    fn for_all_requests(&mut self, scope: &BlockScope<'s>) {
         match scope.one("client_max_body_size") {
             Some(limit) => {
                 if let Some(size) = self.body_size(limit) {
@@ -115,7 +110,7 @@ impl<'s> Adapter<'s> {
                 }
             }
             None => {
-                let default = vec![Origin::Default("the default of nginx's client_max_body_size")];
+                let default = vec![StatementOrigin::Default("the default of nginx's client_max_body_size")];
                 self.sheet.set("[limits]", "body_bytes", "1MiB", default);
             }
         }
@@ -124,7 +119,7 @@ impl<'s> Adapter<'s> {
         self.log(scope);
     }
 
-    /// A size of `client_max_body_size`, where 0 is none.
+    /// Converts the size of `client_max_body_size`; 0 means unlimited.
     fn body_size(&mut self, directive: &Directive) -> Option<String> {
         let bytes = values::bytes(directive.word(0));
         match bytes {
@@ -137,19 +132,19 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// An option that there is once, for all routes and listeners; of several values the first holds.
-    fn once(&mut self, header: &str, key: &str, value: impl Into<Value>, directive: &Directive) {
+    /// Sets an option that exists once, for all routes and listeners. The first value wins.
+    fn once(&mut self, header: &str, key: &str, value: impl Into<DraftValue>, directive: &Directive) {
         self.sheet.once(header, key, value, directive.number);
     }
 
-    /// Addresses of proxies in front.
-    fn trusted(&mut self, scope: &Scope<'s>) {
+    /// Translates addresses of proxies in front.
+    fn trusted(&mut self, scope: &BlockScope<'s>) {
         for network in scope.all("set_real_ip_from") {
             if written::is_network(network.word(0)) {
                 self.sheet.top.push("trusted_proxies", network.word(0).into(), from(network));
             } else {
                 let instead = "write its address into `trusted_proxies`";
-                self.note(network, Kind::Refused, "it is no network", instead);
+                self.note(network, RemarkKind::Refused, "it is no network", instead);
             }
         }
         if let Some(field) = scope.one("real_ip_header") {
@@ -157,7 +152,7 @@ impl<'s> Adapter<'s> {
                 "x-forwarded-for" | "forwarded" => {
                     self.note(
                         field,
-                        Kind::NeedsNothing,
+                        RemarkKind::NeedsNothing,
                         "`trusted_proxies` reads X-Forwarded-For and Forwarded",
                         "",
                     );
@@ -165,7 +160,7 @@ impl<'s> Adapter<'s> {
                 "proxy_protocol" => {
                     self.note(
                         field,
-                        Kind::NeedsNothing,
+                        RemarkKind::NeedsNothing,
                         "`proxy_protocol` of [[listen]] names the client",
                         "",
                     );
@@ -174,7 +169,7 @@ impl<'s> Adapter<'s> {
                     let instead = "have the proxy in front send X-Forwarded-For";
                     self.note(
                         field,
-                        Kind::Refused,
+                        RemarkKind::Refused,
                         "clients are read from X-Forwarded-For and Forwarded only",
                         instead,
                     );
@@ -183,30 +178,30 @@ impl<'s> Adapter<'s> {
         }
         if let Some(recursive) = scope.one("real_ip_recursive") {
             let why = "the last address that is not trusted is the client";
-            self.note(recursive, Kind::NeedsNothing, why, "");
+            self.note(recursive, RemarkKind::NeedsNothing, why, "");
         }
     }
 
-    fn log(&mut self, scope: &Scope<'s>) {
+    fn log(&mut self, scope: &BlockScope<'s>) {
         let logs = scope.all("access_log");
         let Some(log) = logs.first() else { return };
         for more in &logs[1..] {
             let instead = "write a second table: [[log]]";
-            self.note(more, Kind::Refused, "only the first log was taken over", instead);
+            self.note(more, RemarkKind::Refused, "only the first log was taken over", instead);
         }
         self.log_to(log);
     }
 
-    /// The access log, where a directive says one.
+    /// Translates an access log with a target.
     fn log_to(&mut self, log: &Directive) {
         let target = match log.word(0) {
-            "off" => return self.note(log, Kind::NeedsNothing, "there is no log without [log]", ""),
+            "off" => return self.note(log, RemarkKind::NeedsNothing, "there is no log without [log]", ""),
             "/dev/stdout" => "stdout",
             target => target,
         };
         if target.starts_with("syslog:") || target.contains('$') {
             let instead = "see docs/logging.md for `target` of [log]";
-            return self.note(log, Kind::Refused, "this target is written in another way", instead);
+            return self.note(log, RemarkKind::Refused, "this target is written in another way", instead);
         }
         let target = if target == "stdout" || target.contains('/') {
             target.to_owned()
@@ -215,26 +210,25 @@ impl<'s> Adapter<'s> {
         };
         if !matches!(target.as_str(), "stdout") && !target.starts_with('/') {
             let why = "the path is relative to the working directory here, not to nginx's prefix";
-            self.note(log, Kind::Differs, why, "write the absolute path");
+            self.note(log, RemarkKind::Differs, why, "write the absolute path");
         }
         self.once("[log]", "target", target, log);
         self.sheet.table("[log]").set("format", "combined", from(log));
         if !matches!(log.word(1), "" | "combined") {
             let why = "the log has the Combined Log Format";
-            self.note(log, Kind::Differs, why, "`format` of [log] takes other forms: docs/logging.md");
+            self.note(log, RemarkKind::Differs, why, "`format` of [log] takes other forms: docs/logging.md");
         }
     }
 
-    fn note(&mut self, directive: &Directive, kind: Kind, why: &str, instead: &str) {
+    fn note(&mut self, directive: &Directive, kind: RemarkKind, why: &str, instead: &str) {
         self.sheet.note(directive.number, kind, why, instead);
     }
 
     fn unread_value(&mut self, directive: &Directive) {
         let instead = "nginx refuses it as well, or it is newer than this";
-        self.note(directive, Kind::Refused, "its value is not understood", instead);
+        self.note(directive, RemarkKind::Refused, "its value is not understood", instead);
     }
 
-    /// Says of a directive what its name alone tells.
     fn note_by_name(&mut self, number: usize) {
         let place = &self.sheet.source.places[number];
         let (kind, why, instead) = by_name(&place.name, &place.text);
@@ -247,22 +241,10 @@ impl<'s> Adapter<'s> {
     }
 }
 
+pub(crate) const KNOWN: KnownDirective = KnownDirective(include_str!("nginx/known.txt"));
+
 fn by_name(name: &str, text: &str) -> Said {
-    let refused = |why: &str, instead: &str| (Kind::Refused, why.to_owned(), instead.to_owned());
-    match known::known(name) {
-        Some((kind, why, instead)) => (kind, why.to_owned(), instead.to_owned()),
-        None if text == format!("{name} off") => {
-            (Kind::NeedsNothing, "it is off without an option".to_owned(), String::new())
-        }
-        None if known::is_used(name) => refused(
-            "no request that is answered here uses it, or it stands in a block that was not taken over",
-            "leave it out, or see what is said of the block around it",
-        ),
-        None => refused(
-            "`vanward adapt` does not know this directive",
-            "look for what it does in docs/configuration.md",
-        ),
-    }
+    KNOWN.said(name, text)
 }
 
 #[cfg(test)]

@@ -1,68 +1,61 @@
-//! Reads configurations of Pound (2 to 4) and of zproxy, which has the same form, and writes what Vanward can say of them.
+//! Translates configurations of Pound (2 to 4), and of zproxy, which has the same form.
 
-/// Statements, blocks, files that are included.
+/// Parses statements, blocks and includes.
 mod syntax;
 /// Listeners.
 mod listeners;
-/// Services: conditions, and what is done.
+/// Services: conditions and actions.
 mod services;
 /// Conditions of services.
 mod conditions;
-/// Statements that no option comes from.
-mod known;
 
 use std::collections::BTreeMap;
 
 use mistake::Mistake;
 
-use crate::draft::Origin;
+use crate::draft::StatementOrigin;
+use crate::known::KnownDirective;
 use crate::sheet::{Said, Sheet};
 use crate::source::Directive;
 use crate::{Adapted, Include};
 
-/// Adapts a configuration of Pound. `file` is its name for messages and comments.
-///
-/// # Errors
-/// A block without its end, an end without a block, a quote that does not end, includes 16 deep, more than 100000 statements.
+/// Translates a configuration of Pound. `file` is its name for messages and comments. Fails on an unclosed block, an
+/// end without a block, an unclosed quote, includes 16 deep, or more than 100000 statements.
 pub fn pound(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
     adapt("pound", text, file, include)
 }
 
-/// Adapts a configuration of zproxy, as [`pound`].
-///
-/// # Errors
-/// As [`pound`].
+/// Translates a configuration of zproxy, as [`pound`].
 pub fn zproxy(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
     adapt("zproxy", text, file, include)
 }
 
 fn adapt(peer: &str, text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
     let (all, source) = syntax::read(text, file, include)?;
-    let mut adapter = Adapter { sheet: Sheet::new(&source), upstreams: BTreeMap::new(), ignores_case: false };
+    let mut adapter =
+        PoundAdapter { sheet: Sheet::new(&source), upstreams: BTreeMap::new(), ignores_case: false };
     adapter.once(&all);
     adapter.listeners(&all);
     Ok(adapter.sheet.finish(peer, &by_name))
 }
 
-struct Adapter<'s> {
+struct PoundAdapter<'s> {
     sheet: Sheet<'s>,
-    /// Names of upstreams, by the numbers of their services.
     upstreams: BTreeMap<usize, String>,
-    /// Whether conditions ignore case unless a service says otherwise.
+    /// Whether conditions ignore case unless a service overrides it.
     ignores_case: bool,
 }
 
-fn from(directive: &Directive) -> Vec<Origin> {
-    vec![Origin::Directive(directive.number)]
+fn from(directive: &Directive) -> Vec<StatementOrigin> {
+    vec![StatementOrigin::Directive(directive.number)]
 }
 
-/// Whether a statement switches something on.
+/// Whether a statement enables something.
 fn is_on(directive: &Directive) -> bool {
     !matches!(directive.word(0).to_ascii_lowercase().as_str(), "0" | "no" | "false" | "off")
 }
 
-impl Adapter<'_> {
-    /// What there is once for the process.
+impl PoundAdapter<'_> {
     fn once(&mut self, all: &[Directive]) {
         for directive in all {
             match directive.name.as_str() {
@@ -91,7 +84,7 @@ impl Adapter<'_> {
         }
     }
 
-    /// A number of seconds as a time-out.
+    /// Translates a number of seconds to a timeout.
     fn time(&mut self, key: &str, directive: &Directive) {
         match directive.word(0).parse::<u64>() {
             Ok(seconds @ 1..=86_400) => {
@@ -104,15 +97,17 @@ impl Adapter<'_> {
         }
     }
 
-    /// How long a server may take, for the first byte and for each further one.
+    /// Sets a server's timeout for the first byte and for each further one.
     fn response_time(&mut self, directive: &Directive) {
         self.time("upstream_first_byte", directive);
         self.time("upstream_body", directive);
     }
 }
 
-fn by_name(name: &str, _: &str) -> Said {
-    known::known(name)
+pub(crate) const KNOWN: KnownDirective = KnownDirective(include_str!("pound/known.txt"));
+
+fn by_name(name: &str, text: &str) -> Said {
+    KNOWN.said(&name.to_ascii_lowercase(), text)
 }
 
 #[cfg(test)]

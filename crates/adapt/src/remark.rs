@@ -1,21 +1,18 @@
-//! What is said of the directives of the other configuration: those that are not in the result, and those that work
-//! differently there.
+//! Remarks on directives that the result lacks, or that work differently in it.
 
 use std::fmt;
 
-/// What became of a directive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// It is not needed: Vanward does so by itself, or has nothing that it would be for.
+pub enum RemarkKind {
+    /// Vanward does the same without it, or has no use for it.
     NeedsNothing,
-    /// It was taken over, and works differently.
+    /// Translated, but works differently.
     Differs,
-    /// It could not be taken over.
     Refused,
 }
 
-impl Kind {
-    /// Its word in messages and JSON.
+impl RemarkKind {
+    /// The word in messages and JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::NeedsNothing => "needs nothing",
@@ -25,20 +22,17 @@ impl Kind {
     }
 }
 
-/// A remark about one directive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
-    /// The file, as it was named.
+    /// As named by the caller.
     pub file: String,
-    /// The line, from 1.
+    /// Counted from 1.
     pub line: usize,
-    /// The directive as it was written, up to a hundred characters.
+    /// As written, up to a hundred characters.
     pub directive: String,
-    /// What became of it.
-    pub kind: Kind,
-    /// Why.
+    pub kind: RemarkKind,
     pub why: String,
-    /// What to do instead; empty if nothing has to be done.
+    /// The remedy; empty if none is necessary.
     pub instead: String,
 }
 
@@ -51,23 +45,21 @@ impl fmt::Display for Remark {
     }
 }
 
-/// A configuration that was turned into `vanward.toml`.
+/// The result of a translation.
 #[derive(Debug, Clone)]
 pub struct Adapted {
-    /// The text of `vanward.toml`.
     pub toml: String,
-    /// Remarks, in the order in which the directives were read.
+    /// In the order in which the directives were read.
     pub remarks: Vec<Remark>,
-    /// The number of directives, blocks included.
+    /// The number of directives, including blocks.
     pub directives: usize,
-    /// How many of them are options in `toml`.
+    /// Directives that became options in `toml`.
     pub taken: usize,
-    /// How many need nothing.
     pub needless: usize,
 }
 
 impl Adapted {
-    /// How many directives could not be taken over.
+    /// Returns the number of directives that could not be translated.
     pub fn refused(&self) -> usize {
         self.directives - self.taken - self.needless
     }

@@ -1,12 +1,12 @@
-//! Ordered rules to routes: other proxies go through rules from the top, Vanward takes the most specific route.
+//! Converts ordered rules to routes: other proxies apply rules in order, Vanward uses the most specific route.
 //!
-//! Each combination of conditions that a request can meet is a region. The rules are gone through once for each of them,
-//! with what holds there; regions that get the same as without them are left out. What is left are routes. So order,
-//! negation and rules that fall through need no counterpart.
+//! Each combination of conditions that a request can meet is a region. The rules are evaluated once for each region.
+//! Regions whose result does not change without them are dropped; the others become routes. So order, negation and
+//! rules that fall through need no counterpart.
 
 /// Conditions on requests.
 mod atom;
-/// Conditions that are put together.
+/// Combined conditions.
 mod expression;
 
 pub(crate) use atom::{Atom, HostIs, PathIs, TextIs, is_host, is_path};
@@ -15,31 +15,28 @@ use std::collections::BTreeMap;
 
 use atom::{Meet, Patterns};
 
-use crate::draft::{Origin, Table, Value};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 
-/// More hosts, paths or combinations of conditions than this are not looked at.
+/// Maximum number of hosts. For paths the limit is a quarter of it, for other conditions a fortieth.
 const REGIONS_MAX: usize = 1000;
-/// Of more combinations only single conditions are looked at.
+/// Above this number of regions, only those with one kind of condition (host, path, others) are evaluated.
 const COMBINATIONS_MAX: usize = 5000;
-/// Of so many conditions on methods, fields and clients all combinations are looked at.
+/// Up to this number of conditions on methods, fields and clients, all combinations are evaluated.
 const COMBINED_MAX: usize = 6;
 
-/// A condition, and the statements that it came from.
 #[derive(Debug, Clone)]
 pub(crate) struct Test {
     pub(crate) atom: Atom,
-    pub(crate) from: Vec<Origin>,
+    pub(crate) from: Vec<StatementOrigin>,
 }
 
-/// What requests of a region get.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Outcome {
-    /// The rules that decided.
-    pub(crate) from: Vec<Origin>,
-    pub(crate) options: Table,
+pub(crate) struct RegionOutcome {
+    pub(crate) from: Vec<StatementOrigin>,
+    pub(crate) options: DraftTable,
 }
 
-/// Conditions that hold together, as places in the lists of `Space`; 0 is none.
+/// Conditions that hold together, as indices into the lists of `Space`; 0 is no condition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Region {
     host: usize,
@@ -47,19 +44,19 @@ struct Region {
     rest: usize,
 }
 
-/// What holds for all requests of a region.
+/// The conditions that hold for all requests of a region.
 pub(crate) struct Holds<'s> {
     space: &'s Space,
     truth: Vec<bool>,
 }
 
 impl Holds<'_> {
-    /// Whether a condition holds, which has to be one of the tests.
+    /// Whether a condition holds. It must be one of the tests.
     pub(crate) fn atom(&self, atom: &Atom) -> bool {
         self.space.places.get(atom).is_some_and(|place| self.truth[*place])
     }
 
-    /// The one host that all these requests have, if there is one.
+    /// The host of these requests, if it is exact.
     pub(crate) fn host(&self) -> Option<&str> {
         let held = self.space.atoms.iter().zip(&self.truth).filter(|(_, holds)| **holds);
         let mut hosts = held.filter_map(|(atom, _)| match atom {
@@ -70,22 +67,20 @@ impl Holds<'_> {
     }
 }
 
-/// The routes of ordered rules.
 pub(crate) struct Routes {
-    pub(crate) tables: Vec<Table>,
-    /// Conditions that may hold together with another one, which no route can say and would matter.
-    pub(crate) unsaid: Vec<Origin>,
-    /// Conditions that are too many.
-    pub(crate) dropped: Vec<Origin>,
+    pub(crate) tables: Vec<DraftTable>,
+    /// Conditions whose overlap with others matters, but that no route can express.
+    pub(crate) unsaid: Vec<StatementOrigin>,
+    pub(crate) dropped: Vec<StatementOrigin>,
 }
 
-/// What is said of conditions on how a path begins that routes have for whole segments: the statements, and what.
+/// Warnings for prefix conditions, by statement: a route's prefix matches whole segments only.
 pub(crate) fn segments(tests: &[Test]) -> Vec<(usize, String)> {
     let mut said = Vec::new();
     for test in tests {
         let Atom::Path(PathIs::Prefix(prefix)) = &test.atom else { continue };
         for origin in test.from.iter().filter(|_| !prefix.ends_with('/')) {
-            if let Origin::Directive(number) = origin {
+            if let StatementOrigin::Directive(number) = origin {
                 said.push((*number, format!("{prefix} matches whole segments: not {prefix}x")));
             }
         }
@@ -93,15 +88,15 @@ pub(crate) fn segments(tests: &[Test]) -> Vec<(usize, String)> {
     said
 }
 
-/// What to do where that matters.
+/// The remedy in these warnings.
 pub(crate) const SEGMENTS_INSTEAD: &str =
     "where a rule has to refuse those as well, write `path = \"~ /path.*\"`";
 
-/// The routes of ordered rules. `judge` goes through them for a region.
-pub(crate) fn routes(tests: &[Test], judge: &mut dyn FnMut(&Holds<'_>) -> Outcome) -> Routes {
-    let space = Space::of(tests);
-    let mut kept: Vec<(Region, Outcome)> = Vec::new();
-    // The general before the special: what a region falls back to is decided before it.
+/// Converts ordered rules to routes. `judge` evaluates them for a region.
+pub(crate) fn routes(tests: &[Test], judge: &mut dyn FnMut(&Holds<'_>) -> RegionOutcome) -> Routes {
+    let space = Space::from_tests(tests);
+    let mut kept: Vec<(Region, RegionOutcome)> = Vec::new();
+    // General regions come first, because the fallback of a region is decided before it.
     for region in space.regions() {
         let outcome = judge(&space.holds(&[region]));
         let fallback = kept
@@ -117,15 +112,19 @@ pub(crate) fn routes(tests: &[Test], judge: &mut dyn FnMut(&Holds<'_>) -> Outcom
     if space.count() > COMBINATIONS_MAX {
         dropped.extend(tests.iter().flat_map(|test| test.from.clone()));
     }
-    // Of routes that are equally special the later one is within the other.
+    // Among equally specific routes, the later one is inside the other.
     kept.reverse();
     kept.sort_by_key(|(region, _)| space.rank(*region));
     Routes { tables: tables(&space, &kept, tests), unsaid, dropped }
 }
 
-/// Conditions on paths that may hold together, where such a request gets something else than either alone.
-fn unsaid(space: &Space, tests: &[Test], judge: &mut dyn FnMut(&Holds<'_>) -> Outcome) -> Vec<Origin> {
-    /// Each takes two rounds of the rules.
+/// Finds pairs of path conditions that may both hold, where such a request gets another result than each alone.
+fn unsaid(
+    space: &Space,
+    tests: &[Test],
+    judge: &mut dyn FnMut(&Holds<'_>) -> RegionOutcome,
+) -> Vec<StatementOrigin> {
+    /// Each pair evaluates the rules twice.
     const PAIRS_MAX: usize = 1000;
     let region = |path: usize| Region { host: 0, path, rest: 0 };
     let mut found = Vec::new();
@@ -151,26 +150,26 @@ fn unsaid(space: &Space, tests: &[Test], judge: &mut dyn FnMut(&Holds<'_>) -> Ou
     found
 }
 
-/// All hosts, paths and combinations of other conditions, and which of them imply which.
+/// All hosts, paths and combinations of other conditions, and the implications between them.
 struct Space {
-    /// The first of each list stands for no condition.
+    /// The first entry of each list stands for no condition.
     hosts: Vec<HostIs>,
     paths: Vec<PathIs>,
     rest: Vec<Vec<Atom>>,
     implied_hosts: Vec<Vec<bool>>,
     implied_paths: Vec<Vec<bool>>,
     implied_rest: Vec<Vec<bool>>,
-    /// Which routes take the requests of which paths.
+    /// `taken_paths[path][route]`: whether the route takes all requests of the path.
     taken_paths: Vec<Vec<bool>>,
-    /// All conditions, by the order of their first tests.
+    /// All conditions in the order of their first tests.
     atoms: Vec<Atom>,
     places: BTreeMap<Atom, usize>,
     patterns: Patterns,
-    dropped: Vec<Origin>,
+    dropped: Vec<StatementOrigin>,
 }
 
 impl Space {
-    fn of(tests: &[Test]) -> Self {
+    fn from_tests(tests: &[Test]) -> Self {
         let patterns = Patterns::default();
         let (mut hosts, mut paths) =
             (vec![HostIs::Pattern(String::new())], vec![PathIs::Prefix(String::new())]);
@@ -235,12 +234,11 @@ impl Space {
         }
     }
 
-    /// How many combinations there are.
     fn count(&self) -> usize {
         self.hosts.len().saturating_mul(self.paths.len()).saturating_mul(self.rest.len())
     }
 
-    /// All regions, each behind those that contain it.
+    /// All regions, each after those that contain it.
     fn regions(&self) -> Vec<Region> {
         let count = |implied: &[Vec<bool>]| -> Vec<usize> {
             implied.iter().map(|row| row.iter().filter(|is| **is).count()).collect()
@@ -251,7 +249,7 @@ impl Space {
         for host in 0..hosts.len() {
             for path in 0..paths.len() {
                 for set in 0..rest.len() {
-                    // Too many: only those with one kind of condition.
+                    // Too many combinations: only those with one kind of condition.
                     let kinds = [host, path, set].iter().filter(|place| **place > 0).count();
                     if self.count() <= COMBINATIONS_MAX || kinds < 2 {
                         all.push(Region { host, path, rest: set });
@@ -263,14 +261,14 @@ impl Space {
         all
     }
 
-    /// Whether a route for the first region takes all requests of the second, if no other one does.
+    /// Whether a route for the first region takes all requests of the second, if no other route does.
     fn takes(&self, route: Region, region: Region) -> bool {
         self.implied_hosts[region.host][route.host]
             && self.taken_paths[region.path][route.path]
             && self.implied_rest[region.rest][route.rest]
     }
 
-    /// Which conditions hold where all these regions meet.
+    /// Returns the conditions that hold in the intersection of these regions.
     fn holds(&self, regions: &[Region]) -> Holds<'_> {
         let mut truth = vec![false; self.atoms.len()];
         let mut hold = |atom: Atom| {
@@ -294,7 +292,7 @@ impl Space {
         Holds { space: self, truth }
     }
 
-    /// The order in which Vanward looks at routes: the smallest first.
+    /// Vanward's precedence of routes: the smallest rank first.
     fn rank(&self, region: Region) -> [usize; 9] {
         let host = match &self.hosts[region.host] {
             _ if region.host == 0 => (3, 0),
@@ -302,7 +300,7 @@ impl Space {
             HostIs::Below(domain) => (1, usize::MAX - domain.len()),
             HostIs::Pattern(_) => (2, region.host),
         };
-        // Expressions that also ask for a prefix come before those that don't, and those of longer prefixes first.
+        // Expressions with a prefix come before those without, and longer prefixes first.
         let path = match &self.paths[region.path] {
             PathIs::Exact(_) => (0, 0),
             PathIs::Both(prefix, _) => (1, usize::MAX - prefix.len()),
@@ -333,7 +331,7 @@ impl Space {
     }
 }
 
-/// Expressions that also ask for a prefix, for each pair of which a request may match both.
+/// Returns the combinations of a prefix and an expression that a request may both match.
 fn both(paths: &[PathIs], patterns: &Patterns) -> Vec<PathIs> {
     let mut found = Vec::new();
     for path in paths.iter().filter(|path| matches!(path, PathIs::Pattern(_))) {
@@ -354,12 +352,12 @@ fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
     }
 }
 
-/// Routes as tables; those that differ in their host alone become one.
-fn tables(space: &Space, kept: &[(Region, Outcome)], tests: &[Test]) -> Vec<Table> {
+/// Writes routes as tables, and merges those that differ only in their host.
+fn tables(space: &Space, kept: &[(Region, RegionOutcome)], tests: &[Test]) -> Vec<DraftTable> {
     let is_pattern = |host: usize| host == 0 || matches!(space.hosts[host], HostIs::Pattern(_));
-    let mut merged: Vec<(Region, &Outcome, Vec<usize>)> = Vec::new();
+    let mut merged: Vec<(Region, &RegionOutcome, Vec<usize>)> = Vec::new();
     for (region, outcome) in kept {
-        // Of expressions over paths the order in the file counts, for each host.
+        // For path expressions, the order in the file counts, for each host.
         let is_ordered = matches!(space.paths[region.path], PathIs::Pattern(_) | PathIs::Both(..));
         let same = merged.iter_mut().find(|(known, other, hosts)| {
             !is_ordered
@@ -376,13 +374,13 @@ fn tables(space: &Space, kept: &[(Region, Outcome)], tests: &[Test]) -> Vec<Tabl
     let mut places: Vec<String> = Vec::new();
     let mut tables = Vec::new();
     for (region, outcome, hosts) in merged {
-        let mut table = Table::new("[[route]]", outcome.from.clone());
+        let mut table = DraftTable::new("[[route]]", outcome.from.clone());
         let mut hosts = hosts;
         hosts.sort_unstable();
         let hosts: Vec<&HostIs> =
             hosts.iter().filter(|host| **host > 0).map(|host| &space.hosts[*host]).collect();
         conditions(&mut table, space, region, &hosts, tests);
-        // `/a` and `/a/` are one path here: the longer one came first.
+        // `/a` and `/a/` are the same path here: the longer one came first.
         let place = table.place();
         if !places.contains(&place) {
             places.push(place);
@@ -393,9 +391,9 @@ fn tables(space: &Space, kept: &[(Region, Outcome)], tests: &[Test]) -> Vec<Tabl
     tables
 }
 
-fn conditions(table: &mut Table, space: &Space, region: Region, hosts: &[&HostIs], tests: &[Test]) {
-    let origins = |is_it: &dyn Fn(&Atom) -> bool| -> Vec<Origin> {
-        let mut all: Vec<Origin> = Vec::new();
+fn conditions(table: &mut DraftTable, space: &Space, region: Region, hosts: &[&HostIs], tests: &[Test]) {
+    let origins = |is_it: &dyn Fn(&Atom) -> bool| -> Vec<StatementOrigin> {
+        let mut all: Vec<StatementOrigin> = Vec::new();
         for origin in tests.iter().filter(|test| is_it(&test.atom)).flat_map(|test| &test.from) {
             push_new(&mut all, origin.clone());
         }
@@ -410,7 +408,11 @@ fn conditions(table: &mut Table, space: &Space, region: Region, hosts: &[&HostIs
         let path = &space.paths[region.path];
         let from =
             origins(&|atom| matches!(atom, Atom::Path(wanted) if path.implies(wanted, &space.patterns)));
-        let from = if from.is_empty() { vec![Origin::Default("the prefix does not match it")] } else { from };
+        let from = if from.is_empty() {
+            vec![StatementOrigin::Default("the prefix does not match it")]
+        } else {
+            from
+        };
         table.set("path", path.written(), from);
     }
     for known in &space.rest[region.rest] {
@@ -426,14 +428,13 @@ fn conditions(table: &mut Table, space: &Space, region: Region, hosts: &[&HostIs
     }
 }
 
-/// A fixed answer.
-pub(crate) fn answer(status: u64, body: Option<(&str, &str)>) -> Value {
-    let mut pairs = vec![("status".to_owned(), Value::Number(status))];
+pub(crate) fn answer(status: u64, body: Option<(&str, &str)>) -> DraftValue {
+    let mut pairs = vec![("status".to_owned(), DraftValue::Number(status))];
     if let Some((text, kind)) = body {
         pairs.push(("body".to_owned(), text.into()));
         pairs.push(("content_type".to_owned(), kind.into()));
     }
-    Value::Table(pairs)
+    DraftValue::Table(pairs)
 }
 
 #[cfg(test)]

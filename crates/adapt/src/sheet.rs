@@ -1,70 +1,72 @@
-//! The result in the making: the tables of `vanward.toml`, and what is said of statements that are not in it.
+//! Collects the result: the tables of `vanward.toml`, and notes on statements that are not in it.
 //!
-//! Each peer fills one; `finish` writes the text, and says of each statement that nothing else was said of what its name tells.
+//! Each peer fills a sheet. `finish` writes the text, and adds the verdict by name for statements without a note.
 
 use std::collections::BTreeSet;
 
-use crate::draft::{Origin, Table, Value};
-use crate::source::Source;
-use crate::{Adapted, Kind, Remark};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
+use crate::source::SourceFiles;
+use crate::{Adapted, Remark, RemarkKind};
 
-/// A note about a statement, by its number.
-struct Note {
+struct StatementNote {
     number: usize,
-    kind: Kind,
+    kind: RemarkKind,
     why: String,
     instead: String,
 }
 
-/// What became of a statement: the kind, why, and what to do instead.
-pub(crate) type Said = (Kind, String, String);
+/// Verdict, reason, and what to do instead.
+pub(crate) type Said = (RemarkKind, String, String);
 
 pub(crate) struct Sheet<'s> {
-    pub(crate) source: &'s Source,
-    notes: Vec<Note>,
-    pub(crate) top: Table,
-    pub(crate) listeners: Vec<Table>,
-    pub(crate) routes: Vec<Table>,
-    pub(crate) upstreams: Vec<Table>,
+    pub(crate) source: &'s SourceFiles,
+    notes: Vec<StatementNote>,
+    pub(crate) top: DraftTable,
+    pub(crate) listeners: Vec<DraftTable>,
+    pub(crate) routes: Vec<DraftTable>,
+    pub(crate) upstreams: Vec<DraftTable>,
     /// `[cache]`, `[timeouts]`, `[limits]` and the like, by header.
-    pub(crate) tables: Vec<Table>,
+    pub(crate) tables: Vec<DraftTable>,
+    /// Statements that were evaluated for each kind of request.
+    pub(crate) met: BTreeSet<usize>,
 }
 
 impl<'s> Sheet<'s> {
-    pub(crate) fn new(source: &'s Source) -> Self {
+    pub(crate) fn new(source: &'s SourceFiles) -> Self {
         Self {
             source,
             notes: Vec::new(),
-            top: Table::default(),
+            top: DraftTable::default(),
             listeners: Vec::new(),
             routes: Vec::new(),
             upstreams: Vec::new(),
             tables: Vec::new(),
+            met: BTreeSet::new(),
         }
     }
 
-    pub(crate) fn note(&mut self, number: usize, kind: Kind, why: &str, instead: &str) {
+    pub(crate) fn note(&mut self, number: usize, kind: RemarkKind, why: &str, instead: &str) {
         let is_there =
             self.notes.iter().any(|note| note.number == number && note.kind == kind && note.why == why);
         if !is_there {
-            self.notes.push(Note { number, kind, why: why.to_owned(), instead: instead.to_owned() });
+            self.notes.push(StatementNote { number, kind, why: why.to_owned(), instead: instead.to_owned() });
         }
     }
 
     pub(crate) fn differs(&mut self, number: usize, why: &str, instead: &str) {
-        self.note(number, Kind::Differs, why, instead);
+        self.note(number, RemarkKind::Differs, why, instead);
     }
 
     pub(crate) fn needless(&mut self, number: usize, why: &str) {
-        self.note(number, Kind::NeedsNothing, why, "");
+        self.note(number, RemarkKind::NeedsNothing, why, "");
     }
 
     pub(crate) fn refuse(&mut self, number: usize, why: &str, instead: &str) {
-        self.note(number, Kind::Refused, why, instead);
+        self.note(number, RemarkKind::Refused, why, instead);
     }
 
-    /// Says something of a statement that neither an option nor a note names.
-    pub(crate) fn say_if_unsaid(&mut self, number: usize, kind: Kind, why: &str) {
+    /// Adds a note unless an option or a note already names the statement.
+    pub(crate) fn say_if_unsaid(&mut self, number: usize, kind: RemarkKind, why: &str) {
         let is_noted = self.notes.iter().any(|note| note.number == number);
         let all = std::iter::once(&self.top).chain(&self.listeners).chain(&self.routes);
         let mut all = all.chain(&self.upstreams).chain(&self.tables);
@@ -73,8 +75,8 @@ impl<'s> Sheet<'s> {
         }
     }
 
-    /// An option that there is once, for all routes and listeners; of several values the first holds.
-    pub(crate) fn once(&mut self, header: &str, key: &str, value: impl Into<Value>, number: usize) {
+    /// Sets an option that exists once, for all routes and listeners. The first value wins.
+    pub(crate) fn once(&mut self, header: &str, key: &str, value: impl Into<DraftValue>, number: usize) {
         let value = value.into();
         let table = self.table(header);
         match table.get(key) {
@@ -83,28 +85,34 @@ impl<'s> Sheet<'s> {
                     format!("`{key}` of {header} is one value for all, and another directive came first");
                 self.refuse(number, &why, "choose the value that suits all servers");
             }
-            Some(_) => table.cite(key, Origin::Directive(number)),
-            None => table.set(key, value, vec![Origin::Directive(number)]),
+            Some(_) => table.cite(key, StatementOrigin::Directive(number)),
+            None => table.set(key, value, vec![StatementOrigin::Directive(number)]),
         }
     }
 
-    pub(crate) fn set(&mut self, header: &str, key: &str, value: impl Into<Value>, origins: Vec<Origin>) {
+    pub(crate) fn set(
+        &mut self,
+        header: &str,
+        key: &str,
+        value: impl Into<DraftValue>,
+        origins: Vec<StatementOrigin>,
+    ) {
         self.table(header).set(key, value, origins);
     }
 
-    pub(crate) fn table(&mut self, header: &str) -> &mut Table {
+    pub(crate) fn table(&mut self, header: &str) -> &mut DraftTable {
         let index = match self.tables.iter().position(|table| table.header == header) {
             Some(index) => index,
             None => {
-                self.tables.push(Table::new(header, Vec::new()));
+                self.tables.push(DraftTable::new(header, Vec::new()));
                 self.tables.len() - 1
             }
         };
         &mut self.tables[index]
     }
 
-    /// Adds an upstream under a name that is free, or finds the one that is the same.
-    pub(crate) fn upstream(&mut self, base: &str, mut made: Table) -> String {
+    /// Adds an upstream under a free name, or returns the name of an equal one.
+    pub(crate) fn upstream(&mut self, base: &str, mut made: DraftTable) -> String {
         let mut attempt = 1;
         loop {
             let name = if attempt == 1 { base.to_owned() } else { format!("{base}-{attempt}") };
@@ -125,8 +133,11 @@ impl<'s> Sheet<'s> {
         }
     }
 
-    /// The result. `by_name` says of a statement without an option or a note what its name alone tells.
+    /// Writes the result. `by_name` gives the verdict on statements without an option or a note.
     pub(crate) fn finish(mut self, peer: &str, by_name: &dyn Fn(&str, &str) -> Said) -> Adapted {
+        for number in std::mem::take(&mut self.met) {
+            self.say_if_unsaid(number, RemarkKind::NeedsNothing, "no request gets anything else without it");
+        }
         let mut cited = BTreeSet::new();
         let toml = self.render(peer, &mut cited);
         let source = self.source;
@@ -142,8 +153,8 @@ impl<'s> Sheet<'s> {
             }
         }
         self.notes.sort_by_key(|note| note.number);
-        let refused: BTreeSet<usize> = self.numbers(|kind| kind == Kind::Refused);
-        let told: BTreeSet<usize> = self.numbers(|kind| kind == Kind::Differs);
+        let refused: BTreeSet<usize> = self.numbers(|kind| kind == RemarkKind::Refused);
+        let told: BTreeSet<usize> = self.numbers(|kind| kind == RemarkKind::Differs);
         let directives = source.places.len();
         let taken = (0..directives)
             .filter(|number| (cited.contains(number) || told.contains(number)) && !refused.contains(number))
@@ -152,11 +163,11 @@ impl<'s> Sheet<'s> {
         Adapted { toml, remarks, directives, taken, needless: directives - taken - refused.len() }
     }
 
-    fn numbers(&self, wanted: fn(Kind) -> bool) -> BTreeSet<usize> {
+    fn numbers(&self, wanted: fn(RemarkKind) -> bool) -> BTreeSet<usize> {
         self.notes.iter().filter(|note| wanted(note.kind)).map(|note| note.number).collect()
     }
 
-    fn remark(&self, note: &Note) -> Remark {
+    fn remark(&self, note: &StatementNote) -> Remark {
         let place = &self.source.places[note.number];
         Remark {
             file: self.source.files[place.file].clone(),
@@ -188,13 +199,11 @@ impl<'s> Sheet<'s> {
     }
 }
 
-/// The header of an upstream's table.
 pub(crate) fn upstream_header(name: &str) -> String {
     let is_bare = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     if is_bare { format!("[upstream.{name}]") } else { format!("[upstream.{}]", crate::draft::quoted(name)) }
 }
 
-/// A name for an upstream.
 pub(crate) fn name_of(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     let name: String =
@@ -203,8 +212,7 @@ pub(crate) fn name_of(text: &str) -> String {
     if name.is_empty() { "upstream".to_owned() } else { name }
 }
 
-/// One text, or several as a list.
-pub(crate) fn one_or_list(texts: &[String]) -> Value {
+pub(crate) fn one_or_list(texts: &[String]) -> DraftValue {
     match texts {
         [one] => one.clone().into(),
         several => several.to_vec().into(),

@@ -1,12 +1,12 @@
-//! The statements of the other configuration: where each was, and how it was written.
+//! The statements of the other configuration: their places and texts.
 
-/// The most characters of a statement that messages and comments show.
+/// Maximum characters of a statement in messages and comments.
 const SHOWN_MAX: usize = 100;
 
 /// A directive with its words, and its block if it has one.
 #[derive(Debug)]
 pub(crate) struct Directive {
-    /// Its number in the order of reading.
+    /// Counts in the order of reading.
     pub(crate) number: usize,
     pub(crate) name: String,
     pub(crate) words: Vec<String>,
@@ -23,40 +23,35 @@ impl Directive {
     }
 }
 
-/// Where a statement was, and how it was written.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct StatementPlace {
     pub(crate) file: usize,
     pub(crate) line: usize,
-    /// Its name.
     pub(crate) name: String,
-    /// Name and words, shortened.
     pub(crate) text: String,
 }
 
 /// All files, and each statement by its number.
 #[derive(Debug, Default)]
-pub(crate) struct Source {
+pub(crate) struct SourceFiles {
     pub(crate) files: Vec<String>,
-    pub(crate) places: Vec<Place>,
-    /// Includes that could not be read, and why.
+    pub(crate) places: Vec<StatementPlace>,
     pub(crate) unread: Vec<(usize, String)>,
 }
 
-impl Source {
-    /// A source with one file.
-    pub(crate) fn of(file: &str) -> Self {
+impl SourceFiles {
+    pub(crate) fn from_file(file: &str) -> Self {
         Self { files: vec![file.to_owned()], ..Self::default() }
     }
 
     /// Adds a statement, and returns its number.
     pub(crate) fn add(&mut self, file: usize, line: usize, name: &str, text: &str) -> usize {
-        self.places.push(Place { file, line, name: plain(name), text: shortened(text) });
+        self.places.push(StatementPlace { file, line, name: plain(name), text: shortened(text) });
         self.places.len() - 1
     }
 }
 
-/// One line without control characters.
+/// Replaces control characters by spaces.
 fn plain(text: &str) -> String {
     text.chars()
         .map(|character| if character.is_control() { ' ' } else { character })
@@ -64,7 +59,6 @@ fn plain(text: &str) -> String {
         .collect()
 }
 
-/// A statement as messages show it.
 fn shortened(text: &str) -> String {
     let mut shown = plain(text);
     if text.chars().nth(SHOWN_MAX).is_some() {
@@ -73,7 +67,7 @@ fn shortened(text: &str) -> String {
     shown
 }
 
-/// Name and words as messages show them; of a long list the beginning.
+/// Joins name and words for messages, and stops early in long lists.
 pub(crate) fn joined(name: &str, words: &[String]) -> String {
     const ENOUGH: usize = 400;
     let mut all = name.to_owned();

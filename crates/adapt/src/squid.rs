@@ -1,65 +1,58 @@
-//! Reads Squid's configuration, of the mode that answers for servers (accel), and writes what Vanward can say of it.
+//! Translates Squid's configuration for a reverse proxy (accel).
 
-/// Lines as words, files that are included.
+/// Parses lines and includes.
 mod syntax;
 /// ACLs as conditions.
 mod acl;
 /// Listeners and servers.
 mod places;
-/// Rules in their order, gone through for each kind of request.
+/// Applies rules in order to each kind of request.
 mod access;
-/// Lines that no option comes from.
-mod known;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use mistake::Mistake;
 
-use crate::draft::{Origin, Table};
+use crate::draft::{DraftTable, StatementOrigin};
+use crate::known::KnownDirective;
 use crate::rules::Expression;
 use crate::sheet::{Said, Sheet};
-use crate::{Adapted, Include, Kind};
-use syntax::Line;
+use crate::{Adapted, Include};
+use syntax::SquidLine;
 
-/// Adapts a configuration of Squid. `file` is its name for messages and comments.
-///
-/// # Errors
-/// A quote that does not end, includes 16 deep, more than 100000 lines.
+/// Translates a configuration of Squid. `file` is its name for messages and comments. Fails on an unclosed quote,
+/// includes 16 deep, or more than 100000 lines.
 pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
     let (lines, source) = syntax::read(text, file, include)?;
-    let mut adapter = Adapter {
+    let mut adapter = SquidAdapter {
         sheet: Sheet::new(&source),
         lines: &lines,
         acls: acl::all(&lines),
-        met: BTreeSet::new(),
         upstreams: BTreeMap::new(),
     };
     adapter.once();
     adapter.listeners();
     adapter.routes();
-    Ok(adapter.finish())
+    Ok(adapter.sheet.finish("squid", &by_name))
 }
 
-struct Adapter<'s> {
+struct SquidAdapter<'s> {
     sheet: Sheet<'s>,
-    lines: &'s [Line],
+    lines: &'s [SquidLine],
     acls: BTreeMap<String, Expression>,
-    met: BTreeSet<usize>,
     /// Names of upstreams, by the lines of their servers.
     upstreams: BTreeMap<Vec<usize>, String>,
 }
 
-impl<'s> Adapter<'s> {
-    /// All lines with a name.
-    fn all(&self, name: &'static str) -> impl Iterator<Item = &'s Line> + use<'s> {
+impl<'s> SquidAdapter<'s> {
+    fn all(&self, name: &'static str) -> impl Iterator<Item = &'s SquidLine> + use<'s> {
         self.lines.iter().filter(move |line| line.word(0) == name)
     }
 
-    /// What there is once for the process.
     fn once(&mut self) {
         let lines = self.lines;
         for line in lines {
-            let from = vec![Origin::Directive(line.number)];
+            let from = vec![StatementOrigin::Directive(line.number)];
             let time = line.milliseconds(1).map(|time| crate::values::duration(time.clamp(1, 86_400_000)));
             let option = match line.word(0) {
                 "workers" => {
@@ -106,17 +99,21 @@ impl<'s> Adapter<'s> {
     }
 
     fn cache(&mut self) {
-        let mut table = Table::new("[cache]", Vec::new());
+        let mut table = DraftTable::new("[cache]", Vec::new());
         let memory = self.all("cache_mem").last();
         match memory.and_then(|line| Some((line, line.bytes(1)?))) {
             Some((line, bytes)) => {
                 table.set(
                     "memory",
                     crate::values::size(bytes.max(1 << 20)),
-                    vec![Origin::Directive(line.number)],
+                    vec![StatementOrigin::Directive(line.number)],
                 );
             }
-            None => table.set("memory", "256MiB", vec![Origin::Default("the default of Squid's cache_mem")]),
+            None => table.set(
+                "memory",
+                "256MiB",
+                vec![StatementOrigin::Default("the default of Squid's cache_mem")],
+            ),
         }
         let object =
             self.all("maximum_object_size_in_memory").last().or(self.all("maximum_object_size").last());
@@ -125,7 +122,7 @@ impl<'s> Adapter<'s> {
             table.set(
                 "object",
                 crate::values::size(bytes.clamp(1 << 10, most)),
-                vec![Origin::Directive(line.number)],
+                vec![StatementOrigin::Directive(line.number)],
             );
         }
         if let Some(folder) = self.all("cache_dir").find(|line| line.word(2).starts_with('/')) {
@@ -136,8 +133,8 @@ impl<'s> Adapter<'s> {
             ];
             table.set(
                 "disk",
-                crate::draft::Value::Table(pairs.into()),
-                vec![Origin::Directive(folder.number)],
+                crate::draft::DraftValue::Table(pairs.into()),
+                vec![StatementOrigin::Directive(folder.number)],
             );
             let why = "the folder is written in another form: nothing of what Squid stored is used";
             self.sheet.differs(folder.number, why, "empty it, or name another one");
@@ -145,7 +142,7 @@ impl<'s> Adapter<'s> {
         self.sheet.tables.push(table);
     }
 
-    fn log(&mut self, line: &Line) {
+    fn log(&mut self, line: &SquidLine) {
         let target = line.word(1).trim_start_matches("stdio:").trim_start_matches("daemon:");
         match target {
             "none" => self.sheet.needless(line.number, "there is no log without [log]"),
@@ -160,17 +157,12 @@ impl<'s> Adapter<'s> {
             }
         }
     }
-
-    fn finish(mut self) -> Adapted {
-        for number in std::mem::take(&mut self.met) {
-            self.sheet.say_if_unsaid(number, Kind::NeedsNothing, "no request gets anything else without it");
-        }
-        self.sheet.finish("squid", &by_name)
-    }
 }
 
-fn by_name(name: &str, _: &str) -> Said {
-    known::known(name)
+pub(crate) const KNOWN: KnownDirective = KnownDirective(include_str!("squid/known.txt"));
+
+fn by_name(name: &str, text: &str) -> Said {
+    KNOWN.said(name, text)
 }
 
 #[cfg(test)]

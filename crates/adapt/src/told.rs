@@ -1,11 +1,13 @@
-//! For tests of all peers: results are valid, and nothing of a configuration is lost.
+//! Shared checks of all peers' tests: results are valid, and no statement is lost.
 
 use std::collections::BTreeSet;
 
-use crate::Adapted;
-use crate::source::Source;
+use proptest::prelude::*;
 
-/// A sample with addresses and folders in place of its marks.
+use crate::Adapted;
+use crate::source::SourceFiles;
+
+/// Replaces the marks in a sample by addresses and folders.
 pub(crate) fn filled(text: &str) -> String {
     text.replace("@LISTEN@", "127.0.0.1:80")
         .replace("@IP@", "127.0.0.1")
@@ -18,19 +20,18 @@ pub(crate) fn filled(text: &str) -> String {
         .replace("@DIR@", "/srv/vanward")
 }
 
-/// What a file includes where there is no other.
 pub(crate) fn nothing(_: &str) -> Result<Vec<(String, String)>, String> {
     Err("there is none".to_owned())
 }
 
 /// Checks that the result is valid, and that it or a remark names each statement.
 #[track_caller]
-pub(crate) fn whole(source: &Source, adapted: &Adapted) {
+pub(crate) fn whole(source: &SourceFiles, adapted: &Adapted) {
     valid(adapted);
     assert_eq!(lost(source, adapted), Vec::<String>::new(), "{}", adapted.toml);
 }
 
-/// Checks that the result is a valid configuration, but for files that need not be here.
+/// Checks that the result is a valid configuration, except for missing files.
 #[track_caller]
 pub(crate) fn valid(adapted: &Adapted) {
     let reading = config::examine(&adapted.toml, "vanward.toml");
@@ -45,8 +46,8 @@ pub(crate) fn valid(adapted: &Adapted) {
     assert_eq!(adapted.taken + adapted.needless + adapted.refused(), adapted.directives);
 }
 
-/// The statements that neither a comment nor a remark names.
-pub(crate) fn lost(source: &Source, adapted: &Adapted) -> Vec<String> {
+/// Returns the statements that neither a comment nor a remark names.
+fn lost(source: &SourceFiles, adapted: &Adapted) -> Vec<String> {
     let told: BTreeSet<(usize, &str)> =
         adapted.remarks.iter().map(|remark| (remark.line, remark.directive.as_str())).collect();
     let mut cited = BTreeSet::new();
@@ -60,15 +61,31 @@ pub(crate) fn lost(source: &Source, adapted: &Adapted) -> Vec<String> {
     lost.map(|place| format!("{}: {}", place.line, place.text)).collect()
 }
 
-/// The lines of a result that have an option, without their comments.
+/// Returns the lines with options, without comments.
 pub(crate) fn options(adapted: &Adapted) -> Vec<String> {
     let plain = |line: &str| line.split("  # ").next().unwrap_or_default().to_owned();
     adapted.toml.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(plain).collect()
 }
 
-/// The routes of a result: each as its options in one line.
+/// Returns the routes, each with its options in one line.
 pub(crate) fn routes(adapted: &Adapted) -> Vec<String> {
     let text = options(adapted).join("\n");
     let routes = text.split("[[route]]\n").skip(1);
     routes.map(|route| route.split("\n[").next().unwrap_or_default().trim().replace('\n', "; ")).collect()
+}
+
+/// Generates words: meaningful ones from a list, a line each (`\n` stands for a line end), and random ones.
+pub(crate) fn word(words: &'static str) -> impl Strategy<Value = String> {
+    let words: Vec<&str> = words.lines().collect();
+    let known = proptest::sample::select(words).prop_map(|word| word.replace("\\n", "\n"));
+    prop_oneof![12 => known, 1 => any::<String>()]
+}
+
+/// Checks that the result for any text is TOML, and that it or a remark names each statement.
+pub(crate) fn sound(source: &SourceFiles, adapted: &Adapted) {
+    assert_eq!(lost(source, adapted), Vec::<String>::new());
+    let parsed = config::examine(&adapted.toml, "v.toml");
+    let is_syntax = |message: &str| message.contains("TOML") || message.contains("closing");
+    let syntax = parsed.mistakes.iter().find(|mistake| is_syntax(&mistake.message));
+    assert!(syntax.is_none(), "{syntax:?}\n{}", adapted.toml);
 }

@@ -1,49 +1,47 @@
-//! Reads Traefik's static and dynamic files (YAML or TOML), and writes what Vanward can say of them.
+//! Translates Traefik's static and dynamic files (YAML or TOML).
 
-/// Keys, texts, blocks.
+/// Parses keys, texts and blocks.
 mod syntax;
-/// Rules of routers.
+/// Parses rules of routers.
 mod rule;
-/// Entry points: listeners.
+/// Converts entry points to listeners.
 mod entry_points;
-/// Routers: routes.
+/// Converts routers to routes.
 mod routers;
-/// Middlewares in the order of a router.
+/// Applies middlewares in a router's order.
 mod middlewares;
-/// The middlewares `headers` and those that ask who a client is.
+/// Middlewares for headers, authentication and rates.
 mod guards;
-/// What becomes of paths.
+/// Middlewares that change paths.
 mod paths;
-/// Services: upstreams.
+/// Converts services to upstreams.
 mod services;
-/// Servers, their checks and how they are reached.
+/// Servers, their checks and transport.
 mod servers;
-/// Certificates, versions of TLS, resolvers.
+/// Certificates, TLS versions, resolvers.
 mod certificates;
 /// Routers of TCP.
 mod tcp;
 /// Log, metrics, traces and the like.
 mod process;
-/// Statements that no option comes from.
+/// Verdicts on statements without an option.
 mod known;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use mistake::Mistake;
 
-use crate::draft::Origin;
+use crate::draft::StatementOrigin;
 use crate::sheet::Sheet;
 use crate::source::Directive;
-use crate::{Adapted, Include, Kind};
+use crate::{Adapted, Include, RemarkKind};
 
-/// Adapts a static file with the dynamic ones that its `providers.file` names, or a dynamic file alone. `file` is its name for
-/// messages and comments.
-///
-/// # Errors
-/// A file is neither YAML nor TOML, or exceeds a limit: blocks 32 deep, 100000 statements.
+/// Translates a static file with the dynamic ones of its `providers.file`, or a dynamic file. `file` is its name for
+/// messages and comments. Fails if a file is neither YAML nor TOML, or above a limit: blocks 32 deep, 100000
+/// statements.
 pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Box<Mistake>> {
     let (tree, source) = syntax::read(text, file, include)?;
-    let mut adapter = Adapter {
+    let mut adapter = TraefikAdapter {
         sheet: Sheet::new(&source),
         tree: &tree,
         upstreams: BTreeMap::new(),
@@ -54,26 +52,24 @@ pub fn adapt(text: &str, file: &str, include: Include<'_>) -> Result<Adapted, Bo
     Ok(adapter.sheet.finish("traefik", &known::known))
 }
 
-struct Adapter<'s> {
+struct TraefikAdapter<'s> {
     sheet: Sheet<'s>,
-    /// All that stands at the top of the files.
     tree: &'s [Directive],
-    /// Upstreams of services, by the numbers of those.
-    upstreams: BTreeMap<usize, services::Made>,
-    /// Services, middlewares and the like that something names.
+    /// Upstreams of services, by the services' numbers.
+    upstreams: BTreeMap<usize, services::ServiceDraft>,
+    /// Services, middlewares and the like that others refer to.
     used: BTreeSet<usize>,
 }
 
-fn from(directive: &Directive) -> Vec<Origin> {
-    vec![Origin::Directive(directive.number)]
+fn from(directive: &Directive) -> Vec<StatementOrigin> {
+    vec![StatementOrigin::Directive(directive.number)]
 }
 
-/// A statement in a block, whatever its case.
+/// Returns a statement in a block; names ignore case.
 fn find<'d>(block: &'d Directive, name: &str) -> Option<&'d Directive> {
     block.inner().iter().find(|inner| inner.name.eq_ignore_ascii_case(name))
 }
 
-/// The text of a statement in a block.
 fn text<'d>(block: &'d Directive, name: &str) -> Option<(&'d str, &'d Directive)> {
     find(block, name).map(|found| (found.word(0), found))
 }
@@ -82,7 +78,7 @@ fn is_on(block: &Directive, name: &str) -> bool {
     text(block, name).is_some_and(|(word, _)| word.eq_ignore_ascii_case("true"))
 }
 
-/// The numbers of a statement and of all that stands in it.
+/// The numbers of a statement and of all inner ones.
 fn numbers(directive: &Directive) -> Vec<usize> {
     let mut all = vec![directive.number];
     all.extend(directive.inner().iter().flat_map(numbers));
@@ -90,7 +86,7 @@ fn numbers(directive: &Directive) -> Vec<usize> {
     all
 }
 
-/// A name without the provider behind it: `web@file`. `None` for what another provider has.
+/// Removes the provider from a name: `web@file`. `None` for another provider.
 fn of_file(name: &str) -> Option<&str> {
     match name.split_once('@') {
         None => Some(name),
@@ -99,7 +95,7 @@ fn of_file(name: &str) -> Option<&str> {
     }
 }
 
-/// A time in milliseconds: `10s`, `1m30s`, `500ms`, or seconds alone.
+/// Parses a time to milliseconds: `10s`, `1m30s`, `500ms`, or a number of seconds.
 fn milliseconds(text: &str) -> Option<u64> {
     match text.trim().parse::<u64>() {
         Ok(seconds) => seconds.checked_mul(1000),
@@ -107,7 +103,7 @@ fn milliseconds(text: &str) -> Option<u64> {
     }
 }
 
-impl<'s> Adapter<'s> {
+impl<'s> TraefikAdapter<'s> {
     fn all(&mut self) {
         let points = self.entry_points();
         self.routers(&points);
@@ -116,12 +112,11 @@ impl<'s> Adapter<'s> {
         self.unused();
     }
 
-    /// The blocks of this name at the top of the files.
     fn top(&self, name: &'static str) -> impl Iterator<Item = &'s Directive> + use<'s> {
         self.tree.iter().filter(move |directive| directive.name.eq_ignore_ascii_case(name))
     }
 
-    /// What is defined under two keys, such as `http.services`.
+    /// The definitions under two keys, such as `http.services`.
     fn defined(
         &self,
         outer: &'static str,
@@ -130,7 +125,6 @@ impl<'s> Adapter<'s> {
         self.top(outer).filter_map(move |block| find(block, inner)).flat_map(Directive::inner)
     }
 
-    /// The definition of a name, and remembers that it is used.
     fn definition(&mut self, outer: &'static str, inner: &'static str, name: &str) -> Option<&'s Directive> {
         let name = of_file(name)?;
         let found = self.defined(outer, inner).find(|definition| definition.name == name)?;
@@ -138,7 +132,7 @@ impl<'s> Adapter<'s> {
         Some(found)
     }
 
-    /// Says something of a statement and of all that stands in it.
+    /// Adds a note to a statement and all inner ones.
     fn refuse_all(&mut self, directive: &Directive, why: &str, instead: &str) {
         for number in numbers(directive) {
             self.sheet.refuse(number, why, instead);
@@ -151,7 +145,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// Dynamic files are templates of Go.
+    /// Reports Go templates in dynamic files.
     fn templates(&mut self) {
         let source = self.sheet.source;
         for (number, place) in source.places.iter().enumerate().filter(|(_, place)| place.text.contains("{{"))
@@ -161,7 +155,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// What nothing names.
+    /// Reports definitions that nothing refers to.
     fn unused(&mut self) {
         let kinds = [
             ("http", "services"),
@@ -176,7 +170,7 @@ impl<'s> Adapter<'s> {
                 for number in
                     numbers(definition).into_iter().filter(|_| !self.used.contains(&definition.number))
                 {
-                    self.sheet.say_if_unsaid(number, Kind::NeedsNothing, "nothing names it");
+                    self.sheet.say_if_unsaid(number, RemarkKind::NeedsNothing, "nothing names it");
                 }
             }
         }

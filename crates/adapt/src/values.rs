@@ -1,6 +1,27 @@
-//! Values as `vanward.toml` has them: durations, sizes, networks, expressions.
+//! Values in the syntax of `vanward.toml`: durations, sizes, networks, expressions.
 
-/// Milliseconds as Vanward writes a duration, in the largest unit that leaves no rest.
+/// Parses a sum of numbers with units, such as `1h30m`. A number without a unit uses the empty one.
+pub(crate) fn sum(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let (mut total, mut rest) = (None, text.trim());
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let number: u64 = rest.get(..digits)?.parse().ok()?;
+        rest = &rest[digits..];
+        let (unit, behind) = rest.split_at(rest.bytes().take_while(u8::is_ascii_alphabetic).count());
+        let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+        total = Some(total.unwrap_or(0_u64).checked_add(number.checked_mul(*factor)?)?);
+        rest = behind.trim_start();
+    }
+    total
+}
+
+pub(crate) fn measure(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let (number, unit) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim_start())?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+/// Writes milliseconds as a duration in the largest unit that divides them.
 pub(crate) fn duration(milliseconds: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
     for (unit, name) in UNITS {
@@ -11,7 +32,7 @@ pub(crate) fn duration(milliseconds: u64) -> String {
     if milliseconds == 0 { "0s".to_owned() } else { format!("{milliseconds}ms") }
 }
 
-/// Bytes as Vanward writes a size.
+/// Writes bytes in the largest unit that divides them.
 pub(crate) fn size(bytes: u64) -> String {
     for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
         if bytes >= unit && bytes.is_multiple_of(unit) {
@@ -21,7 +42,7 @@ pub(crate) fn size(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// Whether a text is a network or an address, as access lists take them.
+/// Whether a text is a network or an address, as in access lists.
 pub(crate) fn is_network(text: &str) -> bool {
     let (address, length) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
     let Ok(address) = address.parse::<std::net::IpAddr>() else { return false };
@@ -29,7 +50,7 @@ pub(crate) fn is_network(text: &str) -> bool {
     length.is_none_or(|length| length.parse::<u8>().is_ok_and(|length| length <= bits))
 }
 
-/// A network as its bytes as IPv6, and how many of its bits count.
+/// Parses a network as IPv6 bits and prefix length.
 fn network(text: &str) -> Option<(u128, u32)> {
     let (address, length) = text.split_once('/').map_or((text, None), |(a, b)| (a, b.parse::<u32>().ok()));
     let (bits, own) = match address.parse::<std::net::IpAddr>().ok()? {
@@ -39,19 +60,18 @@ fn network(text: &str) -> Option<(u128, u32)> {
     Some((bits, (own + length.unwrap_or(128 - own)).min(128)))
 }
 
-/// Whether a network lies within another one.
 pub(crate) fn is_within(inner: &str, outer: &str) -> bool {
     let (Some((inner, long)), Some((outer, short))) = (network(inner), network(outer)) else { return false };
     let shift = 128 - short;
     short <= long && (shift == 128 || inner >> shift == outer >> shift)
 }
 
-/// How many bits of addresses of a network are free.
+/// The number of host bits in a network's addresses.
 pub(crate) fn host_bits(text: &str) -> usize {
     network(text).map_or(0, |(_, length)| 128 - length as usize)
 }
 
-/// An expression that is looked for anywhere, as one that matches a whole text; or why there is none.
+/// Converts an expression that may match anywhere to one for the whole text; or returns why it is invalid.
 pub(crate) fn expression(text: &str, ignores_case: bool) -> Result<String, String> {
     let mut body = text;
     let mut made = String::new();
@@ -91,7 +111,7 @@ pub(crate) fn expression(text: &str, ignores_case: bool) -> Result<String, Strin
     }
 }
 
-/// Whether a `|` stands outside of groups and classes.
+/// Whether a `|` is outside of groups and classes.
 fn has_bare_choice(text: &str) -> bool {
     let (mut depth, mut in_class, mut escaped) = (0_usize, false, false);
     for character in text.chars() {
@@ -113,13 +133,13 @@ fn ends_escaped(text: &str) -> bool {
     text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
-/// The target of a redirect that has no query but its own: one is added to it unless it ends with a `?`.
+/// Ends the target of a redirect with `?` if it has no query, so that the request's query is not appended.
 pub(crate) fn without_query(to: String) -> String {
     let has_query = to.contains('?') || to.contains("$path_and_query") || to.contains("$query");
     if has_query { to } else { to + "?" }
 }
 
-/// A text as an expression that matches it alone.
+/// Returns an expression that matches only this text.
 pub(crate) fn escaped(text: &str) -> String {
     regex_syntax::escape(text)
 }
@@ -145,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_told_from_words() {
+    fn networks_are_distinguished_from_words() {
         for (text, is) in
             [("10.0.0.0/8", true), ("::1", true), ("10.0.0.0/33", false), ("all", false), ("unix:", false)]
         {

@@ -9,19 +9,16 @@ use serde::{Deserialize, Serialize};
 pub struct PurgeOrder {
     /// URLs, with all variants. A URL without a scheme means http and https. A `*` matches any text.
     pub urls: Vec<String>,
-    /// URL prefixes.
     pub prefixes: Vec<String>,
     /// Host names without a port; `*` matches any text.
     pub hosts: Vec<String>,
     /// Cache tags, as in `Surrogate-Key` or `Cache-Tag`.
     pub tags: Vec<String>,
-    /// Purges everything.
     pub all: bool,
     /// Makes responses stale instead of deleting them (soft purge).
     pub soft: bool,
 }
 
-/// The result of a purge.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Purged {
@@ -40,37 +37,34 @@ pub struct Purged {
     pub elsewhere: Option<PurgedElsewhere>,
 }
 
-/// What instances that share purges have done.
+/// The results of a purge on all instances that share purges.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PurgedElsewhere {
     /// How many instances run, this one included.
     pub instances: usize,
-    /// Those that had not purged in time. They do so once they can.
+    /// Instances that did not purge in time. They purge once they can.
     pub missing: Vec<String>,
-    /// Why it is not known who has.
+    /// Why the result is not known.
     pub problem: Option<String>,
 }
 
 impl PurgedElsewhere {
-    /// Nobody has said in time who has purged.
+    /// The result if Redis has not answered in time.
     pub fn unknown() -> Self {
         Self { problem: Some("Redis has not answered in time".to_owned()), ..Self::default() }
     }
 
-    /// Whether all instances have purged.
     pub fn is_whole(&self) -> bool {
         self.problem.is_none() && self.missing.is_empty()
     }
 }
 
-/// How many stored responses one name of a purge order matched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PurgeMatch {
     /// The kind and the name, such as `tag news`.
     pub what: String,
-    /// The number of stored responses that matched.
     pub responses: usize,
 }
 
@@ -86,7 +80,7 @@ pub struct ExplainOrder {
     pub headers: Vec<(String, String)>,
 }
 
-/// How the cache would treat a GET request, and how it treated earlier requests with the same key.
+/// The treatment of a GET request by the cache now, and of earlier requests with the same key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Explained {
@@ -94,7 +88,7 @@ pub struct Explained {
     pub route: String,
     /// The cache key; `None` if the route stores nothing.
     pub key: Option<String>,
-    /// What the cache would do with the request now.
+    /// The cache's decision about the request now.
     pub now: CacheVerdict,
     /// The stored responses under the key: the selected variant, and the newest others.
     pub stored: Vec<StoredResponse>,
@@ -106,24 +100,23 @@ pub struct Explained {
     pub variants_displaced: u64,
     /// The last cache miss of the key, if it is still known.
     pub last_miss: Option<LastMiss>,
-    /// The instance that owns the key, if instances share what they store.
+    /// The instance that owns the key, if instances share the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<CacheOwner>,
     /// Suggestions that would turn misses into hits.
     pub remedies: Vec<String>,
 }
 
-/// The instance that owns a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CacheOwner {
-    /// How other instances reach it.
+    /// The address for other instances.
     pub address: String,
-    /// Whether it is the one that answers this.
+    /// Whether this instance is the owner.
     pub is_own: bool,
 }
 
-/// What the cache would do with a request.
+/// A decision of the cache about a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -144,17 +137,14 @@ pub enum CacheVerdict {
     Refused,
 }
 
-/// A stored response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StoredResponse {
-    /// The status code.
     pub status: u16,
-    /// Whether this variant is the one that the request selects.
+    /// Whether the request selects this variant.
     pub is_asked_for: bool,
     /// The field names in `Vary`, separated by commas.
     pub vary: String,
-    /// The age.
     pub age_seconds: u64,
     /// The remaining freshness lifetime; negative if the response is stale.
     pub ttl_seconds: i64,
@@ -162,17 +152,19 @@ pub struct StoredResponse {
     pub is_purged_softly: bool,
     /// Whether the freshness lifetime is heuristic, derived from Last-Modified.
     pub is_guess: bool,
-    /// The length of the body.
     pub body_bytes: u64,
     /// All the memory that the stored response takes.
     pub memory_bytes: u64,
-    /// The ETag.
     pub etag: Option<String>,
-    /// The Last-Modified date.
     pub last_modified: Option<String>,
+    /// The cache tags that it can be purged by.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// The number of further tags, whose text is not kept.
+    #[serde(default)]
+    pub tags_untold: usize,
 }
 
-/// The last request that the cache could not answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LastMiss {
@@ -190,7 +182,6 @@ pub struct LastMiss {
     pub not_stored: Option<StoreRefusal>,
 }
 
-/// Why a response was not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StoreRefusal {

@@ -1,4 +1,4 @@
-//! Certificates in the admin API: what listeners present, and what is to come.
+//! Certificates in the admin API: those of the listeners, and their renewal.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,60 +6,57 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CertificateStatus {
-    /// The name of the listener.
     pub listener: String,
     /// Host names and addresses of the certificate.
     pub names: Vec<String>,
     /// The issuer's distinguished name.
     pub issuer: String,
-    /// The serial number, in hexadecimal digits.
+    /// In hexadecimal digits.
     pub serial: String,
     /// Start of the validity, in seconds since 1970.
     pub valid_from_seconds: i64,
     /// End of the validity, in seconds since 1970.
     pub valid_until_seconds: i64,
-    /// The same, such as `2026-01-31 12:00:00 UTC`.
+    /// End of the validity as text, such as `2026-01-31 12:00:00 UTC`.
     pub valid_until: String,
-    /// Whole days until then; negative if that has passed.
+    /// Whole days until the end; negative if it has passed.
     pub days_left: i64,
-    /// Where it comes from.
     pub source: CertificateSource,
     /// Its file, unless the proxy has made it.
     pub file: Option<String>,
-    /// What an automatic certificate waits for.
-    pub renewal: Option<Renewal>,
-    /// What is wrong with it.
+    /// The next renewal of an automatic certificate.
+    pub renewal: Option<RenewalState>,
+    /// Problems with the certificate, one sentence each.
     pub problems: Vec<String>,
 }
 
-/// Where a certificate comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CertificateSource {
-    /// A file that is configured.
+    /// A configured file.
     File,
-    /// An authority, which the proxy has asked.
+    /// A certificate authority, on request of the proxy (ACME).
     Auto,
     /// The proxy, until an authority issues one.
     StandIn,
-    /// The proxy, as configured.
     SelfSigned,
 }
 
-/// What an automatic certificate waits for.
+/// The next renewal of an automatic certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Renewal {
+#[cfg_attr(test, schemars(rename = "Renewal"))]
+pub struct RenewalState {
     /// The configured name.
     pub name: String,
     /// When the next attempt is made, in seconds since 1970.
     pub next_seconds: i64,
-    /// The same, such as `2026-01-31 12:00:00 UTC`.
+    /// When the next attempt is made, such as `2026-01-31 12:00:00 UTC`.
     pub next: String,
     /// When the authority suggests to renew; `None` if it does not.
     pub suggested: Option<Suggested>,
-    /// Whether another process that shares the folder asks for it.
+    /// Whether another process that shares the folder requests it.
     pub elsewhere: bool,
     /// Failures in a row.
     pub failures: u32,
@@ -77,18 +74,17 @@ pub struct Suggested {
     pub from_seconds: i64,
     /// End of the window, in seconds since 1970.
     pub until_seconds: i64,
-    /// Both, such as `2026-01-29 12:00:00 UTC to 2026-01-31 12:00:00 UTC`.
+    /// Start and end, such as `2026-01-29 12:00:00 UTC to 2026-01-31 12:00:00 UTC`.
     pub window: String,
-    /// URL of a page that says why, if the authority has given one.
+    /// URL of a page with the reason, if the authority gives one.
     pub why: Option<String>,
 }
 
-/// Has the certificate of a name renewed.
+/// Renews the certificate of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenewalOrder {
-    /// The configured name.
     pub name: String,
     /// Whether the old certificate is revoked when the new one is in force.
     #[serde(default)]

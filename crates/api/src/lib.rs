@@ -2,9 +2,9 @@
 
 /// Cache commands: purge orders, and explanations of cache decisions.
 pub mod cache;
-/// Certificates: what listeners present, and orders to renew.
+/// Certificates of listeners, and orders to renew.
 pub mod certificates;
-/// What happens now, and happened in the last hour.
+/// Current requests, and the last hour.
 pub mod live;
 /// Maintenance: orders to switch it, and its status.
 pub mod maintenance;

@@ -1,48 +1,44 @@
-//! What the proxy does right now, and did in the last hour: for `vanward top` and the dashboard.
+//! Current requests, and the last hour: for `vanward top` and the dashboard.
 
 use serde::{Deserialize, Serialize};
 
-/// What happens now. Asking has the workers count requests by client for a minute.
+/// Current requests. After a query the workers count requests by client for a minute.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LiveStatus {
-    /// The clients with the most requests.
     pub clients: ClientsStatus,
-    /// The requests under way that take longest, the longest first.
+    /// The requests in progress that take longest, the longest first.
     pub requests: Vec<RequestUnderWay>,
 }
 
-/// The clients with the most requests of the last seconds, the most first.
+/// The clients with the most requests in the last seconds, the most first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ClientsStatus {
-    /// The time that the counts are about, 20 seconds at most. Zero when nobody asked before.
+    /// The time that the counts cover, 20 seconds at most. Zero if there was no query before.
     pub seconds: f64,
     /// All requests that began in this time.
     pub requests: u64,
-    /// Counts may be too low by so many requests: only the busiest clients are counted exactly.
+    /// Counts may be too low by this number of requests: only the busiest clients are counted exactly.
     pub error: u64,
     /// The clients, as access lists and limits see them.
     pub clients: Vec<ClientStatus>,
 }
 
-/// A client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ClientStatus {
-    /// The address of the client; behind trusted proxies that which they name.
+    /// The address of the client; behind trusted proxies, the address that they name.
     pub address: String,
-    /// Its requests.
     pub requests: u64,
 }
 
-/// A request under way.
+/// A request in progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RequestUnderWay {
     /// The time since it began.
     pub seconds: f64,
-    /// The address of the client.
     pub client: String,
     /// The method and the path, without the query, cut after 128 bytes.
     pub line: String,
@@ -50,22 +46,23 @@ pub struct RequestUnderWay {
     pub route: String,
     /// The upstream, once a server was chosen.
     pub upstream: Option<String>,
-    /// The server that is asked, as in the log.
+    /// The chosen server, as in the log.
     pub server: Option<String>,
-    /// What is waited for.
-    pub stage: Stage,
+    /// The event that the request waits for.
+    pub stage: RequestStage,
 }
 
-/// What a request under way waits for.
+/// The event that a request in progress waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum Stage {
-    /// No server is chosen yet: it is checked, queued, delayed, or answered without a server.
+#[cfg_attr(test, schemars(rename = "Stage"))]
+pub enum RequestStage {
+    /// No server is chosen yet: the request is checked, queued, delayed, or answered without a server.
     Proxy,
     /// The server has not begun to respond.
     Server,
-    /// The response is on its way to the client.
+    /// The response is being sent to the client.
     Response,
 }
 
@@ -83,9 +80,7 @@ pub struct HourStatus {
     pub server_errors_per_second: Vec<f32>,
     /// The median of the durations; `None` without requests.
     pub p50_ms: Vec<Option<f32>>,
-    /// The 90th percentile.
     pub p90_ms: Vec<Option<f32>>,
-    /// The 99th percentile.
     pub p99_ms: Vec<Option<f32>>,
     /// Bytes of requests per second.
     pub received_bytes_per_second: Vec<f32>,
@@ -95,10 +90,9 @@ pub struct HourStatus {
     pub connections_per_second: Vec<f32>,
     /// Open client connections.
     pub connections: Vec<u32>,
-    /// Requests under way.
+    /// Requests in progress.
     pub requests: Vec<u32>,
     /// Attempts after the first, per second.
     pub retries_per_second: Vec<f32>,
-    /// Faults injected, per second.
     pub faults_per_second: Vec<f32>,
 }

@@ -1,4 +1,4 @@
-//! Maintenance in the admin API: orders to switch it, and what is under maintenance.
+//! Maintenance in the admin API: orders to switch it, and the routes under maintenance.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,10 +13,11 @@ pub struct MaintenanceOrder {
     /// All routes, also those that a reload adds.
     #[serde(default)]
     pub all: bool,
-    /// The path of the page, on the machine of the proxy; only to begin. What is left out here and below is the file's.
+    /// The path of the page, on the proxy's machine; only to begin. For this and the options below, the default is the
+    /// file's value.
     #[serde(default)]
     pub page: Option<String>,
-    /// A duration: when clients may come again.
+    /// A duration: the value of Retry-After.
     #[serde(default)]
     pub retry_after: Option<String>,
     /// Networks of clients that are served as usual.
@@ -28,7 +29,6 @@ pub struct MaintenanceOrder {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MaintenanceSwitched {
-    /// Their names.
     pub routes: Vec<String>,
 }
 
@@ -36,7 +36,6 @@ pub struct MaintenanceSwitched {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MaintenanceStatus {
-    /// The name of the route.
     pub route: String,
     /// Whether requests are refused.
     pub is_on: bool,
@@ -44,7 +43,7 @@ pub struct MaintenanceStatus {
     pub by_command: bool,
     /// The path of the page; `None` means the error page for 503.
     pub page: Option<String>,
-    /// When clients may come again.
+    /// The value of Retry-After.
     pub retry_after_seconds: u64,
     /// Networks of clients that are served as usual.
     pub allow: Vec<String>,

@@ -1,4 +1,4 @@
-//! `docs/admin-api.json` is what the types say, and has every place of the API. `UPDATE=1 cargo test -p api` writes it anew.
+//! `docs/admin-api.json`, generated from the types, with every path of the API. `UPDATE=1 cargo test -p api` writes it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,15 +14,16 @@ use crate::maintenance::{MaintenanceOrder, MaintenanceStatus, MaintenanceSwitche
 use crate::route::RouteOrder;
 use crate::shaping::{PlaceNamed, ShapingCleared, ShapingOrder, ShapingStatus};
 use crate::status::{
-    Changed, FaultStatus, FaultsAdded, FaultsRemoved, Refused, ReloadResult, ServerOrder, Status,
+    Changed, FaultStatus, FaultsAdded, FaultsRemoved, RefusedOrder, ReloadResult, ServerOrder, SourceReport,
+    StatusReport,
 };
 
-/// The document, and where the places of the API are.
+/// The document, and the source with the paths of the API.
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin-api.json");
 const PLACES: &str = include_str!("../../control/src/admin.rs");
 
-/// What is sent, or comes back.
-enum Content {
+/// The body of a request or response.
+enum ApiContent {
     Nothing,
     Json(Schema),
     Toml,
@@ -34,12 +35,12 @@ struct Document {
 }
 
 impl Document {
-    fn of<T: JsonSchema>(&mut self) -> Content {
-        Content::Json(self.generator.subschema_for::<T>())
+    fn content_of<T: JsonSchema>(&mut self) -> ApiContent {
+        ApiContent::Json(self.generator.subschema_for::<T>())
     }
 
-    fn add(&mut self, method: &str, path: &str, summary: &str, order: Content, answer: Content) {
-        let refused = self.generator.subschema_for::<Refused>();
+    fn add(&mut self, method: &str, path: &str, summary: &str, order: ApiContent, answer: ApiContent) {
+        let refused = self.generator.subschema_for::<RefusedOrder>();
         let mut operation = json!({
             "summary": summary,
             "responses": {
@@ -50,7 +51,7 @@ impl Document {
                 },
             },
         });
-        if !matches!(order, Content::Nothing) {
+        if !matches!(order, ApiContent::Nothing) {
             operation["requestBody"] = json!({ "required": true, "content": content(order) });
         }
         let parameters: Vec<Value> = path.split(['{', '}']).skip(1).step_by(2).map(parameter).collect();
@@ -77,11 +78,11 @@ impl Document {
     }
 }
 
-fn content(content: Content) -> Value {
+fn content(content: ApiContent) -> Value {
     match content {
-        Content::Nothing => json!({}),
-        Content::Json(schema) => json!({ "application/json": { "schema": schema } }),
-        Content::Toml => json!({ "application/toml": { "schema": { "type": "string" } } }),
+        ApiContent::Nothing => json!({}),
+        ApiContent::Json(schema) => json!({ "application/json": { "schema": schema } }),
+        ApiContent::Toml => json!({ "application/toml": { "schema": { "type": "string" } } }),
     }
 }
 
@@ -102,59 +103,62 @@ fn document() -> String {
     made.finish()
 }
 
-/// What only tells.
+/// Documents the queries.
 fn read(document: &mut Document) {
-    let answer = document.of::<Status>();
-    document.add("get", "/status", "The status of the proxy.", Content::Nothing, answer);
-    let answer = document.of::<LiveStatus>();
-    document.add("get", "/live", "Requests under way, and who sends most.", Content::Nothing, answer);
-    let answer = document.of::<HourStatus>();
-    document.add("get", "/hour", "The last hour.", Content::Nothing, answer);
-    let told = "The configuration in force, with every option.";
-    document.add("get", "/configuration", told, Content::Nothing, Content::Toml);
-    let answer = document.of::<Vec<CertificateStatus>>();
-    document.add("get", "/certificates", "The certificates of all listeners.", Content::Nothing, answer);
-    let answer = document.of::<Vec<FaultStatus>>();
-    document.add("get", "/faults", "The faults that are injected.", Content::Nothing, answer);
-    let answer = document.of::<Vec<MaintenanceStatus>>();
-    document.add("get", "/maintenance", "The routes under maintenance.", Content::Nothing, answer);
-    let answer = document.of::<Vec<ShapingStatus>>();
-    document.add("get", "/shaping", "Rates and delays of all places.", Content::Nothing, answer);
-    let (order, answer) = (document.of::<ExplainOrder>(), document.of::<Explained>());
+    let answer = document.content_of::<StatusReport>();
+    document.add("get", "/status", "The status of the proxy.", ApiContent::Nothing, answer);
+    let answer = document.content_of::<LiveStatus>();
+    document.add("get", "/live", "Requests under way, and who sends most.", ApiContent::Nothing, answer);
+    let answer = document.content_of::<HourStatus>();
+    document.add("get", "/hour", "The last hour.", ApiContent::Nothing, answer);
+    let told = "The configuration in force: the files as one, as they were written, with all changes.";
+    document.add("get", "/configuration", told, ApiContent::Nothing, ApiContent::Toml);
+    let answer = document.content_of::<Vec<CertificateStatus>>();
+    document.add("get", "/certificates", "The certificates of all listeners.", ApiContent::Nothing, answer);
+    let answer = document.content_of::<Vec<FaultStatus>>();
+    document.add("get", "/faults", "The faults that are injected.", ApiContent::Nothing, answer);
+    let answer = document.content_of::<Vec<MaintenanceStatus>>();
+    document.add("get", "/maintenance", "The routes under maintenance.", ApiContent::Nothing, answer);
+    let answer = document.content_of::<Vec<ShapingStatus>>();
+    document.add("get", "/shaping", "Rates and delays of all places.", ApiContent::Nothing, answer);
+    let (order, answer) = (document.content_of::<ExplainOrder>(), document.content_of::<Explained>());
     document.add("post", "/cache/explain", "How the cache would answer a GET.", order, answer);
-    let (order, answer) = (document.of::<RouteOrder>(), document.of::<Map<String, Value>>());
+    let (order, answer) = (document.content_of::<RouteOrder>(), document.content_of::<Map<String, Value>>());
     document.add("post", "/routes/explain", "Which route a request takes, and why.", order, answer);
 }
 
-/// What changes the proxy.
+/// Documents the orders, which change the proxy.
 fn change(document: &mut Document) {
-    let answer = document.of::<ReloadResult>();
-    document.add("post", "/reload", "Reads the configuration again.", Content::Nothing, answer);
-    let (order, answer) = (document.of::<ServerOrder>(), document.of::<Changed>());
+    let answer = document.content_of::<ReloadResult>();
+    document.add("post", "/reload", "Reads the configuration again.", ApiContent::Nothing, answer);
+    let (order, answer) = (document.content_of::<ServerOrder>(), document.content_of::<Changed>());
     document.add("post", "/servers/{amendment}", "Changes a server.", order, answer);
-    let (order, answer) = (document.of::<PurgeOrder>(), document.of::<Purged>());
+    let (order, answer) = (document.content_of::<SourceReport>(), document.content_of::<SourceReport>());
+    document.add("post", "/sources", "Reports how a source of servers stands.", order, answer);
+    let (order, answer) = (document.content_of::<PurgeOrder>(), document.content_of::<Purged>());
     document.add("post", "/cache/purge", "Deletes stored responses.", order, answer);
-    let (order, answer) = (document.of::<RenewalOrder>(), document.of::<RenewalOrder>());
+    let (order, answer) = (document.content_of::<RenewalOrder>(), document.content_of::<RenewalOrder>());
     document.add("post", "/certificates/renew", "Renews an automatic certificate.", order, answer);
-    let answer = document.of::<FaultsAdded>();
-    document.add("post", "/faults", "Injects the faults of [[fault]] tables.", Content::Toml, answer);
-    let answer = document.of::<FaultsRemoved>();
-    document.add("delete", "/faults", "Ends all faults and shaping orders.", Content::Nothing, answer);
-    let answer = document.of::<FaultsRemoved>();
-    document.add("delete", "/faults/{name}", "Ends a fault.", Content::Nothing, answer);
+    let answer = document.content_of::<FaultsAdded>();
+    document.add("post", "/faults", "Injects the faults of [[fault]] tables.", ApiContent::Toml, answer);
+    let answer = document.content_of::<FaultsRemoved>();
+    document.add("delete", "/faults", "Ends all faults and shaping orders.", ApiContent::Nothing, answer);
+    let answer = document.content_of::<FaultsRemoved>();
+    document.add("delete", "/faults/{name}", "Ends a fault.", ApiContent::Nothing, answer);
     for (path, summary) in [
         ("/maintenance/on", "Puts routes under maintenance."),
         ("/maintenance/off", "Ends the maintenance of routes."),
     ] {
-        let (order, answer) = (document.of::<MaintenanceOrder>(), document.of::<MaintenanceSwitched>());
+        let (order, answer) =
+            (document.content_of::<MaintenanceOrder>(), document.content_of::<MaintenanceSwitched>());
         document.add("post", path, summary, order, answer);
     }
-    let (order, answer) = (document.of::<ShapingOrder>(), document.of::<PlaceNamed>());
+    let (order, answer) = (document.content_of::<ShapingOrder>(), document.content_of::<PlaceNamed>());
     document.add("post", "/shaping", "Changes rates and delays of a place.", order, answer);
-    let answer = document.of::<ShapingCleared>();
-    document.add("delete", "/shaping", "Ends all such changes.", Content::Nothing, answer);
-    let answer = document.of::<ShapingCleared>();
-    document.add("delete", "/shaping/{place}/{name}", "Ends those of a place.", Content::Nothing, answer);
+    let answer = document.content_of::<ShapingCleared>();
+    document.add("delete", "/shaping", "Ends all such changes.", ApiContent::Nothing, answer);
+    let answer = document.content_of::<ShapingCleared>();
+    document.add("delete", "/shaping/{place}/{name}", "Ends those of a place.", ApiContent::Nothing, answer);
 }
 
 #[test]

@@ -9,13 +9,10 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RouteOrder {
-    /// The method.
     pub method: String,
     /// `http://HOST/PATH?QUERY`, `https://…`, or `/PATH` for a request without a host.
     pub url: String,
-    /// The header fields.
     pub headers: Vec<(String, String)>,
-    /// The address of the client.
     pub client: IpAddr,
     /// The listener, by name or address; `None` for the first that fits the URL.
     pub listener: Option<String>,

@@ -4,16 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// What shaping can apply to.
+/// The kinds of places that can be shaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PlaceKind {
-    /// A listener.
     Listener,
-    /// A route.
     Route,
-    /// An upstream.
     Upstream,
 }
 
@@ -33,7 +30,6 @@ impl fmt::Display for PlaceKind {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ShapingOrder {
-    /// The kind of place.
     pub place: PlaceKind,
     /// The name in the configuration file. May be left out if there is only one.
     #[serde(default)]
@@ -69,7 +65,7 @@ pub struct ShapingOrder {
 
 impl ShapingOrder {
     /// An order without any change yet.
-    pub fn of(place: PlaceKind, name: Option<String>) -> Self {
+    pub fn new(place: PlaceKind, name: Option<String>) -> Self {
         Self {
             place,
             name,
@@ -89,13 +85,13 @@ impl ShapingOrder {
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "a rate such as \"1MB/s\", or a list of rates")]
-    enum Written {
+    enum WrittenRate {
         One(String),
         Many(Vec<String>),
     }
     Ok(Option::deserialize(deserializer)?.map(|written| match written {
-        Written::One(one) => vec![one],
-        Written::Many(many) => many,
+        WrittenRate::One(one) => vec![one],
+        WrittenRate::Many(many) => many,
     }))
 }
 
@@ -103,13 +99,10 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlaceNamed {
-    /// The kind of place.
     pub place: PlaceKind,
-    /// The name in the configuration file.
     pub name: String,
 }
 
-/// The result of removing shaping orders.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ShapingCleared {
@@ -122,9 +115,7 @@ pub struct ShapingCleared {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ShapingStatus {
-    /// The kind of place.
     pub place: PlaceKind,
-    /// The name in the configuration file.
     pub name: String,
     /// Rate limits on bytes sent to clients.
     pub rate: Vec<String>,
@@ -136,9 +127,7 @@ pub struct ShapingStatus {
     pub latency: Option<String>,
     /// The share of packets that are sent again.
     pub loss: Option<String>,
-    /// The delay of requests.
     pub delay: Option<String>,
-    /// The delay of responses.
     pub response_delay: Option<String>,
     /// Whether an operator has changed the settings since the file was read.
     pub is_changed: bool,

@@ -8,21 +8,17 @@ use crate::maintenance::MaintenanceStatus;
 use crate::shaping::ShapingStatus;
 use crate::traffic::{LastMinuteStatus, TrafficStatus};
 
-/// The status of the proxy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Status {
-    /// The version of the program.
+#[cfg_attr(test, schemars(rename = "Status"))]
+pub struct StatusReport {
     pub version: String,
-    /// The process ID.
     pub process: u32,
     /// The time since the process started.
     pub uptime_seconds: u64,
     /// How many times a new configuration took effect.
     pub reloads: u64,
-    /// The number of worker threads.
     pub workers: usize,
-    /// The number of open client connections.
     pub connections: u64,
     /// The number of requests in progress.
     pub requests: u64,
@@ -32,16 +28,14 @@ pub struct Status {
     /// Bytes, connections and failures of the last minute.
     #[serde(default)]
     pub last_minute: LastMinuteStatus,
-    /// What needs attention, beside the states of servers: one sentence each.
+    /// Problems that need attention, one sentence each. The states of servers are separate.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// The listeners.
     pub listeners: Vec<ListenerStatus>,
     /// The routes, in the order of the file.
     pub routes: Vec<RouteStatus>,
-    /// The upstreams and their servers.
     pub upstreams: Vec<UpstreamStatus>,
-    /// The cache; `None` if there is none.
+    /// `None` without a cache.
     pub cache: Option<CacheStatus>,
     /// The faults, in the order in which requests are matched against them.
     pub faults: Vec<FaultStatus>,
@@ -56,25 +50,20 @@ pub struct Status {
     pub failures: BTreeMap<String, u64>,
 }
 
-/// A listener.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ListenerStatus {
-    /// The name in the configuration file.
     pub name: String,
     /// The actual address; the kernel may have chosen the port.
     pub address: String,
-    /// Whether the listener speaks TLS.
     pub has_tls: bool,
 }
 
-/// A route.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RouteStatus {
     /// The name of the route, as in the log.
     pub route: String,
-    /// The requests of the route.
     #[serde(default)]
     pub traffic: TrafficStatus,
     /// The cache counters of the route; `None` until its cache has done something.
@@ -105,7 +94,6 @@ pub struct RouteCacheStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CacheStatus {
-    /// The memory limit.
     pub memory_bytes: u64,
     /// The memory that stored responses take.
     pub stored_bytes: u64,
@@ -127,7 +115,6 @@ pub struct CacheStatus {
     pub hit_rates: Option<HitRatesStatus>,
 }
 
-/// The disk store of the cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiskStatus {
@@ -161,13 +148,11 @@ pub struct HitRatesStatus {
     pub half: f64,
     /// The hit rate with the current memory.
     pub same: f64,
-    /// The hit rate with twice the memory.
     pub double: f64,
     /// The hit rate with four times the memory.
     pub quadruple: f64,
 }
 
-/// An injected fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FaultStatus {
@@ -187,43 +172,39 @@ pub struct FaultStatus {
     pub injected: u64,
 }
 
-/// The result of adding faults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FaultsAdded {
-    /// The names of the added faults.
     pub faults: Vec<String>,
-    /// Those of them that do not happen, because an earlier fault always does.
+    /// Added faults that never happen, because an earlier fault always does.
     #[serde(default)]
     pub hidden: Vec<HiddenFault>,
+    /// Added faults that affect only TCP connections, although one of their listeners has HTTP/3.
+    #[serde(default)]
+    pub tcp_alone: Vec<String>,
 }
 
-/// A fault that does not happen.
+/// A fault that never happens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HiddenFault {
-    /// The name of the fault.
     pub fault: String,
-    /// The name of the earlier fault, which happens to all requests or connections that match the other.
+    /// The earlier fault, which happens to all requests or connections that match this one.
     pub by: String,
 }
 
-/// The result of removing faults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FaultsRemoved {
-    /// The number of removed faults.
     pub removed: usize,
     /// The number of shaping orders that were removed as well.
     #[serde(default)]
     pub shaping_cleared: usize,
 }
 
-/// An upstream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UpstreamStatus {
-    /// The name in the configuration file.
     pub name: String,
     /// The load balancing policy.
     pub balance: String,
@@ -245,7 +226,6 @@ pub struct UpstreamStatus {
     pub servers: Vec<ServerStatus>,
 }
 
-/// A server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ServerStatus {
@@ -253,7 +233,6 @@ pub struct ServerStatus {
     pub url: String,
     /// The name of the server, as in the log.
     pub label: String,
-    /// Whether the server gets requests.
     pub state: ServerState,
     /// Why the server gets no requests; `None` if it does.
     pub reason: Option<String>,
@@ -272,18 +251,15 @@ pub struct ServerStatus {
     pub changes: Vec<String>,
 }
 
-/// Whether a server gets requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ServerState {
-    /// The server gets requests.
     Up,
     /// An operator has drained the server; requests in progress finish.
     Draining,
     /// The server was ejected because it responded worse than the others.
     Ejected,
-    /// Health checks fail.
     Down,
     /// The circuit breaker is open after too many failures; the server is tried again later.
     Open,
@@ -304,7 +280,6 @@ pub struct ServerOrder {
     pub weight: Option<u32>,
 }
 
-/// The servers that an order changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Changed {
@@ -312,17 +287,14 @@ pub struct Changed {
     pub servers: Vec<ServerNamed>,
 }
 
-/// A server and its upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ServerNamed {
-    /// The upstream's name in the configuration file.
     pub upstream: String,
     /// The server's URL, with the port.
     pub server: String,
 }
 
-/// The result of a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ReloadResult {
@@ -332,10 +304,10 @@ pub struct ReloadResult {
     pub remarks: Vec<String>,
 }
 
-/// Why an order was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Refused {
+#[cfg_attr(test, schemars(rename = "Refused"))]
+pub struct RefusedOrder {
     /// The reason as a sentence.
     pub error: String,
     /// The mistakes in the configuration, if they are the reason.
@@ -343,18 +315,27 @@ pub struct Refused {
     pub mistakes: Vec<ConfigMistake>,
 }
 
-/// A mistake in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ConfigMistake {
     /// The file, as it was named.
     pub file: String,
-    /// The line, from 1.
+    /// Counts from 1.
     pub line: usize,
-    /// The column, from 1.
+    /// Counts from 1.
     pub column: usize,
-    /// What is wrong.
     pub message: String,
-    /// The whole mistake, in one line.
+    /// The file, line, column and message in one line.
     pub text: String,
+}
+
+/// The state of an external source of servers, as the program that follows it reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SourceReport {
+    /// The source, such as `docker`: lower-case letters, digits and hyphens.
+    pub source: String,
+    /// Why the source gives no usable answer, as a sentence; `null` if it does.
+    pub failure: Option<String>,
 }

@@ -12,7 +12,7 @@ pub struct TrafficStatus {
     pub requests: u64,
     /// These requests by class of status (`2xx`), or `none` without a response. Classes without requests are left out.
     pub classes: BTreeMap<String, u64>,
-    /// What happened in the last minute.
+    /// Rates and durations of the last minute.
     pub last_minute: RatesStatus,
 }
 
@@ -20,7 +20,7 @@ pub struct TrafficStatus {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RatesStatus {
-    /// The time that the rates are about; they are sampled every five seconds.
+    /// The time that the rates cover; they are sampled every five seconds.
     pub seconds: f64,
     /// Requests that ended, per second.
     pub requests_per_second: f64,
@@ -28,8 +28,8 @@ pub struct RatesStatus {
     pub client_errors_per_second: f64,
     /// Requests answered with 5xx or not at all, per second.
     pub server_errors_per_second: f64,
-    /// The median duration; `None` without requests. Durations are estimated from a histogram. That of a server is the
-    /// time to the first byte of its response.
+    /// The median duration; `None` without requests. Durations are estimated from a histogram. For a server, they end
+    /// with the first byte of its response.
     pub p50_ms: Option<f64>,
     /// The 90th percentile of the durations.
     pub p90_ms: Option<f64>,

@@ -1,7 +1,7 @@
-//! Instructions for a pick, counted by valgrind: a figure that repeats, whatever else the machine does.
+//! Instructions per pick, counted by valgrind. The figures do not depend on the load of the machine.
 //!
-//! Each case runs under callgrind for two numbers of rounds; the difference is what the rounds between them cost.
-//! `cargo bench -p balance -- NAME` runs the cases whose names hold NAME.
+//! Each case runs under callgrind for two numbers of rounds; the difference is the cost of the additional rounds.
+//! `cargo bench -p balance -- NAME` runs the cases whose names contain NAME.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -11,20 +11,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{
-    Ask, Changes, Fleet, Member, Outcome, Pick, Picker, Secret, ServerHealth, ServerId, Sessions, Settings,
-    Time,
+    Changes, Fleet, FleetMember, FleetSettings, HashSecret, Pick, PickInput, Picker, RequestOutcome,
+    ServerHealth, ServerId, Sessions, Time,
 };
 
-/// What is asked of a policy.
 #[derive(Debug, Clone, Copy)]
 enum Case {
-    /// A pick among so many servers, of different weights or not.
+    /// A pick among this many servers, of equal or different weights.
     Pick { servers: u64, is_weighted: bool },
-    /// A pick for a request that one server was tried for.
+    /// A pick for a request that was already tried on one server.
     Again { servers: u64 },
-    /// A pick, and all that is told of its request.
+    /// A pick, and the begin and end of its request.
     Whole { servers: u64 },
-    /// A session that is looked for among so many.
+    /// A lookup among this many sessions.
     Session { sessions: u64 },
 }
 
@@ -40,9 +39,9 @@ const CASES: [(&str, Case); 6] = [
 fn picker(policy: &str, servers: u64, is_weighted: bool) -> Picker {
     let changes: Arc<Changes> = Arc::default();
     let weight = |id: u64| if is_weighted { 1 + id as u32 % 10 } else { 1 };
-    let member = |id| Member::new(ServerId::from_u64(id), weight(id), &ServerHealth::new(&changes));
+    let member = |id| FleetMember::new(ServerId::from_u64(id), weight(id), &ServerHealth::new(&changes));
     let row = balance::policy(policy).expect("a policy");
-    Picker::new(Arc::new(Fleet::new(row, (0..servers).map(member).collect(), Settings::default())), 1)
+    Picker::new(Arc::new(Fleet::new(row, (0..servers).map(member).collect(), FleetSettings::default())), 1)
 }
 
 fn run(policy: &str, case: Case, rounds: u64) {
@@ -54,7 +53,7 @@ fn run(policy: &str, case: Case, rounds: u64) {
         Case::Whole { servers } => return rounds_of(picker(policy, servers, false), &[], true, rounds),
         Case::Session { sessions } => sessions,
     };
-    let sessions = Sessions::new(servers as usize, Duration::from_secs(60), Secret::new(1));
+    let sessions = Sessions::new(servers as usize, Duration::from_secs(60), HashSecret::new(1));
     let key = |number: u64| sessions.key(&(number % servers).to_be_bytes());
     (0..servers).for_each(|number| sessions.bind(key(number), ServerId::from_u64(number), Time::START));
     for round in 0..rounds {
@@ -65,12 +64,12 @@ fn run(policy: &str, case: Case, rounds: u64) {
 fn rounds_of(mut picker: Picker, tried: &[usize], is_whole: bool, rounds: u64) {
     for round in 0..rounds {
         let random = round.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let ask = Ask { now: Time::START, random, key: Some(random), tried: black_box(tried) };
+        let ask = PickInput { now: Time::START, random, key: Some(random), tried: black_box(tried) };
         let Pick::Server(server) = picker.pick(&ask) else { unreachable!("a server is up") };
         if is_whole {
             let fleet = picker.fleet();
             black_box(fleet.begin(server));
-            fleet.end(server, Outcome::Answered(Some(Duration::from_millis(1))), ask.now);
+            fleet.end(server, RequestOutcome::Answered(Some(Duration::from_millis(1))), ask.now);
         }
         black_box(server);
     }
@@ -87,7 +86,7 @@ fn main() -> ExitCode {
     }
     for (name, case) in CASES {
         for row in &balance::POLICIES {
-            // A session is looked for whatever the policy.
+            // Looking up a session costs the same with every policy.
             if matches!(case, Case::Session { .. }) && row.name != balance::DEFAULT.name {
                 continue;
             }
@@ -107,7 +106,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The instructions of a whole run of this program, with so many rounds of a case.
+/// Counts the instructions of a whole run of this program with this many rounds of a case.
 fn instructions(policy: &str, name: &str, rounds: u64) -> Result<u64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")

@@ -1,7 +1,7 @@
 //! The circuit breaker of a server: closed, open, half open (Nygard, "Release It!", 2007). One atomic word for all
 //! workers.
 //!
-//! It limits the damage of a broken server, whatever the others do; comparing servers is up to `eject`. An open circuit
+//! It limits the damage of a broken server, independently of the others; `eject` compares servers. An open circuit
 //! closes after a few test requests, never after a burst.
 
 use std::sync::atomic::AtomicU64;
@@ -10,14 +10,12 @@ use std::time::Duration;
 
 use crate::time::{Time, micros};
 
-/// When a circuit opens and closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerSettings {
     /// Failures in a row that open the circuit; at least 1.
     pub failures: u32,
     /// How long the circuit stays open the first time. Doubles with each failed probe.
     pub open: Duration,
-    /// The longest time that the circuit stays open.
     pub open_max: Duration,
     /// Probe requests at a time while half open; at least 1.
     pub probes: u8,
@@ -37,18 +35,18 @@ impl Default for BreakerSettings {
     }
 }
 
-/// What a circuit lets through.
+/// The requests that a circuit lets through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// All requests.
     Closed,
     /// A probe request, now.
     Probe,
-    /// Nothing until this time.
+    /// No request until this time.
     Open(Time),
 }
 
-/// How a request passes a circuit.
+/// The way in which a request passed a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
     /// Through a closed circuit.
@@ -57,12 +55,9 @@ pub enum Passage {
     Probe,
 }
 
-/// A change of state after a failure or a success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// The circuit is open until this time.
+pub enum BreakerTurn {
     Opened(Time),
-    /// The circuit is closed again.
     Closed,
 }
 
@@ -94,9 +89,9 @@ enum Circuit {
 const OPENINGS_MAX: u8 = 31;
 
 impl Breaker {
-    /// What the circuit lets through now.
     #[inline]
     pub fn flow(&self, settings: &BreakerSettings, now: Time) -> Flow {
+        // The steady state is the word 0, which costs a load and no decoding.
         let word = self.0.load(Relaxed);
         if word == 0 { Flow::Closed } else { Circuit::unpack(word).flow(settings, now) }
     }
@@ -106,14 +101,15 @@ impl Breaker {
         matches!(Circuit::unpack(self.0.load(Relaxed)), Circuit::HalfOpen { .. })
     }
 
-    /// Lets a request pass, if possible. Its end must be reported; otherwise a probe's slot becomes free after the open
-    /// time.
+    /// Lets a request pass, if possible. The caller must report its end; otherwise a probe's slot becomes free only
+    /// after the open time.
     #[inline]
     pub fn enter(&self, settings: &BreakerSettings, now: Time) -> Option<Passage> {
         if self.0.load(Relaxed) == 0 {
             return Some(Passage::Whole);
         }
         let next = |word| Circuit::unpack(word).entered(settings, now).map(Circuit::pack);
+        // Whichever worker changes the word takes the slot; the others see it taken.
         let before = self.0.fetch_update(Relaxed, Relaxed, next).ok()?;
         match Circuit::unpack(before) {
             Circuit::Closed { .. } => Some(Passage::Whole),
@@ -121,17 +117,15 @@ impl Breaker {
         }
     }
 
-    /// Reports a successful request.
     #[inline]
-    pub fn succeeded(&self, settings: &BreakerSettings, passage: Passage) -> Option<Turn> {
+    pub fn succeeded(&self, settings: &BreakerSettings, passage: Passage) -> Option<BreakerTurn> {
         if self.0.load(Relaxed) == 0 {
             return None;
         }
         self.turn(passage, |circuit| circuit.succeeded(settings))
     }
 
-    /// Reports a failed request.
-    pub fn failed(&self, settings: &BreakerSettings, passage: Passage, now: Time) -> Option<Turn> {
+    pub fn failed(&self, settings: &BreakerSettings, passage: Passage, now: Time) -> Option<BreakerTurn> {
         self.turn(passage, |circuit| circuit.failed(settings, now))
     }
 
@@ -142,9 +136,9 @@ impl Breaker {
         }
     }
 
-    fn turn(&self, passage: Passage, step: impl Fn(Circuit) -> Circuit) -> Option<Turn> {
+    fn turn(&self, passage: Passage, step: impl Fn(Circuit) -> Circuit) -> Option<BreakerTurn> {
         let step = |circuit| match (circuit, passage) {
-            // Sent before the circuit opened: it tells nothing new, and has no place to give back.
+            // Sent before the circuit opened: it is no news, and occupies no probe slot.
             (Circuit::HalfOpen { .. }, Passage::Whole) => circuit,
             _ => step(circuit),
         };
@@ -152,9 +146,11 @@ impl Breaker {
         let before = self.0.fetch_update(Relaxed, Relaxed, next).map(Circuit::unpack).ok()?;
         match (before, step(before)) {
             (Circuit::Open { .. }, Circuit::Open { .. }) => None,
-            (_, Circuit::Open { until_millis, .. }) => Some(Turn::Opened(Time::from_millis(until_millis))),
+            (_, Circuit::Open { until_millis, .. }) => {
+                Some(BreakerTurn::Opened(Time::from_millis(until_millis)))
+            }
             (Circuit::Closed { .. }, Circuit::Closed { .. }) => None,
-            (_, Circuit::Closed { .. }) => Some(Turn::Closed),
+            (_, Circuit::Closed { .. }) => Some(BreakerTurn::Closed),
             (_, Circuit::HalfOpen { .. }) => None,
         }
     }
@@ -170,6 +166,7 @@ impl Circuit {
             Circuit::Open { .. } => Flow::Probe,
             Circuit::HalfOpen { openings, probes, since_millis, .. } => {
                 let forgotten = since_millis + open_millis(settings, openings);
+                // A worker may never report the end of its probe. After the open time its slot is given away.
                 if probes < settings.probes.max(1) || now.as_millis() >= forgotten {
                     Flow::Probe
                 } else {
@@ -189,6 +186,7 @@ impl Circuit {
             {
                 Some(Circuit::HalfOpen { openings, probes: probes + 1, successes, since_millis })
             }
+            // Slots of forgotten probes are free again, so counting starts at one.
             (Flow::Probe, Circuit::HalfOpen { openings, successes, .. }) => {
                 Some(Circuit::HalfOpen { openings, probes: 1, successes, since_millis })
             }
@@ -205,6 +203,7 @@ impl Circuit {
             // Sent before it opened: too late to count.
             Circuit::Open { .. } => self,
             Circuit::HalfOpen { openings, probes, successes, since_millis } => {
+                // More than one success, because a server that is starting may answer once and fail under load.
                 if successes + 1 >= settings.successes.max(1) {
                     return Circuit::Closed { failures: 0 };
                 }
@@ -216,11 +215,13 @@ impl Circuit {
 
     fn failed(self, settings: &BreakerSettings, now: Time) -> Self {
         match self {
+            // Failures in a row: any success sets the count to zero.
             Circuit::Closed { failures } if failures + 1 < settings.failures => {
                 Circuit::Closed { failures: failures + 1 }
             }
             Circuit::Closed { .. } => Self::opened(settings, 0, now),
             Circuit::Open { .. } => self,
+            // A single failed probe suffices, whatever others in progress find.
             Circuit::HalfOpen { openings, .. } => Self::opened(settings, openings, now),
         }
     }
@@ -239,7 +240,7 @@ impl Circuit {
         Circuit::Open { openings, until_millis: now.as_millis() + open_millis(settings, openings) }
     }
 
-    // The word: two bits that say which, six for the openings, then what is left.
+    // The word: two bits for the state, six for the openings, then the rest.
     fn pack(self) -> u64 {
         match self {
             Circuit::Closed { failures } => u64::from(failures),
@@ -271,10 +272,11 @@ impl Circuit {
 /// 34 years of milliseconds.
 const MILLIS_MAX: u64 = (1 << 40) - 1;
 
-/// How long a circuit is open that has opened so often.
+/// The open time after this many openings.
 fn open_millis(settings: &BreakerSettings, openings: u8) -> u64 {
     let doublings = u32::from(openings.saturating_sub(1).min(OPENINGS_MAX));
     let open = settings.open.saturating_mul(1 << doublings);
+    // At least a millisecond: an open time of nothing would never be seen as open.
     (micros(open.min(settings.open_max.max(settings.open))) / 1000).clamp(1, MILLIS_MAX)
 }
 
@@ -300,7 +302,10 @@ mod tests {
         let breaker = Breaker::default();
         assert_eq!(breaker.failed(&SETTINGS, Whole, at(millis)), None);
         assert_eq!(breaker.failed(&SETTINGS, Whole, at(millis)), None);
-        assert_eq!(breaker.failed(&SETTINGS, Whole, at(millis)), Some(Turn::Opened(at(millis + 1000))));
+        assert_eq!(
+            breaker.failed(&SETTINGS, Whole, at(millis)),
+            Some(BreakerTurn::Opened(at(millis + 1000)))
+        );
         breaker
     }
 
@@ -327,7 +332,7 @@ mod tests {
         assert_eq!(breaker.enter(&SETTINGS, at(1000)), None, "one probe at a time");
         assert_eq!(breaker.succeeded(&SETTINGS, Probe), None);
         assert_eq!(breaker.enter(&SETTINGS, at(1001)), Some(Probe));
-        assert_eq!(breaker.succeeded(&SETTINGS, Probe), Some(Turn::Closed));
+        assert_eq!(breaker.succeeded(&SETTINGS, Probe), Some(BreakerTurn::Closed));
         assert_eq!(breaker.flow(&SETTINGS, at(1001)), Flow::Closed);
     }
 
@@ -337,13 +342,13 @@ mod tests {
         let mut now = 1000;
         for open in [2000, 3000, 3000] {
             assert_eq!(breaker.enter(&SETTINGS, at(now)), Some(Probe));
-            assert_eq!(breaker.failed(&SETTINGS, Probe, at(now)), Some(Turn::Opened(at(now + open))));
+            assert_eq!(breaker.failed(&SETTINGS, Probe, at(now)), Some(BreakerTurn::Opened(at(now + open))));
             now += open;
         }
     }
 
     #[test]
-    fn a_probe_that_says_nothing_gives_its_place_back() {
+    fn a_probe_without_a_result_frees_its_slot() {
         let breaker = opened_at(0);
         assert_eq!(breaker.enter(&SETTINGS, at(1000)), Some(Probe));
         breaker.abandoned(Probe);
@@ -354,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_it_opened_is_no_probe() {
+    fn requests_from_before_the_opening_are_no_probes() {
         let breaker = opened_at(0);
         assert_eq!(breaker.enter(&SETTINGS, at(1000)), Some(Probe));
         for _ in 0..3 {
@@ -365,7 +370,7 @@ mod tests {
         assert_eq!(breaker.enter(&SETTINGS, at(1001)), None, "the place is the probe's still");
         assert_eq!(breaker.succeeded(&SETTINGS, Probe), None);
         assert_eq!(breaker.enter(&SETTINGS, at(1001)), Some(Probe));
-        assert_eq!(breaker.succeeded(&SETTINGS, Probe), Some(Turn::Closed));
+        assert_eq!(breaker.succeeded(&SETTINGS, Probe), Some(BreakerTurn::Closed));
     }
 
     proptest! {

@@ -1,15 +1,13 @@
 //! Schedule and verdict of active health checks: the results in a row that count, and when the next check is due. The
-//! checks themselves are made elsewhere.
+//! caller makes the checks.
 
 use std::time::Duration;
 
 use crate::hash::{below, mix};
 use crate::time::{Time, micros};
 
-/// The schedule of a server's health checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckSettings {
-    /// The time between checks.
     pub interval: Duration,
     /// The time between checks while the server is not up, or about to change state, so that a recovery is noticed
     /// sooner.
@@ -30,12 +28,9 @@ impl Default for CheckSettings {
     }
 }
 
-/// A change of state after a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// The server came up.
+pub enum CheckTurn {
     Up,
-    /// The server went down.
     Down,
 }
 
@@ -44,14 +39,12 @@ pub enum Verdict {
 pub enum Health {
     /// Not checked yet. Counts as up; the first check decides.
     Unknown,
-    /// Up, after this many failures in a row.
     Up {
-        /// The number of failures, below `fall`.
+        /// In a row; below `fall`.
         failures: u32,
     },
-    /// Down, after this many successes in a row.
     Down {
-        /// The number of successes, below `rise`.
+        /// In a row; below `rise`.
         successes: u32,
     },
 }
@@ -59,19 +52,21 @@ pub enum Health {
 impl Health {
     /// The state after a check, and the change of state, if there is one.
     #[must_use]
-    pub fn checked(self, is_success: bool, settings: &CheckSettings) -> (Self, Option<Verdict>) {
+    pub fn checked(self, is_success: bool, settings: &CheckSettings) -> (Self, Option<CheckTurn>) {
         match (self, is_success) {
             (Health::Unknown, true) => (Health::Up { failures: 0 }, None),
-            (Health::Unknown, false) => (Health::Down { successes: 0 }, Some(Verdict::Down)),
+            // The first check decides alone: a server that was down before the start should not get requests for
+            // `fall` checks.
+            (Health::Unknown, false) => (Health::Down { successes: 0 }, Some(CheckTurn::Down)),
             (Health::Up { .. }, true) => (Health::Up { failures: 0 }, None),
             (Health::Up { failures }, false) if failures + 1 < settings.fall => {
                 (Health::Up { failures: failures + 1 }, None)
             }
-            (Health::Up { .. }, false) => (Health::Down { successes: 0 }, Some(Verdict::Down)),
+            (Health::Up { .. }, false) => (Health::Down { successes: 0 }, Some(CheckTurn::Down)),
             (Health::Down { successes }, true) if successes + 1 < settings.rise => {
                 (Health::Down { successes: successes + 1 }, None)
             }
-            (Health::Down { .. }, true) => (Health::Up { failures: 0 }, Some(Verdict::Up)),
+            (Health::Down { .. }, true) => (Health::Up { failures: 0 }, Some(CheckTurn::Up)),
             (Health::Down { .. }, false) => (Health::Down { successes: 0 }, None),
         }
     }
@@ -106,7 +101,7 @@ mod tests {
 
     #[test]
     fn checks_in_a_row_decide() {
-        use Verdict::{Down, Up};
+        use CheckTurn::{Down, Up};
         // `+` succeeds, `-` fails; the verdicts by the number of the check.
         for (checks, verdicts) in [
             ("++++", &[][..]),

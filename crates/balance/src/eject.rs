@@ -1,19 +1,18 @@
 //! Passive ejection: servers that respond worse than the others get no requests for a while, longer each time.
 //!
 //! Only real requests are judged, so no probes are needed. Similar to Envoy's outlier detection, but latencies are
-//! compared with the median. An ejection ends by itself (`View`), and a slow start follows.
+//! compared with the median. An ejection ends automatically (`View`), and a slow start follows.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use crate::fleet::{Fleet, Member};
+use crate::fleet::{Fleet, FleetMember};
 use crate::hash::ServerId;
-use crate::health::{Cause, Counts, State};
+use crate::health::{HealthState, IneligibleCause, IntervalCounts};
 use crate::time::Time;
 
-/// When a server is ejected, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EjectionSettings {
     /// Failures in a row that eject a server at once, unless the others fail alike.
@@ -32,9 +31,8 @@ pub struct EjectionSettings {
     pub latency_floor: Duration,
     /// How long the first ejection lasts. Each further one lasts this much longer.
     pub base: Duration,
-    /// The longest ejection.
     pub longest: Duration,
-    /// The percentage of a priority group's servers that stays, and at least one.
+    /// The percentage of a priority group's servers that stays; always at least one server.
     pub up_percent_min: u32,
 }
 
@@ -47,6 +45,8 @@ impl Default for EjectionSettings {
             failures_percent: NonZeroU32::new(20),
             latency_factor: NonZeroU32::new(5),
             latency_floor: Duration::from_millis(2),
+            // After 5 s, a server that is slow for good was asked again, judged again, and made the 99th percentile
+            // its own.
             base: Duration::from_secs(30),
             longest: Duration::from_secs(300),
             up_percent_min: 50,
@@ -54,12 +54,10 @@ impl Default for EjectionSettings {
     }
 }
 
-/// Why a server is an outlier.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Outlier {
     /// The server's share of failures is too far above that of the others.
     Failures {
-        /// The server's percentage of failures.
         percent: f64,
         /// The percentage of failures of all other servers together.
         others_percent: f64,
@@ -87,36 +85,37 @@ pub enum Spared {
 /// The judgement about one server, for the log.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Judgement {
-    /// The index of the server.
+    /// Index in the fleet.
     pub server: usize,
-    /// Why the server is an outlier.
     pub outlier: Outlier,
     /// The end of the ejection, or why the server is not ejected.
     pub ejected: Result<Time, Spared>,
 }
 
-/// A share of failures must be so many times that of the others to be an outlier: where all fail alike, none is.
+/// The multiple of the others' share of failures from which a server is an outlier: if all fail alike, none is.
 const FAILURES_FACTOR: f64 = 2.0;
 
 impl Fleet {
-    /// Ejects a server, if enough of its group stay up. May be called by any worker.
+    /// Ejects a server, if enough of its group stay up. Any worker may call it.
     ///
     /// # Errors
     /// Why the server was not ejected.
     pub fn eject(&self, server: usize, now: Time) -> Result<Time, Spared> {
         let settings = self.settings.ejection.unwrap_or_default();
         let health = &self.members[server].health;
-        if health.state() != State::Up {
+        if health.state() != HealthState::Up {
             return Err(Spared::NotUp);
         }
+        // A flag and no lock: a worker must not wait on the path of a request.
         if self.is_ejecting.compare_exchange(false, true, Acquire, Relaxed).is_err() {
             return Err(Spared::Busy);
         }
         let ejected = if self.has_enough_without(server, &settings) {
+            // A server that comes back only to fail again is asked less and less often.
             let longer = settings.base.saturating_mul(health.ejections() + 1);
             let until = now + longer.min(settings.longest.max(settings.base));
             health.count_ejection(until);
-            health.stop(Cause::Ejection);
+            health.stop(IneligibleCause::Ejection);
             Ok(until)
         } else {
             Err(Spared::TooFewLeft)
@@ -125,16 +124,16 @@ impl Fleet {
         ejected
     }
 
-    /// Whether another server of the group fails far less. Where all fail alike, as in an overload, an ejection only leaves
-    /// more to the others.
+    /// Whether another server of the group fails far less. If all fail alike, as in an overload, an ejection only
+    /// increases the load of the others.
     #[cold]
     pub(crate) fn fails_more_than_another(&self, server: usize) -> bool {
-        let Member { priority, health, .. } = &self.members[server];
+        let FleetMember { priority, health, .. } = &self.members[server];
         let share = health.failed_share();
-        let is_better = |(index, other): (usize, &Member)| {
+        let is_better = |(index, other): (usize, &FleetMember)| {
             index != server
                 && other.priority == *priority
-                && other.health.state() == State::Up
+                && other.health.state() == HealthState::Up
                 && share > FAILURES_FACTOR * other.health.failed_share()
         };
         self.members.iter().enumerate().any(is_better)
@@ -145,31 +144,33 @@ impl Fleet {
         let (mut all, mut up) = (0, 0);
         for member in self.members.iter().filter(|member| member.priority == priority) {
             all += 1;
-            up += u64::from(member.health.state() == State::Up);
+            up += u64::from(member.health.state() == HealthState::Up);
         }
         let enough = (all * u64::from(settings.up_percent_min.min(100))).div_ceil(100).max(1);
+        // Otherwise the rest would get the load of all ejected servers, and fail in turn.
         up > enough
     }
 }
 
-/// Compares the servers of a fleet once per interval. For the control thread, since it allocates.
+/// Compares the servers of a fleet once per interval. For the control thread, because it allocates.
 #[derive(Debug, Default)]
 pub struct Ejector {
     judged_at: Time,
     /// Earlier counts of servers with too few requests per interval. Without them, a server that returns slowly would
     /// count as bad for as long as it gets few requests.
-    gathered: HashMap<ServerId, (Counts, Time)>,
+    gathered: HashMap<ServerId, (IntervalCounts, Time)>,
     /// Servers that were slow in the last interval. They are ejected only if they are slow in the next one as well,
-    /// since a pause or a few slow responses can happen by chance.
+    /// because a pause or a few slow responses can happen by chance.
     suspected: HashMap<ServerId, Time>,
     /// Recently ejected servers with too few requests to judge, and since when.
     unjudged: HashMap<ServerId, Time>,
 }
 
 /// The number of intervals over which counts are collected.
+// Older counts say nothing about the server as it is now.
 const GATHERED_INTERVALS_MAX: u32 = 10;
 
-/// The divisor of `requests_min` for suspected servers, since a slow server gets few requests.
+/// The divisor of `requests_min` for suspected servers, because a slow server gets few requests.
 const SUSPECTED_SHARE: u32 = 4;
 
 impl Ejector {
@@ -184,20 +185,22 @@ impl Ejector {
         self.judged_at = now;
         let Some(settings) = fleet.settings.ejection else { return Vec::new() };
         let known_for = settings.interval * GATHERED_INTERVALS_MAX;
-        // Servers that have left are not looked at again.
+        // Removes servers that have left the fleet.
         self.gathered.retain(|id, _| fleet.index_of(*id).is_some());
         self.unjudged.retain(|id, _| fleet.index_of(*id).is_some());
         self.suspected.retain(|id, since| fleet.index_of(*id).is_some() && now.since(*since) <= known_for);
         let mut counted = Vec::with_capacity(fleet.members.len());
         for (server, member) in fleet.members.iter().enumerate() {
+            // Taken from servers that are not up as well, so that old counts do not wait for their return.
             let fresh = member.health.take_counts();
-            if member.health.state() != State::Up {
+            if member.health.state() != HealthState::Up {
                 self.gathered.remove(&member.id);
                 self.suspected.remove(&member.id);
                 self.unjudged.remove(&member.id);
                 continue;
             }
-            let (before, since) = self.gathered.remove(&member.id).unwrap_or((Counts::default(), now));
+            let (before, since) =
+                self.gathered.remove(&member.id).unwrap_or((IntervalCounts::default(), now));
             let counts = before.and(fresh);
             let share = if self.suspected.contains_key(&member.id) { SUSPECTED_SHARE } else { 1 };
             if counts.requests >= (settings.requests_min / share).max(1) {
@@ -211,6 +214,7 @@ impl Ejector {
             }
         }
         let mut outliers = self.sure(fleet, &counted, outliers(&counted, &settings), now);
+        // The minimum of servers that stay may not permit to eject all.
         outliers.sort_by(|(_, one), (_, other)| other.badness().total_cmp(&one.badness()));
         let eject = |(server, outlier)| Judgement { server, outlier, ejected: fleet.eject(server, now) };
         let judgements: Vec<Judgement> = outliers.into_iter().map(eject).collect();
@@ -223,12 +227,19 @@ impl Ejector {
     }
 
     /// Forgives an ejection of a server with few requests after a time without failures.
-    fn forgive_in_time(&mut self, member: &Member, counts: Counts, now: Time, known_for: Duration) {
+    fn forgive_in_time(
+        &mut self,
+        member: &FleetMember,
+        counts: IntervalCounts,
+        now: Time,
+        known_for: Duration,
+    ) {
         if member.health.ejections() == 0 || counts.failures > 0 {
             self.unjudged.remove(&member.id);
             return;
         }
         let since = self.unjudged.entry(member.id).or_insert(now);
+        // Too few requests to be counted would otherwise mean that the long ejections stay for ever.
         if now.since(*since) >= known_for {
             *since = now;
             member.health.forgive_ejection();
@@ -239,15 +250,15 @@ impl Ejector {
     fn sure(
         &mut self,
         fleet: &Fleet,
-        counted: &[(usize, Counts)],
+        counted: &[(usize, IntervalCounts)],
         outliers: Vec<(usize, Outlier)>,
         now: Time,
     ) -> Vec<(usize, Outlier)> {
         let is_sure = |&(server, outlier): &(usize, Outlier)| match outlier {
             Outlier::Failures { .. } => true,
             Outlier::Latency { .. } => {
-                let Member { id, health, .. } = &fleet.members[server];
-                // One that was ejected lately has been worse before.
+                let FleetMember { id, health, .. } = &fleet.members[server];
+                // A recently ejected server was worse before, so it needs no second interval.
                 health.ejections() > 0 || self.suspected.contains_key(id)
             }
         };
@@ -262,18 +273,17 @@ impl Ejector {
 }
 
 impl Outlier {
-    /// How many times as bad as the others.
+    /// The ratio to the others, for sorting.
     fn badness(self) -> f64 {
         match self {
-            // One that fails harms more than one that is slow.
+            // A failing server does more harm than a slow one.
             Outlier::Failures { percent, others_percent } => 1e6 * percent / others_percent.max(1.0),
             Outlier::Latency { mean, median } => mean.as_secs_f64() / median.as_secs_f64().max(1e-6),
         }
     }
 }
 
-impl Counts {
-    /// The sum of the counts of two intervals.
+impl IntervalCounts {
     fn and(self, other: Self) -> Self {
         let answers = |counts: Self| counts.requests.saturating_sub(counts.failures);
         let all = answers(self) + answers(other);
@@ -286,11 +296,13 @@ impl Counts {
     }
 }
 
-fn outliers(counted: &[(usize, Counts)], settings: &EjectionSettings) -> Vec<(usize, Outlier)> {
+fn outliers(counted: &[(usize, IntervalCounts)], settings: &EjectionSettings) -> Vec<(usize, Outlier)> {
+    // There is nothing to compare with.
     if counted.len() < 2 {
         return Vec::new();
     }
-    let sum = |of: fn(&Counts) -> u32| counted.iter().map(|(_, counts)| u64::from(of(counts))).sum::<u64>();
+    let sum =
+        |of: fn(&IntervalCounts) -> u32| counted.iter().map(|(_, counts)| u64::from(of(counts))).sum::<u64>();
     let (requests, failures) = (sum(|counts| counts.requests), sum(|counts| counts.failures));
     let mut means: Vec<Duration> = counted
         .iter()
@@ -298,15 +310,17 @@ fn outliers(counted: &[(usize, Counts)], settings: &EjectionSettings) -> Vec<(us
         .map(|(_, c)| c.latency)
         .collect();
     means.sort_unstable();
-    // The lower one of two: with two servers the better one sets the measure.
+    // The lower one of two: with two servers, the better one sets the measure.
+    // A mean would include the outlier itself, and hide it among few servers.
     let median = if means.len() < 2 { Duration::MAX } else { means[(means.len() - 1) / 2] };
 
-    let outlier = |&(server, counts): &(usize, Counts)| {
+    let outlier = |&(server, counts): &(usize, IntervalCounts)| {
         let percent_of = |failures: u64, requests: u64| 100.0 * failures as f64 / requests.max(1) as f64;
         let percent = percent_of(u64::from(counts.failures), u64::from(counts.requests));
         let others_percent =
             percent_of(failures - u64::from(counts.failures), requests - u64::from(counts.requests));
         let fails = settings.failures_percent.is_some_and(|enough| percent >= f64::from(enough.get()))
+            // Suspected servers are counted with fewer requests, which is enough for latency, not for shares.
             && counts.requests >= settings.requests_min
             && percent > FAILURES_FACTOR * others_percent;
         let mean = counts.latency;
@@ -327,26 +341,26 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::fleet::{Member, Settings};
+    use crate::fleet::{FleetMember, FleetSettings};
     use crate::hash::ServerId;
-    use crate::health::{Outcome, ServerHealth};
+    use crate::health::{RequestOutcome, ServerHealth};
     use crate::policy;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn fleet(servers: u64, ejection: EjectionSettings) -> Fleet {
         let changes = Arc::default();
-        let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
-        let settings = Settings { ejection: Some(ejection), ..Settings::default() };
+        let member = |id| FleetMember::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
+        let settings = FleetSettings { ejection: Some(ejection), ..FleetSettings::default() };
         Fleet::new(policy::DEFAULT, (0..servers).map(member).collect(), settings)
     }
 
-    /// So many answers of so many microseconds, and so many failures, never enough in a row to eject at once.
+    /// Reports this many responses of this latency, and this many failures, never enough in a row to eject at once.
     fn serve(fleet: &Fleet, server: usize, answers: u32, micros: u64, failures: u32) {
-        let answered = Outcome::Answered(Some(Duration::from_micros(micros)));
+        let answered = RequestOutcome::Answered(Some(Duration::from_micros(micros)));
         for request in 0..answers.max(failures) {
             if request < failures {
-                fleet.members()[server].health.add_to_interval(Outcome::Failed);
+                fleet.members()[server].health.add_to_interval(RequestOutcome::Failed);
             }
             if request < answers {
                 fleet.members()[server].health.add_to_interval(answered);
@@ -362,7 +376,7 @@ mod tests {
 
     #[test]
     fn outliers_are_worse_than_the_others() {
-        // Of each server: answers, microseconds, failures.
+        // Per server: responses, microseconds, failures.
         for (served, ejected) in [
             (&[(100, 20_000, 0), (100, 20_000, 0), (100, 20_000, 0), (100, 1_000_000, 0)][..], &[3][..]),
             (&[(100, 20_000, 0), (100, 1_000_000, 0)], &[1]),
@@ -396,16 +410,16 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_eject_nobody_where_all_fail_alike() {
-        // Of each server: answers, failures, before the failures in a row of the first one; and whether it is ejected.
+    fn failures_in_a_row_eject_no_server_if_all_fail_alike() {
+        // Per server: responses and failures before the first server fails in a row. And whether that is then ejected.
         for (served, expected) in [
             (&[(0, 0), (0, 0)][..], true),
             (&[(100, 0), (100, 0)], true),
             (&[(100, 3), (100, 2)], true),
-            // An overload: requests time out wherever they are.
+            // An overload: requests time out on all servers.
             (&[(20, 40), (20, 40)], false),
             (&[(0, 40), (10, 30), (10, 30)], false),
-            // A rack that is gone, and one server that is not.
+            // All servers of a rack have failed, and one elsewhere has not.
             (&[(100, 10), (100, 10), (100, 10), (100, 0)], true),
             (&[(50, 20), (90, 10)], true),
         ] {
@@ -413,20 +427,20 @@ mod tests {
                 let fleet = fleet(served.len() as u64, EjectionSettings::default());
                 for (server, &(answers, failures)) in served.iter().enumerate() {
                     serve(&fleet, server, answers, 1000, failures);
-                    // What was in the interval before counts too.
+                    // The previous interval counts, too.
                     for _ in 0..intervals {
                         let _ = fleet.members()[server].health.take_counts();
                     }
                 }
-                let is_ejected = (0..5).any(|_| fleet.end(0, Outcome::Failed, Time::START).is_some());
+                let is_ejected = (0..5).any(|_| fleet.end(0, RequestOutcome::Failed, Time::START).is_some());
                 assert_eq!(is_ejected, expected, "{served:?}, {intervals} intervals ago");
             }
         }
     }
 
     #[test]
-    fn who_is_seldom_asked_is_forgiven_in_time() {
-        // One request each second and server, which is too few to compare them.
+    fn a_server_with_few_requests_is_forgiven_in_time() {
+        // One request per second and server, which is too few to compare them.
         for (failures, ejections) in [(0, [2, 2, 1, 1, 0, 0]), (1, [2; 6])] {
             let fleet = fleet(2, EjectionSettings::default());
             let health = &fleet.members()[0].health;
@@ -449,7 +463,7 @@ mod tests {
     fn one_slow_interval_makes_suspicious_and_the_next_ejects() {
         let fleet = fleet(3, EjectionSettings::default());
         let mut ejector = Ejector::default();
-        // How long answers of the last server take in each interval: a pause now and then is none of its own.
+        // The latency of the last server in each interval. An occasional pause of all servers is not its fault.
         let (usual, slow) = (500, 50_000);
         for (interval, micros, ejected) in
             [(0, usual, &[][..]), (1, slow, &[]), (2, usual, &[]), (3, slow, &[]), (4, slow, &[2])]
@@ -458,15 +472,15 @@ mod tests {
             serve(&fleet, 2, 100, micros, 0);
             assert_eq!(judged(&mut ejector, &fleet, interval), ejected, "{interval}");
         }
-        // Whoever comes back as slow as before is known already.
-        fleet.members()[2].health.restore(Cause::Ejection, Time::START + 40 * SECOND);
+        // A server that returns as slow as before is ejected without suspicion.
+        fleet.members()[2].health.restore(IneligibleCause::Ejection, Time::START + 40 * SECOND);
         (0..2).for_each(|server| serve(&fleet, server, 100, usual, 0));
         serve(&fleet, 2, 100, slow, 0);
         assert_eq!(judged(&mut ejector, &fleet, 40), [2]);
     }
 
     #[test]
-    fn a_suspicion_does_not_outlive_what_it_was_about() {
+    fn a_suspicion_ends_with_its_cause() {
         let fleet = fleet(3, EjectionSettings::default());
         let mut ejector = Ejector::default();
         for interval in [0, 30] {
@@ -474,7 +488,7 @@ mod tests {
             serve(&fleet, 2, 100, 50_000, 0);
             assert_eq!(judged(&mut ejector, &fleet, interval), [], "{interval}");
         }
-        // What makes suspicious is not enough to judge failures by.
+        // The smaller number of requests suffices for suspicion, but not for judging failures.
         (0..2).for_each(|server| serve(&fleet, server, 100, 500, 0));
         serve(&fleet, 2, 6, 500, 3);
         assert_eq!(judged(&mut ejector, &fleet, 31), []);
@@ -497,7 +511,7 @@ mod tests {
             assert_eq!(fleet.eject(server, Time::START), Err(Spared::TooFewLeft));
         }
         assert_eq!(fleet.eject(3, Time::START), Err(Spared::NotUp));
-        fleet.members()[2].health.restore(Cause::Ejection, Time::START);
+        fleet.members()[2].health.restore(IneligibleCause::Ejection, Time::START);
         assert!(fleet.eject(0, Time::START).is_ok(), "one has returned");
     }
 
@@ -515,7 +529,7 @@ mod tests {
                     });
                 }
             });
-            let up = fleet.members().iter().filter(|member| member.health.state() == State::Up).count();
+            let up = fleet.members().iter().filter(|member| member.health.state() == HealthState::Up).count();
             assert!(up >= 4, "{up} of 8 are left");
         }
     }
@@ -530,7 +544,7 @@ mod tests {
         for seconds in [5, 10, 15, 18, 18] {
             assert_eq!(fleet.eject(0, now), Ok(now + seconds * SECOND));
             now = now + seconds * SECOND;
-            assert!(health.restore(Cause::Ejection, now));
+            assert!(health.restore(IneligibleCause::Ejection, now));
         }
         let mut ejector = Ejector::default();
         for _ in 0..4 {
@@ -543,7 +557,7 @@ mod tests {
     #[test]
     fn a_server_that_is_asked_little_is_judged_once_it_was_asked_enough() {
         let settings = EjectionSettings::default();
-        // Requests in each interval, and the one in which it is ejected: suspected once it had 20, sure with 5 more.
+        // Requests per interval, and the interval of the ejection: suspected once it had 20, certain with 5 more.
         for (requests, expected) in [(20, Some(1)), (10, Some(2)), (7, Some(3)), (2, Some(12)), (1, None)] {
             let fleet = fleet(3, settings);
             let mut ejector = Ejector::default();

@@ -8,63 +8,56 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::breaker::{BreakerSettings, Flow, Passage, Turn};
+use crate::breaker::{BreakerSettings, BreakerTurn, Flow, Passage};
 use crate::eject::EjectionSettings;
 use crate::hash::ServerId;
-use crate::health::{Cause, Changes, InFlight, Outcome, ServerHealth};
+use crate::health::{Changes, InFlight, IneligibleCause, RequestOutcome, ServerHealth};
 use crate::policy::PolicyRow;
 use crate::policy::maglev::Maglev;
 use crate::time::Time;
 
-/// The most servers in a fleet.
+// Places of the hash table are two bytes, and its largest size gives each of so many servers about 500 places.
 pub const SERVERS_MAX: usize = 16_384;
-/// The highest weight.
 pub const WEIGHT_MAX: u32 = 1000;
 
-/// A server of a fleet.
 #[derive(Debug, Clone)]
-pub struct Member {
-    /// The ID of the server, which it keeps over reloads.
+pub struct FleetMember {
+    /// The server keeps it over reloads.
     pub id: ServerId,
-    /// The weight relative to the other servers, from 1 to `WEIGHT_MAX`.
+    /// Relative to the other servers, from 1 to `WEIGHT_MAX`.
     pub weight: u32,
     /// The priority group. The lowest number is used first, the next one if too few servers are up.
     pub priority: u16,
-    /// The most requests in progress over all workers.
+    /// Limit on requests in progress over all workers.
     pub in_flight_max: Option<NonZeroU32>,
-    /// The state of the server, shared by all workers.
     pub health: Arc<ServerHealth>,
 }
 
-impl Member {
+impl FleetMember {
     /// A server without a limit on requests.
     pub fn new(id: ServerId, weight: u32, health: &Arc<ServerHealth>) -> Self {
         Self { id, weight, priority: 0, in_flight_max: None, health: Arc::clone(health) }
     }
 }
 
-/// The rules of a fleet.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
+pub struct FleetSettings {
     /// How long a server that comes up takes to get its full weight; zero for at once.
     pub slow_start: Duration,
-    /// The percentage of a priority group's weight that must be up; below it, the next group is used as well. At 0, one
+    /// The percentage of a priority group's weight that must be up. Below it, the next group is used as well. At 0, one
     /// server suffices. At most 100.
     pub group_suffices_percent: u8,
-    /// What to do while no server is up.
     pub none_up: NoneUp,
     /// For consistent hashing: the load at which keys go to other servers, in percent of a server's fair share; 125 is
     /// usual. `None` keeps keys on their server.
     pub load_bound_percent: Option<NonZeroU32>,
     /// How long a response influences a server's response time.
     pub latency_memory: Duration,
-    /// The circuit breaker, if there is one.
     pub breaker: Option<BreakerSettings>,
-    /// The passive ejection, if there is one.
     pub ejection: Option<EjectionSettings>,
 }
 
-impl Default for Settings {
+impl Default for FleetSettings {
     fn default() -> Self {
         Self {
             slow_start: Duration::ZERO,
@@ -78,23 +71,23 @@ impl Default for Settings {
     }
 }
 
-/// What to do while checks and ejections leave no server.
+/// The reaction while checks and ejections leave no server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoneUp {
-    /// Ask the servers as if all were up, except drained ones and open circuits: if all checks fail, the checks are
+    /// Uses the servers as if all were up, except drained ones and open circuits. If all checks fail, the checks are
     /// probably wrong, and trying costs less than an outage.
     TryAll,
-    /// Reject requests.
+    /// Rejects requests.
     Refuse,
-    /// Reject requests, and say that this is a mistake of the configuration: there is nobody to wait for.
+    /// Rejects requests as a mistake of the configuration: waiting for a server is useless.
     Fail,
 }
 
 /// The servers of an upstream. A server is identified by its index in the list that the fleet was created from.
 #[derive(Debug)]
 pub struct Fleet {
-    pub(crate) members: Box<[Member]>,
-    pub(crate) settings: Settings,
+    pub(crate) members: Box<[FleetMember]>,
+    pub(crate) settings: FleetSettings,
     pub(crate) policy: &'static PolicyRow,
     /// Server indices by priority, then by index.
     pub(crate) by_priority: Box<[u32]>,
@@ -111,38 +104,36 @@ pub struct Fleet {
 
 /// A change of a server's state at the end of a request, for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// The server is ejected until this time.
+pub enum ServerEvent {
     Ejected(Time),
-    /// The server's circuit is open until this time.
     CircuitOpened(Time),
-    /// The server's circuit is closed again.
     CircuitClosed,
 }
 
 impl Fleet {
-    /// A fleet of these servers.
-    ///
     /// # Panics
     /// Without servers or with more than `SERVERS_MAX`, with an invalid weight, with a repeated ID, or if the members
     /// do not share their `Changes`: no configuration gives these.
-    pub fn new(policy: &'static PolicyRow, members: Vec<Member>, settings: Settings) -> Self {
+    pub fn new(policy: &'static PolicyRow, members: Vec<FleetMember>, settings: FleetSettings) -> Self {
         assert!((1..=SERVERS_MAX).contains(&members.len()), "a fleet has servers, and a limited number");
         assert!(
             members.iter().all(|member| (1..=WEIGHT_MAX).contains(&member.weight)),
             "weights are positive"
         );
         let changes = Arc::clone(members[0].health.changes());
-        let shares_changes = |member: &Member| Arc::ptr_eq(member.health.changes(), &changes);
+        let shares_changes = |member: &FleetMember| Arc::ptr_eq(member.health.changes(), &changes);
         assert!(members.iter().all(shares_changes), "the standings of a fleet share their changes");
         let mut by_id: Box<[_]> = members.iter().map(|member| member.id).zip(0..).collect();
         by_id.sort_unstable();
+        // Sessions and cookies name servers by ID: a repeated one would lead to the wrong server.
         assert!(by_id.windows(2).all(|pair| pair[0].0 != pair[1].0), "an id names one server");
         let mut by_priority: Box<[u32]> = (0..).take(members.len()).collect();
+        // Stable, so that servers of one priority keep their order.
         by_priority.sort_by_key(|&server| members[server as usize].priority);
         let shares = || members.iter().map(|member| (member.id, member.weight));
         Self {
             maglev: policy.hashes.then(|| Maglev::new(shares())),
+            // A lone server is never ejected, so counting its responses would be two atomic operations for nothing.
             compares: settings.ejection.is_some() && members.len() > 1,
             members: members.into_boxed_slice(),
             settings,
@@ -154,13 +145,11 @@ impl Fleet {
         }
     }
 
-    /// The servers.
-    pub fn members(&self) -> &[Member] {
+    pub fn members(&self) -> &[FleetMember] {
         &self.members
     }
 
-    /// The rules.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &FleetSettings {
         &self.settings
     }
 
@@ -180,13 +169,12 @@ impl Fleet {
         self.policy.measures || (self.compares && latency_factor.is_some())
     }
 
-    /// The index of the server with this ID.
     pub fn index_of(&self, id: ServerId) -> Option<usize> {
         let found = self.by_id.binary_search_by_key(&id, |(known, _)| *known).ok()?;
         Some(self.by_id[found].1 as usize)
     }
 
-    /// Starts a request to a server; it counts as in progress until the returned value is dropped. `None` if the server
+    /// Starts a request to a server. It counts as in progress until the returned value is dropped. `None` if the server
     /// has reached its limit meanwhile.
     #[inline]
     pub fn begin(&self, server: usize) -> Option<InFlight> {
@@ -194,13 +182,13 @@ impl Fleet {
         InFlight::begin(Arc::clone(&member.health), member.in_flight_max)
     }
 
-    /// The server's response time as the policy sees it; `None` if it is unknown, or not measured.
+    /// The server's response time as the policy sees it. `None` if it is unknown, or not measured.
     pub fn response_time(&self, server: usize, now: Time) -> Option<Duration> {
         let micros = self.members[server].health.latency.micros(now, self.settings.latency_memory);
         (self.policy.measures && micros > 0.0).then(|| Duration::from_micros(micros as u64))
     }
 
-    /// What the server's circuit lets through.
+    /// The requests that the server's circuit lets through.
     pub fn flow(&self, server: usize, now: Time) -> Flow {
         match &self.settings.breaker {
             Some(settings) => self.members[server].health.breaker.flow(settings, now),
@@ -208,7 +196,7 @@ impl Fleet {
         }
     }
 
-    /// Passes the server's circuit: call it for each pick, before the request is sent. `None` if another worker has
+    /// Passes the server's circuit. Call it for each pick, before the request is sent. `None` if another worker has
     /// taken the last slot.
     #[inline]
     pub fn enter(&self, server: usize, now: Time) -> Option<Passage> {
@@ -220,13 +208,19 @@ impl Fleet {
 
     /// Reports the end of a request that passed no circuit, or a closed one.
     #[inline]
-    pub fn end(&self, server: usize, outcome: Outcome, now: Time) -> Option<Event> {
+    pub fn end(&self, server: usize, outcome: RequestOutcome, now: Time) -> Option<ServerEvent> {
         self.end_passed(server, Passage::Whole, outcome, now)
     }
 
     /// Reports the end of a request that passed its circuit like this. Call it once per sent request.
     #[inline]
-    pub fn end_passed(&self, server: usize, passage: Passage, outcome: Outcome, now: Time) -> Option<Event> {
+    pub fn end_passed(
+        &self,
+        server: usize,
+        passage: Passage,
+        outcome: RequestOutcome,
+        now: Time,
+    ) -> Option<ServerEvent> {
         let health = &self.members[server].health;
         let failures_in_a_row = health.count(outcome);
         if self.compares {
@@ -234,54 +228,59 @@ impl Fleet {
         }
         if self.policy.measures {
             match outcome {
-                Outcome::Answered(None) => {}
-                Outcome::Answered(Some(latency)) => {
+                // Not timed, such as a response before the end of an upload, whose time is the client's.
+                RequestOutcome::Answered(None) => {}
+                RequestOutcome::Answered(Some(latency)) => {
                     health.latency.answered(latency, now, self.settings.latency_memory);
                 }
-                Outcome::Failed => health.latency.failed(now, self.settings.latency_memory),
-                Outcome::Abandoned => {}
+                RequestOutcome::Failed => health.latency.failed(now, self.settings.latency_memory),
+                RequestOutcome::Abandoned => {}
             }
         }
+        // An opened circuit already keeps requests away, so it takes the place of an ejection.
         if let Some(event) = self.turn_circuit(health, passage, outcome, now) {
             return Some(event);
         }
         let ejection = self.settings.ejection.as_ref()?;
         let is_enough = ejection.failures_in_a_row.is_some_and(|enough| failures_in_a_row >= enough.get());
+        // In an overload all servers fail: ejecting one would give its load to the rest.
         if is_enough && self.fails_more_than_another(server) {
-            self.eject(server, now).ok().map(Event::Ejected)
+            self.eject(server, now).ok().map(ServerEvent::Ejected)
         } else {
             None
         }
     }
 
-    /// Ends the ejection of a server that was asked nevertheless, and has responded. Returns whether it was ejected.
+    /// Ends the ejection of a server that has responded to a request sent as a last resort. Returns whether it was
+    /// ejected.
     pub fn revive(&self, server: usize, now: Time) -> bool {
-        self.members[server].health.restore(Cause::Ejection, now)
+        self.members[server].health.restore(IneligibleCause::Ejection, now)
     }
 
     fn turn_circuit(
         &self,
         health: &ServerHealth,
         passage: Passage,
-        outcome: Outcome,
+        outcome: RequestOutcome,
         now: Time,
-    ) -> Option<Event> {
+    ) -> Option<ServerEvent> {
         let settings = self.settings.breaker.as_ref()?;
         let turn = match outcome {
-            Outcome::Answered(_) => health.breaker.succeeded(settings, passage),
-            Outcome::Failed => health.breaker.failed(settings, passage, now),
-            Outcome::Abandoned => {
+            RequestOutcome::Answered(_) => health.breaker.succeeded(settings, passage),
+            RequestOutcome::Failed => health.breaker.failed(settings, passage, now),
+            RequestOutcome::Abandoned => {
                 health.breaker.abandoned(passage);
                 None
             }
         }?;
-        if turn == Turn::Closed {
+        if turn == BreakerTurn::Closed {
+            // The waiting requests would otherwise meet a server that has just recovered, all at once.
             health.starts_slowly(now);
         }
         health.changed();
         Some(match turn {
-            Turn::Opened(until) => Event::CircuitOpened(until),
-            Turn::Closed => Event::CircuitClosed,
+            BreakerTurn::Opened(until) => ServerEvent::CircuitOpened(until),
+            BreakerTurn::Closed => ServerEvent::CircuitClosed,
         })
     }
 }
@@ -289,18 +288,18 @@ impl Fleet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::State;
+    use crate::health::HealthState;
     use crate::policy;
 
-    fn fleet(servers: u64, settings: Settings) -> Fleet {
+    fn fleet(servers: u64, settings: FleetSettings) -> Fleet {
         let changes = Arc::default();
-        let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
+        let member = |id| FleetMember::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
         Fleet::new(policy::DEFAULT, (0..servers).map(member).collect(), settings)
     }
 
     #[test]
     fn servers_are_found_by_id() {
-        let fleet = fleet(9, Settings::default());
+        let fleet = fleet(9, FleetSettings::default());
         for server in 0..9 {
             assert_eq!(fleet.index_of(ServerId::from_u64(server as u64)), Some(server));
         }
@@ -310,29 +309,32 @@ mod tests {
     #[test]
     fn failures_in_a_row_eject_a_server_but_the_last() {
         let ejection = EjectionSettings { failures_in_a_row: NonZeroU32::new(2), ..Default::default() };
-        let fleet = fleet(2, Settings { ejection: Some(ejection), ..Settings::default() });
+        let fleet = fleet(2, FleetSettings { ejection: Some(ejection), ..FleetSettings::default() });
         let (now, until) = (Time::START, Time::START + ejection.base);
-        assert_eq!(fleet.end(0, Outcome::Failed, now), None);
-        assert_eq!(fleet.end(0, Outcome::Abandoned, now), None);
-        assert_eq!(fleet.end(0, Outcome::Failed, now), Some(Event::Ejected(until)));
-        assert_eq!(fleet.members()[0].health.state(), State::Ejected);
+        assert_eq!(fleet.end(0, RequestOutcome::Failed, now), None);
+        assert_eq!(fleet.end(0, RequestOutcome::Abandoned, now), None);
+        assert_eq!(fleet.end(0, RequestOutcome::Failed, now), Some(ServerEvent::Ejected(until)));
+        assert_eq!(fleet.members()[0].health.state(), HealthState::Ejected);
         for _ in 0..9 {
-            assert_eq!(fleet.end(1, Outcome::Failed, now), None, "the last one stays");
+            assert_eq!(fleet.end(1, RequestOutcome::Failed, now), None, "the last one stays");
         }
-        assert_eq!(fleet.members()[1].health.state(), State::Up);
+        assert_eq!(fleet.members()[1].health.state(), HealthState::Up);
     }
 
     #[test]
     fn a_circuit_that_closes_is_a_change_and_a_slow_start() {
         let breaker = BreakerSettings { failures: 1, successes: 1, ..BreakerSettings::default() };
-        let fleet = fleet(1, Settings { breaker: Some(breaker), ..Settings::default() });
+        let fleet = fleet(1, FleetSettings { breaker: Some(breaker), ..FleetSettings::default() });
         let health = &fleet.members()[0].health;
         let until = Time::START + breaker.open;
-        assert_eq!(fleet.end(0, Outcome::Failed, Time::START), Some(Event::CircuitOpened(until)));
+        assert_eq!(
+            fleet.end(0, RequestOutcome::Failed, Time::START),
+            Some(ServerEvent::CircuitOpened(until))
+        );
         assert_eq!(fleet.enter(0, until), Some(Passage::Probe));
-        let answered = Outcome::Answered(Some(Duration::from_millis(1)));
+        let answered = RequestOutcome::Answered(Some(Duration::from_millis(1)));
         assert_eq!(fleet.end(0, answered, until), None, "sent before it opened");
-        assert_eq!(fleet.end_passed(0, Passage::Probe, answered, until), Some(Event::CircuitClosed));
+        assert_eq!(fleet.end_passed(0, Passage::Probe, answered, until), Some(ServerEvent::CircuitClosed));
         assert_eq!((health.returned_at(), fleet.changes.count()), (Some(until), 2));
     }
 
@@ -340,15 +342,15 @@ mod tests {
     #[should_panic(expected = "an id names one server")]
     fn an_id_names_one_server() {
         let health = ServerHealth::new(&Arc::default());
-        let member = Member::new(ServerId::from_u64(1), 1, &health);
-        Fleet::new(policy::DEFAULT, vec![member.clone(), member], Settings::default());
+        let member = FleetMember::new(ServerId::from_u64(1), 1, &health);
+        Fleet::new(policy::DEFAULT, vec![member.clone(), member], FleetSettings::default());
     }
 
     #[test]
-    fn what_is_stopped_stays_stopped_in_the_next_fleet() {
-        let before = fleet(1, Settings::default());
-        before.members()[0].health.stop(Cause::Drain);
-        let after = Fleet::new(policy::DEFAULT, before.members().to_vec(), Settings::default());
-        assert_eq!(after.members()[0].health.state(), State::Draining);
+    fn stopped_servers_stay_stopped_in_the_next_fleet() {
+        let before = fleet(1, FleetSettings::default());
+        before.members()[0].health.stop(IneligibleCause::Drain);
+        let after = Fleet::new(policy::DEFAULT, before.members().to_vec(), FleetSettings::default());
+        assert_eq!(after.members()[0].health.state(), HealthState::Draining);
     }
 }

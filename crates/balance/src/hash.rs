@@ -1,7 +1,7 @@
 //! Stable hashes of keys and servers, equal in all processes, machines and versions.
 //!
-//! SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012): without the secret, nobody can choose
-//! keys that all meet one server. Not for signatures: see `session::cookie`.
+//! SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012): without the secret, an attacker
+//! cannot choose keys that all meet one server. Not for signatures: see `session::cookie`.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -15,16 +15,14 @@ pub struct ServerId(u64);
 
 impl ServerId {
     /// The ID of the server with this name, such as its configured URL. Equal names always give equal IDs.
-    pub fn of(name: &str) -> Self {
-        Self(Secret::default().hash(name.as_bytes()))
+    pub fn from_name(name: &str) -> Self {
+        Self(HashSecret::default().hash(name.as_bytes()))
     }
 
-    /// The ID as a number, for storing.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// An ID from a number that `as_u64` returned.
     pub const fn from_u64(number: u64) -> Self {
         Self(number)
     }
@@ -32,26 +30,24 @@ impl ServerId {
 
 /// The secret of a hash. Proxies with equal secrets, such as the default one, send a key to the same server.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Secret(u64, u64);
+pub struct HashSecret(u64, u64);
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for HashSecret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Secret")
     }
 }
 
-impl Secret {
-    /// A secret of 128 bits.
+impl HashSecret {
     pub const fn new(bits: u128) -> Self {
         Self((bits >> 64) as u64, bits as u64)
     }
 
-    /// The 128 bits of the secret, for the process that takes over.
+    /// For the process that takes over.
     pub const fn bits(self) -> u128 {
         (self.0 as u128) << 64 | self.1 as u128
     }
 
-    /// Hashes a key to 64 bits.
     pub fn hash(self, key: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.0, self.1);
         hasher.write(key);
@@ -88,12 +84,12 @@ mod tests {
 
     #[test]
     fn hashes_never_change() {
-        // Recorded: cookies and other proxies hold these numbers.
-        assert_eq!(ServerId::of("http://127.0.0.1:9000").as_u64(), 0x5403_15ce_30fa_98d9);
-        assert_eq!(Secret::default().hash(b""), 0xd1fb_a762_150c_532c);
-        assert_eq!(Secret::new(1).hash(b"key"), Secret::new(1).hash(b"key"));
-        assert_ne!(Secret::new(1).hash(b"key"), Secret::new(2).hash(b"key"));
-        assert_ne!(Secret::new(1).hash_wide(b"key"), Secret::new(1 << 64).hash_wide(b"key"));
+        // Recorded, because cookies and other proxies contain these numbers.
+        assert_eq!(ServerId::from_name("http://127.0.0.1:9000").as_u64(), 0x5403_15ce_30fa_98d9);
+        assert_eq!(HashSecret::default().hash(b""), 0xd1fb_a762_150c_532c);
+        assert_eq!(HashSecret::new(1).hash(b"key"), HashSecret::new(1).hash(b"key"));
+        assert_ne!(HashSecret::new(1).hash(b"key"), HashSecret::new(2).hash(b"key"));
+        assert_ne!(HashSecret::new(1).hash_wide(b"key"), HashSecret::new(1 << 64).hash_wide(b"key"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The state of a server, shared by all workers: requests in progress, availability, response time.
 //!
 //! One per server, lock-free, and kept over reloads. Everything that a request writes is on one pair of cache lines, so
-//! that servers do not slow each other down. What to write is decided elsewhere.
+//! that servers do not slow each other down. `fleet` and `eject` decide what to write.
 
 use std::borrow::Borrow;
 use std::num::NonZeroU32;
@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use crate::breaker::Breaker;
-use crate::latency::Latency;
+use crate::latency::LatencyAverage;
 use crate::time::{Time, micros};
 
 /// Counts changes of servers, so that workers examine all servers only after a change. Read for every pick, rarely
-/// written; on cache lines of its own.
+/// written; on separate cache lines.
 #[derive(Debug, Default)]
+// 128 bytes, because processors fetch cache lines in pairs.
 #[repr(align(128))]
 pub struct Changes(AtomicU32);
 
@@ -26,26 +27,26 @@ impl Changes {
     }
 
     pub(crate) fn add(&self) {
+        // Pairs with `count`: a worker that sees the new number also sees the change that it is about.
         self.0.fetch_add(1, Release);
     }
 }
 
-/// The state of one server, shared by all workers.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct ServerHealth {
-    /// Requests or connections in progress, as the owner counts.
+    /// Requests or connections in progress; the owner decides which.
     in_flight: AtomicU32,
-    /// One bit per `Cause` that stops the server.
+    /// A bit per `Cause` that stops the server.
     stopped: AtomicU32,
     failures_in_a_row: AtomicU32,
-    /// The number of recent ejections.
     ejections: AtomicU32,
-    pub(crate) latency: Latency,
+    pub(crate) latency: LatencyAverage,
     pub(crate) breaker: Breaker,
     /// Responses of this interval in the upper half, failures among them in the lower.
+    // Both counts in one word, so that a response costs one atomic operation and they always fit each other.
     answers: AtomicU64,
-    /// The same of the interval before.
+    /// As `answers`, for the previous interval.
     answers_before: AtomicU64,
     /// The sum of the response times in this interval.
     answers_micros: AtomicU64,
@@ -57,7 +58,7 @@ pub struct ServerHealth {
 
 /// Why a server gets no new requests. Each cause comes and goes independently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub enum IneligibleCause {
     /// Health checks fail.
     Check,
     /// The server responded worse than the others.
@@ -68,21 +69,20 @@ pub enum Cause {
     Disabled,
 }
 
-impl Cause {
+impl IneligibleCause {
     const fn bit(self) -> u32 {
         match self {
-            Cause::Check => 1,
-            Cause::Ejection => 2,
-            Cause::Drain => 4,
-            Cause::Disabled => 8,
+            IneligibleCause::Check => 1,
+            IneligibleCause::Ejection => 2,
+            IneligibleCause::Drain => 4,
+            IneligibleCause::Disabled => 8,
         }
     }
 }
 
 /// Whether a server gets requests. If several causes apply, the most severe one counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// The server gets requests.
+pub enum HealthState {
     Up,
     /// The server gets only requests of its sessions.
     Draining,
@@ -99,27 +99,25 @@ pub struct Inherited {
     pub is_down: bool,
     /// The remaining time of its ejection.
     pub ejected_for: Option<Duration>,
-    /// The number of recent ejections.
     pub ejections: u32,
 }
 
-/// How a request to a server ended.
+/// The end of a request to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// The server responded after this time, if it was measured.
     Answered(Option<Duration>),
-    /// The request failed: no connection, no response, none in time, or one that counts as a failure.
+    /// No connection, no response, none in time, or a response that counts as a failure.
     Failed,
     /// The client left before the end, which says nothing about the server.
     Abandoned,
 }
 
-/// What a server did in an interval.
+/// Counts and mean latency of a server in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct IntervalCounts {
     /// Finished requests, including failures.
     pub requests: u32,
-    /// Failed requests.
     pub failures: u32,
     /// The mean response time.
     pub latency: Duration,
@@ -133,7 +131,7 @@ impl ServerHealth {
             stopped: AtomicU32::new(0),
             failures_in_a_row: AtomicU32::new(0),
             ejections: AtomicU32::new(0),
-            latency: Latency::default(),
+            latency: LatencyAverage::default(),
             breaker: Breaker::default(),
             answers: AtomicU64::new(0),
             answers_before: AtomicU64::new(0),
@@ -147,6 +145,7 @@ impl ServerHealth {
     /// A server that joins others that are already up; it starts slowly.
     pub fn joining(changes: &Arc<Changes>, now: Time) -> Arc<Self> {
         let health = Self::new(changes);
+        // No other thread has the server yet.
         health.returned_at.store(now.as_micros(), Relaxed);
         health
     }
@@ -157,33 +156,34 @@ impl ServerHealth {
         self.in_flight.load(Relaxed)
     }
 
-    /// Whether the server gets requests.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> HealthState {
         let stopped = self.stopped.load(Acquire);
-        let holds = |cause: Cause| stopped & cause.bit() != 0;
+        let holds = |cause: IneligibleCause| stopped & cause.bit() != 0;
         match () {
-            () if holds(Cause::Check) || holds(Cause::Disabled) => State::Down,
-            () if holds(Cause::Ejection) => State::Ejected,
-            () if holds(Cause::Drain) => State::Draining,
-            () => State::Up,
+            // The most severe cause first, because several may hold at once.
+            () if holds(IneligibleCause::Check) || holds(IneligibleCause::Disabled) => HealthState::Down,
+            () if holds(IneligibleCause::Ejection) => HealthState::Ejected,
+            () if holds(IneligibleCause::Drain) => HealthState::Draining,
+            () => HealthState::Up,
         }
     }
 
-    /// Whether this cause stops the server.
-    pub fn is_stopped_by(&self, cause: Cause) -> bool {
+    pub fn is_stopped_by(&self, cause: IneligibleCause) -> bool {
         self.stopped.load(Acquire) & cause.bit() != 0
     }
 
-    /// Whether an operator wants no new requests there, not even as a last resort.
+    /// Whether an operator has drained or disabled the server. Then it is not even a last resort.
     pub fn is_withdrawn(&self) -> bool {
-        let withdrawn = Cause::Drain.bit() | Cause::Disabled.bit();
+        let withdrawn = IneligibleCause::Drain.bit() | IneligibleCause::Disabled.bit();
         self.stopped.load(Acquire) & withdrawn != 0
     }
 
     /// Stops the server for a cause. Returns whether that is a change.
-    pub fn stop(&self, cause: Cause) -> bool {
+    pub fn stop(&self, cause: IneligibleCause) -> bool {
+        // Bits in one word: causes come and go independently, and no order of two threads loses one.
         let before = self.stopped.fetch_or(cause.bit(), AcqRel);
         let is_news = before & cause.bit() == 0;
+        // Renewing the views of all workers is expensive, so a repeated cause must not count as a change.
         if is_news {
             self.changes.add();
         }
@@ -191,17 +191,18 @@ impl ServerHealth {
     }
 
     /// Removes a cause. After the last one the server is up, and starts slowly. Returns whether that is a change.
-    pub fn restore(&self, cause: Cause, now: Time) -> bool {
+    pub fn restore(&self, cause: IneligibleCause, now: Time) -> bool {
         let before = self.stopped.fetch_and(!cause.bit(), AcqRel);
         let is_news = before & cause.bit() != 0;
         if is_news {
+            // Only the last cause brings the server back; a slow start before that would be over too early.
             if before == cause.bit() {
                 self.starts_slowly(now);
-                // How fast it was before says nothing about how it comes back.
+                // Its earlier speed says nothing about its speed after the return.
                 self.latency.forget();
             }
             self.failures_in_a_row.store(0, Relaxed);
-            // What stopped it is not held against it once more when the interval is judged.
+            // The failures that stopped it must not count again at the end of the interval.
             self.take_counts();
             self.answers_before.store(0, Relaxed);
             self.changes.add();
@@ -209,7 +210,7 @@ impl ServerHealth {
         is_news
     }
 
-    /// When the server last came up; `None` if it has been up from the start.
+    /// When the server last came up. `None` if it has been up from the start.
     pub fn returned_at(&self) -> Option<Time> {
         Some(Time::from_micros(self.returned_at.load(Relaxed))).filter(|time| *time != Time::NEVER)
     }
@@ -223,7 +224,6 @@ impl ServerHealth {
         Time::from_micros(self.ejected_until.load(Relaxed))
     }
 
-    /// The number of recent ejections.
     pub fn ejections(&self) -> u32 {
         self.ejections.load(Relaxed)
     }
@@ -237,25 +237,29 @@ impl ServerHealth {
     pub fn handover(&self, now: Time) -> Inherited {
         let left = self.ejected_until().since(now);
         Inherited {
-            is_down: self.is_stopped_by(Cause::Check),
-            ejected_for: (self.is_stopped_by(Cause::Ejection) && !left.is_zero()).then_some(left),
+            is_down: self.is_stopped_by(IneligibleCause::Check),
+            // As a remaining time: the next process counts its time from another start.
+            ejected_for: (self.is_stopped_by(IneligibleCause::Ejection) && !left.is_zero()).then_some(left),
             ejections: self.ejections(),
         }
     }
 
     /// Takes over the state from another process, before the server gets any request.
     pub fn inherit(&self, inherited: Inherited, now: Time) {
+        // Kept over the handover, so that a server that was ejected again and again does not begin with a short
+        // ejection.
         self.ejections.store(inherited.ejections, Relaxed);
         if let Some(left) = inherited.ejected_for {
             self.ejected_until.store((now + left).as_micros(), Relaxed);
-            self.stop(Cause::Ejection);
+            self.stop(IneligibleCause::Ejection);
         }
         if inherited.is_down {
-            self.stop(Cause::Check);
+            self.stop(IneligibleCause::Check);
         }
     }
 
     pub(crate) fn forgive_ejection(&self) {
+        // Never below zero: two threads may forgive the last ejection at once.
         let one_less = |count: u32| count.checked_sub(1);
         let _ = self.ejections.fetch_update(Relaxed, Relaxed, one_less);
     }
@@ -270,40 +274,41 @@ impl ServerHealth {
     }
 
     /// Counts failures in a row. Returns the number, including this one.
-    pub(crate) fn count(&self, outcome: Outcome) -> u32 {
+    pub(crate) fn count(&self, outcome: RequestOutcome) -> u32 {
         match outcome {
-            Outcome::Answered(_) => {
-                // Read first: in the steady state there is nothing to write.
+            RequestOutcome::Answered(_) => {
+                // Reads first, because in the steady state there is nothing to write.
                 if self.failures_in_a_row.load(Relaxed) != 0 {
                     self.failures_in_a_row.store(0, Relaxed);
                 }
                 0
             }
-            Outcome::Failed => self.failures_in_a_row.fetch_add(1, Relaxed) + 1,
-            Outcome::Abandoned => 0,
+            RequestOutcome::Failed => self.failures_in_a_row.fetch_add(1, Relaxed) + 1,
+            RequestOutcome::Abandoned => 0,
         }
     }
 
-    /// Adds to the counts of this interval.
-    pub(crate) fn add_to_interval(&self, outcome: Outcome) {
+    pub(crate) fn add_to_interval(&self, outcome: RequestOutcome) {
         match outcome {
-            Outcome::Answered(latency) => {
+            RequestOutcome::Answered(latency) => {
+                // Relaxed suffices for all counts here: no other memory depends on them.
                 let before = self.answers.fetch_add(1 << 32, Relaxed);
                 match latency {
                     Some(latency) => {
                         self.answers_micros.fetch_add(micros(latency), Relaxed);
                     }
+                    // Left out of the sum, an untimed response would make the server look faster.
                     None => self.add_mean(before),
                 }
             }
-            Outcome::Failed => {
+            RequestOutcome::Failed => {
                 self.answers.fetch_add((1 << 32) | 1, Relaxed);
             }
-            Outcome::Abandoned => {}
+            RequestOutcome::Abandoned => {}
         }
     }
 
-    /// An answer that was not timed, where others are, takes as long as they do: the mean stays what it is.
+    /// Counts a response that was not timed as if it took as long as the timed ones, so that the mean stays.
     fn add_mean(&self, answers: u64) {
         let micros = self.answers_micros.load(Relaxed);
         let answered = (answers >> 32).saturating_sub(answers & u64::from(u32::MAX));
@@ -312,7 +317,7 @@ impl ServerHealth {
         }
     }
 
-    /// The share of failures in this interval and the one before; 0 without requests.
+    /// The share of failures in this interval and the previous one; 0 without requests.
     pub(crate) fn failed_share(&self) -> f64 {
         let both = [&self.answers_before, &self.answers].map(|answers| answers.load(Relaxed));
         let sum = |of: fn(u64) -> u32| both.into_iter().map(|answers| f64::from(of(answers))).sum::<f64>();
@@ -320,14 +325,16 @@ impl ServerHealth {
     }
 
     /// The counts since the last call. For a single caller.
-    pub fn take_counts(&self) -> Counts {
+    pub fn take_counts(&self) -> IntervalCounts {
+        // A response between the two exchanges is counted in one interval and timed in the other. The mean tolerates
+        // that.
         let answers = self.answers.swap(0, Relaxed);
         self.answers_before.store(answers, Relaxed);
         let micros = self.answers_micros.swap(0, Relaxed);
         let (requests, failures) = ((answers >> 32) as u32, answers as u32);
         let answered = u64::from(requests.saturating_sub(failures));
         let latency = Duration::from_micros(micros.checked_div(answered).unwrap_or(0));
-        Counts { requests, failures, latency }
+        IntervalCounts { requests, failures, latency }
     }
 }
 
@@ -338,7 +345,7 @@ impl ServerHealth {
 pub struct InFlight<Held: Borrow<Arc<ServerHealth>> = Arc<ServerHealth>>(Held);
 
 impl<Held: Borrow<Arc<ServerHealth>>> InFlight<Held> {
-    /// Counts a request as in progress; `None` if `limit` is reached.
+    /// Counts a request as in progress. `None` if `limit` is reached.
     #[inline]
     pub fn begin(health: Held, limit: Option<NonZeroU32>) -> Option<Self> {
         let in_flight = &health.borrow().in_flight;
@@ -348,6 +355,7 @@ impl<Held: Borrow<Arc<ServerHealth>>> InFlight<Held> {
                 true
             }
             Some(limit) => {
+                // Checked and counted in one step, because another worker may take the last place in between.
                 let one_more = |count| (count < limit.get()).then_some(count + 1);
                 in_flight.fetch_update(Relaxed, Relaxed, one_more).is_ok()
             }
@@ -371,38 +379,38 @@ mod tests {
         let changes = Arc::new(Changes::default());
         let health = ServerHealth::new(&changes);
         let now = Time::from_millis(5);
-        assert_eq!((health.state(), health.returned_at()), (State::Up, None));
-        assert!(health.stop(Cause::Drain) && !health.stop(Cause::Drain));
-        assert_eq!(health.state(), State::Draining);
-        assert!(health.stop(Cause::Check));
-        assert_eq!(health.state(), State::Down);
-        assert!(health.restore(Cause::Drain, now) && !health.restore(Cause::Drain, now));
-        assert_eq!((health.state(), health.returned_at()), (State::Down, None));
-        assert!(health.stop(Cause::Ejection) && health.restore(Cause::Check, now));
-        assert_eq!((health.state(), health.returned_at()), (State::Ejected, None));
-        assert!(health.restore(Cause::Ejection, now));
-        assert_eq!((health.state(), health.returned_at()), (State::Up, Some(now)));
+        assert_eq!((health.state(), health.returned_at()), (HealthState::Up, None));
+        assert!(health.stop(IneligibleCause::Drain) && !health.stop(IneligibleCause::Drain));
+        assert_eq!(health.state(), HealthState::Draining);
+        assert!(health.stop(IneligibleCause::Check));
+        assert_eq!(health.state(), HealthState::Down);
+        assert!(health.restore(IneligibleCause::Drain, now) && !health.restore(IneligibleCause::Drain, now));
+        assert_eq!((health.state(), health.returned_at()), (HealthState::Down, None));
+        assert!(health.stop(IneligibleCause::Ejection) && health.restore(IneligibleCause::Check, now));
+        assert_eq!((health.state(), health.returned_at()), (HealthState::Ejected, None));
+        assert!(health.restore(IneligibleCause::Ejection, now));
+        assert_eq!((health.state(), health.returned_at()), (HealthState::Up, Some(now)));
         assert_eq!(changes.count(), 6, "what is no news makes nobody look");
     }
 
     #[test]
-    fn another_process_goes_on_with_what_was_known() {
+    fn another_process_continues_with_the_known_state() {
         let at = |millis| Time::from_millis(millis);
         let health = ServerHealth::new(&Arc::default());
         assert_eq!(health.handover(at(5)), Inherited::default());
         health.count_ejection(at(900));
-        health.stop(Cause::Ejection);
-        health.stop(Cause::Check);
-        // An operator's word is handed over by itself.
-        health.stop(Cause::Drain);
+        health.stop(IneligibleCause::Ejection);
+        health.stop(IneligibleCause::Check);
+        // The operator's changes are handed over separately.
+        health.stop(IneligibleCause::Drain);
         let handover = health.handover(at(500));
         let left = Some(Duration::from_millis(400));
         assert_eq!(handover, Inherited { is_down: true, ejected_for: left, ejections: 1 });
         assert_eq!(health.handover(at(900)).ejected_for, None, "its time is over");
         let next = ServerHealth::new(&Arc::default());
         next.inherit(handover, at(10));
-        assert_eq!((next.state(), next.ejected_until(), next.ejections()), (State::Down, at(410), 1));
-        assert!(next.is_stopped_by(Cause::Ejection) && !next.is_stopped_by(Cause::Drain));
+        assert_eq!((next.state(), next.ejected_until(), next.ejections()), (HealthState::Down, at(410), 1));
+        assert!(next.is_stopped_by(IneligibleCause::Ejection) && !next.is_stopped_by(IneligibleCause::Drain));
     }
 
     #[test]
@@ -422,30 +430,30 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_a_return_does_not_count() {
+    fn earlier_failures_do_not_count_after_a_return() {
         let health = ServerHealth::new(&Arc::default());
         for _ in 0..30 {
-            health.add_to_interval(Outcome::Failed);
+            health.add_to_interval(RequestOutcome::Failed);
         }
-        health.stop(Cause::Ejection);
-        health.restore(Cause::Ejection, Time::from_millis(5));
-        assert_eq!(health.take_counts(), Counts::default());
-        health.add_to_interval(Outcome::Failed);
-        assert!(!health.restore(Cause::Ejection, Time::from_millis(6)), "is no news");
+        health.stop(IneligibleCause::Ejection);
+        health.restore(IneligibleCause::Ejection, Time::from_millis(5));
+        assert_eq!(health.take_counts(), IntervalCounts::default());
+        health.add_to_interval(RequestOutcome::Failed);
+        assert!(!health.restore(IneligibleCause::Ejection, Time::from_millis(6)), "is no news");
         assert_eq!(health.take_counts().failures, 1);
     }
 
     #[test]
     fn failures_are_counted_until_an_answer() {
         let health = ServerHealth::new(&Arc::default());
-        let answered = Outcome::Answered(None);
+        let answered = RequestOutcome::Answered(None);
         for (outcome, in_a_row) in [
-            (Outcome::Failed, 1),
-            (Outcome::Failed, 2),
-            (Outcome::Abandoned, 0),
-            (Outcome::Failed, 3),
+            (RequestOutcome::Failed, 1),
+            (RequestOutcome::Failed, 2),
+            (RequestOutcome::Abandoned, 0),
+            (RequestOutcome::Failed, 3),
             (answered, 0),
-            (Outcome::Failed, 1),
+            (RequestOutcome::Failed, 1),
         ] {
             assert_eq!(health.count(outcome), in_a_row);
         }
@@ -456,24 +464,30 @@ mod tests {
         let health = ServerHealth::new(&Arc::default());
         let millis = |millis| Some(Duration::from_millis(millis));
         for latency in [millis(2), millis(4), None, None] {
-            health.add_to_interval(Outcome::Answered(latency));
+            health.add_to_interval(RequestOutcome::Answered(latency));
         }
-        health.add_to_interval(Outcome::Failed);
+        health.add_to_interval(RequestOutcome::Failed);
         let counts = health.take_counts();
         assert_eq!((counts.requests, counts.latency), (5, Duration::from_millis(3)));
-        health.add_to_interval(Outcome::Answered(None));
+        health.add_to_interval(RequestOutcome::Answered(None));
         assert_eq!(health.take_counts().latency, Duration::ZERO);
     }
 
     #[test]
     fn counts_are_of_one_interval() {
         let health = ServerHealth::new(&Arc::default());
-        let answered = |millis| Outcome::Answered(Some(Duration::from_millis(millis)));
-        for outcome in [Outcome::Failed, answered(2), Outcome::Abandoned, answered(4), Outcome::Failed] {
+        let answered = |millis| RequestOutcome::Answered(Some(Duration::from_millis(millis)));
+        for outcome in [
+            RequestOutcome::Failed,
+            answered(2),
+            RequestOutcome::Abandoned,
+            answered(4),
+            RequestOutcome::Failed,
+        ] {
             health.add_to_interval(outcome);
         }
-        let counts = Counts { requests: 4, failures: 2, latency: Duration::from_millis(3) };
+        let counts = IntervalCounts { requests: 4, failures: 2, latency: Duration::from_millis(3) };
         assert_eq!(health.take_counts(), counts);
-        assert_eq!(health.take_counts(), Counts::default());
+        assert_eq!(health.take_counts(), IntervalCounts::default());
     }
 }

@@ -1,10 +1,10 @@
-//! How many idle connections to keep: as many as were recently in use. The others are closed little by little.
+//! How many idle connections to keep: as many as were recently in use. The others are closed gradually.
 
 use std::time::Duration;
 
 /// The idle connections of one worker to one server. The one used last is reused first.
 #[derive(Debug, Clone, Copy)]
-pub struct Idle {
+pub struct IdleConnections {
     /// Connections that were not used recently.
     pub unused: usize,
     /// The longest time that any of the connections has been idle.
@@ -15,16 +15,17 @@ pub struct Idle {
     pub in_use: usize,
     /// All connections of all workers to the server that were recently in use.
     pub in_use_by_all: usize,
-    /// The number of workers.
     pub workers: usize,
 }
 
 /// The divisor of the time-out that gives the idle time after which a connection counts as unused.
+// The rest of the time-out remains for closing unused connections one by one.
 const LULL_SHARE: u32 = 4;
 /// The shortest idle time after which a connection counts as unused.
+// With a short time-out, a pause between two bursts must not count as unused.
 const LULL_MIN: Duration = Duration::from_secs(1);
 
-impl Idle {
+impl IdleConnections {
     /// The idle time after which a connection counts as unused.
     #[must_use]
     pub fn lull(timeout: Duration) -> Duration {
@@ -36,6 +37,7 @@ impl Idle {
     /// its clients may come back.
     #[must_use]
     pub fn surplus(&self) -> usize {
+        // The kernel spreads clients by hash, so a worker that is quiet now gets its share back.
         let fair = self.in_use_by_all.div_ceil(self.workers.max(1));
         let spared = fair.saturating_sub(self.in_use);
         let left_seconds = self.timeout.saturating_sub(self.longest).as_secs();
@@ -50,9 +52,9 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn unused(unused: usize, seconds: u64) -> Idle {
+    fn unused(unused: usize, seconds: u64) -> IdleConnections {
         let longest = Duration::from_secs(seconds);
-        Idle { unused, longest, timeout: MINUTE, in_use: 0, in_use_by_all: 0, workers: 1 }
+        IdleConnections { unused, longest, timeout: MINUTE, in_use: 0, in_use_by_all: 0, workers: 1 }
     }
 
     #[test]
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_kept_until_their_time_is_over_and_each_worker_keeps_its_share_of_what_all_need() {
+    fn idle_connections_are_limited_by_time_and_by_share() {
         let many = unused(460, 15);
         for (idle, expected) in [
             (unused(1, 15), 0),
@@ -76,15 +78,15 @@ mod tests {
             (unused(1, 61), 1),
             (many, 10),
             // Two workers, of which the other has 300 in use.
-            (Idle { in_use_by_all: 300, workers: 2, ..many }, 6),
-            (Idle { unused: 100, in_use_by_all: 300, workers: 2, ..many }, 0),
-            // This one has its share of them.
-            (Idle { in_use: 150, in_use_by_all: 300, workers: 2, ..many }, 10),
-            (Idle { workers: 0, ..many }, 10),
+            (IdleConnections { in_use_by_all: 300, workers: 2, ..many }, 6),
+            (IdleConnections { unused: 100, in_use_by_all: 300, workers: 2, ..many }, 0),
+            // This worker has its share of them.
+            (IdleConnections { in_use: 150, in_use_by_all: 300, workers: 2, ..many }, 10),
+            (IdleConnections { workers: 0, ..many }, 10),
         ] {
             assert_eq!(idle.surplus(), expected, "{idle:?}");
         }
-        assert_eq!(Idle::lull(MINUTE), MINUTE / 4);
-        assert_eq!(Idle::lull(Duration::from_millis(300)), LULL_MIN, "it times out before");
+        assert_eq!(IdleConnections::lull(MINUTE), MINUTE / 4);
+        assert_eq!(IdleConnections::lull(Duration::from_millis(300)), LULL_MIN, "it times out before");
     }
 }

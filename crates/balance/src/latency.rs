@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use crate::time::{Time, micros};
 
-/// The least response time of a failure, since a server that fails fast must not look fast; also the most.
+/// The least response time of a failure, because a server that fails fast must not look fast; also the most.
+// A refused connection takes microseconds. Without this, the broken server would attract all requests.
 const FAILURE_MICROS: f32 = 1e6;
 const FAILURE_MICROS_MAX: f32 = 1e9;
 
@@ -18,14 +19,15 @@ const FORGOTTEN: f32 = 0.05;
 
 /// The average in microseconds (`f32`) in the upper half, its time in units of 1.024 ms in the lower.
 #[derive(Debug, Default)]
-pub(crate) struct Latency(AtomicU64);
+pub(crate) struct LatencyAverage(AtomicU64);
 
-impl Latency {
-    /// The average in microseconds, faded over `memory`; 0 if it is unknown or forgotten: a small rest would make a
+impl LatencyAverage {
+    /// The average in microseconds, faded over `memory`; 0 if it is unknown or forgotten. A small rest would make a
     /// server look fast that got no requests for long.
     #[inline]
     pub(crate) fn micros(&self, now: Time, memory: Duration) -> f32 {
         let (average, at) = unpack(self.0.load(Relaxed));
+        // Before the exponential, which is not cheap.
         if average == 0.0 {
             return 0.0;
         }
@@ -33,18 +35,18 @@ impl Latency {
         if share < FORGOTTEN { 0.0 } else { average * share }
     }
 
-    /// Forgets the average.
     pub(crate) fn forget(&self) {
         self.0.store(0, Relaxed);
     }
 
     pub(crate) fn answered(&self, latency: Duration, now: Time, memory: Duration) {
-        // Zero is kept for "unknown".
+        // Zero means unknown.
         self.learn(micros(latency).max(1) as f32, now, memory);
     }
 
     pub(crate) fn failed(&self, now: Time, memory: Duration) {
         let known = self.micros(now, memory);
+        // Doubles with each failure, so that a server that keeps failing falls behind any slow one.
         self.learn((2.0 * known).clamp(FAILURE_MICROS, FAILURE_MICROS_MAX), now, memory);
     }
 
@@ -55,13 +57,14 @@ impl Latency {
             let faded = average * share;
             Some(pack(if sample > faded { sample } else { faded + sample * (1.0 - share) }, now))
         };
+        // Average and time in one word, so that no reader sees a new average with an old time.
         let _ = self.0.fetch_update(Relaxed, Relaxed, next);
     }
 }
 
-/// What is left of a memory: all at once, 1/e after `memory`.
+/// The remaining share of a value: 1 at first, 1/e after `memory`.
 fn faded(at: u32, now: Time, memory: Duration) -> f32 {
-    // Wraps every 50 days; what seems to lie ahead is the clock of another worker.
+    // Wraps every 50 days. A time in the future comes from another worker's clock.
     let age = stamp(now).wrapping_sub(at);
     let age_micros = if age > u32::MAX / 2 { 0.0 } else { age as f32 * 1024.0 };
     (-age_micros / micros(memory).max(1) as f32).exp()
@@ -91,7 +94,7 @@ mod tests {
 
     #[test]
     fn worse_is_believed_at_once_and_better_little_by_little() {
-        let latency = Latency::default();
+        let latency = LatencyAverage::default();
         assert_eq!(latency.micros(at(0), MEMORY), 0.0, "unknown");
         latency.answered(Duration::from_millis(1), at(0), MEMORY);
         assert_eq!(latency.micros(at(0), MEMORY), 1000.0);
@@ -106,7 +109,7 @@ mod tests {
 
     #[test]
     fn without_answers_the_memory_fades() {
-        let latency = Latency::default();
+        let latency = LatencyAverage::default();
         latency.answered(Duration::from_secs(1), at(0), MEMORY);
         let later = latency.micros(at(10_000), MEMORY);
         assert!((later / 1e6 - 0.368).abs() < 0.001, "{later}");
@@ -117,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_server_that_fails_fast_does_not_look_fast() {
-        let latency = Latency::default();
+        let latency = LatencyAverage::default();
         latency.failed(at(0), MEMORY);
         assert_eq!(latency.micros(at(0), MEMORY), 1e6);
         latency.failed(at(0), MEMORY);

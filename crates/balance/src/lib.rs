@@ -38,21 +38,23 @@ mod eject;
 /// Sticky sessions.
 mod session;
 
-pub use breaker::{Breaker, BreakerSettings, Flow, Passage, Turn};
-pub use check::{CheckSettings, Health, Verdict};
+pub use breaker::{Breaker, BreakerSettings, BreakerTurn, Flow, Passage};
+pub use check::{CheckSettings, CheckTurn, Health};
 pub use eject::{EjectionSettings, Ejector, Judgement, Outlier, Spared};
-pub use fleet::{Event, Fleet, Member, NoneUp, SERVERS_MAX, Settings, WEIGHT_MAX};
-pub use hash::{Secret, ServerId};
-pub use health::{Cause, Changes, Counts, InFlight, Inherited, Outcome, ServerHealth, State};
-pub use idle::Idle;
-pub use picker::{Ask, Loss, Pick, Picker, Room};
+pub use fleet::{Fleet, FleetMember, FleetSettings, NoneUp, SERVERS_MAX, ServerEvent, WEIGHT_MAX};
+pub use hash::{HashSecret, ServerId};
+pub use health::{
+    Changes, HealthState, InFlight, IneligibleCause, Inherited, IntervalCounts, RequestOutcome, ServerHealth,
+};
+pub use idle::IdleConnections;
+pub use picker::{Pick, PickInput, Picker, Room, SessionLoss};
 pub use policy::round_robin::RoundRobin;
 pub use policy::{AddressPrefixes, DEFAULT, POLICIES, PolicyRow, client_key, policy};
 pub use queue::{Queue, Ticket, WaitingWorkers};
 pub use retry::{RetryBudget, RetryReserve, RetrySettings};
 pub use session::{
-    CookieAttributes, Fields, FoundSession, InsertedCookie, Parts, SameSite, SessionKey, Sessions, Source,
-    Stuck, learnt_cookie,
+    CookieAttributes, FoundSession, InsertedCookie, SameSite, SessionFields, SessionKey, SessionParts,
+    SessionSource, Sessions, Stuck, learnt_cookie,
 };
 pub use shed::{SAMPLES_MAX, Shed, ShedSettings, Work};
 pub use time::Time;

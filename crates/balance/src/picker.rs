@@ -6,17 +6,16 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::breaker::Flow;
-use crate::fleet::{Fleet, Member};
+use crate::fleet::{Fleet, FleetMember};
 use crate::hash::{ServerId, below, mix};
-use crate::health::{ServerHealth, State};
-use crate::policy::Policy;
+use crate::health::{HealthState, ServerHealth};
+use crate::policy::BalancePolicy;
 use crate::time::Time;
-use crate::view::{Difference, View};
+use crate::view::{Difference, FleetView};
 
-/// The input of a pick.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
-    /// The current time. A coarse clock suffices.
+pub struct PickInput<'a> {
+    /// A coarse clock suffices.
     pub now: Time,
     /// 64 random bits.
     pub random: u64,
@@ -26,10 +25,8 @@ pub struct Ask<'a> {
     pub tried: &'a [usize],
 }
 
-/// The result of a pick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pick {
-    /// The index of a server.
     Server(usize),
     /// All available, untried servers have reached their limit.
     Full,
@@ -42,18 +39,17 @@ pub enum Pick {
 pub enum Room {
     /// Servers with room now.
     Now,
-    /// Also servers at their limit, which would have to be waited for.
+    /// Also servers at their limit, for which the request would have to wait.
     OrNot,
 }
 
 /// Why a session cannot stay on its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
+pub enum SessionLoss {
     /// The server is no longer configured.
     Removed,
     /// The server is down or ejected.
     Stopped,
-    /// The server's circuit is open.
     CircuitOpen,
     /// The request was already tried on the server.
     Tried,
@@ -61,27 +57,25 @@ pub enum Loss {
     Full,
 }
 
-/// One worker's picker for a fleet.
 #[derive(Debug, Clone)]
 pub struct Picker {
     fleet: Arc<Fleet>,
-    view: View,
-    policy: Policy,
+    view: FleetView,
+    policy: BalancePolicy,
     has_limits: bool,
 }
 
 impl Picker {
-    /// A picker for a fleet. Workers need different seeds, so that they do not all start with one server.
+    /// Workers need different seeds, so that they do not all start with one server.
     pub fn new(fleet: Arc<Fleet>, seed: u64) -> Self {
         Self {
-            view: View::new(fleet.members.len()),
+            view: FleetView::new(fleet.members.len()),
             policy: (fleet.policy.build)(fleet.members.len(), mix(seed)),
             has_limits: fleet.members.iter().any(|member| member.in_flight_max.is_some()),
             fleet,
         }
     }
 
-    /// The fleet.
     pub fn fleet(&self) -> &Arc<Fleet> {
         &self.fleet
     }
@@ -89,11 +83,12 @@ impl Picker {
     /// Picks a server. Reserve it with `Fleet::begin` and `Fleet::enter`, because another worker may have taken the
     /// last place, and report the end with `Fleet::end`.
     #[inline]
-    pub fn pick(&mut self, ask: &Ask<'_>) -> Pick {
+    pub fn pick(&mut self, ask: &PickInput<'_>) -> Pick {
         if self.view.is_stale(&self.fleet, ask.now) {
             self.refresh(ask.now);
         }
         let is_free = ask.tried.is_empty() && !self.has_limits && !self.view.is_guarded;
+        // Most picks: no server has to be checked, so the policy reads only what it compares.
         if is_free {
             let candidates = Candidates { view: &self.view, fleet: &self.fleet, ask, is_free };
             let place = self.policy.pick(&candidates);
@@ -103,13 +98,14 @@ impl Picker {
     }
 
     /// Whether there is an untried server for the request, even as a last resort. Reserves nothing.
-    pub fn has_untried(&mut self, ask: &Ask<'_>, room: Room) -> bool {
+    pub fn has_untried(&mut self, ask: &PickInput<'_>, room: Room) -> bool {
         if self.view.is_stale(&self.fleet, ask.now) {
             self.refresh(ask.now);
         }
         self.fleet.members.iter().enumerate().any(|(index, member)| {
+            // Servers out of the view count as well, because `last_resort` may still choose them.
             let is_asked = self.view.place(index).is_some()
-                || matches!(member.health.state(), State::Ejected | State::Down)
+                || matches!(member.health.state(), HealthState::Ejected | HealthState::Down)
                     && !member.health.is_withdrawn();
             is_asked
                 && !ask.tried.contains(&index)
@@ -119,10 +115,10 @@ impl Picker {
     }
 
     /// An ejected or down server, for a request that was tried on all others: trying costs less than failing. Ejected
-    /// servers come first, as they may have recovered unnoticed.
-    pub fn last_resort(&self, ask: &Ask<'_>) -> Option<usize> {
-        let of = |state: State| {
-            let is_one = |(index, member): &(usize, &Member)| {
+    /// servers come first, because they may have recovered unnoticed.
+    pub fn last_resort(&self, ask: &PickInput<'_>) -> Option<usize> {
+        let of = |state: HealthState| {
+            let is_one = |(index, member): &(usize, &FleetMember)| {
                 member.health.state() == state
                     && !member.health.is_withdrawn()
                     && !ask.tried.contains(index)
@@ -131,31 +127,33 @@ impl Picker {
             };
             let found = self.fleet.members.iter().enumerate().filter(is_one);
             let count = found.clone().count() as u64;
+            // By chance, so that not every failing request tries the first server of the list.
             found.map(|(index, _)| index).nth(below(ask.random, count.max(1)) as usize)
         };
-        of(State::Ejected).or_else(|| of(State::Down))
+        of(HealthState::Ejected).or_else(|| of(HealthState::Down))
     }
 
     /// The server of a session, if it is available; a draining server keeps its sessions.
     ///
     /// # Errors
     /// Why it is not: `pick` another server for the session.
-    pub fn follow(&mut self, server: ServerId, ask: &Ask<'_>) -> Result<usize, Loss> {
+    pub fn follow(&mut self, server: ServerId, ask: &PickInput<'_>) -> Result<usize, SessionLoss> {
         if self.view.is_stale(&self.fleet, ask.now) {
             self.refresh(ask.now);
         }
-        let index = self.fleet.index_of(server).ok_or(Loss::Removed)?;
+        let index = self.fleet.index_of(server).ok_or(SessionLoss::Removed)?;
         let member = &self.fleet.members[index];
         match member.health.state() {
-            State::Up | State::Draining => {}
-            // Where none is up the view holds those that are tried all the same.
-            State::Down | State::Ejected if self.view.place(index).is_some() => {}
-            State::Down | State::Ejected => return Err(Loss::Stopped),
+            HealthState::Up | HealthState::Draining => {}
+            // If no server is up, the view contains those that are used anyway.
+            HealthState::Down | HealthState::Ejected if self.view.place(index).is_some() => {}
+            HealthState::Down | HealthState::Ejected => return Err(SessionLoss::Stopped),
         }
         match () {
-            () if ask.tried.contains(&index) => Err(Loss::Tried),
-            () if !has_room(member) => Err(Loss::Full),
-            () if !self.flows(index, ask.now) => Err(Loss::CircuitOpen),
+            () if ask.tried.contains(&index) => Err(SessionLoss::Tried),
+            // Before the circuit: a session may wait for room, but not for a circuit.
+            () if !has_room(member) => Err(SessionLoss::Full),
+            () if !self.flows(index, ask.now) => Err(SessionLoss::CircuitOpen),
             () => Ok(index),
         }
     }
@@ -168,7 +166,7 @@ impl Picker {
     }
 
     #[cold]
-    fn pick_guarded(&mut self, ask: &Ask<'_>) -> Pick {
+    fn pick_guarded(&mut self, ask: &PickInput<'_>) -> Pick {
         let candidates = Candidates { view: &self.view, fleet: &self.fleet, ask, is_free: false };
         if let Some(place) = self.policy.pick(&candidates) {
             return Pick::Server(self.view.servers[place] as usize);
@@ -177,25 +175,25 @@ impl Picker {
             let server = server as usize;
             !ask.tried.contains(&server) && !has_room(&self.fleet.members[server])
         };
+        // The difference decides whether the request waits for a place or fails.
         if self.view.servers.iter().any(is_full) { Pick::Full } else { Pick::None }
     }
 
-    /// Whether its circuit lets a request through.
     fn flows(&self, server: usize, now: Time) -> bool {
         !matches!(self.fleet.flow(server, now), Flow::Open(_))
     }
 }
 
-fn has_room(member: &Member) -> bool {
+fn has_room(member: &FleetMember) -> bool {
     member.in_flight_max.map_or(u32::MAX, NonZeroU32::get) > member.health.in_flight()
 }
 
 /// The servers that a policy chooses from, identified by their places in the view.
 pub(crate) struct Candidates<'a> {
-    pub(crate) view: &'a View,
+    pub(crate) view: &'a FleetView,
     pub(crate) fleet: &'a Fleet,
-    pub(crate) ask: &'a Ask<'a>,
-    /// Whether each of the servers may be picked for this request.
+    pub(crate) ask: &'a PickInput<'a>,
+    /// Whether every one of these servers may be picked.
     pub(crate) is_free: bool,
 }
 
@@ -205,7 +203,6 @@ impl Candidates<'_> {
         self.view.servers.len()
     }
 
-    /// The current weight of a server.
     #[inline]
     pub(crate) fn weight(&self, place: usize) -> u32 {
         self.view.weights[place]

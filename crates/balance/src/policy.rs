@@ -31,68 +31,66 @@ use self::round_robin::RoundRobin;
 use self::two_choices::TwoChoices;
 use crate::picker::Candidates;
 
-/// All policies by name in the configuration; the first is the default.
+/// In the order of documentation; the first is the default.
 pub static POLICIES: [PolicyRow; 6] = [
     PolicyRow {
         name: "round-robin",
         what: "each in turn, by weight",
         hashes: false,
         measures: false,
-        build: |servers, seed| Policy::RoundRobin(RoundRobin::among(servers, seed)),
+        build: |servers, seed| BalancePolicy::RoundRobin(RoundRobin::among(servers, seed)),
     },
     PolicyRow {
         name: "least-connections",
         what: "the one with the least under way for its weight",
         hashes: false,
         measures: false,
-        build: |servers, seed| Policy::LeastConnections(LeastConnections::new(servers, seed)),
+        build: |servers, seed| BalancePolicy::LeastConnections(LeastConnections::new(servers, seed)),
     },
     PolicyRow {
         name: "two-choices",
         what: "the least busy of two drawn at random by weight and the best before them",
         hashes: false,
         measures: false,
-        build: |servers, _| Policy::TwoChoices(TwoChoices::new(servers)),
+        build: |servers, _| BalancePolicy::TwoChoices(TwoChoices::new(servers)),
     },
     PolicyRow {
         name: "response-time",
         what: "of two drawn at random by weight and the best before them, the one that is likely to answer first",
         hashes: false,
         measures: true,
-        build: |servers, _| Policy::ResponseTime(ResponseTime::new(servers)),
+        build: |servers, _| BalancePolicy::ResponseTime(ResponseTime::new(servers)),
     },
     PolicyRow {
         name: "client-address",
         what: "always the same for a client, by its address",
         hashes: true,
         measures: false,
-        build: |_, _| Policy::ClientAddress(ClientAddress),
+        build: |_, _| BalancePolicy::ClientAddress(ClientAddress),
     },
     PolicyRow {
         name: "consistent-hash",
         what: "always the same for a key, unless that one is far busier than the others",
         hashes: true,
         measures: false,
-        build: |_, _| Policy::ConsistentHash(ConsistentHash::default()),
+        build: |_, _| BalancePolicy::ConsistentHash(ConsistentHash::default()),
     },
 ];
 
-/// The default policy.
 pub static DEFAULT: &PolicyRow = &POLICIES[0];
 
 /// A load balancing policy, as the configuration knows it.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyRow {
-    /// The name in the configuration.
     pub name: &'static str,
-    /// What the policy does, in half a sentence.
+    /// A description in half a sentence.
     pub what: &'static str,
     /// Whether the policy chooses by `Ask::key`.
     pub hashes: bool,
     /// Whether the policy needs response times, and thus a clock.
     pub measures: bool,
     /// Creates the policy's state for this many servers. `seed` differs between workers.
-    pub(crate) build: fn(servers: usize, seed: u64) -> Policy,
+    pub(crate) build: fn(servers: usize, seed: u64) -> BalancePolicy,
 }
 
 /// Compares by name; names are unique.
@@ -104,14 +102,13 @@ impl PartialEq for PolicyRow {
 
 impl Eq for PolicyRow {}
 
-/// The policy with this name.
 pub fn policy(name: &str) -> Option<&'static PolicyRow> {
     POLICIES.iter().find(|row| row.name == name)
 }
 
 /// A policy, and one worker's state for it.
 #[derive(Debug, Clone)]
-pub(crate) enum Policy {
+pub(crate) enum BalancePolicy {
     RoundRobin(RoundRobin),
     LeastConnections(LeastConnections),
     TwoChoices(TwoChoices),
@@ -120,29 +117,29 @@ pub(crate) enum Policy {
     ConsistentHash(ConsistentHash),
 }
 
-impl Policy {
-    /// The place of the server for a request; `None` if no candidate is allowed.
+impl BalancePolicy {
+    /// The place of the server for a request. `None` if no candidate is allowed.
     #[inline]
     pub(crate) fn pick(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
         match self {
-            Policy::RoundRobin(policy) => policy.pick_from(candidates),
-            Policy::LeastConnections(policy) => policy.pick(candidates),
-            Policy::TwoChoices(policy) => policy.pick(candidates),
-            Policy::ResponseTime(policy) => policy.pick(candidates),
-            Policy::ClientAddress(policy) => policy.pick(candidates),
-            Policy::ConsistentHash(policy) => policy.pick(candidates),
+            BalancePolicy::RoundRobin(policy) => policy.pick_from(candidates),
+            BalancePolicy::LeastConnections(policy) => policy.pick(candidates),
+            BalancePolicy::TwoChoices(policy) => policy.pick(candidates),
+            BalancePolicy::ResponseTime(policy) => policy.pick(candidates),
+            BalancePolicy::ClientAddress(policy) => policy.pick(candidates),
+            BalancePolicy::ConsistentHash(policy) => policy.pick(candidates),
         }
     }
 
     /// Applies new weights of the servers.
     pub(crate) fn arrange(&mut self, weights: &[u32]) {
         match self {
-            Policy::RoundRobin(policy) => policy.arrange(weights),
-            Policy::LeastConnections(policy) => policy.arrange(weights),
-            Policy::TwoChoices(policy) => policy.arrange(weights),
-            Policy::ResponseTime(policy) => policy.arrange(weights),
-            Policy::ClientAddress(_) => {}
-            Policy::ConsistentHash(policy) => policy.arrange(weights),
+            BalancePolicy::RoundRobin(policy) => policy.arrange(weights),
+            BalancePolicy::LeastConnections(policy) => policy.arrange(weights),
+            BalancePolicy::TwoChoices(policy) => policy.arrange(weights),
+            BalancePolicy::ResponseTime(policy) => policy.arrange(weights),
+            BalancePolicy::ClientAddress(_) => {}
+            BalancePolicy::ConsistentHash(policy) => policy.arrange(weights),
         }
     }
 }
@@ -153,24 +150,24 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::fleet::{Fleet, Member, NoneUp, Settings};
+    use crate::fleet::{Fleet, FleetMember, FleetSettings, NoneUp};
     use crate::hash::{ServerId, mix};
-    use crate::health::{Cause, ServerHealth, State};
-    use crate::picker::{Ask, Loss, Pick, Picker, Room};
+    use crate::health::{HealthState, IneligibleCause, ServerHealth};
+    use crate::picker::{Pick, PickInput, Picker, Room, SessionLoss};
     use crate::time::Time;
 
     fn fleet(policy: &'static PolicyRow, weights: &[u32], limit: Option<u32>) -> Arc<Fleet> {
         let changes = Arc::default();
-        let member = |(id, &weight): (u64, &u32)| Member {
+        let member = |(id, &weight): (u64, &u32)| FleetMember {
             in_flight_max: limit.and_then(NonZeroU32::new),
-            ..Member::new(ServerId::from_u64(id), weight, &ServerHealth::new(&changes))
+            ..FleetMember::new(ServerId::from_u64(id), weight, &ServerHealth::new(&changes))
         };
-        let settings = Settings { none_up: NoneUp::Refuse, ..Settings::default() };
+        let settings = FleetSettings { none_up: NoneUp::Refuse, ..FleetSettings::default() };
         Arc::new(Fleet::new(policy, (0..).zip(weights).map(member).collect(), settings))
     }
 
-    fn ask(turn: u64, tried: &[usize]) -> Ask<'_> {
-        Ask { now: Time::START, random: mix(turn), key: Some(mix(!turn)), tried }
+    fn ask(turn: u64, tried: &[usize]) -> PickInput<'_> {
+        PickInput { now: Time::START, random: mix(turn), key: Some(mix(!turn)), tried }
     }
 
     #[test]
@@ -202,8 +199,8 @@ mod tests {
                 let Pick::Server(server) = picker.pick(&ask(turn, &[])) else { panic!("{}", row.name) };
                 counts[server] += 1;
             }
-            // With nothing under way, all that counts is the weight. Response time is asked with equal weights below:
-            // for it a heavier server is a faster one.
+            // Without requests in progress, only the weight counts. Response time is tested below with equal weights,
+            // because for it a heavier server is a faster one.
             if row.measures {
                 continue;
             }
@@ -225,7 +222,7 @@ mod tests {
                 counts[server] += 1;
             }
             let chi_square: f64 = counts.iter().map(|count| ((count - 10_000) as f64).powi(2) / 1e4).sum();
-            // 7 degrees of freedom: 24.3 is passed once in a thousand; a Maglev table adds a little of its own.
+            // 7 degrees of freedom: chance exceeds 24.3 once in a thousand; a Maglev table adds a little.
             assert!(chi_square < 24.3, "{}: {chi_square}, {counts:?}", row.name);
         }
     }
@@ -237,13 +234,13 @@ mod tests {
             let mut picker = Picker::new(Arc::clone(&fleet), 3);
             let _busy = fleet.begin(1).expect("room");
             assert!(fleet.begin(1).is_none());
-            fleet.members()[2].health.stop(Cause::Check);
+            fleet.members()[2].health.stop(IneligibleCause::Check);
             for turn in 0..100 {
                 let pick = picker.pick(&ask(turn, &[3]));
                 assert_eq!(pick, Pick::Server(0), "{}", row.name);
                 assert_eq!(picker.pick(&ask(turn, &[0, 3])), Pick::Full, "{}", row.name);
             }
-            fleet.members()[1].health.stop(Cause::Drain);
+            fleet.members()[1].health.stop(IneligibleCause::Drain);
             assert_eq!(picker.pick(&ask(0, &[0, 3])), Pick::None, "{}", row.name);
         }
     }
@@ -255,17 +252,21 @@ mod tests {
         let tried = [0];
         let of = |random| picker.last_resort(&ask(random, &tried));
         assert_eq!(of(0), None, "those that are up are for `pick`");
-        fleet.members()[1].health.stop(Cause::Check);
+        fleet.members()[1].health.stop(IneligibleCause::Check);
         assert_eq!(of(0), Some(1));
-        [2, 3].iter().for_each(|&server| assert!(fleet.members()[server].health.stop(Cause::Ejection)));
+        [2, 3]
+            .iter()
+            .for_each(|&server| assert!(fleet.members()[server].health.stop(IneligibleCause::Ejection)));
         let found: Vec<_> = (0..20).map(of).collect();
         assert!(found.iter().all(|server| matches!(server, Some(2 | 3))), "{found:?}");
         assert!(found.contains(&Some(2)) && found.contains(&Some(3)), "{found:?}");
-        [1, 2, 3].iter().for_each(|&server| assert!(fleet.members()[server].health.stop(Cause::Drain)));
+        [1, 2, 3]
+            .iter()
+            .for_each(|&server| assert!(fleet.members()[server].health.stop(IneligibleCause::Drain)));
         assert_eq!(of(0), None, "one that drains stays alone");
-        fleet.members()[2].health.restore(Cause::Drain, Time::START);
+        fleet.members()[2].health.restore(IneligibleCause::Drain, Time::START);
         assert!(fleet.revive(2, Time::START) && !fleet.revive(2, Time::START));
-        assert_eq!(fleet.members()[2].health.state(), State::Up);
+        assert_eq!(fleet.members()[2].health.state(), HealthState::Up);
     }
 
     #[test]
@@ -275,17 +276,17 @@ mod tests {
         let id = |server: usize| fleet.members()[server].id;
         let health = &fleet.members()[0].health;
         let ask = ask(0, &[]);
-        assert_eq!(picker.follow(ServerId::from_u64(77), &ask), Err(Loss::Removed));
+        assert_eq!(picker.follow(ServerId::from_u64(77), &ask), Err(SessionLoss::Removed));
         assert_eq!(picker.follow(id(0), &ask), Ok(0));
-        health.stop(Cause::Drain);
+        health.stop(IneligibleCause::Drain);
         assert_eq!(picker.follow(id(0), &ask), Ok(0), "a server that drains keeps its sessions");
         assert_eq!(picker.pick(&ask), Pick::Server(1), "and gets no new ones");
-        health.stop(Cause::Check);
-        assert_eq!(picker.follow(id(0), &ask), Err(Loss::Stopped));
-        health.restore(Cause::Check, Time::START);
-        assert_eq!(picker.follow(id(0), &Ask { tried: &[0], ..ask }), Err(Loss::Tried));
+        health.stop(IneligibleCause::Check);
+        assert_eq!(picker.follow(id(0), &ask), Err(SessionLoss::Stopped));
+        health.restore(IneligibleCause::Check, Time::START);
+        assert_eq!(picker.follow(id(0), &PickInput { tried: &[0], ..ask }), Err(SessionLoss::Tried));
         let _busy = fleet.begin(0);
-        assert_eq!(picker.follow(id(0), &ask), Err(Loss::Full));
+        assert_eq!(picker.follow(id(0), &ask), Err(SessionLoss::Full));
     }
 
     #[test]
@@ -294,20 +295,20 @@ mod tests {
         let mut picker = Picker::new(Arc::clone(&fleet), 3);
         let [disabled, other] = [0, 1].map(|server: usize| &fleet.members()[server].health);
         let (ask, id) = (ask(0, &[]), fleet.members()[0].id);
-        disabled.stop(Cause::Disabled);
-        assert_eq!(disabled.state(), State::Down);
-        assert_eq!(picker.follow(id, &ask), Err(Loss::Stopped), "its sessions move");
+        disabled.stop(IneligibleCause::Disabled);
+        assert_eq!(disabled.state(), HealthState::Down);
+        assert_eq!(picker.follow(id, &ask), Err(SessionLoss::Stopped), "its sessions move");
         assert_eq!(picker.pick(&ask), Pick::Server(1));
-        // One that checks have found down is asked when all others were tried.
-        other.stop(Cause::Check);
+        // A server that checks have found down is used after all others were tried.
+        other.stop(IneligibleCause::Check);
         assert_eq!(picker.last_resort(&ask), Some(1));
-        let tried = Ask { tried: &[1], ..ask };
+        let tried = PickInput { tried: &[1], ..ask };
         assert_eq!((picker.last_resort(&tried), picker.has_untried(&tried, Room::OrNot)), (None, false));
-        // Checks that succeed do not bring it back.
-        disabled.stop(Cause::Check);
-        disabled.restore(Cause::Check, Time::START);
-        assert_eq!(disabled.state(), State::Down);
-        disabled.restore(Cause::Disabled, Time::START);
+        // Successful checks do not bring it back.
+        disabled.stop(IneligibleCause::Check);
+        disabled.restore(IneligibleCause::Check, Time::START);
+        assert_eq!(disabled.state(), HealthState::Down);
+        disabled.restore(IneligibleCause::Disabled, Time::START);
         assert_eq!(picker.follow(id, &ask), Ok(0));
     }
 }

@@ -19,7 +19,7 @@ pub struct Ticket {
 /// A bounded queue. Allocates up to its bound and never again.
 #[derive(Debug)]
 pub struct Queue<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<QueueSlot<T>>,
     /// The first waiting slot; waiting slots are linked in order, free ones by `next`.
     first: Option<u32>,
     last: Option<u32>,
@@ -29,16 +29,15 @@ pub struct Queue<T> {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct QueueSlot<T> {
     turn: u32,
     previous: Option<u32>,
     next: Option<u32>,
-    /// Who waits, and since when; `None` if the slot is free.
+    /// The entry, and since when it waits; `None` if the slot is free.
     waits: Option<(T, Time)>,
 }
 
 impl<T> Queue<T> {
-    /// A queue for up to `waiting_max` entries.
     pub fn new(waiting_max: usize) -> Self {
         let waiting_max = waiting_max.min(u32::MAX as usize);
         Self { slots: Vec::new(), first: None, last: None, free: None, waiting: 0, waiting_max }
@@ -49,12 +48,10 @@ impl<T> Queue<T> {
         self.waiting_max = waiting_max.min(u32::MAX as usize);
     }
 
-    /// The number of waiting entries.
     pub fn len(&self) -> usize {
         self.waiting
     }
 
-    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
     }
@@ -67,9 +64,10 @@ impl<T> Queue<T> {
         if self.waiting >= self.waiting_max {
             return Err(who);
         }
+        // Free slots first: the queue takes memory for the longest wait that occurred, not for its bound.
         let slot = self.free.unwrap_or(self.slots.len() as u32);
         if slot as usize == self.slots.len() {
-            self.slots.push(Slot { turn: 0, previous: None, next: None, waits: None });
+            self.slots.push(QueueSlot { turn: 0, previous: None, next: None, waits: None });
         } else {
             self.free = self.slots[slot as usize].next;
         }
@@ -102,9 +100,10 @@ impl<T> Queue<T> {
         if self.waits_since()? <= since { self.take_next() } else { None }
     }
 
-    /// Removes an entry that gives up, wherever it is; `None` if its turn has already come.
+    /// Removes an entry that gives up, at any position. `None` if its turn has already come.
     pub fn leave(&mut self, ticket: Ticket) -> Option<(T, Time)> {
         let slot = self.slots.get(ticket.slot as usize)?;
+        // A slot is used again, so a late `leave` could remove another request without this.
         if slot.turn == ticket.turn { self.remove(ticket.slot) } else { None }
     }
 
@@ -112,6 +111,7 @@ impl<T> Queue<T> {
         let free = self.free;
         let entry = &mut self.slots[slot as usize];
         let waits = entry.waits.take()?;
+        // From here on, the ticket of the removed entry is invalid.
         entry.turn = entry.turn.wrapping_add(1);
         let (previous, next) = (entry.previous.take(), std::mem::replace(&mut entry.next, free));
         self.free = Some(slot);
@@ -135,20 +135,19 @@ impl<T> Queue<T> {
 pub struct WaitingWorkers([AtomicU64; WORDS]);
 
 const BITS: usize = u64::BITS as usize;
-/// As many as two cache lines hold.
+/// Two cache lines.
 const WORDS: usize = 16;
 
 impl WaitingWorkers {
-    /// The number of bits; further workers share bits with others, and check their own queue when woken.
+    /// The number of bits. Further workers share bits with others, and check their own queue when woken.
     pub const WORKERS: usize = WORDS * BITS;
 
-    /// Notes that this worker has waiting requests.
     pub fn set(&self, worker: usize) {
         let (word, bit) = place(worker);
+        // Pairs with the load in `next_after`, which any worker may make at the end of a request.
         self.0[word].fetch_or(1 << bit, AcqRel);
     }
 
-    /// Notes that this worker has no waiting requests.
     pub fn clear(&self, worker: usize) {
         let (word, bit) = place(worker);
         self.0[word].fetch_and(!(1 << bit), AcqRel);
@@ -156,8 +155,9 @@ impl WaitingWorkers {
 
     /// The next worker after this one with waiting requests; this one comes last.
     pub fn next_after(&self, worker: usize) -> Option<usize> {
+        // From the next worker on, so that low numbers are not always served first.
         let (start, bit) = place(worker + 1);
-        // The first word is looked at twice: from the worker on, and at last up to it.
+        // The first word is checked twice: from the worker on, and at the end up to it.
         (0..=WORDS).find_map(|turn| {
             let word = (start + turn) % WORDS;
             let seen = match turn {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn another_bound_holds_for_those_who_come_later() {
+    fn a_new_bound_applies_to_later_entries() {
         let mut queue = Queue::new(1);
         queue.join('a', at(1)).expect("room");
         assert_eq!(queue.join('b', at(2)), Err('b'));

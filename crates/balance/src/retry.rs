@@ -1,14 +1,13 @@
 //! The retry budget: retries are limited to a share of requests, so that an outage does not multiply the load.
 //!
-//! Like Finagle's retry budgets. Each worker counts its own requests; the minimum of retries per second is shared by
-//! all workers. Whether a request may be retried at all is decided elsewhere.
+//! Like Finagle's retry budgets. Each worker counts its own requests; all workers share the minimum of retries per
+//! second. The caller decides whether a request may be retried at all.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::time::Time;
 
-/// The limits on retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetrySettings {
     /// The percentage of the requests in the last ten seconds that may be retries.
@@ -23,16 +22,16 @@ impl Default for RetrySettings {
     }
 }
 
-/// The number of seconds that are remembered.
+/// Seconds that are remembered.
+// As in Finagle: a quiet second does not use up the budget, and an old crowd does not lend it.
 const SECONDS: usize = 10;
 
-/// One worker's retry budget.
+/// The retry budget of a worker for an upstream.
 #[derive(Debug, Clone)]
 pub struct RetryBudget {
     settings: RetrySettings,
     /// Requests and retries in each of the last seconds, indexed by the second modulo their number.
-    seconds: [Second; SECONDS],
-    /// The latest second that was counted.
+    seconds: [RetrySecond; SECONDS],
     latest: u64,
     /// The sums over all seconds.
     requests: u64,
@@ -40,22 +39,21 @@ pub struct RetryBudget {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Second {
+struct RetrySecond {
     requests: u32,
     retries: u32,
 }
 
 impl RetryBudget {
-    /// An unused budget.
     pub fn new(settings: RetrySettings) -> Self {
-        Self { settings, seconds: [Second::default(); SECONDS], latest: 0, requests: 0, retries: 0 }
+        Self { settings, seconds: [RetrySecond::default(); SECONDS], latest: 0, requests: 0, retries: 0 }
     }
 
     /// Counts a request that is not a retry.
     #[inline]
     pub fn request(&mut self, now: Time) {
         let second = self.second(now);
-        // Full after four billion in a second.
+        // Saturates at four billion per second.
         second.requests = second.requests.saturating_add(1);
         self.requests += 1;
     }
@@ -66,6 +64,7 @@ impl RetryBudget {
         let second = self.second(now);
         second.retries = second.retries.saturating_add(1);
         self.retries += 1;
+        // Counted first and taken back, so that the retry itself is part of the share.
         if self.retries * 100 <= self.requests * percent {
             return true;
         }
@@ -74,8 +73,8 @@ impl RetryBudget {
         reserve.take(self.settings.per_second_min, now)
     }
 
-    /// The second that is now, with what is older than ten seconds forgotten.
-    fn second(&mut self, now: Time) -> &mut Second {
+    /// The current second. Forgets seconds that are older than ten.
+    fn second(&mut self, now: Time) -> &mut RetrySecond {
         // Another worker's clock may have been a little ahead.
         let current = (now.as_millis() / 1000).max(self.latest);
         let passed = (current - self.latest).min(SECONDS as u64);
@@ -96,11 +95,12 @@ impl RetryBudget {
 pub struct RetryReserve(AtomicU64);
 
 impl RetryReserve {
-    /// Takes one, if there is one.
+    /// Takes a retry. Returns false if there is none.
     fn take(&self, per_second: u32, now: Time) -> bool {
         let Some(interval) = 1_000_000u64.checked_div(u64::from(per_second)) else { return false };
         let now = now.as_micros();
         let next = |full_at: u64| {
+            // A bucket that has been full for long holds no more than a second's worth.
             let next = full_at.max(now) + interval.max(1);
             (next <= now + 1_000_000).then_some(next)
         };
@@ -155,11 +155,11 @@ mod tests {
             let now = at(request / 2);
             budget.request(now);
             sent += 1;
-            // Each fails, and would be repeated three times.
+            // Each request fails, and would be retried three times.
             sent += taken(&mut budget, &reserve, now, 3);
         }
         let retried_percent = (f64::from(sent) - 1e5) / 1e3;
-        // 5 each second of 2000 requests are a quarter of a percent.
+        // 5 retries per second are a quarter of a percent of 2000 requests.
         assert!((20.0..20.3).contains(&retried_percent), "{retried_percent}%");
     }
 }

@@ -12,5 +12,5 @@ mod table;
 mod cookie;
 
 pub use cookie::{CookieAttributes, InsertedCookie, SameSite, Stuck};
-pub use source::{Fields, Parts, Source, learnt_cookie};
+pub use source::{SessionFields, SessionParts, SessionSource, learnt_cookie};
 pub use table::{FoundSession, SessionKey, Sessions};

@@ -10,32 +10,27 @@ use std::time::Duration;
 pub struct Time(u64);
 
 impl Time {
-    /// The start.
     pub const START: Self = Self(0);
     /// Later than any real time.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// A time `micros` microseconds after the start.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// A time `millis` milliseconds after the start.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1000))
     }
 
-    /// Microseconds since the start.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// Milliseconds since the start.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1000
     }
 
-    /// The time since `earlier`; zero if it is in the future, since the clocks of two workers may differ slightly.
+    /// The time since `earlier`; zero if it is in the future, because the clocks of two workers may differ slightly.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }

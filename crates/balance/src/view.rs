@@ -5,17 +5,18 @@
 
 use crate::breaker::Flow;
 use crate::fleet::{Fleet, NoneUp};
-use crate::health::{Cause, ServerHealth, State};
+use crate::health::{HealthState, IneligibleCause, ServerHealth};
 use crate::time::{Time, micros};
 
-/// Warmth is the share of its weight that a server gets, in 64ths: the full weight.
+/// The warmth of a server that gets its full weight. Warmth is the share of the weight, in 64ths.
 pub(crate) const WARM: u8 = 64;
 /// The warmth of a server that has just come up: about a tenth.
+// More than nothing, so that the server gets some requests by which it can warm up.
 const COLD: u8 = 6;
 
 /// The available servers. Places here are not indices in the fleet.
 #[derive(Debug, Clone)]
-pub(crate) struct View {
+pub(crate) struct FleetView {
     /// The count of changes when the view was made; `None` before.
     changes: Option<u32>,
     /// When the view must be renewed even without a change.
@@ -42,7 +43,7 @@ pub(crate) enum Difference {
     Some,
 }
 
-impl View {
+impl FleetView {
     pub(crate) fn new(servers: usize) -> Self {
         Self {
             changes: None,
@@ -59,22 +60,23 @@ impl View {
 
     #[inline]
     pub(crate) fn is_stale(&self, fleet: &Fleet, now: Time) -> bool {
+        // Each pick asks this, so it is one load and two comparisons.
         self.changes != Some(fleet.changes.count()) || now >= self.due
     }
 
-    /// The place of a server in the view.
     #[inline]
     pub(crate) fn place(&self, server: usize) -> Option<usize> {
         self.places[server].map(|place| place as usize)
     }
 
-    /// Renews the view from all servers.
     pub(crate) fn refresh(&mut self, fleet: &Fleet, now: Time) -> Difference {
-        // Before anything is looked at: what changes meanwhile is seen next time.
+        // Read before the servers, so that the next renewal sees changes made meanwhile.
         self.changes = Some(fleet.changes.count());
+        // Swapped, so that comparing with the previous view allocates nothing.
         std::mem::swap(&mut self.servers, &mut self.servers_before);
         std::mem::swap(&mut self.weights, &mut self.weights_before);
         let is_any_up = self.fill(fleet, now, is_up);
+        // Servers that an operator has taken out stay out: that was no mistake of a check.
         if !is_any_up && fleet.settings.none_up == NoneUp::TryAll {
             self.fill(fleet, now, |health, _| !health.is_withdrawn());
         }
@@ -86,8 +88,7 @@ impl View {
         if is_same { Difference::None } else { Difference::Some }
     }
 
-    /// Takes the groups in turn until one suffices, with what was taken before. Says whether any server takes whatever it
-    /// is sent.
+    /// Adds groups in turn until the total suffices. Returns whether any added server accepts every request.
     fn fill(&mut self, fleet: &Fleet, now: Time, may_be_asked: impl Fn(&ServerHealth, Time) -> bool) -> bool {
         let mut is_any_up = false;
         self.servers.clear();
@@ -105,12 +106,14 @@ impl View {
                     if self.take(fleet, server, now) {
                         weight_up += u64::from(member.weight);
                     }
-                } else if member.health.state() == State::Ejected {
+                } else if member.health.state() == HealthState::Ejected {
+                    // The end of an ejection is no event, so the view looks again at that time.
                     self.due = self.due.min(member.health.ejected_until());
                 }
             }
             is_any_up |= weight_up > 0;
             let enough = weight * u64::from(fleet.settings.group_suffices_percent.min(100));
+            // At 0 percent, one server of the group suffices, but there must be one.
             if weight_up > 0 && weight_up * 100 >= enough {
                 break;
             }
@@ -118,8 +121,8 @@ impl View {
         is_any_up
     }
 
-    /// Takes a server in, unless its circuit is open. Says whether it takes whatever it is sent: one whose circuit is half
-    /// open takes a request now and then, and so stands in for no other.
+    /// Adds a server, unless its circuit is open. Returns whether it accepts every request: one with a half-open
+    /// circuit accepts only a few, so it does not replace another.
     fn take(&mut self, fleet: &Fleet, server: u32, now: Time) -> bool {
         let member = &fleet.members[server as usize];
         let mut is_whole = true;
@@ -131,7 +134,8 @@ impl View {
                     self.due = self.due.min(until);
                     return false;
                 }
-                // All its places may be taken now: they are free again as soon as it has answered, and each pick looks.
+                // Even if all its probe slots are taken now: they become free with its next response, and each pick
+                // checks.
                 Flow::Open(_) | Flow::Probe => {
                     is_whole = false;
                     self.is_guarded = true;
@@ -147,15 +151,16 @@ impl View {
     }
 }
 
-/// Whether a server is up; an ejection whose time is over is ended.
+/// Whether a server is up. Ends an ejection whose time is over.
 fn is_up(health: &ServerHealth, now: Time) -> bool {
-    if health.is_stopped_by(Cause::Ejection) && now >= health.ejected_until() {
-        health.restore(Cause::Ejection, now);
+    if health.is_stopped_by(IneligibleCause::Ejection) && now >= health.ejected_until() {
+        // Any worker that looks first ends the ejection: no thread has to wait for its time.
+        health.restore(IneligibleCause::Ejection, now);
     }
-    health.state() == State::Up
+    health.state() == HealthState::Up
 }
 
-/// How much of its weight a server is given, and until when: it grows evenly from when it came up.
+/// The warmth of a server, and when it changes next. It grows evenly from the return on.
 fn warmth(health: &ServerHealth, fleet: &Fleet, now: Time) -> (u8, Time) {
     let whole = micros(fleet.settings.slow_start);
     let Some(returned_at) = health.returned_at().filter(|_| whole > 0) else { return (WARM, Time::NEVER) };
@@ -178,25 +183,25 @@ mod tests {
     use super::*;
     use crate::breaker::{BreakerSettings, Passage};
     use crate::eject::EjectionSettings;
-    use crate::fleet::{Member, Settings};
+    use crate::fleet::{FleetMember, FleetSettings};
     use crate::hash::ServerId;
-    use crate::health::Outcome;
+    use crate::health::RequestOutcome;
     use crate::policy;
 
     const START: Time = Time::START;
 
     /// Servers of these priorities and weights.
-    fn fleet(servers: &[(u16, u32)], settings: Settings) -> Fleet {
+    fn fleet(servers: &[(u16, u32)], settings: FleetSettings) -> Fleet {
         let changes = Arc::default();
-        let member = |(id, &(priority, weight)): (u64, &(u16, u32))| Member {
+        let member = |(id, &(priority, weight)): (u64, &(u16, u32))| FleetMember {
             priority,
-            ..Member::new(ServerId::from_u64(id), weight, &ServerHealth::new(&changes))
+            ..FleetMember::new(ServerId::from_u64(id), weight, &ServerHealth::new(&changes))
         };
         Fleet::new(policy::DEFAULT, (0..).zip(servers).map(member).collect(), settings)
     }
 
     fn seen(fleet: &Fleet, now: Time) -> Vec<u32> {
-        let mut view = View::new(fleet.members().len());
+        let mut view = FleetView::new(fleet.members().len());
         view.refresh(fleet, now);
         view.servers
     }
@@ -215,9 +220,12 @@ mod tests {
             (100, &[1, 0], &[2, 3, 4]),
             (0, &[0, 1, 2, 3, 4], &[1, 2, 3]),
         ] {
-            let fleet = fleet(&servers, Settings { group_suffices_percent: suffices, ..Settings::default() });
+            let fleet = fleet(
+                &servers,
+                FleetSettings { group_suffices_percent: suffices, ..FleetSettings::default() },
+            );
             for &server in down {
-                fleet.members()[server].health.stop(Cause::Check);
+                fleet.members()[server].health.stop(IneligibleCause::Check);
             }
             assert_eq!(seen(&fleet, START), expected, "{suffices}% suffices, {down:?} down");
         }
@@ -225,11 +233,11 @@ mod tests {
 
     #[test]
     fn where_none_is_up_drained_servers_are_not_tried() {
-        let refuse = Settings { none_up: NoneUp::Refuse, ..Settings::default() };
-        for (settings, expected) in [(Settings::default(), &[1][..]), (refuse, &[])] {
+        let refuse = FleetSettings { none_up: NoneUp::Refuse, ..FleetSettings::default() };
+        for (settings, expected) in [(FleetSettings::default(), &[1][..]), (refuse, &[])] {
             let fleet = fleet(&[(0, 1), (0, 1)], settings);
-            fleet.members()[0].health.stop(Cause::Drain);
-            fleet.members()[1].health.stop(Cause::Check);
+            fleet.members()[0].health.stop(IneligibleCause::Drain);
+            fleet.members()[1].health.stop(IneligibleCause::Check);
             assert_eq!(seen(&fleet, START), expected);
         }
     }
@@ -237,15 +245,15 @@ mod tests {
     #[test]
     fn a_server_that_comes_up_gets_its_weight_little_by_little() {
         let slow_start = Duration::from_secs(58);
-        let fleet = fleet(&[(0, 2), (0, 10)], Settings { slow_start, ..Settings::default() });
-        let mut view = View::new(2);
+        let fleet = fleet(&[(0, 2), (0, 10)], FleetSettings { slow_start, ..FleetSettings::default() });
+        let mut view = FleetView::new(2);
         assert_eq!(view.refresh(&fleet, START), Difference::Some);
         assert_eq!(view.weights, [128, 640], "all warm from the start");
         let health = &fleet.members()[1].health;
-        health.stop(Cause::Check);
+        health.stop(IneligibleCause::Check);
         assert!(view.is_stale(&fleet, START));
         assert_eq!(view.refresh(&fleet, START), Difference::Some);
-        health.restore(Cause::Check, Time::from_millis(1000));
+        health.restore(IneligibleCause::Check, Time::from_millis(1000));
         let mut before = 0;
         for second in 1..=59 {
             let now = Time::from_millis(1000 * second);
@@ -262,12 +270,15 @@ mod tests {
     #[test]
     fn an_ejection_ends_by_itself() {
         let ejection = EjectionSettings { failures_in_a_row: NonZeroU32::new(1), ..Default::default() };
-        let settings =
-            Settings { ejection: Some(ejection), slow_start: Duration::from_secs(10), ..Settings::default() };
+        let settings = FleetSettings {
+            ejection: Some(ejection),
+            slow_start: Duration::from_secs(10),
+            ..FleetSettings::default()
+        };
         let fleet = fleet(&[(0, 1), (0, 1)], settings);
-        let mut view = View::new(2);
+        let mut view = FleetView::new(2);
         view.refresh(&fleet, START);
-        fleet.end(0, Outcome::Failed, START);
+        fleet.end(0, RequestOutcome::Failed, START);
         view.refresh(&fleet, START);
         assert_eq!(view.servers, [1]);
         let end = START + ejection.base;
@@ -279,35 +290,36 @@ mod tests {
     #[test]
     fn an_open_circuit_hides_a_server_and_a_half_open_one_guards_it() {
         let breaker = BreakerSettings { failures: 1, ..BreakerSettings::default() };
-        let fleet = fleet(&[(0, 1), (0, 1)], Settings { breaker: Some(breaker), ..Settings::default() });
-        fleet.end(1, Outcome::Failed, START);
-        let mut view = View::new(2);
+        let fleet =
+            fleet(&[(0, 1), (0, 1)], FleetSettings { breaker: Some(breaker), ..FleetSettings::default() });
+        fleet.end(1, RequestOutcome::Failed, START);
+        let mut view = FleetView::new(2);
         view.refresh(&fleet, START);
         assert_eq!((view.servers.as_slice(), view.is_guarded, view.place(1)), (&[0][..], false, None));
         let now = START + breaker.open;
         assert!(view.is_stale(&fleet, now));
         view.refresh(&fleet, now);
         assert_eq!((view.servers.as_slice(), view.is_guarded, view.place(1)), (&[0, 1][..], true, Some(1)));
-        // A view that is made while a request tries it has it as well.
+        // A view that is made while the request is in progress contains the server as well.
         assert_eq!(fleet.enter(1, now), Some(Passage::Probe));
         assert_eq!(seen(&fleet, now), [0, 1]);
-        let mut view = View::new(2);
+        let mut view = FleetView::new(2);
         view.refresh(&fleet, now);
-        fleet.end_passed(1, Passage::Probe, Outcome::Answered(None), now);
+        fleet.end_passed(1, Passage::Probe, RequestOutcome::Answered(None), now);
         assert_eq!((view.is_stale(&fleet, now), view.is_guarded, view.place(1)), (false, true, Some(1)));
     }
 
     #[test]
     fn a_half_open_circuit_stands_in_for_no_other_server() {
         let breaker = BreakerSettings { failures: 1, ..BreakerSettings::default() };
-        let settings = Settings { breaker: Some(breaker), ..Settings::default() };
+        let settings = FleetSettings { breaker: Some(breaker), ..FleetSettings::default() };
         let now = START + breaker.open;
         let lower_group = fleet(&[(0, 1), (1, 1)], settings);
-        lower_group.end(0, Outcome::Failed, START);
+        lower_group.end(0, RequestOutcome::Failed, START);
         assert_eq!(seen(&lower_group, now), [0, 1]);
         let down = fleet(&[(0, 1), (0, 1)], settings);
-        down.end(0, Outcome::Failed, START);
-        down.members()[1].health.stop(Cause::Check);
+        down.end(0, RequestOutcome::Failed, START);
+        down.members()[1].health.stop(IneligibleCause::Check);
         assert_eq!(seen(&down, now), [0, 1], "as if all were up");
     }
 }

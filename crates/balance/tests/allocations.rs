@@ -1,13 +1,13 @@
-//! What a pick, the end of a request and a session cost in the steady state, changes of servers included: no allocation.
+//! A pick, the end of a request, a session, and a change of servers do not allocate in the steady state.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{
-    Ask, BreakerSettings, Cause, Changes, EjectionSettings, Fleet, Member, Outcome, Pick, Picker, Queue,
-    RetryBudget, RetryReserve, RetrySettings, Secret, ServerHealth, ServerId, Sessions, Settings, Shed,
-    ShedSettings, Time, Work,
+    BreakerSettings, Changes, EjectionSettings, Fleet, FleetMember, FleetSettings, HashSecret,
+    IneligibleCause, Pick, PickInput, Picker, Queue, RequestOutcome, RetryBudget, RetryReserve,
+    RetrySettings, ServerHealth, ServerId, Sessions, Shed, ShedSettings, Time, Work,
 };
 
 fn allocations(work: impl FnOnce()) -> u64 {
@@ -19,15 +19,15 @@ fn a_request_allocates_nothing_under_any_policy() {
     for row in &balance::POLICIES {
         for servers in [1, 16, 200] {
             let changes: Arc<Changes> = Arc::default();
-            let member = |id| Member {
+            let member = |id| FleetMember {
                 in_flight_max: NonZeroU32::new(100),
-                ..Member::new(ServerId::from_u64(id), 1 + id as u32 % 3, &ServerHealth::new(&changes))
+                ..FleetMember::new(ServerId::from_u64(id), 1 + id as u32 % 3, &ServerHealth::new(&changes))
             };
-            let settings = Settings {
+            let settings = FleetSettings {
                 slow_start: Duration::from_secs(1),
                 breaker: Some(BreakerSettings::default()),
                 ejection: Some(EjectionSettings::default()),
-                ..Settings::default()
+                ..FleetSettings::default()
             };
             let fleet = Arc::new(Fleet::new(row, (0..servers).map(member).collect(), settings));
             let mut picker = Picker::new(Arc::clone(&fleet), 1);
@@ -37,16 +37,16 @@ fn a_request_allocates_nothing_under_any_policy() {
                     let random = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     let tried = [(turn % 5) as usize];
                     let tried = if turn % 3 == 0 { &tried[..] } else { &[] };
-                    let ask = Ask { now, random, key: Some(random), tried };
+                    let ask = PickInput { now, random, key: Some(random), tried };
                     let Pick::Server(server) = picker.pick(&ask) else { continue };
                     let Some(_in_flight) = fleet.begin(server) else { continue };
                     let failed = turn % 400 < 20;
-                    let answered = Outcome::Answered(Some(Duration::from_millis(1)));
-                    fleet.end(server, if failed { Outcome::Failed } else { answered }, now);
+                    let answered = RequestOutcome::Answered(Some(Duration::from_millis(1)));
+                    fleet.end(server, if failed { RequestOutcome::Failed } else { answered }, now);
                     let health = &fleet.members()[(turn % servers) as usize].health;
                     match turn % 100 {
-                        50 => health.stop(Cause::Check),
-                        60 => health.restore(Cause::Check, now),
+                        50 => health.stop(IneligibleCause::Check),
+                        60 => health.restore(IneligibleCause::Check, now),
                         _ => false,
                     };
                 }
@@ -58,7 +58,7 @@ fn a_request_allocates_nothing_under_any_policy() {
 
 #[test]
 fn a_table_that_is_full_allocates_nothing_more() {
-    let sessions = Sessions::new(2000, Duration::from_secs(60), Secret::new(3));
+    let sessions = Sessions::new(2000, Duration::from_secs(60), HashSecret::new(3));
     let bind = |from: u64| {
         for number in from..from + 20_000 {
             let key = sessions.key(&number.to_be_bytes());

@@ -4,26 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{
-    Ask, Cause, Changes, Fleet, Member, Pick, Picker, Secret, ServerHealth, ServerId, Settings, Time,
+    Changes, Fleet, FleetMember, FleetSettings, HashSecret, IneligibleCause, Pick, PickInput, Picker,
+    ServerHealth, ServerId, Time,
 };
 
 const KEYS: u64 = 20_000;
 
-/// Servers of these numbers and this weight, with the same ids each time.
-fn picker(policy: &str, servers: impl Iterator<Item = u32>, settings: Settings) -> Picker {
+/// Servers of these numbers and this weight, with the same IDs each time.
+fn picker(policy: &str, servers: impl Iterator<Item = u32>, settings: FleetSettings) -> Picker {
     let changes: Arc<Changes> = Arc::default();
-    let id = |server| ServerId::of(&format!("http://10.0.{}.{}:8080", server / 256, server % 256));
-    let member = |server: u32| Member::new(id(server), 1, &ServerHealth::new(&changes));
+    let id = |server| ServerId::from_name(&format!("http://10.0.{}.{}:8080", server / 256, server % 256));
+    let member = |server: u32| FleetMember::new(id(server), 1, &ServerHealth::new(&changes));
     let members = servers.map(member).collect();
     Picker::new(Arc::new(Fleet::new(balance::policy(policy).expect("a policy"), members, settings)), 1)
 }
 
-/// The id of the server of each key.
+/// The ID of the server of each key.
 fn owners(picker: &mut Picker, now: Time) -> Vec<ServerId> {
-    let key = |number: u64| Secret::default().hash(&number.to_be_bytes());
+    let key = |number: u64| HashSecret::default().hash(&number.to_be_bytes());
     (0..KEYS)
         .map(|number| {
-            let ask = Ask { now, random: number, key: Some(key(number)), tried: &[] };
+            let ask = PickInput { now, random: number, key: Some(key(number)), tried: &[] };
             let Pick::Server(server) = picker.pick(&ask) else { panic!("no server") };
             picker.fleet().members()[server].id
         })
@@ -38,10 +39,10 @@ fn moved(before: &[ServerId], after: &[ServerId]) -> f64 {
 fn a_server_that_leaves_the_configuration_moves_few_keys_besides_its_own() {
     for policy in ["client-address", "consistent-hash"] {
         for servers in [2, 3, 8, 20, 100] {
-            let before = owners(&mut picker(policy, 0..servers, Settings::default()), Time::START);
+            let before = owners(&mut picker(policy, 0..servers, FleetSettings::default()), Time::START);
             for gone in [0, servers / 2, servers - 1] {
                 let left = (0..servers).filter(|server| *server != gone);
-                let after = owners(&mut picker(policy, left, Settings::default()), Time::START);
+                let after = owners(&mut picker(policy, left, FleetSettings::default()), Time::START);
                 let (moved, allowed) = (moved(&before, &after), 1.0 / f64::from(servers) + 0.02);
                 assert!(moved <= allowed, "{policy}, {servers} servers: {moved} moved, {allowed} allowed");
             }
@@ -52,11 +53,11 @@ fn a_server_that_leaves_the_configuration_moves_few_keys_besides_its_own() {
 #[test]
 fn a_server_that_stops_moves_its_own_keys_alone_and_gets_them_back() {
     for policy in ["client-address", "consistent-hash"] {
-        let mut picker = picker(policy, 0..8, Settings::default());
+        let mut picker = picker(policy, 0..8, FleetSettings::default());
         let before = owners(&mut picker, Time::START);
         let fleet = Arc::clone(picker.fleet());
         let (stopped, other) = (&fleet.members()[3], &fleet.members()[4]);
-        for cause in [Cause::Check, Cause::Drain] {
+        for cause in [IneligibleCause::Check, IneligibleCause::Drain] {
             stopped.health.stop(cause);
             let after = owners(&mut picker, Time::START);
             assert!(
@@ -73,14 +74,14 @@ fn a_server_that_stops_moves_its_own_keys_alone_and_gets_them_back() {
 
 #[test]
 fn a_server_that_starts_slowly_gets_its_keys_back_little_by_little() {
-    let settings = Settings { slow_start: Duration::from_secs(10), ..Settings::default() };
+    let settings = FleetSettings { slow_start: Duration::from_secs(10), ..FleetSettings::default() };
     let mut picker = picker("consistent-hash", 0..4, settings);
     let before = owners(&mut picker, Time::START);
     let fleet = Arc::clone(picker.fleet());
     let returned = &fleet.members()[0];
     let whole = before.iter().filter(|id| **id == returned.id).count() as f64;
-    returned.health.stop(Cause::Check);
-    returned.health.restore(Cause::Check, Time::START);
+    returned.health.stop(IneligibleCause::Check);
+    returned.health.restore(IneligibleCause::Check, Time::START);
     let mut had = Vec::new();
     for second in 0..=10 {
         let after = owners(&mut picker, Time::from_millis(1000 * second));
@@ -97,7 +98,7 @@ fn a_server_that_starts_slowly_gets_its_keys_back_little_by_little() {
 
 #[test]
 fn a_busy_server_sheds_keys_and_the_others_keep_theirs() {
-    let mut picker = picker("consistent-hash", 0..8, Settings::default());
+    let mut picker = picker("consistent-hash", 0..8, FleetSettings::default());
     let before = owners(&mut picker, Time::START);
     let fleet = Arc::clone(picker.fleet());
     let busy = fleet.members()[5].id;

@@ -1,4 +1,4 @@
-//! The adaptive concurrency limit before a simulated server, at loads that it can and cannot serve.
+//! The adaptive concurrency limit in front of a simulated server, at loads that it can and cannot serve.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use balance::{Shed, ShedSettings, Time, Work};
 
-/// A server that works on so many requests at a time, each for so long; others wait, first come first served.
+/// A server that processes `at_once` requests for `micros` each; others wait, first come first served.
 #[derive(Debug, Clone, Copy)]
 struct Server {
     at_once: usize,
@@ -19,7 +19,7 @@ impl Server {
     }
 }
 
-/// What came of a second.
+/// The results of one second.
 #[derive(Debug, Clone, Copy, Default)]
 struct Second {
     offered: u32,
@@ -64,7 +64,7 @@ fn run(server: Server, loads: &[f64], shed: &mut Shed) -> Vec<Second> {
 }
 
 const SERVERS: [Server; 5] = [
-    // So many answers that not all of them are timed.
+    // So many responses that not all of them are timed.
     Server { at_once: 32, micros: 4_000 },
     Server { at_once: 1, micros: 10_000 },
     Server { at_once: 1, micros: 500 },
@@ -82,14 +82,14 @@ fn twenty_times_the_capacity_leaves_goodput_where_it_was_and_bounds_latency() {
         let usual_micros = seconds[..5].iter().map(|second| second.latency_max_micros).max().unwrap_or(0);
         let served: f64 = seconds[5..35].iter().map(|second| f64::from(second.served)).sum();
         assert!(served / 30.0 > 0.95 * server.capacity_per_second(), "{server:?}: {served}");
-        // As much is let in as may wait, or as a crowd is.
+        // The queue may grow to the permitted latency, or to the size of a crowd.
         let crowd_micros = (f64::from(settings.crowd) * 1e6 / server.capacity_per_second()) as u64;
         let waits_micros = crowd_micros.min(settings.crowd_latency.as_micros() as u64).max(200_000);
-        // In its first moments, before anything is late, an overload is not known from a crowd.
+        // In its first moments, before any response is late, an overload looks like a crowd.
         for (number, second) in seconds.iter().enumerate().skip(5 + 12) {
             let is_overloaded = number < 35;
             let bound_micros = if is_overloaded { 2 * waits_micros } else { 2 * usual_micros.max(100_000) };
-            // What is left of the overload is answered in the second after it.
+            // The rest of the overload is answered in the second after it.
             if number != 35 {
                 assert!(second.latency_max_micros < bound_micros, "{server:?}, second {number}: {second:?}");
             }
@@ -99,28 +99,28 @@ fn twenty_times_the_capacity_leaves_goodput_where_it_was_and_bounds_latency() {
 }
 
 #[test]
-fn what_can_be_served_is_never_shed() {
+fn servable_requests_are_never_shed() {
     for server in SERVERS {
         for load in [0.1, 0.5, 0.8] {
             let mut shed = Shed::new(ShedSettings::default(), Time::START);
             let seconds = run(server, &[load; 30], &mut shed);
             let offered: u32 = seconds.iter().map(|second| second.offered).sum();
             let served: u32 = seconds.iter().map(|second| second.served).sum();
-            // What is still under way at the end is not yet served.
+            // Requests in progress at the end are not served yet.
             assert!(offered - served <= 200, "{server:?} at {load}: {served} of {offered}");
         }
     }
 }
 
-/// Clients that each wait for their answer before they ask again: they slow down by themselves, even where everything
-/// gets hardly any time to run in, and stands still now and then.
+/// Clients that wait for each response slow down automatically, even if the process gets little CPU time and stalls now
+/// and then.
 #[test]
 fn a_crowd_that_waits_its_turn_is_not_shed() {
     let steady = |micros: u64| move |_| micros;
-    // Most answers take so long, and now and then there is none for three seconds.
+    // Most responses take `micros`; now and then one takes three seconds.
     let halting =
         |micros: u64| move |answer: u64| if answer.is_multiple_of(997) { 3_000_000 } else { micros };
-    // Twenty times as slow from one moment to the next, and fast again.
+    // Suddenly twenty times as slow, and fast again.
     let starved = |answer: u64| if (answer / 3000).is_multiple_of(2) { 1000 } else { 20_000 };
     for clients in [64, 1000, 4000] {
         assert_eq!(refused(clients, steady(50)), 0, "{clients} clients, 20,000 answers a second");
@@ -134,12 +134,13 @@ fn a_crowd_that_waits_its_turn_is_not_shed() {
     }
 }
 
-/// How many requests of so many clients are refused, for each answer of a server that gives one after the other.
+/// The number of refused requests per response, from this many clients, with a server that answers one request at a
+/// time.
 fn refused(clients: usize, micros_of: impl Fn(u64) -> u64) -> usize {
     let mut shed = Shed::new(ShedSettings::default(), Time::START);
     let mut random = fastrand::Rng::with_seed(5);
     let mut waiting: std::collections::VecDeque<(u64, bool)> = std::collections::VecDeque::new();
-    // When each comes again.
+    // When each client sends its next request.
     let mut coming: BinaryHeap<Reverse<u64>> = (0..clients).map(|client| Reverse(client as u64)).collect();
     let (mut now_micros, mut refused) = (0, 0);
     for answer in 1..20_000 {
@@ -157,7 +158,7 @@ fn refused(clients: usize, micros_of: impl Fn(u64) -> u64) -> usize {
         let (began_micros, is_timed) = waiting.pop_front().expect("somebody waits");
         let latency = Duration::from_micros(now_micros - began_micros);
         shed.end(Work::Done(is_timed.then_some(latency)), Time::from_micros(now_micros));
-        // At once, or after a little thought.
+        // At once, or after a short think time.
         coming.push(Reverse(now_micros + random.u64(..2000)));
     }
     refused
@@ -170,7 +171,7 @@ fn a_process_that_starts_into_an_overload_finds_its_limit() {
             let mut shed = Shed::new(ShedSettings::default(), Time::START);
             let server = Server { at_once, micros: 10_000 };
             let seconds = run(server, &[load; 30], &mut shed);
-            // 200 ms of what it can do, or as many as a crowd may be.
+            // 200 ms of its capacity, or the size of a crowd.
             assert!(
                 shed.limit().is_some_and(|limit| limits.contains(&limit)),
                 "{server:?}: {:?}",
@@ -201,7 +202,7 @@ fn a_server_that_gets_slower_for_good_is_a_new_measure() {
     );
 }
 
-/// A window's answers, one after the other; says how many of them were timed.
+/// Answers a window's requests one after the other. Returns how many of them were timed.
 fn window(shed: &mut Shed, answers: u64, latency: Duration, began: &mut Time) -> u64 {
     let mut timed = 0;
     for answer in 1..=answers {
@@ -222,7 +223,7 @@ fn no_more_requests_are_timed_than_a_window_keeps() {
     for _ in 0..5 {
         assert_eq!(window(&mut shed, 8_000, MILLI, &mut now), 258);
     }
-    // Where far fewer are answered, which may be because their server is overwhelmed, each one tells.
+    // After a drop of the response rate, which may be due to an overload, each response is timed.
     assert!(window(&mut shed, 20, MILLI, &mut now) <= 1);
     assert_eq!(window(&mut shed, 20, MILLI, &mut now), 20);
 }

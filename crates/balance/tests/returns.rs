@@ -1,29 +1,29 @@
-//! A server that was down is asked again within two intervals of its checks, whenever between two checks it returned.
+//! A server that was down gets requests again within two check intervals, whenever it returned between two checks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{
-    Ask, Cause, CheckSettings, Fleet, Health, Member, Pick, Picker, ServerHealth, ServerId, Settings, State,
-    Time, Verdict,
+    CheckSettings, CheckTurn, Fleet, FleetMember, FleetSettings, Health, HealthState, IneligibleCause, Pick,
+    PickInput, Picker, ServerHealth, ServerId, Time,
 };
 
-/// What an HTTP check takes on a local network.
+/// Duration of an HTTP check on a local network.
 const CHECK: Duration = Duration::from_millis(1);
-/// Requests that come one after the other, a millisecond apart.
+/// Interval of requests.
 const REQUEST: Duration = Duration::from_millis(1);
 
 /// Two servers, of which the second is down.
 fn fleet() -> Arc<Fleet> {
     let changes = Arc::default();
-    let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
-    let settings = Settings { slow_start: Duration::from_secs(10), ..Settings::default() };
+    let member = |id| FleetMember::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
+    let settings = FleetSettings { slow_start: Duration::from_secs(10), ..FleetSettings::default() };
     let fleet = Fleet::new(balance::DEFAULT, (0..2).map(member).collect(), settings);
-    fleet.members()[1].health.stop(Cause::Check);
+    fleet.members()[1].health.stop(IneligibleCause::Check);
     Arc::new(fleet)
 }
 
-/// How long after its return a server gets a request: it returned so long after a check of it began, which failed.
+/// How long after its return a server gets a request. It returns `returned` after the start of a check that failed.
 fn back_after(returned: Duration, settings: &CheckSettings, random: u64) -> Duration {
     let fleet = fleet();
     let server = &fleet.members()[1].health;
@@ -37,12 +37,12 @@ fn back_after(returned: Duration, settings: &CheckSettings, random: u64) -> Dura
             break;
         }
     }
-    assert_eq!(verdict, Some(Verdict::Up));
+    assert_eq!(verdict, Some(CheckTurn::Up));
     let mut now = began + CHECK;
-    server.restore(Cause::Check, now);
-    assert_eq!(server.state(), State::Up);
+    server.restore(IneligibleCause::Check, now);
+    assert_eq!(server.state(), HealthState::Up);
     let mut picker = Picker::new(Arc::clone(&fleet), 0);
-    while picker.pick(&Ask { now, random, key: None, tried: &[] }) != Pick::Server(1) {
+    while picker.pick(&PickInput { now, random, key: None, tried: &[] }) != Pick::Server(1) {
         now = now + REQUEST;
     }
     now.since(returned)

@@ -1,5 +1,5 @@
-//! Quick servers and slow ones behind four workers that each pick for themselves: what is under way is even over all of
-//! them, since they share it. A simulation in events, with fixed seeds and no clock.
+//! Quick and slow servers behind four workers that pick independently: loads are even over all workers, because they
+//! share the counts of requests in progress. An event simulation with fixed seeds and no clock.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,33 +7,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{
-    Ask, Changes, Fleet, InFlight, Member, Outcome, Pick, Picker, ServerHealth, ServerId, Settings, Time,
+    Changes, Fleet, FleetMember, FleetSettings, InFlight, Pick, PickInput, Picker, RequestOutcome,
+    ServerHealth, ServerId, Time,
 };
 
 const WORKERS: usize = 4;
-/// A quick server serves 1000 requests a second, a slow one 100: one after the other, exponentially long.
+/// A quick server serves 1000 requests a second, a slow one 100: one after the other, with exponentially distributed
+/// times.
 const QUICK_MICROS: f64 = 1_000.0;
 const SLOW_MICROS: f64 = 10_000.0;
-/// The share of the fleet's capacity that is asked for.
+/// Requested share of the fleet's capacity.
 const LOAD: f64 = 0.8;
 const REQUESTS: usize = 60_000;
 
-/// Whether workers know what the others have under way.
+/// Whether workers know the requests in progress of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loads {
     Shared,
-    /// Each knows its own alone, as a balancer does that keeps no shared table.
+    /// Each knows only its own, like a balancer without shared state.
     Own,
 }
 
-/// What came of a run.
 struct Run {
-    /// As many of the servers are quick as are slow; these come first.
+    /// The first servers are quick, and as many are slow.
     quick: usize,
     latencies_micros: Vec<u64>,
-    /// Requests by server.
+    /// By server.
     requests: Vec<u64>,
-    /// What was under way with each server, in the mean over what requests met.
+    /// Mean requests in progress on each server, as arriving requests found it.
     under_way: Vec<f64>,
 }
 
@@ -42,13 +43,13 @@ impl Run {
         self.latencies_micros[self.latencies_micros.len() * 99 / 100] as f64 / 1e3
     }
 
-    /// The share of the requests that the slow servers got; of the capacity they have 1/11.
+    /// The slow servers' share of the requests. Their share of the capacity is 1/11.
     fn slow_share(&self) -> f64 {
         let slow: u64 = self.requests[self.quick..].iter().sum();
         slow as f64 / self.requests.iter().sum::<u64>() as f64
     }
 
-    /// How many times as much the busiest server has under way as the least busy one of the same speed.
+    /// Requests in progress on the busiest server, relative to the least busy one of the same speed.
     fn unevenness(&self) -> f64 {
         let of = |servers: &[f64]| {
             let most = servers.iter().copied().fold(0.0, f64::max);
@@ -62,9 +63,9 @@ impl Run {
 fn fleets(policy: &str, servers: usize, loads: Loads) -> Vec<Arc<Fleet>> {
     let fleet = || {
         let changes: Arc<Changes> = Arc::default();
-        let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
+        let member = |id| FleetMember::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
         let members = (0..servers as u64).map(member).collect();
-        Arc::new(Fleet::new(balance::policy(policy).expect("a policy"), members, Settings::default()))
+        Arc::new(Fleet::new(balance::policy(policy).expect("a policy"), members, FleetSettings::default()))
     };
     let shared = fleet();
     let of_worker = |_| if loads == Loads::Shared { Arc::clone(&shared) } else { fleet() };
@@ -79,14 +80,14 @@ enum Event {
     Answer { server: usize },
 }
 
-/// A request that a server has: the worker that sent it, since when, and its count.
+/// A server's request: the worker that sent it, since when, and its count.
 type UnderWay = (usize, u64, Option<InFlight>);
 
 fn exponential(random: &mut fastrand::Rng, mean: f64) -> u64 {
     (-(1.0 - random.f64()).ln() * mean).max(1.0) as u64
 }
 
-/// So many quick servers and as many slow ones.
+/// Simulates this many quick servers, and as many slow ones.
 fn run(policy: &str, quick: usize, loads: Loads) -> Run {
     let servers = 2 * quick;
     let fleets = fleets(policy, servers, loads);
@@ -111,7 +112,7 @@ fn run(policy: &str, quick: usize, loads: Loads) -> Run {
                 }
                 // The kernel does not spread connections evenly: the first worker gets more than half.
                 let worker = random.usize(..2 * WORKERS).saturating_sub(WORKERS);
-                let ask = Ask { now, random: random.u64(..), key: None, tried: &[] };
+                let ask = PickInput { now, random: random.u64(..), key: None, tried: &[] };
                 let Pick::Server(server) = pickers[worker].pick(&ask) else { panic!("no server") };
                 for (sum, queue) in run.under_way.iter_mut().zip(&queues) {
                     *sum += queue.len() as f64 / REQUESTS as f64;
@@ -122,7 +123,7 @@ fn run(policy: &str, quick: usize, loads: Loads) -> Run {
             }
             Event::Answer { server } => {
                 let (worker, since, _) = queues[server].pop_front().expect("a request is under way");
-                let outcome = Outcome::Answered(Some(Duration::from_micros(now_micros - since)));
+                let outcome = RequestOutcome::Answered(Some(Duration::from_micros(now_micros - since)));
                 fleets[worker].end(server, outcome, now);
                 run.latencies_micros.push(now_micros - since);
                 (server, !queues[server].is_empty())
@@ -139,7 +140,7 @@ fn run(policy: &str, quick: usize, loads: Loads) -> Run {
 
 #[test]
 fn loads_are_even_over_all_workers() {
-    // What each worker would make of its own requests alone is worse by so much, at least.
+    // The least factor by which loads are less even if each worker knows only its own requests.
     for (policy, unevenness_max, gain_min) in
         [("least-connections", 1.1, 1.5), ("two-choices", 1.2, 1.4), ("response-time", 3.0, 1.1)]
     {
@@ -155,7 +156,7 @@ fn loads_are_even_over_all_workers() {
 
 #[test]
 fn turns_alone_drown_slow_servers() {
-    // What the policies above are measured against: the slow servers are asked for four times what they can.
+    // For comparison: the slow servers get four times the requests that they can serve.
     let turns = run("round-robin", 8, Loads::Own);
     assert!(turns.p99_millis() > 10_000.0, "p99 {} ms", turns.p99_millis());
     assert!((turns.slow_share() - 0.5).abs() < 0.001, "{}", turns.slow_share());

@@ -1,5 +1,5 @@
-//! One of four servers gets fifty times slower: five seconds later requests fare as if it were not there. A simulation with
-//! fixed seeds and no clock, and all settings as they are unless written.
+//! A server of four becomes fifty times slower. Five seconds later, requests are as fast as without it. A simulation
+//! with fixed seeds, no clock, and default settings unless stated.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{
-    Ask, Changes, EjectionSettings, Ejector, Fleet, InFlight, Member, Outcome, Pick, Picker, ServerHealth,
-    ServerId, Settings, Time,
+    Changes, EjectionSettings, Ejector, Fleet, FleetMember, FleetSettings, InFlight, Pick, PickInput, Picker,
+    RequestOutcome, ServerHealth, ServerId, Time,
 };
 
 const SERVERS: u64 = 4;
-/// A server works on so many requests at a time, exponentially long.
+/// Requests that a server processes at a time, with exponentially distributed times.
 const AT_ONCE: usize = 8;
 const TIMES_SLOWER: u64 = 50;
-/// How long answers take in the mean before, and requests a second. Of the first the slow server can still do its share; of
-/// the last two it is asked for three times what it can.
+/// Mean response times in microseconds, and requests per second. In the first two fleets the slow server still manages
+/// its share; in the last two it gets three times its capacity.
 const FLEETS: [(f64, f64); 4] = [(100.0, 1_000.0), (500.0, 1_000.0), (2_000.0, 1_000.0), (20_000.0, 100.0)];
 const SECOND_MICROS: u64 = 1_000_000;
 
-/// Requests of this long, from which the first server is slow, and the latencies of those that came from then on.
+/// A simulation of this length. The first server is slow from `slow_from_micros` on; the latencies count from then on.
 #[derive(Clone, Copy)]
 struct Run {
     usual_micros: f64,
@@ -37,7 +37,7 @@ impl Run {
         let mut random = fastrand::Rng::with_seed(3);
         let mut exponential = |mean: f64| -> u64 { (-(1.0 - random.f64()).ln() * mean).max(1.0) as u64 };
         let mut ejector = Ejector::default();
-        // When each place of each server is free, and what is under way by its end.
+        // When each place of each server is free, and the requests in progress by their end.
         let place = || (0..AT_ONCE).map(|_| Reverse(0)).collect::<BinaryHeap<_>>();
         let mut free: Vec<BinaryHeap<Reverse<u64>>> = (0..SERVERS).map(|_| place()).collect();
         let mut under_way: BinaryHeap<Reverse<(u64, u64, usize)>> = BinaryHeap::new();
@@ -51,7 +51,7 @@ impl Run {
             {
                 under_way.pop();
                 held[server].pop();
-                let outcome = Outcome::Answered(Some(Duration::from_micros(end - began)));
+                let outcome = RequestOutcome::Answered(Some(Duration::from_micros(end - began)));
                 fleet.end(server, outcome, Time::from_micros(end));
             }
             let now = Time::from_micros(now_micros);
@@ -60,7 +60,7 @@ impl Run {
             }
             number += 1;
             let random = u64::wrapping_mul(number, 0x9e37_79b9_7f4a_7c15);
-            let ask = Ask { now, random, key: Some(random), tried: &[] };
+            let ask = PickInput { now, random, key: Some(random), tried: &[] };
             let Pick::Server(server) = picker.pick(&ask) else { panic!("no server") };
             held[server].push(fleet.begin(server).expect("there is no limit"));
             let is_slow = server == 0 && now_micros >= self.slow_from_micros;
@@ -80,11 +80,11 @@ impl Run {
 
 fn fleet(policy: &str) -> Arc<Fleet> {
     let changes: Arc<Changes> = Arc::default();
-    let member = |id| Member::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
-    let settings = Settings {
+    let member = |id| FleetMember::new(ServerId::from_u64(id), 1, &ServerHealth::new(&changes));
+    let settings = FleetSettings {
         ejection: Some(EjectionSettings::default()),
         slow_start: Duration::from_secs(10),
-        ..Settings::default()
+        ..FleetSettings::default()
     };
     let policy = balance::policy(policy).expect("a policy");
     Arc::new(Fleet::new(policy, (0..SERVERS).map(member).collect(), settings))
@@ -102,7 +102,7 @@ fn after_five_seconds_requests_fare_as_without_it() {
     ] {
         for (usual_micros, requests_per_second) in FLEETS {
             let slow_from_micros = 10 * SECOND_MICROS;
-            // Long enough that the server is tried again once, and is still slow.
+            // So long that the server is tried again once, and is still slow.
             let slowed = Run {
                 usual_micros,
                 requests_per_second,
@@ -113,7 +113,7 @@ fn after_five_seconds_requests_fare_as_without_it() {
             let usual = Run { slow_from_micros: u64::MAX, ..slowed }.p99_micros(policy);
             let after = slowed.p99_micros(policy);
             assert!(after < 2 * usual, "{policy}, {usual_micros} us: p99 {after} us, {usual} us without");
-            // What it is about: before anything is noticed it is another matter.
+            // The counterpart: before the slow server is noticed, requests are slow.
             if policy == "round-robin" {
                 let length_micros = slow_from_micros + SECOND_MICROS;
                 let at_first = Run { length_micros, judged_from_micros: slow_from_micros, ..slowed };

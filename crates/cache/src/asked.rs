@@ -1,15 +1,13 @@
 //! Cache-related properties of a request, read in one pass over its fields.
 //!
-//! Only the directives are kept, no other values: rarely needed fields are looked up again when they are.
+//! Only the directives are kept. Other values are needed rarely, and then looked up again.
 
 use http1::{Method, Name, RequestHead};
 
 use crate::directives::RequestDirectives;
 
-/// Cache-related properties of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Asked {
-    /// The request method.
+pub struct CacheRequestFields {
     pub method: Method,
     /// Cache-Control of the request (RFC 9111 §5.2.1), or Pragma if there is none.
     pub directives: RequestDirectives,
@@ -36,7 +34,7 @@ pub(crate) enum Present {
 impl Present {
     /// The length and the first letter leave one or two candidates.
     #[inline]
-    fn of(name: &[u8]) -> Option<Present> {
+    fn parse(name: &[u8]) -> Option<Present> {
         let first = name.first().map_or(0, |byte| byte | 0x20);
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match (name.len(), first) {
@@ -59,22 +57,23 @@ const CONDITIONAL: u16 = Present::IfMatch as u16
     | Present::IfModifiedSince as u16
     | Present::IfUnmodifiedSince as u16;
 
-impl Asked {
-    /// Reads the fields of a request.
-    pub fn of(head: &RequestHead, bytes: &[u8]) -> Self {
+impl CacheRequestFields {
+    pub fn new(head: &RequestHead, bytes: &[u8]) -> Self {
         let mut present = 0;
         for field in &head.fields {
             present |= match field.known {
-                Name::Other => Present::of(field.name.of(bytes)).map_or(0, |field| field as u16),
+                Name::Other => Present::parse(field.name.for_bytes(bytes)).map_or(0, |field| field as u16),
                 Name::Upgrade => Present::Upgrade as u16,
                 Name::TransferEncoding => Present::Body as u16,
-                Name::ContentLength if field.value.of(bytes) != b"0" => Present::Body as u16,
+                // Some clients send a length of 0 with GET.
+                Name::ContentLength if field.value.for_bytes(bytes) != b"0" => Present::Body as u16,
                 _ => 0,
             };
         }
         let mut asked = Self { method: head.start.method, directives: RequestDirectives::default(), present };
+        // Most requests have neither, and pay only for the look at their names.
         if asked.has(Present::CacheControl) || asked.has(Present::Pragma) {
-            asked.directives = RequestDirectives::of(head, bytes);
+            asked.directives = RequestDirectives::from_head(head, bytes);
         }
         asked
     }
@@ -86,7 +85,7 @@ impl Asked {
         Self { present: self.present & !(Present::Authorization as u16), ..self }
     }
 
-    /// A copy as if it had Authorization, for a server that learns who asks by another field (RFC 9111 §3.5).
+    /// A copy as if it had Authorization, for a server that identifies the user by another field (RFC 9111 §3.5).
     #[must_use]
     pub fn with_authorization(self) -> Self {
         Self { present: self.present | Present::Authorization as u16, ..self }
@@ -127,7 +126,7 @@ impl Asked {
         self.has(Present::Range) && self.method == Method::Get
     }
 
-    /// Whether a 206 to this request can be stored as a part: not with If-Range, which leaves out fields (RFC 9110
+    /// Whether a 206 to this request can be stored as a part. Not with If-Range, which leaves out fields (RFC 9110
     /// §15.3.7), and not with preconditions, on which the response depends.
     pub fn brings_part(&self) -> bool {
         self.has_range() && !self.has(Present::IfRange) && !self.is_conditional()

@@ -1,8 +1,8 @@
-//! Other content codings of a stored body. Each is made once, by one task for all clients that want it, and kept beside
-//! the body for as long as that is stored.
+//! Other content codings of a stored body. One task makes each form once, for all clients that want it. The form is
+//! kept as long as the body is stored.
 //!
-//! A coded form is a stored response of its own, with its own head, which a hit sends as any other. Makes no form itself;
-//! wakes tasks, but runs none.
+//! A coded form is a separate stored response with its own head, and a hit sends it like any other. This module makes
+//! no form itself; it wakes tasks, but runs none.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,99 +12,101 @@ use bytes::Bytes;
 
 use crate::fields::span_of_field;
 use crate::fill::ReadError;
-use crate::key::Key;
-use crate::store::Store;
+use crate::key::CacheKey;
+use crate::store::MemoryStore;
 use crate::store::object::{Object, Opening};
 use crate::stored::Stored;
 
-/// What tells the forms of a body apart. The numbers are the caller's.
+/// Distinguishes the forms of a body. The caller assigns the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormKey {
-    /// The coding.
     pub coding: u8,
-    /// The level of the coding.
     pub level: u8,
     /// The digest of the dictionary, if there is one.
     pub dictionary: Option<[u8; 32]>,
 }
 
-/// Forms with a dictionary that are kept of one body: clients come with the versions that they have.
+/// Forms with a dictionary that are kept per body. Clients may have many versions of a dictionary.
+// Each is as large as a compressed body, and would push other responses out.
 const DICTIONARY_FORMS_MAX: usize = 4;
 
-/// All forms of a body.
 #[derive(Debug, Default)]
-pub struct Forms(Mutex<State>);
+pub struct Forms(Mutex<CodingState>);
 
 #[derive(Debug, Default)]
-struct State {
-    forms: Vec<(FormKey, Form)>,
-    /// The memory of the forms that are made.
+struct CodingState {
+    forms: Vec<(FormKey, CodedForm)>,
+    /// The memory of the finished forms.
     bytes: u64,
-    /// Whether the response is stored, so that the store has to be told of more memory.
+    /// Whether the response is stored: the store must then count additional memory.
     is_stored: bool,
-    /// What the caller noted about the response, and under which settings.
+    /// The caller's note about the response, and the number of the settings that it is based on.
     note: Option<(u64, u8)>,
 }
 
 #[derive(Debug)]
-enum Form {
+enum CodedForm {
     Coming(Arc<Coming>),
     Made(Arc<Object>),
 }
 
-/// How to get a form.
+/// The result of [`Forms::join`].
 #[derive(Debug)]
 pub enum FormJoined {
-    /// It is there.
     Made(Arc<Object>),
-    /// It is being made.
+    /// Another task is making the form.
     Coming(FormReader),
-    /// Make it, for all who want it.
+    /// The caller must make the form, for all who want it.
     Make(FormWriter, FormReader),
-    /// It is not made: it would be too large to keep, or there are too many.
+    /// No form is made: it would be too large to keep, or there are too many.
     No,
 }
 
 impl Forms {
-    /// The form, if it is made.
+    /// The form, if it is finished.
     #[inline]
     pub fn made(&self, key: &FormKey) -> Option<Arc<Object>> {
         match self.state().find(key)? {
-            Form::Made(object) => Some(Arc::clone(object)),
-            Form::Coming(_) => None,
+            CodedForm::Made(object) => Some(Arc::clone(object)),
+            CodedForm::Coming(_) => None,
         }
     }
 
-    /// How to get a form.
+    /// Finds a form, or its maker. If there is none, the caller becomes the maker.
     pub fn join(self: &Arc<Self>, key: FormKey) -> FormJoined {
         let mut state = self.state();
         match state.find(&key) {
-            Some(Form::Made(object)) => return FormJoined::Made(Arc::clone(object)),
-            Some(Form::Coming(coming)) => {
+            Some(CodedForm::Made(object)) => return FormJoined::Made(Arc::clone(object)),
+            Some(CodedForm::Coming(coming)) => {
+                // The beginning may be released already: then this client gets another coding, not a wait.
                 return FormReader::new(coming).map_or(FormJoined::No, FormJoined::Coming);
             }
             None => {}
         }
-        let has_dictionary = |(key, _): &&(FormKey, Form)| key.dictionary.is_some();
+        let has_dictionary = |(key, _): &&(FormKey, CodedForm)| key.dictionary.is_some();
+        // Forms without a dictionary are few by nature: one for each coding and level.
         if key.dictionary.is_some()
             && state.forms.iter().filter(has_dictionary).count() >= DICTIONARY_FORMS_MAX
         {
             return FormJoined::No;
         }
         let coming = Arc::<Coming>::default();
-        state.forms.push((key, Form::Coming(Arc::clone(&coming))));
+        state.forms.push((key, CodedForm::Coming(Arc::clone(&coming))));
         let reader = FormReader::new(&coming);
-        let writer = FormWriter { forms: Arc::clone(self), key, coming, is_over: false };
+        let broken = ReadError::Broken;
+        let writer = FormWriter { forms: Arc::clone(self), key, coming, broken, is_over: false };
         reader.map_or(FormJoined::No, |reader| FormJoined::Make(writer, reader))
     }
 
-    /// What the caller noted about the response under settings with this number, or what `judge` says, which is noted.
+    /// The caller's note about the response under settings with this number. If there is none, calls `judge` and keeps
+    /// its result.
     #[inline]
     pub fn note(&self, settings: u64, judge: impl FnOnce() -> u8) -> u8 {
         let mut state = self.state();
         match state.note {
             Some((known, note)) if known == settings => note,
             _ => {
+                // Under the lock, so that a response is judged once, not by each worker.
                 let note = judge();
                 state.note = Some((settings, note));
                 note
@@ -112,12 +114,12 @@ impl Forms {
         }
     }
 
-    /// The forms that are made, each with its key.
+    /// The finished forms, each with its key.
     fn all_made(&self) -> Vec<(FormKey, Arc<Object>)> {
         let state = self.state();
         let made = state.forms.iter().filter_map(|(key, form)| match form {
-            Form::Made(object) => Some((*key, Arc::clone(object))),
-            Form::Coming(_) => None,
+            CodedForm::Made(object) => Some((*key, Arc::clone(object))),
+            CodedForm::Coming(_) => None,
         });
         made.collect()
     }
@@ -125,42 +127,43 @@ impl Forms {
     /// Takes over a form of another response with the same body.
     fn adopt(&self, key: FormKey, form: Arc<Object>) {
         let mut state = self.state();
+        // A form that was made since from the new response is as good.
         if state.find(&key).is_none() {
             state.bytes += form.weight_bytes();
-            state.forms.push((key, Form::Made(form)));
+            state.forms.push((key, CodedForm::Made(form)));
         }
     }
 
-    /// The memory of the forms, from when the response is stored: what is added later is told to the store.
+    /// The memory of the forms when the response is stored. Later forms are reported to the store.
     pub(crate) fn weigh(&self) -> u64 {
         let mut state = self.state();
         state.is_stored = true;
         state.bytes
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CodingState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn find(&self, key: &FormKey) -> Option<&Form> {
+impl CodingState {
+    fn find(&self, key: &FormKey) -> Option<&CodedForm> {
         self.forms.iter().find(|(known, _)| known == key).map(|(_, form)| form)
     }
 }
 
 /// A form while it is made.
 #[derive(Debug, Default)]
-struct Coming(Mutex<Progress>);
+struct Coming(Mutex<CodingProgress>);
 
 #[derive(Debug, Default)]
-struct Progress {
+struct CodingProgress {
     parts: VecDeque<Bytes>,
-    /// The number of the first part that is still here.
+    /// The number of the first part that is still held.
     first: usize,
-    /// The bytes of the parts that are here.
+    /// The bytes of the parts that are held.
     held_bytes: u64,
-    /// Whether the beginning is gone: the form is too large to be kept.
+    /// Whether the first parts are released, because the form is too large to be kept.
     is_window: bool,
     /// The next part of each reader.
     readers: Vec<(u64, usize)>,
@@ -170,11 +173,11 @@ struct Progress {
     writer: Option<Waker>,
 }
 
-/// So much of a form that is not kept may be ahead of its slowest reader.
+/// The most bytes that a form that is not kept may be ahead of its slowest reader.
 const WINDOW_BYTES: u64 = 256 << 10;
 
 impl Coming {
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, CodingProgress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,8 +191,8 @@ impl Coming {
     }
 }
 
-impl Progress {
-    /// Forgets what every reader of a form has read that is not kept.
+impl CodingProgress {
+    /// Releases the parts that all readers have read, if the form is not kept.
     fn slide(&mut self) {
         let slowest = self.readers.iter().map(|(_, next)| *next).min().unwrap_or(usize::MAX);
         while self.is_window
@@ -202,16 +205,23 @@ impl Progress {
     }
 }
 
-/// Makes a form. Dropped before its end, the form breaks for its readers, and another one may be made.
+/// Makes a form. If it is dropped before the end, the form breaks for its readers, and another one may be made.
 #[derive(Debug)]
 pub struct FormWriter {
     forms: Arc<Forms>,
     key: FormKey,
     coming: Arc<Coming>,
+    /// Why the form breaks, if the writer is dropped before the end.
+    broken: ReadError,
     is_over: bool,
 }
 
 impl FormWriter {
+    /// Breaks the form for its readers, for this reason. Another one may be made.
+    pub fn fail(mut self, why: ReadError) {
+        self.broken = why;
+    }
+
     /// Appends to the form. A form that exceeds `bytes_max` is not kept.
     pub fn push(&mut self, bytes: Vec<u8>, bytes_max: u64) {
         if bytes.is_empty() {
@@ -220,6 +230,7 @@ impl FormWriter {
         let mut progress = self.coming.progress();
         progress.held_bytes += bytes.len() as u64;
         progress.parts.push_back(bytes.into());
+        // Once a window, always one: the first parts are gone, so the form can never be kept.
         progress.is_window |= progress.held_bytes > bytes_max;
         progress.slide();
         let wakers = std::mem::take(&mut progress.wakers);
@@ -227,12 +238,13 @@ impl FormWriter {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Ready when more of the form should be made; false once nobody wants it.
+    /// Ready when more of the form should be made. Returns false if no reader is left.
     pub fn poll_room(&mut self, context: &Context<'_>) -> Poll<bool> {
         let mut progress = self.coming.progress();
         if !progress.is_window {
             return Poll::Ready(true);
         }
+        // A form that is not kept is made for its readers alone.
         if progress.readers.is_empty() {
             return Poll::Ready(false);
         }
@@ -243,9 +255,9 @@ impl FormWriter {
         Poll::Pending
     }
 
-    /// Ends the form. It is kept beside the body unless it is too large. `of` is the response that it is a form of, and
-    /// `head` the form's own head.
-    pub fn finish(mut self, store: &Store, (of, key): (&Opening, Key), head: &[u8], epoch: u64) {
+    /// Ends the form. It is kept beside the body unless it is too large. `of` is the original response, and `head` the
+    /// form's head.
+    pub fn finish(mut self, store: &MemoryStore, (of, key): (&Opening, CacheKey), head: &[u8], epoch: u64) {
         let parts = {
             let progress = self.coming.progress();
             (!progress.is_window).then(|| progress.parts.iter().cloned().collect::<Vec<Bytes>>())
@@ -253,16 +265,18 @@ impl FormWriter {
         if let Some(parts) = parts {
             self.is_over = true;
             let object = Arc::new(Object::new(key, epoch, of.with_head(head), &parts));
+            // Readers of the stored form send it without a copy, like a body from the origin.
             let object = store.shelved(&object).unwrap_or(object);
             let bytes = object.weight_bytes();
             let is_stored = {
                 let mut state = self.forms.state();
                 let form = state.forms.iter_mut().find(|(known, _)| *known == self.key);
-                form.into_iter().for_each(|(_, form)| *form = Form::Made(Arc::clone(&object)));
+                form.into_iter().for_each(|(_, form)| *form = CodedForm::Made(Arc::clone(&object)));
                 state.bytes += bytes;
                 state.is_stored
             };
             if is_stored {
+                // The lock of the forms is released here, because this takes that of the shard.
                 store.add_weight(key, &self.forms, bytes);
             }
         }
@@ -275,10 +289,11 @@ impl Drop for FormWriter {
         if self.is_over {
             return;
         }
+        // The next client that wants the form makes it, from the beginning.
         self.forms.state().forms.retain(|(known, _)| *known != self.key);
         let is_ended = self.coming.progress().end.is_some();
         if !is_ended {
-            self.coming.end(Err(ReadError::Broken));
+            self.coming.end(Err(self.broken));
         }
     }
 }
@@ -291,7 +306,7 @@ pub struct FormReader {
 }
 
 impl FormReader {
-    /// `None` if the beginning is gone.
+    /// `None` if the first parts are released.
     fn new(coming: &Arc<Coming>) -> Option<Self> {
         let mut progress = coming.progress();
         if progress.first > 0 {
@@ -304,7 +319,7 @@ impl FormReader {
         Some(Self { coming: Arc::clone(coming), number })
     }
 
-    /// The next piece; `None` at the end. If nothing is there, the task is woken later.
+    /// The next piece; `None` at the end. If there is none yet, the task is woken later.
     ///
     /// # Errors
     /// The rest of the body is not available.
@@ -318,6 +333,7 @@ impl FormReader {
         if let Some(part) = part {
             *next += 1;
             progress.slide();
+            // Woken only with room to write, not for each part.
             let writer = progress.writer.take_if(|_| progress.held_bytes <= WINDOW_BYTES);
             drop(guard);
             writer.into_iter().for_each(Waker::wake);
@@ -346,16 +362,17 @@ impl Drop for FormReader {
 }
 
 impl Opening {
-    /// The same response with another head, which says the same of its validators.
+    /// A copy with another head, which must have the same validators.
     pub fn with_head(&self, head: &[u8]) -> Self {
         let etag = span_of_field(head, b"etag").unwrap_or_default();
         let last_modified = match self.stored.last_modified(&self.head) {
             Some(_) => span_of_field(head, b"last-modified").unwrap_or_default(),
-            None => http1::Span::default(),
+            None => http1::ByteSpan::default(),
         };
         Self {
             stored: Stored { etag, last_modified, ..self.stored },
             head: head.into(),
+            hidden: Box::new([]),
             body_bytes: None,
             forms: None,
             ..self.clone()
@@ -363,8 +380,8 @@ impl Opening {
     }
 }
 
-impl Store {
-    /// Keeps the forms of a response that was renewed, with the heads that they have now.
+impl MemoryStore {
+    /// Keeps the forms of a response after a validation, with new heads.
     pub fn renew_forms(&self, old: &Object, new: &Object, head_of: impl Fn(&FormKey) -> Vec<u8>) {
         let Some(forms) = old.forms_if_any() else { return };
         for (key, form) in forms.all_made() {

@@ -1,24 +1,22 @@
-//! Decides whether a stored response is sent, must be validated first, or is of no use (RFC 9111 §4).
+//! Decides whether a stored response is sent, must be validated first, or cannot be used (RFC 9111 §4).
 
-use crate::asked::Asked;
-use crate::policy::Policy;
+use crate::asked::CacheRequestFields;
+use crate::policy::CachePolicy;
 use crate::stored::{Stored, Traits};
 
-/// The result of a look-up.
+/// The result of a lookup.
 #[derive(Debug, Clone, Copy)]
-pub enum Found<'a> {
+pub enum LookUp<'a> {
     /// Nothing is stored for the URI.
     Nothing,
     /// Only other variants are stored, according to Vary.
     OtherVariants,
-    /// A matching variant is stored.
     Variant(&'a Stored),
 }
 
-/// How to handle a request.
+/// The handling of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Send the stored response.
     Serve(Freshness),
     /// Ask the origin to validate the stored response, if it has a validator (`Stored::has_validator`).
     Validate(Forward),
@@ -31,7 +29,6 @@ pub enum Decision {
 /// The freshness of a stored response that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// The response is fresh.
     Fresh,
     /// The response is stale, which the client accepts (`max-stale`).
     StaleForClient,
@@ -42,7 +39,6 @@ pub enum Freshness {
 /// Why a request is forwarded: the `fwd` of Cache-Status (RFC 9211 §2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Forward {
-    /// The cache is bypassed.
     Bypass,
     /// The method requires it.
     Method,
@@ -59,7 +55,6 @@ pub enum Forward {
 }
 
 impl Forward {
-    /// All reasons.
     pub const ALL: [Forward; 7] = [
         Self::Bypass,
         Self::Method,
@@ -96,7 +91,7 @@ impl Forward {
         }
     }
 
-    /// What the owner of the origin or of the route can do about it, if anything.
+    /// Advice for the owner of the origin or of the route, if there is any.
     pub const fn remedy(self) -> Option<&'static str> {
         match self {
             Self::VaryMiss => {
@@ -116,12 +111,12 @@ impl Forward {
 /// Here a stored part counts as fresh or stale like a whole response. `ranges` decides whether it holds the requested
 /// range.
 #[inline]
-pub fn decide(asked: &Asked, found: Found<'_>, policy: &Policy, now_ms: u64) -> Decision {
+pub fn decide(asked: &CacheRequestFields, found: LookUp<'_>, policy: &CachePolicy, now_ms: u64) -> Decision {
     let only_if_cached = asked.directives.only_if_cached && !policy.ignore.request_directives;
     let decision = match found {
-        Found::Nothing => Decision::Forward(Forward::UriMiss),
-        Found::OtherVariants => Decision::Forward(Forward::VaryMiss),
-        Found::Variant(stored) => decide_stored(asked, stored, policy, now_ms),
+        LookUp::Nothing => Decision::Forward(Forward::UriMiss),
+        LookUp::OtherVariants => Decision::Forward(Forward::VaryMiss),
+        LookUp::Variant(stored) => decide_stored(asked, stored, policy, now_ms),
     };
     match decision {
         Decision::Validate(_) | Decision::Forward(_) if only_if_cached => Decision::OnlyIfCached,
@@ -130,39 +125,43 @@ pub fn decide(asked: &Asked, found: Found<'_>, policy: &Policy, now_ms: u64) -> 
 }
 
 #[inline]
-fn decide_stored(asked: &Asked, stored: &Stored, policy: &Policy, now_ms: u64) -> Decision {
+fn decide_stored(asked: &CacheRequestFields, stored: &Stored, policy: &CachePolicy, now_ms: u64) -> Decision {
     let has_directives = asked.has_directives() && !policy.ignore.request_directives;
     match (stored.is_fresh(now_ms), has_directives) {
+        // The usual hit: one comparison of times.
         (true, false) => Decision::Serve(Freshness::Fresh),
         (false, false) => decide_stale(stored, now_ms),
         (_, true) => decide_as_asked(asked, stored, now_ms),
     }
 }
 
-/// RFC 9111 §5.2.1: what the client said of what it takes.
+/// RFC 9111 §5.2.1: applies the client's directives.
 #[cold]
-fn decide_as_asked(asked: &Asked, stored: &Stored, now_ms: u64) -> Decision {
+fn decide_as_asked(asked: &CacheRequestFields, stored: &Stored, now_ms: u64) -> Decision {
     let directives = &asked.directives;
     if directives.no_store {
-        // RFC 9111 §5.2.1.5 forbids only storing, but whoever says so does not want what others were sent.
+        // RFC 9111 §5.2.1.5 forbids only storing, but a client that sends no-store does not want a shared response.
         return Decision::Forward(Forward::Request);
     }
     let age_seconds = stored.age_seconds(now_ms);
-    // RFC 9111 §5.2.1.1: not older than this, unless max-stale says that staleness is fine.
+    // RFC 9111 §5.2.1.1: not older than this, unless max-stale accepts staleness.
+    // `max-age=0` is what browsers send on reload: it asks for validation even in the second of storing.
     let is_too_old = directives.max_age_seconds.is_some_and(|max| age_seconds > u64::from(max) || max == 0);
     // RFC 9111 §5.2.1.3.
     let min_fresh_ms = directives.min_fresh_seconds.map_or(0, |seconds| u64::from(seconds) * 1000);
     let is_fresh_enough = stored.is_fresh(now_ms.saturating_add(min_fresh_ms));
+    // Before freshness: the client may ask for less than the response allows.
     if directives.no_cache || is_too_old {
         return Decision::Validate(Forward::Request);
     }
     if is_fresh_enough {
         return Decision::Serve(Freshness::Fresh);
     }
+    // Fresh, but not for as long as the client wants.
     if stored.is_fresh(now_ms) {
         return Decision::Validate(Forward::Request);
     }
-    // RFC 9111 §5.2.1.2, against what the response itself forbids (§4.2.4).
+    // RFC 9111 §5.2.1.2, unless the response itself forbids it (§4.2.4).
     let takes_stale = directives
         .max_stale_seconds
         .is_some_and(|max| stored.staleness_ms(now_ms) <= u64::from(max).saturating_mul(1000));
@@ -173,7 +172,7 @@ fn decide_as_asked(asked: &Asked, stored: &Stored, now_ms: u64) -> Decision {
         return Decision::Serve(Freshness::StaleForClient);
     }
     if directives.max_age_seconds.is_some() || directives.min_fresh_seconds.is_some() {
-        // Who says how fresh it is to be does not take what is stale.
+        // A client that requires a minimum freshness does not accept a stale response.
         return Decision::Validate(Forward::Stale);
     }
     decide_stale(stored, now_ms)
@@ -182,7 +181,7 @@ fn decide_as_asked(asked: &Asked, stored: &Stored, now_ms: u64) -> Decision {
 #[inline]
 fn decide_stale(stored: &Stored, now_ms: u64) -> Decision {
     let allowed_ms = u64::from(stored.stale_while_revalidate_seconds) * 1000;
-    // RFC 9111 §4.2.4: must-revalidate and no-cache go before RFC 5861 §3.
+    // RFC 9111 §4.2.4: must-revalidate and no-cache override RFC 5861 §3.
     let is_forbidden = stored.traits.has(Traits::NEVER_STALE) || stored.traits.has(Traits::VALIDATE_ALWAYS);
     if !is_forbidden && stored.staleness_ms(now_ms) < allowed_ms {
         return Decision::Serve(Freshness::StaleWhileRevalidate);
@@ -190,7 +189,6 @@ fn decide_stale(stored: &Stored, now_ms: u64) -> Decision {
     Decision::Validate(Forward::Stale)
 }
 
-/// How a request to the origin failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OriginError {
     /// There was no response.
@@ -200,7 +198,7 @@ pub enum OriginError {
 }
 
 impl OriginError {
-    /// The error of a status; `None` unless it counts as an error (RFC 5861 §4).
+    /// `None` unless the status counts as an error (RFC 5861 §4).
     pub fn of_status(status: u16) -> Option<OriginError> {
         matches!(status, 500 | 502..=504).then_some(OriginError::Status(status))
     }
@@ -208,10 +206,10 @@ impl OriginError {
 
 /// Whether a stale response may be sent because the origin fails (RFC 5861 §4, RFC 9111 §4.2.4).
 pub fn serves_on_error(
-    asked: &Asked,
+    asked: &CacheRequestFields,
     stored: &Stored,
     error: OriginError,
-    policy: &Policy,
+    policy: &CachePolicy,
     now_ms: u64,
 ) -> bool {
     let is_asked_anew = !policy.ignore.request_directives
@@ -223,7 +221,7 @@ pub fn serves_on_error(
     }
     let staleness_ms = stored.staleness_ms(now_ms);
     let said_ms = u64::from(stored.stale_if_error_seconds) * 1000;
-    // RFC 9111 §4.2.4: a cache that cannot reach the origin may serve what is stale; s-maxage forbids it (§5.2.2.10).
+    // RFC 9111 §4.2.4: a cache that cannot reach the origin may serve stale responses; s-maxage forbids it (§5.2.2.10).
     let is_down = matches!(error, OriginError::Unreachable | OriginError::Status(502..=504));
     let grace_ms =
         if is_down && !stored.traits.has(Traits::STALE_ONLY_IF_SAID) { policy.grace_ms } else { 0 };

@@ -1,13 +1,14 @@
-//! Parses Cache-Control of requests and responses, and CDN-Cache-Control (RFC 9213).
+//! Parses Cache-Control of requests and responses, and targeted fields: Surrogate-Control, and those of RFC 9213.
 //!
 //! Malformed directives are read as less fresh: a missing number counts as zero, and a malformed list of field names as
-//! all fields (RFC 9111 §4.2.1). A response directive is read in two places: `add`, and `add_targeted` for
-//! CDN-Cache-Control.
+//! all fields (RFC 9111 §4.2.1). Two functions read response directives: `add`, and `add_targeted` for fields of RFC
+//! 9213.
 
 use http1::{RequestHead, ResponseHead};
+use structured::Bare;
 
 use crate::fields::{members, values};
-use crate::structured::{Dictionary, Value};
+use crate::policy::{SURROGATE_CONTROL, TargetedField};
 
 /// The largest number of seconds; larger ones are reduced to it (RFC 9111 §1.2.2).
 pub(crate) const SECONDS_MAX: u32 = 1 << 31;
@@ -15,33 +16,34 @@ pub(crate) const SECONDS_MAX: u32 = 1 << 31;
 /// Cache-Control directives of a request (RFC 9111 §5.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestDirectives {
-    /// `no-cache`: stored responses must be validated first.
+    /// Stored responses must be validated first.
     pub no_cache: bool,
-    /// `no-store`: nothing of the exchange may be stored.
+    /// Nothing of the exchange may be stored.
     pub no_store: bool,
-    /// `only-if-cached`: only a stored response is accepted.
+    /// Only a stored response is accepted.
     pub only_if_cached: bool,
-    /// `max-age`: the highest age that is accepted.
+    /// The highest accepted age.
     pub max_age_seconds: Option<u32>,
-    /// `min-fresh`: how long the response must stay fresh.
+    /// How long the response must stay fresh.
     pub min_fresh_seconds: Option<u32>,
-    /// `max-stale`: the staleness that is accepted; `SECONDS_MAX` if any is.
+    /// The accepted staleness; `SECONDS_MAX` if any is accepted.
     pub max_stale_seconds: Option<u32>,
 }
 
 impl RequestDirectives {
     /// Parses Cache-Control, or Pragma if there is no Cache-Control.
-    pub(crate) fn of(head: &RequestHead, bytes: &[u8]) -> Self {
+    pub(crate) fn from_head(head: &RequestHead, bytes: &[u8]) -> Self {
         let mut directives = Self::default();
         let mut has_cache_control = false;
         for value in values(head, bytes, b"cache-control") {
             has_cache_control = true;
+            // RFC 9110 §5.3: several fields are one list.
             for (name, argument) in Directives::new(value) {
                 directives.add(name, argument);
             }
         }
         if !has_cache_control {
-            // RFC 9111 §5.4: where Cache-Control is missing, `Pragma: no-cache` still has its meaning of HTTP/1.0.
+            // RFC 9111 §5.4: without Cache-Control, `Pragma: no-cache` keeps its meaning from HTTP/1.0.
             let mut pragmas = values(head, bytes, b"pragma").flat_map(Directives::new);
             directives.no_cache = pragmas.any(|(name, _)| name.eq_ignore_ascii_case(b"no-cache"));
         }
@@ -52,7 +54,7 @@ impl RequestDirectives {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
             7 if is(b"max-age") => {
-                // What is no number asks for nothing that is stored: the client wanted something young.
+                // An invalid number matches no stored response, because the client wanted a recent one.
                 let seconds = seconds(argument).unwrap_or(0);
                 self.max_age_seconds = Some(self.max_age_seconds.map_or(seconds, |other| other.min(seconds)));
             }
@@ -62,7 +64,7 @@ impl RequestDirectives {
                     Some(self.min_fresh_seconds.map_or(seconds, |other| other.max(seconds)));
             }
             9 if is(b"max-stale") => {
-                // RFC 9111 §5.2.1.2: without a value any staleness will do; with a bad one, none.
+                // RFC 9111 §5.2.1.2: without a value, any staleness is accepted; with an invalid one, none.
                 let seconds = argument.map_or(Some(SECONDS_MAX), |_| seconds(argument)).unwrap_or(0);
                 self.max_stale_seconds =
                     Some(self.max_stale_seconds.map_or(seconds, |other| other.min(seconds)));
@@ -79,56 +81,58 @@ impl RequestDirectives {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResponseDirectives {
     /// The field that the directives come from.
-    pub source: Source,
+    pub source: DirectiveSource,
     /// `no-cache`: must be validated before each use. If it lists field names, it applies only to the fields
     /// (`names_fields`).
     pub no_cache: bool,
-    /// `no-store`: must not be stored.
     pub no_store: bool,
     /// `private`: meant for one client. If it lists field names, it applies only to the fields.
     pub private: bool,
     /// `public`: may be stored for every client, even if that is not the default.
     pub public: bool,
-    /// `must-revalidate`: must never be used stale.
+    /// Must never be used stale.
     pub must_revalidate: bool,
-    /// `proxy-revalidate`: must never be used stale by shared caches, such as this one.
+    /// Must never be used stale by shared caches, such as this one.
     pub proxy_revalidate: bool,
-    /// `must-understand`: may be stored only if the cache knows the requirements of the status.
+    /// May be stored only if the cache knows the requirements of the status.
     pub must_understand: bool,
     /// Whether `no-cache` or `private` lists fields that must not be stored.
     pub names_fields: bool,
-    /// `max-age`: the freshness lifetime.
+    /// The freshness lifetime.
     pub max_age_seconds: Option<u32>,
-    /// `s-maxage`: the freshness lifetime in shared caches.
+    /// The freshness lifetime in shared caches.
     pub s_maxage_seconds: Option<u32>,
-    /// `stale-while-revalidate`: how long the response may be used stale during revalidation (RFC 5861 §3).
+    /// How long the response may be used stale during revalidation (RFC 5861 §3).
     pub stale_while_revalidate_seconds: Option<u32>,
-    /// `stale-if-error`: how long the response may be used stale while the origin fails (RFC 5861 §4).
+    /// How long the response may be used stale while the origin fails (RFC 5861 §4).
     pub stale_if_error_seconds: Option<u32>,
 }
 
-/// The field that a response's directives come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Source {
+pub enum DirectiveSource {
     /// Neither field is present.
     #[default]
     None,
-    /// Cache-Control.
     CacheControl,
-    /// CDN-Cache-Control. Cache-Control and Expires then apply to other caches only (RFC 9213 §2.2).
+    /// A targeted field. Cache-Control and Expires then apply to other caches only (RFC 9213 §2.2).
     Targeted,
 }
 
 impl ResponseDirectives {
-    /// Parses the directives that apply to this cache: of CDN-Cache-Control if it is present and valid, otherwise of
-    /// Cache-Control.
-    pub fn of(head: &ResponseHead, bytes: &[u8]) -> Self {
-        if let Some(targeted) = targeted(head, bytes) {
+    /// Parses the directives that apply to this cache: from the first targeted field that is present and valid,
+    /// otherwise from Cache-Control.
+    pub fn from_head(head: &ResponseHead, bytes: &[u8], targets: &[TargetedField]) -> Self {
+        // RFC 9213 §2.2.
+        let read = |target: &TargetedField| match &*target.name {
+            SURROGATE_CONTROL => surrogate(head, bytes),
+            name => targeted(head, bytes, name.as_bytes()),
+        };
+        if let Some(targeted) = targets.iter().find_map(read) {
             return targeted;
         }
         let mut directives = Self::default();
         for value in values(head, bytes, b"cache-control") {
-            directives.source = Source::CacheControl;
+            directives.source = DirectiveSource::CacheControl;
             for (name, argument) in Directives::new(value) {
                 directives.add(name, argument);
             }
@@ -141,6 +145,8 @@ impl ResponseDirectives {
         let named = argument.is_some_and(names_fields);
         match name.len() {
             6 if is(b"public") => self.public = true,
+            // A list of names restricts only these fields (RFC 9111 §5.2.2.7); the rest of the response may be
+            // stored.
             7 if is(b"private") && named => self.names_fields = true,
             7 if is(b"private") => self.private = true,
             7 if is(b"max-age") => set_first(&mut self.max_age_seconds, argument),
@@ -160,14 +166,15 @@ impl ResponseDirectives {
     }
 }
 
-/// RFC 9111 §4.2.1: of a repeated directive the first counts, and what is no number is stale.
+/// RFC 9111 §4.2.1: the first of repeated directives counts, and an invalid number means stale.
 fn set_first(slot: &mut Option<u32>, argument: Option<&[u8]>) {
     if slot.is_none() {
         *slot = Some(seconds(argument).unwrap_or(0));
     }
 }
 
-/// Whether an argument of `no-cache` or `private` is a list of names of fields; if not, the directive concerns everything.
+/// Whether an argument of `no-cache` or `private` is a list of field names; otherwise the directive applies to the
+/// whole response.
 fn names_fields(argument: &[u8]) -> bool {
     let is_name = |name: &[u8]| {
         name.iter().all(|byte| byte.is_ascii_graphic() && !b"\"(),/:;<=>?@[\\]{}".contains(byte))
@@ -176,73 +183,117 @@ fn names_fields(argument: &[u8]) -> bool {
 }
 
 /// Whether `no-cache` or `private` lists this field, so that it is not stored (RFC 9111 §5.2.2.4, §5.2.2.7).
-pub(crate) fn is_named(head: &ResponseHead, bytes: &[u8], field: &[u8]) -> bool {
-    let fields = [b"cache-control".as_slice(), b"cdn-cache-control"];
-    let mut directives =
-        fields.into_iter().flat_map(|name| values(head, bytes, name)).flat_map(Directives::new);
+pub(crate) fn is_named(head: &ResponseHead, bytes: &[u8], targets: &[TargetedField], field: &[u8]) -> bool {
+    let targeted = targets.iter().map(|target| target.name.as_bytes());
+    let fields = std::iter::once(b"cache-control".as_slice()).chain(targeted);
+    let mut directives = fields.flat_map(|name| values(head, bytes, name)).flat_map(Directives::new);
     directives.any(|(name, argument)| {
         let names = name.eq_ignore_ascii_case(b"no-cache") || name.eq_ignore_ascii_case(b"private");
         names && argument.is_some_and(|list| members(list).any(|member| member.eq_ignore_ascii_case(field)))
     })
 }
 
-/// RFC 9213 §2.1: a Dictionary of RFC 9651; one that is none, that is empty, or that gives a time as something else than an
-/// Integer, is treated as not there.
-fn targeted(head: &ResponseHead, bytes: &[u8]) -> Option<ResponseDirectives> {
-    let mut directives = ResponseDirectives { source: Source::Targeted, ..ResponseDirectives::default() };
+/// RFC 9213 §2.1: parses a Dictionary (RFC 9651). An invalid or empty one, or one with a time that is no Integer,
+/// counts as missing.
+fn targeted(head: &ResponseHead, bytes: &[u8], name: &[u8]) -> Option<ResponseDirectives> {
+    let mut directives =
+        ResponseDirectives { source: DirectiveSource::Targeted, ..ResponseDirectives::default() };
     let mut is_empty = true;
-    for value in values(head, bytes, b"cdn-cache-control") {
-        for member in Dictionary::new(value) {
-            let (key, value) = member.ok()?;
-            directives.add_targeted(key, value)?;
+    for value in values(head, bytes, name) {
+        structured::dictionary(value, |key, parser| {
+            let value = parser.value(|parser| {
+                parser.bare()?;
+                parser.parameters(|_, _| Some(()))
+            })?;
+            parser.parameters(|_, _| Some(()))?;
             is_empty = false;
-        }
+            directives.add_targeted(key, value)
+        })?;
     }
     (!is_empty).then_some(directives)
 }
 
+/// The device token of this cache in Surrogate-Control.
+const DEVICE: &[u8] = b"vanward";
+
+/// Edge Architecture Specification (W3C Note, 2001) §2.2: directives for all surrogates, or with `;TOKEN` for some,
+/// which then count alone. `content` and `no-store-remote` do not apply to this cache. Without other directives the
+/// field counts as missing.
+fn surrogate(head: &ResponseHead, bytes: &[u8]) -> Option<ResponseDirectives> {
+    let nothing = ResponseDirectives { source: DirectiveSource::Targeted, ..ResponseDirectives::default() };
+    let (mut own, mut general) = (nothing, nothing);
+    for value in values(head, bytes, SURROGATE_CONTROL.as_bytes()) {
+        for (name, argument) in Directives::new(value) {
+            let mut parts = argument.unwrap_or(name).split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+            let first = parts.next().unwrap_or_default();
+            let (name, argument) = if argument.is_some() { (name, Some(first)) } else { (first, None) };
+            let mut devices = parts.peekable();
+            let directives = if devices.peek().is_none() {
+                &mut general
+            } else if devices.any(|device| device.eq_ignore_ascii_case(DEVICE)) {
+                &mut own
+            } else {
+                continue;
+            };
+            directives.add_surrogate(name, argument);
+        }
+    }
+    [own, general].into_iter().find(|directives| *directives != nothing)
+}
+
 impl ResponseDirectives {
-    /// `None` where a time is no Integer.
-    fn add_targeted(&mut self, key: &[u8], value: Value<'_>) -> Option<()> {
-        let is_true = value != Value::Boolean(false);
-        // RFC 9651 §3.2: the last of a key counts.
+    /// `max-age=60+30`: fresh for the first number of seconds, and used stale for the second.
+    fn add_surrogate(&mut self, name: &[u8], argument: Option<&[u8]>) {
+        let plus = argument.and_then(|text| text.iter().position(|&byte| byte == b'+'));
+        let Some((plus, text)) = plus.zip(argument).filter(|_| name.eq_ignore_ascii_case(b"max-age")) else {
+            return self.add(name, argument);
+        };
+        self.add(name, Some(&text[..plus]));
+        for stale in [&b"stale-while-revalidate"[..], b"stale-if-error"] {
+            self.add(stale, Some(&text[plus + 1..]));
+        }
+    }
+
+    /// `None` if a time is no Integer.
+    fn add_targeted(&mut self, key: &str, value: Option<Bare<'_>>) -> Option<()> {
+        let is_true = value != Some(Bare::Boolean(false));
+        // RFC 9651 §3.2: the last value of a key counts.
         match key {
-            b"max-age" => self.max_age_seconds = Some(value.seconds()?),
-            b"s-maxage" => self.s_maxage_seconds = Some(value.seconds()?),
-            b"stale-while-revalidate" => self.stale_while_revalidate_seconds = Some(value.seconds()?),
-            b"stale-if-error" => self.stale_if_error_seconds = Some(value.seconds()?),
-            b"public" => self.public = is_true,
-            b"private" | b"no-cache" => {
-                let named = matches!(value, Value::String(names) if names_fields(names));
-                let slot = if key == b"private" { &mut self.private } else { &mut self.no_cache };
+            "max-age" => self.max_age_seconds = Some(targeted_seconds(value)?),
+            "s-maxage" => self.s_maxage_seconds = Some(targeted_seconds(value)?),
+            "stale-while-revalidate" => self.stale_while_revalidate_seconds = Some(targeted_seconds(value)?),
+            "stale-if-error" => self.stale_if_error_seconds = Some(targeted_seconds(value)?),
+            "public" => self.public = is_true,
+            "private" | "no-cache" => {
+                let named = matches!(value, Some(Bare::String(names)) if names_fields(names.as_bytes()));
+                let slot = if key == "private" { &mut self.private } else { &mut self.no_cache };
                 *slot = is_true && !named;
                 self.names_fields |= named;
             }
-            b"no-store" => self.no_store = is_true,
-            b"must-revalidate" => self.must_revalidate = is_true,
-            b"proxy-revalidate" => self.proxy_revalidate = is_true,
-            b"must-understand" => self.must_understand = is_true,
+            "no-store" => self.no_store = is_true,
+            "must-revalidate" => self.must_revalidate = is_true,
+            "proxy-revalidate" => self.proxy_revalidate = is_true,
+            "must-understand" => self.must_understand = is_true,
             _ => {}
         }
         Some(())
     }
 }
 
-impl Value<'_> {
-    fn seconds(self) -> Option<u32> {
-        match self {
-            Value::Integer(seconds) => Some(seconds.clamp(0, SECONDS_MAX.into()) as u32),
-            _ => None,
-        }
+/// `None` if the value is no Integer.
+fn targeted_seconds(value: Option<Bare<'_>>) -> Option<u32> {
+    match value {
+        Some(Bare::Integer(seconds)) => Some(seconds.clamp(0, SECONDS_MAX.into()) as u32),
+        _ => None,
     }
 }
 
-/// RFC 9111 §1.2.2: digits; what is greater than 2^31 counts as that.
+/// RFC 9111 §1.2.2: digits; a number beyond 2^31 counts as 2^31.
 fn seconds(argument: Option<&[u8]>) -> Option<u32> {
     delta_seconds(argument?)
 }
 
-/// Parses a number of seconds; `None` if the text is not a number.
+/// `None` if the text is not a number.
 pub(crate) fn delta_seconds(text: &[u8]) -> Option<u32> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -263,7 +314,7 @@ impl<'a> Directives<'a> {
         Self { rest: value }
     }
 
-    /// What is up to the next comma, and goes on behind it.
+    /// The text up to the next comma. Continues behind the comma.
     fn up_to_comma(&mut self, from: usize) -> &'a [u8] {
         let end =
             self.rest[from..].iter().position(|&byte| byte == b',').map_or(self.rest.len(), |at| from + at);
@@ -290,7 +341,7 @@ impl<'a> Iterator for Directives<'a> {
         } else {
             self.up_to_comma(value_start).trim_ascii_end()
         };
-        // RFC 9111 §5.2: there is no white space around the sign.
+        // RFC 9111 §5.2: no white space around the equals sign.
         let is_malformed =
             trimmed.len() < name.len() || argument.first().is_some_and(u8::is_ascii_whitespace);
         Some((trimmed, Some(if is_malformed { b"" } else { argument })))
@@ -298,7 +349,8 @@ impl<'a> Iterator for Directives<'a> {
 }
 
 impl<'a> Directives<'a> {
-    /// A quoted string behind its first quote (RFC 9110 §5.6.4). One that does not end hides nothing behind the next comma.
+    /// A quoted string behind its first quote (RFC 9110 §5.6.4). An unterminated one ends at the next comma, so that it
+    /// hides no later directive.
     fn quoted(&mut self, start: usize) -> &'a [u8] {
         let mut at = start;
         loop {
@@ -313,6 +365,7 @@ impl<'a> Directives<'a> {
             }
         }
         let argument = &self.rest[start..at];
+        // Text behind the closing quote makes the argument malformed, and hides no later directive.
         let is_alone = self.up_to_comma(at + 1).trim_ascii().is_empty();
         if is_alone { argument } else { b"" }
     }

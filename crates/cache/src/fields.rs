@@ -2,32 +2,39 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http1::{Head, Span};
+use http1::{ByteSpan, MessageHead};
 
 /// The values of all fields with this name, which must be in lower case.
 pub(crate) fn values<'a, Start>(
-    head: &'a Head<Start>,
+    head: &'a MessageHead<Start>,
     bytes: &'a [u8],
     name: &'a [u8],
 ) -> impl Iterator<Item = &'a [u8]> {
     let fields = head.fields.iter();
     fields
-        .filter(move |field| field.name.of(bytes).eq_ignore_ascii_case(name))
-        .map(move |field| field.value.of(bytes))
+        .filter(move |field| field.name.for_bytes(bytes).eq_ignore_ascii_case(name))
+        .map(move |field| field.value.for_bytes(bytes))
 }
 /// The value of the first field with this name, which must be in lower case.
-pub(crate) fn value<'a, Start>(head: &'a Head<Start>, bytes: &'a [u8], name: &'a [u8]) -> Option<&'a [u8]> {
+pub(crate) fn value<'a, Start>(
+    head: &'a MessageHead<Start>,
+    bytes: &'a [u8],
+    name: &'a [u8],
+) -> Option<&'a [u8]> {
     values(head, bytes, name).next()
 }
 
-/// The place of a field's value in a head of the proxy's own writing; `name` is in lower case.
-pub(crate) fn span_of_field(head: &[u8], name: &[u8]) -> Option<Span> {
+/// The position of a field's value in a head that the proxy wrote. `name` is in lower case.
+pub(crate) fn span_of_field(head: &[u8], name: &[u8]) -> Option<ByteSpan> {
     let mut line_start = 0;
     for line in head.split_inclusive(|byte| *byte == b'\n') {
         let value = line.get(name.len()..).and_then(|rest| rest.strip_prefix(b": "));
         if let Some(value) = value.filter(|_| line[..name.len()].eq_ignore_ascii_case(name)) {
             let start = line_start + name.len() + 2;
-            return Some(Span { start: start as u32, end: (start + value.trim_ascii_end().len()) as u32 });
+            return Some(ByteSpan {
+                start: start as u32,
+                end: (start + value.trim_ascii_end().len()) as u32,
+            });
         }
         line_start += line.len();
     }
@@ -37,14 +44,16 @@ pub(crate) fn span_of_field(head: &[u8], name: &[u8]) -> Option<Span> {
 /// Parses a date in one of its three forms (RFC 9110 §5.6.7), as seconds since 1970. Earlier dates count as 1970.
 pub(crate) fn date_unix_seconds(text: &[u8]) -> Option<u64> {
     let text = str::from_utf8(text).ok()?;
+    // The strict form first: nearly all servers send it, and it allocates nothing.
     let date = httpdate::parse_http_date(text).ok().or_else(|| in_usual_case(text))?;
     Some(date.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
-/// RFC 9111 §4.2: names of days and months, and the zone, count in any case.
+/// RFC 9111 §4.2: the case of day names, month names and the zone is ignored.
 #[cold]
 fn in_usual_case(text: &str) -> Option<SystemTime> {
     const LONGEST: usize = "Wednesday, 09-Nov-94 08:49:37 GMT".len();
+    // Longer text is no date, and would only be copied.
     if text.len() > LONGEST || !text.is_ascii() {
         return None;
     }
@@ -61,13 +70,12 @@ fn in_usual_case(text: &str) -> Option<SystemTime> {
 
 /// Appends a date in the preferred format (RFC 9110 §5.6.7).
 pub(crate) fn push_date(out: &mut Vec<u8>, unix_seconds: u64) {
-    // The last second of the year 9999, behind which there is no such form.
+    // The last second of the year 9999: the format has four digits for the year.
     let unix_seconds = unix_seconds.min(253_402_300_799);
     let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix_seconds));
     out.extend_from_slice(date.as_bytes());
 }
 
-/// Appends a number in decimal digits.
 pub(crate) fn push_number(out: &mut Vec<u8>, number: u64) {
     let mut digits = [0; 20];
     let mut start = digits.len();
@@ -85,7 +93,7 @@ pub(crate) fn push_number(out: &mut Vec<u8>, number: u64) {
 
 /// The values of all cookies with this name in a request (RFC 6265 §4.2).
 pub(crate) fn cookies<'a, Start>(
-    head: &'a Head<Start>,
+    head: &'a MessageHead<Start>,
     bytes: &'a [u8],
     name: &'a [u8],
 ) -> impl Iterator<Item = &'a [u8]> {

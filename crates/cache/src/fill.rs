@@ -1,18 +1,17 @@
-//! Request collapsing: one fetch for all clients with equal requests. One leads it, others wait for its head, and all
-//! read the body as it arrives.
+//! Request collapsing: one fetch for all clients with equal requests. One client leads it, others wait for its head,
+//! and all read the body as it arrives.
 //!
-//! Each role has a handle, and dropping one has an effect: if a leader goes away before the head arrives, a waiting
-//! client takes over; later, the body breaks. Sends no requests; wakes tasks, but runs none.
+//! Each role has a handle. If a leader is dropped before the head arrives, a waiting client takes over; later, the body
+//! breaks. Sends no requests; wakes tasks, but runs none.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use crate::key::Key;
-use crate::purge::Force;
-use crate::refusal::Refusal;
-use crate::store::Store;
+use crate::key::CacheKey;
+use crate::refusal::NotStored;
+use crate::store::MemoryStore;
 use crate::store::marks::Mark;
 use crate::store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 use crate::store::shelf::{Placing, Shelving};
@@ -20,85 +19,101 @@ use crate::store::shelf::{Placing, Shelving};
 /// State of a fetch, shared by all its clients.
 pub(crate) mod flight;
 
-use flight::{End, Flight, Keeping, Next, Place, Stage, Stream};
+use flight::{Flight, FlightEnd, FlightStage, FlightStream, Keeping, NextPiece, WakerSlot};
 
 /// The leader of a fetch: asks the origin, until the head of the response is known. When dropped early, a waiting
 /// client takes over.
 #[derive(Debug)]
 pub struct Lead {
-    store: Arc<Store>,
+    store: Arc<MemoryStore>,
     flight: Arc<Flight>,
+    /// The stored response that must not outlive the new one.
+    outdated: Option<Arc<Object>>,
     is_over: bool,
 }
 
 impl Lead {
-    pub(crate) fn new(store: Arc<Store>, flight: Arc<Flight>) -> Self {
-        Self { store, flight, is_over: false }
+    pub(crate) fn new(store: Arc<MemoryStore>, flight: Arc<Flight>) -> Self {
+        Self { store, flight, outdated: None, is_over: false }
+    }
+
+    /// Marks a stored response as outdated. It is removed when the new one is complete, or is not stored. If the new
+    /// body breaks, the server has failed, and the stored one stays.
+    pub fn outdates(&mut self, stored: Option<Arc<Object>>) {
+        self.outdated = stored;
     }
 
     /// Whether a stored response may be sent in place of a missing one. A purge of the key may have affected only this
     /// fetch, if the response was not in memory at that time.
     pub fn may_stand_in(&self, object: &Object) -> bool {
+        // A hard purge that was answered must hold even while the origin fails.
         self.store.is_good(object) && (!self.flight.is_doomed() || object.is_softly_purged())
     }
 
     /// Starts the body of a storable response. All waiting clients get a reader, and so does the leader.
-    pub fn open(mut self, opening: Opening) -> (Fill, Reader) {
-        // Parts are joined with others before long.
+    pub fn open(mut self, opening: Opening) -> (Fill, FillReader) {
+        // Parts are soon joined with others, so they do not go to the shelf.
         let placing = if opening.stored.part.is_some() { Placing::InParts } else { Placing::Short };
-        let mut stream = Box::new(Stream::new(Arc::new(opening), self.store.filling()));
-        let reader = Reader::new(&mut stream, &self.flight);
+        let mut stream = Box::new(FlightStream::new(Arc::new(opening), self.store.filling()));
+        let reader = FillReader::new(&mut stream, &self.flight);
         self.is_over = true;
-        self.flight.advance(|progress| progress.stage = Stage::Streaming(stream));
-        let (store, flight) = (self.store.clone(), self.flight.clone());
-        (Fill { store, flight, placing, is_over: false }, reader)
+        // The leader's reader exists already, so the first part is not released before it has read it.
+        self.flight.advance(|progress| progress.stage = FlightStage::Streaming(stream));
+        let (store, flight, outdated) = (self.store.clone(), self.flight.clone(), self.outdated.take());
+        (Fill { store, flight, placing, outdated, broken: ReadError::Broken, is_over: false }, reader)
     }
 
     /// Ends the fetch because the response must not be stored. Waiting clients, and new ones until `until_seconds`,
-    /// send requests of their own.
+    /// send separate requests.
     pub fn refuse(mut self, until_seconds: u64) {
+        if let Some(outdated) = self.outdated.take() {
+            self.store.withdraw(&outdated);
+        }
         self.store.mark(self.flight.key, Mark::Unstorable, until_seconds);
-        self.end(Stage::Refused);
+        self.end(FlightStage::Refused);
     }
 
-    /// Ends the fetch because there is no response, and another request would not help. Waiting clients are told.
+    /// Ends the fetch because there is no response, and another request would not help. Waiting clients get
+    /// [`Waited::Failed`].
     pub fn fail(mut self) {
-        self.end(Stage::Failed);
+        self.end(FlightStage::Failed);
     }
 
     /// Stores the validated response with its new head (RFC 9111 §4.3.4). All waiting clients get it.
     pub fn renew(mut self, old: &Object, opening: Opening) -> Arc<Object> {
         let object = Arc::new(old.renewed(self.flight.epoch, opening));
+        // A purge came while the origin was asked: its 304 is about a response that must not be used again.
         if !self.flight.is_doomed() {
             self.store.put(&self.flight, &object);
         }
-        self.end(Stage::Renewed(object.clone()));
+        self.end(FlightStage::Renewed(object.clone()));
         object
     }
 
     /// Stores a response that was found behind the store, for example on disk. All waiting clients get it.
     pub fn restore(mut self, object: &Arc<Object>) {
         if object.weight_bytes() > self.store.object_bytes_max() {
-            return self.end(Stage::Renewed(Arc::clone(object)));
+            // Larger than memory allows now, perhaps after a change of the limit: served, but not stored.
+            return self.end(FlightStage::Renewed(Arc::clone(object)));
         }
         let object = self.store.shelved(object).unwrap_or_else(|| Arc::clone(object));
+        // Not `put`, which would write the response to the disk that it came from.
         self.store.put_here(&self.flight, &object);
-        self.end(Stage::Renewed(object));
+        self.end(FlightStage::Renewed(object));
     }
 
     /// Ends the fetch with a validated response that answers this request, but must not be stored any longer. It is
-    /// removed, and waiting clients are let go as in `refuse`.
+    /// removed, and waiting clients continue as after `refuse`.
     pub fn release(mut self, old: &Object, opening: Opening, until_seconds: u64) -> Arc<Object> {
         let object = Arc::new(old.renewed(self.flight.epoch, opening));
-        old.purge(Force::Hard);
-        // RFC 9111 §3.2: behind the store it has the head by which it could be stored.
-        self.store.forget_behind(self.flight.key);
+        // RFC 9111 §3.2: the store behind still has the old head, which may be stored.
+        self.store.withdraw(old);
         self.store.mark(self.flight.key, Mark::Unstorable, until_seconds);
-        self.end(Stage::Refused);
+        self.end(FlightStage::Refused);
         object
     }
 
-    fn end(&mut self, stage: Stage) {
+    fn end(&mut self, stage: FlightStage) {
         self.is_over = true;
         self.store.land(&self.flight);
         self.flight.advance(|progress| progress.stage = stage);
@@ -108,7 +123,8 @@ impl Lead {
 impl Drop for Lead {
     fn drop(&mut self) {
         if !self.is_over {
-            self.flight.progress().stage = Stage::Vacant;
+            // The client that led may have been cancelled. The others still want the response, so one of them leads.
+            self.flight.progress().stage = FlightStage::Vacant;
             self.store.hand_over(&self.flight);
         }
     }
@@ -116,57 +132,56 @@ impl Drop for Lead {
 
 /// A client that waits for the head of a fetch with another leader.
 #[derive(Debug)]
-pub struct Wait {
-    store: Arc<Store>,
+pub struct HeadWait {
+    store: Arc<MemoryStore>,
     flight: Arc<Flight>,
-    place: Place,
+    place: WakerSlot,
     /// Whether this client still counts as waiting.
     is_waiting: bool,
 }
 
-/// The result of waiting.
 #[derive(Debug)]
 pub enum Waited {
     /// A response is arriving. Check with its opening whether it is the right variant; if not, ask the store again.
-    Stream(Reader),
+    Stream(FillReader),
     /// A stored response was validated, or just stored. Check whether it is the right variant; if not, ask the store
     /// again.
     Hit(Arc<Object>),
     /// The leader is gone, so this client has to ask the origin.
     Lead(Lead),
-    /// The response must not be stored, or its beginning is gone. Send a request of your own.
+    /// The response must not be stored, or its first bytes are released. Send a separate request.
     Refused,
     /// There was no response from the origin.
     Failed,
 }
 
-impl Wait {
-    pub(crate) fn new(store: Arc<Store>, flight: Arc<Flight>) -> Self {
-        Self { store, flight, place: Place::default(), is_waiting: true }
+impl HeadWait {
+    pub(crate) fn new(store: Arc<MemoryStore>, flight: Arc<Flight>) -> Self {
+        Self { store, flight, place: WakerSlot::default(), is_waiting: true }
     }
 
-    /// Polls for the result. Must not be called again after it is ready.
+    /// Must not be called again after it is ready.
     pub fn poll(&mut self, context: &Context<'_>) -> Poll<Waited> {
         let mut progress = self.flight.progress();
         let waited = match &mut progress.stage {
-            Stage::Asked => {
+            FlightStage::Asked => {
                 progress.wait(&mut self.place, context);
                 return Poll::Pending;
             }
-            Stage::Vacant => {
-                progress.stage = Stage::Asked;
+            FlightStage::Vacant => {
+                progress.stage = FlightStage::Asked;
                 Waited::Lead(Lead::new(self.store.clone(), self.flight.clone()))
             }
-            Stage::Streaming(stream) if stream.has_beginning() => {
-                Waited::Stream(Reader::new(stream, &self.flight))
+            FlightStage::Streaming(stream) if stream.has_beginning() => {
+                Waited::Stream(FillReader::new(stream, &self.flight))
             }
-            // It was let go of since others were faster, and is stored by now, or is not kept.
-            Stage::Streaming(stream) => {
+            // Other readers were faster, and its first bytes are released. It is stored by now, or is not kept.
+            FlightStage::Streaming(stream) => {
                 stream.stored().map_or(Waited::Refused, |object| Waited::Hit(Arc::clone(object)))
             }
-            Stage::Renewed(object) => Waited::Hit(object.clone()),
-            Stage::Refused => Waited::Refused,
-            Stage::Failed => Waited::Failed,
+            FlightStage::Renewed(object) => Waited::Hit(object.clone()),
+            FlightStage::Refused => Waited::Refused,
+            FlightStage::Failed => Waited::Failed,
         };
         progress.waiting -= 1;
         progress.leave(&self.place);
@@ -175,7 +190,7 @@ impl Wait {
     }
 }
 
-impl Drop for Wait {
+impl Drop for HeadWait {
     fn drop(&mut self) {
         if !self.is_waiting {
             return;
@@ -184,9 +199,9 @@ impl Drop for Wait {
             let mut progress = self.flight.progress();
             progress.waiting -= 1;
             progress.leave(&self.place);
-            matches!(progress.stage, Stage::Vacant)
+            matches!(progress.stage, FlightStage::Vacant)
         };
-        // It may have been the one whom the leader's going woke.
+        // The dropped leader may have woken only this client.
         if is_vacant {
             self.store.hand_over(&self.flight);
         }
@@ -196,27 +211,30 @@ impl Drop for Wait {
 /// The writer of a body. When dropped before the end, the body breaks for all readers.
 #[derive(Debug)]
 pub struct Fill {
-    store: Arc<Store>,
+    store: Arc<MemoryStore>,
     flight: Arc<Flight>,
     placing: Placing,
+    /// The stored response that must not outlive this one.
+    outdated: Option<Arc<Object>>,
+    /// Why the body breaks, if the writer is dropped before the end.
+    broken: ReadError,
     is_over: bool,
 }
 
-/// Whether more of a body is wanted.
+/// Whether the fetch should continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum BodyDemand {
     /// The body will be stored.
     ToStore,
     /// The body will not be stored, but clients are reading it.
     ToRead,
-    /// Nobody wants the body; the fetch may end.
+    /// No client reads the body; the fetch may end.
     No,
 }
 
 /// The result of a body that was fully received.
 #[derive(Debug, Clone)]
 pub enum Filled {
-    /// The body was stored.
     Stored(Arc<Object>),
     /// The body exceeded the limit of one object, or the memory for all fetches.
     TooLarge,
@@ -229,15 +247,16 @@ pub enum Filled {
 impl Fill {
     /// Appends to the body. A body that is too large is not stored; this is remembered until `refused_until_seconds`.
     /// Current readers continue as long as they keep up.
-    pub fn push(&mut self, bytes: &[u8], refused_until_seconds: u64) -> Wanted {
+    pub fn push(&mut self, bytes: &[u8], refused_until_seconds: u64) -> BodyDemand {
         let mut is_refused = false;
-        let mut wanted = Wanted::ToStore;
+        let mut wanted = BodyDemand::ToStore;
         let mut total_bytes = 0;
         self.flight.advance(|progress| {
             let Some(stream) = progress.stream() else { return };
             if stream.keeping == Keeping::Whole {
                 let object_bytes = stream.total_bytes + bytes.len() as u64;
                 is_refused = object_bytes > self.store.object_bytes_max();
+                // A body beyond the limits is passed on without being kept, so that clients still get it.
                 if is_refused || self.store.is_filling_full(stream.held_bytes()) {
                     stream.give_up(self.store.object_bytes_max());
                 }
@@ -245,19 +264,23 @@ impl Fill {
             stream.push(bytes);
             total_bytes = stream.total_bytes;
             wanted = match stream.keeping {
-                Keeping::Whole => Wanted::ToStore,
-                Keeping::Window(_) if stream.readers > 0 => Wanted::ToRead,
-                Keeping::Window(_) => Wanted::No,
+                Keeping::Whole => BodyDemand::ToStore,
+                Keeping::Window(_) if stream.readers > 0 => BodyDemand::ToRead,
+                Keeping::Window(_) => BodyDemand::No,
             };
         });
+        // Outside of `advance`, which holds the lock of the fetch: the lock of the shard is taken before it, never
+        // after it.
         if is_refused {
-            self.store.refuse(self.flight.key, Refusal::TooLarge);
+            self.store.refuse(self.flight.key, NotStored::TooLarge);
             self.store.mark(self.flight.key, Mark::TooLarge, refused_until_seconds);
         }
-        if wanted == Wanted::ToStore {
+        if wanted == BodyDemand::ToStore {
             self.place(bytes, total_bytes);
         } else {
+            self.withdraw_outdated();
             self.placing = Placing::InParts;
+            // No client can join any more, so the fetch leaves the list.
             self.store.land(&self.flight);
         }
         wanted
@@ -297,6 +320,17 @@ impl Fill {
         if has_room { Poll::Ready(()) } else { Poll::Pending }
     }
 
+    fn withdraw_outdated(&mut self) {
+        if let Some(outdated) = self.outdated.take() {
+            self.store.withdraw(&outdated);
+        }
+    }
+
+    /// Breaks the body for all readers, for this reason.
+    pub fn fail(mut self, why: ReadError) {
+        self.broken = why;
+    }
+
     /// Ends the body. It is stored unless it must not be.
     pub fn finish(mut self) -> Filled {
         self.is_over = true;
@@ -305,18 +339,26 @@ impl Fill {
             let Some(stream) = progress.stream() else { return Filled::Broken };
             (stream.keeping == Keeping::Whole, stream.opening.clone(), stream.parts(), stream.total_bytes)
         };
+        // A body with another length than announced is incomplete, or mixed up with the next one.
         if opening.body_bytes.is_some_and(|told| told != total_bytes) {
-            self.store.refuse(self.flight.key, Refusal::Incomplete);
-            self.end(End::Broken, None);
+            self.store.refuse(self.flight.key, NotStored::Incomplete);
+            self.end(FlightEnd::Broken(self.broken), None);
             return Filled::Broken;
         }
+        // A new response replaces the old one only if it is the same variant.
+        if self.outdated.as_ref().is_some_and(|old| !old.is_variant(&opening)) {
+            self.withdraw_outdated();
+        }
         let filled = if stream_is_kept { self.store_whole(&opening, &parts) } else { Filled::TooLarge };
+        if !matches!(filled, Filled::Stored(_)) {
+            self.withdraw_outdated();
+        }
         let stored = match &filled {
-            // A part may have been joined with another: that is not what its readers read.
+            // If a part was joined with another, its readers must not continue with the result.
             Filled::Stored(object) if object.stored().part == opening.stored.part => Some(Arc::clone(object)),
             _ => None,
         };
-        self.end(End::Whole, stored);
+        self.end(FlightEnd::Whole, stored);
         filled
     }
 
@@ -328,22 +370,24 @@ impl Fill {
             None => Object::new(key, epoch, opening, parts),
         };
         if is_part {
+            // A part is in no estimate of hit rates: it answers only some requests for its key.
             return self.store.put_part(&self.flight, object).map_or(Filled::Purged, Filled::Stored);
         }
         self.store.survey_miss(&object);
+        // Head and labels count, too, so this may fail although the body alone was within the limit.
         if object.weight_bytes() > self.store.object_bytes_max() {
-            self.store.refuse(self.flight.key, Refusal::TooLarge);
+            self.store.refuse(self.flight.key, NotStored::TooLarge);
             return Filled::TooLarge;
         }
         let object = Arc::new(object);
         if self.store.put(&self.flight, &object) {
             return Filled::Stored(object);
         }
-        self.store.refuse(self.flight.key, Refusal::Purged);
+        self.store.refuse(self.flight.key, NotStored::Purged);
         Filled::Purged
     }
 
-    fn end(&self, end: End, stored: Option<Arc<Object>>) {
+    fn end(&self, end: FlightEnd, stored: Option<Arc<Object>>) {
         self.store.land(&self.flight);
         self.flight.advance(|progress| {
             if let Some(stream) = progress.stream() {
@@ -360,20 +404,21 @@ impl Drop for Fill {
                 (stream.keeping == Keeping::Whole).then(|| (stream.opening.clone(), stream.parts()))
             });
             if let Some((opening, parts)) = kept {
+                // The next request then asks only for the rest (RFC 9111 §3.3).
                 self.store.put_rest_of(&self.flight, &opening, &parts);
             }
-            self.store.refuse(self.flight.key, Refusal::Incomplete);
-            self.end(End::Broken, None);
+            self.store.refuse(self.flight.key, NotStored::Incomplete);
+            self.end(FlightEnd::Broken(self.broken), None);
         }
     }
 }
 
 /// A reader of a body while it arrives, at any speed.
 #[derive(Debug)]
-pub struct Reader {
+pub struct FillReader {
     flight: Arc<Flight>,
     opening: Arc<Opening>,
-    place: Place,
+    place: WakerSlot,
     next_part: usize,
     read_bytes: u64,
 }
@@ -381,8 +426,13 @@ pub struct Reader {
 /// Why a body ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadError {
-    /// The fetch failed.
     Broken,
+    /// The framing of the body is malformed.
+    Malformed,
+    /// The body is not in the content coding that its head names.
+    Undecodable,
+    /// The origin stopped in the middle of the body.
+    Stalled,
     /// The reader was too slow for a body that is too large to be kept.
     Behind,
 }
@@ -391,6 +441,9 @@ impl std::fmt::Display for ReadError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Broken => "the fetch that this response came from ended before its end",
+            Self::Malformed => "the framing of this response is malformed",
+            Self::Undecodable => "the body of this response is not in the content coding that its head names",
+            Self::Stalled => "the origin stopped in the middle of this response",
             Self::Behind => "the client was too slow for a response that is too large to be kept",
         })
     }
@@ -398,25 +451,23 @@ impl std::fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-impl Reader {
-    pub(crate) fn new(stream: &mut Stream, flight: &Arc<Flight>) -> Self {
+impl FillReader {
+    pub(crate) fn new(stream: &mut FlightStream, flight: &Arc<Flight>) -> Self {
         stream.readers += 1;
         Self {
             flight: flight.clone(),
             opening: stream.opening.clone(),
-            place: Place::default(),
+            place: WakerSlot::default(),
             next_part: 0,
             read_bytes: 0,
         }
     }
 
-    /// The head of the response, and what is known of it.
     pub fn opening(&self) -> &Opening {
         &self.opening
     }
 
-    /// The key of the response.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> CacheKey {
         self.flight.key
     }
 
@@ -425,7 +476,6 @@ impl Reader {
         self.flight.epoch
     }
 
-    /// How many bytes of the body were read.
     pub fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
@@ -438,29 +488,30 @@ impl Reader {
         let mut progress = self.flight.progress();
         let next = match progress.stream() {
             Some(stream) => stream.next(self.next_part, self.read_bytes),
-            None => Next::Ended(End::Broken),
+            None => NextPiece::Ended(FlightEnd::Broken(ReadError::Broken)),
         };
         match next {
-            Next::Part(part) => {
+            NextPiece::Part(part) => {
                 self.next_part += 1;
                 self.read_bytes += part.len() as u64;
                 let filler = progress.stream().and_then(|stream| stream.taken(self.read_bytes));
+                // A waker may run code of another task, which must not meet this lock.
                 drop(progress);
                 filler.into_iter().for_each(Waker::wake);
                 Poll::Ready(Some(Ok(part)))
             }
-            Next::Wait => {
+            NextPiece::Wait => {
                 progress.wait(&mut self.place, context);
                 Poll::Pending
             }
-            Next::Ended(End::Whole) => Poll::Ready(None),
-            Next::Ended(End::Broken) => Poll::Ready(Some(Err(ReadError::Broken))),
-            Next::Gone => Poll::Ready(Some(Err(ReadError::Behind))),
+            NextPiece::Ended(FlightEnd::Whole) => Poll::Ready(None),
+            NextPiece::Ended(FlightEnd::Broken(why)) => Poll::Ready(Some(Err(why))),
+            NextPiece::Gone => Poll::Ready(Some(Err(ReadError::Behind))),
         }
     }
 }
 
-impl Drop for Reader {
+impl Drop for FillReader {
     fn drop(&mut self) {
         let mut progress = self.flight.progress();
         progress.leave(&self.place);

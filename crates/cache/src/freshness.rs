@@ -2,10 +2,10 @@
 
 use http1::{Name, ResponseHead};
 
-use crate::directives::{ResponseDirectives, Source, delta_seconds};
+use crate::directives::{DirectiveSource, ResponseDirectives, delta_seconds};
 use crate::fields::{date_unix_seconds, value};
-use crate::policy::Policy;
-use crate::stored::Times;
+use crate::policy::CachePolicy;
+use crate::stored::StoredTimes;
 
 /// When a response was generated, and until when it is fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,19 +13,19 @@ pub(crate) struct Lifetime {
     pub(crate) date_unix_seconds: u64,
     pub(crate) made_ms: u64,
     pub(crate) fresh_until_ms: u64,
-    pub(crate) origin: Origin,
+    pub(crate) origin: LifetimeSource,
 }
 
 /// The source of a freshness lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// The route's settings, whatever the response says.
+pub(crate) enum LifetimeSource {
+    /// The route's settings, which override the response.
     Route,
     /// The response itself.
     Explicit,
     /// Heuristic, from Last-Modified.
     Heuristic,
-    /// None: the response counts as stale.
+    /// The response counts as stale.
     Unknown,
 }
 
@@ -35,11 +35,11 @@ pub(crate) fn judge(
     bytes: &[u8],
     status: u16,
     directives: &ResponseDirectives,
-    times: Times,
-    policy: &Policy,
+    times: StoredTimes,
+    policy: &CachePolicy,
 ) -> Lifetime {
     let received_seconds = times.received_ms / 1000;
-    // RFC 9110 §6.6.1: without a valid Date the time of receipt stands for it.
+    // RFC 9110 §6.6.1: without a valid Date, the time of receipt replaces it.
     let date_unix_seconds =
         head.value(bytes, Name::Date).and_then(date_unix_seconds).unwrap_or(received_seconds);
     let age_ms = initial_age_ms(head, bytes, times, date_unix_seconds);
@@ -50,50 +50,56 @@ pub(crate) fn judge(
 
     let obeys = !policy.ignore.response_directives;
     let explicit_ms = if obeys { explicit_ms(head, bytes, directives, date_unix_seconds) } else { None };
-    // RFC 9111 §3: an error or a redirect that says nothing of its use is not stored, unless the route means its status.
+    // RFC 9111 §3: an error or redirect without explicit freshness is not stored, unless the route sets a lifetime for
+    // its status.
     let may_be_stored =
         is_heuristically_cacheable(status) || (obeys && directives.public) || explicit_ms.is_some();
+    // By status first: it is the more specific option, and may also make an error storable.
     let set_ms = policy.status_ttl_ms(status).or(policy.ttl_ms.filter(|_| may_be_stored));
     if let Some(ttl_ms) = set_ms {
-        return lifetime(Origin::Route, times.received_ms.saturating_add(ttl_ms));
+        return lifetime(LifetimeSource::Route, times.received_ms.saturating_add(ttl_ms));
     }
+    // A route's default applies only to responses that state no lifetime.
     if let Some(explicit_ms) = explicit_ms {
-        return lifetime(Origin::Explicit, fresh_for(explicit_ms));
+        return lifetime(LifetimeSource::Explicit, fresh_for(explicit_ms));
     }
     if let Some(default_ms) = policy.default_ttl_ms.filter(|_| may_be_stored) {
-        return lifetime(Origin::Route, times.received_ms.saturating_add(default_ms));
+        return lifetime(LifetimeSource::Route, times.received_ms.saturating_add(default_ms));
     }
     if let Some(guess_ms) = heuristic_ms(head, bytes, status, directives, date_unix_seconds, policy) {
-        return lifetime(Origin::Heuristic, fresh_for(guess_ms));
+        return lifetime(LifetimeSource::Heuristic, fresh_for(guess_ms));
     }
-    lifetime(Origin::Unknown, fresh_for(0))
+    lifetime(LifetimeSource::Unknown, fresh_for(0))
 }
 
 /// RFC 9111 §4.2.3: `corrected_initial_age`.
-fn initial_age_ms(head: &ResponseHead, bytes: &[u8], times: Times, date_unix_seconds: u64) -> u64 {
-    // Date has whole seconds: what is within one is no age.
+fn initial_age_ms(head: &ResponseHead, bytes: &[u8], times: StoredTimes, date_unix_seconds: u64) -> u64 {
+    // Date has whole seconds, so a difference below one second is no age.
     let apparent_ms = (times.received_ms / 1000).saturating_sub(date_unix_seconds) * 1000;
-    // RFC 9111 §5.1: of several values the first counts; one that is no number is ignored.
+    // RFC 9111 §5.1: the first of several values counts; an invalid one is ignored.
     let age = value(head, bytes, b"age").and_then(|text| text.split(|&byte| byte == b',').next());
     let age_seconds = age.and_then(|text| delta_seconds(text.trim_ascii())).unwrap_or(0);
     let delay_ms = times.received_ms.saturating_sub(times.requested_ms);
+    // The larger of both: Age may be missing, and clocks may differ.
     apparent_ms.max((u64::from(age_seconds) * 1000).saturating_add(delay_ms))
 }
 
-/// RFC 9111 §4.2.1: what the response says of its freshness, in the order in which it counts.
+/// RFC 9111 §4.2.1: the explicit lifetime, from the first field that has precedence.
 fn explicit_ms(
     head: &ResponseHead,
     bytes: &[u8],
     directives: &ResponseDirectives,
     date_unix_seconds: u64,
 ) -> Option<u64> {
+    // RFC 9111 §5.2.2.10: s-maxage overrides max-age and Expires for a shared cache.
     if let Some(seconds) = directives.s_maxage_seconds.or(directives.max_age_seconds) {
         return Some(u64::from(seconds) * 1000);
     }
-    if directives.source == Source::Targeted {
+    // RFC 9213 §2.2: Expires is for other caches then.
+    if directives.source == DirectiveSource::Targeted {
         return None;
     }
-    // RFC 9111 §5.3: an invalid date, `0` above all, is in the past.
+    // RFC 9111 §5.3: an invalid date, usually `0`, is in the past.
     let expires = value(head, bytes, b"expires")?;
     let expires_seconds = self::date_unix_seconds(expires).unwrap_or(0);
     Some(expires_seconds.saturating_sub(date_unix_seconds) * 1000)
@@ -106,13 +112,14 @@ fn heuristic_ms(
     status: u16,
     directives: &ResponseDirectives,
     date_unix_seconds: u64,
-    policy: &Policy,
+    policy: &CachePolicy,
 ) -> Option<u64> {
     if !is_heuristically_cacheable(status) && !directives.public {
         return None;
     }
     let modified = self::date_unix_seconds(value(head, bytes, b"last-modified")?)?;
     let unchanged_ms = date_unix_seconds.saturating_sub(modified).saturating_mul(1000);
+    // A page that has not changed for long is likely to stay so.
     let guess_ms = (unchanged_ms / 100).saturating_mul(u64::from(policy.heuristic.percent));
     Some(guess_ms.min(policy.heuristic.longest_ms)).filter(|&guess_ms| guess_ms > 0)
 }

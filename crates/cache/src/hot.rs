@@ -1,48 +1,48 @@
-//! Which keys are asked for so often that this instance keeps what another one owns, and how much of it is kept.
+//! Keys that are requested so often that this instance keeps copies of another instance's responses, and the memory of
+//! these copies.
 //!
-//! Counts are approximate: a slot is for one key at a time, and keys that are asked for rarely make room. What is kept is bounded by
-//! bytes and by number, and for a short time only.
+//! Counts are approximate: a slot counts one key at a time, and rarely requested keys make room. Copies are limited in
+//! bytes and number, and kept only briefly.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::key::Key;
+use crate::key::CacheKey;
 use crate::vary::VariantKey;
 
-/// How long requests count together, and how long what is kept stays fresh at most, in seconds.
+/// The window in which requests are counted, and the longest freshness of a copy, in seconds.
 pub const HOT_SECONDS: u64 = 10;
-/// How long nothing is kept after a purge: until all instances have done it.
+/// How long no copy is kept after a purge, until all instances have done it.
 const HELD_OFF_SECONDS: u64 = 2;
 /// Keys that are counted at once.
 const SLOTS: usize = 4096;
-/// Responses that are kept at once.
+/// Copies that are kept at once.
 const KEPT_MAX: usize = 4096;
 
-/// The keys that are asked for often.
 #[derive(Debug)]
 pub struct Hot {
-    slots: Box<[Mutex<Slot>]>,
-    kept: Mutex<Kept>,
+    // A lock for each slot, so that workers meet only at one key.
+    slots: Box<[Mutex<HotSlot>]>,
+    kept: Mutex<HotObject>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Slot {
+struct HotSlot {
     key: u128,
     window: u64,
     count: u32,
-    /// It is not hot before.
+    /// The key is not hot before this time, in seconds.
     held_off_until: u64,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct HotObject {
     bytes: u64,
-    responses: HashMap<(Key, VariantKey), KeptResponse>,
-    /// Nothing is kept before.
+    responses: HashMap<(CacheKey, VariantKey), KeptResponse>,
+    /// No copy is kept before this time, in seconds.
     held_off_until: u64,
 }
 
-/// A response that is kept.
 #[derive(Debug, Clone, Copy)]
 struct KeptResponse {
     bytes: u64,
@@ -57,18 +57,20 @@ impl Default for Hot {
 }
 
 impl Hot {
-    /// Counts a request for a key. Returns whether it is hot: from so many requests on in [`HOT_SECONDS`].
-    pub fn note(&self, key: Key, now_seconds: u64, requests: u32) -> bool {
+    /// Counts a request for a key. Returns whether the key is hot: it has at least `requests` in [`HOT_SECONDS`].
+    pub fn note(&self, key: CacheKey, now_seconds: u64, requests: u32) -> bool {
         let mut slot = lock(&self.slots[index(key)]);
         let key = key.as_u128();
         let window = now_seconds / HOT_SECONDS;
         if slot.window != window {
-            // What was asked for in the window before is likely to be so in this one.
+            // A key that was requested in the previous window is likely to be requested again.
+            // Without the half, each window would begin with requests to the owner again.
             slot.count = if slot.window + 1 == window { slot.count / 2 } else { 0 };
             slot.window = window;
         }
         if slot.key == key {
             slot.count = slot.count.saturating_add(1);
+            // After an invalidation the owner may not know of it yet: a copy taken now could be the old response.
             return slot.count >= requests && now_seconds >= slot.held_off_until;
         }
         // Misra and Gries, "Finding repeated elements" (1982), for each slot.
@@ -79,15 +81,16 @@ impl Hot {
         slot.key == key && slot.count >= requests && now_seconds >= slot.held_off_until
     }
 
-    /// Keeps nothing under a key for a while, since it is invalid, and others may still have it.
-    pub fn hold_off_key(&self, key: Key, now_seconds: u64) {
+    /// Keeps no copy under a key for a while: it was invalidated, and other instances may still have it.
+    pub fn hold_off_key(&self, key: CacheKey, now_seconds: u64) {
         lock(&self.slots[index(key)]).held_off_until = now_seconds + HELD_OFF_SECONDS;
     }
 
-    /// Keeps a response of this size for a while, if all that is kept then takes no more than `bytes_max`.
+    /// Keeps a copy of this size for a while, if all copies together take at most `bytes_max`. Returns whether it is
+    /// kept.
     pub fn keep(
         &self,
-        (key, variant): (Key, VariantKey),
+        (key, variant): (CacheKey, VariantKey),
         (bytes, bytes_max): (u64, u64),
         now_seconds: u64,
     ) -> bool {
@@ -98,8 +101,10 @@ impl Hot {
         if let Some(before) = kept.responses.remove(&(key, variant)) {
             kept.bytes -= before.bytes;
         }
-        let has_room =
-            |kept: &Kept| kept.bytes.saturating_add(bytes) <= bytes_max && kept.responses.len() < KEPT_MAX;
+        let has_room = |kept: &HotObject| {
+            kept.bytes.saturating_add(bytes) <= bytes_max && kept.responses.len() < KEPT_MAX
+        };
+        // Looks at all copies only when one does not fit.
         if !has_room(&kept) {
             kept.forget_old(now_seconds);
         }
@@ -111,15 +116,17 @@ impl Hot {
         is_kept
     }
 
-    /// Keeps nothing for a while, since something is purged that others may still have. Returns the keys of what was kept.
-    pub fn hold_off(&self, now_seconds: u64) -> Vec<Key> {
+    /// Keeps no copy for a while after a purge, because other instances may still have purged responses. Returns the
+    /// keys of the dropped copies.
+    pub fn hold_off(&self, now_seconds: u64) -> Vec<CacheKey> {
         let mut kept = lock(&self.kept);
         kept.held_off_until = now_seconds + HELD_OFF_SECONDS;
+        // A purge may match any copy, and which ones is not known here. Copies are few and soon fetched again.
         kept.bytes = 0;
         kept.responses.drain().map(|((key, _), _)| key).collect()
     }
 
-    /// What is kept now: responses and their bytes.
+    /// The number of copies, and their bytes.
     pub fn tally(&self, now_seconds: u64) -> (usize, u64) {
         let mut kept = lock(&self.kept);
         kept.forget_old(now_seconds);
@@ -127,18 +134,18 @@ impl Hot {
     }
 }
 
-fn index(key: Key) -> usize {
+fn index(key: CacheKey) -> usize {
     (key.as_u128() >> 64) as usize % SLOTS
 }
 
-impl Kept {
+impl HotObject {
     fn forget_old(&mut self, now_seconds: u64) {
         self.responses.retain(|_, copy| now_seconds < copy.until);
         self.bytes = self.responses.values().map(|copy| copy.bytes).sum();
     }
 }
 
-/// Nothing that holds it can panic halfway through a change.
+/// No code can panic in the middle of a change while it holds the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -147,9 +154,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn key(number: u128) -> Key {
-        // One slot for each.
-        Key::from_u128(number << 64 | 1)
+    fn key(number: u128) -> CacheKey {
+        // A separate slot for each.
+        CacheKey::from_u128(number << 64 | 1)
     }
 
     #[test]
@@ -165,7 +172,7 @@ mod tests {
     #[test]
     fn a_key_that_is_asked_for_often_keeps_its_slot() {
         let hot = Hot::default();
-        let rivals = [key(7), Key::from_u128(7 << 64 | 2)];
+        let rivals = [key(7), CacheKey::from_u128(7 << 64 | 2)];
         let mut is_hot = [false; 2];
         for round in 0..12 {
             let which = usize::from(round % 4 == 3);
@@ -175,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_makes_room_with_time() {
+    fn kept_bytes_are_bounded_and_expire() {
         let hot = Hot::default();
         let variant = VariantKey::from_u128(0);
         assert!(hot.keep((key(1), variant), (60, 100), 0));

@@ -8,7 +8,7 @@ use crate::key::Uri;
 
 /// Whether the response to a request with this method invalidates stored responses of the target.
 pub fn invalidates(method: Method, status: u16) -> bool {
-    // RFC 9111 §4.4: a response that is no error is one of 2xx or 3xx.
+    // RFC 9111 §4.4: a non-error response is 2xx or 3xx.
     is_unsafe(method) && (200..400).contains(&status)
 }
 
@@ -25,7 +25,7 @@ pub fn also_invalid(head: &ResponseHead, bytes: &[u8], target: &Uri<'_>) -> impl
     named.into_iter().filter_map(move |name| resolve(value(head, bytes, name)?, target))
 }
 
-/// Resolves a reference against its base (RFC 3986 §5.2); `None` if the result has another origin, which must not be
+/// Resolves a reference against its base (RFC 3986 §5.2). `None` if the result has another origin, which must not be
 /// able to invalidate this one's responses.
 fn resolve(reference: &[u8], base: &Uri<'_>) -> Option<Vec<u8>> {
     let reference = reference.split(|&byte| byte == b'#').next().unwrap_or_default();
@@ -67,6 +67,7 @@ fn path_of_same_origin(is_https: bool, rest: &[u8], base: &Uri<'_>) -> Option<Ve
     let end = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let other = Uri::new(is_https, authority, path);
+    // RFC 9111 §4.4: only the origin that answered may invalidate, or one site could empty the cache of another.
     let is_same =
         is_https == base.is_https && other.plain_authority().eq_ignore_ascii_case(base.plain_authority());
     is_same.then(|| match path.first() {
@@ -86,6 +87,7 @@ fn without_dot_segments(path_and_query: &[u8]) -> Vec<u8> {
         match part {
             b"." => {}
             b".." => {
+                // RFC 3986 §5.2.4: above the root, `..` has no effect.
                 segments.pop();
             }
             part => segments.push(part),

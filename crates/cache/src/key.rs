@@ -1,6 +1,6 @@
-//! Cache keys: scheme, host, path, query, and what else the route's options add.
+//! Cache keys: scheme, host, path, query, and further parts that the route's options add.
 //!
-//! A look-up copies nothing: the parts are hashed in place. The hash has 128 bits and a secret, so that neither chance
+//! A lookup copies nothing: the parts are hashed in place. The hash has 128 bits and a secret, so that neither chance
 //! nor an attacker makes two keys collide. The text of a key is written only for stored responses, for purges and
 //! display.
 
@@ -10,19 +10,17 @@ use http1::RequestHead;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::fields::{cookies, values};
-use crate::policy::{KeyOptions, Query};
+use crate::policy::{KeyOptions, KeyQuery};
 
 /// The cache key of a resource, which all its variants share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(u128);
+pub struct CacheKey(u128);
 
-impl Key {
-    /// The key as a number.
+impl CacheKey {
     pub const fn as_u128(self) -> u128 {
         self.0
     }
 
-    /// A key from a number that `as_u128` returned.
     pub const fn from_u128(number: u128) -> Self {
         Self(number)
     }
@@ -32,13 +30,14 @@ impl Key {
     #[must_use]
     pub(crate) const fn of_parts(self) -> Self {
         const PARTS: u128 = 0x5bd1_e995_7f4a_7c15;
+        // Changes only the lower half: the upper half selects the shard, which stays.
         Self(self.0 ^ PARTS)
     }
 
     /// The key of a request. `passes` says whether the server gets the field with a name as the client sent it. Other
     /// fields are left out of the key: they cannot change the response, but a client could use them to store responses
     /// for others.
-    pub fn of(
+    pub fn from_secret(
         secret: KeySecret,
         uri: &Uri<'_>,
         options: &KeyOptions,
@@ -46,21 +45,22 @@ impl Key {
         bytes: &[u8],
         passes: impl Fn(&[u8]) -> bool,
     ) -> Self {
-        let mut hash = Hash(SipHasher13::new_with_keys(secret.0, secret.1));
+        let mut hash = KeyHash(SipHasher13::new_with_keys(secret.0, secret.1));
         write_parts(&mut hash, uri, options, head, bytes, passes);
         Self(hash.0.finish128().as_u128())
     }
 
     /// The key of a URI if nothing else is part of the key.
+    // The bytes hashed here are those of `of` without further parts, so that both give one key.
     pub(crate) fn of_uri(secret: KeySecret, uri: &Uri<'_>, options: &KeyOptions) -> Self {
-        let mut hash = Hash(SipHasher13::new_with_keys(secret.0, secret.1));
+        let mut hash = KeyHash(SipHasher13::new_with_keys(secret.0, secret.1));
         write_uri(&mut hash, uri, options);
         Self(hash.0.finish128().as_u128())
     }
 }
 
 /// The secret that keys are hashed with. A disk store keeps its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct KeySecret(u64, u64);
 
 impl KeySecret {
@@ -86,16 +86,13 @@ impl KeySecret {
 /// A key space: routes that share stored responses, separate from all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Space {
-    /// The secret that keys of the space are hashed with.
     pub secret: KeySecret,
-    /// What is part of the keys.
     pub options: KeyOptions,
 }
 
 /// The URI of a request, as parts of its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uri<'a> {
-    /// Whether the scheme is https.
     pub is_https: bool,
     /// Host and optional port, as sent.
     pub authority: &'a [u8],
@@ -128,13 +125,13 @@ impl<'a> Uri<'a> {
     pub(crate) fn plain_authority(&self) -> &'a [u8] {
         let implied: &[u8] = if self.is_https { b":443" } else { b":80" };
         let authority = self.authority.strip_suffix(implied).unwrap_or(self.authority);
-        // RFC 3986 §3.2.3: a port that is empty is left out.
+        // RFC 3986 §3.2.3: an empty port is left out.
         authority.strip_suffix(b":").unwrap_or(authority)
     }
 }
 
 /// Appends the text of a key: the URI, then one line for each further part, `cookie:name=value` or `name=value`.
-/// `passes` is as in [`Key::of`].
+/// `passes` is as in [`CacheKey::from_secret`].
 pub fn write_key(
     out: &mut Vec<u8>,
     uri: &Uri<'_>,
@@ -143,41 +140,41 @@ pub fn write_key(
     bytes: &[u8],
     passes: impl Fn(&[u8]) -> bool,
 ) {
-    write_parts(&mut Text(out), uri, options, head, bytes, passes);
+    write_parts(&mut KeyText(out), uri, options, head, bytes, passes);
 }
 
-/// Appends path and query, reduced to what is part of the key. The server must see no more if the response is shared by
-/// all requests with the key.
+/// Appends path and query, reduced to the parts of the key. If the response is shared by all requests with the key, the
+/// server must see no more.
 pub fn write_kept_target(out: &mut Vec<u8>, uri: &Uri<'_>, options: &KeyOptions) {
     out.extend_from_slice(uri.path);
-    write_query(&mut Text(out), uri.query, options);
+    write_query(&mut KeyText(out), uri.query, options);
 }
 
 /// Takes the parts of a key, in order.
-trait Sink {
+trait KeySink {
     fn write(&mut self, bytes: &[u8]);
 }
 
-struct Hash(SipHasher13);
+struct KeyHash(SipHasher13);
 
-impl Sink for Hash {
+impl KeySink for KeyHash {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
     }
 }
 
-struct Text<'a>(&'a mut Vec<u8>);
+struct KeyText<'a>(&'a mut Vec<u8>);
 
-impl Sink for Text<'_> {
+impl KeySink for KeyText<'_> {
     fn write(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 }
 
-/// No part holds a line's end, nor does a URI: what is written for two different requests differs.
+/// No part or URI contains a line end, so different requests are written differently.
 fn write_parts(
-    sink: &mut impl Sink,
+    sink: &mut impl KeySink,
     uri: &Uri<'_>,
     options: &KeyOptions,
     head: &RequestHead,
@@ -185,8 +182,9 @@ fn write_parts(
     passes: impl Fn(&[u8]) -> bool,
 ) {
     write_uri(sink, uri, options);
+    // A field that no server sees cannot change the response. Under its value, clients would fill entries for others.
     for name in options.cookies.iter().filter(|_| passes(b"cookie")) {
-        // All of this name: which of them a server goes by is not known.
+        // All cookies with this name, because it is unknown which one the server uses.
         for value in cookies(head, bytes, name) {
             sink.write(b"\ncookie:");
             sink.write(name);
@@ -195,6 +193,7 @@ fn write_parts(
         }
     }
     for name in options.headers.iter().filter(|name| passes(name)) {
+        // All values, since servers differ in which of several they use.
         for value in values(head, bytes, name) {
             sink.write(b"\n");
             sink.write(name);
@@ -204,7 +203,7 @@ fn write_parts(
     }
 }
 
-fn write_uri(sink: &mut impl Sink, uri: &Uri<'_>, options: &KeyOptions) {
+fn write_uri(sink: &mut impl KeySink, uri: &Uri<'_>, options: &KeyOptions) {
     if !options.ignores_scheme {
         sink.write(if uri.is_https { b"https:" } else { b"http:" });
     }
@@ -216,7 +215,8 @@ fn write_uri(sink: &mut impl Sink, uri: &Uri<'_>, options: &KeyOptions) {
     write_query(sink, uri.query, options);
 }
 
-fn write_lower(sink: &mut impl Sink, text: &[u8]) {
+fn write_lower(sink: &mut impl KeySink, text: &[u8]) {
+    // Nearly every client sends the host in lower case: then it is hashed in one piece.
     if !text.iter().any(u8::is_ascii_uppercase) {
         return sink.write(text);
     }
@@ -225,22 +225,25 @@ fn write_lower(sink: &mut impl Sink, text: &[u8]) {
     }
 }
 
-/// More parameters than this are taken in the order in which they came.
+/// Parameters beyond this number keep the order in which they came.
 const SORTED_PARAMETERS_MAX: usize = 64;
 
-fn write_query(sink: &mut impl Sink, query: Option<&[u8]>, options: &KeyOptions) {
+fn write_query(sink: &mut impl KeySink, query: Option<&[u8]>, options: &KeyOptions) {
     let Some(query) = query else { return };
-    if options.query == Query::Whole && !options.sorts_query {
+    // The default options look at no parameter.
+    if options.query == KeyQuery::Whole && !options.sorts_query {
         sink.write(b"?");
         return sink.write(query);
     }
+    // On the stack: a lookup allocates nothing.
     let mut sorted: [&[u8]; SORTED_PARAMETERS_MAX] = [b""; SORTED_PARAMETERS_MAX];
     let mut count = 0;
     for parameter in kept(query, &options.query) {
         if count == SORTED_PARAMETERS_MAX {
+            // Sorting by insertion takes quadratic time, which a client must not be able to demand.
             return write_parameters(sink, kept(query, &options.query));
         }
-        // Inserted behind those of its name, whose order may count.
+        // Inserted behind those with the same name, whose order may matter.
         let mut at = count;
         while options.sorts_query && at > 0 && name(sorted[at - 1]) > name(parameter) {
             sorted[at] = sorted[at - 1];
@@ -252,15 +255,15 @@ fn write_query(sink: &mut impl Sink, query: Option<&[u8]>, options: &KeyOptions)
     write_parameters(sink, sorted[..count].iter().copied());
 }
 
-fn kept<'a>(query: &'a [u8], options: &Query) -> impl Iterator<Item = &'a [u8]> {
+fn kept<'a>(query: &'a [u8], options: &KeyQuery) -> impl Iterator<Item = &'a [u8]> {
     let parameters = query.split(|&byte| byte == b'&').filter(|parameter| !parameter.is_empty());
     parameters.filter(move |parameter| {
         let is_among = |names: &[crate::Parameter]| names.iter().any(|named| named.is(name(parameter)));
         match options {
-            Query::Whole => true,
-            Query::None => false,
-            Query::Keep(names) => is_among(names),
-            Query::Drop(names) => !is_among(names),
+            KeyQuery::Whole => true,
+            KeyQuery::None => false,
+            KeyQuery::Keep(names) => is_among(names),
+            KeyQuery::Drop(names) => !is_among(names),
         }
     })
 }
@@ -269,7 +272,7 @@ fn name(parameter: &[u8]) -> &[u8] {
     parameter.split(|&byte| byte == b'=').next().unwrap_or_default()
 }
 
-fn write_parameters<'a>(sink: &mut impl Sink, parameters: impl Iterator<Item = &'a [u8]>) {
+fn write_parameters<'a>(sink: &mut impl KeySink, parameters: impl Iterator<Item = &'a [u8]>) {
     for (index, parameter) in parameters.enumerate() {
         sink.write(if index == 0 { b"?" } else { b"&" });
         sink.write(parameter);

@@ -1,21 +1,52 @@
-//! Labels: what a stored response can be purged by besides its key. They are its host, the tags from its origin, and
+//! Labels that a stored response can be purged by, besides its key. They are its host, the tags from its origin, and
 //! its URI if the key has more parts.
 
-use http1::{Head, ResponseHead};
+use http1::{MessageHead, ResponseHead};
 
 use crate::fields::{members, values};
 use crate::key::{KeySecret, Uri};
 use crate::policy::KeyOptions;
 use crate::purge::Label;
 
-/// The fields in which an origin names tags. In the first a space separates them, in the second a comma.
+/// The fields in which an origin names tags. In the first, spaces and commas separate them; in the second, only commas.
 const SURROGATE_KEY: &[u8] = b"surrogate-key";
 const CACHE_TAG: &[u8] = b"cache-tag";
 
 /// The tags in the fields of a message.
-pub fn tags<'a, Start>(head: &'a Head<Start>, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-    let keys = values(head, bytes, SURROGATE_KEY).flat_map(|value| value.split(u8::is_ascii_whitespace));
+pub fn tags<'a, Start>(head: &'a MessageHead<Start>, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let keys = values(head, bytes, SURROGATE_KEY).flat_map(|value| value.split(is_separator));
     keys.filter(|tag| !tag.is_empty()).chain(values(head, bytes, CACHE_TAG).flat_map(members))
+}
+
+/// The tags in lines of fields.
+pub fn tags_of_lines(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
+    lines.split(|&byte| byte == b'\n').flat_map(|line| {
+        let name_len = line.iter().position(|&byte| byte == b':').unwrap_or(0);
+        let (name, value) = line.split_at(name_len);
+        let value = value.strip_prefix(b":").filter(|_| names_tags(name)).unwrap_or_default();
+        let is_between = separator(name);
+        value.split(is_between).map(<[u8]>::trim_ascii).filter(|tag| !tag.is_empty())
+    })
+}
+
+/// As many whole tags of a field as fit.
+pub(crate) fn first_tags<'a>(name: &[u8], value: &'a [u8], bytes_max: usize) -> &'a [u8] {
+    if value.len() <= bytes_max {
+        return value;
+    }
+    let is_between = separator(name);
+    // Cut between tags: half a tag would be shown as another one.
+    let end = value[..=bytes_max].iter().rposition(is_between).unwrap_or(0);
+    &value[..end]
+}
+
+fn separator(name: &[u8]) -> fn(&u8) -> bool {
+    if name.eq_ignore_ascii_case(CACHE_TAG) { |&byte| byte == b',' } else { is_separator }
+}
+
+/// Fastly separates by spaces, xkey of Varnish and Souin by commas.
+fn is_separator(byte: &u8) -> bool {
+    byte.is_ascii_whitespace() || *byte == b','
 }
 
 /// Whether a field carries tags. Tags are meant for caches, not for clients.
@@ -44,6 +75,7 @@ pub fn labels(
 /// The labels of a stored response after a 304: its old ones and those that the 304 adds.
 pub fn also_labelled(secret: KeySecret, known: &[Label], head: &ResponseHead, bytes: &[u8]) -> Box<[Label]> {
     let tags = tags(head, bytes).map(|tag| Label::tag(secret, tag));
+    // Old tags stay, since a 304 need not repeat them.
     each_once(known.iter().copied().chain(tags))
 }
 
@@ -73,15 +105,34 @@ mod tests {
         for (fields, expected) in [
             ("", vec![]),
             ("Surrogate-Key: a  b\tc\r\n", vec!["a", "b", "c"]),
+            ("Surrogate-Key: a, b,c ,,d e, \r\nSurrogate-Key: ,f\r\n", vec!["a", "b", "c", "d", "e", "f"]),
             ("Cache-Tag: a b, c ,,d\r\n", vec!["a b", "c", "d"]),
             ("cache-tag: x\r\nSURROGATE-KEY: y\r\nCache-Tag: z\r\n", vec!["y", "x", "z"]),
         ] {
             let (head, bytes) = head(fields);
             let found: Vec<&str> = tags(&head, &bytes).filter_map(|tag| str::from_utf8(tag).ok()).collect();
             assert_eq!(found, expected, "{fields}");
-            assert!(head.fields.iter().all(|field| names_tags(field.name.of(&bytes))));
+            assert!(head.fields.iter().all(|field| names_tags(field.name.for_bytes(&bytes))));
         }
         assert!(!names_tags(b"cache-tags") && !names_tags(b"cache-key"));
+    }
+
+    #[test]
+    fn as_many_tags_are_kept_as_fit() {
+        let lines = b"Surrogate-Control: max-age=1\r\nsurrogate-key: a, b c\r\nCache-Tag: d e,f\r\n";
+        let found: Vec<&[u8]> = tags_of_lines(lines).collect();
+        assert_eq!(found, [b"a", b"b", b"c", &b"d e"[..], b"f"]);
+        for (name, value, bytes_max, expected) in [
+            ("surrogate-key", "a, b c", 6, "a, b c"),
+            ("surrogate-key", "a, b c", 5, "a, b"),
+            ("surrogate-key", "a, b c", 2, "a,"),
+            ("surrogate-key", "long", 3, ""),
+            ("Cache-Tag", "d e,f", 4, "d e"),
+            ("Cache-Tag", "d e,f", 2, ""),
+            ("Cache-Tag", "d e,f", 0, ""),
+        ] {
+            assert_eq!(first_tags(name.as_bytes(), value.as_bytes(), bytes_max), expected.as_bytes());
+        }
     }
 
     #[test]

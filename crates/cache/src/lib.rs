@@ -9,10 +9,8 @@
 mod policy;
 /// Looks up fields by name.
 mod fields;
-/// Parses Cache-Control and CDN-Cache-Control.
+/// Parses Cache-Control and targeted fields.
 mod directives;
-/// Parses Dictionaries of Structured Fields.
-mod structured;
 /// Cache-related properties of a request.
 mod asked;
 /// Cache keys.
@@ -59,46 +57,48 @@ mod named;
 mod outcome;
 /// Estimates hit rates for other memory sizes.
 mod survey;
-/// What instances tell each other of requests.
+/// Requests that instances pass on to each other.
 mod peer;
-/// What an instance keeps though another one owns it.
+/// Copies of often requested responses that another instance owns.
 mod hot;
 
-pub use asked::Asked;
+pub use asked::CacheRequestFields;
 pub use coded::{FormJoined, FormKey, FormReader, FormWriter, Forms};
-pub use conditional::{Validators, Verdict, judge_conditions, range_applies};
-pub use decide::{Decision, Forward, Found, Freshness, OriginError, decide, serves_on_error};
-pub use directives::{RequestDirectives, ResponseDirectives, Source};
+pub use conditional::{PreconditionResult, Validators, judge_conditions, range_applies};
+pub use decide::{Decision, Forward, Freshness, LookUp, OriginError, decide, serves_on_error};
+pub use directives::{DirectiveSource, RequestDirectives, ResponseDirectives};
 pub use encoding::Codings;
-pub use fill::{Fill, Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
+pub use fill::{BodyDemand, Fill, FillReader, Filled, HeadWait, Lead, ReadError, Waited};
 pub use hot::{HOT_SECONDS, Hot};
 pub use invalidate::{also_invalid, invalidates, is_unsafe};
-pub use key::{Key, KeySecret, Space, Uri, write_kept_target, write_key};
-pub use labels::{also_labelled, labels, names_tags, tags};
-pub use named::{Address, Named, NotNamed, Ordered, keys_of, purge_uri};
-pub use outcome::{Ending, Outcome};
-pub use pattern::Pattern;
+pub use key::{CacheKey, KeySecret, Space, Uri, write_kept_target, write_key};
+pub use labels::{also_labelled, labels, names_tags, tags, tags_of_lines};
+pub use named::{NotNamed, Ordered, PurgeTarget, UrlParts, keys_of, purge_uri};
+pub use outcome::{MissEnding, MissOutcome};
+pub use pattern::PurgePattern;
 pub use peer::{PEER_FIELD, PeerRequest};
-pub use policy::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
-pub use purge::{Force, Label, Rules, RulesFull, Scope};
+pub use policy::{
+    CachePolicy, Heuristic, Ignore, KeyOptions, KeyQuery, Parameter, StatusTtl, TARGETS, TargetedField,
+};
+pub use purge::{Force, Label, PurgeRules, PurgeScope, RulesFull};
 pub use ranges::{
-    Boundary, Part, Selection, may_combine, select, write_content_range, write_unsatisfied_range,
+    Boundary, Selection, StoredPart, may_combine, select, write_content_range, write_unsatisfied_range,
 };
 pub use refresh::{
-    Refreshed, completes, is_about, is_head_of, is_replaced_condition, refresh, write_completion,
+    Refreshed, completes, is_about, is_head_of, is_replaced_condition, outdates, refresh, write_completion,
     write_conditions,
 };
-pub use refusal::{REFUSALS, Refusal, RefusalRow};
+pub use refusal::{NotStored, REFUSALS, RefusalRow};
 pub use status::{CacheStatus, Handling, write_age, write_content_length};
-pub use storable::{admit, write_cookies, write_named_fields};
+pub use storable::{KeptHead, admit, write_cookies, write_named_fields};
 pub use store::apart::Apart;
 pub use store::behind::Behind;
-pub use store::count::{Met, Rule};
+pub use store::count::{Met, PurgeRule};
 pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 pub use store::record::Recorded;
 pub use store::resize::Resized;
 pub use store::shelf::{Shelf, Shelved, Shelving};
-pub use store::{Joined, Store, StoreSettings, StoreTally};
-pub use stored::{Stored, Times};
+pub use store::{MemoryStore, MissRole, StoreSettings, StoreTally};
+pub use stored::{Stored, StoredTimes};
 pub use survey::HitRates;
 pub use vary::{VariantKey, Vary};

@@ -4,34 +4,32 @@ use std::fmt;
 
 use http1::RequestHead;
 
-use crate::key::{Key, KeySecret, Space, Uri, write_key};
-use crate::pattern::Pattern;
+use crate::key::{CacheKey, KeySecret, Space, Uri, write_key};
+use crate::pattern::PurgePattern;
 use crate::policy::KeyOptions;
-use crate::purge::{Force, Label, RulesFull, Scope};
-use crate::store::Store;
-use crate::store::count::Rule;
+use crate::purge::{Force, Label, PurgeScope, RulesFull};
+use crate::store::MemoryStore;
+use crate::store::count::PurgeRule;
 use crate::store::object::seconds;
 
-/// What a purge names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Named {
-    /// One resource, with all its variants.
-    Url(Address),
+pub enum PurgeTarget {
+    /// A resource with all its variants.
+    Url(UrlParts),
     /// All URLs with a prefix.
-    Prefix(Address),
+    Prefix(UrlParts),
     /// All URLs that match a pattern.
-    Pattern(Pattern),
+    Pattern(PurgePattern),
     /// All URLs of a host, with any port.
     Host(Box<[u8]>),
     /// All responses with a tag.
     Tag(Box<[u8]>),
-    /// Everything.
     All,
 }
 
 /// A parsed URL. Without a scheme it means both http and https.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct UrlParts {
     is_https: Option<bool>,
     authority: Box<[u8]>,
     path_and_query: Box<[u8]>,
@@ -58,7 +56,7 @@ impl NotNamed {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for UrlParts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self.is_https {
             None => "",
@@ -69,13 +67,14 @@ impl fmt::Display for Address {
     }
 }
 
-impl Address {
+impl UrlParts {
     /// Parses `http://HOST[:PORT]/PATH?QUERY`, `https://…`, or a URL without the scheme.
     ///
     /// # Errors
-    /// The text is not such a URL: what is wrong with it.
+    /// The text is not such a URL.
     pub fn parse(text: &str) -> Result<Self, NotNamed> {
         let refuse = |what| NotNamed { written: text.to_owned(), what };
+        // Keys hold URLs as they are sent, so such a name could never match.
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(refuse("has characters that are written as %XX in a URL"));
         }
@@ -90,18 +89,20 @@ impl Address {
             _ => (None, text),
         };
         // RFC 9110 §4.2.5: a fragment is not sent.
+        // The text may be copied from a browser.
         let rest = rest.split('#').next().unwrap_or_default();
         let (authority, path_and_query) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if authority.is_empty() || !http1::is_valid_authority(authority.as_bytes()) {
             return Err(refuse("has no valid host; write http://HOST/PATH, https://HOST/PATH or HOST/PATH"));
         }
+        // RFC 9110 §4.2.3: an empty path is the same as `/`.
         let slash = if path_and_query.starts_with('/') { "" } else { "/" };
         let path_and_query = [slash, path_and_query].concat().into_bytes().into();
         Ok(Self { is_https, authority: authority.as_bytes().into(), path_and_query })
     }
 
     /// The address of a request with this target.
-    pub fn of(is_https: Option<bool>, authority: &[u8], path_and_query: &[u8]) -> Self {
+    pub fn new(is_https: Option<bool>, authority: &[u8], path_and_query: &[u8]) -> Self {
         Self { is_https, authority: authority.into(), path_and_query: path_and_query.into() }
     }
 
@@ -125,7 +126,7 @@ impl Address {
         let (authority_bytes, rest) = rest.split_first_chunk()?;
         let (authority, path_and_query) =
             rest.split_at_checked(u32::from_le_bytes(*authority_bytes) as usize)?;
-        Some(Self::of(*SCHEMES.get(usize::from(scheme))?, authority, path_and_query))
+        Some(Self::new(*SCHEMES.get(usize::from(scheme))?, authority, path_and_query))
     }
 }
 
@@ -143,11 +144,11 @@ const PATTERN: u8 = 6;
 pub struct Ordered {
     /// How many responses were found by their keys.
     pub responses: usize,
-    /// The purge rules now in force, which may match more responses: see [`Store::count`].
-    pub rules: Vec<Rule>,
+    /// The purge rules now in force, which may match more responses: see [`MemoryStore::count`].
+    pub rules: Vec<PurgeRule>,
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for PurgeTarget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(address) => write!(formatter, "URL {address}"),
@@ -160,42 +161,41 @@ impl fmt::Display for Named {
     }
 }
 
-impl Named {
+impl PurgeTarget {
     /// Parses a URL, or a pattern of URLs if it contains `*`.
     ///
     /// # Errors
-    /// The text is invalid: what is wrong with it.
+    /// The text is invalid.
     pub fn url(text: &str) -> Result<Self, NotNamed> {
-        Self::located(Address::parse(text)?).ok_or_else(|| NotNamed::too_long(text))
+        Self::located(UrlParts::parse(text)?).ok_or_else(|| NotNamed::too_long(text))
     }
 
-    /// The target of a request, or a pattern if it contains `*`; `None` if the pattern is too long, or has too many
+    /// The target of a request, or a pattern if it contains `*`. `None` if the pattern is too long, or has too many
     /// `*`.
-    pub fn located(address: Address) -> Option<Self> {
-        let Address { is_https, authority, path_and_query } = &address;
+    pub fn located(address: UrlParts) -> Option<Self> {
+        let UrlParts { is_https, authority, path_and_query } = &address;
         if !authority.contains(&b'*') && !path_and_query.contains(&b'*') {
             return Some(Self::Url(address));
         }
-        Pattern::of_url(*is_https, authority, path_and_query).map(Self::Pattern)
+        PurgePattern::of_url(*is_https, authority, path_and_query).map(Self::Pattern)
     }
 
-    /// Parses a URL prefix.
-    ///
     /// # Errors
-    /// The text is invalid: what is wrong with it.
+    /// The text is invalid.
     pub fn prefix(text: &str) -> Result<Self, NotNamed> {
+        // A star would be taken literally, match nothing, and look like success.
         if text.contains('*') {
             let what =
                 "has a `*`, which has no meaning in a prefix; name it as a URL, which may be a pattern";
             return Err(NotNamed { written: text.to_owned(), what });
         }
-        Address::parse(text).map(Self::Prefix)
+        UrlParts::parse(text).map(Self::Prefix)
     }
 
     /// Parses a host name, or a pattern of hosts if it contains `*`.
     ///
     /// # Errors
-    /// The text is invalid: what is wrong with it.
+    /// The text is invalid.
     pub fn host(text: &str) -> Result<Self, NotNamed> {
         let is_host = http1::is_valid_authority(text.as_bytes()) && !text.is_empty();
         if !is_host || http1::host_without_port(text.as_bytes()).len() < text.len() {
@@ -203,7 +203,7 @@ impl Named {
             return Err(NotNamed { written: text.to_owned(), what });
         }
         if text.contains('*') {
-            let pattern = Pattern::of_host(text.as_bytes()).ok_or_else(|| NotNamed::too_long(text))?;
+            let pattern = PurgePattern::of_host(text.as_bytes()).ok_or_else(|| NotNamed::too_long(text))?;
             return Ok(Self::Pattern(pattern));
         }
         Ok(Self::Host(text.as_bytes().into()))
@@ -240,13 +240,13 @@ impl Named {
         out.extend_from_slice(rest);
     }
 
-    /// Reads what `write` has written; `None` if the bytes are something else.
+    /// Reads the output of `write`. `None` if the bytes are invalid.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (&kind, rest) = bytes.split_first()?;
         Some(match kind {
-            URL => Self::Url(Address::read(rest)?),
-            PREFIX => Self::Prefix(Address::read(rest)?),
-            PATTERN => Self::Pattern(Pattern::read(rest)?),
+            URL => Self::Url(UrlParts::read(rest)?),
+            PREFIX => Self::Prefix(UrlParts::read(rest)?),
+            PATTERN => Self::Pattern(PurgePattern::read(rest)?),
             HOST => Self::Host(rest.into()),
             TAG => Self::Tag(rest.into()),
             ALL if rest.is_empty() => Self::All,
@@ -261,7 +261,7 @@ impl Named {
     /// Too many purges would have to be remembered.
     pub fn purge(
         &self,
-        store: &Store,
+        store: &MemoryStore,
         secret: KeySecret,
         spaces: &[Space],
         force: Force,
@@ -281,34 +281,36 @@ impl Named {
                         b"",
                         |_| true,
                     );
-                    rules.push(store.purge_rule(Scope::Prefix(prefix.into()), force, now_ms)?);
+                    // A rule per scheme, because the text of a key begins with it.
+                    rules.push(store.purge_rule(PurgeScope::Prefix(prefix.into()), force, now_ms)?);
                 }
                 return Ok(Ordered { responses: 0, rules });
             }
-            Self::Pattern(pattern) => Scope::Pattern(pattern.clone()),
-            Self::Host(host) => Scope::Label(Label::host(secret, host)),
-            Self::Tag(tag) => Scope::Label(Label::tag(secret, tag)),
-            Self::All => Scope::All,
+            Self::Pattern(pattern) => PurgeScope::Pattern(pattern.clone()),
+            Self::Host(host) => PurgeScope::Label(Label::host(secret, host)),
+            Self::Tag(tag) => PurgeScope::Label(Label::tag(secret, tag)),
+            Self::All => PurgeScope::All,
         };
         Ok(Ordered { responses: 0, rules: vec![store.purge_rule(scope, force, now_ms)?] })
     }
 }
 
 fn purge_url(
-    address: &Address,
-    store: &Store,
+    address: &UrlParts,
+    store: &MemoryStore,
     secret: KeySecret,
     spaces: &[Space],
     force: Force,
     now_ms: u64,
 ) -> Result<Ordered, RulesFull> {
-    let mut found: Vec<Key> = Vec::new();
+    let mut found: Vec<CacheKey> = Vec::new();
     let mut rules = Vec::new();
     for uri in address.uris() {
         found.extend(keys_of(&uri, spaces));
         rules.extend(purge_labels(&uri, store, secret, spaces, force, now_ms)?);
     }
     found.sort_unstable();
+    // A space that ignores the scheme gives one key for both URIs.
     found.dedup();
     let mut met = 0;
     for key in found {
@@ -323,33 +325,34 @@ fn purge_url(
 }
 
 /// Purges one resource with all its variants in all spaces, after an unsafe request (RFC 9111 §4.4).
-pub fn purge_uri(uri: &Uri<'_>, store: &Store, secret: KeySecret, spaces: &[Space]) {
+pub fn purge_uri(uri: &Uri<'_>, store: &MemoryStore, secret: KeySecret, spaces: &[Space]) {
     for key in keys_of(uri, spaces) {
         store.purge_key(key, Force::Hard);
     }
     if purge_labels(uri, store, secret, spaces, Force::Hard, 0).is_err() {
-        // What is too much to be remembered is all; for that there is always room.
-        let _: Result<(), RulesFull> = store.purge(Scope::All, Force::Hard);
+        // If there are too many rules to remember, purges everything, for which there is always room.
+        // Losing the cache is better than serving what a client has just changed.
+        let _: Result<(), RulesFull> = store.purge(PurgeScope::All, Force::Hard);
     }
 }
 
-/// The keys that a URI has where nothing else of a request counts.
-pub fn keys_of(uri: &Uri<'_>, spaces: &[Space]) -> impl Iterator<Item = Key> {
-    spaces.iter().map(|space| Key::of_uri(space.secret, uri, &space.options))
+/// The keys of a URI in all spaces, if nothing else of a request is part of them.
+pub fn keys_of(uri: &Uri<'_>, spaces: &[Space]) -> impl Iterator<Item = CacheKey> {
+    spaces.iter().map(|space| CacheKey::of_uri(space.secret, uri, &space.options))
 }
 
-/// Purges what other keys a URI has: they cannot be told from it.
+/// Purges the URI's other keys by label, because they cannot be computed from the URI.
 fn purge_labels(
     uri: &Uri<'_>,
-    store: &Store,
+    store: &MemoryStore,
     secret: KeySecret,
     spaces: &[Space],
     force: Force,
     now_ms: u64,
-) -> Result<Vec<Rule>, RulesFull> {
+) -> Result<Vec<PurgeRule>, RulesFull> {
     let labels = spaces.iter().filter(|space| !space.options.is_uri_alone());
     let labels = labels.map(|space| Label::uri(secret, uri, &space.options));
-    labels.map(|label| store.purge_rule(Scope::Label(label), force, now_ms)).collect()
+    labels.map(|label| store.purge_rule(PurgeScope::Label(label), force, now_ms)).collect()
 }
 
 #[cfg(test)]
@@ -365,53 +368,53 @@ mod tests {
             ("[::1]:80/a", None, "[::1]:80", "/a"),
             ("example.com/?to=http://b/", None, "example.com", "/?to=http://b/"),
         ] {
-            let expected = Address::of(is_https, authority.as_bytes(), path_and_query.as_bytes());
-            assert_eq!(Address::parse(text), Ok(expected), "{text}");
+            let expected = UrlParts::new(is_https, authority.as_bytes(), path_and_query.as_bytes());
+            assert_eq!(UrlParts::parse(text), Ok(expected), "{text}");
         }
         for text in ["", "/a", "http://", "ftp://a/b", "http://a b/", "user@example.com/", "http://é/"] {
-            assert!(Address::parse(text).is_err(), "{text}");
+            assert!(UrlParts::parse(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn what_is_named_is_read_as_it_was_written() {
-        let addresses = SCHEMES.map(|scheme| Address::of(scheme, b"a.example:81", b"/b?\xff"));
-        let urls = addresses.iter().cloned().map(Named::Url);
-        let prefixes = addresses.iter().cloned().map(Named::Prefix);
+    fn names_are_read_as_written() {
+        let addresses = SCHEMES.map(|scheme| UrlParts::new(scheme, b"a.example:81", b"/b?\xff"));
+        let urls = addresses.iter().cloned().map(PurgeTarget::Url);
+        let prefixes = addresses.iter().cloned().map(PurgeTarget::Prefix);
         let names = [
-            Named::Host(b"a"[..].into()),
-            Named::Tag(b"news"[..].into()),
-            Named::All,
-            Named::host("*.a").expect("is one"),
-            Named::url("a/b*").expect("is one"),
+            PurgeTarget::Host(b"a"[..].into()),
+            PurgeTarget::Tag(b"news"[..].into()),
+            PurgeTarget::All,
+            PurgeTarget::host("*.a").expect("is one"),
+            PurgeTarget::url("a/b*").expect("is one"),
         ];
         for named in urls.chain(prefixes).chain(names) {
             let mut bytes = Vec::new();
             named.write(&mut bytes);
-            assert_eq!(Named::read(&bytes), Some(named));
+            assert_eq!(PurgeTarget::read(&bytes), Some(named));
         }
         for bytes in [&b""[..], b"\0", b"\x09a", b"\x05a", b"\x01", b"\x01\x03\0\0\0\0", b"\x01\0\x02\0\0\0a"]
         {
-            assert_eq!(Named::read(bytes), None, "{bytes:?}");
+            assert_eq!(PurgeTarget::read(bytes), None, "{bytes:?}");
         }
     }
 
     #[test]
     fn hosts_and_tags_are_names_alone() {
-        assert_eq!(Named::host("example.com"), Ok(Named::Host(b"example.com"[..].into())));
-        assert_eq!(Named::host("[::1]"), Ok(Named::Host(b"[::1]"[..].into())));
+        assert_eq!(PurgeTarget::host("example.com"), Ok(PurgeTarget::Host(b"example.com"[..].into())));
+        assert_eq!(PurgeTarget::host("[::1]"), Ok(PurgeTarget::Host(b"[::1]"[..].into())));
         for text in ["", "example.com:80", "http://example.com", "a/b", "a b"] {
-            assert!(Named::host(text).is_err(), "{text}");
+            assert!(PurgeTarget::host(text).is_err(), "{text}");
         }
-        assert_eq!(Named::tag(" a b "), Ok(Named::Tag(b"a b"[..].into())));
+        assert_eq!(PurgeTarget::tag(" a b "), Ok(PurgeTarget::Tag(b"a b"[..].into())));
         for text in ["", " ", "a,b", "a\n"] {
-            assert!(Named::tag(text).is_err(), "{text:?}");
+            assert!(PurgeTarget::tag(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn without_a_scheme_both_are_meant() {
-        let address = Address::parse("a.example/b").expect("is one");
+        let address = UrlParts::parse("a.example/b").expect("is one");
         assert_eq!(address.uris().map(|uri| uri.is_https).collect::<Vec<_>>(), [false, true]);
     }
 }

@@ -6,28 +6,27 @@ use std::fmt;
 
 use crate::key::Uri;
 
-/// Longer patterns are refused, and so are those with more stars: an object is compared with all of them.
+/// Longer patterns, or those with more stars, are rejected, because each stored response is compared with all patterns.
 const BYTES_MAX: usize = 4096;
 const STARS_MAX: usize = 16;
 
-/// A URL pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern {
-    /// The scheme; `None` for both.
+pub struct PurgePattern {
+    /// `None` for both.
     is_https: Option<bool>,
-    /// The authority in lower case.
+    /// In lower case.
     authority: Box<[u8]>,
-    /// Path and query; `None` for the whole host, with any port.
+    /// `None` for the whole host, with any port.
     path_and_query: Option<Box<[u8]>>,
 }
 
-impl Pattern {
-    /// A pattern of URLs; `None` if it is too long, or has too many `*`.
+impl PurgePattern {
+    /// A pattern of URLs. `None` if it is too long, or has too many `*`.
     pub fn of_url(is_https: Option<bool>, authority: &[u8], path_and_query: &[u8]) -> Option<Self> {
         Self::within_limits(is_https, authority, Some(path_and_query))
     }
 
-    /// A pattern of hosts without a port; `None` if it is too long, or has too many `*`.
+    /// A pattern of hosts without a port. `None` if it is too long, or has too many `*`.
     pub fn of_host(host: &[u8]) -> Option<Self> {
         Self::within_limits(None, host, None)
     }
@@ -56,7 +55,7 @@ impl Pattern {
             return false;
         }
         match &self.path_and_query {
-            // Keys have no port that the scheme implies.
+            // Keys contain no default port.
             Some(own) => {
                 let meant = Uri { is_https, authority: &self.authority, path: b"/", query: None };
                 matches(meant.plain_authority(), authority) && matches(own, path)
@@ -74,7 +73,7 @@ impl Pattern {
         out.extend_from_slice(self.path_and_query.as_deref().unwrap_or_default());
     }
 
-    /// Reads what `write` has written; `None` if the bytes are something else.
+    /// Reads the output of `write`. `None` if the bytes are invalid.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (&[scheme, has_path], rest) = bytes.split_first_chunk()?;
         let (authority_bytes, rest) = rest.split_first_chunk()?;
@@ -88,7 +87,7 @@ impl Pattern {
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for PurgePattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self.is_https {
             None => "",
@@ -102,10 +101,10 @@ impl fmt::Display for Pattern {
 
 const SCHEMES: [Option<bool>; 3] = [None, Some(false), Some(true)];
 
-/// Whether `*` in a pattern can stand for texts so that it becomes this one. Takes a step for each pair of bytes at most.
+/// Whether a text matches a pattern with `*`. Takes at most one step per pair of bytes.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at_pattern, mut at_text) = (0, 0);
-    // The last star, and where what it stands for ends.
+    // The last star, and the end of the text that it stands for.
     let mut star: Option<(usize, usize)> = None;
     while let Some(byte) = text.get(at_text) {
         match pattern.get(at_pattern) {
@@ -116,6 +115,8 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
             Some(wanted) if wanted == byte => (at_pattern, at_text) = (at_pattern + 1, at_text + 1),
             _ => {
                 let Some((at_star, end)) = star else { return false };
+                // Goes back to the last star only: earlier ones need no second try, which keeps the number of steps
+                // low.
                 star = Some((at_star, end + 1));
                 (at_pattern, at_text) = (at_star + 1, end + 1);
             }
@@ -150,9 +151,9 @@ mod tests {
     #[test]
     fn urls_and_hosts_are_met_as_they_are_in_keys() {
         let url = |is_https, authority: &str, path: &str| {
-            Pattern::of_url(is_https, authority.as_bytes(), path.as_bytes()).expect("is short")
+            PurgePattern::of_url(is_https, authority.as_bytes(), path.as_bytes()).expect("is short")
         };
-        let host = |host: &str| Pattern::of_host(host.as_bytes()).expect("is short");
+        let host = |host: &str| PurgePattern::of_host(host.as_bytes()).expect("is short");
         for (pattern, key, is_met) in [
             (url(None, "A.example", "/a*"), "https://a.example/ab", true),
             (url(None, "a.example", "/a*"), "http://a.example/ab\nx-kind=/b", true),
@@ -161,7 +162,7 @@ mod tests {
             (url(None, "a.example:80", "/*"), "https://a.example/a", false),
             (url(Some(false), "a.example", "/*"), "https://a.example/a", false),
             (url(None, "*.example", "/a"), "http://b.c.example/a", true),
-            // A star in a host stands for no path.
+            // A star in a host matches no path.
             (url(None, "*.example", "/a"), "http://b/x.example/a", false),
             (url(None, "*", "*.jpg"), "http://b:81/x.jpg", true),
             (host("*"), "http://a.example:81/", true),
@@ -176,19 +177,19 @@ mod tests {
     #[test]
     fn patterns_are_read_as_they_were_written_and_bounded() {
         let patterns = [
-            Pattern::of_host(b"*"),
-            Pattern::of_url(Some(true), b"a", b"/*"),
-            Pattern::of_url(None, b"a", b""),
+            PurgePattern::of_host(b"*"),
+            PurgePattern::of_url(Some(true), b"a", b"/*"),
+            PurgePattern::of_url(None, b"a", b""),
         ];
         for pattern in patterns.map(|pattern| pattern.expect("is short")) {
             let mut bytes = Vec::new();
             pattern.write(&mut bytes);
-            assert_eq!(Pattern::read(&bytes), Some(pattern));
+            assert_eq!(PurgePattern::read(&bytes), Some(pattern));
         }
         for bytes in [&b""[..], b"\x03\0\0\0\0\0", b"\0\x02\0\0\0\0", b"\0\0\x05\0\0\0a", b"\0\0\0\0\0\0a"] {
-            assert_eq!(Pattern::read(bytes), None, "{bytes:?}");
+            assert_eq!(PurgePattern::read(bytes), None, "{bytes:?}");
         }
-        assert_eq!(Pattern::of_host("*".repeat(STARS_MAX + 1).as_bytes()), None);
-        assert_eq!(Pattern::of_host("a".repeat(BYTES_MAX + 1).as_bytes()), None);
+        assert_eq!(PurgePattern::of_host("*".repeat(STARS_MAX + 1).as_bytes()), None);
+        assert_eq!(PurgePattern::of_host("a".repeat(BYTES_MAX + 1).as_bytes()), None);
     }
 }

@@ -1,20 +1,19 @@
-//! What an instance says of a client's request that it passes on to the instance that owns its key.
+//! The field that describes the client of a request, when an instance passes the request on to the instance that owns
+//! its key.
 
 use std::net::IpAddr;
 
-/// The name of the field, in requests between instances alone.
+/// The name of the field, which is used only between instances.
 pub const PEER_FIELD: &str = "vanward-peer";
 
-/// Who has sent a request to the instance that passes it on, and which way it takes.
+/// The client of a passed-on request, and the request's destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerRequest {
-    /// The number of the route and upstream that it is for.
+    /// The number of the route and upstream.
     pub number: u128,
     /// The client, as that instance sees its connection.
     pub address: IpAddr,
-    /// The client's port.
     pub port: u16,
-    /// Whether the client's connection is secure.
     pub is_secure: bool,
 }
 
@@ -28,7 +27,7 @@ impl PeerRequest {
         );
     }
 
-    /// Reads the value of the field; `None` if it is not what `write` writes.
+    /// Reads the value of the field. `None` if it is not in the form that `write` writes.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?;
         let mut words = text.split(' ');
@@ -57,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn reading_inverts_writing() {
         for address in ["192.0.2.1", "2001:db8::1"] {
             let address = address.parse().unwrap();
             let request = PeerRequest { number: u128::MAX - 1, address, port: 65535, is_secure: true };

@@ -1,18 +1,21 @@
 //! Cache options of a route, beyond the rules of RFC 9111.
 //!
-//! The defaults are the RFC's, and safe: nothing is stored that could be meant for one client alone. Size and place of
-//! the store are configured elsewhere.
+//! The defaults are the RFC's, and safe: no response is stored that could be meant for a single client. Size and place
+//! of the store are configured elsewhere.
 
-/// Cache options of a route.
+use std::borrow::Cow;
+
+use crate::labels::names_tags;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
-    /// The freshness lifetime of every storable response, whatever its headers say. A status that is not cacheable by
-    /// default still has to allow storing (RFC 9111 §3).
+pub struct CachePolicy {
+    /// Overrides the freshness lifetime of every storable response. A status that is not cacheable by default still has
+    /// to allow storing (RFC 9111 §3).
     pub ttl_ms: Option<u64>,
-    /// The freshness lifetime of responses without one of their own, if the status is heuristically cacheable; `None`
-    /// means heuristic freshness.
+    /// The freshness lifetime of responses that state none, if the status is heuristically cacheable. `None` means
+    /// heuristic freshness.
     pub default_ttl_ms: Option<u64>,
-    /// Freshness lifetimes by status, whatever the headers say. The first match applies, and overrides `ttl_ms`.
+    /// Overrides lifetimes by status. The first match applies, and overrides `ttl_ms`.
     pub status_ttl: Vec<StatusTtl>,
     /// Rules of RFC 9111 that are ignored.
     pub ignore: Ignore,
@@ -23,9 +26,8 @@ pub struct Policy {
     pub grace_ms: u64,
     /// How long a stale response may be used during revalidation in the background, if its headers do not say.
     pub stale_while_revalidate_ms: u64,
-    /// Heuristic freshness, for responses that have only Last-Modified.
+    /// For responses that have only Last-Modified.
     pub heuristic: Heuristic,
-    /// What is part of the cache key.
     pub key: KeyOptions,
     /// Whether Accept-Encoding is normalised before Vary is applied to it.
     pub normalises_accept_encoding: bool,
@@ -33,9 +35,31 @@ pub struct Policy {
     pub shows_key: bool,
     /// Whether clients get Surrogate-Key and Cache-Tag.
     pub sends_tags: bool,
+    /// The fields that this cache obeys in place of Cache-Control; the first valid one counts (RFC 9213 §2.2).
+    pub targets: Vec<TargetedField>,
 }
 
-impl Default for Policy {
+/// A response field with directives for some caches only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetedField {
+    /// In lower case. All fields but `surrogate-control` are Dictionaries (RFC 9213 §2.1).
+    pub name: Cow<'static, str>,
+    /// Whether clients get the field, for caches in front of this one.
+    pub is_sent: bool,
+}
+
+/// The targeted fields that are obeyed by default, the most specific first.
+pub const TARGETS: [TargetedField; 2] = [
+    // Edge Architecture Specification: for the surrogate next to the server.
+    TargetedField { name: Cow::Borrowed(SURROGATE_CONTROL), is_sent: false },
+    // RFC 9213 §3.1: caches typically forward it to others downstream.
+    TargetedField { name: Cow::Borrowed("cdn-cache-control"), is_sent: true },
+];
+
+/// The targeted field that has its own grammar.
+pub(crate) const SURROGATE_CONTROL: &str = "surrogate-control";
+
+impl Default for CachePolicy {
     fn default() -> Self {
         Self {
             ttl_ms: None,
@@ -47,9 +71,11 @@ impl Default for Policy {
             stale_while_revalidate_ms: 0,
             heuristic: Heuristic::default(),
             key: KeyOptions::default(),
+            // Otherwise each browser's spelling would be a variant.
             normalises_accept_encoding: true,
             shows_key: false,
             sends_tags: false,
+            targets: TARGETS.to_vec(),
         }
     }
 }
@@ -57,25 +83,23 @@ impl Default for Policy {
 /// The freshness lifetime of responses with some statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatusTtl {
-    /// The first status code of the range.
     pub first: u16,
-    /// The last status code of the range, inclusive.
+    /// Inclusive.
     pub last: u16,
-    /// The lifetime; with zero, these responses are not stored.
+    /// With zero, these responses are not stored.
     pub ttl_ms: u64,
 }
 
-/// Rules of RFC 9111 that are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ignore {
     /// Ignores Cache-Control and Pragma of requests: clients cannot force a request to the origin.
     pub request_directives: bool,
-    /// Ignores Cache-Control, CDN-Cache-Control, Expires and Pragma of responses: only the route's lifetimes apply.
+    /// Ignores Cache-Control, targeted fields, Expires and Pragma of responses: only the route's lifetimes apply.
     pub response_directives: bool,
     /// Ignores Vary except for Accept-Encoding: there is one variant for all. Responses that differ by client are mixed
-    /// up unless `key` distinguishes them. Not stored are responses to a cookie or an Authorization that Vary names.
+    /// up unless `key` distinguishes them. Responses to a cookie or an Authorization that Vary names are not stored.
     pub vary: bool,
-    /// Ignores Origin in Vary: the fields that depend on it are written anew for each request (CORS).
+    /// Ignores Origin in Vary: the fields that depend on it are written for each request (CORS).
     pub origin: bool,
     /// Stores responses without their Set-Cookie, instead of not at all.
     pub set_cookie: bool,
@@ -84,7 +108,7 @@ pub struct Ignore {
 /// Heuristic freshness (RFC 9111 §4.2.2): a share of the time since Last-Modified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heuristic {
-    /// The share in percent; zero turns the heuristic off.
+    /// Zero turns the heuristic off.
     pub percent: u32,
     /// The longest heuristic lifetime.
     pub longest_ms: u64,
@@ -100,17 +124,14 @@ impl Default for Heuristic {
 /// Parts of the cache key besides scheme, host and path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyOptions {
-    /// Which query parameters are part of the key.
-    pub query: Query,
+    pub query: KeyQuery,
     /// Whether query parameters are sorted by name, so that their order does not matter.
     pub sorts_query: bool,
     /// Cookies whose values are part of the key. Names are case-sensitive.
     pub cookies: Vec<Box<[u8]>>,
     /// Request fields whose values are part of the key, in lower case.
     pub headers: Vec<Box<[u8]>>,
-    /// Whether the host is left out of the key.
     pub ignores_host: bool,
-    /// Whether the scheme is left out of the key.
     pub ignores_scheme: bool,
 }
 
@@ -118,22 +139,20 @@ impl KeyOptions {
     /// Whether anything of the query is left out of the key, even if only the order.
     #[inline]
     pub fn leaves_out(&self) -> bool {
-        self.query != Query::Whole || self.sorts_query
+        self.query != KeyQuery::Whole || self.sorts_query
     }
 
-    /// Whether the key consists of the URI alone.
+    /// Whether the key consists only of the URI.
     pub(crate) fn is_uri_alone(&self) -> bool {
         self.cookies.is_empty() && self.headers.is_empty()
     }
 }
 
-/// Which query parameters are part of the cache key.
+/// The query parameters in the cache key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Query {
-    /// The whole query.
+pub enum KeyQuery {
     #[default]
     Whole,
-    /// No parameters.
     None,
     /// Only parameters with these names.
     Keep(Vec<Parameter>),
@@ -144,7 +163,6 @@ pub enum Query {
 /// A name, or a prefix of names, of query parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parameter {
-    /// A full name.
     Named(Box<[u8]>),
     /// A prefix, written as `utm_*`.
     Beginning(Box<[u8]>),
@@ -152,7 +170,7 @@ pub enum Parameter {
 
 impl Parameter {
     /// Parses a name, or a prefix followed by `*`.
-    pub fn of(written: &str) -> Self {
+    pub fn from_written(written: &str) -> Self {
         match written.strip_suffix('*') {
             Some(beginning) => Self::Beginning(beginning.as_bytes().into()),
             None => Self::Named(written.as_bytes().into()),
@@ -168,7 +186,19 @@ impl Parameter {
     }
 }
 
-impl Policy {
+impl CachePolicy {
+    /// Whether any field may be hidden from clients.
+    pub fn hides_any(&self) -> bool {
+        !self.sends_tags || self.targets.iter().any(|target| !target.is_sent)
+    }
+
+    /// Whether a response field is only for this cache: tags, and targeted fields that are not sent.
+    pub fn hides(&self, name: &[u8]) -> bool {
+        let is_hidden =
+            |target: &TargetedField| !target.is_sent && target.name.as_bytes().eq_ignore_ascii_case(name);
+        (!self.sends_tags && names_tags(name)) || self.targets.iter().any(is_hidden)
+    }
+
     /// The freshness lifetime that the route sets for this status, if any.
     pub fn status_ttl_ms(&self, status: u16) -> Option<u64> {
         let of_status = self.status_ttl.iter().find(|row| (row.first..=row.last).contains(&status));

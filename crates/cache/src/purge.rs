@@ -1,5 +1,4 @@
-//! Purges as rules, which look-ups compare with stored responses: the cost of a purge does not depend on how many
-//! match.
+//! Purges as rules, which lookups compare with stored responses: the cost of a purge does not depend on how many match.
 //!
 //! Each purge has a number, its epoch, and each stored response has the epoch in which its fetch began. Later rules
 //! that match purge it, so fetches in progress are purged as well. Knows no store and no lock.
@@ -9,8 +8,8 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use crate::key::{Key, KeySecret, Uri};
-use crate::pattern::Pattern;
+use crate::key::{CacheKey, KeySecret, Uri};
+use crate::pattern::PurgePattern;
 use crate::policy::KeyOptions;
 
 /// A label that responses can be purged by: a host, a tag or a URI, as a hash.
@@ -20,32 +19,31 @@ pub struct Label(u64);
 impl Label {
     /// The label of a host name, ignoring case.
     pub fn host(secret: KeySecret, host: &[u8]) -> Self {
-        Self::of(secret, b'h', host.iter().map(u8::to_ascii_lowercase))
+        Self::new(secret, b'h', host.iter().map(u8::to_ascii_lowercase))
     }
 
     /// The label of a tag, as in `Surrogate-Key` or `Cache-Tag`.
     pub fn tag(secret: KeySecret, tag: &[u8]) -> Self {
-        Self::of(secret, b't', tag.iter().copied())
+        Self::new(secret, b't', tag.iter().copied())
     }
 
-    /// The label of a URI, whatever other parts its keys have.
+    /// The label of a URI, regardless of other parts of its keys.
     pub fn uri(secret: KeySecret, uri: &Uri<'_>, options: &KeyOptions) -> Self {
-        Self(Key::of_uri(secret, uri, options).as_u128() as u64)
+        Self(CacheKey::of_uri(secret, uri, options).as_u128() as u64)
     }
 
-    /// A label from a number that `as_u64` returned.
     pub const fn from_u64(number: u64) -> Self {
         Self(number)
     }
 
-    /// The label as a number, for storing.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    fn of(secret: KeySecret, kind: u8, name: impl Iterator<Item = u8>) -> Self {
+    fn new(secret: KeySecret, kind: u8, name: impl Iterator<Item = u8>) -> Self {
         let (first, second) = secret.halves();
         let mut hasher = SipHasher13::new_with_keys(first, second);
+        // A host and a tag of one name are two labels.
         hasher.write_u8(kind);
         name.for_each(|byte| hasher.write_u8(byte));
         Self(hasher.finish())
@@ -61,17 +59,15 @@ pub enum Force {
     Soft,
 }
 
-/// What a purge matches, unless it is for one key.
+/// The responses that a purge matches, unless it is for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
-    /// Everything.
+pub enum PurgeScope {
     All,
-    /// Responses with a label.
     Label(Label),
     /// Responses whose key text has a prefix.
     Prefix(Box<[u8]>),
     /// Responses whose key matches a pattern.
-    Pattern(Pattern),
+    Pattern(PurgePattern),
 }
 
 /// The number of purge rules has reached its limit, and fetches in progress still need all of them.
@@ -89,8 +85,8 @@ impl std::error::Error for RulesFull {}
 
 /// The purge rules since the last sweep.
 #[derive(Debug, Default)]
-pub struct Rules {
-    /// The epoch: the number of the last purge.
+pub struct PurgeRules {
+    /// The number of the last purge.
     epoch: u64,
     /// The last purge that may have been forgotten.
     forgotten: u64,
@@ -99,11 +95,11 @@ pub struct Rules {
     texts: Vec<(Texts, Epochs)>,
 }
 
-/// What rules compare with key texts.
+/// Rules that are compared with key texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Texts {
     Prefix(Box<[u8]>),
-    Pattern(Pattern),
+    Pattern(PurgePattern),
 }
 
 impl Texts {
@@ -124,17 +120,18 @@ struct Epochs {
     soft_seconds: u32,
 }
 
-impl Rules {
+impl PurgeRules {
     /// The most purge rules for hosts, tags and URIs. Each takes about 30 bytes.
     pub const LABELS_MAX: usize = 1 << 18;
     /// The most purge rules for prefixes and patterns. Each stored response is compared with all of them, once.
+    // Unlike labels they cannot be looked up by hash.
     pub const TEXTS_MAX: usize = 256;
 
     /// Adds a purge. Its number must be greater than all before.
     ///
     /// # Errors
     /// There are too many rules: a sweep has to come first.
-    pub fn add(&mut self, scope: &Scope, force: Force, epoch: u64) -> Result<(), RulesFull> {
+    pub fn add(&mut self, scope: &PurgeScope, force: Force, epoch: u64) -> Result<(), RulesFull> {
         self.add_at(scope, force, epoch, 0)
     }
 
@@ -144,29 +141,34 @@ impl Rules {
     /// There are too many rules: a sweep has to come first.
     pub fn add_at(
         &mut self,
-        scope: &Scope,
+        scope: &PurgeScope,
         force: Force,
         epoch: u64,
         at_seconds: u32,
     ) -> Result<(), RulesFull> {
         match scope {
-            Scope::All => self.all.set(force, epoch, at_seconds),
-            Scope::Label(label) => {
+            PurgeScope::All => self.all.set(force, epoch, at_seconds),
+            PurgeScope::Label(label) => {
+                // A label that is known takes no more room, however often it is purged.
                 if self.labels.len() >= Self::LABELS_MAX && !self.labels.contains_key(label) {
                     return Err(RulesFull);
                 }
                 self.labels.entry(*label).or_default().set(force, epoch, at_seconds);
             }
-            Scope::Prefix(prefix) => self.text(Texts::Prefix(prefix.clone()))?.set(force, epoch, at_seconds),
-            Scope::Pattern(pattern) => {
+            PurgeScope::Prefix(prefix) => {
+                self.text(Texts::Prefix(prefix.clone()))?.set(force, epoch, at_seconds);
+            }
+            PurgeScope::Pattern(pattern) => {
                 self.text(Texts::Pattern(pattern.clone()))?.set(force, epoch, at_seconds);
             }
         }
+        // Only after the rule was added: a purge that failed must not count as in force.
         self.epoch = epoch;
         Ok(())
     }
 
     fn text(&mut self, texts: Texts) -> Result<&mut Epochs, RulesFull> {
+        // A repeated purge takes the place of the earlier one, so that a loop of purges does not fill the table.
         let known = self.texts.iter().position(|(known, _)| *known == texts);
         if known.is_none() && self.texts.len() >= Self::TEXTS_MAX {
             return Err(RulesFull);
@@ -178,7 +180,7 @@ impl Rules {
         Ok(&mut self.texts[index].1)
     }
 
-    /// The epoch: the number of the last purge.
+    /// The number of the last purge.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -188,7 +190,6 @@ impl Rules {
         self.forgotten
     }
 
-    /// The number of rules.
     pub fn len(&self) -> usize {
         self.labels.len() + self.texts.len() + usize::from(self.all.last() > 0)
     }
@@ -198,12 +199,13 @@ impl Rules {
         self.len() == 0
     }
 
-    /// How later purges affect a response whose fetch began in `epoch`. Costs one step per label, and one per rule with
+    /// Decides how later purges affect a response whose fetch began in `epoch`. Costs one step per label, and one per rule with
     /// a prefix or pattern.
     pub fn verdict(&self, epoch: u64, key_text: &[u8], labels: &[Label]) -> Option<Force> {
         let mut verdict = None;
         for epochs in self.met(key_text, labels) {
             if epochs.hard > epoch {
+                // No other rule can make it worse.
                 return Some(Force::Hard);
             }
             if epochs.soft > epoch {
@@ -217,10 +219,11 @@ impl Rules {
     /// more.
     pub fn stale_since_seconds(&self, epoch: u64, key_text: &[u8], labels: &[Label]) -> u32 {
         let soft = self.met(key_text, labels).filter(|epochs| epochs.soft > epoch);
+        // The first purge counts, since the response has been stale from then on.
         soft.map(|epochs| epochs.soft_seconds).filter(|seconds| *seconds > 0).min().unwrap_or(0)
     }
 
-    /// The rules that name an object.
+    /// The rules that match a response.
     fn met(&self, key_text: &[u8], labels: &[Label]) -> impl Iterator<Item = &Epochs> {
         let by_label = labels.iter().filter_map(|label| self.labels.get(label));
         let by_text = self.texts.iter().filter(|(texts, _)| texts.has(key_text));
@@ -234,6 +237,7 @@ impl Rules {
             self.all = Epochs::default();
         }
         self.labels.retain(|_, epochs| epochs.last() > epoch);
+        // A burst of purges must not keep its memory.
         self.labels.shrink_to(self.labels.len() * 2);
         self.texts.retain(|(_, epochs)| epochs.last() > epoch);
     }

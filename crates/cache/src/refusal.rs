@@ -1,29 +1,23 @@
-//! Reasons why a response is not stored, each with a word, an explanation, and a remedy for the origin's owner.
+//! Reasons why a response is not stored, each with a word, an explanation, and advice for the origin's owner.
 
 use std::fmt;
 
-/// Why a response is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum NotStored {
     /// The method is neither GET nor HEAD, or the request had a body or asked for an upgrade.
     Method,
     /// The response to a HEAD, which has no body to store.
     Head,
-    /// The request said `no-store`.
     RequestNoStore,
-    /// The response said `no-store`.
     NoStore,
-    /// The response said `no-cache`, and cannot be validated.
+    /// The response has `no-cache`, and cannot be validated.
     NoCache,
-    /// The response said `private`.
     Private,
     /// The request had Authorization, and the response does not allow sharing.
     Authorization,
     /// The response has Set-Cookie, and does not allow sharing.
     SetCookie,
-    /// `Vary: *`.
     VaryStar,
-    /// Vary exceeds the limit.
     VaryTooLong,
     /// Vary names a field that the proxy writes itself.
     VaryRewritten,
@@ -31,10 +25,10 @@ pub enum Refusal {
     VaryPersonal,
     /// The request's host is not in normal form: it has capitals, or the default port of its scheme.
     Host,
-    /// Vary names Accept-Encoding, and the response has a coding that is not among the known ones which the request
+    /// Vary names Accept-Encoding, and the response has a coding that is not among the known ones that the request
     /// accepts.
     Coding,
-    /// The response says `must-understand`, and the requirements of its status are not known here.
+    /// The response has `must-understand`, and this cache does not know the requirements of its status.
     NotUnderstood,
     /// The status is not final, or its response only fits its own request: 206 without a usable range, 304, 412, 416.
     Status,
@@ -52,33 +46,30 @@ pub enum Refusal {
     Incomplete,
     /// The response was purged while it arrived.
     Purged,
-    /// There was no memory: everything is in use.
+    /// All memory for responses is in use.
     NoRoom,
 }
 
-/// A reason in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusalRow {
-    /// The reason.
-    pub refusal: Refusal,
+    pub refusal: NotStored,
     /// The reason as one word, for logs, metrics and `detail` of Cache-Status.
     pub word: &'static str,
-    /// What happened.
+    /// An explanation.
     pub what: &'static str,
-    /// What the owner of the origin or of the route can do.
+    /// Advice for the owner of the origin or of the route.
     pub remedy: &'static str,
 }
 
 macro_rules! rows {
     ($($refusal:ident $word:literal $what:literal $remedy:literal,)*) => {
-        /// All reasons.
         pub const REFUSALS: &[RefusalRow] = &[
-            $(RefusalRow { refusal: Refusal::$refusal, word: $word, what: $what, remedy: $remedy },)*
+            $(RefusalRow { refusal: NotStored::$refusal, word: $word, what: $what, remedy: $remedy },)*
         ];
 
-        impl Refusal {
-            /// The reason in words.
+        impl NotStored {
             pub fn row(self) -> &'static RefusalRow {
+                // The table is indexed by the variant, so a row in another place would give a wrong explanation.
                 const { assert!(is_in_order()) };
                 &REFUSALS[self as usize]
             }
@@ -161,7 +152,7 @@ rows! {
         "raise `memory` of `[cache]`",
 }
 
-/// Whether each row is where its reason looks for it.
+/// Whether each row is at the index of its reason.
 const fn is_in_order() -> bool {
     let mut at = 0;
     while at < REFUSALS.len() {
@@ -170,10 +161,10 @@ const fn is_in_order() -> bool {
         }
         at += 1;
     }
-    at == Refusal::NoRoom as usize + 1
+    at == NotStored::NoRoom as usize + 1
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for NotStored {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.row().what)
     }

@@ -3,18 +3,13 @@
 use crate::decide::Forward;
 use crate::fields::push_number;
 
-/// How the cache handled a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handling {
-    /// A stored response was sent.
     Hit,
-    /// The request was forwarded to the origin.
     Forwarded {
-        /// Why the request was forwarded.
         forward: Forward,
         /// The origin's status, if the client gets another one: 304 for a stored response that was validated.
         status: Option<u16>,
-        /// Whether the response is now stored.
         is_stored: bool,
         /// Whether the request waited for another one's response (request collapsing).
         is_collapsed: bool,
@@ -24,17 +19,15 @@ pub enum Handling {
 /// This cache's member of Cache-Status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStatus<'a> {
-    /// How the cache handled the request.
     pub handling: Handling,
     /// The remaining freshness lifetime; negative if the response is stale (RFC 9211 §2.5).
     pub ttl_seconds: Option<i64>,
     /// The cache key, if clients may see it.
     pub key: Option<&'a [u8]>,
-    /// A further word: why the response was not stored.
+    /// Why the response was not stored, as one word.
     pub detail: Option<&'a str>,
 }
 
-/// Appends Age with CRLF.
 #[inline]
 pub fn write_age(out: &mut Vec<u8>, age_seconds: u64) {
     out.extend_from_slice(b"Age: ");
@@ -43,7 +36,6 @@ pub fn write_age(out: &mut Vec<u8>, age_seconds: u64) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends Content-Length with CRLF.
 #[inline]
 pub fn write_content_length(out: &mut Vec<u8>, bytes: u64) {
     out.extend_from_slice(b"Content-Length: ");
@@ -90,12 +82,13 @@ impl CacheStatus<'_> {
     }
 }
 
-/// RFC 9651 §4.1.6: a String, in which what it cannot hold is a `?`.
+/// RFC 9651 §4.1.6: appends a String. Bytes that a String cannot contain become `?`.
 fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for &byte in text {
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            // A key has one line for each further part.
             b'\n' => out.push(b' '),
             0x20..=0x7e => out.push(byte),
             _ => out.push(b'?'),

@@ -1,7 +1,7 @@
 //! Stored responses in memory, limited in bytes; also variants, and fetches in progress.
 //!
-//! All workers share the store. A hit takes one short lock and one `Arc` count, and allocates nothing. Whether a
-//! response may be stored or used is decided elsewhere.
+//! All workers share the store. A hit takes one short lock and one `Arc` count, and allocates nothing. Other modules
+//! decide whether a response may be stored or used.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::coded::Forms;
 use crate::decide::Forward;
-use crate::fill::flight::{Flight, Keeping, Stage};
-use crate::fill::{Lead, Reader, Wait};
-use crate::key::Key;
-use crate::outcome::{Ending, Outcome, Outcomes};
-use crate::purge::{Force, Rules, RulesFull, Scope};
-use crate::refusal::Refusal;
+use crate::fill::flight::{Flight, FlightStage, Keeping};
+use crate::fill::{FillReader, HeadWait, Lead};
+use crate::key::CacheKey;
+use crate::outcome::{MissEnding, MissOutcome, Outcomes};
+use crate::purge::{Force, PurgeRules, PurgeScope, RulesFull};
+use crate::refusal::NotStored;
 use crate::survey::{HitRates, Survey};
 use crate::vary::{VariantKey, Vary};
 
@@ -42,13 +42,12 @@ pub(crate) mod count;
 pub(crate) mod resize;
 
 use behind::Behind;
-use count::Rule;
+use count::PurgeRule;
 use marks::Mark;
 use object::{Object, seconds};
-use shard::{Left, Shard};
+use shard::{Left, StoreShard};
 use shelf::{Shelf, Shelving};
 
-/// Memory limits of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreSettings {
     /// The memory limit of the whole store.
@@ -58,9 +57,9 @@ pub struct StoreSettings {
 }
 
 /// The cache store in memory.
-pub struct Store {
+pub struct MemoryStore {
     /// All shards that may ever be needed; the first ones are in use.
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<StoreShard>]>,
     /// The bits of a key that select its shard: the number of shards in use, minus one.
     mask: AtomicUsize,
     memory_bytes: AtomicU64,
@@ -69,10 +68,10 @@ pub struct Store {
     round: Mutex<()>,
     /// The number of the last purge in force.
     epoch: AtomicU64,
-    rules: RwLock<Rules>,
+    rules: RwLock<PurgeRules>,
     /// The memory of bodies that are still arriving.
     filling_bytes: Arc<AtomicU64>,
-    counts: Counts,
+    counts: StoreCounts,
     survey: Survey,
     outcomes: Outcomes,
     behind: Option<Arc<dyn Behind>>,
@@ -80,80 +79,82 @@ pub struct Store {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct StoreCounts {
     stored: AtomicU64,
     evicted: AtomicU64,
     evicted_bytes: AtomicU64,
     purges: AtomicU64,
 }
 
-/// Statistics of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoreTally {
-    /// The number of keys with a stored response.
+    /// Keys with a stored response.
     pub keys: u64,
     /// The memory of all stored responses.
     pub bytes: u64,
     /// The memory of bodies that are still arriving.
     pub filling_bytes: u64,
-    /// The number of responses stored since the start.
+    /// Responses stored since the start.
     pub stored: u64,
-    /// The number of responses evicted since the start.
+    /// Responses evicted since the start.
     pub evicted: u64,
     /// The memory of the responses evicted since the start.
     pub evicted_bytes: u64,
-    /// The number of variants evicted for other variants of their resource.
+    /// Variants evicted for other variants of their resource.
     pub displaced: u64,
     /// Purges since the start; each key and each scope counts as one.
     pub purges: u64,
-    /// The number of purge rules that are still remembered.
+    /// Purge rules that are still remembered.
     pub purge_rules: u64,
 }
 
-/// How to handle a request that no stored response answers.
+/// The handling of a request that no stored response answers.
 #[derive(Debug)]
-pub enum Joined {
+pub enum MissRole {
     /// A response has been stored meanwhile.
     Hit(Arc<Object>),
-    /// Ask the origin, as the leader for all who come later.
+    /// Ask the origin, as the leader for all later requests.
     Lead(Lead),
     /// Wait: another client leads a fetch.
-    Wait(Wait),
+    Wait(HeadWait),
     /// Read the response that is already arriving.
-    Stream(Reader),
-    /// Ask the origin for this request alone: the last response was not storable, or too many fetches are in progress.
+    Stream(FillReader),
+    /// Send a separate request to the origin: the last response was not storable, or too many fetches are in progress.
     Pass,
 }
 
 /// The smallest size of a shard, unless the whole store is smaller. One object may take half of a shard.
+// Smaller shards would limit objects more than the memory does.
 const SHARD_BYTES_MIN: u64 = 64 << 20;
 const SHARDS_MAX: usize = 64;
 
 /// The layout of a store, which follows from its settings.
-struct Shape {
+struct StoreLayout {
     shards: usize,
     shard_bytes: u64,
     object_bytes_max: u64,
 }
 
-impl Shape {
-    fn of(settings: StoreSettings) -> Self {
+impl StoreLayout {
+    fn from_settings(settings: StoreSettings) -> Self {
         let StoreSettings { memory_bytes, object_bytes_max } = settings;
         let shards = (memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX as u64);
+        // A power of two, so that a mask selects the shard.
         let shards = 1 << shards.ilog2();
-        // A tenth is left for bodies under way, and for what the allocator cannot give back.
+        // A tenth is left for arriving bodies, and for memory that the allocator cannot return.
         let shard_bytes = (memory_bytes - memory_bytes / 10) / shards;
         let object_bytes_max = object_bytes_max.min(memory_bytes / 8).min(shard_bytes / 2);
         Self { shards: shards as usize, shard_bytes, object_bytes_max }
     }
 }
 
-impl Store {
+impl MemoryStore {
     /// An empty store, optionally with a store behind it.
     pub fn new(settings: StoreSettings, behind: Option<Arc<dyn Behind>>) -> Self {
-        let Shape { shards, shard_bytes, object_bytes_max } = Shape::of(settings);
-        let shard = |index| if index < shards { Shard::new(shard_bytes) } else { Shard::unused() };
+        let StoreLayout { shards, shard_bytes, object_bytes_max } = StoreLayout::from_settings(settings);
+        let shard = |index| if index < shards { StoreShard::new(shard_bytes) } else { StoreShard::unused() };
         Self {
+            // All of them from the start: a resize then needs no lock around the list.
             shards: (0..SHARDS_MAX).map(|index| Mutex::new(shard(index))).collect(),
             mask: AtomicUsize::new(shards - 1),
             memory_bytes: AtomicU64::new(settings.memory_bytes),
@@ -162,7 +163,7 @@ impl Store {
             epoch: AtomicU64::new(0),
             rules: RwLock::default(),
             filling_bytes: Arc::default(),
-            counts: Counts::default(),
+            counts: StoreCounts::default(),
             survey: Survey::new(settings.memory_bytes),
             outcomes: Outcomes::new(settings.memory_bytes),
             behind,
@@ -177,8 +178,9 @@ impl Store {
 
     /// Looks up the stored response for a request, fresh or not. `variant_of` is called only if there is a Vary.
     #[inline]
-    pub fn look(&self, key: Key, variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<Arc<Object>> {
+    pub fn look(&self, key: CacheKey, variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<Arc<Object>> {
         let mut shard = self.shard(key);
+        // The lock ends with the count of an `Arc`; rules and survey are looked at without it.
         let object = shard.find(key, variant_of)?.clone();
         shard.requests += 1;
         drop(shard);
@@ -187,33 +189,61 @@ impl Store {
     }
 
     /// Whether any variant is stored under a key.
-    pub fn holds(&self, key: Key) -> bool {
+    pub fn holds(&self, key: CacheKey) -> bool {
         self.shard(key).peek(key).any(|object| self.is_good(object))
     }
 
-    /// How to handle a request that the look-up could not answer. `seen` is the response that the look-up returned, if
-    /// any.
+    /// Decides the handling of a request that the lookup could not answer. `seen` is the response that the lookup
+    /// returned, if any.
     pub fn join(
         self: &Arc<Self>,
-        key: Key,
+        key: CacheKey,
+        seen: Option<&Arc<Object>>,
+        variant_of: impl FnMut(&Vary) -> VariantKey,
+        now_seconds: u64,
+    ) -> MissRole {
+        self.join_if(key, seen, variant_of, now_seconds, |mark| mark.is_none())
+    }
+
+    /// Leads the validation of a stored response, regardless of other variants. `None` if another request does so, or
+    /// if the response has been replaced.
+    pub fn validate(
+        self: &Arc<Self>,
+        seen: &Arc<Object>,
+        variant_of: impl FnMut(&Vary) -> VariantKey,
+        now_seconds: u64,
+    ) -> Option<Lead> {
+        match self.join_if(seen.key(), Some(seen), variant_of, now_seconds, |_| true) {
+            MissRole::Lead(lead) => Some(lead),
+            MissRole::Hit(_) | MissRole::Wait(_) | MissRole::Stream(_) | MissRole::Pass => None,
+        }
+    }
+
+    fn join_if(
+        self: &Arc<Self>,
+        key: CacheKey,
         seen: Option<&Arc<Object>>,
         mut variant_of: impl FnMut(&Vary) -> VariantKey,
         now_seconds: u64,
-    ) -> Joined {
+        is_shared: impl FnOnce(Option<Mark>) -> bool,
+    ) -> MissRole {
+        // Before the lookup: a purge after this line has a greater number and matches the fetch.
         let epoch = self.epoch.load(Acquire);
         let mut shard = self.shard(key);
         if let Some(object) = shard.find(key, &mut variant_of)
+            // Another response than the one that could not be used: it was stored since the lookup.
             && seen.is_none_or(|seen| !Arc::ptr_eq(seen, object))
             && self.is_good(object)
         {
-            return Joined::Hit(object.clone());
+            return MissRole::Hit(object.clone());
         }
-        if shard.marks.of(key, now_seconds).is_some() {
-            return Joined::Pass;
+        if !is_shared(shard.marks.for_key(key, now_seconds)) {
+            return MissRole::Pass;
         }
+        // Any stored variant shows which fields select. Without one, all requests are assumed to want one response.
         let hint = shard.peek(key).next().map(|object| variant_of(object.vary()));
         for flight in shard.flights(key) {
-            // What was asked before a purge is no answer to what is asked after it.
+            // A fetch from before a purge cannot answer a request from after it.
             if flight.epoch == epoch
                 && let Some(joined) = self.join_flight(flight, hint, &mut variant_of, now_seconds)
             {
@@ -221,7 +251,7 @@ impl Store {
             }
         }
         let flight = Arc::new(Flight::new(key, hint, epoch));
-        if shard.depart(&flight) { Joined::Lead(Lead::new(self.clone(), flight)) } else { Joined::Pass }
+        if shard.depart(&flight) { MissRole::Lead(Lead::new(self.clone(), flight)) } else { MissRole::Pass }
     }
 
     fn join_flight(
@@ -230,75 +260,91 @@ impl Store {
         hint: Option<VariantKey>,
         mut variant_of: impl FnMut(&Vary) -> VariantKey,
         now_seconds: u64,
-    ) -> Option<Joined> {
+    ) -> Option<MissRole> {
         let mut progress = flight.progress();
         match &mut progress.stage {
-            Stage::Asked if flight.hint == hint => {
+            FlightStage::Asked if flight.hint == hint => {
                 progress.waiting += 1;
-                Some(Joined::Wait(Wait::new(self.clone(), flight.clone())))
+                Some(MissRole::Wait(HeadWait::new(self.clone(), flight.clone())))
             }
-            Stage::Vacant if flight.hint == hint => {
-                progress.stage = Stage::Asked;
-                Some(Joined::Lead(Lead::new(self.clone(), flight.clone())))
+            // The leader was dropped, and this client is here before those that were woken.
+            FlightStage::Vacant if flight.hint == hint => {
+                progress.stage = FlightStage::Asked;
+                Some(MissRole::Lead(Lead::new(self.clone(), flight.clone())))
             }
-            Stage::Streaming(stream)
+            FlightStage::Streaming(stream)
                 if stream.end.is_none()
+                    // A body that is not kept may have lost its beginning, or lose it before this reader starts.
                     && stream.keeping == Keeping::Whole
-                    // RFC 9111 §4: who comes now is not answered with what may not be reused.
+                    // RFC 9111 §4: a response that may not be reused cannot answer later requests.
                     && stream.opening.stored.is_fresh(now_seconds * 1000)
                     && variant_of(&stream.opening.vary) == stream.opening.variant =>
             {
-                Some(Joined::Stream(Reader::new(stream, flight)))
+                Some(MissRole::Stream(FillReader::new(stream, flight)))
             }
             _ => None,
         }
     }
 
     /// All variants under a key, for display; none of them counts as used.
-    pub fn variants(&self, key: Key) -> Vec<Arc<Object>> {
+    pub fn variants(&self, key: CacheKey) -> Vec<Arc<Object>> {
         let variants: Vec<Arc<Object>> = self.shard(key).peek(key).cloned().collect();
         variants.into_iter().filter(|object| self.is_good(object)).collect()
     }
 
     /// How many variants of a resource were evicted recently for others of the resource, and the memory limit for all
     /// of them.
-    pub fn displaced(&self, key: Key) -> (u64, u64) {
+    pub fn displaced(&self, key: CacheKey) -> (u64, u64) {
         let shard = self.shard(key);
         (shard.displaced(key), shard.variants_bytes_max())
     }
 
-    /// Notes a miss and its reason.
-    pub fn note(&self, key: Key, at_ms: u64, forward: Forward) {
-        self.outcomes.note(key, Outcome { at_ms, forward, status: None, ending: Ending::Failed });
+    /// Records a miss and its reason.
+    pub fn note(&self, key: CacheKey, at_ms: u64, forward: Forward) {
+        self.outcomes.note(key, MissOutcome { at_ms, forward, status: None, ending: MissEnding::Failed });
     }
 
-    /// Notes what happened to the last noted miss of a key.
-    pub fn settle(&self, key: Key, status: u16, ending: Ending) {
+    /// Records the fate of the last recorded miss of a key.
+    pub fn settle(&self, key: CacheKey, status: u16, ending: MissEnding) {
         self.outcomes.settle(key, status, ending);
     }
 
     /// The last miss of a key, if it is still known.
-    pub fn outcome(&self, key: Key) -> Option<Outcome> {
-        self.outcomes.of(key)
+    pub fn outcome(&self, key: CacheKey) -> Option<MissOutcome> {
+        self.outcomes.for_key(key)
     }
 
-    /// Notes that a response was not stored after all.
-    pub(crate) fn refuse(&self, key: Key, refusal: Refusal) {
+    /// Records that a response was not stored after all.
+    pub(crate) fn refuse(&self, key: CacheKey, refusal: NotStored) {
         self.outcomes.amend(key, refusal);
     }
 
     /// Purges one key with all its variants, fetches in progress included. Returns how many responses were stored.
-    pub fn purge_key(&self, key: Key, force: Force) -> usize {
+    pub fn purge_key(&self, key: CacheKey, force: Force) -> usize {
         let (met, removed) = self.shard(key).purge(key, force);
         let (_, removed_parts) = self.shard(key).purge(key.of_parts(), force);
+        // Freeing many blocks takes time, so it happens after the locks are released.
         drop((removed, removed_parts));
         self.counts.purges.fetch_add(1, Relaxed);
         let behind = self.behind.as_ref().map_or(0, |behind| behind.purged_key(key));
         met.max(behind)
     }
 
+    /// Removes a response that is obsolete (RFC 9111 §4.3.3), unless another one has replaced it.
+    pub fn withdraw(&self, old: &Object) {
+        // First the object, which other workers may hold: they see it as gone even before the shard does.
+        old.purge(Force::Hard);
+        let (is_replaced, removed) = self.shard(old.key()).withdraw(old);
+        drop(removed);
+        // Parts are only in memory.
+        if !is_replaced && old.stored().part.is_none() {
+            self.forget_behind(old.key());
+        }
+    }
+
     /// Removes a key with all its variants from the store behind this one.
-    pub fn forget_behind(&self, key: Key) {
+    pub fn forget_behind(&self, key: CacheKey) {
+        // The disk may still have variants that memory has evicted.
         if let Some(behind) = &self.behind {
             behind.purged_key(key);
         }
@@ -308,7 +354,7 @@ impl Store {
     ///
     /// # Errors
     /// Too many purges would have to be remembered for fetches that are still in progress.
-    pub fn purge(&self, scope: Scope, force: Force) -> Result<(), RulesFull> {
+    pub fn purge(&self, scope: PurgeScope, force: Force) -> Result<(), RulesFull> {
         self.purge_at(scope, force, 0)
     }
 
@@ -316,28 +362,32 @@ impl Store {
     ///
     /// # Errors
     /// Too many purges would have to be remembered for fetches that are still in progress.
-    pub fn purge_at(&self, scope: Scope, force: Force, at_ms: u64) -> Result<(), RulesFull> {
+    pub fn purge_at(&self, scope: PurgeScope, force: Force, at_ms: u64) -> Result<(), RulesFull> {
         self.purge_rule(scope, force, at_ms).map(|_| ())
     }
 
-    /// Purges everything in the scope, and returns the rule, with which [`Store::count`] counts the matches.
+    /// Purges everything in the scope, and returns the rule, with which [`MemoryStore::count`] counts the matches.
     ///
     /// # Errors
     /// Too many purges would have to be remembered for fetches that are still in progress.
-    pub fn purge_rule(&self, scope: Scope, force: Force, at_ms: u64) -> Result<Rule, RulesFull> {
+    pub fn purge_rule(&self, scope: PurgeScope, force: Force, at_ms: u64) -> Result<PurgeRule, RulesFull> {
         let at_seconds = seconds(at_ms);
-        let purge = |scope: Scope| {
+        let purge = |scope: PurgeScope| {
             let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
             let epoch = rules.epoch() + 1;
             rules.add_at(&scope, force, epoch, at_seconds)?;
             if let Some(behind) = &self.behind {
+                // Before it is in force here, so that the disk does not hand out responses that memory already
+                // refuses.
                 behind.purged(&scope, force, epoch);
             }
+            // Behind the rule: a lookup that sees the number also finds the rule.
             self.epoch.store(epoch, Release);
             self.counts.purges.fetch_add(1, Relaxed);
-            Ok(Rule { scope, force, epoch })
+            Ok(PurgeRule { scope, force, epoch })
         };
         purge(scope.clone()).or_else(|RulesFull| {
+            // Makes room for rules, since most of them are no longer needed once every response was compared.
             self.sweep();
             purge(scope)
         })
@@ -357,6 +407,7 @@ impl Store {
             let oldest = lock(shard).sweep(|object| {
                 self.is_good(object);
             });
+            // A fetch from before a purge may still store its response, so the rule stays until it has ended.
             swept = swept.min(oldest.unwrap_or(u64::MAX));
         }
         self.rules.write().unwrap_or_else(PoisonError::into_inner).forget(swept);
@@ -365,6 +416,7 @@ impl Store {
     /// Whether a response is usable after all purges. It is compared with each purge only once.
     #[inline]
     pub fn is_good(&self, object: &Object) -> bool {
+        // Usually equal: a hit pays one comparison for all purges together.
         if object.checked() < self.epoch.load(Acquire) {
             let rules = self.rules();
             let verdict = rules.verdict(object.epoch(), object.key_text(), object.labels());
@@ -377,7 +429,6 @@ impl Store {
         !object.is_gone()
     }
 
-    /// Statistics of the store.
     pub fn tally(&self) -> StoreTally {
         let mut tally = StoreTally {
             filling_bytes: self.filling_bytes.load(Relaxed),
@@ -402,26 +453,25 @@ impl Store {
         self.survey.hit_rates(self.shards.iter().map(|shard| lock(shard).requests).sum())
     }
 
-    /// The size limit of one object.
     pub fn object_bytes_max(&self) -> u64 {
         self.object_bytes_max.load(Relaxed)
     }
 
-    /// The memory limit.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes.load(Relaxed)
     }
 
-    fn rules(&self) -> RwLockReadGuard<'_, Rules> {
+    fn rules(&self) -> RwLockReadGuard<'_, PurgeRules> {
         self.rules.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]
-    fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: CacheKey) -> MutexGuard<'_, StoreShard> {
         loop {
             let mask = self.mask.load(Acquire);
             let shard = lock(&self.shards[shard_of(key, mask)]);
             // It changes only while all shards are locked.
+            // A resize may have moved the key to another shard before this one was locked.
             if mask == self.mask.load(Relaxed) {
                 return shard;
             }
@@ -447,8 +497,9 @@ impl Store {
         let left: Left;
         {
             let mut shard = self.shard(flight.key);
+            // Compared under the lock of the shard, which a sweep takes, too: no rule is forgotten in between.
             self.is_good(object);
-            // What purges came since it was asked for has to be known still.
+            // Purges since the start of the fetch must still be remembered.
             let is_known = flight.epoch >= self.rules().forgotten();
             if !is_known || flight.is_doomed() || object.is_gone() || object.is_softly_purged() {
                 return false;
@@ -462,7 +513,7 @@ impl Store {
     }
 
     /// Counts memory that is kept beside a stored response: other codings of its body.
-    pub(crate) fn add_weight(&self, key: Key, forms: &Arc<Forms>, bytes: u64) {
+    pub(crate) fn add_weight(&self, key: CacheKey, forms: &Arc<Forms>, bytes: u64) {
         self.shard(key).grow(key, |object| object.has_forms(forms), bytes);
     }
 
@@ -473,17 +524,17 @@ impl Store {
     }
 
     /// Whether the last response for a key could not be stored, as far as that is remembered.
-    pub fn is_refused(&self, key: Key, now_seconds: u64) -> bool {
-        self.shard(key).marks.of(key, now_seconds).is_some()
+    pub fn is_refused(&self, key: CacheKey, now_seconds: u64) -> bool {
+        self.shard(key).marks.for_key(key, now_seconds).is_some()
     }
 
-    /// Remembers until then that a response for a key could not be stored.
-    pub fn set_refused(&self, key: Key, until_seconds: u64) {
+    /// Remembers until `until_seconds` that a response for a key could not be stored.
+    pub fn set_refused(&self, key: CacheKey, until_seconds: u64) {
         self.mark(key, Mark::Unstorable, until_seconds);
     }
 
     /// Turns off request collapsing for a key until `until_seconds`.
-    pub(crate) fn mark(&self, key: Key, mark: Mark, until_seconds: u64) {
+    pub(crate) fn mark(&self, key: CacheKey, mark: Mark, until_seconds: u64) {
         self.shard(key).marks.set(key, mark, until_seconds);
     }
 
@@ -496,7 +547,7 @@ impl Store {
         let waker = {
             let mut shard = self.shard(flight.key);
             let mut progress = flight.progress();
-            if !matches!(progress.stage, Stage::Vacant) {
+            if !matches!(progress.stage, FlightStage::Vacant) {
                 return;
             }
             if progress.waiting == 0 {
@@ -505,6 +556,7 @@ impl Store {
             progress.take_waker()
         };
         if let Some(waker) = waker {
+            // A single client: the others would only see that it leads.
             waker.wake();
         }
     }
@@ -532,26 +584,26 @@ impl Store {
         self.filling_bytes.clone()
     }
 
-    /// Whether bodies that are arriving use all memory for them, one body of `own_bytes` aside: alone, it may be as
-    /// long as any object.
+    /// Whether arriving bodies use all the memory for them. Ignores `own_bytes`, because a single body may be as long
+    /// as any object.
     pub(crate) fn is_filling_full(&self, own_bytes: u64) -> bool {
-        // What is on its way to the shelf is in memory twice.
+        // A body on its way to the shelf is in memory twice.
         let share = if self.shelf.is_some() { 16 } else { 8 };
         self.filling_bytes.load(Relaxed).saturating_sub(own_bytes) >= self.memory_bytes() / share
     }
 }
 
-impl std::fmt::Debug for Store {
+impl std::fmt::Debug for MemoryStore {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Store").field("memory_bytes", &self.memory_bytes()).finish_non_exhaustive()
     }
 }
 
-fn shard_of(key: Key, mask: usize) -> usize {
+fn shard_of(key: CacheKey, mask: usize) -> usize {
     (key.as_u128() >> 64) as usize & mask
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<StoreShard>) -> MutexGuard<'_, StoreShard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,16 +1,15 @@
 //! Metadata of a stored response, computed once so that a hit only compares.
 //!
 //! The stored head is text, without hop-by-hop fields and fields that are generated for each message (`admit`); the
-//! body is elsewhere. This is only what decisions need.
+//! body is elsewhere.
 
-use http1::Span;
+use http1::ByteSpan;
 
-use crate::ranges::Part;
+use crate::ranges::StoredPart;
 
-/// Metadata of a stored response for cache decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {
-    /// The status; 200 for a part, which arrived with 206.
+    /// 200 for a part, which arrived with 206.
     pub status: u16,
     pub(crate) traits: Traits,
     /// How long the response may be used stale during revalidation.
@@ -18,12 +17,12 @@ pub struct Stored {
     /// How long the response may be used stale while the origin fails.
     pub(crate) stale_if_error_seconds: u32,
     /// The entity tag as sent, as a range of the stored head; empty if there is none.
-    pub(crate) etag: Span,
+    pub(crate) etag: ByteSpan,
     /// Last-Modified as sent, as a range of the stored head; empty if there is no valid one.
-    pub(crate) last_modified: Span,
-    /// Last-Modified in seconds since 1970, if there is one.
+    pub(crate) last_modified: ByteSpan,
+    /// In seconds since 1970; 0 without Last-Modified.
     pub(crate) last_modified_unix_seconds: u64,
-    /// The Date, in seconds since 1970.
+    /// In seconds since 1970.
     pub(crate) date_unix_seconds: u64,
     /// When the response was received, or last validated.
     pub received_ms: u64,
@@ -32,7 +31,7 @@ pub struct Stored {
     /// When the response becomes stale.
     pub(crate) fresh_until_ms: u64,
     /// The range that is stored; `None` for the whole representation.
-    pub part: Option<Part>,
+    pub part: Option<StoredPart>,
 }
 
 /// Properties of a stored response, as bits.
@@ -69,7 +68,7 @@ impl Traits {
 
 /// The times of an exchange with the origin (RFC 9111 §4.2.3), in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
+pub struct StoredTimes {
     /// When the request was sent.
     pub requested_ms: u64,
     /// When the head of the response was received.
@@ -77,6 +76,7 @@ pub struct Times {
 }
 
 /// How much a caller's coarse clock may lag.
+// A worker's clock may be a tick old, a tenth of a second.
 const CLOCK_LAG_MS: u64 = 100;
 
 impl Stored {
@@ -93,10 +93,11 @@ impl Stored {
         difference.div_euclid(1000).clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// Whether the response is fresh, judged by the stored metadata alone. A response that is never fresh stays so,
+    /// Whether the response is fresh, judged only by the stored metadata. A response that is never fresh stays so,
     /// even if the clock lags behind the one used on receipt.
     #[inline]
     pub fn is_fresh(&self, now_ms: u64) -> bool {
+        // RFC 9111 §4: a response that is stale on arrival must not answer another request, whichever worker asks.
         now_ms.max(self.received_ms) < self.fresh_until_ms && !self.traits.has(Traits::VALIDATE_ALWAYS)
     }
 
@@ -111,14 +112,14 @@ impl Stored {
         self.traits.has(Traits::HEURISTIC)
     }
 
-    /// The entity tag, as sent.
+    /// The entity tag as sent.
     pub fn etag<'a>(&self, head: &'a [u8]) -> Option<&'a [u8]> {
-        Some(self.etag.of(head)).filter(|etag| !etag.is_empty())
+        Some(self.etag.for_bytes(head)).filter(|etag| !etag.is_empty())
     }
 
-    /// Last-Modified, as sent.
+    /// Last-Modified as sent.
     pub fn last_modified<'a>(&self, head: &'a [u8]) -> Option<&'a [u8]> {
-        Some(self.last_modified.of(head)).filter(|date| !date.is_empty())
+        Some(self.last_modified.for_bytes(head)).filter(|date| !date.is_empty())
     }
 
     /// Whether the response can be validated (RFC 9111 §4.3.1).
@@ -132,16 +133,18 @@ impl Stored {
             return Some(etag).filter(|etag| !etag.starts_with(b"W/"));
         }
         // RFC 9110 §8.8.2.2: a date is strong if it is clearly before that of the response.
+        // A minute, because a file may change twice within a second, and clocks may differ.
         let is_strong = self.last_modified_unix_seconds.saturating_add(60) <= self.date_unix_seconds;
         self.last_modified(head).filter(|_| is_strong)
     }
 
     /// Makes the response stale from now on, as a soft purge does. It may still be used where stale responses may.
     pub fn make_stale(&mut self, now_ms: u64) {
+        // Never later: a response that was stale before stays stale since then.
         self.fresh_until_ms = self.fresh_until_ms.min(now_ms);
     }
 
-    /// Shortens the freshness lifetime, and with it what may be used during revalidation.
+    /// Shortens the freshness lifetime, and forbids stale use during revalidation.
     pub fn keep_until(&mut self, until_ms: u64) {
         self.fresh_until_ms = self.fresh_until_ms.min(until_ms);
         self.stale_while_revalidate_seconds = 0;

@@ -9,47 +9,47 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError, TryLockError};
 
-use crate::key::Key;
+use crate::key::CacheKey;
 
 /// Estimated hit rates for several memory sizes, each from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HitRates {
-    /// The hit rate with half of the memory.
+    /// With half of the memory.
     pub half: f64,
-    /// The hit rate with the current memory.
+    /// With the current memory.
     pub same: f64,
-    /// The hit rate with twice the memory.
+    /// With twice the memory.
     pub double: f64,
-    /// The hit rate with four times the memory.
+    /// With four times the memory.
     pub quadruple: f64,
 }
 
-/// The sampled keys and what was observed.
+/// The sampled keys and their requests.
 #[derive(Debug)]
 pub(crate) struct Survey {
     /// Keys whose first bits are below this are sampled.
     threshold: AtomicU32,
-    sample: Mutex<Sample>,
+    sample: Mutex<SurveySample>,
 }
 
 #[derive(Debug)]
-struct Sample {
+struct SurveySample {
     memory_bytes: u64,
     /// When each sampled key was last requested, and its weight.
-    keys: HashMap<u64, Seen>,
-    /// The weights in order of last use, as a Fenwick tree: a look-up takes about a dozen steps.
+    keys: HashMap<u64, SurveyedKey>,
+    /// The weights in order of last use, as a Fenwick tree: a lookup takes about a dozen steps.
     sums: Vec<u64>,
     next_turn: usize,
     /// The last key. A repeated request for it has nothing in between.
     last: Option<u64>,
     hits: [f64; SIZES.len()],
     all: f64,
-    /// How many old requests no longer count.
+    /// The number of old requests that no longer count.
     forgotten: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct SurveyedKey {
     turn: usize,
     weight_bytes: u64,
 }
@@ -57,13 +57,14 @@ struct Seen {
 /// The estimated memory sizes, in halves of the current one.
 const SIZES: [u64; 4] = [1, 2, 4, 8];
 
-/// One key of so many at first, and fewer as keys get more: so the survey of few keys is exact enough, and many cost
-/// little.
+/// The initial sampling rate: one key of this many. It falls as the number of keys grows, so that few keys are
+/// estimated precisely, and many cost little.
 const ONE_OF: u32 = 16;
 const KEYS_MAX: usize = 8 << 10;
 const TURNS: usize = 2 * KEYS_MAX;
 
-/// When it was asked for after so many requests, all that was seen counts half from then on.
+/// When an estimate covers this many requests, all observations count half from then on.
+// Old observations fade, so that the estimate follows the traffic.
 const REQUESTS_TO_HALVE: f64 = (1 << 20) as f64;
 
 /// The fewest requests for an estimate.
@@ -71,7 +72,7 @@ const REQUESTS_MIN: f64 = 1000.0;
 
 impl Survey {
     pub(crate) fn new(memory_bytes: u64) -> Self {
-        let sample = Sample {
+        let sample = SurveySample {
             memory_bytes,
             keys: HashMap::new(),
             sums: Vec::new(),
@@ -86,42 +87,44 @@ impl Survey {
 
     /// Records a request for a key. For most keys this is one comparison.
     #[inline]
-    pub(crate) fn touch(&self, key: Key, weight_bytes: u64) {
+    pub(crate) fn touch(&self, key: CacheKey, weight_bytes: u64) {
+        // By key and not by request: the requests of a sampled key must all be seen, or their distance is unknown.
         if first_bits(key.as_u128() as u64) < self.threshold.load(Relaxed) {
             self.record(key, weight_bytes);
         }
     }
 
     #[cold]
-    fn record(&self, key: Key, weight_bytes: u64) {
+    fn record(&self, key: CacheKey, weight_bytes: u64) {
         let mut sample = match self.sample.try_lock() {
             Ok(sample) => sample,
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
-            // Whoever else is surveyed now is as good a sample.
+            // Another thread is recording, and its request is as good a sample.
             Err(TryLockError::WouldBlock) => return,
         };
         let threshold = self.threshold.load(Relaxed);
         sample.record(key.as_u128() as u64, weight_bytes, f64::from(u32::MAX) / f64::from(threshold));
         if sample.keys.len() > KEYS_MAX {
+            // Half of the sampled keys leave, which are exactly those that the new threshold would not sample.
             self.threshold.store(threshold / 2, Relaxed);
             sample.keys.retain(|&key, _| first_bits(key) < threshold / 2);
             sample.renumber();
         }
     }
 
-    /// Notes a new memory size. Earlier observations count with the size at their time.
+    /// Records a new memory size. Earlier observations count with the size at their time.
     pub(crate) fn set_memory_bytes(&self, memory_bytes: u64) {
         self.sample.lock().unwrap_or_else(PoisonError::into_inner).memory_bytes = memory_bytes;
     }
 
-    /// The estimate after this many requests; `None` if there were too few.
+    /// The estimate after this many requests. `None` if there were too few.
     pub(crate) fn hit_rates(&self, requests: u64) -> Option<HitRates> {
         let mut sample = self.sample.lock().unwrap_or_else(PoisonError::into_inner);
         let counted = requests as f64 - sample.forgotten;
         if counted < REQUESTS_MIN {
             return None;
         }
-        // What the sample has too little or too much of are the hottest keys, which every size of memory holds.
+        // The error of the sample comes from the hottest keys, which fit any memory size.
         let missing = counted - sample.all;
         let [half, same, double, quadruple] =
             sample.hits.map(|hits| ((hits + missing) / counted).clamp(0.0, 1.0));
@@ -139,21 +142,24 @@ fn first_bits(key: u64) -> u32 {
     (key >> 32) as u32 ^ (key as u32).rotate_left(7)
 }
 
-impl Sample {
-    /// A request of a sampled key, which stands for `one_of` keys and requests.
+impl SurveySample {
+    /// Records a request for a sampled key, which stands for `one_of` keys and requests.
     fn record(&mut self, key: u64, weight_bytes: u64, one_of: f64) {
         self.all += one_of;
+        // A shortcut for the hottest keys, with the result of the long way.
         if self.last == Some(key) {
             self.hits.iter_mut().for_each(|hits| *hits += one_of);
             return;
         }
         self.last = Some(key);
+        // Turns that keys have left are never reused, so the tree fills up and is packed again now and then.
         if self.next_turn == self.sums.len() {
             self.renumber();
         }
         if let Some(seen) = self.keys.get(&key).copied() {
             let between = self.sum(self.next_turn) - self.sum(seen.turn + 1) + weight_bytes;
             for (hits, halves) in self.hits.iter_mut().zip(SIZES) {
+                // Each sampled key stands for `one_of` keys of its kind, so the distance is scaled up.
                 if between as f64 * one_of <= (self.memory_bytes / 2 * halves) as f64 {
                     *hits += one_of;
                 }
@@ -161,14 +167,14 @@ impl Sample {
             self.add(seen.turn, seen.weight_bytes.wrapping_neg());
         }
         let turn = self.next_turn;
-        self.keys.insert(key, Seen { turn, weight_bytes });
+        self.keys.insert(key, SurveyedKey { turn, weight_bytes });
         self.add(turn, weight_bytes);
         self.next_turn += 1;
     }
 
-    /// Gives the keys turns from 0 on, in their order.
+    /// Renumbers the turns from 0 on, in order.
     fn renumber(&mut self) {
-        let mut order: Vec<&mut Seen> = self.keys.values_mut().collect();
+        let mut order: Vec<&mut SurveyedKey> = self.keys.values_mut().collect();
         order.sort_unstable_by_key(|seen| seen.turn);
         let mut weights = Vec::with_capacity(order.len());
         for (turn, seen) in order.into_iter().enumerate() {
@@ -206,11 +212,11 @@ impl Sample {
 mod tests {
     use super::*;
 
-    fn key(number: u64) -> Key {
-        Key::from_u128(u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)))
+    fn key(number: u64) -> CacheKey {
+        CacheKey::from_u128(u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)))
     }
 
-    /// Keys asked for in turn are hits under LRU exactly where all of them fit.
+    /// Under LRU, keys requested in a loop are hits only if all of them fit.
     #[test]
     fn a_loop_is_hit_where_it_fits() {
         for (keys, expected) in

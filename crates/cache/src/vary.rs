@@ -11,8 +11,8 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use crate::encoding::Codings;
 use crate::fields::{members, value, values};
 use crate::key::KeySecret;
-use crate::policy::Policy;
-use crate::refusal::Refusal;
+use crate::policy::CachePolicy;
+use crate::refusal::NotStored;
 
 /// The names of the fields in Vary: lower case, sorted, unique, separated by commas. Empty if the response does not
 /// vary.
@@ -26,45 +26,42 @@ pub struct Vary {
 pub struct VariantKey(u128);
 
 impl VariantKey {
-    /// The variant key as a number.
     pub const fn as_u128(self) -> u128 {
         self.0
     }
 
-    /// A variant key from a number that `as_u128` returned.
     pub const fn from_u128(number: u128) -> Self {
         Self(number)
     }
 }
 
-/// The longest list of names. Longer ones are not stored.
+/// The longest list of names. Responses with longer ones are not stored.
 const NAMES_BYTES_MAX: usize = 1024;
 
 impl Vary {
-    /// Parses Vary of a response.
-    ///
     /// # Errors
     /// Vary is `*`, which matches no other request (RFC 9111 §4.1), or exceeds the limit.
-    pub fn of(head: &ResponseHead, bytes: &[u8], policy: &Policy) -> Result<Self, Refusal> {
+    pub fn new(head: &ResponseHead, bytes: &[u8], policy: &CachePolicy) -> Result<Self, NotStored> {
         let mut names: Vec<Box<[u8]>> = Vec::new();
         let mut len = 0;
         for name in values(head, bytes, b"vary").flat_map(members) {
             if policy.ignore.vary && !name.eq_ignore_ascii_case(b"accept-encoding") {
-                // One variant for all of them; but who cannot decode a response has nothing of it.
+                // Accept-Encoding still counts, because a client must be able to decode the response.
                 continue;
             }
             if policy.ignore.origin && name.eq_ignore_ascii_case(b"origin") {
                 continue;
             }
             if name == b"*" {
-                return Err(Refusal::VaryStar);
+                return Err(NotStored::VaryStar);
             }
             len += name.len() + 1;
             if len > NAMES_BYTES_MAX {
-                return Err(Refusal::VaryTooLong);
+                return Err(NotStored::VaryTooLong);
             }
             names.push(name.to_ascii_lowercase().into());
         }
+        // Servers list the fields in any order, and repeat them: these are still one variant.
         names.sort_unstable();
         names.dedup();
         Ok(Self { names: names.join(b",".as_slice()).into() })
@@ -79,8 +76,8 @@ impl Vary {
         request: (&RequestHead, &[u8]),
         passes: impl Fn(&[u8]) -> bool,
         (head, bytes): (&ResponseHead, &[u8]),
-        policy: &Policy,
-    ) -> Result<(), Refusal> {
+        policy: &CachePolicy,
+    ) -> Result<(), NotStored> {
         if !policy.ignore.vary {
             return Ok(());
         }
@@ -92,10 +89,10 @@ impl Vary {
             })
         };
         let is_for_one = values(head, bytes, b"vary").flat_map(members).any(is_personal);
-        if is_for_one { Err(Refusal::VaryPersonal) } else { Ok(()) }
+        if is_for_one { Err(NotStored::VaryPersonal) } else { Ok(()) }
     }
 
-    /// A `Vary` from text that `as_bytes` returned.
+    /// Takes text that `as_bytes` returned.
     pub fn from_bytes(names: &[u8]) -> Self {
         Self { names: names.into() }
     }
@@ -110,8 +107,8 @@ impl Vary {
         self.names.is_empty()
     }
 
-    /// Checks that a response suits all requests of its variant, as far as content codings go. `codings` are those that
-    /// the request offered to the server.
+    /// Checks that a response suits all requests of its variant, with respect to content codings. `codings` are those
+    /// that the request offered to the server.
     ///
     /// # Errors
     /// Another request with an equal normalised Accept-Encoding may not accept the response (RFC 9111 §4.1).
@@ -120,15 +117,14 @@ impl Vary {
         codings: Codings,
         head: &ResponseHead,
         bytes: &[u8],
-        policy: &Policy,
-    ) -> Result<(), Refusal> {
+        policy: &CachePolicy,
+    ) -> Result<(), NotStored> {
         let is_told = !policy.normalises_accept_encoding
             || !self.names().any(|name| name == b"accept-encoding")
             || codings.hold(head, bytes);
-        if is_told { Ok(()) } else { Err(Refusal::Coding) }
+        if is_told { Ok(()) } else { Err(NotStored::Coding) }
     }
 
-    /// The names, one by one.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         members(&self.names)
     }
@@ -138,7 +134,7 @@ impl Vary {
     pub fn variant(
         &self,
         secret: KeySecret,
-        policy: &Policy,
+        policy: &CachePolicy,
         head: &RequestHead,
         bytes: &[u8],
         passes: impl Fn(&[u8]) -> bool,
@@ -150,6 +146,7 @@ impl Vary {
             if passes(name) {
                 write_values(&mut hash, name, policy, head, bytes);
             } else {
+                // An absent field has a text that no value has, since no value contains a line end.
                 hash.write(b"\n");
             }
         }
@@ -157,14 +154,15 @@ impl Vary {
     }
 }
 
-/// RFC 9111 §4.1: white space around members and how lines are cut do not count. No value holds a line's end, so what is
-/// written for two different lists differs; a field that is missing differs from one that is empty.
-fn write_values(hash: &mut SipHasher13, name: &[u8], policy: &Policy, head: &RequestHead, bytes: &[u8]) {
+/// RFC 9111 §4.1: ignores white space around members, and the split into lines. No value contains a line end, so
+/// different lists are written differently; a missing field differs from an empty one.
+fn write_values(hash: &mut SipHasher13, name: &[u8], policy: &CachePolicy, head: &RequestHead, bytes: &[u8]) {
     if name == b"accept-encoding" && policy.normalises_accept_encoding {
         hash.write(b"\n\n");
-        return hash.write_u8(Codings::of(head, bytes).as_u8());
+        // Browsers spell the field in many ways. The set of codings that matter has few values.
+        return hash.write_u8(Codings::new(head, bytes).as_u8());
     }
-    // RFC 9110 §12.5.4, RFC 4647 §2: tags of languages are the same in either case.
+    // RFC 9110 §12.5.4, RFC 4647 §2: the case of language tags is ignored.
     let is_lowered = name == b"accept-language";
     let mut is_present = false;
     for member in values(head, bytes, name).flat_map(|value| value.split(|&byte| byte == b',')) {

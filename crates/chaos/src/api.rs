@@ -1,4 +1,4 @@
-//! Toxiproxy's HTTP API, for its clients of any version 2: JSON over HTTP/1.1, whatever the Content-Type.
+//! Toxiproxy's HTTP API, for its clients of any version 2: JSON over HTTP/1.1, with any Content-Type.
 
 use std::sync::Arc;
 
@@ -17,17 +17,16 @@ use tokio::sync::Mutex;
 
 use super::body;
 use super::proxies::{Proxies, ProxyRequest};
-use super::refusal::Refusal;
+use super::refusal::ApiRefusal;
 use super::toxics::Toxics;
 
-/// What a request may bring.
+/// Maximum length of a request body.
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// The version of the API: that of the Toxiproxy which has it.
+/// The version of Toxiproxy that has this API.
 const VERSION: &str = "2.12.0";
 
 type Shared = State<Arc<Mutex<Proxies>>>;
 
-/// The routes of the API.
 pub(super) fn router(proxies: Arc<Mutex<Proxies>>) -> Router {
     let proxy = get(show).post(change).patch(change).delete(remove);
     let toxic = get(show_toxic).post(change_toxic).patch(change_toxic).delete(remove_toxic);
@@ -40,30 +39,30 @@ pub(super) fn router(proxies: Arc<Mutex<Proxies>>) -> Router {
         .route("/reset", post(reset))
         .route("/version", get(version))
         .route("/metrics", get(metrics))
-        .fallback(|| async { Refusal::NoPlace })
+        .fallback(|| async { ApiRefusal::NoPlace })
         .layer(middleware::from_fn(refuse_browsers))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(proxies)
 }
 
-/// What a request brings; where that is too much it is told as every refusal is.
-struct Body(Bytes);
+/// The body of a request. An oversized body is reported like every other refusal.
+struct ApiBody(Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for Body {
-    type Rejection = Refusal;
+impl<S: Send + Sync> FromRequest<S> for ApiBody {
+    type Rejection = ApiRefusal;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiRefusal> {
         Bytes::from_request(request, state).await.map(Self).map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Refusal::TooLarge { most: BODY_BYTES_MAX },
-            _ => Refusal::Body(rejection.body_text()),
+            StatusCode::PAYLOAD_TOO_LARGE => ApiRefusal::TooLarge { most: BODY_BYTES_MAX },
+            _ => ApiRefusal::Body(rejection.body_text()),
         })
     }
 }
 
-/// A web page that somebody looks at on this machine could otherwise use the API through its browser.
+/// Refuses browsers, because any web page open on this machine could otherwise use the API.
 async fn refuse_browsers(headers: HeaderMap, request: Request, next: Next) -> Response {
     match headers.get(USER_AGENT) {
-        Some(agent) if agent.as_bytes().starts_with(b"Mozilla/") => Refusal::Browser.into_response(),
+        Some(agent) if agent.as_bytes().starts_with(b"Mozilla/") => ApiRefusal::Browser.into_response(),
         _ => next.run(request).await,
     }
 }
@@ -72,12 +71,12 @@ async fn index(State(proxies): Shared) -> Response {
     told(StatusCode::OK, &proxies.lock().await.told())
 }
 
-async fn create(State(proxies): Shared, Body(body): Body) -> Result<Response, Refusal> {
+async fn create(State(proxies): Shared, ApiBody(body): ApiBody) -> Result<Response, ApiRefusal> {
     let asked: ProxyRequest = body::read(&body)?;
     Ok(told(StatusCode::CREATED, &proxies.lock().await.create(asked).await?))
 }
 
-async fn populate(State(proxies): Shared, Body(body): Body) -> Result<Response, Refusal> {
+async fn populate(State(proxies): Shared, ApiBody(body): ApiBody) -> Result<Response, ApiRefusal> {
     let asked = body::read(&body)?;
     let (made, outcome) = proxies.lock().await.populate(asked).await;
     Ok(match outcome {
@@ -90,12 +89,12 @@ async fn populate(State(proxies): Shared, Body(body): Body) -> Result<Response, 
     })
 }
 
-async fn reset(State(proxies): Shared) -> Result<StatusCode, Refusal> {
+async fn reset(State(proxies): Shared) -> Result<StatusCode, ApiRefusal> {
     proxies.lock().await.reset().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// JSON, as of Toxiproxy 2.6: by it clients decide whether to PATCH. Those before take it for an opaque text.
+/// JSON, as in Toxiproxy 2.6 and later: clients decide by it whether to PATCH. To older clients it is opaque.
 async fn version() -> Response {
     told(StatusCode::OK, &json!({ "version": VERSION }))
 }
@@ -106,35 +105,35 @@ async fn metrics(State(proxies): Shared, headers: HeaderMap) -> Response {
     ([(CONTENT_TYPE, syntax.content_type())], proxies.lock().await.traffic(syntax)).into_response()
 }
 
-async fn show(State(proxies): Shared, Path(proxy): Path<String>) -> Result<Response, Refusal> {
+async fn show(State(proxies): Shared, Path(proxy): Path<String>) -> Result<Response, ApiRefusal> {
     Ok(told(StatusCode::OK, &proxies.lock().await.told_of(&proxy)?))
 }
 
 async fn change(
     State(proxies): Shared,
     Path(proxy): Path<String>,
-    Body(body): Body,
-) -> Result<Response, Refusal> {
+    ApiBody(body): ApiBody,
+) -> Result<Response, ApiRefusal> {
     let mut proxies = proxies.lock().await;
     proxies.told_of(&proxy)?;
     let asked: ProxyRequest = body::read(&body)?;
     Ok(told(StatusCode::OK, &proxies.change(&proxy, asked).await?))
 }
 
-async fn remove(State(proxies): Shared, Path(proxy): Path<String>) -> Result<StatusCode, Refusal> {
+async fn remove(State(proxies): Shared, Path(proxy): Path<String>) -> Result<StatusCode, ApiRefusal> {
     proxies.lock().await.remove(&proxy).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn toxics(State(proxies): Shared, Path(proxy): Path<String>) -> Result<Response, Refusal> {
+async fn toxics(State(proxies): Shared, Path(proxy): Path<String>) -> Result<Response, ApiRefusal> {
     Ok(told(StatusCode::OK, &proxies.lock().await.toxics_of(&proxy, Toxics::told)?))
 }
 
 async fn add_toxic(
     State(proxies): Shared,
     Path(proxy): Path<String>,
-    Body(body): Body,
-) -> Result<Response, Refusal> {
+    ApiBody(body): ApiBody,
+) -> Result<Response, ApiRefusal> {
     let added = proxies.lock().await.change_toxics(&proxy, |toxics| toxics.add(body::read(&body)?))?;
     Ok(told(StatusCode::OK, &added))
 }
@@ -142,7 +141,7 @@ async fn add_toxic(
 async fn show_toxic(
     State(proxies): Shared,
     Path((proxy, toxic)): Path<(String, String)>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiRefusal> {
     let shown = proxies.lock().await.toxics_of(&proxy, |toxics| toxics.told_of(&toxic))??;
     Ok(told(StatusCode::OK, &shown))
 }
@@ -150,8 +149,8 @@ async fn show_toxic(
 async fn change_toxic(
     State(proxies): Shared,
     Path((proxy, toxic)): Path<(String, String)>,
-    Body(body): Body,
-) -> Result<Response, Refusal> {
+    ApiBody(body): ApiBody,
+) -> Result<Response, ApiRefusal> {
     let changed =
         proxies.lock().await.change_toxics(&proxy, |toxics| toxics.change(&toxic, || body::read(&body)))?;
     Ok(told(StatusCode::OK, &changed))
@@ -160,7 +159,7 @@ async fn change_toxic(
 async fn remove_toxic(
     State(proxies): Shared,
     Path((proxy, toxic)): Path<(String, String)>,
-) -> Result<StatusCode, Refusal> {
+) -> Result<StatusCode, ApiRefusal> {
     proxies.lock().await.change_toxics(&proxy, |toxics| toxics.remove(&toxic))?;
     Ok(StatusCode::NO_CONTENT)
 }

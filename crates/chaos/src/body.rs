@@ -3,18 +3,16 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::refusal::Refusal;
+use super::refusal::ApiRefusal;
 
-/// Parses a request body.
-pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiRefusal> {
     Ok(serde_json::from_value(in_lower_case(serde_json::from_slice(body)?))?)
 }
 
-/// Turns all keys to lower case. If two keys become equal, the one that was in lower case wins. The recursion is
-/// bounded by the parser's limit.
+/// Converts all keys to lower case; of equal ones, that in lower case wins. The parser's limit bounds the recursion.
 pub(super) fn in_lower_case(value: Value) -> Value {
     match value {
-        // Capitals come first in order, and what comes later stays.
+        // Capitals sort first, and later entries replace earlier ones.
         Value::Object(pairs) => {
             let lower = |(key, value): (String, Value)| (key.to_ascii_lowercase(), in_lower_case(value));
             Value::Object(pairs.into_iter().map(lower).collect())

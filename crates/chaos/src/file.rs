@@ -1,27 +1,26 @@
 //! Reads a configuration file: a JSON list of proxies with their toxics, which Toxiproxy calls its config.
 //!
-//! Stricter than the API, whose clients may send unknown keys: here they are mistakes.
+//! The file is checked more strictly than API requests: unknown keys are mistakes.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
-use mistake::{Mistake, Places};
+use mistake::{LineMap, Mistake};
 use serde_json::{Map, Value};
-use shape::Kind;
+use shape::ToxicKind;
 
 use super::body;
 use super::proxies::{PROXIES_MAX, PreparedProxy};
-use super::refusal::Refusal;
+use super::refusal::ApiRefusal;
 
-/// As many proxies as there may be, with what a person writes of them.
+/// Enough for the maximum number of proxies, written by hand.
 const LARGEST_FILE_BYTES: u64 = 16 << 20;
 
-/// Characters of a wrong value that are shown.
+/// Longer wrong values are cut in messages.
 const GIVEN_SHOWN_MAX: usize = 40;
 
-/// A valid configuration file.
 #[derive(Debug, Default)]
 pub struct Config {
     pub(super) proxies: Vec<PreparedProxy>,
@@ -29,7 +28,7 @@ pub struct Config {
     text: String,
 }
 
-/// A key, and what is expected behind it.
+/// A key, a description of its value, and a check of the value.
 type Known = (&'static str, &'static str, fn(&Value) -> bool);
 
 const PROXY: &[Known] = &[
@@ -49,13 +48,11 @@ const TOXIC: &[Known] = &[
 const LIST: &str = "a list of proxies: [{\"name\": …, \"listen\": …, \"upstream\": …}]";
 
 impl Config {
-    /// Reads the file at `path`.
-    ///
     /// # Errors
-    /// As [`read`](Self::read), or that the file cannot be read.
+    /// The mistakes of [`read`](Self::read), or that the file cannot be read.
     pub fn load(path: &Path) -> Result<Self, Vec<Mistake>> {
         let file = path.display().to_string();
-        let failed = |why: String| vec![Places::new("", &file).mistake(&(0..0), why)];
+        let failed = |why: String| vec![LineMap::new("", &file).mistake(&(0..0), why)];
         let bytes = bytes_of(path).map_err(|error| failed(format!("the file can't be read: {error}")))?;
         if bytes.len() as u64 > LARGEST_FILE_BYTES {
             return Err(failed(format!("the file is larger than {} MiB", LARGEST_FILE_BYTES >> 20)));
@@ -69,24 +66,24 @@ impl Config {
     /// # Errors
     /// The first mistake of each invalid proxy.
     pub fn read(text: &str, file: &str) -> Result<Self, Vec<Mistake>> {
-        let places = Places::new(text, file);
+        let places = LineMap::new(text, file);
         let value: Value =
             serde_json::from_str(text).map_err(|error| vec![no_json(text, &places, &error)])?;
         let Value::Array(proxies) = body::in_lower_case(value) else {
             return Err(vec![places.mistake(&first(text), "these are no proxies").expecting(LIST)]);
         };
         if proxies.len() > PROXIES_MAX {
-            let much = Refusal::TooMany { what: "proxies", most: PROXIES_MAX };
+            let much = ApiRefusal::TooMany { what: "proxies", most: PROXIES_MAX };
             return Err(vec![placed(text, &places, &proxies_in(text), &much.at("proxy", PROXIES_MAX))]);
         }
         let wrong =
             |(index, proxy): (usize, &Value)| fits(proxy).err().map(|refusal| refusal.at("proxy", index));
-        let mut refusals: Vec<Refusal> = proxies.iter().enumerate().filter_map(wrong).collect();
+        let mut refusals: Vec<ApiRefusal> = proxies.iter().enumerate().filter_map(wrong).collect();
         let mut wanted = Vec::new();
         for read in PreparedProxy::list(proxies) {
             match read {
                 Ok(proxy) => wanted.push(proxy),
-                // One that has been told of already.
+                // This proxy has a refusal already.
                 Err(refusal) if refusals.iter().any(|other| other.is_of_same(&refusal)) => {}
                 Err(refusal) => refusals.push(refusal),
             }
@@ -101,27 +98,25 @@ impl Config {
         Err(mistakes)
     }
 
-    /// Turns a refusal into a mistake with its place in the file.
-    pub(super) fn mistake(&self, refusal: &Refusal) -> Mistake {
+    pub(super) fn mistake(&self, refusal: &ApiRefusal) -> Mistake {
         let Self { text, file, .. } = self;
-        placed(text, &Places::new(text, file), &proxies_in(text), refusal)
+        placed(text, &LineMap::new(text, file), &proxies_in(text), refusal)
     }
 
-    /// Takes the proxies, to be created.
     pub(super) fn take(&mut self) -> Vec<PreparedProxy> {
         std::mem::take(&mut self.proxies)
     }
 }
 
-/// A byte more than the largest file tells that there is more.
+/// Reads the file, and one byte beyond the limit, which reveals a file that is too large.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(LARGEST_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Whether a proxy has known keys alone, each with what belongs there.
-fn fits(proxy: &Value) -> Result<(), Refusal> {
+/// Checks the keys of a proxy and the types of their values.
+fn fits(proxy: &Value) -> Result<(), ApiRefusal> {
     let pairs = keys_fit(proxy, "a proxy", PROXY, |_, _| None)?;
     let toxics = pairs.get("toxics").and_then(Value::as_array);
     for (index, toxic) in toxics.into_iter().flatten().enumerate() {
@@ -134,11 +129,11 @@ fn keys_fit<'v>(
     value: &'v Value,
     of: &'static str,
     known: &[Known],
-    better: fn(&Map<String, Value>, &str) -> Option<Refusal>,
-) -> Result<&'v Map<String, Value>, Refusal> {
+    better: fn(&Map<String, Value>, &str) -> Option<ApiRefusal>,
+) -> Result<&'v Map<String, Value>, ApiRefusal> {
     let form = |key: Option<&str>, expected, given: &Value| {
         let given = given.to_string().chars().take(GIVEN_SHOWN_MAX).collect();
-        Refusal::Form { key: key.map(str::to_owned), of, expected, given }
+        ApiRefusal::Form { key: key.map(str::to_owned), of, expected, given }
     };
     let pairs = value.as_object().ok_or_else(|| form(None, "an object: {…}", value))?;
     for (key, value) in pairs {
@@ -149,21 +144,20 @@ fn keys_fit<'v>(
             Some(_) => {}
             None => {
                 let known = known.iter().map(|(name, ..)| *name).collect();
-                return Err(better(pairs, key).unwrap_or(Refusal::Key { name: key.clone(), of, known }));
+                return Err(better(pairs, key).unwrap_or(ApiRefusal::Key { name: key.clone(), of, known }));
             }
         }
     }
     Ok(pairs)
 }
 
-/// An attribute that is beside the attributes.
-fn misplaced(toxic: &Map<String, Value>, key: &str) -> Option<Refusal> {
-    let kind = Kind::named(toxic.get("type")?.as_str()?)?;
+/// Refuses an attribute that is outside `attributes`.
+fn misplaced(toxic: &Map<String, Value>, key: &str) -> Option<ApiRefusal> {
+    let kind = ToxicKind::named(toxic.get("type")?.as_str()?)?;
     let is_attribute = kind.attributes.iter().any(|attribute| attribute.name == key);
-    is_attribute.then(|| Refusal::Misplaced { name: key.to_owned() })
+    is_attribute.then(|| ApiRefusal::Misplaced { name: key.to_owned() })
 }
 
-/// Whether it ends with a port.
 fn has_port(value: &Value) -> bool {
     let port = value.as_str().and_then(|text| text.rsplit_once(':')).map(|(_, port)| port);
     port.is_some_and(|port| port.parse::<u16>().is_ok())
@@ -173,25 +167,24 @@ fn is_port_alone(value: &Value) -> bool {
     value.as_str().and_then(|text| text.rsplit_once(':')).is_some_and(|(host, _)| host.is_empty())
 }
 
-/// A text that is no JSON, at the place where it ceases to be.
-fn no_json(text: &str, places: &Places<'_>, error: &serde_json::Error) -> Mistake {
+/// Reports invalid JSON at the place of the first error.
+fn no_json(text: &str, places: &LineMap<'_>, error: &serde_json::Error) -> Mistake {
     let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     let at = (lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1)).min(text.len());
     let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    let said = error.to_string();
+    let said = mistake::json_error(&error.to_string());
     let what = said.split(" at line ").next().unwrap_or_default();
     places.mistake(&(at..at + 1), format!("this is not JSON: {what}")).expecting(LIST)
 }
 
-/// Where each proxy is in the text.
+/// Finds the text of each proxy.
 fn proxies_in(text: &str) -> Vec<Range<usize>> {
     members(text, first(text).start).into_iter().map(|member| member.value).collect()
 }
 
-/// A refusal at the place in the text that it is about.
-fn placed(text: &str, places: &Places<'_>, proxies: &[Range<usize>], refusal: &Refusal) -> Mistake {
+fn placed(text: &str, places: &LineMap<'_>, proxies: &[Range<usize>], refusal: &ApiRefusal) -> Mistake {
     let (mut at, mut cause) = (first(text), refusal);
-    while let Refusal::At { what, number, refusal } = cause {
+    while let ApiRefusal::At { what, number, refusal } = cause {
         let inner = match *what {
             "toxic" => toxic_in(text, at.start, number - 1),
             _ => proxies.get(number - 1).cloned(),
@@ -201,29 +194,29 @@ fn placed(text: &str, places: &Places<'_>, proxies: &[Range<usize>], refusal: &R
     }
     let key = cause.names_key().and_then(|name| key_within(text, at.start, name));
     let message = match cause {
-        Refusal::Body(why) => why.clone(),
+        ApiRefusal::Body(why) => why.clone(),
         cause => cause.to_string(),
     };
     places.mistake(&key.unwrap_or(at), message)
 }
 
-/// Where a toxic of the proxy that begins at `start` is.
+/// Finds the text of a toxic of the proxy that begins at `start`.
 fn toxic_in(text: &str, start: usize, index: usize) -> Option<Range<usize>> {
     let toxics = members(text, start).into_iter().find(|member| is_key(text, member, "toxics"))?;
     members(text, toxics.value.start).into_iter().nth(index).map(|member| member.value)
 }
 
-/// One of what a list or an object has, by where it is in the text; in a list there are no keys.
-struct Member {
+/// A member of a list or an object, as ranges of the text. In a list, the keys are empty.
+struct FileMember {
     key: Range<usize>,
     value: Range<usize>,
 }
 
-fn is_key(text: &str, member: &Member, name: &str) -> bool {
+fn is_key(text: &str, member: &FileMember, name: &str) -> bool {
     text.get(member.key.clone()).is_some_and(|key| key.trim_matches('"').eq_ignore_ascii_case(name))
 }
 
-/// The first key of this name in an object, or in what it has.
+/// Finds the first key with this name in an object, or in its nested values.
 fn key_within(text: &str, start: usize, name: &str) -> Option<Range<usize>> {
     members(text, start).into_iter().find_map(|member| match is_key(text, &member, name) {
         true => Some(member.key),
@@ -231,13 +224,13 @@ fn key_within(text: &str, start: usize, name: &str) -> Option<Range<usize>> {
     })
 }
 
-/// Where the text's value is.
+/// Finds the text of the outermost value.
 fn first(text: &str) -> Range<usize> {
     value(text, gap(text, 0))
 }
 
-/// What the list or object has that begins there, in a text that is JSON; nothing for another value.
-fn members(text: &str, start: usize) -> Vec<Member> {
+/// Finds the members of the list or object at `start` in valid JSON; none for any other value.
+fn members(text: &str, start: usize) -> Vec<FileMember> {
     let is_object = match text.as_bytes().get(start) {
         Some(b'{') => true,
         Some(b'[') => false,
@@ -249,18 +242,17 @@ fn members(text: &str, start: usize) -> Vec<Member> {
         let key = if is_object { value(text, at) } else { at..at };
         let value = value(text, gap(text, key.end));
         at = gap(text, value.end);
-        members.push(Member { key, value });
+        members.push(FileMember { key, value });
     }
     members
 }
 
-/// Behind spaces, and what separates values.
+/// Skips white space, commas and colons.
 fn gap(text: &str, start: usize) -> usize {
     let is_between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':');
     start + text.as_bytes()[start.min(text.len())..].iter().take_while(|byte| is_between(byte)).count()
 }
 
-/// The value that begins there.
 fn value(text: &str, start: usize) -> Range<usize> {
     let (mut depth, mut is_text, mut is_escaped) = (0u32, false, false);
     for (at, byte) in text.as_bytes()[start.min(text.len())..].iter().enumerate() {
@@ -287,7 +279,7 @@ fn value(text: &str, start: usize) -> Range<usize> {
 mod tests {
     use super::*;
 
-    /// What is said of a file, each mistake with what is marked below it.
+    /// Returns the mistakes in a file, each with the text that it marks.
     fn mistakes(text: &str) -> Vec<(String, String)> {
         let mistakes = Config::read(text, "f").err().unwrap_or_default();
         let marked = |mistake: &Mistake| {
@@ -318,7 +310,7 @@ mod tests {
     fn mistakes_are_told_where_they_are() {
         let a = r#"{"name": "a", "upstream": "u:1""#;
         let cases: &[(&str, &str, &str)] = &[
-            ("", "f:1:1: this is not JSON: EOF while parsing a value; expected a list of proxies", ""),
+            ("", "f:1:1: this is not JSON: the text ends too early; expected a list of proxies", ""),
             ("[\n  {\"name\": \"a\",}\n]", "f:2:16: this is not JSON: trailing comma", "}"),
             (r#" {"proxies": []}"#, "f:1:2: these are no proxies; expected a list of proxies", "{"),
             ("[7]", "f:1:2: a proxy is an object: {…}, not 7", "7"),
@@ -377,7 +369,7 @@ mod tests {
                 ": toxicity is a share of connections from 0 to 1, not 50",
                 "{",
             ),
-            // Brackets, quotes and escapes in texts are no structure.
+            // Brackets, quotes and escapes in texts are not structure.
             (
                 r#"[{"name": "]}\"{[,", "upstream": "u\\:1"}, {"name": "b", "upstream": "\u0075:1", "listn": ""}]"#,
                 r#"unknown key "listn" of a proxy; did you mean "listen"?"#,

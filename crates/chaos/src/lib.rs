@@ -1,11 +1,11 @@
-//! The chaos proxy: passes connections of any protocol on slowly, in pieces, cut short or not at all, as told by
-//! Toxiproxy's HTTP API. The crate `shape` decides what happens to bytes; this crate has the sockets and the clock.
+//! The chaos proxy: relays connections of any protocol slowly, in pieces, cut short or not at all. Toxiproxy's HTTP API
+//! controls it. The crate `shape` computes the effects on bytes; this crate has the sockets and the clock.
 //!
 //! It runs on its own thread, independent of the workers and the path of a request.
 
 /// Toxiproxy's HTTP API.
 mod api;
-/// Parses request bodies of the API.
+/// Request bodies of the API.
 mod body;
 /// The configuration file.
 mod file;
@@ -17,7 +17,7 @@ mod toxics;
 mod traffic;
 /// The connections of one proxy.
 pub(crate) mod relay;
-/// Why a request to the API is refused.
+/// Refusals of API requests.
 mod refusal;
 
 use std::io;
@@ -36,24 +36,18 @@ pub use file::Config;
 pub use mistake::Mistake;
 use proxies::Proxies;
 
-/// What a chaos proxy is started with.
 #[derive(Debug)]
-pub struct Options {
-    /// The address of the API. Whoever reaches it may open ports and connections, so it belongs on loopback.
+pub struct ChaosOptions {
+    /// The address of the API. It belongs on loopback, because its clients may open ports and connections.
     pub listen: SocketAddr,
-    /// The seed of all random decisions.
     pub seed: u64,
-    /// The proxies to start with.
     pub config: Config,
 }
 
-/// Why a chaos proxy does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The API cannot be served.
     #[error(transparent)]
     Api(#[from] NotStarted),
-    /// A proxy of the configuration file cannot be created.
     #[error(transparent)]
     Proxy(Box<Mistake>),
 }
@@ -63,26 +57,26 @@ pub enum StartError {
 pub struct Chaos {
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
-    /// Dropped, it ends the thread.
+    /// Dropping it ends the thread.
     end: Option<oneshot::Sender<()>>,
 }
 
-/// Starts a chaos proxy with all proxies of its file, or fails.
+/// Starts a chaos proxy with all proxies of its file.
 ///
 /// # Errors
 /// If the API or a proxy cannot listen on its address, or the thread cannot be started.
-pub fn start(options: Options) -> Result<Chaos, StartError> {
+pub fn start(options: ChaosOptions) -> Result<Chaos, StartError> {
     let (listener, address) = open(options.listen)
         .map_err(|error| NotStarted::Listen { address: ListenAddress::Tcp(options.listen), error })?;
     let (end, ended) = oneshot::channel();
     let (made, outcome) = mpsc::channel();
-    let Options { seed, mut config, .. } = options;
+    let ChaosOptions { seed, mut config, .. } = options;
     let body = move || {
         Ok(async move {
             let mut proxies = Proxies::new(seed);
             let (_, outcome) = proxies.make(config.take()).await;
             let is_made = outcome.is_ok();
-            // Whoever starts it waits for that.
+            // `start` waits for this message.
             let _ = made.send(outcome.map_err(|refusal| Box::new(config.mistake(&refusal))));
             if is_made {
                 run(listener, proxies, ended).await;
@@ -93,7 +87,7 @@ pub fn start(options: Options) -> Result<Chaos, StartError> {
     let chaos = Chaos { address, thread: Some(thread), end: Some(end) };
     match outcome.recv() {
         Ok(Err(mistake)) => Err(StartError::Proxy(mistake)),
-        // Without an outcome it has panicked, which is said when it is dropped.
+        // Without an outcome the thread has panicked; dropping `chaos` reports that.
         Ok(Ok(())) | Err(_) => Ok(chaos),
     }
 }
@@ -113,7 +107,7 @@ async fn run(listener: TcpListener, proxies: Proxies, ended: oneshot::Receiver<(
         }
         Err(error) => message::error(&format!("the API of the chaos proxy is not served: {error}")),
     }
-    // Told or dropped: either way the tasks end with this runtime.
+    // Either a message or a dropped sender ends the runtime, and the tasks with it.
     let _ = ended.await;
 }
 

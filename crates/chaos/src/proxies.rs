@@ -13,47 +13,43 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::refusal::Refusal;
+use super::refusal::ApiRefusal;
 use super::relay;
 use super::toxics::{self, Toxics};
-use super::traffic::{self, Labels, Traffic};
+use super::traffic::{self, Labels, ProxyTraffic};
 
-/// The maximum number of proxies.
 pub(super) const PROXIES_MAX: usize = 1024;
 
-/// All proxies, by name.
 #[derive(Debug)]
 pub(super) struct Proxies {
     seed: u64,
-    by_name: BTreeMap<String, Proxy>,
+    by_name: BTreeMap<String, ChaosProxy>,
 }
 
 #[derive(Debug)]
-struct Proxy {
+struct ChaosProxy {
     name: String,
-    /// As it was asked for.
+    /// The address as requested; its port may be 0.
     asked_listen: String,
-    /// With the port that the kernel chose, once it has.
+    /// The address with the port that the kernel chose, once the proxy has listened.
     listen: String,
     upstream: String,
     toxics: watch::Sender<Toxics>,
-    traffic: Traffic,
-    /// Its listener and its connections, while it is enabled.
+    traffic: ProxyTraffic,
+    /// Accepts and relays connections while the proxy is enabled.
     task: Option<JoinHandle<()>>,
 }
 
-/// A proxy as a client of the API describes it.
 #[derive(Deserialize)]
 pub(super) struct ProxyRequest {
     name: Option<String>,
     listen: Option<String>,
     upstream: Option<String>,
     enabled: Option<bool>,
-    /// Those that it has from its beginning; in a change they are not looked at, since clients send what they knew once.
+    /// Toxics for a new proxy. Changes ignore them, because clients send the ones that they once read.
     toxics: Option<Value>,
 }
 
-/// A proxy as the API describes it.
 #[derive(Debug, Serialize)]
 pub(super) struct ProxyDescription {
     name: String,
@@ -63,27 +59,26 @@ pub(super) struct ProxyDescription {
     toxics: Vec<toxics::ToxicDescription>,
 }
 
-/// A parsed proxy that is not created yet.
 #[derive(Debug)]
 pub(super) struct PreparedProxy {
-    proxy: Proxy,
+    proxy: ChaosProxy,
     is_enabled: bool,
 }
 
 impl PreparedProxy {
-    fn new(asked: ProxyRequest) -> Result<Self, Refusal> {
+    fn new(asked: ProxyRequest) -> Result<Self, ApiRefusal> {
         let is_enabled = asked.enabled.unwrap_or(true);
-        Ok(Self { proxy: Proxy::new(asked)?, is_enabled })
+        Ok(Self { proxy: ChaosProxy::new(asked)?, is_enabled })
     }
 
-    /// Parses a list of proxies: each proxy, or why it is refused.
-    pub(super) fn list(asked: Vec<Value>) -> Vec<Result<Self, Refusal>> {
+    /// Parses a list of proxies: each proxy, or the reason for its refusal.
+    pub(super) fn list(asked: Vec<Value>) -> Vec<Result<Self, ApiRefusal>> {
         let mut names = BTreeSet::new();
         let mut read = |(index, asked): (usize, Value)| {
-            let wanted = serde_json::from_value(asked).map_err(Refusal::from).and_then(Self::new);
+            let wanted = serde_json::from_value(asked).map_err(ApiRefusal::from).and_then(Self::new);
             let wanted = wanted.and_then(|wanted| match names.insert(wanted.proxy.name.clone()) {
                 true => Ok(wanted),
-                false => Err(Refusal::Twice { name: wanted.proxy.name.clone() }),
+                false => Err(ApiRefusal::Twice { name: wanted.proxy.name.clone() }),
             });
             wanted.map_err(|refusal| refusal.at("proxy", index))
         };
@@ -100,35 +95,33 @@ impl Proxies {
         self.by_name.iter().map(|(name, proxy)| (name.as_str(), proxy.told())).collect()
     }
 
-    pub(super) fn told_of(&self, name: &str) -> Result<ProxyDescription, Refusal> {
-        self.by_name.get(name).map(Proxy::told).ok_or(Refusal::NoProxy)
+    pub(super) fn told_of(&self, name: &str) -> Result<ProxyDescription, ApiRefusal> {
+        self.by_name.get(name).map(ChaosProxy::told).ok_or(ApiRefusal::NoProxy)
     }
 
-    /// The byte counters of all proxies, as Prometheus text.
     pub(super) fn traffic(&self, syntax: Syntax) -> Vec<u8> {
         let mut proxies = Vec::new();
-        for Proxy { name, listen, upstream, traffic, .. } in self.by_name.values() {
+        for ChaosProxy { name, listen, upstream, traffic, .. } in self.by_name.values() {
             proxies.push((Labels { proxy: name, listener: listen, upstream }, traffic));
         }
         traffic::written(&proxies, syntax)
     }
 
-    /// Creates a proxy. A proxy with its name must not exist.
-    pub(super) async fn create(&mut self, asked: ProxyRequest) -> Result<ProxyDescription, Refusal> {
+    /// Creates a proxy; its name must be new.
+    pub(super) async fn create(&mut self, asked: ProxyRequest) -> Result<ProxyDescription, ApiRefusal> {
         let PreparedProxy { proxy, is_enabled } = PreparedProxy::new(asked)?;
         if self.by_name.contains_key(&proxy.name) {
-            return Err(Refusal::ProxyExists);
+            return Err(ApiRefusal::ProxyExists);
         }
         self.insert(proxy, is_enabled).await
     }
 
-    /// Creates proxies. An existing proxy with the same name is replaced if its addresses differ; else it stays and
-    /// gets the given toxics. Any invalid proxy prevents all; if an address cannot be listened on, the proxies before
-    /// it stay.
+    /// Creates proxies. An existing proxy of the same name is replaced if its addresses differ; otherwise it gets the
+    /// given toxics. An invalid proxy prevents all. If an address cannot be listened on, earlier proxies stay.
     pub(super) async fn populate(
         &mut self,
         asked: Vec<Value>,
-    ) -> (Vec<ProxyDescription>, Result<(), Refusal>) {
+    ) -> (Vec<ProxyDescription>, Result<(), ApiRefusal>) {
         match PreparedProxy::list(asked).into_iter().collect() {
             Ok(wanted) => self.make(wanted).await,
             Err(refusal) => (Vec::new(), Err(refusal)),
@@ -139,7 +132,7 @@ impl Proxies {
     pub(super) async fn make(
         &mut self,
         wanted: Vec<PreparedProxy>,
-    ) -> (Vec<ProxyDescription>, Result<(), Refusal>) {
+    ) -> (Vec<ProxyDescription>, Result<(), ApiRefusal>) {
         let mut told = Vec::new();
         for (index, PreparedProxy { proxy, is_enabled }) in wanted.into_iter().enumerate() {
             match self.replace(proxy, is_enabled).await {
@@ -150,11 +143,11 @@ impl Proxies {
         (told, Ok(()))
     }
 
-    async fn replace(&mut self, proxy: Proxy, is_enabled: bool) -> Result<ProxyDescription, Refusal> {
+    async fn replace(&mut self, proxy: ChaosProxy, is_enabled: bool) -> Result<ProxyDescription, ApiRefusal> {
         if let Some(existing) = self.by_name.get_mut(&proxy.name) {
             if existing.listens_as(&proxy.asked_listen) && existing.upstream == proxy.upstream {
                 let toxics = proxy.toxics.send_replace(Toxics::default());
-                // Some clients always send a list, empty where they know of none.
+                // Some clients always send a list, which is empty if they know no toxics.
                 if !toxics.is_empty() {
                     existing.toxics.send_modify(|all| all.become_those(toxics));
                 }
@@ -165,9 +158,13 @@ impl Proxies {
         self.insert(proxy, is_enabled).await
     }
 
-    async fn insert(&mut self, mut proxy: Proxy, is_enabled: bool) -> Result<ProxyDescription, Refusal> {
+    async fn insert(
+        &mut self,
+        mut proxy: ChaosProxy,
+        is_enabled: bool,
+    ) -> Result<ProxyDescription, ApiRefusal> {
         if self.by_name.len() >= PROXIES_MAX && !self.by_name.contains_key(&proxy.name) {
-            return Err(Refusal::TooMany { what: "proxies", most: PROXIES_MAX });
+            return Err(ApiRefusal::TooMany { what: "proxies", most: PROXIES_MAX });
         }
         if is_enabled {
             proxy.start(self.seed).await?;
@@ -182,8 +179,8 @@ impl Proxies {
         &mut self,
         name: &str,
         asked: ProxyRequest,
-    ) -> Result<ProxyDescription, Refusal> {
-        let proxy = self.by_name.get_mut(name).ok_or(Refusal::NoProxy)?;
+    ) -> Result<ProxyDescription, ApiRefusal> {
+        let proxy = self.by_name.get_mut(name).ok_or(ApiRefusal::NoProxy)?;
         let is_enabled = asked.enabled.unwrap_or(proxy.is_enabled());
         let listen = asked.listen.filter(|listen| !proxy.listens_as(listen));
         let upstream = asked.upstream.filter(|upstream| *upstream != proxy.upstream);
@@ -193,11 +190,11 @@ impl Proxies {
         if let Some(listen) = listen {
             proxy.listen.clone_from(&listen);
             proxy.asked_listen = listen;
-            proxy.traffic = Traffic::default();
+            proxy.traffic = ProxyTraffic::default();
         }
         if let Some(upstream) = upstream {
             proxy.upstream = upstream;
-            proxy.traffic = Traffic::default();
+            proxy.traffic = ProxyTraffic::default();
         }
         if is_enabled {
             proxy.start(self.seed).await?;
@@ -205,14 +202,13 @@ impl Proxies {
         Ok(proxy.told())
     }
 
-    pub(super) async fn remove(&mut self, name: &str) -> Result<(), Refusal> {
-        let mut proxy = self.by_name.remove(name).ok_or(Refusal::NoProxy)?;
+    pub(super) async fn remove(&mut self, name: &str) -> Result<(), ApiRefusal> {
+        let mut proxy = self.by_name.remove(name).ok_or(ApiRefusal::NoProxy)?;
         proxy.stop().await;
         Ok(())
     }
 
-    /// Removes all toxics, and enables all proxies.
-    pub(super) async fn reset(&mut self) -> Result<(), Refusal> {
+    pub(super) async fn reset(&mut self) -> Result<(), ApiRefusal> {
         for proxy in self.by_name.values() {
             proxy.toxics.send_if_modified(Toxics::clear);
         }
@@ -222,9 +218,8 @@ impl Proxies {
         Ok(())
     }
 
-    /// Reads the toxics of a proxy.
-    pub(super) fn toxics_of<T>(&self, name: &str, look: impl FnOnce(&Toxics) -> T) -> Result<T, Refusal> {
-        let proxy = self.by_name.get(name).ok_or(Refusal::NoProxy)?;
+    pub(super) fn toxics_of<T>(&self, name: &str, look: impl FnOnce(&Toxics) -> T) -> Result<T, ApiRefusal> {
+        let proxy = self.by_name.get(name).ok_or(ApiRefusal::NoProxy)?;
         Ok(look(&proxy.toxics.borrow()))
     }
 
@@ -232,26 +227,26 @@ impl Proxies {
     pub(super) fn change_toxics<T>(
         &self,
         name: &str,
-        change: impl FnOnce(&mut Toxics) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let proxy = self.by_name.get(name).ok_or(Refusal::NoProxy)?;
+        change: impl FnOnce(&mut Toxics) -> Result<T, ApiRefusal>,
+    ) -> Result<T, ApiRefusal> {
+        let proxy = self.by_name.get(name).ok_or(ApiRefusal::NoProxy)?;
         let mut outcome = None;
         proxy.toxics.send_if_modified(|toxics| outcome.insert(change(toxics)).is_ok());
-        // The change is made before that returns.
-        outcome.unwrap_or(Err(Refusal::NoToxic))
+        // `send_if_modified` runs the closure before it returns.
+        outcome.unwrap_or(Err(ApiRefusal::NoToxic))
     }
 }
 
-impl Proxy {
-    /// A proxy that is not enabled yet.
-    fn new(asked: ProxyRequest) -> Result<Self, Refusal> {
+impl ChaosProxy {
+    /// Makes a proxy that is not enabled yet.
+    fn new(asked: ProxyRequest) -> Result<Self, ApiRefusal> {
         let needed = |field: Option<String>, name: &'static str| {
-            field.filter(|text| !text.is_empty()).ok_or(Refusal::Missing(name))
+            field.filter(|text| !text.is_empty()).ok_or(ApiRefusal::Missing(name))
         };
         let name = needed(asked.name, "name")?;
         let upstream = needed(asked.upstream, "upstream")?;
         let asked_listen = asked.listen.unwrap_or_default();
-        let toxics = asked.toxics.map_or_else(|| Ok(Toxics::default()), Toxics::of)?;
+        let toxics = asked.toxics.map_or_else(|| Ok(Toxics::default()), Toxics::new)?;
         let (toxics, _) = watch::channel(toxics);
         Ok(Self {
             name,
@@ -259,7 +254,7 @@ impl Proxy {
             asked_listen,
             upstream,
             toxics,
-            traffic: Traffic::default(),
+            traffic: ProxyTraffic::default(),
             task: None,
         })
     }
@@ -268,7 +263,7 @@ impl Proxy {
         self.task.is_some()
     }
 
-    /// Whether it listens there already, or would if it were enabled.
+    /// Whether the proxy listens on this address, or would if it were enabled.
     fn listens_as(&self, listen: &str) -> bool {
         self.listen == listen || self.asked_listen == listen
     }
@@ -283,16 +278,17 @@ impl Proxy {
         }
     }
 
-    /// Listens, unless it does.
-    async fn start(&mut self, seed: u64) -> Result<(), Refusal> {
+    /// Starts listening, if it is not enabled.
+    async fn start(&mut self, seed: u64) -> Result<(), ApiRefusal> {
         if self.is_enabled() {
             return Ok(());
         }
-        let refused = |error| Refusal::Listen { name: self.name.clone(), listen: self.listen.clone(), error };
+        let refused =
+            |error| ApiRefusal::Listen { name: self.name.clone(), listen: self.listen.clone(), error };
         let listener = listen(&self.listen).await.map_err(refused)?;
-        // From now on it keeps the port that the kernel chose, whenever it is enabled again.
+        // The proxy keeps the port that the kernel chose when it is enabled again.
         self.listen = listener.local_addr().map_err(refused)?.to_string();
-        let source = relay::Source {
+        let source = relay::RelayContext {
             upstream: Arc::from(self.upstream.as_str()),
             toxics: self.toxics.subscribe(),
             traffic: self.traffic.clone(),
@@ -303,17 +299,16 @@ impl Proxy {
         Ok(())
     }
 
-    /// Closes its listener and its connections.
     async fn stop(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
-            // Its address is free only when it has ended.
+            // The address is free only after the task has ended.
             let _ = task.await;
         }
     }
 }
 
-impl Drop for Proxy {
+impl Drop for ChaosProxy {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
@@ -321,15 +316,14 @@ impl Drop for Proxy {
     }
 }
 
-/// Listens on `HOST:PORT`; without a host on all addresses of this machine, without either on a port of the kernel's
-/// choice as well.
+/// Listens on `HOST:PORT`. An empty host means all addresses of this machine; an empty text, also any port.
 async fn listen(address: &str) -> io::Result<TcpListener> {
     let port = match address {
         "" => Some(0),
         address => address.strip_prefix(':').and_then(|port| port.parse().ok()),
     };
     match port {
-        // A machine without IPv6 has the other one.
+        // A machine without IPv6 listens on IPv4 alone.
         Some(port) => {
             let (six, four) = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
             TcpListener::bind(&[SocketAddr::from((six, port)), SocketAddr::from((four, port))][..]).await

@@ -1,5 +1,4 @@
-//! Why the API refuses a request, and its response: the status and the first words are Toxiproxy's, since clients check
-//! them.
+//! Refusals of API requests. Clients check their status and first words, so these are Toxiproxy's.
 
 use std::io::{self, ErrorKind};
 
@@ -8,11 +7,11 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use mistake::nearest;
 use serde_json::json;
-use shape::{KINDS, Kind};
+use shape::{KINDS, ToxicKind};
 
-/// Why a request to the API, or a configuration file, is refused.
+/// The reason why a request, or a configuration file, is refused.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum ApiRefusal {
     #[error("bad request body: {0}")]
     Body(String),
     #[error("the request body is larger than {most} bytes")]
@@ -24,7 +23,7 @@ pub(super) enum Refusal {
     #[error("invalid toxic type: {0:?} is none of {names}", names = kind_names())]
     Kind(String),
     #[error("{}", unknown("attribute", name, kind.name, &attributes(kind)))]
-    Attribute { name: String, kind: &'static Kind },
+    Attribute { name: String, kind: &'static ToxicKind },
     #[error("{}", unknown("key", name, of, known))]
     Key { name: String, of: &'static str, known: Vec<&'static str> },
     #[error("{}{of} is {expected}, not {given}", of_key(key))]
@@ -53,9 +52,9 @@ pub(super) enum Refusal {
     Listen { name: String, listen: String, error: io::Error },
     #[error("user agent not allowed: web pages may not use this API")]
     Browser,
-    /// The refusal of one item of a list, whose number counts from 1.
+    /// The refusal of one item of a list; `number` counts from 1.
     #[error("{refusal} at {what} {number}")]
-    At { what: &'static str, number: usize, refusal: Box<Refusal> },
+    At { what: &'static str, number: usize, refusal: Box<ApiRefusal> },
 }
 
 fn kind_names() -> String {
@@ -76,11 +75,10 @@ fn of_key(key: &Option<String>) -> String {
     key.as_ref().map(|key| format!("{key:?} of ")).unwrap_or_default()
 }
 
-fn attributes(kind: &Kind) -> Vec<&'static str> {
+fn attributes(kind: &ToxicKind) -> Vec<&'static str> {
     kind.attributes.iter().map(|attribute| attribute.name).collect()
 }
 
-/// What is said of a name that is none of those `known`.
 fn unknown(what: &str, name: &str, of: &str, known: &[&str]) -> String {
     let start = format!("unknown {what} {name:?} of {of}; ");
     match nearest(name, known.iter().copied()) {
@@ -89,7 +87,7 @@ fn unknown(what: &str, name: &str, of: &str, known: &[&str]) -> String {
     }
 }
 
-impl Refusal {
+impl ApiRefusal {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Body(_)
@@ -111,7 +109,7 @@ impl Refusal {
         }
     }
 
-    /// The key at fault, if a key is.
+    /// The key at fault, if there is one.
     pub(super) fn names_key(&self) -> Option<&str> {
         match self {
             Self::Attribute { name, .. } | Self::Key { name, .. } | Self::Misplaced { name } => Some(name),
@@ -120,7 +118,6 @@ impl Refusal {
         }
     }
 
-    /// Whether both refusals are about the same item of a list.
     pub(super) fn is_of_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::At { number, .. }, Self::At { number: other, .. }) => number == other,
@@ -128,19 +125,19 @@ impl Refusal {
         }
     }
 
-    /// Says which item of a list is refused; `index` counts from 0.
+    /// Adds the item of a list that is refused; `index` counts from 0.
     pub(super) fn at(self, what: &'static str, index: usize) -> Self {
         Self::At { what, number: index + 1, refusal: Box::new(self) }
     }
 }
 
-impl From<serde_json::Error> for Refusal {
+impl From<serde_json::Error> for ApiRefusal {
     fn from(error: serde_json::Error) -> Self {
-        Self::Body(error.to_string())
+        Self::Body(mistake::json_error(&error.to_string()))
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ApiRefusal {
     fn into_response(self) -> Response {
         let status = self.status();
         let told = json!({ "error": self.to_string(), "status": status.as_u16() });

@@ -1,6 +1,6 @@
 //! The connections of one proxy: connects to the server for each client, and relays bytes both ways through the toxics.
 //!
-//! The server may speak first, so the connection to it is made at once.
+//! It connects to the server at once, because the server may speak first.
 
 use std::io;
 use std::sync::Arc;
@@ -12,29 +12,28 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use transport::relay::{RelayDirection, pass_between};
 
-use super::toxics::{Drawn, Stream, Toxics};
-use super::traffic::Traffic;
+use super::toxics::{ByteDirection, ToxicRandom, Toxics};
+use super::traffic::ProxyTraffic;
 use telemetry::message;
 
-/// Connections of one proxy at a time; more wait in the kernel's queue.
+/// Maximum number of connections of one proxy; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 10_000;
-/// How long a server may take to be connected to.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
-/// Between two tries to accept where that fails: for want of descriptors, most likely.
+/// Pause after accept(2) fails, usually for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a proxy's connections need: the server's address, toxics, counters and seed.
+/// State that the connections of a proxy share.
 #[derive(Clone)]
-pub(super) struct Source {
+pub(super) struct RelayContext {
     pub(super) upstream: Arc<str>,
     pub(super) toxics: watch::Receiver<Toxics>,
-    pub(super) traffic: Traffic,
+    pub(super) traffic: ProxyTraffic,
     pub(super) seed: u64,
     pub(super) proxy: u64,
 }
 
 /// Accepts and relays connections. Dropping the future closes them all.
-pub(super) async fn run(listener: TcpListener, source: Source) {
+pub(super) async fn run(listener: TcpListener, source: RelayContext) {
     let mut connections = JoinSet::new();
     for number in 0.. {
         while connections.try_join_next().is_some() {}
@@ -51,8 +50,8 @@ pub(super) async fn run(listener: TcpListener, source: Source) {
     }
 }
 
-/// Serves one client until either side, or a toxic, has ended it.
-async fn serve(client: TcpStream, source: Source, connection: u64) {
+/// Serves one client until either side, or a toxic, has ended the connection.
+async fn serve(client: TcpStream, source: RelayContext, connection: u64) {
     let server = match connect(&source.upstream).await {
         Ok(server) => server,
         Err(error) => {
@@ -60,15 +59,15 @@ async fn serve(client: TcpStream, source: Source, connection: u64) {
             return;
         }
     };
-    // Pieces leave as they are cut.
+    // Pieces leave as the toxics cut them.
     let _ = client.set_nodelay(true);
-    let drawn = Drawn { seed: source.seed, proxy: source.proxy, connection };
-    let way = |stream: Stream| {
+    let drawn = ToxicRandom { seed: source.seed, proxy: source.proxy, connection };
+    let way = |stream: ByteDirection| {
         let way =
             RelayDirection::new(source.toxics.clone(), move |toxics: &Toxics| toxics.links(stream, drawn));
-        way.counted_by(Arc::clone(source.traffic.of(stream)))
+        way.counted_by(Arc::clone(source.traffic.for_stream(stream)))
     };
-    pass_between(&client, &server, way(Stream::Upstream), way(Stream::Downstream), sleep).await;
+    pass_between(&client, &server, way(ByteDirection::Upstream), way(ByteDirection::Downstream), sleep).await;
 }
 
 async fn connect(upstream: &str) -> io::Result<TcpStream> {

@@ -2,31 +2,29 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use shape::{ATTRIBUTES_MAX, Draws, Kind, Link, Unit, number_of};
+use shape::{ATTRIBUTES_MAX, ChainLink, Draws, ToxicKind, ToxicUnit, number_of};
 
-use super::refusal::Refusal;
+use super::refusal::ApiRefusal;
 
-/// Toxics of one proxy.
+/// Maximum number of toxics of one proxy.
 const TOXICS_MAX: usize = 64;
-/// Parts of a million in one percent.
 const PER_MILLION_OF_PERCENT: f64 = 10_000.0;
 
-/// The direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Stream {
+pub(super) enum ByteDirection {
     /// From the client to the server.
     Upstream,
     /// From the server to the client.
     Downstream,
 }
 
-impl Stream {
-    fn named(name: &str) -> Result<Self, Refusal> {
+impl ByteDirection {
+    fn named(name: &str) -> Result<Self, ApiRefusal> {
         match name.to_ascii_lowercase().as_str() {
             "upstream" => Ok(Self::Upstream),
             "downstream" => Ok(Self::Downstream),
-            _ => Err(Refusal::Stream(name.to_owned())),
+            _ => Err(ApiRefusal::Stream(name.to_owned())),
         }
     }
 
@@ -38,11 +36,11 @@ impl Stream {
     }
 }
 
-/// The toxics of one proxy, in the order in which bytes pass them.
+/// In the order in which bytes pass them.
 #[derive(Debug, Default)]
 pub(super) struct Toxics {
     list: Vec<Toxic>,
-    /// How many there have been: an identity is never used again.
+    /// Number of toxics ever added: IDs are never used again.
     added: u64,
 }
 
@@ -50,14 +48,13 @@ pub(super) struct Toxics {
 struct Toxic {
     id: u64,
     name: String,
-    kind: &'static Kind,
-    stream: Stream,
-    /// The probability that a connection has it.
+    kind: &'static ToxicKind,
+    stream: ByteDirection,
+    /// The share of connections that the toxic applies to, from 0 to 1.
     toxicity: f64,
     values: [i64; ATTRIBUTES_MAX],
 }
 
-/// A toxic as a client of the API describes it.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToxicRequest {
     name: Option<String>,
@@ -70,54 +67,53 @@ pub(super) struct ToxicRequest {
     others: Map<String, Value>,
 }
 
-/// A toxic as the API describes it.
 #[derive(Debug, Serialize)]
 pub(super) struct ToxicDescription {
     attributes: Map<String, Value>,
     name: String,
     #[serde(rename = "type")]
     kind: &'static str,
-    stream: Stream,
+    stream: ByteDirection,
     toxicity: f64,
 }
 
 impl ToxicRequest {
-    /// What its kind is told, over what it was told before. Toxiproxy passes over what a kind does not know; then a name
-    /// that is misspelt looks like a toxic that works.
+    /// Returns the attribute values: those given, over the earlier `values`. Unknown attributes are refused. Toxiproxy
+    /// ignores them, so that a misspelt name looks like a toxic that works.
     fn values(
         &self,
         mut values: [i64; ATTRIBUTES_MAX],
-        kind: &'static Kind,
-    ) -> Result<[i64; ATTRIBUTES_MAX], Refusal> {
-        // In the place that they had before Toxiproxy 2.0.
+        kind: &'static ToxicKind,
+    ) -> Result<[i64; ATTRIBUTES_MAX], ApiRefusal> {
+        // Toxiproxy before 2.0 had the attributes at this level.
         let at = |name: &str| kind.attributes.iter().position(|known| known.name == name);
         if let Some(name) = self.others.keys().find(|name| at(name).is_some()) {
-            return Err(Refusal::Misplaced { name: name.clone() });
+            return Err(ApiRefusal::Misplaced { name: name.clone() });
         }
         let given = self.attributes.iter().flatten().filter(|(_, value)| !value.is_null());
         for (name, given) in given {
-            let at = at(name).ok_or_else(|| Refusal::Attribute { name: name.clone(), kind })?;
+            let at = at(name).ok_or_else(|| ApiRefusal::Attribute { name: name.clone(), kind })?;
             let (value, what) = match kind.attributes[at].unit {
-                Unit::Whole => (whole(given), "a whole number"),
-                Unit::Percent => (per_million(given), "a number from 0 to 100 with at most 4 decimals"),
+                ToxicUnit::Whole => (whole(given), "a whole number"),
+                ToxicUnit::Percent => (per_million(given), "a number from 0 to 100 with at most 4 decimals"),
             };
             values[at] = value
-                .ok_or_else(|| Refusal::Body(format!("{name} of {} is {what}, not {given}", kind.name)))?;
+                .ok_or_else(|| ApiRefusal::Body(format!("{name} of {} is {what}, not {given}", kind.name)))?;
         }
         Ok(values)
     }
 
-    fn toxicity(&self) -> Result<Option<f64>, Refusal> {
+    fn toxicity(&self) -> Result<Option<f64>, ApiRefusal> {
         match self.toxicity {
             Some(share) if !(0.0..=1.0).contains(&share) => {
-                Err(Refusal::Body(format!("toxicity is a share of connections from 0 to 1, not {share}")))
+                Err(ApiRefusal::Body(format!("toxicity is a share of connections from 0 to 1, not {share}")))
             }
             toxicity => Ok(toxicity),
         }
     }
 
-    /// Whether it changes nothing of the toxic but what can be changed. Some clients send all of it.
-    fn is_of(&self, toxic: &Toxic) -> Result<(), Refusal> {
+    /// Checks that a change names the same toxic: some clients send the fixed fields, too.
+    fn is_of(&self, toxic: &Toxic) -> Result<(), ApiRefusal> {
         let own = [
             ("name", &self.name, toxic.name.as_str()),
             ("type", &self.kind, toxic.kind.name),
@@ -125,29 +121,27 @@ impl ToxicRequest {
         ];
         for (what, asked, is) in own {
             if asked.as_ref().is_some_and(|asked| !asked.is_empty() && !asked.eq_ignore_ascii_case(is)) {
-                return Err(Refusal::Fixed { what, is: is.to_owned() });
+                return Err(ApiRefusal::Fixed { what, is: is.to_owned() });
             }
         }
         Ok(())
     }
 }
 
-/// What the random decisions of a connection depend on.
+/// Inputs of a connection's random decisions.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Drawn {
+pub(super) struct ToxicRandom {
     pub(super) seed: u64,
-    /// A hash of the proxy's name.
+    /// Hash of the proxy's name.
     pub(super) proxy: u64,
-    /// The number of the connection.
     pub(super) connection: u64,
 }
 
 impl Toxics {
-    /// Parses a list of toxics.
-    pub(super) fn of(list: Value) -> Result<Self, Refusal> {
+    pub(super) fn new(list: Value) -> Result<Self, ApiRefusal> {
         let mut toxics = Self::default();
         for (index, asked) in serde_json::from_value::<Vec<Value>>(list)?.into_iter().enumerate() {
-            let asked = serde_json::from_value(asked).map_err(Refusal::from);
+            let asked = serde_json::from_value(asked).map_err(ApiRefusal::from);
             let added = asked.and_then(|asked| toxics.add(asked));
             added.map_err(|refusal| refusal.at("toxic", index))?;
         }
@@ -171,22 +165,22 @@ impl Toxics {
     }
 
     /// Adds a toxic behind the others.
-    pub(super) fn add(&mut self, asked: ToxicRequest) -> Result<ToxicDescription, Refusal> {
+    pub(super) fn add(&mut self, asked: ToxicRequest) -> Result<ToxicDescription, ApiRefusal> {
         let stream = match asked.stream.as_deref() {
-            None | Some("") => Stream::Downstream,
-            Some(name) => Stream::named(name)?,
+            None | Some("") => ByteDirection::Downstream,
+            Some(name) => ByteDirection::named(name)?,
         };
         let kind = asked.kind.as_deref().unwrap_or_default();
-        let kind = Kind::named(kind).ok_or_else(|| Refusal::Kind(kind.to_owned()))?;
+        let kind = ToxicKind::named(kind).ok_or_else(|| ApiRefusal::Kind(kind.to_owned()))?;
         let name = match &asked.name {
             Some(name) if !name.is_empty() => name.clone(),
             _ => format!("{}_{}", kind.name, stream.name()),
         };
         if self.list.iter().any(|toxic| toxic.name == name) {
-            return Err(Refusal::ToxicExists);
+            return Err(ApiRefusal::ToxicExists);
         }
         if self.list.len() >= TOXICS_MAX {
-            return Err(Refusal::TooMany { what: "toxics", most: TOXICS_MAX });
+            return Err(ApiRefusal::TooMany { what: "toxics", most: TOXICS_MAX });
         }
         let values = asked.values(kind.defaults(), kind)?;
         let toxicity = asked.toxicity()?.unwrap_or(1.0);
@@ -197,13 +191,12 @@ impl Toxics {
         Ok(told)
     }
 
-    /// Changes the given settings of a toxic; the others stay.
     pub(super) fn change(
         &mut self,
         name: &str,
-        asked: impl FnOnce() -> Result<ToxicRequest, Refusal>,
-    ) -> Result<ToxicDescription, Refusal> {
-        let toxic = self.list.iter_mut().find(|toxic| toxic.name == name).ok_or(Refusal::NoToxic)?;
+        asked: impl FnOnce() -> Result<ToxicRequest, ApiRefusal>,
+    ) -> Result<ToxicDescription, ApiRefusal> {
+        let toxic = self.list.iter_mut().find(|toxic| toxic.name == name).ok_or(ApiRefusal::NoToxic)?;
         let asked = asked()?;
         asked.is_of(toxic)?;
         let values = asked.values(toxic.values, toxic.kind)?;
@@ -212,8 +205,8 @@ impl Toxics {
         Ok(toxic.told())
     }
 
-    pub(super) fn remove(&mut self, name: &str) -> Result<(), Refusal> {
-        let at = self.list.iter().position(|toxic| toxic.name == name).ok_or(Refusal::NoToxic)?;
+    pub(super) fn remove(&mut self, name: &str) -> Result<(), ApiRefusal> {
+        let at = self.list.iter().position(|toxic| toxic.name == name).ok_or(ApiRefusal::NoToxic)?;
         self.list.remove(at);
         Ok(())
     }
@@ -223,8 +216,8 @@ impl Toxics {
         !std::mem::take(&mut self.list).is_empty()
     }
 
-    pub(super) fn told_of(&self, name: &str) -> Result<ToxicDescription, Refusal> {
-        self.list.iter().find(|toxic| toxic.name == name).map(Toxic::told).ok_or(Refusal::NoToxic)
+    pub(super) fn told_of(&self, name: &str) -> Result<ToxicDescription, ApiRefusal> {
+        self.list.iter().find(|toxic| toxic.name == name).map(Toxic::told).ok_or(ApiRefusal::NoToxic)
     }
 
     /// Describes all toxics: first those towards the server, then those towards the client.
@@ -234,31 +227,31 @@ impl Toxics {
         all
     }
 
-    /// The toxics of one direction of a connection. By `toxicity`, a random decision selects them, the same each time.
-    pub(super) fn links(&self, stream: Stream, drawn: Drawn) -> Vec<Link> {
-        let Drawn { seed, proxy, connection } = drawn;
+    /// Returns the toxics of one direction of a connection; a repeatable random decision selects by `toxicity`.
+    pub(super) fn links(&self, stream: ByteDirection, drawn: ToxicRandom) -> Vec<ChainLink> {
+        let ToxicRandom { seed, proxy, connection } = drawn;
         let on_way = self.list.iter().filter(|toxic| toxic.stream == stream);
         let links = on_way.filter_map(|toxic| {
-            // Its name stays when it is removed and added again, so that the same connections fare alike.
+            // The draw depends on the name: a toxic that is removed and added again selects the same connections.
             let name = number_of(toxic.name.as_bytes());
             let mut draws = Draws::new(seed, &[proxy, connection, name]);
             let is_had = draws.happens(toxic.toxicity);
-            is_had.then(|| Link { id: toxic.id, effect: toxic.kind.effect(toxic.values), draws })
+            is_had.then(|| ChainLink { id: toxic.id, effect: toxic.kind.effect(toxic.values), draws })
         });
         links.collect()
     }
 }
 
 impl Toxic {
-    /// Whether this is the other one, changed at most.
+    /// Whether the other toxic has the same name, kind and stream.
     fn is_same_as(&self, other: &Self) -> bool {
         self.name == other.name && self.kind.name == other.kind.name && self.stream == other.stream
     }
 
     fn told(&self) -> ToxicDescription {
         let told = |unit, value| match unit {
-            Unit::Whole => Value::from(value),
-            Unit::Percent => Value::from(value as f64 / PER_MILLION_OF_PERCENT),
+            ToxicUnit::Whole => Value::from(value),
+            ToxicUnit::Percent => Value::from(value as f64 / PER_MILLION_OF_PERCENT),
         };
         let pairs = self.kind.attributes.iter().zip(self.values);
         ToxicDescription {
@@ -273,14 +266,14 @@ impl Toxic {
     }
 }
 
-/// A whole number, also one such as 1000.0, as some clients write it.
+/// Accepts a whole number, also in a form such as 1000.0, which some clients send.
 fn whole(given: &Value) -> Option<i64> {
-    // Up to here every whole number is one of f64.
+    // Up to this limit, f64 represents every whole number.
     let is_whole = |number: &f64| number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0;
     given.as_i64().or_else(|| given.as_f64().filter(is_whole).map(|number| number as i64))
 }
 
-/// Percent as parts of a million: none that would become others are taken.
+/// Converts percent to parts of a million; `None` for values that need rounding.
 fn per_million(given: &Value) -> Option<i64> {
     let percent = given.as_f64().filter(|percent| (0.0..=100.0).contains(percent))?;
     let parts = (percent * PER_MILLION_OF_PERCENT).round();
@@ -292,13 +285,13 @@ mod tests {
     use super::*;
     use crate::body;
 
-    const DRAWN: Drawn = Drawn { seed: 1, proxy: 2, connection: 3 };
+    const DRAWN: ToxicRandom = ToxicRandom { seed: 1, proxy: 2, connection: 3 };
 
-    fn added(toxics: &mut Toxics, body: &[u8]) -> Result<ToxicDescription, Refusal> {
+    fn added(toxics: &mut Toxics, body: &[u8]) -> Result<ToxicDescription, ApiRefusal> {
         toxics.add(body::read(body)?)
     }
 
-    fn change(toxics: &mut Toxics, name: &str, body: &[u8]) -> Result<ToxicDescription, Refusal> {
+    fn change(toxics: &mut Toxics, name: &str, body: &[u8]) -> Result<ToxicDescription, ApiRefusal> {
         toxics.change(name, || body::read(body))
     }
 
@@ -340,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_list_takes_the_place_of_another_and_what_is_in_both_stays() {
-        let list = |value: &str| Toxics::of(body::read(value.as_bytes()).expect("is JSON"));
+        let list = |value: &str| Toxics::new(body::read(value.as_bytes()).expect("is JSON"));
         let mut toxics = Toxics::default();
         for body in [
             r#"{"type":"latency","name":"stays","attributes":{"latency":1}}"#,
@@ -358,7 +351,7 @@ mod tests {
         assert_eq!(names, [("new", 3), ("turns", 4), ("stays", 0)], "identities are never used again");
         assert_eq!(toxics.list[2].values[0], 2);
         for (body, status, words) in [
-            (r#"{}"#, 400, "invalid type: map"),
+            (r#"{}"#, 400, "this is an object; expected an array"),
             (r#"[{"type":"latency"},{"type":"latency"}]"#, 409, "toxic already exists at toxic 2"),
             (r#"[{"type":"latency","attributes":{"rate":1}}]"#, 400, "unknown attribute \"rate\""),
             (r#"[7]"#, 400, "at toxic 1"),
@@ -394,7 +387,7 @@ mod tests {
         let mut toxics = Toxics::default();
         let body = br#"{"Type":"latency","Name":"X","Stream":"Upstream","Attributes":{"Latency":7}}"#;
         let told = added(&mut toxics, body).expect("is right");
-        assert_eq!((told.name.as_str(), told.kind, told.stream), ("X", "latency", Stream::Upstream));
+        assert_eq!((told.name.as_str(), told.kind, told.stream), ("X", "latency", ByteDirection::Upstream));
         assert_eq!(told.attributes["latency"].as_i64(), Some(7));
         let told = change(&mut toxics, "X", br#"{"Toxicity":0.5}"#).expect("is right");
         assert_eq!(told.toxicity, 0.5);
@@ -438,14 +431,14 @@ mod tests {
         let mut toxics = Toxics::default();
         added(&mut toxics, br#"{"type":"timeout","name":"x","toxicity":0.3}"#).expect("is right");
         let has = |toxics: &Toxics, connection| {
-            !toxics.links(Stream::Downstream, Drawn { connection, ..DRAWN }).is_empty()
+            !toxics.links(ByteDirection::Downstream, ToxicRandom { connection, ..DRAWN }).is_empty()
         };
         let had: Vec<bool> = (0..1000).map(|connection| has(&toxics, connection)).collect();
         let count = had.iter().filter(|had| **had).count();
         assert!((250..=350).contains(&count), "{count} of 1000");
         change(&mut toxics, "x", br#"{"attributes":{"timeout":5}}"#).expect("is right");
         assert!((0..1000).all(|connection| has(&toxics, connection) == had[connection as usize]));
-        assert!(toxics.links(Stream::Upstream, DRAWN).is_empty());
+        assert!(toxics.links(ByteDirection::Upstream, DRAWN).is_empty());
     }
 
     #[test]
@@ -454,7 +447,8 @@ mod tests {
         let body = br#"{"type":"corrupt","name":"x","toxicity":0.5,"attributes":{"every":10}}"#;
         added(&mut toxics, body).expect("is right");
         let drawn = |toxics: &Toxics| -> Vec<Option<i64>> {
-            let links = |connection| toxics.links(Stream::Downstream, Drawn { connection, ..DRAWN });
+            let links =
+                |connection| toxics.links(ByteDirection::Downstream, ToxicRandom { connection, ..DRAWN });
             (0..100)
                 .map(|connection| links(connection).first_mut().map(|link| link.draws.next_in(0, 1000)))
                 .collect()
@@ -475,6 +469,6 @@ mod tests {
             added(&mut toxics, format!(r#"{{"type":"latency","name":"{number}"}}"#).as_bytes())
         };
         assert!((0..TOXICS_MAX).all(|number| add(number).is_ok()));
-        assert!(matches!(add(TOXICS_MAX), Err(Refusal::TooMany { .. })));
+        assert!(matches!(add(TOXICS_MAX), Err(ApiRefusal::TooMany { .. })));
     }
 }

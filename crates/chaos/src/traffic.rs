@@ -5,39 +5,36 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use telemetry::{Syntax, Text, Type};
-use transport::relay::Counts;
+use telemetry::{MetricsText, Syntax, Type};
+use transport::relay::RelayCounts;
 
-use super::toxics::Stream;
+use super::toxics::ByteDirection;
 
-/// The byte counters of a proxy, since its addresses last changed.
+/// Counts since the proxy's addresses last changed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Traffic {
-    upstream: Arc<Counts>,
-    downstream: Arc<Counts>,
+pub(super) struct ProxyTraffic {
+    upstream: Arc<RelayCounts>,
+    downstream: Arc<RelayCounts>,
 }
 
-/// One of them.
-type Counter = fn(&Counts) -> &AtomicU64;
+type Counter = fn(&RelayCounts) -> &AtomicU64;
 
-/// The labels of a proxy's counters.
 pub(super) struct Labels<'p> {
     pub(super) proxy: &'p str,
     pub(super) listener: &'p str,
     pub(super) upstream: &'p str,
 }
 
-impl Traffic {
-    pub(super) fn of(&self, stream: Stream) -> &Arc<Counts> {
+impl ProxyTraffic {
+    pub(super) fn for_stream(&self, stream: ByteDirection) -> &Arc<RelayCounts> {
         match stream {
-            Stream::Upstream => &self.upstream,
-            Stream::Downstream => &self.downstream,
+            ByteDirection::Upstream => &self.upstream,
+            ByteDirection::Downstream => &self.downstream,
         }
     }
 }
 
-/// Writes the byte counters of proxies as Prometheus text.
-pub(super) fn written(proxies: &[(Labels<'_>, &Traffic)], syntax: Syntax) -> Vec<u8> {
+pub(super) fn written(proxies: &[(Labels<'_>, &ProxyTraffic)], syntax: Syntax) -> Vec<u8> {
     let families: [(&str, &str, Counter); 2] = [
         ("toxiproxy_proxy_received_bytes", "Bytes that came in, by where they are going.", |counts| {
             &counts.received
@@ -46,18 +43,18 @@ pub(super) fn written(proxies: &[(Labels<'_>, &Traffic)], syntax: Syntax) -> Vec
             &counts.sent
         }),
     ];
-    let mut text = Text::new(syntax);
+    let mut text = MetricsText::new(syntax);
     for (name, help, counter) in families {
         let mut family = text.family(name, Type::Counter, help);
         for (Labels { proxy, listener, upstream }, traffic) in proxies {
-            for stream in [Stream::Downstream, Stream::Upstream] {
+            for stream in [ByteDirection::Downstream, ByteDirection::Upstream] {
                 let labels = [
                     ("direction", stream.name()),
                     ("listener", listener),
                     ("proxy", proxy),
                     ("upstream", upstream),
                 ];
-                family.sample(&labels, counter(traffic.of(stream)).load(Ordering::Relaxed));
+                family.sample(&labels, counter(traffic.for_stream(stream)).load(Ordering::Relaxed));
             }
         }
     }

@@ -4,23 +4,22 @@ use std::borrow::Borrow;
 
 use crate::Coding;
 
-/// The weight of a coding, in thousandths; 0 is not acceptable.
+/// Weight of a coding in thousandths; 0 is not acceptable.
 type Weight = u16;
 
 const FULL: Weight = 1000;
 
-/// The codings that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Accepted {
     named: [Option<Weight>; 5],
     identity: Option<Weight>,
-    /// The weight of `*`: of all codings that are not named.
+    /// Weight of `*`: for all codings that are not named.
     others: Option<Weight>,
 }
 
 impl Accepted {
-    /// Reads the values of Accept-Encoding, one per line. A member that is malformed counts as not acceptable.
-    pub fn of<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Self {
+    /// Parses the values of Accept-Encoding, one per line. A malformed member counts as not acceptable.
+    pub fn from_values<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut accepted = Self::default();
         for member in values.into_iter().flat_map(|value| value.split(|byte| *byte == b',')) {
             let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
@@ -37,25 +36,24 @@ impl Accepted {
         accepted
     }
 
-    /// The weight of a coding. A coding with a dictionary has to be named.
+    /// A coding with a dictionary counts only if it is named.
     fn weight(&self, coding: Coding) -> Weight {
         let others = if Coding::PLAIN.contains(&coding) { self.others } else { None };
         self.named[coding as usize].or(others).unwrap_or(0)
     }
 
-    /// Whether the client takes a response in this coding.
     pub fn takes(&self, coding: Coding) -> bool {
         self.weight(coding) > 0
     }
 
-    /// Whether the client takes a response without a coding: always, unless it says otherwise.
+    /// Whether the client accepts a response without a coding; true unless the fields exclude it.
     pub fn takes_identity(&self) -> bool {
         self.identity.or(self.others) != Some(0)
     }
 
-    /// The coding that the client likes best; of several, the first of `offered`. `None` is none of them.
+    /// Returns the coding with the highest weight; among equals, the first of `offered`. `None` means no coding.
     pub fn choose(&self, offered: impl IntoIterator<Item = impl Borrow<Coding>>) -> Option<Coding> {
-        // `identity` wins only where the client says that it likes that more.
+        // `identity` wins only if the client gives it a higher weight.
         let least = self.identity.unwrap_or(0).max(1);
         let mut best = None;
         for coding in offered {
@@ -69,7 +67,7 @@ impl Accepted {
     }
 }
 
-/// `q=0.5` in thousandths (RFC 9110 §12.4.2); `None` if it is none.
+/// Parses a weight such as `q=0.5` into thousandths (RFC 9110 §12.4.2); `None` if it is malformed.
 fn weight(parameter: &[u8]) -> Option<Weight> {
     let [b'q' | b'Q', b'=', number @ ..] = parameter else { return None };
     let (whole, fraction) = match number {
@@ -96,8 +94,8 @@ mod tests {
 
     const ALL: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 
-    fn of(values: &[&str]) -> Accepted {
-        Accepted::of(values.iter().map(|value| value.as_bytes()))
+    fn from_values(values: &[&str]) -> Accepted {
+        Accepted::from_values(values.iter().map(|value| value.as_bytes()))
     }
 
     #[test]
@@ -122,7 +120,7 @@ mod tests {
             (&["br;q=0.5, identity;q=0.6"], None),
             (&["br;q=0.6, identity;q=0.6"], Some(Brotli)),
             (&["identity;q=0, *"], Some(Zstd)),
-            // What is malformed is not acceptable.
+            // Malformed members are not acceptable.
             (&["gzip;q=1.001"], None),
             (&["gzip;q=2"], None),
             (&["gzip;q=0.1234"], None),
@@ -132,11 +130,11 @@ mod tests {
             (&["gzipp, xgzip, deflate"], None),
         ];
         for (values, expected) in rows {
-            assert_eq!(of(values).choose(ALL), *expected, "{values:?}");
+            assert_eq!(from_values(values).choose(ALL), *expected, "{values:?}");
         }
     }
 
-    /// Of what is offered some may not be there, as the precompressed siblings of a file.
+    /// Only some of the codings may be available, such as the precompressed siblings of a file.
     #[test]
     fn only_what_is_there_is_chosen() {
         use Coding::{Brotli, Gzip, Zstd};
@@ -160,17 +158,17 @@ mod tests {
             ("identity;q=0.5, gzip;q=0.5", ALL, Some(Gzip)),
             ("identity;q=0, gzip;q=0.1", ALL, Some(Gzip)),
             ("identity;q=0", ALL, None),
-            // What is malformed is ignored.
+            // Malformed members are ignored.
             ("br;q=2, gzip", ALL, Some(Gzip)),
             ("br;q=1.001, zstd;q=0.0001, gzip", ALL, Some(Gzip)),
             ("br;q=x", ALL, None),
             (" , ,br,", ALL, Some(Brotli)),
         ] {
             let offered: Vec<Coding> = ALL.iter().copied().filter(|coding| there.contains(coding)).collect();
-            assert_eq!(of(&[accepts]).choose(&offered), expected, "{accepts} {there:?}");
+            assert_eq!(from_values(&[accepts]).choose(&offered), expected, "{accepts} {there:?}");
         }
         // Several fields are one list (RFC 9110 §5.3).
-        assert_eq!(of(&["gzip;q=0.1", "zstd"]).choose(ALL), Some(Zstd));
+        assert_eq!(from_values(&["gzip;q=0.1", "zstd"]).choose(ALL), Some(Zstd));
     }
 
     #[test]
@@ -184,14 +182,14 @@ mod tests {
             ("identity, *;q=0", true),
             ("gzip, identity;q=0.1, *;q=0", true),
         ] {
-            assert_eq!(of(&[values]).takes_identity(), expected, "{values}");
+            assert_eq!(from_values(&[values]).takes_identity(), expected, "{values}");
         }
     }
 
     #[test]
     fn a_coding_with_a_dictionary_has_to_be_named() {
-        assert!(!of(&["*"]).takes(Coding::DictionaryZstd));
-        assert!(of(&["gzip, dcz"]).takes(Coding::DictionaryZstd));
-        assert!(!of(&["gzip, dcz;q=0"]).takes(Coding::DictionaryZstd));
+        assert!(!from_values(&["*"]).takes(Coding::DictionaryZstd));
+        assert!(from_values(&["gzip, dcz"]).takes(Coding::DictionaryZstd));
+        assert!(!from_values(&["gzip, dcz;q=0"]).takes(Coding::DictionaryZstd));
     }
 }

@@ -7,60 +7,65 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use crate::{Coding, CodingError};
 
-/// RFC 9659 §3: a larger window need not be supported.
+/// RFC 9659 §3: decoders need not support a larger window.
 const ZSTD_WINDOW_MAX: u32 = 23;
-/// The window of gzip: 2^15 bytes.
+/// 2^15 bytes.
 const GZIP_WINDOW: u8 = 15;
 
-/// The decoder of one body.
-pub struct Decoder {
+pub struct BodyDecoder {
     coding: Coding,
-    kind: Kind,
+    kind: DecoderKind,
+    has_begun: bool,
     is_over: bool,
 }
 
-enum Kind {
+enum DecoderKind {
     Gzip(Decompress),
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     Zstd(DCtx<'static>),
 }
 
-/// What one call has done.
+/// Result of one call of [`BodyDecoder::decode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Decoded {
-    /// The bytes of the piece that are used. The rest has to be given again.
+pub struct DecodeStep {
+    /// Bytes of the piece that were used. The caller passes the rest again.
     pub used: usize,
     /// Whether the decoder waits for more input; otherwise it has more output.
     pub wants_input: bool,
 }
 
-impl Decoder {
-    /// A decoder; `None` for a coding with a dictionary.
+impl BodyDecoder {
+    /// Returns `None` for a coding with a dictionary.
     pub fn new(coding: Coding) -> Option<Self> {
         let kind = match coding {
-            Coding::Gzip => Kind::Gzip(Decompress::new_gzip(GZIP_WINDOW)),
+            Coding::Gzip => DecoderKind::Gzip(Decompress::new_gzip(GZIP_WINDOW)),
             Coding::Brotli => {
                 let alloc = StandardAlloc::default;
-                Kind::Brotli(Box::new(BrotliState::new(alloc(), alloc(), alloc())))
+                DecoderKind::Brotli(Box::new(BrotliState::new(alloc(), alloc(), alloc())))
             }
             Coding::Zstd => {
                 let mut decoder = DCtx::create();
                 decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_MAX)).ok()?;
-                Kind::Zstd(decoder)
+                DecoderKind::Zstd(decoder)
             }
             Coding::DictionaryBrotli | Coding::DictionaryZstd => return None,
         };
-        Some(Self { coding, kind, is_over: false })
+        Some(Self { coding, kind, has_begun: false, is_over: false })
     }
 
-    /// Decodes the start of a piece into `out`, which gets at most `room` bytes more: however well the body is coded,
-    /// it takes no more memory.
+    /// Decodes a piece's start into `out`, at most `room` bytes per call, to bound the memory of a compression bomb.
     ///
     /// # Errors
-    /// The body is not of this coding, or goes on behind its end.
-    pub fn decode(&mut self, piece: &[u8], room: usize, out: &mut Vec<u8>) -> Result<Decoded, CodingError> {
+    /// If the body is not in this coding, or continues after its end.
+    pub fn decode(
+        &mut self,
+        piece: &[u8],
+        room: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<DecodeStep, CodingError> {
         let coding = self.coding;
         let failed = |reason| CodingError { coding, reason };
+        self.has_begun |= !piece.is_empty();
         let at = out.len();
         out.resize(at + room, 0);
         let decoded = self.decode_into(piece, &mut out[at..]);
@@ -72,7 +77,7 @@ impl Decoder {
             }
         };
         out.truncate(at + written);
-        Ok(Decoded { used, wants_input: written < room })
+        Ok(DecodeStep { used, wants_input: written < room })
     }
 
     fn decode_into(&mut self, piece: &[u8], out: &mut [u8]) -> Result<(usize, usize), &'static str> {
@@ -86,9 +91,9 @@ impl Decoder {
                 return Err("there are bytes behind the end");
             }
             let (now_used, now_written, is_over) = match &mut self.kind {
-                Kind::Gzip(decoder) => gzip_step(decoder, piece, out)?,
-                Kind::Brotli(decoder) => brotli_step(decoder, piece, out)?,
-                Kind::Zstd(decoder) => zstd_step(decoder, piece, out)?,
+                DecoderKind::Gzip(decoder) => gzip_step(decoder, piece, out)?,
+                DecoderKind::Brotli(decoder) => brotli_step(decoder, piece, out)?,
+                DecoderKind::Zstd(decoder) => zstd_step(decoder, piece, out)?,
             };
             (used, written, self.is_over) = (used + now_used, written + now_written, is_over);
             let is_stuck = now_used == 0 && now_written == 0 && !is_over;
@@ -102,26 +107,31 @@ impl Decoder {
     fn begin_next(&mut self) -> bool {
         self.is_over = false;
         match &mut self.kind {
-            Kind::Gzip(decoder) => *decoder = Decompress::new_gzip(GZIP_WINDOW),
-            Kind::Zstd(decoder) => drop(decoder.reset(ResetDirective::SessionOnly)),
-            Kind::Brotli(_) => return false,
+            DecoderKind::Gzip(decoder) => *decoder = Decompress::new_gzip(GZIP_WINDOW),
+            DecoderKind::Zstd(decoder) => drop(decoder.reset(ResetDirective::SessionOnly)),
+            DecoderKind::Brotli(_) => return false,
         }
         true
     }
 
-    /// Whether what came so far is a whole body.
+    /// Whether the end of the coded body was reached.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
+
+    /// Whether the bytes so far are a whole body. An empty body is whole: servers name a coding of empty bodies, too.
+    pub fn is_whole(&self) -> bool {
+        self.is_over || !self.has_begun
+    }
 }
 
-impl std::fmt::Debug for Decoder {
+impl std::fmt::Debug for BodyDecoder {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Decoder").field("coding", &self.coding).finish_non_exhaustive()
     }
 }
 
-/// Bytes used, bytes written, and whether the body is over.
+/// Bytes used, bytes written, and whether the body has ended.
 type Step = Result<(usize, usize, bool), &'static str>;
 
 fn gzip_step(decoder: &mut Decompress, piece: &[u8], out: &mut [u8]) -> Step {

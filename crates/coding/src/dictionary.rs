@@ -1,21 +1,19 @@
-//! Compression Dictionary Transport (RFC 9842): the fields, and what the coded bodies begin with.
+//! Compression Dictionary Transport (RFC 9842): the fields, and the first bytes of coded bodies.
 
-/// The SHA-256 digest of a dictionary.
 pub type Digest = [u8; 32];
 
-/// A larger response is not used as a dictionary.
+/// Larger responses are not used as dictionaries.
 pub const DICTIONARY_BYTES_MAX: u64 = 4 << 20;
 
-/// RFC 9842 §4: what a body of `dcb` begins with, before the digest.
+/// RFC 9842 §4: first bytes of a `dcb` body, before the digest.
 pub(crate) const MAGIC_OF_BROTLI: &[u8] = &[0xff, 0x44, 0x43, 0x42];
-/// RFC 9842 §5: what a body of `dcz` begins with: a frame that is skipped.
+/// RFC 9842 §5: first bytes of a `dcz` body: a skippable frame.
 pub(crate) const MAGIC_OF_ZSTD: &[u8] = &[0x5e, 0x2a, 0x4d, 0x18, 0x20, 0x00, 0x00, 0x00];
 
-/// Reads Available-Dictionary (RFC 9842 §2.2): a Byte Sequence of 32 bytes (RFC 8941 §3.3.5). `None` if it is anything
-/// else.
+/// Parses Available-Dictionary (RFC 9842 §2.2): a Byte Sequence of 32 bytes (RFC 8941 §3.3.5), or else `None`.
 pub fn available_dictionary(value: &[u8]) -> Option<Digest> {
     let text = value.trim_ascii().strip_prefix(b":")?.strip_suffix(b":")?;
-    // 32 bytes are 43 digits and one sign that fills up.
+    // 32 bytes are 43 digits and one padding character.
     let digits: &[u8; 43] = text.strip_suffix(b"=")?.try_into().ok()?;
     let mut digest = Digest::default();
     let (mut bits, mut count, mut at) = (0_u32, 0, 0);
@@ -36,11 +34,11 @@ pub fn available_dictionary(value: &[u8]) -> Option<Digest> {
             at += 1;
         }
     }
-    // RFC 4648 §3.5: the bits that are left are zero.
+    // RFC 4648 §3.5: the unused bits are zero.
     (bits & ((1 << count) - 1) == 0).then_some(digest)
 }
 
-/// The value of `match` in Use-As-Dictionary (RFC 9842 §2.1.1), if the response is a raw dictionary.
+/// Returns `match` of Use-As-Dictionary (RFC 9842 §2.1.1), if the response is a raw dictionary.
 pub fn match_of(value: &[u8]) -> Option<&[u8]> {
     let (mut found, mut rest) = (None, value);
     loop {
@@ -53,7 +51,7 @@ pub fn match_of(value: &[u8]) -> Option<&[u8]> {
         };
         match key.trim_ascii_end() {
             b"match" => found = Some(text),
-            // Other formats are none that is known here.
+            // Other formats are not supported.
             b"type" if text != b"raw" => return None,
             _ => {}
         }
@@ -66,19 +64,19 @@ pub fn match_of(value: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether a body that begins so can be a dictionary of either coding. RFC 9842 §5: it is raw bytes, which Zstandard would
-/// read as a dictionary of its own format if they begin like one.
+/// Whether a body with this start can be a dictionary of either coding. RFC 9842 §5: it is raw bytes. Zstandard would
+/// parse them as its own dictionary format if they started with its magic number.
 pub fn is_dictionary(beginning: &[u8]) -> bool {
     !beginning.starts_with(&MAGIC_OF_FORMAT)
 }
 
-/// RFC 8878 §5: what a dictionary of Zstandard's own format begins with.
+/// RFC 8878 §5: magic number of Zstandard's own dictionary format.
 const MAGIC_OF_FORMAT: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 
-/// Whether a path is of a pattern, in which `*` stands for anything.
+/// Whether a path matches a pattern, in which `*` matches any text.
 pub fn matches(pattern: &[u8], path: &[u8]) -> bool {
     let (mut pattern_at, mut path_at) = (0, 0);
-    // Where the last `*` was, and how much of the path it stands for.
+    // Position of the last `*`, and the end of the text that it matches.
     let mut star = None;
     while path_at < path.len() {
         match pattern.get(pattern_at) {
@@ -102,7 +100,7 @@ pub fn matches(pattern: &[u8], path: &[u8]) -> bool {
     pattern[pattern_at..].iter().all(|byte| *byte == b'*')
 }
 
-/// A string, a token, or an inner list with nothing looked at, and what follows.
+/// Splits off a string, a token, or an inner list without parsing it.
 fn item(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let close = |end: u8| text.iter().skip(1).position(|byte| *byte == end).map(|at| at + 1);
     match text.first()? {

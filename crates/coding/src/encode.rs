@@ -1,4 +1,4 @@
-//! Codes a body piece by piece.
+//! Encodes a body in pieces.
 
 use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
@@ -8,7 +8,7 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirecti
 use crate::dictionary::{Digest, MAGIC_OF_BROTLI, MAGIC_OF_ZSTD, is_dictionary};
 use crate::{Coding, CodingError};
 
-/// The levels of the codings: more is smaller and slower.
+/// Compression levels: a higher level is smaller and slower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Levels {
     /// 1 to 9.
@@ -20,15 +20,13 @@ pub struct Levels {
 }
 
 impl Default for Levels {
-    /// Levels for responses that are coded while they pass.
     fn default() -> Self {
         Self { gzip: 5, brotli: 4, zstd: 3 }
     }
 }
 
 impl Levels {
-    /// The level of a coding.
-    pub const fn of(self, coding: Coding) -> u8 {
+    pub const fn for_coding(self, coding: Coding) -> u8 {
         match coding {
             Coding::Gzip => self.gzip,
             Coding::Brotli | Coding::DictionaryBrotli => self.brotli,
@@ -36,7 +34,6 @@ impl Levels {
         }
     }
 
-    /// The level of a coding, to be changed.
     pub const fn of_mut(&mut self, coding: Coding) -> &mut u8 {
         match coding {
             Coding::Gzip => &mut self.gzip,
@@ -45,7 +42,6 @@ impl Levels {
         }
     }
 
-    /// The levels that a coding has.
     pub const fn range(coding: Coding) -> std::ops::RangeInclusive<u8> {
         match coding {
             Coding::Gzip => 1..=9,
@@ -55,78 +51,79 @@ impl Levels {
     }
 }
 
-/// What follows a piece.
+/// Passed with each piece: whether the encoder may hold back output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// More follows at once: the coder may keep the piece.
+    /// More input follows at once: the encoder may hold back output.
     Nothing,
-    /// A wait follows: everything so far leaves the coder, so that the client can decode it.
+    /// A pause follows: all input so far leaves the encoder, so that the client can decode it.
     Piece,
-    /// The end of the body.
     End,
 }
 
-/// Room for output that a call makes at a time.
+/// Space for output that each step reserves.
 const OUTPUT_BYTES: usize = 16 << 10;
-/// The window of gzip: 2^15 bytes.
+/// 2^15 bytes.
 const GZIP_WINDOW: u8 = 15;
-/// The windows of Brotli, of 2^n bytes (RFC 7932 §9.1), and of Zstandard (RFC 9659 §3: at most 8 MB).
+/// Window sizes as powers of two: Brotli (RFC 7932 §9.1), and Zstandard (RFC 9659 §3: at most 8 MB).
 const BROTLI_WINDOWS: std::ops::RangeInclusive<u32> = 16..=22;
 const ZSTD_WINDOWS: std::ops::RangeInclusive<u32> = 16..=21;
 const ZSTD_WINDOW_MAX: u32 = 23;
 const BROTLI_WINDOW_MAX: u32 = 24;
-/// RFC 7932 §9.1: so much of a window is not used.
+/// RFC 7932 §9.1: bytes of a window that cannot be used.
 const BROTLI_WINDOW_GAP: u64 = 16;
 
-/// The coder of one body.
-pub struct Encoder {
+pub struct BodyEncoder {
     coding: Coding,
     level: u8,
-    /// Bytes that come before the coder's own.
+    /// Bytes to write before the encoder's output.
     prefix: Vec<u8>,
-    kind: Kind,
+    kind: EncoderKind,
 }
 
-enum Kind {
+enum EncoderKind {
     Gzip(Compress),
     Brotli(Box<BrotliEncoderStateStruct<StandardAlloc>>),
     Zstd(CCtx<'static>),
 }
 
-impl Encoder {
-    /// A coder without a dictionary. `size` is the length of the body, if it is known: less memory is used for a short
-    /// one.
+impl BodyEncoder {
+    /// Makes an encoder without a dictionary. `size`: length of the body, if known; a short body needs less memory.
     pub fn new(coding: Coding, levels: Levels, size: Option<u64>) -> Self {
-        let level = levels.of(coding);
+        let level = levels.for_coding(coding);
         let kind = match coding {
-            Coding::Gzip => Kind::Gzip(Compress::new_gzip(Compression::new(u32::from(level)), GZIP_WINDOW)),
-            Coding::Brotli | Coding::DictionaryBrotli => {
-                Kind::Brotli(brotli(level, window(size, BROTLI_WINDOWS), size))
+            Coding::Gzip => {
+                EncoderKind::Gzip(Compress::new_gzip(Compression::new(u32::from(level)), GZIP_WINDOW))
             }
-            Coding::Zstd | Coding::DictionaryZstd => Kind::Zstd(zstd(level, window(size, ZSTD_WINDOWS))),
+            Coding::Brotli | Coding::DictionaryBrotli => {
+                EncoderKind::Brotli(brotli(level, window(size, BROTLI_WINDOWS), size))
+            }
+            Coding::Zstd | Coding::DictionaryZstd => {
+                EncoderKind::Zstd(zstd(level, window(size, ZSTD_WINDOWS)))
+            }
         };
         Self { coding, level, prefix: Vec::new(), kind }
     }
 
-    /// A coder with a dictionary, for `DictionaryBrotli` or `DictionaryZstd`. `None` if the coding cannot use the
-    /// dictionary for this body.
+    /// Makes an encoder with a dictionary, for `DictionaryBrotli` or `DictionaryZstd`. `None` if the coding cannot use
+    /// the dictionary for this body.
     pub fn with_dictionary(
         coding: Coding,
         levels: Levels,
         size: Option<u64>,
         (dictionary, digest): (&[u8], &Digest),
     ) -> Option<Self> {
-        let level = levels.of(coding);
+        let level = levels.for_coding(coding);
         let all_bytes = size.map(|size| size + dictionary.len() as u64);
         let (magic, kind) = match coding {
             Coding::DictionaryBrotli => {
-                // RFC 9842 §4: a distance reaches the dictionary from any place in the body only if both are in the window.
+                // RFC 9842 §4: every position of the body can refer to the dictionary only if the window holds both.
                 let all_bytes = all_bytes? + BROTLI_WINDOW_GAP;
                 let window = (*BROTLI_WINDOWS.start()..=BROTLI_WINDOW_MAX).find(|n| all_bytes <= 1 << n)?;
-                // The lower levels know no dictionary.
+                // Lower levels do not support dictionaries.
                 let mut encoder = brotli(level.max(2), window, size);
                 encoder.set_custom_dictionary(dictionary.len(), dictionary);
-                (MAGIC_OF_BROTLI, Kind::Brotli(encoder))
+                (MAGIC_OF_BROTLI, EncoderKind::Brotli(encoder))
             }
             Coding::DictionaryZstd => {
                 if !is_dictionary(dictionary) {
@@ -135,22 +132,21 @@ impl Encoder {
                 let least = window(all_bytes, *ZSTD_WINDOWS.start()..=ZSTD_WINDOW_MAX);
                 let mut encoder = zstd(level, least);
                 encoder.load_dictionary(dictionary).ok()?;
-                (MAGIC_OF_ZSTD, Kind::Zstd(encoder))
+                (MAGIC_OF_ZSTD, EncoderKind::Zstd(encoder))
             }
             Coding::Gzip | Coding::Brotli | Coding::Zstd => return None,
         };
         Some(Self { coding, level, prefix: [magic, &digest[..]].concat(), kind })
     }
 
-    /// The coding.
     pub fn coding(&self) -> Coding {
         self.coding
     }
 
-    /// Prepares the coder for another body, if that is cheaper than a new one. Returns whether it is.
+    /// Prepares the encoder for another body, and returns true, if that is cheaper than a new one.
     pub fn reset(&mut self, levels: Levels) -> bool {
         match &mut self.kind {
-            Kind::Gzip(encoder) if self.level == levels.gzip => {
+            EncoderKind::Gzip(encoder) if self.level == levels.gzip => {
                 encoder.reset();
                 true
             }
@@ -158,30 +154,30 @@ impl Encoder {
         }
     }
 
-    /// Codes a piece of the body, and appends what comes of it to `out`.
+    /// Encodes a piece of the body to `out`.
     ///
     /// # Errors
-    /// The coder fails, for lack of memory. The body cannot be continued.
+    /// If the encoder fails for lack of memory. The body cannot be continued.
     pub fn encode(&mut self, piece: &[u8], flush: Flush, out: &mut Vec<u8>) -> Result<(), CodingError> {
         out.append(&mut self.prefix);
         let coding = self.coding;
         let failed = |reason| CodingError { coding, reason };
         match &mut self.kind {
-            Kind::Gzip(encoder) => gzip_piece(encoder, piece, flush, out).map_err(failed),
-            Kind::Brotli(encoder) => brotli_piece(encoder, piece, flush, out).map_err(failed),
-            Kind::Zstd(encoder) => zstd_piece(encoder, piece, flush, out).map_err(failed),
+            EncoderKind::Gzip(encoder) => gzip_piece(encoder, piece, flush, out).map_err(failed),
+            EncoderKind::Brotli(encoder) => brotli_piece(encoder, piece, flush, out).map_err(failed),
+            EncoderKind::Zstd(encoder) => zstd_piece(encoder, piece, flush, out).map_err(failed),
         }
     }
 }
 
-impl std::fmt::Debug for Encoder {
+impl std::fmt::Debug for BodyEncoder {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Encoder").field("coding", &self.coding).finish_non_exhaustive()
     }
 }
 
-/// The smallest window that has room for a body of this size; for one of unknown size, a stream that may be one of many,
-/// the smallest of all.
+/// Returns the smallest window that holds a body of this size. A body of unknown size gets the smallest window of all,
+/// because there may be many such streams.
 fn window(size: Option<u64>, windows: std::ops::RangeInclusive<u32>) -> u32 {
     let (least, most) = (*windows.start(), *windows.end());
     let Some(size) = size else { return least };
@@ -203,10 +199,10 @@ fn brotli(level: u8, window: u32, size: Option<u64>) -> Box<BrotliEncoderStateSt
 
 fn zstd(level: u8, window: u32) -> CCtx<'static> {
     let mut encoder = CCtx::create();
-    // The tables are no larger than the window: streams of unknown length may be many.
+    // Tables no larger than the window: there may be many streams of unknown length.
     let table = window.max(*ZSTD_WINDOWS.start());
     for parameter in [CParameter::CompressionLevel(i32::from(level)), CParameter::WindowLog(window)] {
-        // Both are within what the library takes.
+        // Both are within the library's limits.
         let _ = encoder.set_parameter(parameter);
     }
     if table == *ZSTD_WINDOWS.start() {
@@ -234,7 +230,7 @@ fn gzip_piece(
         piece = &piece[(encoder.total_in() - before) as usize..];
         let is_over = match flush {
             FlushCompress::Finish => status == flate2::Status::StreamEnd,
-            // Room that is left says that nothing is.
+            // Unused output space means that the encoder holds nothing back.
             _ => piece.is_empty() && out.len() < out.capacity(),
         };
         if is_over {
@@ -272,7 +268,7 @@ fn brotli_piece(
             return Err("the coder fails");
         }
         let mut size = 0;
-        // What is lent is all of the coder's memory behind its output.
+        // The library lends its output buffer.
         let output = encoder.take_output(&mut size);
         out.extend_from_slice(&output[..size]);
         if left == 0 && !encoder.has_more_output() {

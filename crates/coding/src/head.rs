@@ -1,13 +1,13 @@
-//! The head of a response: whether its body may be coded or decoded, and what changes in the head if it is.
+//! The head of a response: whether its body may be encoded or decoded, and how the head changes then.
 
 use crate::{Accepted, Coding, MediaRange, is_among};
 
-/// What a head says about its body.
+/// Fields of a head that decide whether and how its body may be coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Content<'a> {
+pub struct BodyHead<'a> {
     content_type: Option<&'a [u8]>,
-    /// The only coding of the body.
     coding: Option<&'a [u8]>,
+    etag: Option<&'a [u8]>,
     has_several_codings: bool,
     forbids_transform: bool,
     length: Option<u64>,
@@ -15,9 +15,9 @@ pub struct Content<'a> {
     varies: bool,
 }
 
-impl<'a> Content<'a> {
-    /// Reads the fields of a head: name and value of each.
-    pub fn of(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+impl<'a> BodyHead<'a> {
+    /// `fields`: name and value of each.
+    pub fn from_fields(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let mut content = Self::default();
         for (name, value) in fields {
             if name.eq_ignore_ascii_case(b"content-type") {
@@ -32,6 +32,8 @@ impl<'a> Content<'a> {
                     members(value).any(|directive| directive.eq_ignore_ascii_case(b"no-transform"));
             } else if name.eq_ignore_ascii_case(b"content-length") {
                 content.length = std::str::from_utf8(value).ok().and_then(|value| value.trim().parse().ok());
+            } else if name.eq_ignore_ascii_case(b"etag") {
+                content.etag = Some(value);
             } else if name.eq_ignore_ascii_case(b"vary") {
                 content.varies |=
                     members(value).any(|name| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding"));
@@ -40,64 +42,78 @@ impl<'a> Content<'a> {
         content
     }
 
-    /// Whether the body may get a coding that it does not have: its status is one of a whole representation, its type
-    /// is among `types`, it is not shorter than `least_bytes`, and nobody forbids it (RFC 9110 §7.7, RFC 9111 §5.2.2.6).
+    /// Whether the body may get a coding. The status must have a whole representation, the type must be among `types`,
+    /// and the body must have at least `least_bytes`. The body must not be empty or coded, and Cache-Control must not
+    /// forbid it (RFC 9110 §7.7, RFC 9111 §5.2.2.6).
     pub fn may_be_coded(&self, status: u16, types: &[MediaRange], least_bytes: u64) -> bool {
-        let is_whole = status >= 200 && !matches!(status, 204 | 205 | 206 | 304);
-        is_whole
+        is_whole(status)
             && self.coding.is_none()
             && !self.forbids_transform
-            && self.length.is_none_or(|length| length >= least_bytes)
+            // An empty body is shorter than any coding of it.
+            && self.length.is_none_or(|length| length >= least_bytes.max(1))
             && self.content_type.is_some_and(|content_type| is_among(content_type, types))
     }
 
-    /// The coding to take from the body, for a client that does not accept it. `None` leaves the body as it is.
+    /// Returns the coding that may be removed from the body: its only one. `None` if the response is not a whole
+    /// representation, or if Cache-Control forbids the change.
+    pub fn removable_coding(&self, status: u16) -> Option<Coding> {
+        let is_fixed = !is_whole(status) || self.has_several_codings || self.forbids_transform;
+        Coding::named(self.coding?).filter(|coding| !is_fixed && Coding::PLAIN.contains(coding))
+    }
+
+    /// Returns the coding to remove for a client that does not accept it. `None` leaves the body unchanged.
     pub fn coding_to_remove(&self, status: u16, accepted: &Accepted) -> Option<Coding> {
-        let is_whole = status >= 200 && !matches!(status, 204 | 205 | 206 | 304);
-        if !is_whole || self.has_several_codings || self.forbids_transform || !accepted.takes_identity() {
-            return None;
+        self.removable_coding(status).filter(|coding| accepted.takes_identity() && !accepted.takes(*coding))
+    }
+
+    /// Whether other clients may get another coding: then every Vary names Accept-Encoding (RFC 9110 §12.5.5).
+    pub fn is_negotiated(&self, status: u16, types: &[MediaRange], least_bytes: u64) -> bool {
+        if !matches!(status, 206 | 304) {
+            return self.may_be_coded(status, types, least_bytes) || self.removable_coding(status).is_some();
         }
-        let coding = Coding::named(self.coding?)?;
-        (Coding::PLAIN.contains(&coding) && !accepted.takes(coding)).then_some(coding)
+        // RFC 9110 §15.3.7, §15.4.5: a 206 and a 304 have the Vary of the 200, but no type and another length.
+        let whole = Self { length: None, ..*self };
+        let is_of_unknown_type = self.content_type.is_none_or(|value| value.starts_with(b"multipart/"));
+        whole.may_be_coded(200, types, least_bytes)
+            || whole.removable_coding(200).is_some()
+            || (is_of_unknown_type && self.coding.is_none() && !self.forbids_transform)
     }
 
-    /// Whether the body has a coding.
-    pub fn is_coded(&self) -> bool {
-        self.coding.is_some()
+    pub fn etag(&self) -> Option<&'a [u8]> {
+        self.etag
     }
 
-    /// Whether Vary names Accept-Encoding already.
     pub fn varies(&self) -> bool {
         self.varies
     }
 
-    /// The same with this length, if it is known.
+    /// Sets the length of the body, if it is known.
     pub fn with_length(self, length: Option<u64>) -> Self {
         Self { length: length.or(self.length), ..self }
     }
 
-    /// The length of the body, if it is told.
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 }
 
-/// How the body of a response changes.
+fn is_whole(status: u16) -> bool {
+    status >= 200 && !matches!(status, 204 | 205 | 206 | 304)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// It gets a coding.
+pub enum BodyChange {
     Code(Coding),
-    /// It loses its coding.
     Decode,
 }
 
-impl Change {
-    /// Appends the fields of a changed response, except the length of its body, which is another one.
+impl BodyChange {
+    /// Appends the fields of a changed response, except the length of its body.
     ///
-    /// RFC 9110 §8.8.1: the new representation has the same meaning and other bytes, so its validator is weak. Digests of
-    /// the bytes before (RFC 9530) and offers of ranges of them go.
+    /// RFC 9110 §8.8.1: the new representation has the same meaning and other bytes, so its validator is weak. Digests
+    /// of the old bytes (RFC 9530) and offers of ranges are removed.
     pub fn write<'a>(self, out: &mut Vec<u8>, fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone) {
-        let varies = Content::of(fields.clone()).varies();
+        let varies = BodyHead::from_fields(fields.clone()).varies();
         for (name, value) in fields {
             if is_of_bytes(name) {
                 continue;
@@ -118,13 +134,12 @@ impl Change {
     }
 }
 
-/// The line for a response whose coding depends on Accept-Encoding (RFC 9110 §12.5.5).
 pub const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";
 
-/// The line for a response that may be coded with a dictionary (RFC 9842 §6.2).
+/// RFC 9842 §6.2.
 pub const VARY_BY_DICTIONARY: &[u8] = b"Vary: Available-Dictionary\r\n";
 
-/// Whether a field describes the bytes of a body, and not what they mean.
+/// Whether a field describes the bytes of a body, not their meaning.
 pub fn is_of_bytes(name: &[u8]) -> bool {
     let names: [&[u8]; 7] = [
         b"content-length",
@@ -166,6 +181,7 @@ mod tests {
             (404, &[("Content-Type", "text/html")], true),
             (200, &[("Content-Type", "text/html"), ("Content-Length", "100")], true),
             (200, &[("Content-Type", "text/html"), ("Content-Length", "99")], false),
+            (200, &[("Content-Type", "text/html"), ("Content-Length", "0")], false),
             (200, &[("Content-Type", "image/png")], false),
             (200, &[], false),
             (206, &[("Content-Type", "text/html")], false),
@@ -176,8 +192,38 @@ mod tests {
             (200, &[("Content-Type", "text/html"), ("Cache-Control", "public, No-Transform")], false),
         ];
         for (status, head, expected) in rows {
-            let content = Content::of(fields(head));
+            let content = BodyHead::from_fields(fields(head));
             assert_eq!(content.may_be_coded(*status, &types, 100), *expected, "{status} {head:?}");
+        }
+        let empty = BodyHead::from_fields(fields(&[("Content-Type", "text/html"), ("Content-Length", "0")]));
+        assert!(!empty.may_be_coded(200, &types, 0), "a coding of nothing is longer than nothing");
+    }
+
+    /// RFC 9110 §12.5.5, §15.3.7, §15.4.5.
+    #[test]
+    fn what_others_get_in_another_coding_varies() {
+        let types = ["text/*".parse().expect("is a range")];
+        let rows: &[(u16, Fields, bool)] = &[
+            (200, &[("Content-Type", "text/html")], true),
+            (200, &[("Content-Type", "image/png")], false),
+            (200, &[("Content-Type", "image/png"), ("Content-Encoding", "gzip")], true),
+            (200, &[("Content-Type", "image/png"), ("Content-Encoding", "gzip, br")], false),
+            (200, &[("Content-Encoding", "gzip"), ("Cache-Control", "no-transform")], false),
+            (200, &[("Content-Type", "text/html"), ("Content-Length", "99")], false),
+            (206, &[("Content-Type", "text/html"), ("Content-Length", "99")], true),
+            (206, &[("Content-Type", "image/png"), ("Content-Length", "200")], false),
+            (206, &[("Content-Type", "image/png"), ("Content-Encoding", "br")], true),
+            (206, &[("Content-Type", "multipart/byteranges; boundary=b")], true),
+            (304, &[], true),
+            (304, &[("Content-Type", "text/css")], true),
+            (304, &[("Content-Type", "image/png")], false),
+            (304, &[("Cache-Control", "no-transform")], false),
+            (304, &[("Content-Encoding", "gzip, br")], false),
+            (204, &[("Content-Type", "text/html")], false),
+        ];
+        for (status, head, expected) in rows {
+            let content = BodyHead::from_fields(fields(head));
+            assert_eq!(content.is_negotiated(*status, &types, 100), *expected, "{status} {head:?}");
         }
     }
 
@@ -197,8 +243,8 @@ mod tests {
             ("", &[("Content-Encoding", "gzip"), ("Cache-Control", "no-transform")], None),
         ];
         for (accepted, head, expected) in rows {
-            let accepted = Accepted::of([accepted.as_bytes()]);
-            let content = Content::of(fields(head));
+            let accepted = Accepted::from_values([accepted.as_bytes()]);
+            let content = BodyHead::from_fields(fields(head));
             assert_eq!(content.coding_to_remove(200, &accepted), *expected, "{head:?}");
         }
     }
@@ -216,14 +262,14 @@ mod tests {
             ("X-Other", "y"),
         ];
         let mut out = Vec::new();
-        Change::Code(Coding::Brotli).write(&mut out, fields(FIELDS));
+        BodyChange::Code(Coding::Brotli).write(&mut out, fields(FIELDS));
         let expected = "Content-Type: text/html\r\nETag: W/\"a\"\r\nVary: Cookie\r\nX-Other: y\r\n\
                         Content-Encoding: br\r\nVary: Accept-Encoding\r\n";
         assert_eq!(String::from_utf8_lossy(&out), expected);
         out.clear();
         const CODED: Fields =
             &[("ETag", "W/\"a\""), ("Content-Encoding", "gzip"), ("Vary", "Origin, accept-encoding")];
-        Change::Decode.write(&mut out, fields(CODED));
+        BodyChange::Decode.write(&mut out, fields(CODED));
         assert_eq!(String::from_utf8_lossy(&out), "ETag: W/\"a\"\r\nVary: Origin, accept-encoding\r\n");
     }
 }

@@ -1,12 +1,12 @@
-//! Content codings (RFC 9110 §8.4.1): gzip, Brotli and Zstandard, and the last two with a dictionary (RFC 9842).
+//! Content codings (RFC 9110 §8.4.1): gzip, Brotli and Zstandard, the last two also with a dictionary (RFC 9842).
 //!
-//! Chooses a coding for a response, and codes and decodes bodies piece by piece. No sockets, no clock, no threads.
+//! Chooses a coding for a response, and encodes and decodes bodies in pieces. No sockets, no clock, no threads.
 
 #![forbid(unsafe_code)]
 
-/// Accept-Encoding: the codings that a client accepts.
+/// Accept-Encoding.
 mod accepted;
-/// Media types that are worth coding.
+/// Compressible media types.
 mod media;
 /// Codes bodies.
 mod encode;
@@ -18,13 +18,12 @@ mod dictionary;
 mod head;
 
 pub use accepted::Accepted;
-pub use decode::{Decoded, Decoder};
+pub use decode::{BodyDecoder, DecodeStep};
 pub use dictionary::{DICTIONARY_BYTES_MAX, Digest, available_dictionary, is_dictionary, match_of, matches};
-pub use encode::{Encoder, Flush, Levels};
-pub use head::{Change, Content, VARY, VARY_BY_DICTIONARY, is_of_bytes};
+pub use encode::{BodyEncoder, Flush, Levels};
+pub use head::{BodyChange, BodyHead, VARY, VARY_BY_DICTIONARY, is_of_bytes};
 pub use media::{MediaRange, MediaRangeError, is_among};
 
-/// A content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Coding {
     /// gzip (RFC 1952).
@@ -40,7 +39,6 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// The codings without a dictionary.
     pub const PLAIN: [Self; 3] = [Self::Gzip, Self::Brotli, Self::Zstd];
 
     /// The name in Accept-Encoding and Content-Encoding.
@@ -54,14 +52,14 @@ impl Coding {
         }
     }
 
-    /// The coding with this name, in any case. RFC 9110 §8.4.1.3: `x-gzip` is gzip.
+    /// Finds a coding by its name, in any case. RFC 9110 §8.4.1.3: `x-gzip` is gzip.
     pub fn named(name: &[u8]) -> Option<Self> {
         let is = |coding: &Self| name.eq_ignore_ascii_case(coding.name().as_bytes());
         let all = [Self::Gzip, Self::Brotli, Self::Zstd, Self::DictionaryBrotli, Self::DictionaryZstd];
         all.into_iter().find(is).or_else(|| name.eq_ignore_ascii_case(b"x-gzip").then_some(Self::Gzip))
     }
 
-    /// The same coding with a dictionary, if there is one.
+    /// Returns the variant with a dictionary; `None` for gzip.
     pub const fn with_dictionary(self) -> Option<Self> {
         match self {
             Self::Brotli => Some(Self::DictionaryBrotli),
@@ -71,12 +69,10 @@ impl Coding {
     }
 }
 
-/// A body that cannot be coded or decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodingError {
-    /// The coding.
     pub coding: Coding,
-    /// What the coder says.
+    /// The library's words.
     pub reason: &'static str,
 }
 

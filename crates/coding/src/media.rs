@@ -1,4 +1,4 @@
-//! Media types that are worth coding.
+//! Compressible media types.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,20 +7,19 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaRange {
     text: Box<str>,
-    kind: Kind,
+    kind: MediaKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
+enum MediaKind {
     All,
-    /// Everything that begins so, with the slash.
+    /// Prefix, with the slash.
     Within(Box<str>),
-    /// Everything that ends so, with the plus.
+    /// Suffix, with the plus.
     Suffix(Box<str>),
     One(Box<str>),
 }
 
-/// Text that is no media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MediaRangeError;
 
@@ -39,17 +38,19 @@ impl FromStr for MediaRange {
         let lower = text.to_ascii_lowercase();
         let is_token = |part: &str| !part.is_empty() && part.bytes().all(is_token_byte);
         let kind = if lower == "*/*" {
-            Kind::All
+            MediaKind::All
         } else if let Some(suffix) = lower.strip_prefix("*+") {
             if !is_token(suffix) {
                 return Err(MediaRangeError);
             }
-            Kind::Suffix(lower[1..].into())
+            MediaKind::Suffix(lower[1..].into())
         } else {
             match lower.split_once('/') {
-                Some((kind, "*")) if is_token(kind) && kind != "*" => Kind::Within(format!("{kind}/").into()),
+                Some((kind, "*")) if is_token(kind) && kind != "*" => {
+                    MediaKind::Within(format!("{kind}/").into())
+                }
                 Some((kind, subtype)) if is_token(kind) && is_token(subtype) && !lower.contains('*') => {
-                    Kind::One(lower.as_str().into())
+                    MediaKind::One(lower.as_str().into())
                 }
                 _ => return Err(MediaRangeError),
             }
@@ -67,20 +68,20 @@ impl fmt::Display for MediaRange {
 impl MediaRange {
     fn has(&self, essence: &[u8]) -> bool {
         match &self.kind {
-            Kind::All => true,
-            Kind::Within(start) => {
+            MediaKind::All => true,
+            MediaKind::Within(start) => {
                 essence.get(..start.len()).is_some_and(|known| known.eq_ignore_ascii_case(start.as_bytes()))
             }
-            Kind::Suffix(end) => essence
+            MediaKind::Suffix(end) => essence
                 .len()
                 .checked_sub(end.len())
                 .is_some_and(|at| essence[at..].eq_ignore_ascii_case(end.as_bytes())),
-            Kind::One(one) => essence.eq_ignore_ascii_case(one.as_bytes()),
+            MediaKind::One(one) => essence.eq_ignore_ascii_case(one.as_bytes()),
         }
     }
 }
 
-/// Whether the value of a Content-Type is among these. Parameters do not count.
+/// Whether the type of a Content-Type value is among these. Parameters do not count.
 pub fn is_among(content_type: &[u8], ranges: &[MediaRange]) -> bool {
     let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     ranges.iter().any(|range| range.has(essence))

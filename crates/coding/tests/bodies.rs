@@ -1,10 +1,10 @@
-//! Bodies, coded and decoded in any pieces.
+//! Encodes and decodes bodies in pieces of any size.
 
-use coding::{Coding, Decoder, Encoder, Flush, Levels};
+use coding::{BodyDecoder, BodyEncoder, Coding, Flush, Levels};
 use proptest::prelude::*;
 
 fn decode(coding: Coding, coded: &[u8], piece_bytes: usize, room: usize) -> Result<Vec<u8>, String> {
-    let mut decoder = Decoder::new(coding).expect("it needs no dictionary");
+    let mut decoder = BodyDecoder::new(coding).expect("it needs no dictionary");
     let mut body = Vec::new();
     for mut piece in coded.chunks(piece_bytes.max(1)) {
         loop {
@@ -19,7 +19,7 @@ fn decode(coding: Coding, coded: &[u8], piece_bytes: usize, room: usize) -> Resu
 }
 
 fn encode(coding: Coding, pieces: &[Vec<u8>], flush: Flush, size: Option<u64>) -> Vec<u8> {
-    let mut encoder = Encoder::new(coding, Levels::default(), size);
+    let mut encoder = BodyEncoder::new(coding, Levels::default(), size);
     let mut coded = Vec::new();
     for piece in pieces {
         encoder.encode(piece, flush, &mut coded).expect("it has memory");
@@ -57,12 +57,11 @@ proptest! {
     }
 }
 
-/// A client can read each piece as soon as it is there.
 #[test]
 fn each_piece_can_be_decoded_when_it_was_flushed() {
     for coding in Coding::PLAIN {
-        let mut encoder = Encoder::new(coding, Levels::default(), None);
-        let mut decoder = Decoder::new(coding).expect("it needs no dictionary");
+        let mut encoder = BodyEncoder::new(coding, Levels::default(), None);
+        let mut decoder = BodyDecoder::new(coding).expect("it needs no dictionary");
         for number in 0..20 {
             let event = format!("data: {{\"token\": {number}}}\n\n");
             let (mut coded, mut seen) = (Vec::new(), Vec::new());
@@ -80,13 +79,12 @@ fn each_piece_can_be_decoded_when_it_was_flushed() {
     }
 }
 
-/// However well a body is coded, a call makes no more of it than it has room for.
 #[test]
 fn a_bomb_takes_no_more_memory_than_there_is_room() {
     for coding in Coding::PLAIN {
         let coded = encode(coding, &[vec![b'a'; 2 << 20]], Flush::Nothing, None);
         assert!(coded.len() < 8_000, "{coding:?}: {}", coded.len());
-        let mut decoder = Decoder::new(coding).expect("it needs no dictionary");
+        let mut decoder = BodyDecoder::new(coding).expect("it needs no dictionary");
         let (mut used, mut total_bytes) = (0, 0);
         while !decoder.is_over() {
             let mut out = Vec::new();
@@ -105,6 +103,13 @@ fn a_body_that_is_cut_short_or_goes_on_is_not_whole() {
         assert!(decode(coding, &coded[..coded.len() - 1], 100, 100).is_err(), "{coding:?}");
         let longer = [&coded[..], b"no member, no frame"].concat();
         assert!(decode(coding, &longer, 100, 100).is_err(), "{coding:?}");
+        // Servers name a coding of empty bodies, too.
+        let mut decoder = BodyDecoder::new(coding).expect("it needs no dictionary");
+        assert!(decoder.is_whole() && !decoder.is_over(), "{coding:?}");
+        decoder.decode(b"", 100, &mut Vec::new()).expect("nothing is malformed");
+        assert!(decoder.is_whole(), "{coding:?}");
+        decoder.decode(&coded[..1], 100, &mut Vec::new()).expect("it is well coded");
+        assert!(!decoder.is_whole(), "{coding:?}");
     }
     // RFC 1952 §2.2: members may follow each other.
     let member = encode(Coding::Gzip, &[b"hello".to_vec()], Flush::Nothing, None);
@@ -113,7 +118,7 @@ fn a_body_that_is_cut_short_or_goes_on_is_not_whole() {
 
 #[test]
 fn a_coder_of_gzip_can_be_used_again() {
-    let mut encoder = Encoder::new(Coding::Gzip, Levels::default(), None);
+    let mut encoder = BodyEncoder::new(Coding::Gzip, Levels::default(), None);
     let mut first = Vec::new();
     encoder.encode(b"hello", Flush::Piece, &mut first).expect("it has memory");
     assert!(encoder.reset(Levels::default()));
@@ -134,7 +139,7 @@ fn a_dictionary_makes_what_is_like_it_short() {
         let size = Some(body.len() as u64);
         let levels = Levels::default();
         let mut encoder =
-            Encoder::with_dictionary(coding, levels, size, (&dictionary, &digest)).expect("it fits");
+            BodyEncoder::with_dictionary(coding, levels, size, (&dictionary, &digest)).expect("it fits");
         let mut coded = Vec::new();
         encoder.encode(&body, Flush::End, &mut coded).expect("it has memory");
         assert!(coded.len() < 1000, "{coding:?}: {}", coded.len());

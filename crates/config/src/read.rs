@@ -2,17 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::checked::Config;
-use crate::foreign_file;
-use crate::needs::{Need, needs};
-use crate::options::FILE;
-use crate::reader::{Findings, Reader, in_order};
-use crate::resolve::resolve;
-use crate::sources::{Source, Sources};
-use crate::substitution::Secret;
-use crate::surroundings::{Machine, Surroundings};
-use crate::tls_resolve::named_files;
-use mistake::{Mistake, Places};
+use mistake::{LineMap, Mistake};
+
+use crate::checks::needs::{Need, needs};
+use crate::checks::resolve::resolve;
+use crate::checks::tls::{NamedFile, Owner, named_files};
+use crate::config::Config;
+use crate::document::foreign_file;
+use crate::document::pieces::{self, Pieces};
+use crate::document::reader::{Findings, Reader, in_order};
+use crate::document::sources::{Source, Sources};
+use crate::document::surroundings::{Machine, Surroundings};
+use crate::document::text::Document;
+use crate::option::table::Written;
+use crate::tables::file::{FILE, File};
+use crate::tables::reference::FORMAT;
 
 /// The result of reading a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,31 +29,10 @@ pub struct Reading {
     pub warnings: Vec<Mistake>,
     /// The TLS files that the configuration names. They have not been opened.
     pub files: Vec<NamedFile>,
-    /// What else must exist on the machine. It has not been looked up.
+    /// Other files, folders and names that must exist on the machine. They have not been looked up.
     pub needs: Vec<Need>,
     /// The files of the configuration that were read, in order: each one before those that it includes.
     pub sources: Vec<String>,
-    /// The secrets that the files refer to.
-    pub(crate) secrets: Vec<Secret>,
-}
-
-/// A file that the configuration names, with its position.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NamedFile {
-    pub(crate) owner: Owner,
-    /// The path; `None` stands for the owner as a whole.
-    pub(crate) path: Option<PathBuf>,
-    pub(crate) option: &'static str,
-    pub(crate) place: Mistake,
-}
-
-/// The part of the configuration that names a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
-    /// A listener, as an index into `Settings::listeners`.
-    Listener(usize),
-    /// An upstream, as an index into `Settings::upstreams`.
-    Upstream(usize),
 }
 
 impl Reading {
@@ -90,7 +73,6 @@ impl Reading {
             warnings: Vec::new(),
             files: Vec::new(),
             needs: Vec::new(),
-            secrets: Vec::new(),
         }
     }
 }
@@ -109,7 +91,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<Config, Vec<Mistake>> {
 pub fn examine_file(path: &Path) -> Reading {
     let file_name = path.display().to_string();
     let failed = |text: &str, offset, message: String| {
-        Reading::failed(Places::new(text, &file_name).mistake(&(offset..offset), message))
+        Reading::failed(LineMap::new(text, &file_name).mistake(&(offset..offset), message))
     };
     let bytes = match Machine.file(path) {
         Ok(bytes) => bytes,
@@ -131,11 +113,22 @@ pub fn examine(text: &str, file_name: &str) -> Reading {
 
 /// Like `examine`, with other files and environment variables than those of the machine.
 pub fn examine_in(text: &str, file_name: &str, surroundings: &dyn Surroundings) -> Reading {
-    let sources = Sources::of(text, file_name, surroundings);
-    let (mut reader, root) = Reader::new(&sources, surroundings);
-    let file = FILE.read(("the file", ""), root.get_ref(), &(0..0), &mut reader);
-    // Of many routes it takes as much as what was made of it.
-    drop(root);
+    let sources = Sources::from_text(text, file_name, surroundings);
+    let pieces = pieces::of_files(sources.files.iter().map(|file| &*file.text));
+    examine_sources(sources, pieces, surroundings)
+}
+
+fn examine_sources(
+    sources: Sources<'_>,
+    pieces: Option<Vec<Pieces>>,
+    surroundings: &dyn Surroundings,
+) -> Reading {
+    let in_pieces = pieces.as_deref().and_then(|pieces| read_in_pieces(pieces, &sources, surroundings));
+    let (mut reader, file) = in_pieces.unwrap_or_else(|| {
+        let (mut reader, root) = Reader::new(&sources, surroundings, FORMAT);
+        let file = FILE.read(("the file", ""), root.get_ref(), &(0..0), &mut reader);
+        (reader, file)
+    });
     let (files, needs) = (named_files(&file, &reader), needs(&file, &reader));
     let settings = resolve(file, &mut reader);
     let Findings { mistakes, warnings, files: names, secrets } = reader.finish();
@@ -147,8 +140,29 @@ pub fn examine_in(text: &str, file_name: &str, surroundings: &dyn Surroundings) 
         }
     }
     // `resolve` has found no mistake, or returned nothing.
-    let config = settings.map(|settings| Config::checked(settings, &secrets));
-    Reading { config, mistakes, warnings, files, needs, sources: names, secrets }
+    let config = settings.map(|settings| Config::checked(settings, Document::new(sources, secrets)));
+    Reading { config, mistakes, warnings, files, needs, sources: names }
+}
+
+/// Reads files whose routes are apart; `None` if they have to be parsed as a whole.
+fn read_in_pieces<'t>(
+    pieces: &'t [Pieces],
+    sources: &'t Sources<'_>,
+    surroundings: &'t dyn Surroundings,
+) -> Option<(Reader<'t>, File)> {
+    let (mut reader, root) = Reader::without_routes(pieces, sources, surroundings, FORMAT);
+    if reader.has_syntax_errors() || root.get_ref().contains_key("route") {
+        return None;
+    }
+    let mut file = FILE.read(("the file", ""), root.get_ref(), &(0..0), &mut reader);
+    let (_, option) = FILE.option("route")?;
+    file.routes.reserve_exact(pieces.iter().map(|pieces| pieces.route_count).sum());
+    let is_whole = reader.read_pieces(pieces, sources, |table, reader| {
+        for (_, value) in table {
+            (option.read)(&Written { path: "", name: option.row.name, value }, &mut file, reader);
+        }
+    });
+    is_whole.then_some((reader, file))
 }
 
 /// The option `admin` of the file at `path`, whatever is wrong elsewhere in it.
@@ -157,11 +171,11 @@ pub fn examine_in(text: &str, file_name: &str, surroundings: &dyn Surroundings) 
 /// If the file cannot be read, or has no `admin` and what is wrong with it may be the reason.
 pub fn admin_socket(path: &Path) -> Result<Option<PathBuf>, Vec<Mistake>> {
     let file_name = path.display().to_string();
-    let failed = |why: String| vec![Places::new("", &file_name).mistake(&(0..0), why)];
+    let failed = |why: String| vec![LineMap::new("", &file_name).mistake(&(0..0), why)];
     let text = Machine.file(path).map_err(failed)?;
     let text = String::from_utf8(text).map_err(|_| failed("this is not UTF-8 text".to_owned()))?;
-    let sources = Sources::of(&text, &file_name, &Machine);
-    let (reader, root) = Reader::new(&sources, &Machine);
+    let sources = Sources::from_text(&text, &file_name, &Machine);
+    let (reader, root) = Reader::new(&sources, &Machine, FORMAT);
     let admin = root.get_ref().get_key_value("admin").filter(|(key, _)| !reader.is_broken(&key.span()));
     match admin.and_then(|(_, value)| value.get_ref().as_str()) {
         Some(socket) => Ok(Some(PathBuf::from(socket))),
@@ -188,11 +202,38 @@ fn of_another(text: &str, file_name: &str, system: &str, line: usize) -> Mistake
     let written = text[before..].lines().next().unwrap_or_default();
     let indent = written.len() - written.trim_start().len();
     let at = before + indent..before + written.trim_end().len().max(indent);
-    let mistake = Places::new(text, file_name).mistake(&at, format!("this is a configuration of {system}"));
+    let mistake = LineMap::new(text, file_name).mistake(&at, format!("this is a configuration of {system}"));
     let adapted = ADAPTED.iter().find(|(name, _)| *name == system);
     let adapted =
         adapted.map(|(_, word)| format!("`vanward adapt {word} {file_name}` makes one of vanward of it"));
     let expected = "one of vanward, in TOML: [[listen]] with an address, [[route]] with what it matches, and \
                     [upstream.NAME] with servers; `vanward help run` shows the smallest";
     mistake.expecting(expected).hinting(adapted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARTS: [&str; 8] = [
+        "[[listen]]\naddress = \"127.0.0.1:80\"\n[route_defaults]\nallow = [\"10.0.0.0/8\"]\n",
+        "[[route]]\nhost = \"a.example\"\nupstream = \"u\"\n",
+        "[[route]]\nupstream = \"u\"\n[route.request_headers.set]\nX-Name = \"${NAME:-none}\"\n",
+        "[upstream.u]\nservers = [\"http://127.0.0.1:81\"]\n",
+        "[[route]]\nhots = \"b.example\"\nupstream = \"w\"\nlocation = 1\n",
+        "[upstream.w]\nserver = 1\n",
+        "[[route]]\nhost = b.example\n",
+        "[upstream.x]\nservers = [\n",
+    ];
+
+    #[test]
+    fn in_pieces_a_file_means_the_same() {
+        for [first, second] in [[3, 1], [4, 3], [4, 5], [6, 5], [7, 1], [4, 6]] {
+            let text: String = [0, 1, 2, first, 1, second].map(|part| PARTS[part]).concat();
+            let sources = || Sources::from_text(&text, "f", &Machine);
+            let pieces = Pieces::parse(&text, 1).map(|pieces| vec![pieces]);
+            let whole = examine_sources(sources(), None, &Machine);
+            assert_eq!(examine_sources(sources(), pieces, &Machine), whole, "{text}");
+        }
+    }
 }

@@ -4,14 +4,14 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
 
-use balance::{AddressPrefixes, NoneUp, Source};
+use balance::{AddressPrefixes, NoneUp, SessionSource};
 use config::{
     Action, B3, Bandwidth, Bandwidths, BodyRule, Config, Dns, FollowCallers, Link, ListenAddress,
-    MemoryBound, Probe, Route, Scope, StickySessions, examine, parse,
+    MemoryBound, Probe, Route, Scope, Shared, StickySessions, examine, parse,
 };
 use proptest::prelude::*;
 use route::{Alone, HostRule, PathRule, ProxyVersion, RateKey, ValueRule};
-use shape::{Loss, Model};
+use shape::{LinkLoss, Model};
 
 const FULL: &str = r#"
 admin = "/run/vanward/admin.sock"
@@ -83,13 +83,14 @@ access_log = "0.5%"
 cookies = { names = ["id"], domain = { "app.internal" = "example.com" }, secure = true, http_only = false, same_site = "none" }
 error_pages = { 503 = "DIR/error.json" }
 replace_errors = true
+alt_svc = true
 retry = { attempts = 1, on = ["connect", "503", "502-504", "grpc-unavailable"], non_idempotent = true }
-timeouts = { upstream_first_byte = "5m", upstream_send = "4m", tunnel_idle = "1d" }
+timeouts = { upstream_first_byte = "5m", upstream_send = "4m", tunnel_idle = "1d", request = "6m" }
 rate = ["5KB/s", "1KB/s burst 64KB per client/24"]
 upload_rate = "1Mbit/s per request"
 weight = 3
 delay = "2s±100ms normal"
-cache = { ttl = "1m", default_ttl = "10s", status_ttl = { 404 = "10s", 5xx = "0s" }, heuristic = "20%", heuristic_max = "1h", grace = "1h", stale_while_revalidate = "30s", show_key = true, send_tags = true, force = true, ignore = ["request-directives", "vary"], query_drop = ["utm_*", "id"], sort_query = true, key_headers = "X-Tenant", key_cookies = ["lang"] }
+cache = { ttl = "1m", default_ttl = "10s", status_ttl = { 404 = "10s", 5xx = "0s" }, heuristic = "20%", heuristic_max = "1h", grace = "1h", stale_while_revalidate = "30s", show_key = true, send_tags = true, targets = ["Shop-Cache-Control", "surrogate-control"], send_targets = ["shop-cache-control"], force = true, ignore = ["request-directives", "vary"], query_drop = ["utm_*", "id"], sort_query = true, key_headers = "X-Tenant", key_cookies = ["lang"] }
 
 [faults]
 seed = 7
@@ -120,6 +121,10 @@ clients = ["192.0.2.0/24"]
 [[fault]]
 inject = "connection slice 100 10ms up"
 listener = "web"
+
+[[fault]]
+inject = "429"
+response = { body = "{}", content_type = "application/json", headers = { Retry-After = "$5" }, grpc_status = 8, grpc_message = "no" }
 
 [[fault]]
 name = "all"
@@ -331,7 +336,7 @@ rotate = { size = "100MiB", every = "1d", keep = 3 }
 /// RFC 7515 Appendix A.3.
 const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}"#;
 
-/// The text with files that are there.
+/// The text with existing files.
 fn full(directory: &Path) -> String {
     let put = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
     put("404.html", "<h1>Nothing here</h1>");
@@ -402,7 +407,7 @@ fn every_option_is_taken() {
     let link = Link {
         connect_delay: Some(config::delay("80ms").unwrap()),
         latency: Some(config::delay("20ms").unwrap()),
-        loss: Some(Loss { per_million: 10_000, stall_ns: 200_000_000 }),
+        loss: Some(LinkLoss { per_million: 10_000, stall_ns: 200_000_000 }),
     };
     let queues =
         [quic.datagram_rates.down, quic.datagram_rates.up].map(|rate| rate.map(|rate| rate.queue_bytes));
@@ -456,6 +461,7 @@ fn check_api(route: &Route) {
     assert!([502, 503, 504].iter().all(|&status| retry.on.status.contains(status)));
     assert_eq!(retry.on.grpc.names().collect::<Vec<_>>(), ["unavailable"]);
     assert_eq!(policies.timeouts.upstream_first_byte, Some(Duration::from_secs(300)));
+    assert_eq!(policies.timeouts.request, Some(Some(Duration::from_secs(360))));
     let Bandwidths { down, up } = &route.shaping.bandwidths;
     let link = |rate| Bandwidth::link(NonZeroU64::new(rate).unwrap());
     assert_eq!(
@@ -468,7 +474,7 @@ fn check_api(route: &Route) {
     assert!(route.shaping.delay.as_ref().is_some_and(|delay| delay.mean_ns == 2_000_000_000));
 }
 
-fn check_routes(routes: &[Route]) {
+fn check_routes(routes: &[Shared<Route>]) {
     let [_, _, old, exact, moved, _, health, page, none, site, downloads, gone] = routes else {
         panic!("{routes:?}")
     };
@@ -506,7 +512,7 @@ fn check_routes(routes: &[Route]) {
             symlinks: true,
         }
     );
-    assert_eq!(files(downloads), config::Files { index: Vec::new(), ..config::Files::of(root) });
+    assert_eq!(files(downloads), config::Files { index: Vec::new(), ..config::Files::from_root(root) });
 }
 
 fn check_upstreams(config: &Config) {
@@ -532,25 +538,23 @@ fn check_upstreams(config: &Config) {
         matches!(body, Some(rule @ BodyRule::Pattern(_)) if rule.passes(b"is ok\n") && !rule.passes(b""))
     );
     assert_eq!((app.retry.attempts, app.retry.on.connect, app.retry_budget.percent), (2, false, 10));
-    assert_eq!(canary.hash_key, Source::Header("X-Tenant".to_owned()));
+    assert_eq!(canary.hash_key, SessionSource::Header("X-Tenant".to_owned()));
     assert_eq!(canary.settings.load_bound_percent, None);
     let ejection = canary.settings.ejection.unwrap();
     assert_eq!((ejection.failures_in_a_row, ejection.up_percent_min), (None, 0));
     assert_eq!(canary.check.as_ref().unwrap().probe, Probe::Grpc { service: "shop.Cart".to_owned() });
     let Some(StickySessions::Table(table)) = &database.sticky else { panic!("{:?}", database.sticky) };
-    assert_eq!(table.source, Source::ClientAddress(AddressPrefixes { v4: 24, v6: 64 }));
+    assert_eq!(table.source, SessionSource::ClientAddress(AddressPrefixes { v4: 24, v6: 64 }));
     assert_eq!((table.sessions_max, table.ttl), (100, Duration::from_secs(600)));
     assert_eq!(table.shared, config.redis.as_ref().and_then(|redis| redis.secret.clone()));
     assert!(table.shared.is_some());
 }
 
 #[test]
-fn what_is_printed_means_the_same() {
+fn everything_is_printed_as_it_was_written() {
     let directory = tempfile::tempdir().unwrap();
     let config = read(&full(directory.path()));
-    let printed = config.to_toml();
-    assert_eq!(parse(&printed, "printed"), Ok(config), "{printed}");
-    assert_eq!(read(&printed).to_toml(), printed);
+    assert_eq!(config.text(&config), full(directory.path()));
 }
 
 proptest! {
@@ -571,7 +575,7 @@ proptest! {
         let reading = examine(&edited, "f");
         prop_assert_eq!(reading.config.is_some(), reading.mistakes.is_empty());
         if let Some(config) = reading.config {
-            let printed = config.to_toml();
+            let printed = config.text(&config);
             prop_assert!(parse(&printed, "printed") == Ok(config), "{line} as {value}:\n{printed}");
         }
     }

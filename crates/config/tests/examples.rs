@@ -17,7 +17,7 @@ const FILES: [(&str, &str); 5] = [
 ];
 /// Pages whose blocks are plans of the lab.
 const PAGES_OF_PLANS: [&str; 4] = ["compare.md", "lab.md", "load.md", "resilience.md"];
-/// What parts of a configuration leave to other parts: a table, the words that need it, and how it is completed.
+/// Parts of a configuration that need other parts: a table, the words that need it, and its completion.
 const TABLES: [(&str, &str, &str); 3] = [
     ("listen", "", "[[listen]]\naddress = \"127.0.0.1:8443\"\ntls = { self_signed = true }\nhttp3 = true"),
     ("cache", "cache = {}", "[cache]\nmemory = \"64MiB\""),
@@ -25,7 +25,7 @@ const TABLES: [(&str, &str, &str); 3] = [
 ];
 /// The environment variable of the pages.
 const VARIABLE: &str = "${ADDRESS}";
-/// What options are warned of that are for those who know.
+/// Warnings that examples may have.
 const WARNED: &str = "verify = false";
 
 /// A configuration, or a part of one, and where it is.
@@ -57,7 +57,7 @@ impl Example {
         let known = self.table.get("upstream").and_then(Value::as_table);
         if needs_route && !self.table.contains_key("route") {
             let speaks_http = |(name, upstream): (&String, &Value)| {
-                (!upstream["servers"].to_string().contains("tcp://")).then(|| name.clone())
+                (!format!("{:?}", upstream["servers"]).contains("tcp://")).then(|| name.clone())
             };
             let used = known
                 .and_then(|known| known.iter().find_map(speaks_http))
@@ -73,7 +73,7 @@ impl Example {
     }
 }
 
-/// Those of all pages and of `examples`.
+/// The configurations on all pages and in `examples`.
 fn examples() -> Vec<Example> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let files = |folder: &str, end: &str| -> Vec<PathBuf> {
@@ -112,7 +112,7 @@ fn upstreams(value: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// Lays a file into the folder for each path of a text that is there, by what its name says of it.
+/// Creates a file in the folder for each path in the text. Its name decides the content.
 fn lay_out(text: &str, folder: &Path) -> String {
     let mut here = text.replace(VARIABLE, "10.0.0.1");
     for place in FOLDERS {

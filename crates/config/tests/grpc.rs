@@ -30,7 +30,7 @@ fn cors_permits_the_fields_of_grpc_web() {
         let found = config.routes[0].policies.cors.as_ref().expect("it is there");
         assert_eq!(found.headers, headers);
         assert_eq!(found.expose, expose);
-        assert_eq!(parse(&config.to_toml(), "printed"), Ok(config));
+        assert_eq!(parse(&config.text(&config), "printed"), Ok(config));
     }
     let any =
         "upstream = \"app\"\ngrpc_web = true\ncors = { origins = \"*\", headers = \"*\", expose = \"*\" }";
@@ -68,6 +68,20 @@ fn what_cannot_serve_calls_is_refused() {
         let mistakes = parse(&file("", route, upstream), "f").expect_err("it is refused");
         let said: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         assert_eq!(said, [expected], "{route}");
+    }
+}
+
+#[test]
+fn alt_svc_needs_a_server_that_sends_it() {
+    for action in ["respond = { status = 204 }", "redirect = { to = \"/\" }"] {
+        let mistakes =
+            parse(&file("", &format!("{action}\nalt_svc = true"), ""), "f").expect_err("it is refused");
+        let said: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            ["f:4:1: alt_svc: this route asks no server; expected upstream or split"],
+            "{action}"
+        );
     }
 }
 

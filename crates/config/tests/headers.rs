@@ -49,7 +49,7 @@ fn later_words_about_a_field_replace_earlier_ones() {
         found_sorted.sort();
         expected.sort();
         assert_eq!(found_sorted, expected, "{written}");
-        assert_eq!(parse(&config.to_toml(), "printed"), Ok(config));
+        assert_eq!(parse(&config.text(&config), "printed"), Ok(config));
     }
 }
 
@@ -130,7 +130,7 @@ proptest! {
         let text = file(&sets, &format!("response_headers = {{ use = [{}] }}", uses.join(", ")));
         // A field that is set has no default.
         let Ok(config) = parse(&text, "f") else { return Ok(()) };
-        let printed = config.to_toml();
+        let printed = config.text(&config);
         prop_assert!(parse(&printed, "printed") == Ok(config), "{text}\n{printed}");
     }
 }

@@ -1,10 +1,10 @@
-//! Files with mistakes, and everything that is said about them.
+//! Files with mistakes, and all messages about them.
 
 use std::path::Path;
 
 use config::{Mistake, Owner, examine, examine_file, parse};
 
-/// What every file needs, in one line each, so that a case shows only what it is about.
+/// The minimum of every file, in one line each, so that a case shows only its subject.
 const LISTEN: &str = "listen = [{ address = \"127.0.0.1:8080\" }]";
 const ROUTE: &str = "route = [{ upstream = \"app\" }]";
 const UPSTREAM: &str = "upstream.app.servers = [\"http://127.0.0.1:9000\"]";
@@ -26,7 +26,7 @@ fn one_mistake_each() {
         ("", ""),
         (
             "worker = 2",
-            "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected include, workers, wakeup_coalescing, admin, metrics, dashboard, dashboard_write, dashboard_token_file, dashboard_hosts, error_pages, \
+            "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected include, workers, wakeup_coalescing, admin, metrics, dashboard, dashboard_write, dashboard_token_file, dashboard_hosts, quic_key_file, error_pages, \
              trusted_proxies, listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, request_id, log, tracing, redis, consul or messages",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
@@ -43,7 +43,7 @@ fn one_mistake_each() {
         (
             "[timeouts]\nkeepalive = \"75s\"",
             "5:1: unknown key \"keepalive\" in [timeouts]; did you mean \"keep_alive\"? Expected client_header, client_body, client_write, \
-             keep_alive, upstream_connect, upstream_first_byte, upstream_body, upstream_send, tunnel_idle or drain",
+             keep_alive, upstream_connect, upstream_first_byte, upstream_body, upstream_send, tunnel_idle, request or drain",
         ),
         (
             "[timeouts]\nclient_body = \"0s\"",
@@ -203,7 +203,7 @@ fn one_mistake_each() {
         ("timeouts = 3", "4:12: timeouts is an integer; expected a table [timeouts]"),
         (
             "[tls]\ncert = \"a\"",
-            "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected include, workers, wakeup_coalescing, admin, metrics, dashboard, dashboard_write, dashboard_token_file, dashboard_hosts, error_pages, trusted_proxies, \
+            "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected include, workers, wakeup_coalescing, admin, metrics, dashboard, dashboard_write, dashboard_token_file, dashboard_hosts, quic_key_file, error_pages, trusted_proxies, \
              listen, route, route_defaults, upstream, headers, profile, acme, timeouts, limits, shed, cache, request_buffering, faults, fault, request_id, log, tracing, redis, consul or messages",
         ),
     ] {
@@ -727,7 +727,7 @@ fn files_that_can_not_be_read() {
     assert_eq!(said(endless), [(1, 1, "the file is larger than 16 MiB".to_owned())]);
 }
 
-/// Who comes from another proxy is told what things are called here.
+/// Hints translate the terms of other proxies.
 #[test]
 fn names_of_other_proxies_are_understood() {
     let file = |more: &str| {

@@ -17,7 +17,7 @@ fn file(hosts: &str, tls: &str, acme: &str) -> String {
 fn names(config: &Config) -> (Vec<String>, PathBuf) {
     let tls = config.listeners[0].tls.as_ref().expect("it has TLS");
     match &tls.certificates {
-        Certificates::Automatic { names, folder } => (names.clone(), folder.clone()),
+        Certificates::Automatic { names, folder, .. } => (names.clone(), folder.clone()),
         other => panic!("{other:?}"),
     }
 }
@@ -48,6 +48,39 @@ fn names_are_those_of_the_routes_or_as_written() {
         let config = parse(&text, "f").unwrap_or_else(|mistakes| panic!("{mistakes:#?}\n{text}"));
         assert_eq!(names(&config).0, expected, "{text}");
     }
+}
+
+#[test]
+fn one_certificate_may_have_all_names() {
+    let listen = |port: u16, names: &str, more: &str| {
+        format!("{{ address = \"*:{port}\", tls = {{ certificates = \"auto\", names = {names}{more} }} }}")
+    };
+    let parsed = |listeners: &[String], more: &str| {
+        let text = format!(
+            "listen = [{}, {{ address = \"*:80\" }}]\nroute = [{{ upstream = \"app\" }}]\n\
+             upstream.app.servers = [\"http://127.0.0.1:9000\"]\n{more}",
+            listeners.join(", ")
+        );
+        parse(&text, "f").map_err(|mistakes| mistakes[0].to_string())
+    };
+    let (both, one) = ("[\"a.example\", \"b.example\"]", ", one_certificate = true");
+    let is_one = |config: &Config| {
+        let tls = config.listeners[0].tls.as_ref().expect("it has TLS");
+        matches!(&tls.certificates, Certificates::Automatic { is_one: true, .. })
+    };
+    let config = parsed(&[listen(443, both, one)], "").expect("is valid");
+    assert!(is_one(&config) && is_one(&parse(&config.text(&config), "printed").expect("is valid")));
+    assert!(!is_one(&parsed(&[listen(443, both, ", one_certificate = false")], "").expect("is valid")));
+    // The same certificate for two listeners, and others beside it.
+    let others = [listen(443, both, one), listen(8443, both, one), listen(9443, "[\"c.example\"]", "")];
+    assert!(parsed(&others, "[acme]\nports_forwarded = true").is_ok());
+    for other in [listen(8443, "[\"b.example\"]", ""), listen(8443, "[\"b.example\"]", one)] {
+        let refused = parsed(&[listen(443, both, one), other], "").expect_err("is refused");
+        assert!(refused.contains("one_certificate: b.example has a certificate of its own"), "{refused}");
+    }
+    let files = "{ address = \"*:443\", tls = { self_signed = true, one_certificate = true } }".to_owned();
+    let refused = parsed(&[files], "").expect_err("is refused");
+    assert!(refused.contains("one_certificate is for automatic certificates"), "{refused}");
 }
 
 #[test]
@@ -185,7 +218,7 @@ dns = { server = "192.0.2.53:53", zone = "example.com", key_name = "key.", key_f
     for acme in [ACME].into_iter().chain(others) {
         let text = file("host = \"a.example\", ", "", acme);
         let config = parse(&text, "f").unwrap_or_else(|mistakes| panic!("{mistakes:#?}"));
-        let printed = config.to_toml();
+        let printed = config.text(&config);
         let again = parse(&printed, "printed").unwrap_or_else(|mistakes| panic!("{mistakes:#?}\n{printed}"));
         assert_eq!(again.acme, config.acme);
         assert_eq!(names(&again), names(&config));
@@ -214,6 +247,9 @@ fn listeners_at_ports_that_authorities_do_not_connect_to_are_remarked_on() {
         (Some("*:80"), "*:8443", "challenges = [\"tls-alpn-01\"]", Some(tls)),
         (Some("unix:/run/web"), "*:8443", "", None),
         (Some("*:8080"), "*:8443", "dns = { command = [\"hook\"] }", None),
+        (Some("*:8080"), "*:8443", "ports_forwarded = true", None),
+        (None, "*:8443", "ports_forwarded = true\nchallenges = [\"tls-alpn-01\"]", None),
+        (Some("*:8080"), "*:8443", "ports_forwarded = false", Some(both)),
     ] {
         let plain = plain.map(|address| format!(", {{ address = \"{address}\" }}")).unwrap_or_default();
         let text = format!(

@@ -48,7 +48,7 @@ fn tokens() {
             "rate_limit = { rate = \"1/s\", key = [\"client\", \"user\"] }".to_owned(),
             Some("rate_limit: the route does not ask who a client is, so there is no user to count by"),
         ),
-        ("jwt = {}".to_owned(), Some("5:7: jwt has no keys; expected keys, jwks or secret")),
+        ("jwt = {}".to_owned(), Some("5:7: jwt has no keys; expected keys, jwks, discovery or secret")),
         (
             format!("jwt = {{ keys = {keys:?}, jwks = {url:?} }}"),
             Some("jwt has keys and jwks; expected one of them"),
@@ -76,7 +76,7 @@ fn tokens() {
         (format!("jwt = {{ jwks = {url:?}, refresh = \"1s\" }}"), Some("refresh: 1s is too small")),
         (
             format!("jwt = {{ keys = {keys:?}, ca = \"ca.pem\" }}"),
-            Some("jwt has ca without jwks; expected an https:// URL in jwks, or no ca"),
+            Some("jwt has ca without jwks; expected an https:// URL in jwks or discovery, or no ca"),
         ),
         (
             format!("jwt = {{ keys = {broken:?} }}"),
@@ -105,8 +105,26 @@ fn tokens() {
             Some("algorithms: unknown word \"none\""),
         ),
         (
-            format!("jwt = {{ keys = {keys:?}, from = \"query:token\" }}"),
-            Some("expected bearer, header:NAME or cookie:NAME"),
+            format!("jwt = {{ keys = {keys:?}, from = \"path:token\" }}"),
+            Some("expected bearer, header:NAME, cookie:NAME or query:NAME"),
+        ),
+        (format!("jwt = {{ keys = {keys:?}, from = \"query:token\", algorithms = \"ES256\" }}"), None),
+        ("jwt = { discovery = \"https://id.example.com/realms/a\", ca = \"ca.pem\" }".to_owned(), None),
+        (
+            "jwt = { discovery = \"http://id.example.com/\" }".to_owned(),
+            Some("discovery: over http, whoever is on the way can replace the keys"),
+        ),
+        (
+            format!("jwt = {{ discovery = \"https://id.example.com\", jwks = {url:?} }}"),
+            Some("jwt has jwks and discovery; expected one of them"),
+        ),
+        (
+            "jwt = { discovery = \"https://id.example.com/a/.well-known/openid-configuration\" }".to_owned(),
+            Some("is the URL of the issuer's document; did you mean \"https://id.example.com/a\"?"),
+        ),
+        (
+            "jwt = { discovery = \"https://id.example.com?a=b\" }".to_owned(),
+            Some("has a query, and an issuer has none"),
         ),
         (
             format!("jwt = {{ keys = {keys:?}, from = \"header:Authorization\" }}"),
@@ -141,6 +159,38 @@ fn tokens() {
                 assert!(said.len() == 1 && said[0].contains(expected), "{route}: {said:?}");
             }
         }
+    }
+}
+
+/// OpenID Connect Discovery 1.0 §4: where the document is, and whose tokens count.
+#[test]
+fn an_issuer_is_discovered_below_its_url() {
+    for (jwt, place, issuers) in [
+        (
+            "discovery = \"https://id.example.com\"",
+            "https://id.example.com/",
+            &["https://id.example.com"][..],
+        ),
+        (
+            "discovery = \"https://id.example.com:8443/realms/a/\"",
+            "https://id.example.com:8443/realms/a/",
+            &["https://id.example.com:8443/realms/a/"],
+        ),
+        ("discovery = \"https://a\", issuer = [\"b\", \"c\"]", "https://a/", &["b", "c"]),
+    ] {
+        let text = format!(
+            "[[listen]]\naddress = \"*:80\"\n[log]\ntarget = \"stdout\"\nmask = [\"x\"]\n[[route]]\nupstream = \"app\"\n\
+             jwt = {{ {jwt}, from = \"query:token\" }}\n[upstream.app]\nservers = [\"http://a\"]\n"
+        );
+        let config = parse(&text, "f").expect("is valid");
+        let jwt = config.routes[0].policies.jwt.as_ref().expect("is there");
+        assert_eq!(jwt.rules.issuers, issuers);
+        let config::TokenKeys::Fetched(source) = &jwt.keys else { panic!("{jwt:?}") };
+        assert_eq!(source.url.to_string(), format!("{place}.well-known/openid-configuration"));
+        // The value of the token's parameter is not logged.
+        let hidden = config::LogQuery::Without(vec!["x".to_owned(), "token".to_owned()]);
+        assert_eq!(config.access_logs[0].masks.query, hidden);
+        assert_eq!(parse(&config.text(&config), "printed").expect("is valid"), config);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Mistakes about services of Consul, and what is said about them.
+//! Mistakes about services of Consul, and the messages about them.
 
 use config::examine;
 

@@ -1,6 +1,6 @@
 //! Mistakes in faults: what is wrong with a value, and what makes no sense together.
 
-use config::{ValueFault, parse};
+use config::{ValueFault, examine, parse};
 
 /// The mistakes of a file with this from line 4 on, a line each, without the file's name.
 fn said(faults: &str) -> Vec<String> {
@@ -135,6 +135,59 @@ fn mistakes() {
     ];
     for (faults, expected) in cases {
         assert_eq!(said(faults), *expected, "{faults}");
+    }
+}
+
+#[test]
+fn a_response_belongs_to_a_status_and_is_one_that_can_be_sent() {
+    for (fault, expected) in [
+        (
+            "inject = \"reset\"\nresponse = { body = \"a\" }",
+            "6:12: response: only a status has one; expected inject = \"503\", or another status",
+        ),
+        (
+            "inject = \"204\"\nresponse = { body = \"a\" }",
+            "6:21: body: a response with status 204 has no body; leave it out",
+        ),
+        (
+            "inject = \"503\"\nresponse = { headers = { Content-Length = \"1\" } }",
+            "6:26: headers: Content-Length cannot be edited: bodies are framed by the proxy",
+        ),
+        (
+            "inject = \"503\"\nresponse = { headers = { Content-Type = \"a/b\" } }",
+            "6:26: headers: Content-Type is an option of its own; expected content_type",
+        ),
+        (
+            "inject = \"503\"\nresponse = { grpc_status = 17 }",
+            "6:28: grpc_status: 17 is too large; expected a whole number, 0 to 16",
+        ),
+    ] {
+        assert_eq!(said(&format!("[[fault]]\n{fault}")), [expected], "{fault}");
+    }
+}
+
+#[test]
+fn a_fault_of_bytes_of_tcp_is_warned_of_where_clients_of_http3_come() {
+    let warnings = |fault: &str| {
+        let file = format!(
+            "listen = [{{ address = \"127.0.0.1:8080\", name = \"plain\" }}, {{ address = \"127.0.0.1:8443\", name = \"web\", tls = {{ self_signed = true }}, http3 = true }}]\n\
+             route = [{{ upstream = \"app\" }}]\nupstream.app.servers = [\"http://a\"]\n[[fault]]\ninject = \"connection {fault}\"\n"
+        );
+        let reading = examine(&file, "f");
+        assert_eq!(reading.mistakes, [], "{fault}");
+        reading.warnings.iter().filter(|warning| warning.to_string().contains("affects TCP alone")).count()
+    };
+    for fault in
+        ["slice 100", "corrupt 10", "limit 1KB", "half-open 1KB", "slow-close 1s", "reset 1s", "reset 10KB"]
+    {
+        assert_eq!(warnings(fault), 1, "{fault}");
+        assert_eq!(warnings(&format!("{fault}\"\nlistener = \"web")), 1, "{fault}");
+        assert_eq!(warnings(&format!("{fault}\"\nlistener = \"plain")), 0, "{fault}");
+    }
+    for fault in
+        ["refuse", "bad-handshake", "black-hole", "black-hole 5s", "slow-start 1s", "reset", "datagrams lose"]
+    {
+        assert_eq!(warnings(fault), 0, "{fault}");
     }
 }
 

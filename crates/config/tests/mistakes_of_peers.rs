@@ -1,8 +1,8 @@
-//! Mistakes about instances that share a cache, and what is said about them.
+//! Mistakes about instances that share a cache, and the messages about them.
 
 use config::parse;
 
-/// What every file needs, in one line each: the rest begins at line 4.
+/// The minimum of every file, in one line each: the rest begins at line 4.
 const FIRST: &str = "listen = [{ address = \"127.0.0.1:8080\" }]\nroute = [{ upstream = \"app\" }]\n\
                      upstream.app.servers = [\"http://127.0.0.1:9000\"]";
 

@@ -138,6 +138,15 @@ fn mistakes() {
             &["6:12: [[route]] has upstream and redirect; expected one of them"],
         ),
         (
+            "upstream = \"app\"\ncache = { targets = [\"x\", \"a-cache-control\", \"A-Cache-Control\"], send_targets = [\"b-cache-control\"] }",
+            &[
+                "6:9: cache: there is nothing to store responses in; expected a table [cache] with memory = \"256MiB\"",
+                "6:22: targets: \"x\" is no field with directives for caches; expected surrogate-control, or a name that ends in -cache-control, such as cdn-cache-control",
+                "6:46: targets: \"A-Cache-Control\" is there twice; expected surrogate-control, or a name that ends in -cache-control, such as cdn-cache-control",
+                "6:82: send_targets: \"b-cache-control\" is not in targets, and is sent anyway; expected names from targets",
+            ],
+        ),
+        (
             "upstream = \"app\"\nresponse_delay = \"1s\"\ncache = {}",
             &[
                 "6:18: response_delay: a route with cache answers without it; expected delay, or a route without cache",

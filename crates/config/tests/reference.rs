@@ -1,10 +1,10 @@
 //! The page about the file says what the declarations say.
 //!
-//! `UPDATE=1 cargo test -p config --test reference` writes the page's tables anew.
+//! `UPDATE=1 cargo test -p config --test all reference` regenerates the page's tables.
 
 use std::path::PathBuf;
 
-const BEGIN: &str = "<!-- options: from the declarations in crates/config/src/options.rs -->\n";
+const BEGIN: &str = "<!-- options: from the declarations in crates/config/src/tables -->\n";
 const END: &str = "<!-- end of options -->\n";
 
 fn page() -> (PathBuf, String) {
@@ -22,7 +22,10 @@ fn the_page_has_every_option_as_declared() {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(path, &expected).unwrap();
     } else {
-        assert!(page == expected, "the page is out of date: UPDATE=1 cargo test -p config --test reference");
+        assert!(
+            page == expected,
+            "the page is out of date: UPDATE=1 cargo test -p config --test all reference"
+        );
     }
 }
 

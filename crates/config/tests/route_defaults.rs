@@ -7,7 +7,7 @@ const BEFORE: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n[cache]\nmemory 
 const AFTER: &str = "[upstream.app]\nservers = [\"http://127.0.0.1:9000\"]\n";
 
 /// Options that routes may have from there.
-const OPTIONS: [&str; 26] = [
+const OPTIONS: [&str; 27] = [
     "allow = [\"10.0.0.0/8\"]",
     "deny = [\"10.1.0.0/16\"]",
     "jwt = { jwks = \"https://a.example/keys\" }",
@@ -21,6 +21,7 @@ const OPTIONS: [&str; 26] = [
     "cookies = { secure = true }",
     "via = \"edge\"",
     "replace_errors = true",
+    "alt_svc = true",
     "compress = true",
     "request_buffering = true",
     "retry = { attempts = 1 }",
@@ -83,13 +84,13 @@ fn a_route_has_the_default_unless_it_has_its_own() {
     assert!(with.cache.is_some() && without.cache.is_none());
     assert!(with.shaping.delay.is_some() && without.shaping.delay.is_none());
     assert!(!with.policies.rate_limits.is_empty() && without.policies.rate_limits.is_empty());
-    let limits = without.policies.limits;
+    let limits = *without.policies.limits;
     assert_eq!((limits.body_bytes, limits.rate_window), (Some(Some(2_000_000)), None), "nothing is joined");
 }
 
 #[test]
 fn what_a_route_cannot_use_it_does_not_have() {
-    let all = "compress = true\nrequest_buffering = true\ncache = {}\nretry = { attempts = 1 }\nrequest_headers = { set = { A = \"b\" } }\n\
+    let all = "compress = true\nalt_svc = true\nrequest_buffering = true\ncache = {}\nretry = { attempts = 1 }\nrequest_headers = { set = { A = \"b\" } }\n\
                response_headers = { set = { A = \"b\" } }";
     let routes = "[[route]]\npath = \"/r\"\nredirect = { to = \"/\" }\n[[route]]\npath = \"/f\"\nrespond = { status = 204 }\n";
     let reading = examine(&(file(all, [""]) + routes), "f");
@@ -97,6 +98,8 @@ fn what_a_route_cannot_use_it_does_not_have() {
     let config = reading.config.expect("it is valid");
     let compresses = |index: usize| config.routes[index].policies.options.compress.is_some();
     assert_eq!([0, 1, 2].map(compresses), [true, false, true]);
+    let passes = |index: usize| config.routes[index].policies.options.alt_svc;
+    assert_eq!([0, 1, 2].map(passes), [true, false, false]);
     let buffers = |index: usize| config.routes[index].policies.request_buffering.is_some();
     assert_eq!([0, 1, 2].map(buffers), [true, false, false]);
     assert!(config.routes.iter().all(|route| !route.policies.response_headers.is_empty()));
@@ -182,7 +185,7 @@ proptest! {
         match (with, without) {
             (Ok(with), Ok(without)) => {
                 prop_assert_eq!(&with, &without);
-                prop_assert_eq!(parse(&with.to_toml(), "printed"), Ok(with));
+                prop_assert_eq!(parse(&with.text(&with), "printed"), Ok(with));
             }
             (with, without) => prop_assert_eq!(with.is_err(), without.is_err(), "{:?}", chosen),
         }

@@ -1,7 +1,7 @@
-//! Listening sockets that the service manager has opened (socket activation, sd_listen_fds(3)).
+//! Listening sockets from the service manager (socket activation, sd_listen_fds(3)).
 //!
-//! A process without any capability gets port 443 this way, and connections that come while it is started again wait in the
-//! kernel. They take the place of the sockets that the proxy would open at the same address.
+//! They let a process without capabilities use port 443, and connections during a restart wait in the kernel. They
+//! replace the sockets that the proxy would open at the same address.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -10,15 +10,13 @@ use config::ListenAddress;
 use listenfd::ListenFd;
 use rustix::net::sockopt::ipv6_v6only;
 
-/// The sockets that no listener has taken yet, by address.
+/// Sockets that no listener has taken yet, by address.
 #[derive(Debug, Default)]
 pub(crate) struct Activated(Vec<(ListenAddress, OwnedFd)>);
 
 impl Activated {
-    /// Takes what the service manager passes to this process. Call it once, before anything else is opened.
-    ///
-    /// # Errors
-    /// For what is passed and is no listening TCP socket: nobody would serve it.
+    /// Takes the sockets passed by the service manager. Call it once, before any other file is opened. It fails if a
+    /// passed descriptor is no listening TCP socket, because the proxy could not serve it.
     pub(crate) fn claim() -> Result<Self, String> {
         let mut passed = ListenFd::from_env();
         let count = passed.len();
@@ -37,7 +35,6 @@ impl Activated {
         (0..count).map(take).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Takes the socket for the address of a listener.
     pub(crate) fn take(&mut self, address: &ListenAddress) -> Option<OwnedFd> {
         let place = self.0.iter().position(|(of, _)| of == address)?;
         Some(self.0.swap_remove(place).1)
@@ -49,7 +46,7 @@ impl Activated {
     }
 }
 
-/// The address as the configuration has to write it.
+/// Returns the address as the configuration must write it.
 fn address_of(socket: &TcpListener) -> std::io::Result<ListenAddress> {
     let address = socket.local_addr()?;
     let is_both =

@@ -1,8 +1,8 @@
-//! The admin API: JSON over HTTP on a Unix socket that only the process's user may open. It runs on the control thread;
-//! work that waits for the workers runs elsewhere.
+//! The admin API: JSON over HTTP on a Unix socket that only the process's user may open. It runs on the control
+//! thread; work that waits for the workers runs on other threads.
 //!
 //! A new command is a route and a word of `PLACES` here, its types in the crate `api`, and a file of
-//! `vanward/commands`. State that outlives a reload belongs to `runtime_overrides`.
+//! `vanward/commands`. State that survives a reload belongs to `runtime_overrides`.
 
 /// Status of the proxy.
 mod status;
@@ -10,20 +10,22 @@ mod status;
 pub(crate) mod traffic;
 /// Commands for the cache.
 mod cache;
-/// Certificates, and orders to renew them.
+/// Certificates and their renewals.
 mod certificates;
 /// Commands for faults.
 mod faults;
-/// What happens now, and happened in the last hour.
+/// Current requests and clients, and the last hour.
 mod live;
 /// Commands for maintenance.
 pub(crate) mod maintenance;
-/// What an operator should see at once.
+/// Problems that operators should see at once.
 pub(crate) mod problems;
 /// Explains which route a request takes.
 mod routes;
 /// Commands for rates and delays.
 mod shaping;
+/// Reports about sources of servers.
+mod sources;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -40,32 +42,31 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use config::{ListenAddress, Mistake};
+use mistake::json_error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
 
 use crate::change::{Control, ReloadError, Reloaded};
-use crate::control_listener::{Listener, Place};
+use crate::control_listener::{ControlListener, ListenerAddress};
 use crate::handover::Purpose;
 use crate::runtime_overrides::Amendment;
-use api::status::{Changed, Refused, ReloadResult, ServerNamed, ServerOrder};
+use api::status::{Changed, RefusedOrder, ReloadResult, ServerNamed, ServerOrder};
 use transport::unix::{self, SocketFile};
 
 pub(crate) use certificates::statuses as certificates;
 
-/// Who may connect: the user of the process.
+/// Only the user of the process may connect.
 const MODE: u32 = 0o600;
 
-/// The path of the admin API's socket.
 #[derive(PartialEq)]
 pub(crate) struct AdminPath(pub(crate) PathBuf);
 
-/// The listener of the admin API.
-pub(crate) type Admin = Listener<AdminPath>;
+pub(crate) type Admin = ControlListener<AdminPath>;
 
-impl Place for AdminPath {
+impl ListenerAddress for AdminPath {
     type Accepting = UnixListener;
-    /// Removed when nobody listens any more.
+    /// Removes the socket file on drop.
     type Known = SocketFile;
 
     fn purpose(&self) -> Purpose {
@@ -90,7 +91,7 @@ impl Place for AdminPath {
 }
 
 impl Admin {
-    /// Leaves the socket file to the process that has taken over, and closes the listener.
+    /// Leaves the socket file to the new process, and closes the listener.
     pub(crate) fn leave(&self) {
         if let Some(open) = &*self.lock() {
             open.known.leave();
@@ -106,17 +107,17 @@ impl Admin {
     }
 }
 
-/// The routes of the admin API.
 pub(crate) fn router(control: Weak<Control>) -> Router {
     shared()
         .route("/configuration", get(configuration))
         .route("/maintenance/on", post(maintenance::begin))
+        .route("/sources", post(sources::report))
         .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED, PLACES) })
         .fallback(|| async { refused(StatusCode::NOT_FOUND, PLACES) })
         .with_state(control)
 }
 
-/// The routes that the dashboard has as well: none of them tells a secret, or reads a file that the request names.
+/// The routes that the dashboard has as well. None of them shows secrets, or reads a file that the request names.
 pub(crate) fn shared() -> Router<Weak<Control>> {
     Router::new()
         .route("/status", get(status))
@@ -137,7 +138,7 @@ pub(crate) fn shared() -> Router<Weak<Control>> {
         .route("/shaping/{place}/{name}", delete(shaping::remove))
 }
 
-const PLACES: &str = "there are GET /status, /live, /hour, /configuration, /certificates, /faults, /maintenance and /shaping, POST /reload, /faults, /shaping, \
+const PLACES: &str = "there are GET /status, /live, /hour, /configuration, /certificates, /faults, /maintenance and /shaping, POST /reload, /faults, /shaping, /sources, \
                       /cache/purge and explain, /routes/explain, /certificates/renew, /maintenance/on and off, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
                       /shaping and /shaping/listener, route or upstream/NAME";
 
@@ -151,8 +152,9 @@ async fn status(State(control): State<Weak<Control>>) -> Response {
 async fn configuration(State(control): State<Weak<Control>>) -> Response {
     match control.upgrade() {
         Some(control) => {
-            let settings = control.faults.over(&control.plan().config);
-            ([(CONTENT_TYPE, "application/toml")], settings.to_toml()).into_response()
+            let plan = control.plan();
+            let text = plan.config.text(&control.faults.over(&plan.config));
+            ([(CONTENT_TYPE, "application/toml")], text).into_response()
         }
         None => ending(),
     }
@@ -169,7 +171,7 @@ async fn reload(State(control): State<Weak<Control>>) -> Response {
         }
         Err(ReloadError::Mistakes(mistakes)) => {
             let error = "the configuration has mistakes, nothing has changed".to_owned();
-            json(StatusCode::UNPROCESSABLE_ENTITY, &Refused { error, mistakes: told(mistakes) })
+            json(StatusCode::UNPROCESSABLE_ENTITY, &RefusedOrder { error, mistakes: told(mistakes) })
         }
         Err(error) => refused(StatusCode::CONFLICT, &error.to_string()),
     }
@@ -178,7 +180,7 @@ async fn reload(State(control): State<Weak<Control>>) -> Response {
 async fn amend(
     State(control): State<Weak<Control>>,
     Segments(amendment): Segments<String>,
-    Order(order): Order<ServerOrder>,
+    AdminOrder(order): AdminOrder<ServerOrder>,
 ) -> Response {
     let ServerOrder { server, upstream, weight } = order;
     let amendment = match (amendment.as_str(), weight) {
@@ -205,7 +207,7 @@ async fn amend(
     match amended {
         Some(Ok(servers)) => {
             for (upstream, server) in &servers {
-                // As all other messages call it.
+                // As in all other messages.
                 let server = server.split_once("://").map_or(server.as_str(), |(_, authority)| authority);
                 message::info(&format!("upstream {upstream}, server {server}: {done}, by the admin API"));
             }
@@ -217,10 +219,10 @@ async fn amend(
     }
 }
 
-/// The body of a request. One that is too long, or does not come, is refused in JSON like all else.
-pub(crate) struct Sent(pub(crate) Bytes);
+/// The body of a request. One that is too long, or does not arrive, is rejected in JSON as all others are.
+pub(crate) struct AdminBody(pub(crate) Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for Sent {
+impl<S: Send + Sync> FromRequest<S> for AdminBody {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
@@ -229,25 +231,26 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
     }
 }
 
-/// What the body orders, as a JSON object.
-pub(crate) struct Order<T>(pub(crate) T);
+pub(crate) struct AdminOrder<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Order<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for AdminOrder<T> {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
-        let Sent(body) = Sent::from_request(request, state).await?;
+        let AdminBody(body) = AdminBody::from_request(request, state).await?;
         let invalid = |why: String| refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {why}"));
-        // Of an array serde would take the values in the order of the fields.
+        // serde would read an array as the fields in order.
         match body.trim_ascii_start().first() {
-            Some(b'{') => serde_json::from_slice(&body).map(Self).map_err(|error| invalid(error.to_string())),
+            Some(b'{') => serde_json::from_slice(&body)
+                .map(Self)
+                .map_err(|error| invalid(json_error(&error.to_string()))),
             Some(_) => Err(invalid("it is not a JSON object, in braces".to_owned())),
             None => Err(invalid("it is empty; expected a JSON object".to_owned())),
         }
     }
 }
 
-/// What the path names, likewise.
+/// Parameters in the path, with rejections in JSON.
 struct Segments<T>(T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segments<T> {
@@ -261,7 +264,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment
     }
 }
 
-/// Does what waits for the workers, and for this thread's own look-ups.
+/// Runs work that waits for the workers, and for name look-ups of this thread, on another thread.
 async fn elsewhere<T: Send + 'static>(
     control: Weak<Control>,
     work: impl FnOnce(Arc<Control>) -> T + Send + 'static,
@@ -278,7 +281,7 @@ pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
 }
 
 pub(crate) fn refused(status: StatusCode, error: &str) -> Response {
-    json(status, &Refused { error: error.to_owned(), mistakes: Vec::new() })
+    json(status, &RefusedOrder { error: error.to_owned(), mistakes: Vec::new() })
 }
 
 pub(crate) fn ending() -> Response {
@@ -304,13 +307,12 @@ mod tests {
         (start(config.clone()).expect("it starts"), config)
     }
 
-    /// Status and JSON of the answer.
     fn ask(socket: &Path, method: &str, place: &str, body: &str) -> (u16, serde_json::Value) {
         let mut stream = UnixStream::connect(socket).expect("it listens");
         let length = body.len();
         let request =
             format!("{method} {place} HTTP/1.1\r\nHost: admin\r\nContent-Length: {length}\r\n\r\n{body}");
-        // It may answer before it has read all.
+        // The server may respond before it has read everything.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_refused_is_refused_in_json() {
+    fn rejections_are_json() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("admin");
         let (_proxy, _) = run(&socket);
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_orders_something_is_a_json_object() {
+    fn orders_are_json_objects() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("admin");
         let (_proxy, _) = run(&socket);
@@ -357,15 +359,16 @@ mod tests {
             "/maintenance/off",
             "/routes/explain",
             "/shaping",
+            "/sources",
         ] {
             for (body, expected) in [
                 ("", "it is empty"),
                 (" \n", "it is empty"),
-                // With defaults for all fields this would be an order of nothing.
+                // With defaults for all fields, this would be an empty order.
                 ("[]", "not a JSON object"),
                 ("[\"GET\", \"/\"]", "not a JSON object"),
                 ("null", "not a JSON object"),
-                ("{", "EOF"),
+                ("{", "the text ends too early"),
             ] {
                 let (status, told) = ask(&socket, "POST", place, body);
                 assert_eq!(status, 400, "{place} {body:?}: {told}");
@@ -379,7 +382,25 @@ mod tests {
         assert_eq!(ask(&socket, "POST", "/routes/explain", " {}").0, 200);
     }
 
-    /// An upstream of HTTP with a server that speaks none would be no valid configuration.
+    #[test]
+    fn a_source_that_is_reported_to_fail_is_a_problem_until_it_answers() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("admin");
+        let (_proxy, _) = run(&socket);
+        let report = |source: &str, failure: &str| {
+            ask(&socket, "POST", "/sources", &format!(r#"{{"source":"{source}","failure":{failure}}}"#)).0
+        };
+        let problems = || ask(&socket, "GET", "/status", "").1["problems"].to_string();
+        assert_eq!(report("docker", "\"docker.sock: gone\""), 200);
+        assert!(problems().contains("docker.sock: gone (since 20"), "{}", problems());
+        assert_eq!(report("docker", "null"), 200);
+        assert_eq!(problems(), "[]");
+        assert_eq!(report("A b", "null"), 400);
+        let codes: Vec<u16> = (0..16).map(|number| report(&format!("s{number}"), "null")).collect();
+        assert_eq!((codes[14], codes[15]), (200, 400), "there is room for 16");
+    }
+
+    /// Adding a server of another protocol would make the configuration invalid.
     #[test]
     fn a_server_of_another_kind_is_not_added() {
         let folder = tempfile::tempdir().expect("a temporary folder");

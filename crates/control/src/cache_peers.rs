@@ -1,25 +1,22 @@
-//! The instances that share what they store, where they learn of each other through etcd.
+//! Instances that share a cache and find each other in etcd.
 
 use config::Server;
 
 use crate::change::{AmendError, Control};
 use crate::server_changes;
 
-/// Instances that share what they store: a few hundred are far more than anybody has.
+/// Maximum number of peers, far above real fleets.
 const PEERS_MAX: usize = 1024;
 
 impl Control {
-    /// Where other instances reach this one, if they share what they store and learn of each other through etcd.
+    /// The address of this instance for its peers, if it shares a cache and finds peers in etcd.
     pub(crate) fn peer_address(&self) -> Option<Server> {
         let plan = self.plan();
         let peers = plan.config.cache.as_ref()?.peers.as_ref()?;
         peers.members.is_none().then(|| peers.address.clone())
     }
 
-    /// Takes these for the instances that share what they store; this one is always among them. Blocks, as `change` does.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
+    /// Sets the instances that share the cache; this one is always among them. Blocks, as `change` does.
     pub(crate) fn take_peers(&self, addresses: &[String]) -> Result<(), AmendError> {
         let Some(own) = self.peer_address() else { return Ok(()) };
         let told = addresses.iter().filter_map(|address| format!("https://{address}").parse().ok());

@@ -1,9 +1,9 @@
-//! Instances of services in Consul's catalog, asked for by blocking queries for as long as a plan has the service. Runs on the
-//! control thread.
+//! Instances of services in Consul's catalog, followed by blocking queries while a plan has the service. Runs on
+//! the control thread.
 //!
-//! Whatever goes wrong keeps the instances that are known.
+//! After any failure the known instances stay.
 
-/// What Consul answers.
+/// Consul's responses.
 mod answer;
 
 use std::cell::Cell;
@@ -17,40 +17,36 @@ use config::{CatalogService, Consul, KeyUrl, UpstreamTls};
 use http::Request;
 use telemetry::message;
 use tokio::sync::Notify;
-use transport::resolve::{self, Name, News};
+use transport::resolve::{self, News, ResolvedName};
 
-use self::answer::Answer;
+use self::answer::CatalogAnswer;
 use crate::outbound::Outbound;
 
-/// How long Consul waits for a change before it answers anyway. It adds up to a sixteenth.
+/// How long Consul holds a query without a change. It adds up to a sixteenth.
 const WAIT: Duration = Duration::from_secs(60);
-/// An answer that nothing is waited for, from the connection to the last byte.
+/// Maximum time for a query that does not wait, from the connection to the last byte.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// The largest answer: some thousand instances with their checks.
+/// The largest response: some thousand instances with their checks.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
-/// Between two requests for one service, however fast it changes.
+/// Minimum interval of queries for one service, however fast it changes.
 const PAUSE: Duration = Duration::from_millis(250);
-/// The same where Consul gives nothing to wait for.
+/// Interval if Consul gives no index to wait for.
 const PAUSE_WITHOUT_INDEX: Duration = Duration::from_secs(5);
-/// After a failure the next attempt comes after this, then twice that, and so on.
+/// Delay after the first failure; each further one doubles it.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// The longest token, several times what Consul makes.
+/// Several times the length of Consul's tokens.
 const TOKEN_BYTES_MAX: usize = 1024;
 
-/// All services of catalogs that are asked for.
 pub(crate) struct Catalog {
     outbound: Rc<Outbound>,
     changed: Rc<Notify>,
-    /// Services whose agent cannot be reached.
+    /// Services whose agent is unreachable.
     unreachable: Cell<usize>,
 }
 
-/// Why nothing was learned about a service.
-enum Failure {
-    /// Nobody answers.
+enum CatalogFailure {
     Unreachable(String),
-    /// What came is no answer to the question.
     Refused(String),
 }
 
@@ -59,11 +55,15 @@ impl Catalog {
         Rc::new(Self { outbound, changed, unreachable: Cell::new(0) })
     }
 
-    /// Asks for a service until no plan has it. `first` is dropped after the first answer or failure.
-    pub(crate) fn follow(self: &Rc<Self>, name: &Arc<Name>, first: blocking::Sender<()>) {
+    /// Follows a service until no plan has it. `first` is dropped after the first response or failure.
+    pub(crate) fn follow(self: &Rc<Self>, name: &Arc<ResolvedName>, first: blocking::Sender<()>) {
         let Some((service, consul)) = name.of_catalog() else { return };
-        let follower = Follower {
-            standing: Standing { catalog: Rc::clone(self), consul: Arc::clone(consul), state: State::Well },
+        let follower = ServiceFollower {
+            standing: ServiceStanding {
+                catalog: Rc::clone(self),
+                consul: Arc::clone(consul),
+                state: CatalogState::Well,
+            },
             service: service.clone(),
             name: Arc::downgrade(name),
             left_out: String::new(),
@@ -71,7 +71,7 @@ impl Catalog {
         let mut end = name.end();
         tokio::task::spawn_local(async move {
             tokio::select! {
-                // Nothing is sent: it is over.
+                // Nothing is sent: the channel was closed.
                 _ = end.changed() => {}
                 () = follower.run(first) => {}
             }
@@ -79,53 +79,61 @@ impl Catalog {
     }
 }
 
-/// What follows one service.
-struct Follower {
-    standing: Standing,
+struct ServiceFollower {
+    standing: ServiceStanding,
     service: CatalogService,
-    name: Weak<Name>,
-    /// What was said of instances that cannot be used.
+    name: Weak<ResolvedName>,
+    /// The last message about unusable instances.
     left_out: String,
 }
 
-impl Follower {
+impl ServiceFollower {
     async fn run(mut self, first: blocking::Sender<()>) {
         let mut first = Some(first);
         let (mut index, mut retry) = (0, RETRY_MIN);
         loop {
-            let answer = self.ask(index).await;
+            let is_known = self.name.upgrade().is_some_and(|name| !name.targets().is_empty());
+            let answer = self.ask(index, is_known).await;
             let Some(name) = self.name.upgrade() else { return };
-            let wait = match answer {
+            let taken = match answer {
                 Ok(answer) => {
-                    index = next_index(index, answer.index);
-                    self.take(&name, answer).await;
-                    retry = RETRY_MIN;
+                    let next = next_index(index, answer.index);
+                    self.take(&name, answer).await.map(|()| next)
+                }
+                Err(failure) => Err(failure),
+            };
+            let wait = match taken {
+                Ok(next) => {
+                    (index, retry) = (next, RETRY_MIN);
                     if index == 0 { PAUSE_WITHOUT_INDEX } else { PAUSE }
                 }
                 Err(failure) => {
-                    // What it has by then is wanted at once.
+                    // The next response is wanted at once.
                     index = 0;
-                    name.note(self.standing.becomes(&self.service, Err(&failure)));
+                    if let Some(trouble) = self.standing.becomes(&self.service, Err(&failure)) {
+                        name.note(trouble, true);
+                    }
                     let wait = retry;
                     retry = (retry * 2).min(RETRY_MAX);
                     wait
                 }
             };
-            // Whoever waits for the first answer has waited enough.
+            // The start of the proxy waits no longer for the first response.
             drop((name, first.take()));
             tokio::time::sleep(wait).await;
         }
     }
 
-    async fn ask(&self, index: u64) -> Result<Answer, Failure> {
+    async fn ask(&self, index: u64, is_known: bool) -> Result<CatalogAnswer, CatalogFailure> {
         let Consul { address, token_file, ca, certificate, name } = &*self.standing.consul;
         let url = KeyUrl { path: path(&address.path, &self.service, index), ..address.clone() };
         let mut request = Request::builder();
         if let Some(file) = token_file {
-            request =
-                request.header("authorization", format!("Bearer {}", token(file).map_err(Failure::Refused)?));
+            request = request
+                .header("authorization", format!("Bearer {}", token(file).map_err(CatalogFailure::Refused)?));
         }
-        let request = request.body(Bytes::new()).map_err(|error| Failure::Refused(error.to_string()))?;
+        let request =
+            request.body(Bytes::new()).map_err(|error| CatalogFailure::Refused(error.to_string()))?;
         let tls = UpstreamTls {
             ca: ca.clone(),
             certificate: certificate.clone(),
@@ -137,41 +145,54 @@ impl Follower {
             self.standing.catalog.outbound.exchange("consul", (&url, tls), &request, ANSWER_BYTES_MAX);
         let most = if index == 0 { ANSWER_MAX } else { ANSWER_MAX + WAIT + WAIT / 16 };
         let answer = tokio::time::timeout(most, exchange).await;
-        let late = |_| Failure::Unreachable(format!("{}: no answer in time", address.server.authority()));
-        answer::read(&answer.map_err(late)?.map_err(Failure::Unreachable)?).map_err(Failure::Refused)
+        let late =
+            |_| CatalogFailure::Unreachable(format!("{}: no answer in time", address.server.authority()));
+        let answer = answer.map_err(late)?.map_err(CatalogFailure::Unreachable)?;
+        answer::read(&answer, is_known).map_err(CatalogFailure::Refused)
     }
 
-    /// Has the servers be what Consul says.
-    async fn take(&mut self, name: &Name, answer: Answer) {
+    /// Sets the servers to the instances in a response. If no instance has an address, it fails, and the last servers
+    /// stay.
+    async fn take(&mut self, name: &ResolvedName, answer: CatalogAnswer) -> Result<(), CatalogFailure> {
+        let known = name.targets();
+        let resolver = self.standing.catalog.outbound.resolver();
+        let has_instances = !answer.targets.is_empty();
+        let (targets, lacks) =
+            resolve::with_addresses(&self.service, (answer.targets, &known), resolver).await;
+        if has_instances && targets.is_empty() {
+            return Err(CatalogFailure::Refused(format!("no instance has an address: {}", lacks.join("; "))));
+        }
         self.standing.becomes(&self.service, Ok(()));
         let left_out = answer.left_out.join("; ");
         if left_out != self.left_out && !left_out.is_empty() {
             message::warn(&format!("Consul: instances of {} are left out: {left_out}", self.service));
         }
         self.left_out = left_out;
-        let known = name.targets();
-        let resolver = self.standing.catalog.outbound.resolver();
-        let targets = resolve::with_addresses(&self.service, (answer.targets, &known), resolver).await;
         let is_blind = answer.is_denied && self.standing.consul.token_file.is_none();
         let hint = if is_blind { ", as far as can be seen without token_file" } else { "" };
         let none = format!("Consul has no healthy instance of {}{hint}", self.service);
         if targets.is_empty() && !known.is_empty() {
             message::warn(&none);
         }
-        name.note(targets.is_empty().then_some(none));
+        if lacks.is_empty() {
+            name.settle(targets.is_empty().then_some(none));
+        } else {
+            name.fail(format!("Consul: {}: {}", self.service, lacks.join("; ")));
+        }
         if name.take(targets) == News::Some {
             self.standing.catalog.changed.notify_one();
         }
+        Ok(())
     }
 }
 
-/// What the next request waits for a change from. Consul: an index that went back, as it does when the servers of Consul are
-/// restored, is begun with anew; it is never 0 where there is something to wait for.
+/// Returns the index for the next query. If Consul's index went back, as after a restored backup, it starts again
+/// at 0. Consul never sends 0 if it supports waiting.
 fn next_index(before: u64, now: u64) -> u64 {
     if now < before { 0 } else { now }
 }
 
-/// Path and query of a request: at once with the index 0, else when something has changed.
+/// Builds path and query of a request. Index 0 returns at once, any other after a change.
 fn path(prefix: &str, service: &CatalogService, index: u64) -> String {
     let CatalogService { name, tags, datacenter } = service;
     let mut path = format!("{}/v1/health/service/{name}?passing=true", prefix.trim_end_matches('/'));
@@ -184,7 +205,6 @@ fn path(prefix: &str, service: &CatalogService, index: u64) -> String {
     path
 }
 
-/// The token in the first line of a file.
 fn token(file: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let token = text.lines().next().unwrap_or_default().trim();
@@ -195,49 +215,49 @@ fn token(file: &Path) -> Result<String, String> {
     Ok(token.to_owned())
 }
 
-/// How it stands with a service, so that what is so is said once.
-struct Standing {
+/// The state of a service, so that repeated failures are reported once.
+struct ServiceStanding {
     catalog: Rc<Catalog>,
     consul: Arc<Consul>,
-    state: State,
+    state: CatalogState,
 }
 
 #[derive(PartialEq, Eq)]
-enum State {
+enum CatalogState {
     Well,
     Unreachable,
-    /// With what was said.
+    /// With the last message.
     Refused(String),
 }
 
-impl Standing {
-    /// Takes how a request went, and says what is new. Returns what is wrong.
-    fn becomes(&mut self, service: &CatalogService, outcome: Result<(), &Failure>) -> Option<String> {
+impl ServiceStanding {
+    /// Records the outcome of a query, and reports changes. Returns the failure.
+    fn becomes(&mut self, service: &CatalogService, outcome: Result<(), &CatalogFailure>) -> Option<String> {
         let authority = self.consul.address.server.authority();
         let (state, trouble) = match outcome {
-            Ok(()) => (State::Well, None),
-            Err(Failure::Unreachable(why)) => {
+            Ok(()) => (CatalogState::Well, None),
+            Err(CatalogFailure::Unreachable(why)) => {
                 let trouble = format!("Consul cannot be asked: {why}; services keep their last servers");
-                (State::Unreachable, Some(trouble))
+                (CatalogState::Unreachable, Some(trouble))
             }
-            Err(Failure::Refused(why)) => {
+            Err(CatalogFailure::Refused(why)) => {
                 let trouble = format!("Consul at {authority}: {service}: {why}; its last servers stay");
-                (State::Refused(trouble.clone()), Some(trouble))
+                (CatalogState::Refused(trouble.clone()), Some(trouble))
             }
         };
         let before = std::mem::replace(&mut self.state, state);
         let count = &self.catalog.unreachable;
         match (&before, &self.state) {
-            (State::Unreachable, State::Unreachable) => {}
-            (State::Unreachable, _) => {
+            (CatalogState::Unreachable, CatalogState::Unreachable) => {}
+            (CatalogState::Unreachable, _) => {
                 count.set(count.get() - 1);
                 if count.get() == 0 {
                     message::info(&format!("Consul at {authority} answers again"));
                 }
             }
-            (_, State::Unreachable) => {
+            (_, CatalogState::Unreachable) => {
                 count.set(count.get() + 1);
-                // All services have the same agent.
+                // All services use the same agent, so the first failure speaks for all.
                 if let (1, Some(trouble)) = (count.get(), &trouble) {
                     message::warn(trouble);
                 }
@@ -245,8 +265,8 @@ impl Standing {
             _ => {}
         }
         match (&before, &self.state) {
-            (before, now @ State::Refused(trouble)) if before != now => message::warn(trouble),
-            (State::Refused(_), State::Well) => {
+            (before, now @ CatalogState::Refused(trouble)) if before != now => message::warn(trouble),
+            (CatalogState::Refused(_), CatalogState::Well) => {
                 message::info(&format!("Consul at {authority} answers about {service} again"));
             }
             _ => {}
@@ -255,9 +275,9 @@ impl Standing {
     }
 }
 
-impl Drop for Standing {
+impl Drop for ServiceStanding {
     fn drop(&mut self) {
-        if self.state == State::Unreachable {
+        if self.state == CatalogState::Unreachable {
             self.catalog.unreachable.set(self.catalog.unreachable.get() - 1);
         }
     }
@@ -278,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_goes_back_is_begun_with_anew() {
+    fn an_index_that_goes_back_starts_again_at_zero() {
         for (before, now, next) in [(0, 5, 5), (5, 5, 5), (5, 9, 9), (9, 5, 0), (5, 0, 0), (0, 0, 0)] {
             assert_eq!(next_index(before, now), next, "{before} {now}");
         }

@@ -1,19 +1,18 @@
-//! Watches certificate files on the control thread, and replaces certificates without a restart.
+//! Watches certificate files on the control thread, and reloads certificates without a restart.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use telemetry::message;
-use tls::{Problem, Reload};
+use tls::{CertificateProblem, Reload};
 
 use crate::change::Control;
 use crate::tick::tick;
 use proxy::context::plan::Plan;
 
-/// How often files are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Writes messages about problems of a plan's certificates that the previous plan did not have.
+/// Reports problems of a plan's certificates that the previous plan did not have.
 pub(crate) fn remark(plan: &Plan, before: Option<&Plan>) {
     let of_listeners = |plan: &Plan| -> Vec<_> {
         plan.listeners.iter().filter_map(|listener| listener.tls.clone()).collect()
@@ -57,7 +56,7 @@ fn report(reload: &Reload) {
     }
 }
 
-fn say(problems: &[Problem]) {
+fn say(problems: &[CertificateProblem]) {
     for problem in problems {
         message::warn(&problem.to_string());
     }

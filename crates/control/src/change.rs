@@ -1,8 +1,10 @@
 //! Replaces the configuration while requests run: builds a plan, opens new listeners, and gives the plan to every
 //! worker. An invalid configuration changes nothing.
 
-/// Sockets of listeners, shared out to workers.
+/// Opens sockets of listeners and distributes them to workers.
 mod sockets;
+#[cfg(test)]
+mod tests;
 
 use std::cell::Cell;
 use std::io;
@@ -16,105 +18,103 @@ use arc_swap::ArcSwap;
 use balance::Time;
 use config::{Config, ListenAddress, Mistake, Reading};
 use telemetry::message;
-use telemetry::{AccessLog, Reader, WorkerLog};
+use telemetry::{AccessLog, CounterPlaces, CounterReader, WorkerLog};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::admin::Admin;
 use crate::certificates;
-use crate::control_listener::{Listener, PageAddress};
+use crate::control_listener::{ControlListener, PageAddress};
 use crate::handover::{self, Handover, Inheritance, Purpose};
 use crate::metrics::Metrics;
 use crate::open_log::open_logs;
-use crate::runtime_overrides::{Amendment, MaintenanceRefusal, Refusal, ReshapeRefusal, RuntimeOverrides};
+use crate::retired::Retired;
+use crate::runtime_overrides::{
+    Amendment, MaintenanceRefusal, OverrideRefusal, ReshapeRefusal, RuntimeOverrides,
+};
 use crate::server_changes;
 use crate::shared::Shared;
 use crate::{Reread, StartError, speak};
 use api::maintenance::MaintenanceOrder;
 use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
 use proxy::cache::Cache;
-use proxy::context::handover_state::HandoverState;
-use proxy::context::listening::ListenerId;
 use proxy::context::plan::Plan;
-use proxy::context::pressure::Pressure;
-use proxy::context::quic_processes::QuicProcesses;
-use proxy::context::worker::{Change, ListeningSocket, LogChange, Message};
+use proxy::context::worker::{ListeningSocket, LogChange, PlanChange, WorkerMessage};
 use proxy::faults::Faults;
 use proxy::faults::listeners;
-use proxy::worker::listen::Opened;
-pub(crate) use sockets::{Beginning, Sockets, deal};
-use transport::resolve::{Name, Names, RESOLVE_FIRST, Wanted};
+use proxy::listening::ListenerId;
+use proxy::owned::pressure::Pressure;
+use proxy::owned::quic_processes::QuicProcesses;
+use proxy::shared::handover_state::HandoverState;
+use proxy::worker::listen::OpenSockets;
+pub(crate) use sockets::{Sockets, WorkerStart, deal};
+use transport::resolve::{RESOLVE_FIRST, ResolvedName, ServerNames, WantedNames};
 use transport::unix::SocketFile;
 
 /// Owns the plan in force and replaces it. Shared by everything that changes the configuration.
 pub(crate) struct Control {
     plan: ArcSwap<Plan>,
     pub(crate) epoch: Instant,
-    pub(crate) workers: Arc<[UnboundedSender<Message>]>,
-    pub(crate) readers: Vec<Reader>,
-    /// Held for the length of a change: one at a time. The others wait, and `held` is free meanwhile.
+    pub(crate) workers: Arc<[UnboundedSender<WorkerMessage>]>,
+    pub(crate) readers: Vec<CounterReader>,
+    /// Held during a change, so that there is one at a time. `held` stays free meanwhile.
     turn: Mutex<()>,
-    /// Another process has taken over, or the proxy ends: nothing changes any more.
+    /// Set when another process has taken over, or the proxy ends: no change follows.
     is_leaving: AtomicBool,
     held: Mutex<Held>,
     last_listener: AtomicU64,
     reloads: AtomicU64,
-    wanted: UnboundedSender<Wanted>,
+    wanted: UnboundedSender<WantedNames>,
     reread: Option<Reread>,
     pub(crate) metrics: Metrics,
-    /// Whether the memory limit is exceeded.
     pub(crate) pressure: Arc<Pressure>,
-    /// The fault rules: a change is in force at once, not with the next plan.
+    /// The fault rules. A change of them is in force at once, not with the next plan.
     pub(crate) faults: Arc<Faults>,
-    /// Notified when operators have changed rates and delays.
+    /// Notified when operators have changed rates or delays.
     pub(crate) shaping_overrides: Arc<Notify>,
+    /// The plans before the one in force.
+    pub(crate) retired: Retired,
+    /// Returns freed memory to the system; see `Setup`.
+    release_memory: Option<fn()>,
     /// Notified when there is a new plan.
     pub(crate) changes: watch::Sender<()>,
     pub(crate) admin: Admin,
-    pub(crate) dashboard: Listener<PageAddress>,
-    /// What each automatic certificate waits for.
-    pub(crate) acme: crate::acme::Progress,
-    /// What instances share.
+    pub(crate) dashboard: ControlListener<PageAddress>,
+    pub(crate) acme: crate::acme::AcmeProgress,
     pub(crate) shared: Shared,
-    /// The processes before this one that may have connections of QUIC.
+    /// Previous processes that may have QUIC connections.
     pub(crate) quic_processes: Arc<QuicProcesses>,
 }
 
-/// What a change starts from.
 struct Held {
-    /// The configuration of the file.
     file: Config,
-    /// What operators have changed about it.
     overrides: RuntimeOverrides,
     open: Vec<Open>,
-    /// Another process is about to take over, and says what its sockets do.
+    /// Whether another process is taking over: it then controls the sockets.
     is_lent: bool,
     log: Option<AccessLog>,
 }
 
-/// An address that is listened on.
 #[derive(Debug, Clone)]
 struct Open {
     id: ListenerId,
-    /// As it is configured: its port may be 0.
+    /// As configured: the port may be 0.
     configured: ListenAddress,
-    /// As it is.
+    /// With the actual port.
     bound: ListenAddress,
-    /// All its sockets, for a process that takes over.
+    /// All its sockets, for an upgrade.
     copies: Arc<[OwnedFd]>,
-    /// All its sockets of QUIC, for the same.
+    /// All its QUIC sockets, for an upgrade.
     udp: Arc<[OwnedFd]>,
-    /// Removed when it is not listened on any more.
+    /// Removed when the address is no longer used.
     file: Option<Arc<SocketFile>>,
 }
 
-/// The result of a reload.
 #[derive(Debug, Default)]
 pub(crate) struct Reloaded {
-    /// Warnings about settings that are valid, but hardly intended.
     pub(crate) warnings: Vec<Mistake>,
-    /// Remarks about changes that need more than a reload.
+    /// Remarks on changes that need a restart or an upgrade.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -133,7 +133,7 @@ pub(crate) enum ReloadError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AmendError {
     #[error("{0}")]
-    Refused(#[from] Refusal),
+    Refused(#[from] OverrideRefusal),
     #[error("{0}")]
     NotReshaped(#[from] ReshapeRefusal),
     #[error("{0}")]
@@ -145,7 +145,7 @@ pub(crate) enum AmendError {
     NotPossible(#[from] StartError),
 }
 
-/// Joins mistakes into one text, without places, since this configuration is in no file.
+/// Joins mistakes into one text, without places, because this configuration is in no file.
 pub(crate) fn sentences(mistakes: &[Mistake]) -> String {
     mistakes.iter().map(Mistake::sentence).collect::<Vec<_>>().join("; ")
 }
@@ -154,39 +154,39 @@ fn listed(mistakes: &[Mistake]) -> String {
     mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// The parts of a `Control` besides its configuration.
 pub(crate) struct Means {
-    pub(crate) workers: Arc<[UnboundedSender<Message>]>,
-    pub(crate) readers: Vec<Reader>,
-    pub(crate) wanted: UnboundedSender<Wanted>,
+    pub(crate) workers: Arc<[UnboundedSender<WorkerMessage>]>,
+    pub(crate) readers: Vec<CounterReader>,
+    pub(crate) wanted: UnboundedSender<WantedNames>,
     pub(crate) metrics: Metrics,
     pub(crate) admin: Admin,
-    pub(crate) dashboard: Listener<PageAddress>,
+    pub(crate) dashboard: ControlListener<PageAddress>,
     pub(crate) reread: Option<Reread>,
     pub(crate) instance: Option<String>,
+    pub(crate) release_memory: Option<fn()>,
 }
 
 impl Control {
-    /// Builds the first plan, with the state that the previous process handed over. Opens no listeners yet.
-    ///
-    /// # Errors
-    /// Problems of certificates.
+    /// Builds the first plan, with the previous process's state. Opens no listeners yet. Fails if certificates have
+    /// problems.
     pub(crate) fn new(
         file: Config,
         inherited: &mut Inheritance,
         means: Means,
     ) -> Result<Arc<Self>, StartError> {
-        let Means { workers, readers, wanted, metrics, admin, dashboard, reread, instance } = means;
+        let Means { workers, readers, wanted, metrics, admin, dashboard, reread, instance, release_memory } =
+            means;
         let overrides = std::mem::take(&mut inherited.overrides);
         let config = overrides.over(&file).map_err(StartError::Overrides)?;
-        let (names, new) = Names::of(&config, None);
+        let (names, new) = ServerNames::from_config(&config, None);
         resolve(&wanted, new);
         let mut plan = Plan::new(config, None, Time::START, names).map_err(StartError::Tls)?;
         plan.places = metrics.places(&plan);
         plan.inherit(&std::mem::take(&mut inherited.handover_state), Time::START);
+        plan.remark_on_quic_key(&plan.config).iter().for_each(|remark| message::warn(remark));
         overrides.settle(&plan, Time::START);
         if reread.is_none() {
-            // Else its mistakes and warnings tell of them, with their places.
+            // Otherwise the configuration's mistakes and warnings report them with their places.
             certificates::remark(&plan, None);
         }
         let faults = Faults::new(&file, std::mem::take(&mut inherited.faults));
@@ -206,6 +206,8 @@ impl Control {
             pressure: Arc::default(),
             faults,
             shaping_overrides: Arc::default(),
+            retired: Retired::default(),
+            release_memory,
             changes: watch::Sender::new(()),
             admin,
             dashboard,
@@ -215,12 +217,18 @@ impl Control {
         }))
     }
 
+    /// Returns memory to the system that this thread has freed. Takes milliseconds after a reload of many routes.
+    pub(crate) fn release_memory(&self) {
+        if let Some(release) = self.release_memory {
+            release();
+        }
+    }
+
     /// Whether another process has taken over, or the proxy ends.
     pub(crate) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed)
     }
 
-    /// The plan in force.
     pub(crate) fn plan(&self) -> Arc<Plan> {
         self.plan.load_full()
     }
@@ -230,19 +238,18 @@ impl Control {
         lock(&self.held).open.iter().map(|open| open.bound.clone()).collect()
     }
 
-    /// The number of configuration changes that took effect.
+    /// The number of successful configuration changes.
     pub(crate) fn reloads(&self) -> u64 {
         self.reloads.load(Ordering::Relaxed)
     }
 
-    /// The operators' changes at run time.
     pub(crate) fn overrides(&self) -> RuntimeOverrides {
         lock(&self.held).overrides.clone()
     }
 
-    /// Opens the sockets of the first plan, unless the previous process handed them over, and the access log. Returns
-    /// the initial state of each worker, in the workers' order.
-    pub(crate) fn listen(&self, inherited: &mut Inheritance) -> Result<Vec<Beginning>, StartError> {
+    /// Opens the sockets of the first plan, unless the previous process handed them over, and the access log.
+    /// Returns the initial state of each worker, in the workers' order.
+    pub(crate) fn listen(&self, inherited: &mut Inheritance) -> Result<Vec<WorkerStart>, StartError> {
         let plan = self.plan();
         let (next, opened) = self.open(&plan.config, &[], inherited)?;
         plan.know_ports(next.iter().map(|open| open.bound.port()));
@@ -258,7 +265,7 @@ impl Control {
         let dealt = deal(opened, self.workers.len());
         let mut held = lock(&self.held);
         (held.open, held.log) = (next, log);
-        let beginning = |opened| Beginning {
+        let beginning = |opened| WorkerStart {
             listeners: listeners.clone(),
             opened,
             log: held.log.as_ref().map(AccessLog::for_worker),
@@ -267,11 +274,8 @@ impl Control {
     }
 
     /// Replaces the configuration, and returns when every worker uses the new one. Requests under way keep the old one.
-    /// Returns remarks about changes that need more. Blocks: not for the control thread, whose name look-ups are waited
-    /// for.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
+    /// Returns remarks on changes that need a restart. After an error nothing has changed. Blocks, so the control
+    /// thread must not call it: the change waits for its name look-ups.
     pub(crate) fn change(&self, file: Config) -> Result<Vec<String>, StartError> {
         let outcome = self.take_over(file);
         self.metrics.changed(outcome.is_ok());
@@ -280,26 +284,30 @@ impl Control {
 
     fn take_over(&self, file: Config) -> Result<Vec<String>, StartError> {
         let turn = self.turn()?;
-        let overrides = self.overrides();
+        let (held_file, overrides) = {
+            let held = lock(&self.held);
+            (held.file.clone(), held.overrides.clone())
+        };
+        let file = file.sharing(&held_file);
+        drop(held_file);
         let mut remarks = self.remarks(&file);
         let before = self.plan();
-        let settled = self.put(file, overrides)?;
+        let config = overrides.over(&file).map_err(StartError::Overrides)?;
+        let settled = self.put(file, config, overrides)?;
         server_changes::tell(&before, &self.plan(), "by the file");
         settled.iter().for_each(|change| message::info(&format!("{change}, by the file")));
-        remarks.extend(Cache::follow(&before, &self.plan()));
+        remarks.extend(proxy::cache::follow(&before, &self.plan()));
         remarks.extend(self.plan().names.unresolved());
         drop(turn);
         self.reloads.fetch_add(1, Ordering::Relaxed);
         Ok(remarks)
     }
 
-    /// Reads the configuration file again and puts it in force. Writes the outcome as messages, too; `asked` is their
-    /// end, and says who asked. Blocks, as `change` does.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
+    /// Reloads the file, and writes the outcome as messages, which end in `asked`, the initiator. Blocks, as `change`
+    /// does.
     pub(crate) fn reload(&self, asked: &str) -> Result<Reloaded, ReloadError> {
         let outcome = self.reread();
+        self.release_memory();
         match &outcome {
             Ok(Reloaded { warnings, remarks }) => {
                 warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
@@ -326,10 +334,7 @@ impl Control {
         Ok(Reloaded { warnings, remarks })
     }
 
-    /// Changes servers at run time. Returns the changed servers: upstream and URL of each. Blocks, as `change` does.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
+    /// Changes servers at run time. Returns upstream and URL of each changed server. Blocks, as `change` does.
     pub(crate) fn amend(
         &self,
         amendment: &Amendment,
@@ -342,42 +347,26 @@ impl Control {
     }
 
     /// Changes the rates or delays of a place at run time. Returns the place. Blocks, as `change` does.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
     pub(crate) fn reshape(&self, order: &ShapingOrder) -> Result<PlaceNamed, AmendError> {
         self.overlaid(|file, overrides| Ok(overrides.shaping.amend(order, file, self.time())?))
     }
 
     /// Resets the rates and delays of a place to the file's settings. Blocks, as `change` does.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
     pub(crate) fn unshape(&self, place: PlaceKind, name: &str) -> Result<(), AmendError> {
         self.overlaid(|file, overrides| Ok(overrides.shaping.remove(place, name, file)?))
     }
 
-    /// Resets all rates and delays to the file's settings. Returns how many places had a change. Blocks, as `change`
-    /// does.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
+    /// Resets all rates and delays to the file's settings. Returns the number of changes. Blocks, as `change` does.
     pub(crate) fn unshape_all(&self) -> Result<usize, AmendError> {
         self.overlaid(|_, overrides| Ok(overrides.shaping.clear()))
     }
 
     /// Resets the rates and delays whose changes have expired. Returns their places. Blocks, as `change` does.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
     pub(crate) fn expire(&self) -> Result<Vec<PlaceNamed>, AmendError> {
         self.overlaid(|_, overrides| Ok(overrides.shaping.expire(self.time())))
     }
 
     /// Switches the maintenance of routes at run time. Returns their names. Blocks, as `change` does.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
     pub(crate) fn switch_maintenance(
         &self,
         order: &MaintenanceOrder,
@@ -389,7 +378,7 @@ impl Control {
         })
     }
 
-    /// Puts the file in force with other changes than now. Blocks, as `change` does.
+    /// Applies the file's configuration with amended overrides. Blocks, as `change` does.
     pub(crate) fn overlaid<T>(
         &self,
         amend: impl FnOnce(&Config, &mut RuntimeOverrides) -> Result<T, AmendError>,
@@ -402,33 +391,33 @@ impl Control {
         let before = overrides.clone();
         let done = amend(&file, &mut overrides)?;
         if overrides != before {
-            overrides.over(&file).map_err(AmendError::Mistakes)?;
-            self.put(file, overrides)?;
+            let config = overrides.over(&file).map_err(AmendError::Mistakes)?;
+            self.put(file, config, overrides)?;
             self.shaping_overrides.notify_one();
         }
         Ok(done)
     }
 
-    /// Updates the plan to the addresses that server names have now. Blocks, as `change` does.
+    /// Updates the plan to the current addresses of server names. Blocks, as `change` does.
     pub(crate) fn follow_names(&self) {
         let Ok(_turn) = self.turn() else { return };
         let before = self.plan();
         if before.upstreams.iter().all(|upstream| upstream.follows(&before.names)) {
             return;
         }
-        // Nothing is read that could be wrong: certificates are taken over.
+        // Certificates are kept from the plan before, so no invalid file can be read.
         let Ok(mut plan) = Plan::new(before.config.clone(), Some(&before), self.time(), before.names.clone())
         else {
             return;
         };
-        plan.places = self.metrics.places(&plan);
+        plan.places = self.places(&plan, &before);
         self.overrides().settle(&plan, self.time());
         let open = lock(&self.held).open.clone();
         let _none: Vec<WorkerLog> = self.tell(plan, &open, Vec::new(), None);
         server_changes::tell(&before, &self.plan(), "as discovery says now");
     }
 
-    /// Makes listeners refuse or accept connections, as the fault rules say now. Does not wait.
+    /// Makes listeners refuse or accept connections according to the fault rules. Does not wait.
     pub(crate) fn settle_refusals(&self) {
         let held = lock(&self.held);
         if held.is_lent || self.is_leaving.load(Ordering::Acquire) {
@@ -442,11 +431,11 @@ impl Control {
             let take = |stream, peer| {
                 let worker = turn.replace(turn.get() + 1) % self.workers.len();
                 // A worker that has ended takes none.
-                let _ = self.workers[worker].send(Message::Connection(stream, peer, *id));
+                let _ = self.workers[worker].send(WorkerMessage::Connection(stream, peer, *id));
             };
             match (listeners::settle(copies, rule.is_some(), &take), rule) {
                 (Ok(true), Some(rule)) => rule.count(),
-                (Ok(true), None) => self.tell_workers(|| Message::Listen(*id)),
+                (Ok(true), None) => self.tell_workers(|| WorkerMessage::Listen(*id)),
                 (Ok(false), _) => {}
                 (Err(error), rule) => {
                     let done = if rule.is_some() { "refuse" } else { "take" };
@@ -458,14 +447,12 @@ impl Control {
         }
     }
 
-    /// Reopens the access log's file, as after a rotation.
     pub(crate) fn reopen_log(&self) {
         if let Some(log) = &lock(&self.held).log {
             log.reopen();
         }
     }
 
-    /// The current time on the workers' clock.
     pub(crate) fn time(&self) -> Time {
         Time::from_micros(self.epoch.elapsed().as_micros() as u64)
     }
@@ -482,9 +469,8 @@ impl Control {
         self.admin.claim();
     }
 
-    /// Makes the workers end, by `message`, and closes all listening sockets. With a successor, the files of Unix
-    /// sockets stay.
-    pub(crate) fn leave(&self, has_successor: bool, message: impl Fn() -> Message) {
+    /// Ends the workers by `message`, and closes all listening sockets. With a successor, files of Unix sockets stay.
+    pub(crate) fn leave(&self, has_successor: bool, message: impl Fn() -> WorkerMessage) {
         self.is_leaving.store(true, Ordering::Release);
         for open in &mut lock(&self.held).open {
             (open.copies, open.udp) = Default::default();
@@ -501,21 +487,20 @@ impl Control {
         self.tell_workers(message);
     }
 
-    /// Sends a message to each worker.
-    pub(crate) fn tell_workers(&self, message: impl Fn() -> Message) {
+    pub(crate) fn tell_workers(&self, message: impl Fn() -> WorkerMessage) {
         for worker in self.workers.iter() {
-            // A worker that has ended needs no telling.
+            // A worker that has ended needs no message.
             let _ = worker.send(message());
         }
     }
 
-    /// Takes the access log, for when the workers have ended.
+    /// Takes the access log once the workers have ended.
     pub(crate) fn take_log(&self) -> Option<AccessLog> {
         lock(&self.held).log.take()
     }
 
-    /// Runs `upgrade` with everything that a new process needs to take over. No change can happen meanwhile. On success
-    /// this process leaves, and sends later purges over the returned channel.
+    /// Runs `upgrade` with everything that a new process needs to take over, and without concurrent changes. On
+    /// success this process leaves, and sends later purges over the returned channel.
     pub(crate) fn hand_over<T, E: From<io::Error> + From<StartError>>(
         &self,
         upgrade: impl FnOnce(&Handover) -> Result<(T, OwnedFd), E>,
@@ -534,20 +519,20 @@ impl Control {
         }
         sockets.extend(self.pass_on_own()?);
         let quic = self.pass_on_quic(&open)?;
-        let handover_state = HandoverState::of(&self.plan(), self.time());
+        let handover_state = HandoverState::new(&self.plan(), self.time());
         let faults = self.faults.handover(&self.plan().config, self.time_ns());
         let shaping = overrides.shaping.orders(self.time()).collect();
-        // It stores from when it serves, which is before it says so.
+        // The new process stores responses once it serves, which is before it reports that.
         let orders = self.plan().cache.as_ref().map(Cache::hand_over_purges);
         let (successor, channel) =
             upgrade(&Handover { sockets, quic, overrides, shaping, faults, handover_state })?;
-        // Whoever waits for a turn finds that nothing changes any more: the other process has what there was.
+        // Waiting changes then find that it is too late: the other process has the state.
         self.is_leaving.store(true, Ordering::Release);
         drop(turn);
         if let Some(orders) = orders {
             orders.begin(channel);
         }
-        self.leave(true, || Message::Retire);
+        self.leave(true, || WorkerMessage::Retire);
         Ok(successor)
     }
 
@@ -556,21 +541,27 @@ impl Control {
         if self.is_leaving.load(Ordering::Acquire) { Err(StartError::Leaving) } else { Ok(turn) }
     }
 
-    /// What another file asks for that takes another process.
+    /// Remarks on changes in a file that need another process.
     fn remarks(&self, file: &Config) -> Vec<String> {
         let (now, wanted) = (self.workers.len(), worker_count(file));
         let other = (now != wanted).then(|| {
             format!("workers: there are {now}, and {wanted} after the next upgrade (SIGUSR2) or restart")
         });
-        other.into_iter().collect()
+        other.into_iter().chain(self.plan().remark_on_quic_key(file)).collect()
     }
 
-    /// The one way from a plan to the next: whatever can fail comes first. Returns which servers get requests now, or no
-    /// longer.
-    fn put(&self, file: Config, overrides: RuntimeOverrides) -> Result<Vec<String>, StartError> {
+    /// The only way from a plan to the next: steps that can fail come first. `config` is that of the file with the
+    /// overrides applied. Returns which servers get requests now, or no longer.
+    fn put(
+        &self,
+        file: Config,
+        config: Config,
+        overrides: RuntimeOverrides,
+    ) -> Result<Vec<String>, StartError> {
         let before = self.plan();
-        let config = overrides.over(&file).map_err(StartError::Overrides)?;
-        let (names, new) = Names::of(&config, Some(&before.names));
+        // Routes and upstreams that an override changed in the same way are kept, too.
+        let config = config.sharing(&before.config);
+        let (names, new) = ServerNames::from_config(&config, Some(&before.names));
         resolve(&self.wanted, new);
         let now = self.time();
         let mut plan = Plan::new(config, Some(&before), now, names).map_err(StartError::Tls)?;
@@ -583,7 +574,7 @@ impl Control {
         let log = if is_same_log { None } else { Some(open_logs(wanted_logs)?) };
 
         self.listen_own(own);
-        plan.places = self.metrics.places(&plan);
+        plan.places = self.places(&plan, &before);
         let settled = overrides.settle(&plan, now);
         if self.reread.is_none() {
             certificates::remark(&plan, Some(&before));
@@ -599,7 +590,7 @@ impl Control {
         drop(held);
         if let Some(last) = last {
             if let Some(last) = last {
-                // Until it is closed its losses are told.
+                // Its losses count until it is closed.
                 let lost = last.clone();
                 last.close_after(given_back);
                 self.metrics.add_dropped(lost.dropped());
@@ -610,7 +601,13 @@ impl Control {
         Ok(settled)
     }
 
-    /// What a configuration listens on, given what is listened on already, and the sockets that this takes.
+    /// Assigns the plan's places in the counters: those of the previous plan, if the names are the same.
+    fn places(&self, plan: &Plan, before: &Plan) -> Option<Arc<CounterPlaces>> {
+        let same = before.places.as_ref().filter(|_| Metrics::counts(plan) && plan.is_named_like(before));
+        same.map_or_else(|| self.metrics.places(plan), |same| Some(Arc::clone(same)))
+    }
+
+    /// Returns the listeners of a configuration, given the open ones, and the sockets to open for them.
     fn open(
         &self,
         config: &Config,
@@ -639,11 +636,11 @@ impl Control {
                 continue;
             }
             let passed_on = (inherited.take_listening(address), passed_on);
-            let (Opened { sockets, bound, file }, of_quic) =
+            let (OpenSockets { sockets, bound, file }, of_quic) =
                 self.open_listener(listener, passed_on, &leaving).map_err(failed)?;
             let shared = match address {
                 ListenAddress::Tcp(_) | ListenAddress::Any(_) => &sockets[..],
-                // It is one for all workers.
+                // All workers share the socket.
                 ListenAddress::Unix(_) => &sockets[..1],
             };
             let copies = shared.iter().map(handover::copy).collect::<io::Result<_>>().map_err(failed)?;
@@ -660,15 +657,15 @@ impl Control {
         Ok((next, opened))
     }
 
-    /// Closes the control side's copies of the sockets of listeners that are not in `next`. A copy would keep a socket
-    /// open after the workers close theirs, and clients that the kernel puts there would be reset.
+    /// Closes the control side's copies of the sockets of listeners that are not in `next`. A copy would keep a
+    /// socket open after the workers close theirs, and the kernel would reset clients that it assigns there.
     fn close_copies(&self, next: &[Open]) {
         let mut held = lock(&self.held);
         let goes = |open: &&mut Open| next.iter().all(|kept| kept.id != open.id);
         held.open.iter_mut().filter(goes).for_each(|open| (open.copies, open.udp) = Default::default());
     }
 
-    /// Puts a plan in force. `log` is told if it is another one; what workers had of the one before comes back.
+    /// Puts a plan in force. `log` is sent if it is a new one; the workers return their buffers for the old one.
     fn tell(
         &self,
         plan: Plan,
@@ -678,10 +675,11 @@ impl Control {
     ) -> Vec<WorkerLog> {
         plan.know_ports(listeners.iter().map(|open| open.bound.port()));
         let plan = Arc::new(plan);
-        self.plan.store(Arc::clone(&plan));
+        self.retired.free_unused();
+        self.retired.add(self.plan.swap(Arc::clone(&plan)));
         let (done, mut all_done) = unbounded_channel();
         for (worker, opened) in self.workers.iter().zip(deal(opened, self.workers.len())) {
-            let change = Change {
+            let change = PlanChange {
                 plan: Arc::clone(&plan),
                 listeners: listeners.iter().map(|open| open.id).collect(),
                 opened,
@@ -691,8 +689,8 @@ impl Control {
                 },
                 done: done.clone(),
             };
-            // A worker that has ended needs no telling.
-            let _ = worker.send(Message::Change(Box::new(change)));
+            // A worker that has ended needs no message.
+            let _ = worker.send(WorkerMessage::Change(Box::new(change)));
         }
         drop(done);
         self.changes.send_replace(());
@@ -700,7 +698,7 @@ impl Control {
     }
 }
 
-/// The sockets are lent for as long as this is there.
+/// Marks the sockets as lent until it is dropped.
 struct Lent<'c>(&'c Control);
 
 impl Drop for Lent<'_> {
@@ -709,90 +707,28 @@ impl Drop for Lent<'_> {
         if !self.0.is_leaving.load(Ordering::Acquire) {
             self.0.faults.give_back();
         }
-        // Who took them and did not take over may have had them refuse.
+        // A process that failed to take over may have made them refuse connections.
         self.0.settle_refusals();
     }
 }
 
-/// The number of workers that a configuration asks for.
 pub(crate) fn worker_count(config: &Config) -> usize {
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     config.workers.unwrap_or(cores).get()
 }
 
-/// No change that panics leaves something half done behind a lock.
+/// A panic in a change leaves complete state behind a lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for the first addresses of these names, for a while.
-fn resolve(wanted: &UnboundedSender<Wanted>, names: Vec<Arc<Name>>) {
+/// Waits a limited time for the first addresses of these names.
+fn resolve(wanted: &UnboundedSender<WantedNames>, names: Vec<Arc<ResolvedName>>) {
     if names.is_empty() {
         return;
     }
     let (first, resolved) = blocking::channel();
-    if wanted.send(Wanted { names, first }).is_ok() {
+    if wanted.send(WantedNames { names, first }).is_ok() {
         let _: Result<(), _> = resolved.recv_timeout(RESOLVE_FIRST);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::IpAddr;
-    use std::path::Path;
-    use std::time::SystemTime;
-
-    use config::Settings;
-
-    use super::*;
-    use crate::start;
-    use crate::upgrade::UpgradeError;
-
-    fn config(log: Option<&Path>) -> Config {
-        let target = |path: &Path| config::LogTarget::File(path.to_owned());
-        let log = log.map(|path| config::AccessLog::new(target(path), config::LogFormat::Json));
-        let any = "127.0.0.1:0".parse().expect("is an address");
-        let server = "http://127.0.0.1:1".parse().expect("is a URL");
-        let servers = Settings::for_servers(vec![any], vec![server]);
-        Config::new(Settings { access_logs: log.into_iter().collect(), ..servers }).expect("it is valid")
-    }
-
-    /// The process that takes over would not know of it.
-    #[test]
-    fn a_change_that_waits_for_an_upgrade_comes_too_late() {
-        let proxy = start(config(None)).expect("it starts");
-        let (control, other) = (&proxy.control, Arc::clone(&proxy.control));
-        let (begins, begun) = blocking::channel();
-        let mut waits = None;
-        let handed_over = control.hand_over(|_| {
-            waits = Some(std::thread::spawn(move || {
-                let _ = begins.send(());
-                other.change(config(None))
-            }));
-            let _ = begun.recv();
-            // Nobody is at the other end.
-            let (channel, _) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
-            Ok::<_, UpgradeError>(((), OwnedFd::from(channel)))
-        });
-        handed_over.expect("nothing fails");
-        let outcome = waits.expect("it was begun").join().expect("it does not panic");
-        assert!(matches!(outcome, Err(StartError::Leaving)));
-    }
-
-    #[test]
-    fn lines_that_a_log_has_lost_count_on_with_the_next_log() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let proxy = start(config(Some(&folder.path().join("a")))).expect("it starts");
-        let log = lock(&proxy.control.held).log.clone().expect("there is one");
-        let mut worker = log.for_worker();
-        log.close();
-        worker.record(&telemetry::Entry::new(IpAddr::from([127, 0, 0, 1])), SystemTime::UNIX_EPOCH);
-        drop(worker);
-        assert_eq!(proxy.control.metrics.log_lines_dropped(), Some(1));
-        for (name, lost) in [(Some("b"), Some(1)), (None, None), (Some("c"), Some(1))] {
-            let log = name.map(|name| folder.path().join(name));
-            proxy.reload(config(log.as_deref())).expect("it is valid");
-            assert_eq!(proxy.control.metrics.log_lines_dropped(), lost, "{name:?}");
-        }
     }
 }

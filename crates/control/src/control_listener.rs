@@ -1,5 +1,5 @@
-//! A listener of the control thread, for the admin API or the metrics. It is reopened when the configuration names
-//! another address, and handed over to the process that takes over.
+//! A listener of the control thread, for the admin API or the metrics. It is reopened when the configuration has
+//! another address, and handed over in an upgrade.
 
 use std::cell::LazyCell;
 use std::io;
@@ -16,29 +16,22 @@ use crate::StartError;
 use crate::handover::{self, Inheritance, Passed, Purpose};
 use crate::service::{self, Accept};
 
-/// An address for a listener: TCP, or the path of a Unix socket.
-pub(crate) trait Place: PartialEq + Sized {
+/// A listener's address: TCP, or the path of a Unix socket.
+pub(crate) trait ListenerAddress: PartialEq + Sized {
     /// The socket on the runtime of the control thread.
     type Accepting: Accept + 'static;
-    /// What is known of an open listener besides its place.
+    /// Facts about an open listener besides its place.
     type Known;
 
-    /// What a process that takes over knows the socket by.
+    /// Identifies the socket in an upgrade.
     fn purpose(&self) -> Purpose;
 
-    /// The place, for messages.
     fn address(&self) -> ListenAddress;
 
-    /// Listens, on the socket of the process before where there is one.
-    ///
-    /// # Errors
-    /// When the place is taken, or nobody may listen there.
+    /// Listens, on the previous process's socket if there is one. Fails if the place is in use or needs permission.
     fn open(&self, inherited: Option<OwnedFd>) -> io::Result<(OwnedFd, Self::Known)>;
 
-    /// Hands the socket to the runtime.
-    ///
-    /// # Errors
-    /// When the runtime cannot watch it.
+    /// Registers the socket with the runtime.
     fn accepting(socket: OwnedFd) -> io::Result<Self::Accepting>;
 }
 
@@ -56,9 +49,9 @@ impl PageAddress {
     }
 }
 
-impl Place for PageAddress {
+impl ListenerAddress for PageAddress {
     type Accepting = tokio::net::TcpListener;
-    /// As it is bound: the kernel may have chosen the port.
+    /// The bound address: the kernel may have selected the port.
     type Known = SocketAddr;
 
     fn purpose(&self) -> Purpose {
@@ -85,34 +78,29 @@ impl Place for PageAddress {
     }
 }
 
-/// A listener, which may be closed.
-pub(crate) struct Listener<P: Place> {
-    open: Mutex<Option<Open<P>>>,
+pub(crate) struct ControlListener<P: ListenerAddress> {
+    open: Mutex<Option<OpenListener<P>>>,
     sockets: UnboundedSender<Option<OwnedFd>>,
 }
 
-/// An open listener.
-pub(crate) struct Open<P: Place> {
-    /// As it is configured: a port may be 0.
+pub(crate) struct OpenListener<P: ListenerAddress> {
+    /// As configured: a port may be 0.
     place: P,
     pub(crate) known: P::Known,
-    /// The socket, for a process that takes over.
+    /// The socket, for an upgrade.
     copy: OwnedFd,
 }
 
-/// A change of a listener: the opened one that takes its place, or `None` to close it.
-pub(crate) struct Moved<P: Place>(Option<(Open<P>, OwnedFd)>);
+/// A change of a listener: the opened replacement, or `None` to close it.
+pub(crate) struct Moved<P: ListenerAddress>(Option<(OpenListener<P>, OwnedFd)>);
 
-impl<P: Place> Listener<P> {
-    /// A closed listener. `sockets` leads to [`serve`].
+impl<P: ListenerAddress> ControlListener<P> {
+    /// Creates a closed listener. `sockets` leads to [`serve`].
     pub(crate) fn new(sockets: UnboundedSender<Option<OwnedFd>>) -> Self {
         Self { open: Mutex::default(), sockets }
     }
 
-    /// Opens the listener that the configuration wants; `None` if that is already open.
-    ///
-    /// # Errors
-    /// If the kernel does not permit to listen on the address.
+    /// Opens the configured listener; `None` if that is already open. Fails if the kernel does not permit it.
     pub(crate) fn open(
         &self,
         place: Option<P>,
@@ -126,41 +114,37 @@ impl<P: Place> Listener<P> {
         let opened = opened.and_then(|(socket, known)| Ok((handover::copy(&socket)?, socket, known)));
         let (copy, socket, known) =
             opened.map_err(|error| StartError::Listen { address: place.address(), error })?;
-        Ok(Some(Moved(Some((Open { place, known, copy }, socket)))))
+        Ok(Some(Moved(Some((OpenListener { place, known, copy }, socket)))))
     }
 
-    /// Puts the change in force: listens there from now on, and nowhere else.
+    /// Puts the change in force: the listener moves to the new place.
     pub(crate) fn listen(&self, moved: Moved<P>) {
         let (open, socket) = moved.0.unzip();
         *self.lock() = open;
-        // A thread that has ended serves nobody.
+        // A thread that has ended serves nothing.
         let _ = self.sockets.send(socket);
     }
 
-    /// Closes the listener.
     pub(crate) fn close(&self) {
         self.listen(Moved(None));
     }
 
-    /// A copy of the socket, for a process that takes over; `None` if the listener is closed.
-    ///
-    /// # Errors
-    /// If there is no file descriptor left.
+    /// Copies the socket for an upgrade; `None` if the listener is closed. Fails if no file descriptor is left.
     pub(crate) fn pass_on(&self) -> io::Result<Option<Passed>> {
         let open = self.lock();
-        let Some(Open { place, copy, .. }) = &*open else { return Ok(None) };
+        let Some(OpenListener { place, copy, .. }) = &*open else { return Ok(None) };
         Ok(Some((place.purpose(), vec![handover::copy(copy)?])))
     }
 
     /// Locks the state: the open listener, or `None`.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Open<P>>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<OpenListener<P>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Serves on the socket that was sent last, until the sender is dropped. The router is made for the first socket: most
-/// configurations have none.
-pub(crate) async fn serve<P: Place>(
+/// Serves on the socket that was sent last, until the sender is dropped. The router is created for the first
+/// socket, because most configurations have none.
+pub(crate) async fn serve<P: ListenerAddress>(
     router: impl FnOnce() -> Router,
     mut sockets: UnboundedReceiver<Option<OwnedFd>>,
     guests: service::ServedConnections,

@@ -1,7 +1,7 @@
-//! The dashboard: a page and the JSON that it shows, from the control thread. The page is one file that loads nothing; the
-//! JSON is that of the admin API.
+//! The dashboard: a page and its JSON, served by the control thread. The page is one file that loads nothing else;
+//! the JSON is that of the admin API.
 
-/// Who may ask what.
+/// Access control of the dashboard.
 mod gate;
 
 use std::sync::{LazyLock, Weak};
@@ -22,7 +22,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use crate::admin::{self, Order, ending, json, maintenance, refused};
+use crate::admin::{self, AdminOrder, ending, json, maintenance, refused};
 use crate::change::Control;
 use gate::Gate;
 
@@ -44,7 +44,7 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
         .replace("{{script}}", SCRIPT)
 });
 
-/// Nothing but what is in the page, no other site's frame, and no requests elsewhere.
+/// Permits only resources in the page: no frames of other sites, and no requests elsewhere.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(digest(&SHA256, text.as_bytes())));
     let (style, library, script) = (hash(STYLE), hash(LIBRARY), hash(SCRIPT));
@@ -56,10 +56,9 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 });
 
-/// Which a page of this process has read, and no other site can read. It is drawn when a dashboard is first asked.
+/// The page contains the key of this process, which no other site can read. Created at the first dashboard request.
 static KEY: LazyLock<String> = LazyLock::new(key);
 
-/// The routes of the dashboard.
 pub(crate) fn router(control: Weak<Control>) -> Router {
     let guarded = Weak::clone(&control);
     let commands = admin::shared()
@@ -76,15 +75,14 @@ pub(crate) fn router(control: Weak<Control>) -> Router {
         .layer(middleware::from_fn_with_state(guarded, guard))
 }
 
-/// 128 bits that nobody can guess.
 fn key() -> String {
     let mut bytes = [0; 16];
-    // A key that somebody could guess would protect nothing.
+    // A predictable key would protect nothing.
     assert!(aws_lc_rs::rand::fill(&mut bytes).is_ok(), "the system has random numbers");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Lets requests in that may be, and says to browsers what the page must never do.
+/// Admits permitted requests, and adds the security policy for browsers to responses.
 async fn guard(State(control): State<Weak<Control>>, request: Request, next: Next) -> Response {
     let mut response = match admitted(&control, &request) {
         Ok(()) => next.run(request).await,
@@ -131,7 +129,6 @@ async fn session(State(control): State<Weak<Control>>) -> Response {
     json(StatusCode::OK, &json!({ "key": &*KEY, "writable": is_writable }))
 }
 
-/// The configuration in force, without secrets.
 async fn configuration(State(control): State<Weak<Control>>) -> Response {
     let Some(control) = control.upgrade() else { return ending() };
     let plan = control.plan();
@@ -139,10 +136,13 @@ async fn configuration(State(control): State<Weak<Control>>) -> Response {
     ([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }
 
-/// A page for maintenance would be any file that the proxy can read.
-async fn begin_maintenance(state: State<Weak<Control>>, Order(order): Order<MaintenanceOrder>) -> Response {
+/// A page for maintenance could be any file that the proxy can read.
+async fn begin_maintenance(
+    state: State<Weak<Control>>,
+    AdminOrder(order): AdminOrder<MaintenanceOrder>,
+) -> Response {
     if order.page.is_some() {
         return refused(StatusCode::FORBIDDEN, "a page is named only by `vanward maintenance` and the file");
     }
-    maintenance::begin(state, Order(order)).await
+    maintenance::begin(state, AdminOrder(order)).await
 }

@@ -1,35 +1,34 @@
-//! Outlier ejection, on the control thread: compares the servers of an upstream once an interval, and ejects the worse
-//! ones for a while. Failures in a row do not wait for that: workers eject servers for them at once.
+//! Outlier ejection on the control thread: compares the servers of an upstream once an interval, and ejects the
+//! worst ones for a while. For failures in a row, workers eject servers at once.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use balance::{Cause, Ejector, Judgement, Outlier, ServerId, Spared, Time};
+use balance::{Ejector, IneligibleCause, Judgement, Outlier, ServerId, Spared, Time};
 use config::written_duration;
 use telemetry::message::{self, Level};
 
 use crate::change::Control;
-use crate::probe::{Shared, watch_return};
+use crate::probe::{ProbeShared, watch_return};
 use crate::tick::tick;
 use proxy::context::plan::{Plan, UpstreamPlan};
 
-/// How often it is looked whether something is due.
+/// Interval of checks whether a comparison is due.
 const TICK: Duration = Duration::from_millis(100);
-/// The same where no upstream has servers to compare, until another plan has.
+/// Interval while no upstream has servers to compare.
 const REST: Duration = Duration::from_secs(1);
 
-/// What is known of an upstream from one look to the next.
 #[derive(Default)]
 struct Compared {
     ejector: Ejector,
-    /// Servers that were left out at the last look.
+    /// Servers that were ejected at the last look.
     ejected: Vec<ServerId>,
 }
 
 /// Compares the servers of each upstream, until the proxy ends.
-pub(crate) async fn run(control: Weak<Control>, shared: Rc<Shared>) {
+pub(crate) async fn run(control: Weak<Control>, shared: Rc<ProbeShared>) {
     let mut fleets = Fleets::default();
     let mut pause = TICK;
     loop {
@@ -44,7 +43,6 @@ pub(crate) async fn run(control: Weak<Control>, shared: Rc<Shared>) {
     }
 }
 
-/// What is known of the upstreams of a plan, in its order.
 #[derive(Default)]
 struct Fleets {
     plan: Option<Arc<Plan>>,
@@ -52,7 +50,7 @@ struct Fleets {
 }
 
 impl Fleets {
-    /// Takes over to another plan what is known of the upstreams that it still has.
+    /// Keeps the state of upstreams that a new plan still has.
     fn keep_to(&mut self, plan: &Arc<Plan>) {
         if self.plan.as_ref().is_some_and(|known| Arc::ptr_eq(known, plan)) {
             return;
@@ -66,9 +64,9 @@ impl Fleets {
     }
 }
 
-fn look(plan: &Plan, compared: &mut [Compared], shared: &Rc<Shared>, now: Time) {
+fn look(plan: &Plan, compared: &mut [Compared], shared: &Rc<ProbeShared>, now: Time) {
     for (upstream, compared) in plan.upstreams.iter().zip(compared) {
-        // One that is alone may have been left out before it was.
+        // The only server may have been ejected while there were others.
         compared.follow(upstream, shared, now);
         if upstream.servers.len() > 1 && now >= compared.ejector.due(&upstream.fleet) {
             for judgement in compared.ejector.judge(&upstream.fleet, now) {
@@ -79,17 +77,17 @@ fn look(plan: &Plan, compared: &mut [Compared], shared: &Rc<Shared>, now: Time) 
 }
 
 impl Compared {
-    /// Watches whether servers come back that were ejected since the last look; ends the ejections whose time is over
-    /// where no request does, and tells of all that have ended.
-    fn follow(&mut self, upstream: &UpstreamPlan, shared: &Rc<Shared>, now: Time) {
+    /// Checks whether servers ejected since the last look come back. Ends expired ejections that no request has
+    /// ended, and reports all that have ended.
+    fn follow(&mut self, upstream: &UpstreamPlan, shared: &Rc<ProbeShared>, now: Time) {
         let ejected_before = std::mem::take(&mut self.ejected);
         for (index, member) in upstream.fleet.members().iter().enumerate() {
             let health = &member.health;
-            // One may have been ejected since the last look, and that be over.
-            let is_over = health.is_stopped_by(Cause::Ejection)
+            // A server may have been ejected since the last look, and the ejection may be over.
+            let is_over = health.is_stopped_by(IneligibleCause::Ejection)
                 && now >= health.ejected_until()
-                && health.restore(Cause::Ejection, now);
-            if health.is_stopped_by(Cause::Ejection) {
+                && health.restore(IneligibleCause::Ejection, now);
+            if health.is_stopped_by(IneligibleCause::Ejection) {
                 self.ejected.push(member.id);
                 if !ejected_before.contains(&member.id) {
                     watch_return(upstream, index, shared);

@@ -1,6 +1,6 @@
-//! The handover to the process that takes over: listening sockets (SCM_RIGHTS), runtime overrides, and state.
+//! The handover to the new process in an upgrade: listening sockets (SCM_RIGHTS), runtime overrides, and state.
 //!
-//! Both ends of the channel are here. Starting the process, and time limits, are in `upgrade`.
+//! Both ends of the channel are here. `upgrade` starts the process and sets time limits.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,22 +22,21 @@ use telemetry::message;
 use crate::activation::Activated;
 use crate::runtime_overrides::{MaintenanceHandover, RuntimeOverrides, ServerChange};
 use api::shaping::ShapingOrder;
-use proxy::context::handover_state::MESSAGE_BYTES_MAX;
-use proxy::context::handover_state::{HandoverPart, HandoverState};
 use proxy::faults::FaultHandover;
+use proxy::shared::handover_state::MESSAGE_BYTES_MAX;
+use proxy::shared::handover_state::{HandoverPart, HandoverState};
 
 /// Environment variable with the ID of the process to take over from, which holds the other end of standard input.
 pub(crate) const VARIABLE: &str = "VANWARD_TAKES_OVER_FROM";
-/// Sockets in a message; the kernel takes no more than 253.
+/// Sockets in a message; the kernel's limit is 253.
 const SOCKETS_MAX: usize = 128;
-/// What a message has beside what is inherited.
+/// Bytes of a message besides the inherited state.
 const ENVELOPE_BYTES_MAX: usize = 1024;
-/// Of what is too long for a message.
+/// Shown bytes of a part that is too long for a message.
 const TOLD_BYTES: usize = 100;
-/// How long the new process waits for what it is given.
+/// How long the new process waits for the handover.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The purpose of a listening socket, and its configured address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Purpose {
     Clients(String),
@@ -46,10 +45,8 @@ pub(crate) enum Purpose {
     Dashboard(String),
 }
 
-/// The sockets for one purpose.
 pub(crate) type Passed = (Purpose, Vec<OwnedFd>);
 
-/// Everything that is handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Handover {
     pub(crate) sockets: Vec<Passed>,
@@ -61,23 +58,22 @@ pub(crate) struct Handover {
     pub(crate) handover_state: HandoverState,
 }
 
-/// What is handed over of QUIC.
 #[derive(Debug, Default)]
 pub(crate) struct QuicHandover {
     /// The sockets of each listener, by its configured address, in the workers' order.
     pub(crate) udp: Vec<(String, Vec<OwnedFd>)>,
-    /// The ways to the workers of this process and those before it, by generation, the newest first.
+    /// Channels to the workers of this process and earlier ones, by generation, newest first.
     pub(crate) processes: Vec<(u8, Vec<OwnedFd>)>,
 }
 
-/// A message to the new process. The sockets themselves go beside it.
+/// A message to the new process. The sockets themselves are ancillary data.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "part", rename_all = "snake_case")]
-enum Part<C = ServerChange, B = HandoverPart> {
+enum HandoverMessage<C = ServerChange, B = HandoverPart> {
     Sockets {
         purpose: Purpose,
     },
-    /// A part of its own: an older version knows no such purpose, and leaves the part.
+    /// A separate part, because an older version does not know such a purpose and skips the part.
     Udp {
         listener: String,
     },
@@ -107,10 +103,10 @@ enum Part<C = ServerChange, B = HandoverPart> {
     Unknown,
 }
 
-/// The first message from the new process. What is said later is of what is purged: `cached/successor`.
+/// The first message from the new process. Later messages are purges: see `cached/successor`.
 const SERVING: &[u8] = b"serving";
 
-/// What the previous process, or the service manager, handed over. Dropping it closes the sockets that were not taken.
+/// The handover from the previous process or the service manager. Dropping it closes the sockets that were not taken.
 #[derive(Debug, Default)]
 pub struct Inheritance {
     sockets: Vec<(Purpose, OwnedFd)>,
@@ -120,12 +116,12 @@ pub struct Inheritance {
     pub(crate) faults: Vec<FaultHandover>,
     pub(crate) handover_state: HandoverState,
     pub(crate) predecessor: Option<Predecessor>,
-    /// What the service manager passes, where there is no previous process.
+    /// The service manager's sockets, if there is no previous process.
     pub(crate) activated: Activated,
 }
 
 impl Inheritance {
-    /// Whether there are listening sockets that were opened by another process.
+    /// Whether other processes have opened listening sockets for this one.
     pub fn has_sockets(&self) -> bool {
         !self.sockets.is_empty() || self.activated.left().is_some()
     }
@@ -136,11 +132,9 @@ impl Inheritance {
 pub(crate) struct Predecessor(OwnedFd);
 
 impl Inheritance {
-    /// Receives the handover, if this process was started to take over, else the sockets of the service manager. Call it once,
-    /// before anything else is opened.
-    ///
-    /// # Errors
-    /// If the previous process violates the protocol, or the service manager passes what is no socket for a listener.
+    /// Receives the handover, if this process was started to take over, else the sockets of the service manager. Call
+    /// it once, before any other file is opened. It fails if the previous process violates the protocol, or if the
+    /// service manager passes an unsuitable socket.
     pub fn claim() -> Result<Self, String> {
         let of_predecessor = Self::of_predecessor()
             .map_err(|error| format!("cannot take over from the process before: {error}"))?;
@@ -152,7 +146,7 @@ impl Inheritance {
 
     fn of_predecessor() -> io::Result<Option<Self>> {
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
-        // Whoever was started by such a process for something else inherits the variable, but not the parent.
+        // Other children of such a process inherit the variable, but have another parent.
         if parent.is_none() || std::env::var(VARIABLE).ok() != parent {
             return Ok(None);
         }
@@ -171,20 +165,20 @@ impl Inheritance {
         loop {
             let (count, received) = receive_message(&channel, &mut buffer)?;
             match serde_json::from_slice(&buffer[..count]).map_err(io::Error::from)? {
-                Part::Sockets { purpose } => {
+                HandoverMessage::Sockets { purpose } => {
                     sockets.extend(received.into_iter().map(|socket| (purpose.clone(), socket)));
                 }
-                Part::Udp { listener } => {
+                HandoverMessage::Udp { listener } => {
                     udp.extend(received.into_iter().map(|socket| (listener.clone(), socket)));
                 }
-                Part::Process { generation } => join(&mut processes, generation, received),
-                Part::Server { change } => overrides.insert(change),
-                Part::Shaping { order } => overrides.shaping.inherit(&order),
-                Part::Maintenance { switch } => overrides.maintenance.inherit(*switch),
-                Part::Fault { part } => faults.push(*part),
-                Part::Known { part } => handover_state.push(part),
-                Part::Unknown => {}
-                Part::End => {
+                HandoverMessage::Process { generation } => join(&mut processes, generation, received),
+                HandoverMessage::Server { change } => overrides.insert(change),
+                HandoverMessage::Shaping { order } => overrides.shaping.inherit(&order),
+                HandoverMessage::Maintenance { switch } => overrides.maintenance.inherit(*switch),
+                HandoverMessage::Fault { part } => faults.push(*part),
+                HandoverMessage::Known { part } => handover_state.push(part),
+                HandoverMessage::Unknown => {}
+                HandoverMessage::End => {
                     let predecessor = Some(Predecessor(channel));
                     return Ok(Self {
                         sockets,
@@ -201,12 +195,10 @@ impl Inheritance {
         }
     }
 
-    /// Takes the sockets of QUIC of a listener.
     pub(crate) fn take_udp(&mut self, listener: &str) -> Vec<OwnedFd> {
         self.udp.extract_if(.., |(of, _)| of == listener).map(|(_, socket)| socket).collect()
     }
 
-    /// Takes the sockets of a listener for clients.
     pub(crate) fn take_listening(&mut self, address: &ListenAddress) -> Vec<OwnedFd> {
         let of_predecessor = self.take(&Purpose::Clients(address.to_string()));
         if of_predecessor.is_empty() {
@@ -216,16 +208,14 @@ impl Inheritance {
         }
     }
 
-    /// Takes the sockets for a purpose.
     pub(crate) fn take(&mut self, purpose: &Purpose) -> Vec<OwnedFd> {
         self.sockets.extract_if(.., |(of, _)| of == purpose).map(|(_, socket)| socket).collect()
     }
 }
 
 impl Predecessor {
-    /// Tells the previous process that this one serves.
     pub(crate) fn may_go(&self) {
-        // If it has ended meanwhile it has gone already.
+        // It may have ended already.
         let _ = send(&self.0, SERVING, SendFlags::NOSIGNAL);
     }
 
@@ -235,7 +225,7 @@ impl Predecessor {
     }
 }
 
-/// A process with many workers takes several messages.
+/// Merges the messages of a process with many workers.
 fn join(processes: &mut Vec<(u8, Vec<OwnedFd>)>, generation: u8, received: Vec<OwnedFd>) {
     match processes.last_mut() {
         Some((of, sockets)) if *of == generation => sockets.extend(received),
@@ -262,7 +252,6 @@ fn receive_message(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, V
     Ok((message.bytes, sockets))
 }
 
-/// Sends the handover to the new process.
 pub(crate) fn give(channel: &OwnedFd, handover: &Handover) -> io::Result<()> {
     for (purpose, sockets) in &handover.sockets {
         send_sockets(channel, &Given::Sockets { purpose: purpose.clone() }, sockets)?;
@@ -299,11 +288,11 @@ fn send_sockets(channel: &OwnedFd, part: &Given<'_>, sockets: &[OwnedFd]) -> io:
     Ok(())
 }
 
-type Given<'a> = Part<&'a ServerChange, &'a HandoverPart>;
+type Given<'a> = HandoverMessage<&'a ServerChange, &'a HandoverPart>;
 
 fn send_part(channel: &OwnedFd, part: &Given<'_>, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     let text = serde_json::to_vec(part).map_err(io::Error::from)?;
-    // The new process takes no such message, and would not start. Sockets have short names.
+    // The new process would reject such a message and not start. Sockets have short names.
     if text.len() > MESSAGE_BYTES_MAX && sockets.is_empty() {
         let begin = String::from_utf8_lossy(&text[..TOLD_BYTES]);
         message::warn(&format!("not passed on to the next process, because it is too long: {begin}..."));
@@ -318,21 +307,19 @@ fn send_part(channel: &OwnedFd, part: &Given<'_>, sockets: &[BorrowedFd<'_>]) ->
     Ok(())
 }
 
-/// The answer of the new process.
 #[derive(Debug)]
-pub(crate) enum Word {
-    /// The new process serves.
+pub(crate) enum HandoverAnswer {
     Serving,
-    /// The new process has ended, or sent something else.
+    /// The new process has ended, or sent another message.
     Nothing,
 }
 
-/// Waits for the new process to serve, for at most `patience`.
-pub(crate) fn word(channel: &OwnedFd, patience: Duration) -> io::Result<Word> {
+/// Waits until the new process serves, for at most `patience`.
+pub(crate) fn word(channel: &OwnedFd, patience: Duration) -> io::Result<HandoverAnswer> {
     set_socket_timeout(channel, Timeout::Recv, Some(patience))?;
     let mut buffer = [0; 64];
     let (count, _) = recv(channel, &mut buffer, RecvFlags::empty())?;
-    Ok(if &buffer[..count] == SERVING { Word::Serving } else { Word::Nothing })
+    Ok(if &buffer[..count] == SERVING { HandoverAnswer::Serving } else { HandoverAnswer::Nothing })
 }
 
 /// Whether a value fits into one message of the handover.
@@ -388,7 +375,7 @@ mod tests {
         let sockets = vec![(clients.clone(), copies(many)), (admin.clone(), copies(1))];
         let order = ShapingOrder {
             rate: Some(vec!["1MB/s".to_owned()]),
-            ..ShapingOrder::of(PlaceKind::Route, Some("/".to_owned()))
+            ..ShapingOrder::new(PlaceKind::Route, Some("/".to_owned()))
         };
         let faults = vec![FaultHandover::Unknown; 2];
         let handover = Handover {
@@ -424,19 +411,19 @@ mod tests {
             inheritance.processes.iter().map(|(generation, sockets)| (*generation, sockets.len()));
         assert_eq!(processes.collect::<Vec<_>>(), [(0, many), (255, 1)]);
         inheritance.predecessor.as_ref().expect("it has one").may_go();
-        assert!(matches!(word(&here, PATIENCE), Ok(Word::Serving)));
+        assert!(matches!(word(&here, PATIENCE), Ok(HandoverAnswer::Serving)));
         drop(inheritance);
-        assert!(matches!(word(&here, PATIENCE), Ok(Word::Nothing)));
+        assert!(matches!(word(&here, PATIENCE), Ok(HandoverAnswer::Nothing)));
     }
 
     #[test]
-    fn what_is_too_long_for_a_message_is_left() {
+    fn parts_that_are_too_long_for_a_message_are_left_out() {
         let (here, there) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .expect("a pair");
         let order = |rates| ShapingOrder {
             rate: Some(vec!["1MB/s".to_owned(); rates]),
-            ..ShapingOrder::of(PlaceKind::Route, Some("/".to_owned()))
+            ..ShapingOrder::new(PlaceKind::Route, Some("/".to_owned()))
         };
         assert!(fits(&order(1000)) && !fits(&order(2500)));
         let config = config::Config::for_servers(
@@ -465,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_version_adds_is_left() {
+    fn parts_of_newer_versions_are_ignored() {
         let (here, there) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .expect("a pair");

@@ -1,37 +1,36 @@
-//! Keys of tokens and of bots (JWKS): fetched, kept, and fetched again before they grow old. A task for each URL, on the control
-//! thread.
+//! Keys of tokens and of bots (JWKS): fetched, kept, and fetched again before they expire. A task for each URL, on
+//! the control thread.
 //!
-//! A fetch that fails changes nothing: the last keys stay in use.
+//! After a failed fetch, the last keys stay in use.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use config::{KeySource, KeyUrl, UpstreamTls};
+use config::{KeySource, KeyUrl, Scheme, UpstreamTls};
 use jwt::KeySet;
-use proxy::context::plan::{Keys, Plan, RemoteKeys, Route};
+use proxy::context::plan::{LiveTokenKeys, Plan, RemoteKeys};
 use telemetry::message;
 use tokio::task::AbortHandle;
 
 use crate::change::Control;
 use crate::outbound::Outbound;
-use crate::probe::{self, ProbeResponse, Question};
+use crate::probe::{self, ProbeRequest, ProbeResponse};
 
 /// The largest key set: dozens of keys with their certificates.
 const KEYS_BYTES_MAX: usize = 256 * 1024;
-/// A whole fetch, from the look-up of the name to the last byte.
+/// Maximum time of a fetch, from the name look-up to the last byte.
 const FETCH_MAX: Duration = Duration::from_secs(10);
-/// After a failure the next attempt comes after this, then twice that, and so on.
+/// Delay after the first failure; each further one doubles it.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
-/// What a server may say about how long its keys are fresh.
+/// Bounds for the lifetime that a response has.
 const FRESH: std::ops::RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(24 * 60 * 60);
 
-/// Fetches the keys of the plan in force, until the proxy ends.
 pub(crate) async fn run(control: Weak<Control>, outbound: Rc<Outbound>) {
     let Some(mut changes) = control.upgrade().map(|control| control.changes.subscribe()) else { return };
-    let mut tasks: HashMap<KeySource, Task> = HashMap::new();
+    let mut tasks: HashMap<KeySource, KeysTask> = HashMap::new();
     loop {
         changes.mark_unchanged();
         let Some(plan) = control.upgrade().map(|control| control.plan()) else { return };
@@ -46,7 +45,7 @@ pub(crate) async fn run(control: Weak<Control>, outbound: Rc<Outbound>) {
             let task = same.unwrap_or_else(|| {
                 let fetcher = Fetcher { control: Weak::clone(&control), outbound: Rc::clone(&outbound) };
                 let handle = tokio::task::spawn_local(fetcher.follow(Arc::clone(keys))).abort_handle();
-                Task { keys: Arc::clone(keys), handle }
+                KeysTask { keys: Arc::clone(keys), handle }
             });
             tasks.insert(source.clone(), task);
         }
@@ -57,29 +56,28 @@ pub(crate) async fn run(control: Weak<Control>, outbound: Rc<Outbound>) {
     }
 }
 
-fn fetched_keys(plan: &Plan) -> impl Iterator<Item = &Arc<Keys>> {
-    plan.routes.iter().flat_map(Route::fetched_keys)
+fn fetched_keys(plan: &Plan) -> impl Iterator<Item = &Arc<LiveTokenKeys>> {
+    plan.routes.iter().flat_map(|route| route.fetched_keys())
 }
 
-struct Task {
-    keys: Arc<Keys>,
+struct KeysTask {
+    keys: Arc<LiveTokenKeys>,
     handle: AbortHandle,
 }
 
-impl Drop for Task {
+impl Drop for KeysTask {
     fn drop(&mut self) {
         self.handle.abort();
     }
 }
 
-/// What a fetch needs.
 struct Fetcher {
     control: Weak<Control>,
     outbound: Rc<Outbound>,
 }
 
 impl Fetcher {
-    async fn follow(self, keys: Arc<Keys>) {
+    async fn follow(self, keys: Arc<LiveTokenKeys>) {
         let Some(remote) = &keys.remote else { return };
         let url = &remote.source.url;
         let mut retry = RETRY_MIN;
@@ -121,17 +119,30 @@ impl Fetcher {
         }
     }
 
-    /// The keys, and how long they are fresh if the response says so.
+    /// Fetches the keys. Returns them with the lifetime in the response, if there is one.
     async fn fetch(&self, source: &KeySource) -> Result<(KeySet, Option<Duration>), String> {
-        let KeyUrl { server, path } = &source.url;
+        let response = match &source.issuer {
+            None => self.get(source, &source.url).await?,
+            Some(issuer) => {
+                let document = self.get(source, &source.url).await?;
+                let url = keys_of_provider(&document.body, issuer, &source.url)?;
+                self.get(source, &url).await.map_err(|reason| format!("{url}: {reason}"))?
+            }
+        };
+        let set = KeySet::jwks(&response.body).map_err(|fault| fault.to_string())?;
+        Ok((set, fresh_for(&response)))
+    }
+
+    async fn get(&self, source: &KeySource, url: &KeyUrl) -> Result<ProbeResponse, String> {
+        let KeyUrl { server, path } = url;
         let connection =
             self.outbound.connect("jwks", server, UpstreamTls::trusting(source.ca.clone())).await?;
         let authority = server.authority();
-        let question = Question {
+        let question = ProbeRequest {
             host: &authority,
             path,
             agent: concat!("vanward/", env!("CARGO_PKG_VERSION")),
-            // One more, to tell what is too large.
+            // One byte more shows that the body is too large.
             body_bytes_max: KEYS_BYTES_MAX + 1,
         };
         let response = probe::get(&connection.into(), &question).await?;
@@ -141,12 +152,32 @@ impl Fetcher {
         if response.body.len() > KEYS_BYTES_MAX {
             return Err(format!("its answer is larger than {} KiB", KEYS_BYTES_MAX >> 10));
         }
-        let set = KeySet::jwks(&response.body).map_err(|fault| fault.to_string())?;
-        Ok((set, fresh_for(&response)))
+        Ok(response)
     }
 }
 
-/// RFC 9111 §4.2.1 and §4.2.3: how long a response is fresh, within bounds; `None` if it does not say so.
+/// Returns the URL of an issuer's keys from its provider configuration (OpenID Connect Discovery 1.0 §4.2, §4.3).
+fn keys_of_provider(document: &[u8], issuer: &str, asked: &KeyUrl) -> Result<KeyUrl, String> {
+    #[derive(serde::Deserialize)]
+    struct Provider {
+        issuer: String,
+        jwks_uri: String,
+    }
+    let provider: Provider =
+        serde_json::from_slice(document).map_err(|error| mistake::json_error(&error.to_string()))?;
+    // §4.3: otherwise another issuer's document could name its own keys.
+    if provider.issuer != issuer {
+        return Err(format!("it is the document of {:?}, and not of {issuer:?}", provider.issuer));
+    }
+    let url = config::key_url(&provider.jwks_uri).map_err(|error| format!("jwks_uri: {}", error.fault))?;
+    let is_plain = |url: &KeyUrl| url.server.scheme == Scheme::Http;
+    if is_plain(&url) && !is_plain(asked) {
+        return Err(format!("jwks_uri: {url} is not https: anyone on the path can replace the keys"));
+    }
+    Ok(url)
+}
+
+/// RFC 9111 §4.2.1 and §4.2.3: the lifetime of a response, within bounds; `None` if it has none.
 fn fresh_for(response: &ProbeResponse) -> Option<Duration> {
     let values = |name: &'static str| {
         let of_name = response.headers.iter().filter(move |(known, _)| known == name);
@@ -165,6 +196,28 @@ fn fresh_for(response: &ProbeResponse) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_keys_of_a_provider_are_where_its_own_document_says() {
+        const ISSUER: &str = "https://id.example/realms/shop";
+        let asked = config::key_url(ISSUER).expect("is a URL");
+        let document =
+            |issuer: &str, uri: &str| format!(r#"{{"issuer":"{issuer}","jwks_uri":"{uri}","x":1}}"#);
+        let keys = "https://keys.example:8443/certs?a=b";
+        let found = keys_of_provider(document(ISSUER, keys).as_bytes(), ISSUER, &asked);
+        assert_eq!(found.map(|url| url.to_string()).as_deref(), Ok(keys));
+        for (document, expected) in [
+            (document("https://id.example/realms/shop/", keys), "it is the document of"),
+            (document(ISSUER, "http://keys.example/certs"), "is not https"),
+            (document(ISSUER, "certs"), "jwks_uri: \"certs\" has no scheme"),
+            (format!(r#"{{"issuer":"{ISSUER}"}}"#), "missing field `jwks_uri`"),
+            ("[]".to_owned(), "expected an object"),
+            (String::new(), "the text ends too early"),
+        ] {
+            let refused = keys_of_provider(document.as_bytes(), ISSUER, &asked).expect_err(&document);
+            assert!(refused.contains(expected), "{document}: {refused}");
+        }
+    }
 
     #[test]
     fn a_response_says_how_long_its_keys_are_fresh_within_bounds() {

@@ -1,4 +1,4 @@
-//! The control side: starts and ends the workers, and does everything that is not on the path of a request.
+//! The control side: starts and ends the workers, and does everything outside of the path of a request.
 
 /// Automatic certificates.
 mod acme;
@@ -8,19 +8,21 @@ mod admin;
 mod certificates;
 /// Replaces the configuration.
 mod change;
+/// Plans that were replaced, until no request uses them.
+mod retired;
 /// Opens the access log as it is configured.
 mod open_log;
-/// Outlier ejection: servers that respond worse than the others.
+/// Outlier ejection: compares servers.
 mod ejection;
-/// What changes of the plan do to servers.
+/// Reports changes of servers in a new plan.
 mod server_changes;
-/// Which instances share what they store.
+/// Instances that share a cache.
 mod cache_peers;
-/// What a process hands over to its successor.
+/// The handover to the new process in an upgrade.
 mod handover;
 /// Listeners of the admin API and of the metrics.
 mod control_listener;
-/// The listeners of the control thread, over changes of the configuration.
+/// The listeners of the control thread, across configuration changes.
 mod own_listeners;
 /// The endpoint of metrics for Prometheus.
 mod metrics;
@@ -30,31 +32,37 @@ mod dashboard;
 mod notify;
 /// Listening sockets of the service manager.
 mod activation;
-/// Tells the service manager that the workers do their work.
+/// Reports healthy workers to the service manager.
 mod watchdog;
 /// The memory limit.
 mod pressure;
-/// Keys of tokens, which are fetched.
+/// Fetches keys of tokens.
 mod keys;
-/// Connections to servers of URLs.
+/// Connections to servers outside of upstreams.
 mod outbound;
 /// Services of Consul.
 mod catalog;
+/// Sources of servers and of the configuration, and their failures.
+mod sources;
 /// Active health checks.
 mod probe;
 /// Operators' changes at run time.
 mod runtime_overrides;
 /// A small HTTP server for the admin API and metrics.
 pub mod service;
-/// What instances share through Redis.
+/// Sharing through Redis.
+#[cfg(feature = "redis")]
 mod shared;
+/// Replaces `shared` in a build without Redis.
+#[cfg(not(feature = "redis"))]
+mod alone;
 /// Explains which route a request takes.
 mod route_explained;
 /// Sends traces to a collector.
 mod tracing;
 /// Signal handling.
 mod signals;
-/// Tasks that look again and again wake up together.
+/// Periodic tasks that wake up together.
 mod tick;
 /// Starts the new process of an upgrade.
 mod upgrade;
@@ -67,7 +75,7 @@ mod tests {
     mod catalog;
     /// Tests of services and their SRV records.
     mod services;
-    /// Tests of connections and logs that workers hand over.
+    /// Tests of connections and logs between workers.
     mod workers;
 }
 
@@ -82,14 +90,16 @@ use std::time::{Duration, Instant};
 
 use config::{Config, ListenAddress, MessageFormat, MessageLevel, Reading};
 use rustix::io::Errno;
-use telemetry::{Counters, Reader, Series, Snapshot, message};
+use telemetry::{CounterReader, Counters, Series, Snapshot, message};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::admin::{Admin, AdminPath};
+#[cfg(not(feature = "redis"))]
+use crate::alone as shared;
 use crate::catalog::Catalog;
-use crate::change::{Beginning, Control, Means, worker_count};
-use crate::control_listener::{Listener, PageAddress};
+use crate::change::{Control, Means, WorkerStart, worker_count};
+use crate::control_listener::{ControlListener, PageAddress};
 pub use crate::handover::Inheritance;
 use crate::handover::Predecessor;
 use crate::metrics::Metrics;
@@ -97,54 +107,46 @@ use crate::outbound::Outbound;
 pub use crate::route_explained::{RouteExplained, explain_route};
 use crate::runtime_overrides::shaping_overrides;
 pub use crate::signals::run_until_signal;
+pub use crate::sources::{SharedConfiguration, SourceFailure};
 use proxy::cache;
 use proxy::context::plan::Plan;
-use proxy::context::worker::Message;
-use proxy::worker::{self, Parts};
+use proxy::context::worker::WorkerMessage;
+use proxy::worker::{self, WorkerParts};
 use transport::descriptors::RAISE_LIMIT;
 use transport::resolve;
-use transport::resolve::Wanted;
+use transport::resolve::WantedNames;
 pub use transport::resolve::unresolved;
 
-/// Why the proxy did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A listening socket could not be opened.
     #[error("cannot listen on {address}: {error}{}", remedy(.address, .error))]
     Listen {
         /// As configured.
         address: ListenAddress,
-        /// What the system said.
         error: io::Error,
     },
-    /// The service manager listens where no listener does: who connects there would wait for ever.
+    /// Otherwise clients of that socket would wait for ever, because no listener serves it.
     #[error(
         "the service manager passes a socket for {0}, and no [[listen]] has that address: add it, or remove it from the socket unit"
     )]
     Activated(ListenAddress),
-    /// The access log could not be opened.
     #[error("cannot open the access log {target}: {error}{}", room_for_folder(.error))]
     Log {
         /// As configured.
         target: String,
-        /// What the system said.
         error: io::Error,
     },
-    /// A certificate or key could not be used.
     #[error("cannot use TLS as configured: {}", listed(.0))]
-    Tls(Vec<tls::Problem>),
-    /// The operators' runtime overrides do not fit the configuration.
+    Tls(Vec<tls::CertificateProblem>),
     #[error("overrides of the admin API do not fit the configuration; remove them first: {}", change::sentences(.0))]
     Overrides(Vec<config::Mistake>),
-    /// The proxy is ending, and nothing can be changed.
     #[error("this process is on its way out: another one has taken over, or it drains")]
     Leaving,
-    /// A thread or its runtime could not be created.
     #[error("cannot start a thread: {}{}", .0, room_for_files(.0))]
     Thread(io::Error),
 }
 
-fn listed(problems: &[tls::Problem]) -> String {
+fn listed(problems: &[tls::CertificateProblem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
@@ -171,7 +173,7 @@ fn remedy(address: &ListenAddress, error: &io::Error) -> &'static str {
     }
 }
 
-/// What to do about a file of which the folder is missing, or closed to us.
+/// The remedy for a file whose folder is missing or inaccessible.
 fn room_for_folder(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; its directory has to exist",
@@ -180,66 +182,73 @@ fn room_for_folder(error: &io::Error) -> &'static str {
     }
 }
 
-/// That, where the process may not open one more file.
+/// The remedy if the process has too many open files.
 fn room_for_files(error: &io::Error) -> &'static str {
     let is_full = Errno::from_io_error(error) == Some(Errno::MFILE);
     if is_full { RAISE_LIMIT } else { "" }
 }
 
-/// Reads the configuration again. Returns all its mistakes, too.
+/// Reloads the configuration. Also returns all its mistakes.
 pub type Reread = Box<dyn Fn() -> Reading + Send + Sync>;
 
-/// What a proxy is started with besides its configuration.
 #[derive(Default)]
 pub struct Setup {
     /// Reads the configuration for a reload. Without it, reloads are rejected.
     pub reread: Option<Reread>,
-    /// What the previous process or the service manager handed over.
     pub inheritance: Inheritance,
-    /// The name of this instance among others; `None` means that of the machine.
+    /// The name of this instance among others; `None` means the host name.
     pub instance: Option<String>,
+    /// Returns the memory that the calling thread has freed to the system. Called after a reload and after a plan is freed,
+    /// never on a worker: allocators keep what they had at the most, and reading takes more memory than its result.
+    pub release_memory: Option<fn()>,
 }
 
-/// A running proxy, for other threads. It does not keep the proxy running.
+/// Access to a running proxy from other threads. It does not keep the proxy running.
 #[derive(Clone)]
 pub struct Handle(Weak<Control>);
 
 impl Handle {
-    /// Reads the configuration again and puts it in force. Writes the outcome as messages, too; `asked` is their end, and
-    /// says who asked. Blocks until all workers use it.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
+    /// Reloads the configuration. Also writes the outcome as messages, which end in `asked`, the initiator. Blocks
+    /// until all workers use it. After an error nothing has changed.
     pub fn reload(&self, asked: &str) -> Result<(), String> {
         let control = self.0.upgrade().ok_or("the proxy has ended")?;
         control.reload(asked).map(drop).map_err(|error| error.to_string())
     }
 
-    /// Where other instances reach this one (HOST:PORT), if they share what they store and learn of each other through
-    /// etcd.
+    /// The address (HOST:PORT) of this instance for its peers, if it shares a cache and finds peers in etcd.
     pub fn peer_address(&self) -> Option<String> {
         let address = self.0.upgrade()?.peer_address()?;
         Some(format!("{}:{}", address.host, address.port))
     }
 
-    /// Takes these for the instances that share what they store. Blocks until all workers know them.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
+    /// Sets the instances that share the cache. Blocks until all workers know them. After an error nothing has changed.
     pub fn take_peers(&self, addresses: &[String]) -> Result<(), String> {
         let control = self.0.upgrade().ok_or("the proxy has ended")?;
         control.take_peers(addresses).map_err(|error| error.to_string())
     }
 
-    /// The sums of all workers' counters.
+    /// Takes the state of the shared configuration in this instance, for status and metrics.
+    pub fn note_configuration(&self, configuration: SharedConfiguration) {
+        if let Some(control) = self.0.upgrade() {
+            control.metrics.sources.note_configuration(configuration);
+        }
+    }
+
+    /// Takes why a source of servers fails; `None` if it works.
+    pub fn note_source(&self, source: &str, failure: Option<String>) {
+        if let Some(control) = self.0.upgrade() {
+            control.metrics.sources.note(source, failure);
+        }
+    }
+
     pub fn counters(&self) -> Snapshot {
         self.0.upgrade().map(|control| Snapshot::sum(&control.readers)).unwrap_or_default()
     }
 }
 
-/// How long the control thread has for whom it is answering when the workers have ended.
+/// Maximum time for open responses of the control thread after the workers have ended.
 const LAST_ANSWERS_MAX: Duration = Duration::from_secs(1);
-/// How much of that collectors of traces have: the rest is to tell what they did not take.
+/// The part of it for trace collectors. The rest is for reporting lost spans.
 const LAST_SPANS_MAX: Duration = Duration::from_millis(800);
 
 /// Dropped once the control thread has ended.
@@ -250,24 +259,18 @@ pub struct Running {
     pub(crate) control: Arc<Control>,
     workers: Vec<JoinHandle<()>>,
     predecessor: Option<Predecessor>,
-    /// Workers that have panicked.
     pub(crate) panicked: mpsc::UnboundedReceiver<usize>,
-    /// Told or dropped, it ends the control thread, which drops what it was told with.
+    /// A message on it, or dropping it, ends the control thread. The thread drops the message when it has ended.
     control_thread: Option<oneshot::Sender<Ended>>,
 }
 
-/// Opens the listeners, resolves names, and starts the workers.
-///
-/// # Errors
-/// If an address cannot be listened on, the log cannot be opened, or a thread cannot be started.
+/// Opens the listeners, resolves names, and starts the workers. Fails if an address cannot be bound, the log cannot be
+/// opened, or a thread cannot be started.
 pub fn start(config: Config) -> Result<Running, StartError> {
     start_with(config, Setup::default())
 }
 
-/// Starts a proxy as [`start`] does, one that may be reloaded, or takes over from another process.
-///
-/// # Errors
-/// As [`start`].
+/// Starts a proxy as [`start`] does, with support for reloads and upgrades.
 pub fn start_with(config: Config, setup: Setup) -> Result<Running, StartError> {
     start_resolving(config, setup, Box::new(resolve::resolver))
 }
@@ -283,7 +286,7 @@ pub(crate) fn start_resolving(
     let count = worker_count(&config);
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
     let counting: Vec<_> = (0..count).map(|_| (Counters::new(), Series::new())).collect();
-    let readers: Vec<Reader> = counting.iter().map(|(counters, _)| counters.reader()).collect();
+    let readers: Vec<CounterReader> = counting.iter().map(|(counters, _)| counters.reader()).collect();
     let series = counting.iter().map(|(_, series)| series.reader()).collect();
     let (metrics_sockets, metrics) = mpsc::unbounded_channel();
     let (admin_sockets, admin) = mpsc::unbounded_channel();
@@ -299,12 +302,13 @@ pub(crate) fn start_resolving(
         wanted,
         metrics: Metrics::new(readers, series, metrics_sockets),
         admin: Admin::new(admin_sockets),
-        dashboard: Listener::new(dashboard_sockets),
+        dashboard: ControlListener::new(dashboard_sockets),
         reread: setup.reread,
         instance: setup.instance,
+        release_memory: setup.release_memory,
     };
     let control = Control::new(config, &mut inherited, means)?;
-    // It ends with the proxy, whatever it still does then.
+    // The control thread ends with the proxy, whatever it does at that time.
     let _ = begin.send(Arc::downgrade(&control));
     let beginnings = control.listen(&mut inherited)?;
     control.settle_refusals();
@@ -316,8 +320,8 @@ pub(crate) fn start_resolving(
     let mut running =
         Running { control, workers: Vec::new(), predecessor, panicked, control_thread: Some(end) };
     let each = receivers.into_iter().zip(counting).zip(beginnings).enumerate();
-    for (index, ((messages, (counters, series)), Beginning { listeners, opened, log })) in each {
-        let parts = Parts {
+    for (index, ((messages, (counters, series)), WorkerStart { listeners, opened, log })) in each {
+        let parts = WorkerParts {
             index,
             plan: running.control.plan(),
             listeners,
@@ -339,8 +343,10 @@ pub(crate) fn start_resolving(
     Ok(running)
 }
 
-/// Starts the thread of a worker, which tells `panicked` if it does.
-fn start_worker(parts: Parts, panicked: &mpsc::UnboundedSender<usize>) -> Result<JoinHandle<()>, StartError> {
+fn start_worker(
+    parts: WorkerParts,
+    panicked: &mpsc::UnboundedSender<usize>,
+) -> Result<JoinHandle<()>, StartError> {
     let death = Death { index: parts.index, tell: panicked.clone() };
     on_thread(format!("worker-{}", parts.index), Builder::enable_io, || {
         let body = worker::begin(parts)?;
@@ -351,7 +357,7 @@ fn start_worker(parts: Parts, panicked: &mpsc::UnboundedSender<usize>) -> Result
     })
 }
 
-/// Tells that a worker has panicked: nobody serves its connections then, and who comes to its sockets waits in vain.
+/// Reports on drop that a worker has panicked. Its connections, and new ones on its sockets, would wait for ever.
 struct Death {
     index: usize,
     tell: mpsc::UnboundedSender<usize>,
@@ -360,13 +366,13 @@ struct Death {
 impl Drop for Death {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Where nobody listens the process ends already.
+            // Without a receiver, the process is ending already.
             let _ = self.tell.send(self.index);
         }
     }
 }
 
-/// Starts a thread with its own runtime, configured by `enable`. Returns when `body` has run; its future runs there.
+/// Starts a thread with its own runtime, configured by `enable`. Returns when `body` has run there; its future runs on.
 pub fn on_thread<F: Future<Output = ()>>(
     name: String,
     enable: fn(&mut Builder) -> &mut Builder,
@@ -395,9 +401,8 @@ pub fn on_thread<F: Future<Output = ()>>(
     Ok(thread)
 }
 
-/// What the control thread needs.
 struct ControlWork {
-    resolving: mpsc::UnboundedReceiver<Wanted>,
+    resolving: mpsc::UnboundedReceiver<WantedNames>,
     resolver: resolve::Maker,
     metrics: mpsc::UnboundedReceiver<Option<OwnedFd>>,
     admin: mpsc::UnboundedReceiver<Option<OwnedFd>>,
@@ -405,13 +410,13 @@ struct ControlWork {
     begun: oneshot::Receiver<Weak<Control>>,
 }
 
-/// What the control thread does until the proxy ends: it resolves names, fetches keys, checks and compares servers, looks at
-/// certificates, and serves metrics and the admin API.
+/// Runs the control thread until the proxy ends. It resolves names, fetches keys, checks and compares servers,
+/// watches certificates, and serves metrics and the admin API.
 async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
     let guests = service::ServedConnections::default();
     let ControlWork { resolving, resolver, metrics, admin, dashboard, begun } = work;
     let changed = Rc::new(Notify::new());
-    let outbound = Rc::new(Outbound::new(Rc::new(probe::Shared::new(Instant::now()))));
+    let outbound = Rc::new(Outbound::new(Rc::new(probe::ProbeShared::new(Instant::now()))));
     let catalog = Catalog::new(outbound, Rc::clone(&changed));
     let of_catalog = move |name: &Arc<_>, first| catalog.follow(name, first);
     tokio::task::spawn_local(resolve::watch(resolving, resolver, Rc::clone(&changed), of_catalog));
@@ -438,13 +443,14 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             tokio::task::spawn_local(follow_names(Weak::clone(&control), changed));
             tokio::task::spawn_local(shaping_overrides::watch(Weak::clone(&control)));
             tokio::task::spawn_local(watch_refusals(Weak::clone(&control)));
+            tokio::task::spawn_local(retired::watch(Weak::clone(&control)));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
             tokio::task::spawn_local(admin::problems::watch(Weak::clone(&control)));
             tokio::task::spawn_local(metrics::sample(Weak::clone(&control)));
             tokio::task::spawn_local(shared::run(Weak::clone(&control)));
             tokio::task::spawn_local(cache::sweep(plan_of(Weak::clone(&control))));
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {
-                let shared = Rc::new(probe::Shared::new(epoch));
+                let shared = Rc::new(probe::ProbeShared::new(epoch));
                 tokio::task::spawn_local(probe::run(Weak::clone(&control), Rc::clone(&shared)));
                 let outbound = Rc::new(Outbound::new(Rc::clone(&shared)));
                 tokio::task::spawn_local(keys::run(Weak::clone(&control), Rc::clone(&outbound)));
@@ -460,8 +466,8 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             certificates::watch(control).await;
         }
     });
-    // Told or dropped: either way the proxy has ended, and the tasks with this runtime. Another process may listen on the
-    // same sockets by now, but what this one has accepted nobody else can answer.
+    // In both cases the proxy has ended, and the tasks end with this runtime. Another process may use the same
+    // sockets, but only this one can respond on its accepted connections.
     if let Ok(_ended) = ended.await {
         tokio::task::yield_now().await;
         let _ = last_call.send(Some(tokio::time::Instant::now() + LAST_SPANS_MAX));
@@ -470,79 +476,73 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
 }
 
 impl Running {
-    /// The addresses of the open listeners, in the order of the configuration, with the ports that the kernel chose.
+    /// The addresses of the open listeners, in the order of the configuration, with the ports that the kernel selected.
     pub fn listeners(&self) -> Vec<ListenAddress> {
         self.control.addresses()
     }
 
-    /// The TCP addresses of the open listeners, with the ports that the kernel chose.
+    /// The TCP addresses of the open listeners, with the ports that the kernel selected.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners().iter().filter_map(ListenAddress::tcp).collect()
     }
 
-    /// The challenges of certificate authorities that the proxy answers. Those that it asks itself are put here as well.
+    /// The challenges of certificate authorities that the proxy answers, including the ones for its orders.
     pub fn challenges(&self) -> Arc<tls::Challenges> {
         Arc::clone(&self.control.plan().challenges)
     }
 
-    /// The address of the metrics endpoint, with the port that the kernel chose.
+    /// With the port that the kernel selected.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.control.metrics.address()
     }
 
-    /// The address of the dashboard, with the port that the kernel chose.
+    /// With the port that the kernel selected.
     pub fn dashboard_address(&self) -> Option<SocketAddr> {
         self.control.dashboard.lock().as_ref().map(|open| open.known)
     }
 
-    /// Tells the previous process, if there is one, that this one serves and that it may end.
+    /// Tells the previous process, if there is one, that this one serves, so that it may end.
     pub fn take_over(&mut self) {
         if let Some(predecessor) = self.predecessor.take() {
             predecessor.may_go();
             self.control.claim();
-            cache::successor::listen(predecessor.into_channel(), plan_of(Arc::downgrade(&self.control)));
+            cache::told::listen(predecessor.into_channel(), plan_of(Arc::downgrade(&self.control)));
         }
     }
 
     /// Replaces the configuration, and returns when all workers use the new one. Requests under way, connections and
-    /// pools stay. Returns remarks about changes that need more than a reload.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
+    /// pools stay. Returns remarks on changes that need a restart. After an error nothing has changed.
     pub fn reload(&self, config: Config) -> Result<Vec<String>, StartError> {
         self.control.change(config)
     }
 
-    /// The proxy, for other threads.
     pub fn handle(&self) -> Handle {
         Handle(Arc::downgrade(&self.control))
     }
 
-    /// The sums of all workers' counters.
     pub fn counters(&self) -> Snapshot {
         Snapshot::sum(&self.control.readers)
     }
 
     /// The log words of the causes that `Snapshot::failures` counts, by index.
     pub fn failure_words() -> &'static [&'static str] {
-        proxy::context::failure::Failure::WORDS
+        proxy::failure::Failure::WORDS
     }
 
-    /// Stops accepting, since another process does, and ends when all clients have gone. HTTP connections end with
-    /// their next response.
+    /// Stops accepting, because another process has taken over, and ends when all clients have gone. HTTP
+    /// connections end with their next response.
     pub fn retire(&self) {
-        self.control.leave(true, || Message::Retire);
+        self.control.leave(true, || WorkerMessage::Retire);
     }
 
-    /// Stops accepting, and ends when the requests under way are done. Idle clients have two seconds for another
-    /// request.
+    /// Stops accepting, and ends when requests under way are done. Idle clients may send another one within two
+    /// seconds.
     pub fn drain(&self) {
-        self.control.leave(false, || Message::Drain);
+        self.control.leave(false, || WorkerMessage::Drain);
     }
 
-    /// Stops the proxy at once.
     pub fn stop(&self) {
-        self.control.leave(false, || Message::Stop);
+        self.control.leave(false, || WorkerMessage::Stop);
     }
 
     /// Waits until the workers have ended, after `retire`, `drain` or `stop`.
@@ -564,7 +564,7 @@ impl Running {
         }
         let (ended, wait) = std::sync::mpsc::channel();
         if self.control_thread.take().is_some_and(|thread| thread.send(ended).is_ok()) {
-            // Nothing is ever sent: it is over when the other end is gone.
+            // No message is ever sent: the wait ends when the other end is dropped.
             let _ = wait.recv_timeout(LAST_ANSWERS_MAX);
         }
     }
@@ -577,11 +577,10 @@ impl Drop for Running {
     }
 }
 
-/// Sets the format and level of messages.
 pub fn speak(messages: &config::Messages) {
     let form = match messages.format {
-        MessageFormat::Text => message::Form::Text,
-        MessageFormat::Json => message::Form::Json,
+        MessageFormat::Text => message::MessageForm::Text,
+        MessageFormat::Json => message::MessageForm::Json,
     };
     let level = match messages.level {
         MessageLevel::Error => message::Level::Error,
@@ -591,7 +590,7 @@ pub fn speak(messages: &config::Messages) {
     message::set(form, level);
 }
 
-/// Has listeners refuse connections when it is time, and take them again, until the proxy ends.
+/// Makes listeners refuse and accept connections at the times in the fault rules, until the proxy ends.
 async fn watch_refusals(control: Weak<Control>) {
     loop {
         let Some(strong) = control.upgrade() else { return };
@@ -600,35 +599,34 @@ async fn watch_refusals(control: Weak<Control>) {
         let rest = faults.refusals_change_in(strong.time_ns());
         drop(strong);
         match rest {
-            // A change meanwhile leaves word, so none is missed.
+            // `changed` remembers a change in between, so none is missed.
             Some(rest) => drop(tokio::time::timeout(rest, faults.changed()).await),
             None => faults.changed().await,
         }
     }
 }
 
-/// Names that change together make one change of the plan.
+/// Changes of names within this time make one change of the plan.
 const GATHERING: Duration = Duration::from_millis(50);
 
-/// Changes the plan after names have changed, until the proxy ends.
+/// Updates the plan after changes of names, until the proxy ends.
 async fn follow_names(control: Weak<Control>, changed: Rc<Notify>) {
     loop {
         changed.notified().await;
         tokio::time::sleep(GATHERING).await;
         let Some(control) = control.upgrade() else { return };
-        // It waits for the workers.
+        // The call waits for the workers.
         let _ = tokio::task::spawn_blocking(move || control.follow_names()).await;
     }
 }
 
-/// The plan in force, for as long as the proxy runs.
+/// Returns the plan in force, or `None` once the proxy has ended.
 fn plan_of(control: Weak<Control>) -> impl Fn() -> Option<Arc<Plan>> + Send + 'static {
     move || control.upgrade().map(|control| control.plan())
 }
 
 #[cfg(test)]
 impl Running {
-    /// For tests: the addresses of the first upstream's servers.
     pub(crate) fn server_addresses(&self) -> Vec<std::net::IpAddr> {
         let plan = self.control.plan();
         let servers = plan.upstreams[0].servers.iter();

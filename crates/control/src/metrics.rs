@@ -1,6 +1,6 @@
-//! The metrics endpoint for Prometheus: its listener, and its response. Workers count (see `telemetry::counters`); sums
-//! are made on request, and every five seconds for the rates of the admin API. Labelled metrics are only counted while there
-//! is an endpoint, an admin API or a cache.
+//! The Prometheus metrics endpoint: its listener and its response. Workers count (see `telemetry::counters`). Sums
+//! are computed on request, and every five seconds for the rates of the admin API. Labelled metrics are only
+//! counted with an endpoint, an admin API or a cache.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -16,46 +16,46 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use balance::{Flow, Time};
 use telemetry::{
-    AccessLog, CertificateSample, Counters, Directory, Exposition, History, Names, Places, Point, Process,
-    Reader, SAMPLE_PERIOD, Sample, SeriesReader, ServerHealthSample, ServerState, SharedSample, Snapshot,
-    Syntax, Totals,
+    AccessLog, CertificateSample, CounterPlaces, CounterReader, Counters, Directory, Exposition, History,
+    HistorySample, PlanNames, ProcessState, SAMPLE_PERIOD, SamplePoint, SeriesReader, ServerHealthSample,
+    ServerState, SharedSample, Snapshot, Syntax, Totals,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::acme;
-use crate::admin::traffic::Traffic;
+use crate::admin::traffic::TrafficTotals;
 use crate::change::Control;
-use crate::control_listener::{Listener, PageAddress};
+use crate::control_listener::{ControlListener, PageAddress};
+use crate::sources::Sources;
 use crate::tick::tick;
 use proxy::cache;
-use proxy::context::failure::Failure;
 use proxy::context::plan::Plan;
+use proxy::failure::Failure;
 
-/// The metrics: all counters, and the endpoint.
 pub(crate) struct Metrics {
     directory: Mutex<Directory>,
     workers: usize,
-    /// Of the workers, and of what is counted here.
-    readers: Vec<Reader>,
+    readers: Vec<CounterReader>,
     changes: Mutex<Counters>,
     log: Mutex<Logged>,
-    pub(crate) listener: Listener<PageAddress>,
+    pub(crate) listener: ControlListener<PageAddress>,
+    pub(crate) sources: Sources,
     /// For the rates of the admin API.
     history: Mutex<History>,
 }
 
-/// The log whose losses are told.
+/// The access log in use, with its lost lines.
 #[derive(Default)]
 struct Logged {
     log: Option<AccessLog>,
-    /// What those before it have lost: a counter only grows.
+    /// Lost lines of earlier logs, because the counter must not decrease.
     dropped_before: u64,
 }
 
 impl Metrics {
-    /// Metrics with a closed listener. `sockets` leads to the thread that serves.
+    /// Creates metrics with a closed listener. `sockets` leads to the serving thread.
     pub(crate) fn new(
-        mut readers: Vec<Reader>,
+        mut readers: Vec<CounterReader>,
         series: Vec<SeriesReader>,
         sockets: UnboundedSender<Option<OwnedFd>>,
     ) -> Self {
@@ -68,7 +68,8 @@ impl Metrics {
             readers,
             changes: Mutex::new(changes),
             log: Mutex::default(),
-            listener: Listener::new(sockets),
+            listener: ControlListener::new(sockets),
+            sources: Sources::default(),
             history: Mutex::default(),
         }
     }
@@ -89,42 +90,42 @@ impl Metrics {
         log.as_ref().map(|log| log.dropped() + dropped_before)
     }
 
-    /// Why targets of the access log take no lines now.
     pub(crate) fn log_troubles(&self) -> Vec<String> {
         lock(&self.log).log.as_ref().map(AccessLog::troubles).unwrap_or_default()
     }
 
-    /// The sums of all workers' counters, and the number of configuration changes.
     pub(crate) fn counters(&self) -> Snapshot {
         Snapshot::sum(&self.readers)
     }
 
-    /// Counts a change of the configuration as successful or failed.
     pub(crate) fn changed(&self, is_taken_over: bool) {
         let changes = lock(&self.changes);
         let counter = if is_taken_over { &changes.reloads } else { &changes.reload_failures };
         counter.increment();
     }
 
-    /// Counts a fetch of keys as successful or failed.
     pub(crate) fn fetched_keys(&self, is_success: bool) {
         let changes = lock(&self.changes);
         let counter = if is_success { &changes.token_key_fetches } else { &changes.token_key_fetch_failures };
         counter.increment();
     }
 
-    /// Counts spans that a collector has taken, or that are lost.
+    /// Counts spans as sent to a collector or as lost.
     pub(crate) fn sent_spans(&self, spans: u64, are_sent: bool) {
         let changes = lock(&self.changes);
         let counter = if are_sent { &changes.spans_sent } else { &changes.spans_refused };
         counter.add(spans);
     }
 
-    /// Assigns places in the counters to the names of `plan`. `None` if nobody reads them: no metrics endpoint, no admin
-    /// API and no cache.
-    pub(crate) fn places(&self, plan: &Plan) -> Option<Arc<Places>> {
-        let is_counted = plan.config.is_measured() || plan.cache.is_some();
-        is_counted.then(|| lock(&self.directory).places(&names(plan)))
+    /// Assigns places in the counters to the names of `plan`. `None` if they are not read: no metrics endpoint, no
+    /// admin API and no cache.
+    pub(crate) fn places(&self, plan: &Plan) -> Option<Arc<CounterPlaces>> {
+        Self::counts(plan).then(|| lock(&self.directory).places(&names(plan)))
+    }
+
+    /// Whether counts by name are read.
+    pub(crate) fn counts(plan: &Plan) -> bool {
+        plan.config.is_measured() || plan.cache.is_some()
     }
 
     /// The bound address of the endpoint; `None` if it is closed.
@@ -132,31 +133,29 @@ impl Metrics {
         self.listener.lock().as_ref().map(|open| open.known)
     }
 
-    /// The workers' totals by name, for all plans in use.
     pub(crate) fn totals(&self) -> Totals {
         lock(&self.directory).totals()
     }
 
     /// The traffic up to `now`, the time since the start.
-    pub(crate) fn traffic(&self, now: Duration, totals: &Totals) -> Traffic {
+    pub(crate) fn traffic(&self, now: Duration, totals: &Totals) -> TrafficTotals {
         let history = lock(&self.history);
         let (time, before) = match history.minute_ago(now) {
             Some((age, sample)) => (age, sample.clone()),
             // Since the start.
-            None => (now, Sample::default()),
+            None => (now, HistorySample::default()),
         };
-        Traffic { now: Sample::of(self.counters(), totals), before, time }
+        TrafficTotals { now: HistorySample::new(self.counters(), totals), before, time }
     }
 
-    /// The points of the last hour.
-    pub(crate) fn hour(&self) -> Vec<Point> {
+    pub(crate) fn hour(&self) -> Vec<SamplePoint> {
         lock(&self.history).hour().copied().collect()
     }
 
-    /// Notes the totals of this moment, for rates of the last minute. `is_wanted` is false without an admin API.
+    /// Records the current totals, for rates of the last minute. `is_wanted` is false without an admin API.
     fn sample(&self, now: Duration, is_wanted: bool) {
         if is_wanted {
-            let sample = Sample::of(self.counters(), &self.totals());
+            let sample = HistorySample::new(self.counters(), &self.totals());
             lock(&self.history).put(now, sample);
         } else {
             lock(&self.history).clear();
@@ -182,27 +181,28 @@ impl Metrics {
             cache: plan.cache.as_ref().map(|cache| cache.state(&misses, &refusals)),
             certificates,
             shared,
+            sources: &self.sources.samples(plan),
+            configuration: self.sources.configuration(),
             log_lines_dropped: self.log_lines_dropped(),
-            process: Process::now(),
+            process: ProcessState::now(),
         };
         exposition.write(syntax)
     }
 }
 
-/// Nothing that holds a lock here can panic halfway through a change.
+/// No holder of a lock here can panic halfway through a change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Names as they are in the log.
-fn names(plan: &Plan) -> Names {
+fn names(plan: &Plan) -> PlanNames {
     let upstreams = plan.upstreams.iter().map(|upstream| {
         let servers = upstream.servers.iter().map(|server| server.label.as_str().into());
         (upstream.config.name.as_str().into(), servers.collect())
     });
     let listeners = plan.config.listeners.iter();
     let listeners = listeners.map(|listener| listener.tcp.map(|_| listener.name.as_str().into()));
-    Names {
+    PlanNames {
         listeners: listeners.collect(),
         routes: plan.routes.iter().map(|route| route.label.as_str().into()).collect(),
         upstreams: upstreams.collect(),
@@ -220,10 +220,10 @@ fn standings(plan: &Plan, now: Time) -> Vec<ServerHealthSample> {
                 upstream: Arc::clone(&name),
                 server: server.label.as_str().into(),
                 state: match member.health.state() {
-                    balance::State::Up => ServerState::Up,
-                    balance::State::Draining => ServerState::Draining,
-                    balance::State::Ejected => ServerState::Ejected,
-                    balance::State::Down => ServerState::Down,
+                    balance::HealthState::Up => ServerState::Up,
+                    balance::HealthState::Draining => ServerState::Draining,
+                    balance::HealthState::Ejected => ServerState::Ejected,
+                    balance::HealthState::Down => ServerState::Down,
                 },
                 is_circuit_open: upstream.fleet.flow(index, now) != Flow::Closed,
                 requests_active: u64::from(member.health.in_flight()),
@@ -236,7 +236,7 @@ fn standings(plan: &Plan, now: Time) -> Vec<ServerHealthSample> {
     standings
 }
 
-/// Samples the totals for the admin API, until the proxy ends. Without an admin API nobody asks for rates.
+/// Samples the totals for the admin API, until the proxy ends. Without an admin API the rates are not needed.
 pub(crate) async fn sample(control: Weak<Control>) {
     loop {
         tick(SAMPLE_PERIOD).await;
@@ -262,7 +262,6 @@ fn certificates(control: &Control) -> Vec<CertificateSample> {
     statuses.map(sample).collect()
 }
 
-/// The routes of the metrics endpoint.
 pub(crate) fn router(control: Weak<Control>) -> Router {
     Router::new()
         .route("/metrics", get(answer))

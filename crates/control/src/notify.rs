@@ -1,4 +1,4 @@
-//! Tells others about the process: the service manager by sd_notify(3), and readers of the PID file.
+//! Reports the state of the process to the service manager by sd_notify(3), and its ID in the PID file.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -10,7 +10,6 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use telemetry::message;
 
-/// Sends a state to the service manager, if there is one.
 pub(crate) fn tell(state: &str) {
     let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let send = || {
@@ -25,8 +24,8 @@ pub(crate) fn tell(state: &str) {
     }
 }
 
-/// Tells the service manager that a reload begins, and when: a service of type `notify-reload` ignores reloads that
-/// began before it asked for one (sd_notify(3)).
+/// Reports the start of a reload with its time. A service of type `notify-reload` ignores reloads that began before
+/// it requested one (sd_notify(3)).
 pub(crate) fn tell_of_reload() {
     tell(&reloading());
 }

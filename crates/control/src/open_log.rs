@@ -1,14 +1,14 @@
-//! Opens the access logs as they are configured.
+//! Opens the configured access logs.
 
 use std::io;
 
 use config::{LogTarget, Server, SyslogOptions, SyslogReceiver, SyslogTransport, Upstream, UpstreamTls};
-use telemetry::{AccessLog, LogLines, Rotation, Syslog, Target};
+use telemetry::{AccessLog, LogDestination, LogLines, Rotation, Syslog};
 use tls::ClientSide;
 
 use crate::StartError;
 
-/// Opens the access logs; `None` if there is none. A receiver of lines need not be there yet; a file has to be writable.
+/// Opens the access logs; `None` if none is configured. A file must be writable; a syslog receiver may be unreachable.
 pub(crate) fn open_logs(configs: &[config::AccessLog]) -> Result<Option<AccessLog>, StartError> {
     if configs.is_empty() {
         return Ok(None);
@@ -22,21 +22,21 @@ pub(crate) fn open_logs(configs: &[config::AccessLog]) -> Result<Option<AccessLo
     AccessLog::open(targets).map(Some).map_err(|(place, error)| failed(place, error))
 }
 
-fn target(config: &config::AccessLog) -> io::Result<Target> {
+fn target(config: &config::AccessLog) -> io::Result<LogDestination> {
     let rotation = config.rotation.map(|rotation| Rotation {
         bytes: rotation.bytes,
         every: rotation.every,
         keep: rotation.keep,
     });
     match &config.target {
-        LogTarget::Stdout => Ok(Target::Stdout),
-        LogTarget::File(path) => Ok(Target::File(path.clone(), rotation)),
-        LogTarget::Journal => Ok(Target::Journal(None)),
+        LogTarget::Stdout => Ok(LogDestination::Stdout),
+        LogTarget::File(path) => Ok(LogDestination::File(path.clone(), rotation)),
+        LogTarget::Journal => Ok(LogDestination::Journal(None)),
         LogTarget::Syslog(receiver) => syslog(receiver, &config.syslog),
     }
 }
 
-fn syslog(receiver: &SyslogReceiver, options: &SyslogOptions) -> io::Result<Target> {
+fn syslog(receiver: &SyslogReceiver, options: &SyslogOptions) -> io::Result<LogDestination> {
     let receiver = match receiver {
         SyslogReceiver::Unix(path) => telemetry::SyslogReceiver::Unix(path.clone()),
         SyslogReceiver::Host(transport, host, port) => {
@@ -52,15 +52,15 @@ fn syslog(receiver: &SyslogReceiver, options: &SyslogOptions) -> io::Result<Targ
         }
     };
     let SyslogOptions { facility, severity, app_name, .. } = options.clone();
-    Ok(Target::Syslog(Syslog { receiver, facility, severity, app_name }))
+    Ok(LogDestination::Syslog(Syslog { receiver, facility, severity, app_name }))
 }
 
-/// What a TLS handshake with a receiver needs, as with a server of that name.
+/// Prepares TLS to a receiver, as to a server with that name.
 fn secured(host: &str, port: u16, options: &SyslogOptions) -> io::Result<telemetry::SyslogTls> {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let server = format!("https://{host}:{port}").parse::<Server>().map_err(io::Error::other)?;
     let tls = UpstreamTls { ca: options.ca.clone(), ..UpstreamTls::default() };
-    let upstream = Upstream { tls, ..Upstream::of("syslog", vec![server]) };
+    let upstream = Upstream { tls, ..Upstream::from_name("syslog", vec![server]) };
     let side = ClientSide::load(&upstream).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         io::Error::other(problems.join("; "))

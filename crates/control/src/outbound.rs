@@ -1,6 +1,6 @@
-//! Connections of the control thread to servers of URLs, which are of no upstream: those that have keys, and authorities.
+//! Connections of the control thread to servers outside of upstreams: key servers and certificate authorities.
 
-/// Requests over such connections, for clients of libraries.
+/// Requests for clients of libraries.
 mod requests;
 
 use std::net::SocketAddr;
@@ -12,27 +12,24 @@ use tls::ClientSide;
 use tokio::sync::OnceCell;
 use transport::connection::Connection;
 use transport::dial::{self, Destination};
-use transport::resolve::{self, Name};
+use transport::resolve::{self, ResolvedName};
 
 use crate::probe;
-pub(crate) use requests::{EXCHANGE_MAX, Requests};
+pub(crate) use requests::{EXCHANGE_MAX, OutboundRequests};
 
-/// What such connections need.
+/// The shared resources of such connections.
 pub(crate) struct Outbound {
-    shared: Rc<probe::Shared>,
-    /// Made when the first name needs one.
+    shared: Rc<probe::ProbeShared>,
+    /// Created for the first name.
     resolver: OnceCell<Option<TokioResolver>>,
 }
 
 impl Outbound {
-    pub(crate) fn new(shared: Rc<probe::Shared>) -> Self {
+    pub(crate) fn new(shared: Rc<probe::ProbeShared>) -> Self {
         Self { shared, resolver: OnceCell::new() }
     }
 
-    /// Connects to a server, over TLS if its URL says so. `user` is what connects, for messages.
-    ///
-    /// # Errors
-    /// Why there is no connection, in words.
+    /// Connects to a server, over TLS if its URL says so. `user` is the purpose, for messages.
     pub(crate) async fn connect(
         &self,
         user: &str,
@@ -51,21 +48,20 @@ impl Outbound {
             if server.scheme != Scheme::Https {
                 return Ok(tcp.into());
             }
-            // It is loaded each time: the file of the CA may be another one by now.
-            let upstream = Upstream { tls, ..Upstream::of(user, vec![server.clone()]) };
+            // The CA file is loaded each time, because it may have changed.
+            let upstream = Upstream { tls, ..Upstream::from_name(user, vec![server.clone()]) };
             let loaded = ClientSide::load(&upstream).map_err(|problems| {
                 problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
             })?;
             let Some(tls) = loaded else { return Err("it has no TLS".to_owned()) };
             let secured = dial::secure((&tls, 0), tls.config(), tcp, self.shared.records()).await;
-            // The name in the URL is the one to verify: there is no option for another one.
+            // The certificate must have the name in the URL; no option can replace it.
             let reason = |error: dial::NotSecure| error.to_string().replace("; set tls.name to that", "");
             return secured.map(|(secure, _)| secure.into()).map_err(reason);
         }
         Err(failure)
     }
 
-    /// What resolves names; `None` if nothing can.
     pub(crate) async fn resolver(&self) -> Option<&TokioResolver> {
         self.resolver.get_or_init(|| async { resolve::resolver() }).await.as_ref()
     }
@@ -74,11 +70,11 @@ impl Outbound {
         let text = match host {
             ServerHost::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
             ServerHost::Name(text) => text,
-            // Only servers of upstreams are services.
+            // Only servers of upstreams can be services.
             ServerHost::Service(_) | ServerHost::Catalog(_) | ServerHost::Unix(_) => return Ok(Vec::new()),
         };
         let resolver = self.resolver().await.ok_or("names cannot be resolved")?;
-        let name = Name::new(text);
+        let name = ResolvedName::new(text);
         name.look_up(resolver).await?;
         Ok(name.addresses().iter().map(|address| SocketAddr::new(*address, port)).collect())
     }

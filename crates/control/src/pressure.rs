@@ -1,7 +1,7 @@
 //! The memory limit of the process: checked on the control thread, read by every request.
 //!
-//! Above the limit, new requests are rejected except for a few, so that requests under way can finish. The state ends a
-//! little below the limit, so that it does not flap.
+//! Above the limit, most new requests are rejected so that requests under way can finish. The state ends a little
+//! below the limit, so that it does not flap.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -14,17 +14,16 @@ use telemetry::message;
 use crate::change::Control;
 use crate::tick::tick;
 
-/// How often memory is looked at: as seldom as it cannot run short in between, by the speed below.
+/// Minimum interval of memory checks. It grows as far as memory cannot run short in between, at the speed below.
 const INTERVAL_MIN: Duration = Duration::from_millis(200);
 const INTERVAL_MAX: Duration = Duration::from_secs(1);
-/// No process fills memory faster: page after page it has to be given by the kernel.
+/// Upper bound of a process's memory growth, since the kernel must provide each page.
 const BYTES_PER_SECOND_MAX: f64 = 8e9;
-/// After how long it is asked anew what the process may use: a container may have been given more.
+/// Interval of reading the available memory again, because a container's limit may change.
 const ASKED_AGAIN: Duration = Duration::from_secs(60);
-/// The share of what the process may use that is the bound unless written.
+/// The default limit as a share of the available memory.
 const AUTO_PERCENT: u64 = 75;
 
-/// Checks the memory of the process on the control thread, until the proxy ends.
 pub(crate) async fn watch(control: Weak<Control>) {
     let statm = match File::open("/proc/self/statm") {
         Ok(statm) => statm,
@@ -53,7 +52,7 @@ pub(crate) async fn watch(control: Weak<Control>) {
     }
 }
 
-/// What the process holds in memory. Asked often, and so without an allocation.
+/// Returns the resident memory. Called often, so without an allocation.
 fn resident_bytes(statm: &File) -> Option<u64> {
     let mut bytes = [0; 128];
     let count = statm.read_at(&mut bytes, 0).ok()?;
@@ -62,7 +61,7 @@ fn resident_bytes(statm: &File) -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// What it may hold: the least of the machine's memory and the limits of its control groups.
+/// Returns the available memory: the least of the machine's memory and the control groups' limits.
 fn available_bytes() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_bytes(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").ok();
@@ -76,7 +75,7 @@ fn total_bytes(meminfo: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// The limits of the group and of all above it, in both versions of control groups.
+/// The limits of a control group and its parents, in cgroup v1 and v2.
 fn group_limits(groups: &str) -> Vec<u64> {
     let mut limits = Vec::new();
     for line in groups.lines() {
@@ -89,7 +88,7 @@ fn group_limits(groups: &str) -> Vec<u64> {
             }
             _ => continue,
         };
-        // Inside a container its own group is often all that is mounted, at the root.
+        // Inside a container, often only its own group is mounted, at the root.
         let groups = std::path::Path::new(path).ancestors().filter_map(|group| group.strip_prefix("/").ok());
         for group in groups {
             let limit = fs::read_to_string(std::path::Path::new(root).join(group).join(file)).ok();
@@ -102,7 +101,7 @@ fn group_limits(groups: &str) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proxy::context::pressure::Pressure;
+    use proxy::owned::pressure::Pressure;
 
     #[test]
     fn it_is_on_beyond_the_bound_and_off_well_below() {
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_used_is_found() {
+    fn the_available_memory_is_found() {
         let machine = total_bytes("MemTotal:       24667868 kB\nMemFree: 1 kB\n");
         assert_eq!(machine, Some(24_667_868 * 1024));
         assert_eq!(total_bytes("MemFree: 1 kB\n"), None);

@@ -7,9 +7,9 @@ mod server;
 mod connect;
 /// Health checks by HTTP: the request, and the expected response.
 mod http;
-/// One HTTP/1.1 exchange.
+/// A single HTTP/1.1 exchange.
 mod http1;
-/// One HTTP/2 exchange.
+/// A single HTTP/2 exchange.
 mod http2;
 /// HTTP/3 connections for health checks.
 mod http3;
@@ -23,34 +23,33 @@ use std::rc::Rc;
 use std::sync::Weak;
 use telemetry::message;
 
-use balance::{Cause, ServerId};
+use balance::{IneligibleCause, ServerId};
 use tokio::task::AbortHandle;
 
 use crate::change::Control;
 use proxy::context::plan::Plan;
-use server::Subject;
+use server::ProbedServer;
 
 pub(crate) use connect::reason;
-pub(crate) use http::{ProbeResponse, Question};
+pub(crate) use http::{ProbeRequest, ProbeResponse};
 pub(crate) use http1::{ask as get, exchange};
-pub(crate) use server::{Shared, watch_return};
+pub(crate) use server::{ProbeShared, watch_return};
 
-/// What is checked now, by upstream and server.
-type Tasks = HashMap<(String, ServerId), Task>;
+type Tasks = HashMap<(String, ServerId), ProbeTask>;
 
-struct Task {
-    subject: Rc<Subject>,
+struct ProbeTask {
+    subject: Rc<ProbedServer>,
     handle: AbortHandle,
 }
 
-impl Drop for Task {
+impl Drop for ProbeTask {
     fn drop(&mut self) {
         self.handle.abort();
     }
 }
 
-/// Checks the servers of the plan in force, until the proxy ends. Checks that a new plan does not change go on.
-pub(crate) async fn run(control: Weak<Control>, shared: Rc<Shared>) {
+/// Checks the servers of the plan in force, until the proxy ends. Checks that a new plan does not change continue.
+pub(crate) async fn run(control: Weak<Control>, shared: Rc<ProbeShared>) {
     let Some(mut changes) = control.upgrade().map(|control| control.changes.subscribe()) else { return };
     let mut tasks = Tasks::new();
     loop {
@@ -64,14 +63,13 @@ pub(crate) async fn run(control: Weak<Control>, shared: Rc<Shared>) {
     }
 }
 
-/// Has the tasks be those that a plan asks for.
-fn follow(plan: &Plan, tasks: &mut Tasks, shared: &Rc<Shared>) {
+fn follow(plan: &Plan, tasks: &mut Tasks, shared: &Rc<ProbeShared>) {
     let mut before = std::mem::take(tasks);
     for upstream in &plan.upstreams {
         for (index, member) in upstream.fleet.members().iter().enumerate() {
-            let Some(subject) = Subject::new(upstream, index) else {
-                // What checks have found does not count where there are none.
-                if member.health.restore(Cause::Check, shared.now()) {
+            let Some(subject) = ProbedServer::new(upstream, index) else {
+                // Without checks, earlier results no longer count.
+                if member.health.restore(IneligibleCause::Check, shared.now()) {
                     let (upstream, server) = (&upstream.config.name, &upstream.servers[index].label);
                     message::info(&format!(
                         "upstream {upstream}, server {server}: up, because its checks ended"
@@ -85,7 +83,7 @@ fn follow(plan: &Plan, tasks: &mut Tasks, shared: &Rc<Shared>) {
             let task = same.unwrap_or_else(|| {
                 let subject = Rc::new(subject);
                 let checks = server::check(Rc::clone(&subject), Rc::clone(shared));
-                Task { subject, handle: tokio::task::spawn_local(checks).abort_handle() }
+                ProbeTask { subject, handle: tokio::task::spawn_local(checks).abort_handle() }
             });
             tasks.insert(key, task);
         }

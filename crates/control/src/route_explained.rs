@@ -1,17 +1,17 @@
-//! Which route a request takes, why, and what happens to it: for `vanward check --route` and the dashboard. Sends nothing.
+//! Explains which route a request takes, why, and with what result, for `vanward check --route` and the dashboard.
+//! Sends nothing.
 
 use std::fmt::Write;
 
 use api::route::RouteOrder;
 use config::{Action, Config, Listener, Route};
 use route::{
-    Access, AccessList, Condition, Cors, Exchange, Explanation, Miss, Outcome, Request, RouteTable, Rule,
-    Step,
+    AccessDecision, AccessList, Condition, Cors, ExplainedRule, Explanation, Miss, RequestParts, RouteRule,
+    RouteTable, RuleOutcome, VariableValues,
 };
 use serde_json::{Value, json};
 
-/// A parsed request.
-struct Target<'a> {
+struct ExplainTarget<'a> {
     is_https: bool,
     host: &'a str,
     port: Option<u16>,
@@ -19,7 +19,7 @@ struct Target<'a> {
     query: Option<&'a str>,
 }
 
-impl<'a> Target<'a> {
+impl<'a> ExplainTarget<'a> {
     fn parse(url: &'a str) -> Result<Self, String> {
         let refuse =
             |what: &str| format!("{url:?} {what}; write http://HOST/PATH, https://HOST/PATH or /PATH");
@@ -59,7 +59,7 @@ impl<'a> Target<'a> {
         if self.is_https { "https" } else { "http" }
     }
 
-    /// The listener with this name, or the first of the best fitting ones.
+    /// Returns the listener with this name, or the first of the best fitting ones.
     fn listener(&self, config: &Config, wanted: Option<&str>) -> Result<usize, String> {
         let mut all = config.listeners.iter().enumerate().filter(|(_, listener)| listener.tcp.is_none());
         if let Some(wanted) = wanted {
@@ -74,34 +74,27 @@ impl<'a> Target<'a> {
             (listener.tls.is_some() == self.is_https, listener.address.port() == Some(port))
         };
         let first = all.next().ok_or("every listener has tcp, and no route counts there")?;
-        // The first of those that fit best.
+        // Among equally good ones, the first.
         let best = all.fold(first, |best, next| if fits(next.1) > fits(best.1) { next } else { best });
         Ok(best.0)
     }
 }
 
-/// What happens to a request.
 pub struct RouteExplained {
-    /// As a text of several lines.
     pub text: String,
-    /// As JSON.
     pub json: Value,
-    /// Whether a route matches.
     pub is_routed: bool,
 }
 
-/// Explains what a configuration does with a request.
-///
-/// # Errors
-/// Why there is no such request.
+/// Explains the result of a request under a configuration. Fails if the request is invalid.
 pub fn explain_route(config: &Config, order: &RouteOrder) -> Result<RouteExplained, String> {
     let RouteOrder { method, url, headers, client, listener } = order;
-    let target = Target::parse(url)?;
+    let target = ExplainTarget::parse(url)?;
     let listener = target.listener(config, listener.as_deref())?;
-    let (of_rule, rules): (Vec<usize>, Vec<Rule>) =
+    let (of_rule, rules): (Vec<usize>, Vec<RouteRule>) =
         config.rules().map(|(route, rule)| (route, rule.clone())).unzip();
     let table = RouteTable::compile(rules);
-    let request = Request {
+    let request = RequestParts {
         listener,
         host: target.host.as_bytes(),
         path: target.path.as_bytes(),
@@ -117,27 +110,25 @@ pub fn explain_route(config: &Config, order: &RouteOrder) -> Result<RouteExplain
         of_rule,
         listener: &config.listeners[listener],
         is_ambiguous,
-        exchange: Exchange::of(request, target.scheme()),
+        values: VariableValues::from_request(request, target.scheme()),
         url,
         explanation,
     };
     Ok(RouteExplained { text: report.text(), json: report.json(), is_routed: report.route().is_some() })
 }
 
-/// The explanation of a request.
 struct Report<'a> {
     config: &'a Config,
     /// Index of the route for each rule of the explanation.
     of_rule: Vec<usize>,
     listener: &'a Listener,
-    /// Whether the path is ambiguous.
     is_ambiguous: bool,
-    exchange: Exchange<'a, [(String, String)]>,
+    values: VariableValues<'a, [(String, String)]>,
     url: &'a str,
     explanation: Explanation,
 }
 
-/// Maximum number of routes that the text lists before and after the matching one.
+/// Maximum number of listed routes before and after the matching one.
 const STEPS_TOLD: usize = 20;
 
 impl Report<'_> {
@@ -151,12 +142,12 @@ impl Report<'_> {
     }
 
     fn text(&self) -> String {
-        let method = self.exchange.request.method.escape_ascii();
-        let (client, listener) = (self.exchange.request.client, &self.listener.name);
+        let method = self.values.request.method.escape_ascii();
+        let (client, listener) = (self.values.request.client, &self.listener.name);
         let mut text = format!("{method} {} from {client} at listener {listener}\n\n", self.url);
         let steps = &self.explanation.steps;
-        let taken = steps.iter().position(|step| step.outcome == Outcome::Taken).unwrap_or(steps.len());
-        // What is nearest to the one that is taken says most.
+        let taken = steps.iter().position(|step| step.outcome == RuleOutcome::Taken).unwrap_or(steps.len());
+        // The routes next to the matching one are the most helpful.
         let told = taken.saturating_sub(STEPS_TOLD)..(taken + 1 + STEPS_TOLD).min(steps.len());
         let skipped = |count: usize, text: &mut String| {
             if count > 0 {
@@ -166,7 +157,7 @@ impl Report<'_> {
         skipped(told.start, &mut text);
         for (place, step) in steps.iter().enumerate().take(told.end).skip(told.start) {
             let (name, rule) = (&self.route_of(step.route).name, &step.rule);
-            // Most routes are called what they are for.
+            // Most routes have a name that repeats the rule.
             let rule = if rule.ends_with(name.as_str()) { String::new() } else { format!(" ({rule})") };
             let _ = writeln!(text, "{:>4}. {name}{rule}: {}", place + 1, self.outcome(step));
         }
@@ -179,25 +170,25 @@ impl Report<'_> {
         text
     }
 
-    fn outcome(&self, step: &Step) -> String {
+    fn outcome(&self, step: &ExplainedRule) -> String {
         match &step.outcome {
-            Outcome::Taken => "taken".to_owned(),
-            Outcome::Overtaken { by, because } => {
+            RuleOutcome::Taken => "taken".to_owned(),
+            RuleOutcome::Overtaken { by, because } => {
                 format!("also matches, but comes after {}: {because}", self.route_of(*by).name)
             }
-            Outcome::Missed(misses) => {
+            RuleOutcome::Missed(misses) => {
                 let misses: Vec<String> = misses.iter().map(|miss| self.miss(step, miss)).collect();
                 format!("no: {}", misses.join("; "))
             }
         }
     }
 
-    fn miss(&self, step: &Step, miss: &Miss) -> String {
+    fn miss(&self, step: &ExplainedRule, miss: &Miss) -> String {
         let Miss { condition, wanted, found } = miss;
         if *condition != Condition::Listener {
             return format!("expects {wanted}, found {found}");
         }
-        // Listeners are numbers to the rules.
+        // Rules refer to listeners by index.
         let rules = &self.route_of(step.route).rules;
         let wanted = rules.first().map(|rule| rule.listeners.as_slice()).unwrap_or_default();
         let names: Vec<&str> =
@@ -205,11 +196,7 @@ impl Report<'_> {
         format!("expects listener {}, found {}", names.join(" or "), self.listener.name)
     }
 
-    /// What happens to the request, as lines.
     fn verdict(&self) -> Vec<String> {
-        if self.listener.redirect_to_https {
-            return vec!["Its listener redirects it to the https URL (308), before routing.".to_owned()];
-        }
         if self.is_ambiguous {
             return vec![
                 "It is rejected with 400: its path is ambiguous. It has dot segments, a backslash or parameters, \
@@ -220,16 +207,21 @@ impl Report<'_> {
         let Some(route) = self.route() else {
             return vec!["No route matches: 404.".to_owned()];
         };
+        if self.is_redirected(route) {
+            return vec![format!(
+                "The route is {}, but its listener redirects to the https URL: 308.",
+                route.name
+            )];
+        }
         let mut lines = vec![format!("The route is {}: {}.", route.name, self.action(route))];
         let Route { policies, .. } = route;
         let access =
             AccessList::new(policies.access.allow.iter().copied(), policies.access.deny.iter().copied());
-        if access.access(self.exchange.request.client) == Access::Denied {
+        if access.access(self.values.request.client) == AccessDecision::Denied {
             lines.push("This client is denied: 403.".to_owned());
         }
         if let Some(cors) = &policies.cors {
-            if self.exchange.request.method == b"OPTIONS" && Cors::is_preflight(self.exchange.request.fields)
-            {
+            if self.values.request.method == b"OPTIONS" && Cors::is_preflight(self.values.request.fields) {
                 lines.push("It is a preflight (CORS): the proxy answers it with 204.".to_owned());
                 return lines;
             }
@@ -237,7 +229,7 @@ impl Report<'_> {
             lines.push(format!("Pages of these origins can read the response: {}.", origins.join(", ")));
         }
         if let Some(maintenance) = &policies.options.maintenance
-            && maintenance.refuses(self.exchange.request.client)
+            && maintenance.refuses(self.values.request.client)
         {
             let retry_after = config::written_duration(maintenance.retry_after);
             lines.push(format!("It is under maintenance: 503, retry after {retry_after}."));
@@ -252,7 +244,7 @@ impl Report<'_> {
         lines.extend(self.proofs(policies));
         if let Some(path) = &policies.rewrite.path {
             let mut out = Vec::new();
-            match path.apply(&self.exchange, &mut out) {
+            match path.apply(&self.values, &mut out) {
                 Ok(true) => lines.push(format!("The server gets {}.", out.escape_ascii())),
                 Ok(false) => {}
                 Err(error) => lines.push(format!("It is rejected with 400: {error}.")),
@@ -261,7 +253,14 @@ impl Report<'_> {
         lines
     }
 
-    /// How its client proves who it is, and who gets a copy.
+    /// Whether the listener redirects the request to https.
+    fn is_redirected(&self, route: &Route) -> bool {
+        // Only a trusted proxy can report that the client used https.
+        let is_told = !self.config.trusted_proxies.is_empty() || !self.listener.proxy_protocol.is_empty();
+        let is_secure = self.values.scheme == "https" && is_told;
+        self.listener.redirect_to_https && !is_secure && !self.config.is_for_plain_http(route)
+    }
+
     fn proofs(&self, policies: &config::Policies) -> Vec<String> {
         let name = |index: usize| &self.config.upstreams[index].name;
         let mut lines = Vec::new();
@@ -348,7 +347,7 @@ impl Report<'_> {
 
     fn location(&self, redirect: &route::Redirect) -> String {
         let mut out = Vec::new();
-        match redirect.location(&self.exchange, &mut out) {
+        match redirect.location(&self.values, &mut out) {
             Ok(()) => out.escape_ascii().to_string(),
             Err(_) => "an invalid URL without a host, so it gets 400".to_owned(),
         }
@@ -357,6 +356,7 @@ impl Report<'_> {
     fn json(&self) -> Value {
         let steps = self.explanation.steps.iter().map(|step| self.step_json(step));
         let action = self.route().map(|route| match &route.action {
+            _ if self.is_redirected(route) => json!({ "redirect_to_https": { "status": 308 } }),
             Action::Upstream(index) => json!({ "upstream": self.config.upstreams[*index].name }),
             Action::Split(split) => {
                 let name = |index: usize| self.config.upstreams[index].name.clone();
@@ -370,9 +370,9 @@ impl Report<'_> {
             Action::Files(files) => json!({ "files": files.root }),
         });
         json!({
-            "method": self.exchange.request.method.escape_ascii().to_string(),
+            "method": self.values.request.method.escape_ascii().to_string(),
             "url": self.url,
-            "client": self.exchange.request.client,
+            "client": self.values.request.client,
             "listener": self.listener.name,
             "route": self.route().map(|route| &route.name),
             "action": action,
@@ -381,14 +381,14 @@ impl Report<'_> {
         })
     }
 
-    fn step_json(&self, step: &Step) -> Value {
+    fn step_json(&self, step: &ExplainedRule) -> Value {
         let name = &self.route_of(step.route).name;
         let outcome = match &step.outcome {
-            Outcome::Taken => json!({ "outcome": "taken" }),
-            Outcome::Overtaken { by, because } => {
+            RuleOutcome::Taken => json!({ "outcome": "taken" }),
+            RuleOutcome::Overtaken { by, because } => {
                 json!({ "outcome": "overtaken", "by": self.route_of(*by).name, "because": because })
             }
-            Outcome::Missed(misses) => {
+            RuleOutcome::Missed(misses) => {
                 let misses: Vec<String> = misses.iter().map(|miss| self.miss(step, miss)).collect();
                 json!({ "outcome": "missed", "because": misses })
             }
@@ -401,12 +401,14 @@ impl Report<'_> {
     }
 }
 
-/// Where the keys of tokens come from.
 fn keys_of(jwt: &config::Jwt) -> String {
     match &jwt.keys {
         config::TokenKeys::File(path, _) => format!("verified with the keys in {}", path.display()),
         config::TokenKeys::Secret(path, _) => format!("verified with the secret in {}", path.display()),
-        config::TokenKeys::Fetched(source) => format!("verified with the keys at {}", source.url),
+        config::TokenKeys::Fetched(source) => match &source.issuer {
+            Some(issuer) => format!("verified with the keys of the issuer {issuer}"),
+            None => format!("verified with the keys at {}", source.url),
+        },
     }
 }
 
@@ -478,7 +480,7 @@ The route is /: upstream app, round-robin over 2 servers.
     }
 
     #[test]
-    fn what_a_request_gets_is_said() {
+    fn an_explanation_names_the_result_of_a_request() {
         let (said, _) = text(&asked("POST", "http://a.example/api/x"));
         assert!(said.contains("3. readers (a.example /api): no: expects header"), "{said}");
         assert!(
@@ -521,11 +523,43 @@ The server gets /v1/x?y.
         let query = asked("GET", "https://b.example/old/a");
         let (said, _) = text(&RouteOrder { client, ..query });
         assert!(said.ends_with("It is under maintenance: 503, retry after 5m.\n"), "{said}");
-        // Read in the other way it would take another route.
+        // With the other reading of the path, it would take another route.
         let (said, is_routed) = text(&asked("POST", "http://a.example/x/../api"));
         assert!(!is_routed && said.contains("rejected with 400"), "{said}");
         let by_name = RouteOrder { listener: Some("secure".to_owned()), ..asked("GET", "/old/x") };
         assert!(text(&by_name).0.contains("The route is moved"));
+    }
+
+    /// As in the proxy, a request is redirected after its route was found.
+    #[test]
+    fn a_redirect_to_https_spares_routes_for_plain_http() {
+        let plain = "[[listen]]\nname = \"plain\"\naddress = \"127.0.0.1:80\"\nredirect_to_https = true\n";
+        let routes = "[[listen]]\naddress = \"127.0.0.1:443\"\ntls = { self_signed = true }\n\
+                      [[route]]\npath = \"/probe\"\nlistener = \"plain\"\nupstream = \"app\"\n\
+                      [[route]]\nhost = \"a.example\"\nupstream = \"app\"\n\
+                      [upstream.app]\nservers = [\"http://127.0.0.1:9000\"]\n";
+        let redirects = ", but its listener redirects to the https URL: 308.";
+        let behind = "trusted_proxies = [\"127.0.0.1\"]\n";
+        for (top, url, expected) in [
+            ("", "http://a.example/probe", "The route is /probe: upstream app"),
+            ("", "http://b.example/probe", "The route is /probe: upstream app"),
+            ("", "http://a.example/", redirects),
+            ("", "http://b.example/", "No route matches: 404."),
+            ("", "http://a.example/x/../probe", "It is rejected with 400"),
+            ("", "https://a.example/", redirects),
+            (behind, "https://a.example/", "The route is a.example/: upstream app"),
+            (behind, "http://a.example/", redirects),
+        ] {
+            let config = config::parse(&format!("{top}{plain}{routes}"), "f").expect("is valid");
+            let order = RouteOrder { listener: Some("plain".to_owned()), ..asked("GET", url) };
+            let explained = explain_route(&config, &order).expect("is a request");
+            assert!(explained.text.contains(expected), "{top}{url}: {}", explained.text);
+            let says = |note: &Value| note.as_str().is_some_and(|note| note.contains(redirects));
+            let notes = explained.json["notes"].as_array().expect("a list");
+            assert_eq!(notes.iter().any(says), expected == redirects, "{top}{url}");
+            let is_redirect = !explained.json["action"]["redirect_to_https"].is_null();
+            assert_eq!(is_redirect, expected == redirects, "{top}{url}");
+        }
     }
 
     #[test]

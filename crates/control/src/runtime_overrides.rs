@@ -1,14 +1,14 @@
-//! Operators' changes while the proxy runs. They override the configuration file, and are kept over reloads and
-//! upgrades; a restart forgets them. This file has the changes of servers.
+//! Operators' changes at run time. They override the configuration file, and survive reloads and upgrades but not
+//! restarts. This file has the changes of servers.
 
 /// Operators' changes of rates and delays.
 pub(crate) mod shaping_overrides;
 /// Operators' switches of maintenance.
 mod maintenance_overrides;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use balance::{Cause, Time, WEIGHT_MAX};
+use balance::{IneligibleCause, Time, WEIGHT_MAX};
 use config::{Config, Mistake, Server, Settings};
 use serde::{Deserialize, Serialize};
 use telemetry::message;
@@ -18,25 +18,21 @@ use proxy::context::plan::Plan;
 pub(crate) use maintenance_overrides::{MaintenanceHandover, MaintenanceOverrides, MaintenanceRefusal};
 pub(crate) use shaping_overrides::{ReshapeRefusal, ShapingOverrides};
 
-/// Servers that may differ from the file.
 const CHANGES_MAX: usize = 16_384;
 
-/// All runtime overrides.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RuntimeOverrides {
-    /// By upstream and server.
     servers: BTreeMap<(String, String), ServerChange>,
     pub(crate) shaping: ShapingOverrides,
     pub(crate) maintenance: MaintenanceOverrides,
-    /// The instances that share what they store, as etcd tells; empty if it does not.
+    /// Instances that share a cache, as listed in etcd; empty without etcd.
     pub(crate) peers: Vec<Server>,
 }
 
-/// The changes of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServerChange {
     upstream: String,
-    /// Its URL, with the port.
+    /// The URL with the port.
     server: String,
     pub(crate) is_drained: bool,
     /// Whether it gets requests although it is `down` in the file.
@@ -46,7 +42,6 @@ pub(crate) struct ServerChange {
     pub(crate) presence: Presence,
 }
 
-/// Whether an operator added or removed a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Presence {
     AsInTheFile,
@@ -54,24 +49,18 @@ pub(crate) enum Presence {
     Removed,
 }
 
-/// A change of a server that an operator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Amendment {
-    /// Drains the server: it gets no new requests.
+    /// The server gets no new requests.
     Drain,
-    /// Ends the draining of the server.
     Restore,
-    /// Changes the server's weight.
     Weigh(u32),
-    /// Adds a server to an upstream, with this weight.
     Add(u32),
-    /// Removes the server.
     Remove,
 }
 
-/// Why a change of servers is rejected.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum OverrideRefusal {
     #[error("no upstream is named {0:?}")]
     NoUpstream(String),
     #[error("no server is {0:?}: give it as its URL, its host and port, or its name in the file")]
@@ -93,7 +82,6 @@ pub(crate) enum Refusal {
 }
 
 impl ServerChange {
-    /// No changes of a server.
     pub(crate) fn none(upstream: &str, server: &str) -> Self {
         Self {
             upstream: upstream.to_owned(),
@@ -114,9 +102,14 @@ impl ServerChange {
 }
 
 impl RuntimeOverrides {
-    /// The changes of all servers.
     pub(crate) fn changes(&self) -> impl Iterator<Item = &ServerChange> {
         self.servers.values()
+    }
+
+    fn changes_in(&self, upstream: &str) -> impl Iterator<Item = &ServerChange> {
+        let first = (upstream.to_owned(), String::new());
+        let changes = self.servers.range(first..).map(|(_, change)| change);
+        changes.take_while(move |change| change.upstream == upstream)
     }
 
     pub(crate) fn insert(&mut self, change: ServerChange) {
@@ -128,31 +121,32 @@ impl RuntimeOverrides {
         }
     }
 
-    /// The changes of a server, if there are any.
-    pub(crate) fn of(&self, upstream: &str, server: &Server) -> Option<&ServerChange> {
+    pub(crate) fn for_upstream(&self, upstream: &str, server: &Server) -> Option<&ServerChange> {
         self.servers.get(&(upstream.to_owned(), server.to_string()))
     }
 
-    /// Records a change. Returns the servers that it concerns: upstream and URL of each. `file` is the configuration of
-    /// the file, `effective` has the overrides applied.
+    /// Records a change. Returns upstream and URL of each changed server. `file` is the configuration of the file,
+    /// `effective` has the overrides applied.
     pub(crate) fn amend(
         &mut self,
         amendment: &Amendment,
         server: &str,
         upstream: Option<&str>,
         (file, effective): (&Config, &Config),
-    ) -> Result<Vec<(String, String)>, Refusal> {
+    ) -> Result<Vec<(String, String)>, OverrideRefusal> {
         match amendment {
-            Amendment::Weigh(weight) if *weight > WEIGHT_MAX => return Err(Refusal::Weight(*weight, 0)),
+            Amendment::Weigh(weight) if *weight > WEIGHT_MAX => {
+                return Err(OverrideRefusal::Weight(*weight, 0));
+            }
             Amendment::Add(weight) if !(1..=WEIGHT_MAX).contains(weight) => {
-                return Err(Refusal::Weight(*weight, 1));
+                return Err(OverrideRefusal::Weight(*weight, 1));
             }
             _ => {}
         }
         if let Some(name) = upstream
             && !effective.upstreams.iter().any(|upstream| upstream.name == name)
         {
-            return Err(Refusal::NoUpstream(name.to_owned()));
+            return Err(OverrideRefusal::NoUpstream(name.to_owned()));
         }
         let targets = match amendment {
             Amendment::Add(_) => vec![new_server(server, upstream, effective)?],
@@ -169,7 +163,7 @@ impl RuntimeOverrides {
                     let of_file = server_of(file, upstream, url);
                     let weight = change.weight.or(of_file.map(|server| server.weight));
                     if weight == Some(0) {
-                        return Err(Refusal::NoWeight(url.clone()));
+                        return Err(OverrideRefusal::NoWeight(url.clone()));
                     }
                     change.is_drained = false;
                     change.is_restored = of_file.is_some_and(|server| server.down);
@@ -183,7 +177,7 @@ impl RuntimeOverrides {
                 Amendment::Remove => {
                     let of_it = effective.upstreams.iter().find(|of| of.name == *upstream);
                     if of_it.is_some_and(|of| of.servers.iter().all(|server| server.to_string() == *url)) {
-                        return Err(Refusal::TheLast(url.clone(), upstream.clone()));
+                        return Err(OverrideRefusal::TheLast(url.clone(), upstream.clone()));
                     }
                     change = ServerChange::none(upstream, url);
                     if is_in_file {
@@ -193,14 +187,11 @@ impl RuntimeOverrides {
             }
             self.insert(change);
         }
-        if self.servers.len() > CHANGES_MAX { Err(Refusal::TooMany) } else { Ok(targets) }
+        if self.servers.len() > CHANGES_MAX { Err(OverrideRefusal::TooMany) } else { Ok(targets) }
     }
 
     /// Applies all overrides to the file's configuration. An override for an upstream that the file no longer has is
-    /// kept.
-    ///
-    /// # Errors
-    /// The mistakes of the combination: the file may have changed since the override was accepted.
+    /// kept. The combination may have mistakes, because the file may have changed since the override was accepted.
     pub(crate) fn over(&self, file: &Config) -> Result<Config, Vec<Mistake>> {
         file.edit(|settings| {
             self.shaping.over(settings);
@@ -222,13 +213,17 @@ impl RuntimeOverrides {
         if self.servers.is_empty() {
             return;
         }
-        for upstream in &mut config.upstreams {
+        let changed: HashSet<&str> = self.changes().map(|change| change.upstream.as_str()).collect();
+        for upstream in
+            config.upstreams.iter_mut().filter(|upstream| changed.contains(upstream.name.as_str()))
+        {
             let removed = |server: &Server| {
-                self.of(&upstream.name, server).is_some_and(|change| change.presence == Presence::Removed)
+                self.for_upstream(&upstream.name, server)
+                    .is_some_and(|change| change.presence == Presence::Removed)
             };
             let mut servers: Vec<Server> =
                 upstream.servers.iter().filter(|server| !removed(server)).cloned().collect();
-            for change in self.changes().filter(|change| change.upstream == upstream.name) {
+            for change in self.changes_in(&upstream.name) {
                 let is_there = upstream.servers.iter().any(|server| server.to_string() == change.server);
                 if change.presence == Presence::Added
                     && !is_there
@@ -245,35 +240,43 @@ impl RuntimeOverrides {
                 servers.clone_from(&upstream.servers);
             }
             for server in &mut servers {
-                if let Some(weight) = self.of(&upstream.name, server).and_then(|change| change.weight) {
+                if let Some(weight) =
+                    self.for_upstream(&upstream.name, server).and_then(|change| change.weight)
+                {
                     server.weight = weight;
                 }
             }
-            upstream.servers = servers;
+            // If servers are only drained, the upstream stays shared with the file's.
+            if servers != upstream.servers {
+                upstream.servers = servers;
+            }
         }
     }
 
-    /// Takes the servers of a plan out that the overrides or the configuration take out, and no others.
+    /// Drains exactly the servers of a plan that the overrides or the configuration drain.
     pub(crate) fn settle(&self, plan: &Plan, now: Time) -> Vec<String> {
         let mut changes = Vec::new();
+        let changed: HashSet<&str> = self.changes().map(|change| change.upstream.as_str()).collect();
         for upstream in &plan.upstreams {
+            let is_changed = changed.contains(upstream.config.name.as_str());
             let out = upstream.config.servers.iter().filter(|server| server.down || server.weight == 0);
             let out: HashMap<String, &Server> = out.map(|server| (server.to_string(), server)).collect();
             for (server, member) in upstream.servers.iter().zip(upstream.fleet.members()) {
-                let change = self.of(&upstream.config.name, &server.config);
+                let change =
+                    is_changed.then(|| self.for_upstream(&upstream.config.name, &server.config)).flatten();
                 let out = if out.is_empty() { None } else { out.get(&server.config.to_string()) };
                 let is_drained = change.is_some_and(|change| change.is_drained);
                 let is_restored = change.is_some_and(|change| change.is_restored);
                 let causes = [
-                    (Cause::Drain, is_drained || out.is_some_and(|server| server.weight == 0)),
-                    (Cause::Disabled, !is_restored && out.is_some_and(|server| server.down)),
+                    (IneligibleCause::Drain, is_drained || out.is_some_and(|server| server.weight == 0)),
+                    (IneligibleCause::Disabled, !is_restored && out.is_some_and(|server| server.down)),
                 ];
                 for (cause, holds) in causes {
                     let health = &member.health;
                     let is_news = if holds { health.stop(cause) } else { health.restore(cause, now) };
                     let what = match (cause, holds) {
                         _ if !is_news => continue,
-                        (Cause::Disabled, true) => "taken out, its sessions move",
+                        (IneligibleCause::Disabled, true) => "taken out, its sessions move",
                         (_, true) => "drained, its sessions may finish",
                         (_, false) => "no longer taken out",
                     };
@@ -295,8 +298,11 @@ fn server_of<'c>(config: &'c Config, upstream: &str, url: &str) -> Option<&'c Se
     servers.find(|server| server.to_string() == url)
 }
 
-/// The servers that an operator means: in one upstream, or in all.
-fn servers(server: &str, upstream: Option<&str>, config: &Config) -> Result<Vec<(String, String)>, Refusal> {
+fn servers(
+    server: &str,
+    upstream: Option<&str>,
+    config: &Config,
+) -> Result<Vec<(String, String)>, OverrideRefusal> {
     let url = server.parse::<Server>().map(|server| server.to_string()).ok();
     let is_meant = |known: &Server| {
         Some(known.to_string()) == url || known.authority() == server || known.label() == server
@@ -310,19 +316,25 @@ fn servers(server: &str, upstream: Option<&str>, config: &Config) -> Result<Vec<
             }
         }
     }
-    if found.is_empty() { Err(Refusal::NoServer(server.to_owned())) } else { Ok(found) }
+    if found.is_empty() { Err(OverrideRefusal::NoServer(server.to_owned())) } else { Ok(found) }
 }
 
-fn new_server(server: &str, upstream: Option<&str>, config: &Config) -> Result<(String, String), Refusal> {
-    let url =
-        server.parse::<Server>().map_err(|error| Refusal::NotAServer(server.to_owned(), error))?.to_string();
+fn new_server(
+    server: &str,
+    upstream: Option<&str>,
+    config: &Config,
+) -> Result<(String, String), OverrideRefusal> {
+    let url = server
+        .parse::<Server>()
+        .map_err(|error| OverrideRefusal::NotAServer(server.to_owned(), error))?
+        .to_string();
     let upstream = match (upstream, config.upstreams.as_slice()) {
         (Some(name), _) => name,
         (None, [only]) => only.name.as_str(),
-        (None, _) => return Err(Refusal::WhichUpstream),
+        (None, _) => return Err(OverrideRefusal::WhichUpstream),
     };
     if has(config, upstream, &url) {
-        return Err(Refusal::IsThere(url, upstream.to_owned()));
+        return Err(OverrideRefusal::IsThere(url, upstream.to_owned()));
     }
     Ok((upstream.to_owned(), url))
 }
@@ -349,8 +361,8 @@ servers = [\"http://two:2\"]
         config::parse(FILE, "f").expect("is valid")
     }
 
-    /// Carries out the steps, and shows the servers of each upstream and their weights.
-    fn after(steps: &[(Amendment, &str, Option<&str>)], next: &Config) -> Result<String, Refusal> {
+    /// Applies the steps, and lists the servers of each upstream with weights.
+    fn after(steps: &[(Amendment, &str, Option<&str>)], next: &Config) -> Result<String, OverrideRefusal> {
         let file = file();
         let mut overrides = RuntimeOverrides::default();
         for (amendment, server, upstream) in steps {
@@ -361,7 +373,7 @@ servers = [\"http://two:2\"]
     }
 
     fn shown(config: &Config) -> String {
-        let upstream = |upstream: &config::Upstream| {
+        let upstream = |upstream: &config::Shared<config::Upstream>| {
             let servers: Vec<String> = upstream
                 .servers
                 .iter()
@@ -412,7 +424,7 @@ servers = [\"http://two:2\"]
         let mut amend = |amendment: Amendment, server: &str| {
             let effective = overrides.over(&file).expect("it is valid");
             overrides.amend(&amendment, server, Some("a"), (&file, &effective)).map(|_| {
-                let change = |server: &Server| overrides.of("a", server).cloned();
+                let change = |server: &Server| overrides.for_upstream("a", server).cloned();
                 let [one, two] = &file.upstreams[0].servers[..] else { panic!("{file:?}") };
                 (change(one), change(two), shown(&overrides.over(&file).expect("it is valid")))
             })
@@ -450,7 +462,7 @@ servers = [\"http://two:2\"]
         }
     }
 
-    /// The file has changed since the override was accepted: an upstream that took bytes is one of HTTP.
+    /// The file has changed since the override was accepted: a layer 4 upstream is one of HTTP now.
     #[test]
     fn an_override_that_a_file_no_longer_allows_is_a_mistake() {
         let before =
@@ -471,7 +483,7 @@ servers = [\"http://two:2\"]
         let steps = [
             (Weigh(4), "one:1", None),
             (Remove, "two:2", Some("a")),
-            // The file has it now as well.
+            // The file now has it as well.
             (Add(6), "http://three:3", Some("a")),
         ];
         assert_eq!(after(&steps, &next).expect("is done"), "a: one:1*4 three:3*6; b: two:2*1");

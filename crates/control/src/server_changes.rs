@@ -1,27 +1,34 @@
-//! What a change of the plan does to servers, for the operator: those that are added and removed, and other weights. Changes
-//! by the admin API are told by that.
+//! Reports changes of servers in a new plan to the operator: added and removed servers, and weights. The admin API
+//! reports its own changes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use balance::Member;
+use balance::FleetMember;
 use proxy::context::plan::{Plan, UpstreamPlan};
 use telemetry::message;
 
-/// Tells which servers of upstreams that stay have come, gone, or changed. `why` ends each message.
+/// Reports added, removed and changed servers in upstreams of both plans. `why` ends each message.
 pub(crate) fn tell(before: &Plan, after: &Plan, why: &str) {
     for change in changes(before, after) {
         message::info(&format!("{change}, {why}"));
     }
 }
 
-/// What has changed, without the reason.
 pub(crate) fn changes(before: &Plan, after: &Plan) -> Vec<String> {
-    let name = |upstream: &UpstreamPlan| upstream.config.name.clone();
-    let known: HashMap<String, _> =
-        before.upstreams.iter().map(|upstream| (name(upstream), upstream)).collect();
+    let is_other = |(place, upstream): &(usize, &Arc<UpstreamPlan>)| {
+        before.upstreams.get(*place).is_none_or(|before| !Arc::ptr_eq(before, upstream))
+    };
+    let others: Vec<&Arc<UpstreamPlan>> =
+        after.upstreams.iter().enumerate().filter(is_other).map(|(_, upstream)| upstream).collect();
+    if others.is_empty() {
+        return Vec::new();
+    }
+    let known: HashMap<&str, _> =
+        before.upstreams.iter().map(|upstream| (upstream.config.name.as_str(), upstream)).collect();
     let mut changes = Vec::new();
-    for upstream in &after.upstreams {
-        let Some(previous) = known.get(&upstream.config.name) else { continue };
+    for upstream in others {
+        let Some(previous) = known.get(upstream.config.name.as_str()) else { continue };
         let say =
             |label: &str, what: &str| format!("upstream {}, server {label}: {what}", upstream.config.name);
         let mut gone: HashMap<_, _> =
@@ -42,7 +49,7 @@ pub(crate) fn changes(before: &Plan, after: &Plan) -> Vec<String> {
     changes
 }
 
-fn members(upstream: &UpstreamPlan) -> impl Iterator<Item = (&str, &Member)> {
+fn members(upstream: &UpstreamPlan) -> impl Iterator<Item = (&str, &FleetMember)> {
     let labels = upstream.servers.iter().map(|server| server.label.as_str());
     labels.zip(upstream.fleet.members())
 }

@@ -1,5 +1,5 @@
-//! A small HTTP server for the control thread: one request per connection, few connections at a time, each with a time
-//! limit. It is independent of the path of clients' requests.
+//! A small HTTP server for the control thread: one request per connection, few connections at a time, each with a
+//! time limit. It is independent of the path of clients' requests.
 
 use std::cell::Cell;
 use std::io;
@@ -15,27 +15,20 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore};
 
-/// Connections at a time; more wait in the kernel's queue.
+/// Concurrent connections; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 16;
-/// How long a connection may take, with its request and the response.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(30);
-/// How much of that the head of the request may take.
+/// The part of it for the head of the request.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// What the head of a request may have.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Between two tries to accept where that fails: for want of descriptors, most likely.
+/// Delay after a failed accept, most likely for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A source of connections: a listener.
 #[expect(async_fn_in_trait, reason = "the server runs on one thread: no future has to be Send")]
 pub trait Accept {
-    /// A connection of the listener.
     type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
 
-    /// Accepts the next connection.
-    ///
-    /// # Errors
-    /// When the kernel has no descriptor or memory for it.
+    /// Fails if the kernel has no descriptor or memory for the connection.
     async fn next(&self) -> io::Result<Self::Stream>;
 }
 
@@ -55,18 +48,17 @@ impl Accept for UnixListener {
     }
 }
 
-/// The connections that are being served, over all listeners.
+/// The open connections of all listeners.
 #[derive(Clone, Default)]
-pub struct ServedConnections(Rc<State>);
+pub struct ServedConnections(Rc<ServiceState>);
 
 #[derive(Default)]
-struct State {
+struct ServiceState {
     count: Cell<usize>,
     one_left: Notify,
 }
 
-/// One of them.
-pub(crate) struct ServedConnection(Rc<State>);
+pub(crate) struct ServedConnection(Rc<ServiceState>);
 
 impl ServedConnections {
     /// Counts something else that the end of the control thread waits for, until it is dropped.
@@ -75,7 +67,6 @@ impl ServedConnections {
         ServedConnection(Rc::clone(&self.0))
     }
 
-    /// Returns when all connections have ended.
     pub async fn gone(&self) {
         while self.0.count.get() > 0 {
             self.0.one_left.notified().await;
@@ -90,10 +81,10 @@ impl Drop for ServedConnection {
     }
 }
 
-/// Accepts and serves connections until dropped. Connections under way then go on to their end.
+/// Accepts and serves connections until dropped. Open connections then continue to their end.
 pub async fn serve(listener: impl Accept, router: Router, guests: ServedConnections) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    // It is never closed, so there always is a permit to come.
+    // The semaphore is never closed.
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
         let Ok(stream) = listener.next().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -107,7 +98,7 @@ pub async fn serve(listener: impl Accept, router: Router, guests: ServedConnecti
     }
 }
 
-/// Serves one request. What goes wrong with its connection is the peer's own affair.
+/// Serves one request. Errors of the connection are ignored, because they concern only the peer.
 async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let mut builder = http1::Builder::new();
     builder

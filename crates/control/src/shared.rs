@@ -1,22 +1,22 @@
-//! What instances share through Redis or Valkey: what their limits have counted, what is purged or invalidated, automatic
-//! certificates, decisions of authentication servers, and sessions. On the control thread alone: workers go on
-//! with what they have in memory, whatever becomes of Redis.
+//! Sharing between instances through Redis or Valkey: counts of limits, purges and invalidations, automatic
+//! certificates, decisions of authentication servers, and sessions. It runs only on the control thread. Workers use
+//! their memory, so they continue without Redis.
 
 /// Connections to Redis.
 mod link;
 /// Rate limits over all instances.
 mod limits;
-/// Which instances there are.
+/// The list of running instances.
 mod members;
 /// Purges for all instances.
 mod purges;
-/// What unsafe requests invalidate, for all instances.
+/// Invalidations by unsafe requests, for all instances.
 mod invalid;
-/// Redis for whoever shares something now and then.
+/// Redis access for occasional sharing.
 mod engine;
 /// Seals secrets that Redis keeps.
 mod seal;
-/// Locks of all instances.
+/// Locks between instances.
 mod leases;
 /// Automatic certificates of all instances.
 mod certificates;
@@ -33,8 +33,8 @@ use std::time::{Duration, Instant};
 
 use config::Redis;
 use proxy::cache::Ways;
-use proxy::context::plan::{DecisionExchange, SessionExchange, Way};
-use route::Standing;
+use proxy::context::plan::{DecisionExchange, InstanceWay, SessionExchange};
+use route::ShareStanding;
 use telemetry::{SharedSample, message};
 use tokio::sync::Notify;
 
@@ -45,63 +45,56 @@ use decisions::Decisions;
 pub(crate) use engine::{Engine, Reach};
 use invalid::Teller;
 pub(crate) use leases::Lease;
-use limits::Limits;
-use link::Link;
+use limits::SharedLimits;
+use link::RedisLink;
 use members::Members;
-use purges::{Follower, Publisher};
+use purges::{Publisher, PurgeFollower};
 use seal::Seal;
 use sessions::SharedSessions;
 
-/// Pauses between attempts while Redis is gone.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// How sharing stands, for whoever asks.
 #[derive(Default)]
 pub(crate) struct Shared {
-    state: Mutex<State>,
-    /// The name of this instance, unless the configuration has one.
+    state: Mutex<SharedState>,
+    /// The default name of this instance, if none is configured.
     instance: String,
-    /// Told by workers whose limits have something to tell.
+    /// Notified by workers whose limits have something to report.
     called: Arc<Notify>,
-    counts: Counts,
-    /// Answers to challenges that other instances are to give.
+    counts: SharedCounts,
+    /// Challenge responses for other instances to give.
     board: Board,
 }
 
 /// Counted since the start.
 #[derive(Default)]
-struct Counts {
-    /// Exchanges in which limits told what they had admitted.
+struct SharedCounts {
+    /// Exchanges that reported admitted requests of limits.
     tells: AtomicU64,
-    /// Requests that were told.
     requests: AtomicU64,
-    /// How often Redis was lost.
     losses: AtomicU64,
-    invalid: Arc<invalid::Counts>,
-    decisions: Arc<decisions::Counts>,
-    sessions: Arc<sessions::Counts>,
+    invalid: Arc<invalid::InvalidationCounts>,
+    decisions: Arc<decisions::DecisionCounts>,
+    sessions: Arc<sessions::SessionCounts>,
 }
 
 #[derive(Default)]
-struct State {
-    /// What is to be reached; `None` if nothing is shared.
+struct SharedState {
+    /// The URL of Redis; `None` if nothing is shared.
     url: Option<String>,
     link: LinkState,
-    /// The instances that run, by name, as Redis told last.
     instances: Vec<String>,
-    /// What secrets are sealed with.
+    /// Seals secrets, if a secret is configured.
     seal: Option<Arc<Seal>>,
-    /// Redis, while it is reached.
     engine: Option<Arc<Engine>>,
 }
 
 #[derive(Default, Clone)]
 enum LinkState {
-    /// Nothing is to be reached.
     #[default]
     None,
-    /// It was not reached yet, and nothing has failed.
+    /// Not connected yet, without a failure.
     Beginning(Instant),
     Up,
     Down {
@@ -111,12 +104,11 @@ enum LinkState {
 }
 
 impl Shared {
-    /// For an instance with this name.
+    /// `instance` is the name of this instance.
     pub(crate) fn new(instance: Option<String>) -> Self {
         Self { instance: instance.unwrap_or_else(host_name), ..Self::default() }
     }
 
-    /// What an operator should see at once.
     pub(crate) fn problem(&self) -> Option<String> {
         let state = lock(&self.state);
         match (&state.url, &state.link) {
@@ -149,12 +141,11 @@ impl Shared {
         })
     }
 
-    /// Redis, while it is reached, for secrets.
+    /// Returns Redis for secrets, while it is reachable.
     pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
         lock(&self.state).engine.clone()
     }
 
-    /// Whether secrets can be shared now.
     pub(crate) fn reach(&self) -> Reach {
         let state = lock(&self.state);
         match (&state.seal, &state.engine, &state.link) {
@@ -168,24 +159,24 @@ impl Shared {
     }
 
     fn begin(&self, settings: Option<&Redis>) {
-        let state = settings.map(|redis| State {
+        let state = settings.map(|redis| SharedState {
             url: Some(redis.url.to_string()),
             link: LinkState::Beginning(Instant::now()),
             seal: Seal::new(redis).map(Arc::new),
-            ..State::default()
+            ..SharedState::default()
         });
         *lock(&self.state) = state.unwrap_or_default();
     }
 
-    /// Redis is reached over this connection: secrets can be shared, if there is what seals them.
-    fn open(&self, settings: &Redis, instance: &str, link: &Arc<Link>) -> Option<Arc<Engine>> {
+    /// Records a new connection to Redis. Returns access for secrets, if a sealing secret is configured.
+    fn open(&self, settings: &Redis, instance: &str, link: &Arc<RedisLink>) -> Option<Arc<Engine>> {
         let mut state = lock(&self.state);
         let engine = state.seal.as_ref().map(|seal| Arc::new(Engine::new(settings, instance, (link, seal))));
         state.engine.clone_from(&engine);
         engine
     }
 
-    /// Notes that Redis is reached, with these instances, and says so where it is news.
+    /// Records that Redis is reachable, with these instances. Reports it if it is news.
     fn reached(&self, instances: Vec<String>) {
         let mut state = lock(&self.state);
         let url = state.url.clone().unwrap_or_default();
@@ -206,7 +197,7 @@ impl Shared {
         state.instances = instances;
     }
 
-    /// Notes that Redis is not reached, and says so where it is news.
+    /// Records that Redis is unreachable. Reports it if it is news.
     fn lost(&self, why: &str) {
         let mut state = lock(&self.state);
         let url = state.url.clone().unwrap_or_default();
@@ -214,7 +205,7 @@ impl Shared {
             LinkState::Down { since, .. } => *since,
             LinkState::None | LinkState::Up | LinkState::Beginning(_) => {
                 self.counts.losses.fetch_add(1, Ordering::Relaxed);
-                message::warn(&format!("{url} is not reached, this instance goes on by itself: {why}"));
+                message::warn(&format!("{url} cannot be reached, this instance goes on alone: {why}"));
                 Instant::now()
             }
         };
@@ -231,12 +222,11 @@ fn host_name() -> String {
     }
 }
 
-/// A panic while it was held leaves it as it was.
+/// A panic in a holder leaves the state complete.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shares what the configuration says, until the proxy ends.
 pub(crate) async fn run(control: Weak<Control>) {
     let Some(strong) = control.upgrade() else { return };
     let mut changes = strong.changes.subscribe();
@@ -271,7 +261,6 @@ pub(crate) async fn run(control: Weak<Control>) {
     }
 }
 
-/// Shares by these settings until the proxy ends.
 async fn share(control: &Weak<Control>, settings: &Redis) {
     let Some(strong) = control.upgrade() else { return };
     let instance = settings.instance.clone().unwrap_or_else(|| strong.shared.instance.clone());
@@ -290,38 +279,45 @@ async fn share(control: &Weak<Control>, settings: &Redis) {
     let invalid = Teller::new(settings, &instance, counts);
     let ways = Ways { purges: publisher.way(), invalid: invalid.way(), lost };
     let members = Members::new(settings, instance.clone());
-    let limits = Limits::new(control, settings);
-    let certificates = certificates::Follower::new(control);
+    let limits = SharedLimits::new(control, settings);
+    let certificates = certificates::CertificateFollower::new(control);
     let worker_ways = WorkerWays { decisions: decisions.way(), sessions: sessions.way() };
-    let parts =
-        Parts { instance, members, limits, publisher, follower, invalid, certificates, decisions, sessions };
+    let parts = SharedParts {
+        instance,
+        members,
+        limits,
+        publisher,
+        follower,
+        invalid,
+        certificates,
+        decisions,
+        sessions,
+    };
     tokio::select! {
         () = go_on(control, settings, parts) => {}
         () = attach(control, &ways, &worker_ways) => {}
     }
 }
 
-/// How requests reach other instances.
+/// Channels from workers to other instances.
 struct WorkerWays {
-    decisions: Way<DecisionExchange>,
-    sessions: Way<SessionExchange>,
+    decisions: InstanceWay<DecisionExchange>,
+    sessions: InstanceWay<SessionExchange>,
 }
 
-/// What is shared.
-struct Parts {
-    /// The name of this instance.
+struct SharedParts {
     instance: String,
     members: Members,
-    limits: Limits,
+    limits: SharedLimits,
     publisher: Publisher,
-    follower: Follower,
+    follower: PurgeFollower,
     invalid: Teller,
-    certificates: certificates::Follower,
+    certificates: certificates::CertificateFollower,
     decisions: Decisions,
     sessions: SharedSessions,
 }
 
-/// Has the caches of all plans publish what they purge and invalidate, and what requests meet be shared, until the proxy ends.
+/// Connects the caches, decisions and sessions of each new plan to the shared channels, until the proxy ends.
 async fn attach(control: &Weak<Control>, ways: &Ways, worker_ways: &WorkerWays) {
     let Some(strong) = control.upgrade() else { return };
     let mut changes = strong.changes.subscribe();
@@ -340,14 +336,14 @@ async fn attach(control: &Weak<Control>, ways: &Ways, worker_ways: &WorkerWays) 
     }
 }
 
-/// Connects again and again, and shares over each connection.
-async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: Parts) {
+/// Reconnects for ever, and shares over each connection.
+async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: SharedParts) {
     let (mut pause, mut why) = (PAUSE_MIN, "it was not reached yet".to_owned());
     loop {
         let began = Instant::now();
-        parts.limits.stand(Standing::Alone(parts.members.shares()));
+        parts.limits.stand(ShareStanding::Alone(parts.members.shares()));
         let opened = tokio::select! {
-            opened = Link::open(settings) => opened,
+            opened = RedisLink::open(settings) => opened,
             why = parts.publisher.alone(&why) => Err(why),
         };
         why = match opened {
@@ -357,9 +353,9 @@ async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: Parts) {
         let Some(strong) = control.upgrade() else { return };
         strong.shared.lost(&why);
         drop(strong);
-        // Attempts that come one after the other grow rare; a connection that held is tried again at once.
+        // Repeated attempts become rarer. After a stable connection, the next attempt is immediate.
         pause = if began.elapsed() > PAUSE_MAX { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
-        // While Redis is gone there may be new limits, with other shares.
+        // While Redis is unreachable, new limits with other shares may appear.
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = parts.limits.alone(parts.members.shares()) => {}
@@ -369,9 +365,23 @@ async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: Parts) {
 }
 
 /// Shares over a connection. Returns why it ended.
-async fn serve(control: &Weak<Control>, settings: &Redis, link: &Arc<Link>, parts: &mut Parts) -> String {
-    let Parts { instance, members, limits, publisher, follower, invalid, certificates, decisions, sessions } =
-        parts;
+async fn serve(
+    control: &Weak<Control>,
+    settings: &Redis,
+    link: &Arc<RedisLink>,
+    parts: &mut SharedParts,
+) -> String {
+    let SharedParts {
+        instance,
+        members,
+        limits,
+        publisher,
+        follower,
+        invalid,
+        certificates,
+        decisions,
+        sessions,
+    } = parts;
     let first = match members.tell(link).await {
         Ok(instances) => instances,
         Err(why) => return why,

@@ -16,7 +16,7 @@ use crate::change::Control;
 use crate::notify::{self, PidFile};
 use crate::upgrade::{Program, Successors, upgrade};
 use crate::watchdog;
-use proxy::context::worker::Message;
+use proxy::context::worker::WorkerMessage;
 
 struct Signals {
     terminate: Signal,
@@ -26,7 +26,6 @@ struct Signals {
     upgrade: Signal,
 }
 
-/// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
     End,
@@ -58,10 +57,8 @@ impl Signals {
 }
 
 /// Runs until a signal ends the proxy, or another process has taken over. Calls `announce` once signals are handled, so
-/// that whoever reads the announcement can send one. `pid_file` has the process ID meanwhile.
-///
-/// # Errors
-/// If signals cannot be handled, the PID file cannot be written, or a worker has panicked.
+/// that its readers can send one. `pid_file` has the process ID meanwhile. Fails if signals cannot be handled, the PID
+/// file cannot be written, or a worker has panicked.
 pub fn run_until_signal(
     mut running: Running,
     pid_file: Option<&Path>,
@@ -76,7 +73,7 @@ pub fn run_until_signal(
         notify::tell(&format!("READY=1\nMAINPID={}", std::process::id()));
         announce(&running);
         let mut stage = serve(&mut running, &program, &mut signals).await;
-        let has_failed = stage == Stage::Failed;
+        let has_failed = stage == ShutdownStage::Failed;
         let control = Arc::clone(&running.control);
         let mut ended = spawn_blocking(move || running.wait());
         loop {
@@ -93,24 +90,21 @@ pub fn run_until_signal(
         drop(pid_file);
         if has_failed { Err(io::Error::other("a worker has panicked")) } else { Ok(()) }
     });
-    // A thread that waits for a process which never answers is not waited for.
+    // A thread that waits for another process must not block the end.
     runtime.shutdown_background();
     outcome
 }
 
-/// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ShutdownStage {
     /// Another process has taken over: this one ends when its clients have gone.
     Retiring,
-    /// Draining: the process ends soon.
     Draining,
-    /// The same, since a worker has panicked.
+    /// Draining, because a worker has panicked.
     Failed,
 }
 
-/// Does what signals ask for, until the end has begun.
-async fn serve(running: &mut Running, program: &Program, signals: &mut Signals) -> Stage {
+async fn serve(running: &mut Running, program: &Program, signals: &mut Signals) -> ShutdownStage {
     let (_, never) = unbounded_channel();
     let mut panicked = std::mem::replace(&mut running.panicked, never);
     let (taken_over, mut succeeded) = unbounded_channel();
@@ -118,20 +112,20 @@ async fn serve(running: &mut Running, program: &Program, signals: &mut Signals) 
     let mut watchdog = pin!(watchdog::run(&running.control));
     loop {
         let wish = tokio::select! {
-            _ = succeeded.recv() => return Stage::Retiring,
+            _ = succeeded.recv() => return ShutdownStage::Retiring,
             wish = signals.next() => wish,
             Some(worker) = panicked.recv() => {
                 notify::tell("STOPPING=1");
                 successors.end();
                 message::error(&format!(
-                    "worker {worker} has panicked, so nobody serves its clients: this process ends, those of the other workers first"
+                    "worker {worker} has panicked, so its clients get no response: this process ends, those of the other workers first"
                 ));
                 running.drain();
-                return Stage::Failed;
+                return ShutdownStage::Failed;
             }
             () = &mut watchdog => continue,
         };
-        // Each waits for the one before, but not the signals that follow: those may be to end.
+        // Each reload or upgrade waits for the one before, but later signals do not: they may end the process.
         let control = Arc::clone(&running.control);
         match wish {
             Wish::End => {
@@ -139,7 +133,7 @@ async fn serve(running: &mut Running, program: &Program, signals: &mut Signals) 
                 successors.end();
                 message::info("draining: running requests finish, a second signal stops at once");
                 running.drain();
-                return Stage::Draining;
+                return ShutdownStage::Draining;
             }
             Wish::Reload => drop(spawn_blocking(move || reload(&control))),
             Wish::Reopen => control.reopen_log(),
@@ -161,21 +155,21 @@ async fn serve(running: &mut Running, program: &Program, signals: &mut Signals) 
     }
 }
 
-/// A process that is on its way out is to end sooner.
-fn end(control: &Control, stage: Stage) -> Stage {
+/// Handles a signal to end: a retiring process ends sooner.
+fn end(control: &Control, stage: ShutdownStage) -> ShutdownStage {
     match stage {
-        Stage::Retiring => {
+        ShutdownStage::Retiring => {
             message::info("draining: running requests finish, a second signal stops at once");
-            control.tell_workers(|| Message::Drain);
+            control.tell_workers(|| WorkerMessage::Drain);
         }
-        Stage::Draining | Stage::Failed => control.tell_workers(|| Message::Stop),
+        ShutdownStage::Draining | ShutdownStage::Failed => control.tell_workers(|| WorkerMessage::Stop),
     }
-    Stage::Draining
+    ShutdownStage::Draining
 }
 
 fn reload(control: &Control) {
     notify::tell_of_reload();
-    // It says by itself what came of it.
+    // `reload` reports its own outcome.
     let _: Result<_, _> = control.reload("");
     notify::tell("READY=1");
 }

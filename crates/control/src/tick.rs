@@ -1,5 +1,5 @@
-//! Tasks that look at something again and again, such as files and memory, wake up together: an idle proxy then wakes once
-//! a second, not once for each of them.
+//! Wakes periodic tasks together, such as checks of files and memory: an idle proxy wakes once a second instead of
+//! once for each of them.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 thread_local! {
-    /// What all ticks of this thread count from.
     static START: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -19,7 +18,7 @@ pub(crate) async fn tick(period: Duration) {
     tokio::time::sleep_until(now + until_next(now - start, period)).await;
 }
 
-/// How long it is until the next multiple of a period that is longer than zero.
+/// The time until the next multiple of a nonzero period.
 fn until_next(elapsed: Duration, period: Duration) -> Duration {
     let into = elapsed.as_nanos() % period.as_nanos().max(1);
     period.saturating_sub(Duration::from_nanos_u128(into))

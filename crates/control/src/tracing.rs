@@ -1,6 +1,6 @@
-//! Sends the spans of requests to a collector (OTLP over HTTP), a task of the control thread for each `[tracing]`.
+//! Sends the spans of requests to a collector (OTLP over HTTP), in a task on the control thread for each `[tracing]`.
 //!
-//! A collector that does not answer costs spans, never requests: what waits is bounded, and what is beyond is counted.
+//! A collector that does not respond costs spans, never requests: the queue is bounded, and lost spans are counted.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};
-use proxy::context::tracing::Tracing;
+use proxy::shared::tracing::Tracing;
 use telemetry::{SpanSource, Spans, message, rejected_spans};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
@@ -19,25 +19,21 @@ use crate::change::Control;
 use crate::outbound::{EXCHANGE_MAX, Outbound};
 use crate::service::ServedConnections;
 
-/// A message to the collector that has this much leaves at once.
+/// A message of this size is sent at once.
 const BATCH_BYTES: usize = 512 * 1024;
 /// How long a span waits for others.
 const GATHERING: Duration = Duration::from_secs(1);
-/// How often those that wait are fetched meanwhile. Each fetch wakes this thread, and so would each request that hands its
-/// spans over to somebody who waits for them.
+/// Interval of fetching spans. Each fetch wakes this thread; waiting for spans would wake it with every request.
 const FETCHING: Duration = Duration::from_millis(100);
-/// After a failure the next attempt comes after this, then twice that, and so on.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// The largest answer of a collector.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// What is told of the reason that it gives.
 const REASON_CHARACTERS: usize = 200;
 
-/// Says that the proxy ends, and until when spans may still be sent.
+/// Signals the end of the proxy, with the deadline for sending spans.
 pub(crate) type Ending = watch::Receiver<Option<Instant>>;
 
-/// Sends the spans of the plans in force, until the proxy ends: when `ending` says so, what waits is sent at once.
+/// Sends the spans of the plans in force, until the proxy ends: on `ending`, waiting spans are sent at once.
 pub(crate) async fn run(
     control: Weak<Control>,
     outbound: Rc<Outbound>,
@@ -52,7 +48,7 @@ pub(crate) async fn run(
             && let Some(spans) = tracing.take_spans()
         {
             let guest = guests.enter();
-            let sender = Sender::new(Weak::clone(&control), &outbound, tracing);
+            let sender = SpanSender::new(Weak::clone(&control), &outbound, tracing);
             let ending = ending.clone();
             tokio::task::spawn_local(async move {
                 sender.send_all(spans, ending).await;
@@ -66,15 +62,14 @@ pub(crate) async fn run(
     }
 }
 
-/// Sends spans to one collector.
-struct Sender {
+struct SpanSender {
     control: Weak<Control>,
     outbound: Rc<Outbound>,
     settings: config::Tracing,
     source: SpanSource,
 }
 
-impl Sender {
+impl SpanSender {
     fn new(control: Weak<Control>, outbound: &Rc<Outbound>, tracing: &Tracing) -> Self {
         let settings = tracing.settings.clone();
         let source = SpanSource::new("vanward", |told| {
@@ -85,7 +80,6 @@ impl Sender {
         Self { control, outbound: Rc::clone(outbound), settings, source }
     }
 
-    /// Sends what comes, until nothing can come any more.
     async fn send_all(&self, mut spans: Receiver<Spans>, mut ending: Ending) {
         let mut lost_at_end = Lost::default();
         loop {
@@ -118,14 +112,14 @@ impl Sender {
         }
     }
 
-    /// Sends a batch, however often that has to be tried; once only where the proxy ends. What is lost then is told at last,
-    /// as one number: a second message like the first would be held back, and nothing follows that it could come with.
+    /// Sends a batch, with retries until it succeeds; only once if the proxy ends. Losses at the end are reported
+    /// as one number, because a second message of the same kind would be held back and never written.
     async fn send(&self, batch: &Spans, ending: &mut Ending, lost_at_end: &mut Lost) {
         let (count, message) = (batch.count() as u64, Bytes::from(self.source.message(batch)));
         let mut retry = RETRY_MIN;
         let mut has_failed = false;
         loop {
-            let Refused { reason, may_succeed_later } = match self.attempt(&message, ending).await {
+            let ExportFailure { reason, may_succeed_later } = match self.attempt(&message, ending).await {
                 Ok(answer) => return self.taken(count, &answer, has_failed),
                 Err(refused) => refused,
             };
@@ -148,9 +142,9 @@ impl Sender {
         }
     }
 
-    /// The collector has taken a message of so many spans, or most of them.
+    /// Counts the spans that the collector accepted, which may be fewer than sent.
     fn taken(&self, count: u64, answer: &[u8], has_failed: bool) {
-        // OTLP: those that it rejects must not be sent again.
+        // OTLP: rejected spans must not be sent again.
         let (rejected, why) = rejected_spans(answer).unwrap_or_default();
         let rejected = rejected.min(count);
         self.count(count - rejected, true);
@@ -177,27 +171,27 @@ impl Sender {
         format!("cannot send {count} {spans} to {}: {reason}", self.settings.collector)
     }
 
-    /// Sends a message once. Returns the answer to one that is taken.
-    async fn attempt(&self, message: &Bytes, ending: &mut Ending) -> Result<Bytes, Refused> {
+    /// Sends a message once. Returns the collector's response if it accepts.
+    async fn attempt(&self, message: &Bytes, ending: &mut Ending) -> Result<Bytes, ExportFailure> {
         let exchange = tokio::time::timeout(EXCHANGE_MAX, self.exchange(message));
         let outcome = tokio::select! {
             outcome = exchange => outcome.unwrap_or_else(|_| Err("no answer in time".to_owned())),
             () = is_out_of_time(ending) => {
                 let reason = "it did not answer before the proxy ended".to_owned();
-                return Err(Refused { reason, may_succeed_later: false });
+                return Err(ExportFailure { reason, may_succeed_later: false });
             }
         };
         let status = match outcome {
             Ok((200..300, answer)) => return Ok(answer),
             Ok((status, _)) => status,
-            Err(reason) => return Err(Refused { reason, may_succeed_later: true }),
+            Err(reason) => return Err(ExportFailure { reason, may_succeed_later: true }),
         };
-        // OTLP: of the statuses, these say that the same may be accepted later.
+        // OTLP: after these statuses, a retry may succeed.
         let may_succeed_later = matches!(status, 429 | 502 | 503 | 504);
-        Err(Refused { reason: format!("it answers with status {status}"), may_succeed_later })
+        Err(ExportFailure { reason: format!("it answers with status {status}"), may_succeed_later })
     }
 
-    /// Sends a message and returns the status of the answer, and the answer.
+    /// Sends a message. Returns status and body of the response.
     async fn exchange(&self, message: &Bytes) -> Result<(u16, Bytes), String> {
         let config::Tracing { collector, ca, authorization_file, .. } = &self.settings;
         let mut request = Request::new(message.clone());
@@ -218,36 +212,33 @@ impl Sender {
     }
 }
 
-/// Spans that no collector got.
 #[derive(Default)]
 struct Lost {
     spans: u64,
-    /// Why the last ones did not.
     reason: String,
 }
 
-/// Why a collector did not take spans.
-struct Refused {
+struct ExportFailure {
     reason: String,
     may_succeed_later: bool,
 }
 
-/// Returns when the proxy ends: until when spans may be sent.
+/// Waits until the proxy ends. Returns the deadline for sending spans.
 async fn ends(ending: &mut Ending) -> Instant {
     match ending.wait_for(Option::is_some).await.map(|by| *by) {
         Ok(Some(by)) => by,
-        // Nobody says so any more: the thread itself ends.
+        // The sender is dropped: the thread itself ends.
         _ => std::future::pending().await,
     }
 }
 
-/// Returns when the proxy ends and spans have had their time.
+/// Waits until the proxy ends and the deadline for spans has passed.
 async fn is_out_of_time(ending: &mut Ending) {
     let by = ends(ending).await;
     tokio::time::sleep_until(by).await;
 }
 
-/// Adds the Authorization that a file has. An error names the file, and nothing of what it has.
+/// Adds the Authorization in a file. An error names the file, without its content.
 fn authorized(mut request: Request<Bytes>, file: Option<&PathBuf>) -> Result<Request<Bytes>, String> {
     let Some(file) = file else { return Ok(request) };
     let cannot = |why: String| format!("authorization_file {}: {why}", file.display());

@@ -1,4 +1,4 @@
-//! Upgrade: starts a new process with the same arguments from the program file as it is now, hands over all listening
+//! Upgrade: starts a new process with the same arguments from the current program file, hands over all listening
 //! sockets, and waits until the new process serves. If it never does, nothing has changed.
 
 use std::ffi::OsString;
@@ -15,20 +15,19 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::StartError;
 use crate::change::Control;
-use crate::handover::{self, Handover, VARIABLE, Word};
+use crate::handover::{self, Handover, HandoverAnswer, VARIABLE};
 use crate::watchdog;
 
-/// How long the new process has until it serves: names are resolved meanwhile, and certificates read.
+/// Maximum time until the new process serves. It resolves names and reads certificates meanwhile.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The program and the arguments with which this process was started.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     path: PathBuf,
     arguments: Vec<OsString>,
 }
 
-/// Why an upgrade failed, and this process goes on.
+/// Why an upgrade failed, and this process continues.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpgradeError {
     #[error("cannot start {}: {error}", path.display())]
@@ -44,7 +43,7 @@ pub(crate) enum UpgradeError {
 }
 
 impl Program {
-    /// Remembers the program. Call it at the start: later the file may be another one, and that one is to be started.
+    /// Records the program. Call it at the start, because an upgrade starts the later file at this path.
     pub(crate) fn of_this_process() -> Self {
         let mut arguments = std::env::args_os();
         let name = arguments.next().unwrap_or_default();
@@ -52,7 +51,7 @@ impl Program {
     }
 }
 
-/// The path that the program was called by: a link that leads to another version is followed when that is started.
+/// The path that started the program. Links are followed only at the upgrade, so they may lead to another version.
 fn path_of(name: &Path) -> PathBuf {
     let of_process = || std::env::current_exe().unwrap_or_else(|_| name.to_owned());
     if name.components().count() > 1 {
@@ -63,10 +62,7 @@ fn path_of(name: &Path) -> PathBuf {
     found.unwrap_or_else(of_process)
 }
 
-/// Starts a process that takes over, and waits until it serves. Returns its ID. Blocks.
-///
-/// # Errors
-/// Why the upgrade failed; this process goes on as before.
+/// Starts a process that takes over. Blocks until it serves, and returns its ID. After an error this process continues.
 pub(crate) fn upgrade(
     control: &Control,
     program: &Program,
@@ -79,34 +75,33 @@ pub(crate) fn upgrade(
         let mut child = start(program, theirs)?;
         successors.begins(&child);
         let outcome = give_and_wait(&ours, handover);
-        // It goes its own way, or is waited for: another process may have its number then.
+        // It is independent now, or was reaped: its process ID may be reused.
         successors.is_settled();
         match outcome {
-            Ok(Word::Serving) => {}
+            Ok(HandoverAnswer::Serving) => {}
             outcome => return Err(failed(&mut child, outcome)),
         }
         let process = child.id();
-        // So that nothing is left of it when it ends before this process does.
+        // Reaps it if it ends before this process does.
         let reap = std::thread::Builder::new().name("successor".to_owned());
         let _ = reap.spawn(move || child.wait());
         Ok((process, ours))
     })
 }
 
-/// The process that is about to take over: it must end, too, when this one is told to end.
+/// The process that is taking over: a signal that ends this process must end it, too.
 #[derive(Debug, Default)]
 pub(crate) struct Successors(Mutex<Succession>);
 
 #[derive(Debug, Default)]
 struct Succession {
-    /// One that has not said that it serves, and was not waited for.
+    /// A process that does not serve yet and was not reaped.
     process: Option<Pid>,
-    /// None is to take over any more.
     is_over: bool,
 }
 
 impl Successors {
-    /// Ends the process that is about to take over, and prevents later ones. If it serves already, it drains.
+    /// Ends the process that is taking over, and prevents later upgrades. If it serves already, it drains.
     pub(crate) fn end(&self) {
         let mut succession = self.succession();
         succession.is_over = true;
@@ -133,38 +128,38 @@ impl Successors {
 impl Succession {
     fn end(&self) {
         if let Some(process) = self.process {
-            // It may have ended by itself.
+            // It may have ended already.
             let _ = kill_process(process, Signal::TERM);
         }
     }
 }
 
-/// Its standard input is the channel: the one descriptor that is passed on without a gap in which another child, started
-/// at the same time, would inherit it.
+/// Its standard input is the channel. Unlike other descriptors, it is passed without a moment in which a
+/// concurrently started child could inherit it.
 fn start(program: &Program, channel: OwnedFd) -> Result<Child, UpgradeError> {
     let started = Command::new(&program.path)
         .args(&program.arguments)
         .env(VARIABLE, std::process::id().to_string())
-        // It is the one that the service manager asks from now on.
+        // The service manager monitors the new process from now on.
         .env_remove(watchdog::PROCESS)
         .stdin(Stdio::from(channel))
         .spawn();
     started.map_err(|error| UpgradeError::Start { path: program.path.clone(), error })
 }
 
-fn give_and_wait(channel: &OwnedFd, handover: &Handover) -> io::Result<Word> {
+fn give_and_wait(channel: &OwnedFd, handover: &Handover) -> io::Result<HandoverAnswer> {
     set_socket_timeout(channel, Timeout::Send, Some(PATIENCE))?;
     handover::give(channel, handover)?;
     handover::word(channel, PATIENCE)
 }
 
-/// The new process is of no use: it ends, if it has not yet.
-fn failed(child: &mut Child, outcome: io::Result<Word>) -> UpgradeError {
+/// Ends the useless new process, if it still runs.
+fn failed(child: &mut Child, outcome: io::Result<HandoverAnswer>) -> UpgradeError {
     let is_gone = match &outcome {
         Ok(_) => true,
         Err(error) => matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset),
     };
-    // One that has closed the channel is about to end by itself, and how it does says more than a signal.
+    // A process that closed the channel is about to end; its exit status says more than a signal.
     let ended = if is_gone { ended_soon(child) } else { None };
     if let Some(status) = ended {
         return UpgradeError::Ended(status);

@@ -1,21 +1,21 @@
-//! The watchdog of the service manager (sd_watchdog_enabled(3)): told while every worker does its work.
+//! The watchdog of the service manager (sd_watchdog_enabled(3)): notified while every worker responds.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use proxy::context::worker::Message;
+use proxy::context::worker::WorkerMessage;
 use telemetry::message;
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::change::Control;
 use crate::notify;
 
-/// Environment variables: how often the service manager wants to be told, in microseconds, and by which process.
+/// Environment variables: the interval of notifications in microseconds, and the process that sends them.
 const PERIOD: &str = "WATCHDOG_USEC";
 pub(crate) const PROCESS: &str = "WATCHDOG_PID";
 
-/// Tells the service manager, if it asks for it, twice in each period that all workers answer. Where one does not, nothing is
-/// told, and the service manager starts the proxy anew. Never ends.
+/// Notifies the service manager twice in each interval if all workers respond. If one does not, it sends nothing,
+/// and the service manager restarts the proxy. Never ends.
 pub(crate) async fn run(control: &Arc<Control>) {
     let asked = |name| std::env::var(name).ok();
     let Some(period) = period(asked(PERIOD).as_deref(), asked(PROCESS).as_deref(), std::process::id()) else {
@@ -27,7 +27,7 @@ pub(crate) async fn run(control: &Arc<Control>) {
         match tokio::time::timeout_at(next, all_answer(control)).await {
             Ok(()) => notify::tell("WATCHDOG=1"),
             Err(_) => message::error(&format!(
-                "a worker has not answered for {} s: the service manager is not told that all is well (watchdog)",
+                "a worker has not answered for {} s: the service manager gets no notification (watchdog)",
                 turn.as_secs_f64()
             )),
         }
@@ -35,16 +35,15 @@ pub(crate) async fn run(control: &Arc<Control>) {
     }
 }
 
-/// Waits until each worker has heard of it.
 async fn all_answer(control: &Control) {
     let (heard, mut all_heard) = unbounded_channel();
-    control.tell_workers(|| Message::Answer(heard.clone()));
+    control.tell_workers(|| WorkerMessage::Answer(heard.clone()));
     drop(heard);
     // It ends when each has dropped its sender.
     while all_heard.recv().await.is_some() {}
 }
 
-/// How often the service manager wants to be told by the process with the number `own`; `None` if it does not.
+/// Returns the interval for the process with the ID `own`; `None` if the service manager expects nothing from it.
 fn period(usec: Option<&str>, process: Option<&str>, own: u32) -> Option<Duration> {
     if process.is_some_and(|process| process.parse() != Ok(own)) {
         return None;

@@ -1,40 +1,36 @@
-//! Containers, as `GET /containers/ID/json` of Docker and Podman tells them.
+//! Containers, as Docker and Podman describe them (`GET /containers/ID/json`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde_json::Value;
 
-/// A container, as far as it matters here.
+/// The parts of a container's description that routes and upstreams depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Container {
-    /// Its name, without the slash in front.
+    /// Without the leading slash.
     pub name: String,
     pub(crate) labels: BTreeMap<String, String>,
-    /// The addresses in its networks, by their names.
     networks: BTreeMap<String, IpAddr>,
-    /// It has the machine's network.
+    /// Uses the network of the host (`--network host`).
     is_on_host: bool,
-    /// The TCP ports that its image or its command line names.
+    /// TCP ports that the image or the command line exposes.
     exposed: BTreeSet<u16>,
-    /// Where its TCP ports are on the machine.
+    /// Host addresses of published TCP ports, by container port.
     published: BTreeMap<u16, (IpAddr, u16)>,
-    pub(crate) state: State,
+    pub(crate) state: ContainerState,
 }
 
-/// Whether it may get requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum State {
+pub(crate) enum ContainerState {
     #[default]
     Running,
-    /// Its own health check has not succeeded yet, or has failed.
+    /// The container's health check has not succeeded yet, or has failed.
     Unhealthy,
-    /// It does not run.
     Stopped,
 }
 
 impl Container {
-    /// Reads what the API tells of a container; `None` if it is none.
     pub fn read(told: &Value) -> Option<Self> {
         let config = &told["Config"];
         let name = told["Name"].as_str()?.trim_start_matches('/').to_owned();
@@ -74,15 +70,11 @@ impl Container {
         })
     }
 
-    /// A label.
     pub(crate) fn label(&self, name: &str) -> Option<&str> {
         self.labels.get(name).map(String::as_str)
     }
 
-    /// Where a port of it is reached, by its address in this network, if one is named.
-    ///
-    /// # Errors
-    /// Why it is not reached, and what to do.
+    /// Returns the address at which a port is reached, in the named network if there is one. An error says what to do.
     pub(crate) fn place(&self, port: u16, network: Option<&str>) -> Result<(IpAddr, u16), String> {
         if self.is_on_host {
             return Ok((IpAddr::from([127, 0, 0, 1]), port));
@@ -102,15 +94,11 @@ impl Container {
         }
     }
 
-    /// How many networks it has.
     pub(crate) fn networks(&self) -> usize {
         self.networks.len()
     }
 
-    /// The port that it listens on, if it names one alone; else the lowest one and that there are more.
-    ///
-    /// # Errors
-    /// There is none.
+    /// Returns the only TCP port that the container names; else the lowest one and `true`. Fails if it names none.
     pub(crate) fn port(&self) -> Result<(u16, bool), String> {
         let port = self.exposed.first().ok_or("it exposes no TCP port: say which it listens on")?;
         Ok((*port, self.exposed.len() > 1))
@@ -121,18 +109,17 @@ fn listed(names: &[&str]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// The number of a port such as `80/tcp`.
 fn tcp(port: &str) -> Option<u16> {
     port.strip_suffix("/tcp")?.parse().ok()
 }
 
-fn state(told: &Value) -> State {
-    // Podman calls it Healthcheck where Docker's API is not asked for.
+fn state(told: &Value) -> ContainerState {
+    // Podman's own API calls it Healthcheck, unlike its Docker-compatible one.
     let health = told["Health"]["Status"].as_str().unwrap_or_default();
     match (told["Running"].as_bool(), told["Paused"].as_bool(), health) {
-        (Some(false), ..) | (_, Some(true), _) => State::Stopped,
-        (_, _, "starting" | "unhealthy") => State::Unhealthy,
-        _ => State::Running,
+        (Some(false), ..) | (_, Some(true), _) => ContainerState::Stopped,
+        (_, _, "starting" | "unhealthy") => ContainerState::Unhealthy,
+        _ => ContainerState::Running,
     }
 }
 
@@ -163,7 +150,7 @@ mod tests {
                 Some("c"),
                 Err("it has no address in network \"c\", but in a"),
             ),
-            // Rootless: there is an address on the machine alone.
+            // Rootless Podman: containers have only an address on the host.
             (
                 json!({ "Networks": { "pasta": network("") }, "Ports": { "80/tcp": [{ "HostIp": "0.0.0.0", "HostPort": "8080" }] } }),
                 80,
@@ -200,13 +187,13 @@ mod tests {
         assert_eq!(container(&told).port(), Ok((80, true)));
         assert!(container(&json!({ "Name": "/web" })).port().is_err());
         for (told, expected) in [
-            (json!({ "Running": true }), State::Running),
-            (json!({ "Running": true, "Health": { "Status": "healthy" } }), State::Running),
-            (json!({ "Running": true, "Health": { "Status": "" } }), State::Running),
-            (json!({ "Running": true, "Health": { "Status": "starting" } }), State::Unhealthy),
-            (json!({ "Running": true, "Health": { "Status": "unhealthy" } }), State::Unhealthy),
-            (json!({ "Running": false }), State::Stopped),
-            (json!({ "Running": true, "Paused": true }), State::Stopped),
+            (json!({ "Running": true }), ContainerState::Running),
+            (json!({ "Running": true, "Health": { "Status": "healthy" } }), ContainerState::Running),
+            (json!({ "Running": true, "Health": { "Status": "" } }), ContainerState::Running),
+            (json!({ "Running": true, "Health": { "Status": "starting" } }), ContainerState::Unhealthy),
+            (json!({ "Running": true, "Health": { "Status": "unhealthy" } }), ContainerState::Unhealthy),
+            (json!({ "Running": false }), ContainerState::Stopped),
+            (json!({ "Running": true, "Paused": true }), ContainerState::Stopped),
         ] {
             assert_eq!(state(&told), expected, "{told}");
         }

@@ -1,11 +1,11 @@
-//! Servers that others know of, as `vanward.toml`: containers of Docker and Podman with their labels in, routes and upstreams out,
-//! and a remark about each label that cannot be taken over. No socket, clock or file: who asks whom is decided above.
+//! Translates containers of Docker and Podman with their labels into routes and upstreams of `vanward.toml`. A
+//! remark reports each label that cannot be translated. No socket, clock or file: callers talk to the engine.
 
 /// Containers, as the API of Docker and Podman tells them.
 mod container;
 /// Rules of Traefik, such as ``Host(`a.example`) && PathPrefix(`/api`)``.
 mod rule;
-/// Routes and servers that containers ask for.
+/// Merges what containers ask for.
 mod wanted;
 /// Labels of Vanward.
 mod own;

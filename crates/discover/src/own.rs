@@ -1,11 +1,11 @@
 //! Labels of Vanward: `vanward.enable`, `vanward.host`, `vanward.path`, `vanward.port`, and options of routes and upstreams.
 
 use crate::container::Container;
-use crate::rule::{Match, Path};
-use crate::wanted::{Route, Wanted, plain};
+use crate::rule::{Path, RuleMatch};
+use crate::wanted::{WantedRoute, WantedRoutes, plain};
 use crate::written::value;
 
-/// Options of routes that labels may set: none that names a file of the machine, or leads elsewhere.
+/// Route options that labels may set. Options that name files on the host, or lead elsewhere, are not among them.
 const ROUTE: [&str; 19] = [
     "access_log",
     "allow",
@@ -27,7 +27,6 @@ const ROUTE: [&str; 19] = [
     "rewrite",
     "timeouts",
 ];
-/// The same of upstreams.
 const UPSTREAM: [&str; 15] = [
     "balance",
     "breaker",
@@ -48,7 +47,7 @@ const UPSTREAM: [&str; 15] = [
 
 const PREFIX: &str = "vanward.";
 
-pub(crate) fn read(container: &Container, wanted: &mut Wanted) {
+pub(crate) fn read(container: &Container, wanted: &mut WantedRoutes) {
     let all: Vec<(&str, &str)> = container
         .labels
         .iter()
@@ -73,24 +72,24 @@ pub(crate) fn read(container: &Container, wanted: &mut Wanted) {
             );
         }
     }
-    let (mut draft, mut is_right) = (Draft::default(), true);
+    let (mut draft, mut is_right) = (LabelDraft::default(), true);
     for (label, value) in all {
         if let Err(why) = draft.take(label, value) {
             is_right = false;
             wanted.remark(container, format!("{PREFIX}{label}"), format!("{why}; the container is left out"));
         }
     }
-    // What is wrong may have been meant to keep clients out.
+    // A wrong option may have been meant to keep clients out, so it drops the route.
     if is_right {
         draft.add(container, wanted);
     }
 }
 
-/// What the labels of a container say.
+/// The labels of one container, as routes and an upstream.
 #[derive(Default)]
-struct Draft<'c> {
+struct LabelDraft<'c> {
     name: Option<&'c str>,
-    conditions: Match,
+    conditions: RuleMatch,
     port: Option<u16>,
     network: Option<&'c str>,
     scheme: Option<&'c str>,
@@ -98,7 +97,7 @@ struct Draft<'c> {
     upstream: Vec<(String, String)>,
 }
 
-impl<'c> Draft<'c> {
+impl<'c> LabelDraft<'c> {
     fn take(&mut self, label: &str, said: &'c str) -> Result<(), String> {
         let option = |label: &str, known: &[&str]| {
             let parts: Vec<&str> = label.split('.').collect();
@@ -139,8 +138,8 @@ impl<'c> Draft<'c> {
         Ok(())
     }
 
-    fn add(self, container: &Container, wanted: &mut Wanted) {
-        if self.conditions == Match::default() {
+    fn add(self, container: &Container, wanted: &mut WantedRoutes) {
+        if self.conditions == RuleMatch::default() {
             return wanted.remark(
                 container,
                 "vanward.enable",
@@ -153,12 +152,13 @@ impl<'c> Draft<'c> {
         };
         let name = upstream_name(container, self.name);
         wanted.server(container, ("", &name), (url, self.upstream));
-        let route = Route { matches: vec![self.conditions], upstream: name.clone(), options: self.route };
+        let route =
+            WantedRoute { matches: vec![self.conditions], upstream: name.clone(), options: self.route };
         wanted.route(container, ("", &name), route);
     }
 }
 
-/// The name of a container's upstream: the one that is said, that of its Compose service, or its own.
+/// Returns the name of a container's upstream: from its label, else its Compose service, else its own name.
 pub(crate) fn upstream_name(container: &Container, said: Option<&str>) -> String {
     let compose = |part: &str| container.label(&format!("com.docker.compose.{part}"));
     match (said, compose("project"), compose("service")) {
@@ -168,10 +168,9 @@ pub(crate) fn upstream_name(container: &Container, said: Option<&str>) -> String
     }
 }
 
-/// The URL of a container; says why it has none.
 pub(crate) fn url(
     container: &Container,
-    wanted: &mut Wanted,
+    wanted: &mut WantedRoutes,
     (port, label): (Option<u16>, &str),
     (network, scheme): (Option<&str>, Option<&str>),
 ) -> Option<String> {

@@ -1,34 +1,28 @@
-//! Rules of Traefik: ``Host(`a.example`) && (PathPrefix(`/a`) || PathPrefix(`/b`))`` as the alternatives that routes are. A condition
-//! that cannot be said makes the whole rule impossible: without it a route would take more than it is meant for.
+//! Rules of Traefik: ``Host(`a.example`) && (PathPrefix(`/a`) || PathPrefix(`/b`))`` becomes a list of
+//! alternatives, one route each. A condition without a counterpart rejects the whole rule: without it, the route
+//! would match too many requests.
 
-/// Parentheses within parentheses.
 const DEPTH_MAX: usize = 16;
-/// Alternatives of one rule.
 const ALTERNATIVES_MAX: usize = 64;
 
-/// Conditions that all hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Match {
-    /// One of these hosts; any, if there are none.
+pub(crate) struct RuleMatch {
+    /// Empty matches any host.
     pub(crate) hosts: Vec<String>,
     pub(crate) path: Option<Path>,
-    /// One of these methods; any, if there are none.
+    /// Empty matches any method.
     pub(crate) methods: Vec<String>,
 }
 
-/// A condition on the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Path {
     Exact(String),
     Prefix(String),
 }
 
-/// Reads a rule.
-///
-/// # Errors
-/// What cannot be said.
-pub(crate) fn read(text: &str) -> Result<Vec<Match>, String> {
-    let mut reader = Reader { rest: text.trim_start(), depth: 0 };
+/// Parses a rule. Fails with the condition that has no counterpart.
+pub(crate) fn read(text: &str) -> Result<Vec<RuleMatch>, String> {
+    let mut reader = RuleReader { rest: text.trim_start(), depth: 0 };
     let alternatives = reader.any()?;
     if reader.rest.is_empty() {
         Ok(alternatives)
@@ -37,19 +31,19 @@ pub(crate) fn read(text: &str) -> Result<Vec<Match>, String> {
     }
 }
 
-struct Reader<'t> {
+struct RuleReader<'t> {
     rest: &'t str,
     depth: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> RuleReader<'t> {
     fn take(&mut self, token: &str) -> bool {
         let Some(rest) = self.rest.strip_prefix(token) else { return false };
         self.rest = rest.trim_start();
         true
     }
 
-    fn any(&mut self) -> Result<Vec<Match>, String> {
+    fn any(&mut self) -> Result<Vec<RuleMatch>, String> {
         let mut all = self.all()?;
         while self.take("||") {
             all.extend(self.all()?);
@@ -60,20 +54,20 @@ impl<'t> Reader<'t> {
         Ok(all)
     }
 
-    fn all(&mut self) -> Result<Vec<Match>, String> {
+    fn all(&mut self) -> Result<Vec<RuleMatch>, String> {
         let mut all = self.one()?;
         while self.take("&&") {
             let more = self.one()?;
             if all.len() * more.len() > ALTERNATIVES_MAX {
                 return Err(format!("it has more than {ALTERNATIVES_MAX} alternatives"));
             }
-            let both = |one: &Match| more.iter().map(|other| both(one, other)).collect::<Vec<_>>();
+            let both = |one: &RuleMatch| more.iter().map(|other| both(one, other)).collect::<Vec<_>>();
             all = all.iter().flat_map(both).collect::<Result<_, _>>()?;
         }
         Ok(all)
     }
 
-    fn one(&mut self) -> Result<Vec<Match>, String> {
+    fn one(&mut self) -> Result<Vec<RuleMatch>, String> {
         if self.rest.starts_with('!') {
             return Err("\"!\" cannot be said".to_owned());
         }
@@ -115,14 +109,17 @@ impl<'t> Reader<'t> {
     }
 }
 
-fn conditions(name: &str, values: Vec<&str>) -> Result<Vec<Match>, String> {
+fn conditions(name: &str, values: Vec<&str>) -> Result<Vec<RuleMatch>, String> {
     let owned = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
     let paths = |path: fn(String) -> Path| {
         let is_path = |value: &&str| value.starts_with('/') && !value.contains(['{', '$', '~', ' ']);
         match values.iter().find(|value| !is_path(value)) {
             Some(value) => Err(format!("{name}(`{value}`) is no plain path")),
             None => {
-                let of = |value: &&str| Match { path: Some(path((*value).to_owned())), ..Match::default() };
+                let of = |value: &&str| RuleMatch {
+                    path: Some(path((*value).to_owned())),
+                    ..RuleMatch::default()
+                };
                 Ok(values.iter().map(of).collect())
             }
         }
@@ -130,17 +127,16 @@ fn conditions(name: &str, values: Vec<&str>) -> Result<Vec<Match>, String> {
     match name {
         "Host" => {
             let hosts = values.iter().map(|host| host.to_ascii_lowercase()).collect();
-            Ok(vec![Match { hosts, ..Match::default() }])
+            Ok(vec![RuleMatch { hosts, ..RuleMatch::default() }])
         }
         "Path" => paths(Path::Exact),
         "PathPrefix" => paths(Path::Prefix),
-        "Method" => Ok(vec![Match { methods: owned(&values), ..Match::default() }]),
+        "Method" => Ok(vec![RuleMatch { methods: owned(&values), ..RuleMatch::default() }]),
         other => Err(format!("{other} cannot be said: Host, Path, PathPrefix and Method can")),
     }
 }
 
-/// The conditions of both.
-fn both(one: &Match, other: &Match) -> Result<Match, String> {
+fn both(one: &RuleMatch, other: &RuleMatch) -> Result<RuleMatch, String> {
     let lists = |one: &Vec<String>, other: &Vec<String>| match (one.is_empty(), other.is_empty()) {
         (_, true) => Ok(one.clone()),
         (true, _) => Ok(other.clone()),
@@ -150,15 +146,19 @@ fn both(one: &Match, other: &Match) -> Result<Match, String> {
         (Some(_), Some(_)) => return Err("two paths at the same time cannot be said".to_owned()),
         (one, other) => one.as_ref().or(other.as_ref()).cloned(),
     };
-    Ok(Match { hosts: lists(&one.hosts, &other.hosts)?, path, methods: lists(&one.methods, &other.methods)? })
+    Ok(RuleMatch {
+        hosts: lists(&one.hosts, &other.hosts)?,
+        path,
+        methods: lists(&one.methods, &other.methods)?,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shown(alternatives: &[Match]) -> String {
-        let one = |one: &Match| {
+    fn shown(alternatives: &[RuleMatch]) -> String {
+        let one = |one: &RuleMatch| {
             let path = match &one.path {
                 Some(Path::Exact(path)) => format!("= {path}"),
                 Some(Path::Prefix(path)) => path.clone(),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_makes_a_rule_impossible() {
+    fn conditions_without_a_counterpart_make_a_rule_fail() {
         for (rule, why) in [
             ("", "a condition such as"),
             ("Host(`a`) &&", "a condition such as"),

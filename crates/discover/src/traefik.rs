@@ -1,19 +1,19 @@
-//! The simple labels of Traefik: routers with rules, the port of a service, and the middlewares that a route can be.
-//! What would take away a restriction is not left out: then the whole router is refused.
+//! The simple labels of Traefik: routers with rules, the port of a service, and the middlewares that have a
+//! counterpart. A router is rejected if it has an unsupported restriction, because the route would be open without it.
 
 use std::collections::BTreeMap;
 
 use crate::container::Container;
 use crate::own::{upstream_name, url};
-use crate::rule::{self, Match, Path};
-use crate::wanted::{Route, Wanted, plain};
+use crate::rule::{self, Path, RuleMatch};
+use crate::wanted::{WantedRoute, WantedRoutes, plain};
 use crate::written::{text, value};
 
 const PREFIX: &str = "traefik.";
-/// Entry points for everybody, as they are called by habit.
+/// Conventional names of public entry points.
 const PUBLIC: [&str; 2] = ["web", "websecure"];
 
-/// Labels of a router, a service or a middleware: by option, as said, with the whole label.
+/// Labels of one router, service or middleware: option → (value, whole label).
 type Options<'c> = BTreeMap<&'c str, (&'c str, &'c str)>;
 
 #[derive(Default)]
@@ -23,11 +23,11 @@ struct Labels<'c> {
     middlewares: BTreeMap<&'c str, Options<'c>>,
 }
 
-pub(crate) fn read(container: &Container, wanted: &mut Wanted) {
+pub(crate) fn read(container: &Container, wanted: &mut WantedRoutes) {
     match container.label("traefik.enable") {
         Some("true") => {}
         Some(_) => return,
-        // Traefik takes all containers unless it is told otherwise.
+        // By default, Traefik takes every container.
         None if container.labels.keys().any(|label| label.starts_with("traefik.http.routers.")) => {}
         None => return,
     }
@@ -45,7 +45,7 @@ pub(crate) fn read(container: &Container, wanted: &mut Wanted) {
     }
 }
 
-fn sorted<'c>(container: &'c Container, wanted: &mut Wanted) -> Labels<'c> {
+fn sorted<'c>(container: &'c Container, wanted: &mut WantedRoutes) -> Labels<'c> {
     let mut labels = Labels::default();
     for (label, said) in &container.labels {
         let Some(rest) = label.strip_prefix(PREFIX) else { continue };
@@ -78,7 +78,7 @@ type Refused = (String, String);
 
 fn router(
     container: &Container,
-    wanted: &mut Wanted,
+    wanted: &mut WantedRoutes,
     (labels, network): (&Labels<'_>, Option<&str>),
     (name, options): (&str, &Options<'_>),
 ) -> Result<(), Refused> {
@@ -122,17 +122,16 @@ fn router(
         wanted.remark(container, *label, "is not taken over");
     }
     wanted.server(container, (label, &upstream), (url, service.options));
-    let route = Route { matches, upstream, options: own };
+    let route = WantedRoute { matches, upstream, options: own };
     wanted.route(container, (label, &format!("docker-{}", plain(name))), route);
     Ok(())
 }
 
-/// Says what becomes of the options of a router that a route has not.
-fn note(container: &Container, wanted: &mut Wanted, options: &Options<'_>) -> Result<(), Refused> {
+fn note(container: &Container, wanted: &mut WantedRoutes, options: &Options<'_>) -> Result<(), Refused> {
     for (option, (said, label)) in options {
         match *option {
             "rule" | "service" | "middlewares" => {}
-            // Another one may be for some clients alone.
+            // Any other entry point may be for some clients only.
             "entrypoints" => match said.split(',').map(str::trim).find(|name| !PUBLIC.contains(name)) {
                 Some(name) => {
                     let why = format!(
@@ -161,23 +160,19 @@ fn note(container: &Container, wanted: &mut Wanted, options: &Options<'_>) -> Re
     Ok(())
 }
 
-/// What a middleware is here.
 enum Applied {
-    /// Options of the route.
     Options(Vec<(String, String)>),
-    /// The router redirects to HTTPS, and does nothing else.
     ToHttps,
 }
 
-/// What a middleware does to a route with these conditions.
-fn apply(said: &Options<'_>, matches: &[Match]) -> Result<Applied, String> {
+fn apply(said: &Options<'_>, matches: &[RuleMatch]) -> Result<Applied, String> {
     let keys: Vec<String> = said.keys().map(|key| key.to_ascii_lowercase()).collect();
     let values: Vec<&str> = said.values().map(|(said, _)| *said).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let rewrite = |path: &str| {
         Ok(Applied::Options(vec![("rewrite".to_owned(), format!("{{ path = {} }}", text(path)))]))
     };
-    let prefix = |one: &Match| match &one.path {
+    let prefix = |one: &RuleMatch| match &one.path {
         Some(Path::Prefix(path)) => Some(path.trim_end_matches('/').to_owned()),
         None => Some(String::new()),
         Some(Path::Exact(_)) => None,
@@ -207,17 +202,20 @@ fn apply(said: &Options<'_>, matches: &[Match]) -> Result<Applied, String> {
 }
 
 #[derive(Default)]
-struct Service<'c> {
+struct TraefikService<'c> {
     name: Option<&'c str>,
     port: Option<u16>,
     scheme: Option<&'c str>,
     options: Vec<(String, String)>,
-    /// Labels that say nothing here.
+    /// Labels that have no effect here.
     unknown: Vec<&'c str>,
 }
 
-/// The service of a router: the one that it names, or the only one of its container.
-fn service<'c>(labels: &Labels<'c>, (router, options): (&str, &Options<'c>)) -> Result<Service<'c>, Refused> {
+/// Returns the service of a router: the named one, or the only one of its container.
+fn service<'c>(
+    labels: &Labels<'c>,
+    (router, options): (&str, &Options<'c>),
+) -> Result<TraefikService<'c>, Refused> {
     let named =
         options.get("service").map(|(said, label)| (said.strip_suffix("@docker").unwrap_or(said), *label));
     let (name, said) = match (named, labels.services.len()) {
@@ -225,17 +223,17 @@ fn service<'c>(labels: &Labels<'c>, (router, options): (&str, &Options<'c>)) -> 
             Some((name, said)) => (*name, said),
             None => return Err((label.to_owned(), format!("{name} is none of this container's services"))),
         },
-        (None, 0) => return Ok(Service::default()),
+        (None, 0) => return Ok(TraefikService::default()),
         (None, 1) => match labels.services.first_key_value() {
             Some((name, said)) => (*name, said),
-            None => return Ok(Service::default()),
+            None => return Ok(TraefikService::default()),
         },
         (None, _) => {
             let why = "the container has several services: say which, with .service";
             return Err((format!("traefik.http.routers.{router}"), why.to_owned()));
         }
     };
-    let mut service = Service { name: Some(name), ..Service::default() };
+    let mut service = TraefikService { name: Some(name), ..TraefikService::default() };
     for (option, (said, label)) in said {
         let refused = |why: String| ((*label).to_owned(), why);
         let option = option.to_ascii_lowercase();

@@ -1,25 +1,24 @@
-//! Routes and servers that containers ask for, put together: containers that ask for the same upstream are its servers.
+//! Merges the routes and servers of all containers. Containers that name the same upstream become its servers.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::container::{Container, State};
-use crate::rule::{Match, Path};
+use crate::container::{Container, ContainerState};
+use crate::rule::{Path, RuleMatch};
 use crate::written::{list, text};
 use crate::{own, traefik};
 
-/// A label that was not taken over, or means something else here.
+/// A label that was not translated, or that has another effect here.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Remark {
-    /// The name of the container.
     pub container: String,
-    /// The label; empty if it is about none.
+    /// Empty if the remark is about no label.
     pub label: String,
-    /// Why, and what to do.
+    /// The reason, and what to do.
     pub why: String,
 }
 
-/// `web: vanward.port: why; what to do`
+/// `web: vanward.port: reason; what to do`
 impl fmt::Display for Remark {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { container, label, why } = self;
@@ -31,49 +30,45 @@ impl fmt::Display for Remark {
     }
 }
 
-/// A part of `vanward.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fragment {
-    /// Its text.
     pub toml: String,
-    /// What is to be said of labels, by container.
+    /// In the order of containers.
     pub remarks: Vec<Remark>,
-    /// How many routes it has.
     pub routes: usize,
-    /// How many servers.
     pub servers: usize,
 }
 
-/// What containers ask for.
+/// The merged routes and upstreams of all containers.
 #[derive(Default)]
-pub(crate) struct Wanted {
-    routes: BTreeMap<String, Route>,
-    upstreams: BTreeMap<String, Upstream>,
+pub(crate) struct WantedRoutes {
+    routes: BTreeMap<String, WantedRoute>,
+    upstreams: BTreeMap<String, WantedUpstream>,
     remarks: Vec<Remark>,
 }
 
-/// A route, or several that differ in their conditions.
+/// A route, or several with different conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Route {
-    pub(crate) matches: Vec<Match>,
-    /// Where it leads.
+pub(crate) struct WantedRoute {
+    pub(crate) matches: Vec<RuleMatch>,
     pub(crate) upstream: String,
-    /// More options, with values of TOML.
+    /// Further options, with TOML values.
     pub(crate) options: Vec<(String, String)>,
 }
 
 #[derive(Debug, Default)]
-struct Upstream {
-    /// The URL of each container.
+struct WantedUpstream {
     servers: BTreeMap<String, String>,
     options: Vec<(String, String)>,
 }
 
-/// Turns containers into a part of `vanward.toml`: those that run, are not unhealthy, and ask for it by their labels.
+/// Translates containers into a part of `vanward.toml`. Only running containers that are not unhealthy, and that
+/// have labels for it, take part.
 pub fn translate(containers: &[Container]) -> Fragment {
-    let mut wanted = Wanted::default();
-    // In the order of names, so that the same containers are the same text.
-    let mut sorted: Vec<&Container> = containers.iter().filter(|one| one.state == State::Running).collect();
+    let mut wanted = WantedRoutes::default();
+    // Sorted by name, so that the same containers give the same text.
+    let mut sorted: Vec<&Container> =
+        containers.iter().filter(|one| one.state == ContainerState::Running).collect();
     sorted.sort_by(|one, other| one.name.cmp(&other.name));
     for container in sorted {
         own::read(container, &mut wanted);
@@ -82,7 +77,7 @@ pub fn translate(containers: &[Container]) -> Fragment {
     wanted.written()
 }
 
-impl Wanted {
+impl WantedRoutes {
     pub(crate) fn remark(&mut self, container: &Container, label: impl Into<String>, why: impl Into<String>) {
         let remark = Remark { container: container.name.clone(), label: label.into(), why: why.into() };
         if !self.remarks.contains(&remark) {
@@ -90,8 +85,8 @@ impl Wanted {
         }
     }
 
-    /// Adds a route. Containers of one service say the same; the first one counts where they do not.
-    pub(crate) fn route(&mut self, container: &Container, (label, name): (&str, &str), route: Route) {
+    /// Adds a route. If containers of one service differ, the first one wins.
+    pub(crate) fn route(&mut self, container: &Container, (label, name): (&str, &str), route: WantedRoute) {
         match self.routes.get(name) {
             Some(known) if *known != route => {
                 let why = format!(
@@ -104,7 +99,6 @@ impl Wanted {
         }
     }
 
-    /// Adds a server to an upstream.
     pub(crate) fn server(
         &mut self,
         container: &Container,
@@ -129,8 +123,8 @@ impl Wanted {
         let mut toml = String::new();
         let (mut count, mut servers) = (0, 0);
         routes.retain(|_, route| upstreams.contains_key(&route.upstream));
-        // What two routes both want the first one gets.
-        let mut taken: Vec<(Match, String)> = Vec::new();
+        // If two routes match the same requests, the first one gets them.
+        let mut taken: Vec<(RuleMatch, String)> = Vec::new();
         for (name, route) in &routes {
             let mut number = 0;
             for one in &route.matches {
@@ -151,7 +145,7 @@ impl Wanted {
                 toml.push('\n');
             }
         }
-        for (name, Upstream { servers: of, options }) in &upstreams {
+        for (name, WantedUpstream { servers: of, options }) in &upstreams {
             if !routes.values().any(|route| route.upstream == *name) {
                 continue;
             }
@@ -169,7 +163,7 @@ impl Wanted {
     }
 }
 
-fn conditions(one: &Match) -> String {
+fn conditions(one: &RuleMatch) -> String {
     let mut lines = String::new();
     if !one.hosts.is_empty() {
         lines += &format!("host = {}\n", list(&one.hosts));
@@ -185,7 +179,7 @@ fn conditions(one: &Match) -> String {
     lines
 }
 
-/// A name with the letters that names of servers and upstreams may have.
+/// Replaces characters that names of servers and upstreams may not have.
 pub(crate) fn plain(name: &str) -> String {
     let plain =
         |letter: char| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '-' };

@@ -1,19 +1,18 @@
-//! Texts of TOML. Nothing that a label says is put in from the environment or from files: `${HOME}` is a text.
+//! Writes TOML strings. A label cannot read environment variables or files: `${HOME}` stays a text.
 
 pub(crate) use toml_text::literal as text;
 
 use toml::Value;
 use toml_text::quoted;
 
-/// A list of strings.
 pub(crate) fn list(values: &[String]) -> String {
     format!("[{}]", values.iter().map(|value| text(value)).collect::<Vec<_>>().join(", "))
 }
 
-/// The value of an option as a label has it: TOML, or else a text.
+/// Converts the value of a label to TOML: it is valid TOML, or becomes a string.
 pub(crate) fn value(label: &str) -> String {
     let read: Option<Value> = match toml::from_str::<toml::Table>(&format!("value = {label}")) {
-        // Nothing else may stand in it.
+        // A second key would be injected TOML.
         Ok(mut table) if table.len() == 1 => table.remove("value"),
         _ => None,
     };

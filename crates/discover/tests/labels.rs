@@ -1,10 +1,10 @@
-//! Containers as Docker's API tells them, and what follows from their labels: routes and upstreams that the configuration takes,
-//! and remarks.
+//! Translates containers as Docker's API describes them into routes, upstreams and remarks, and lets the
+//! configuration parse them.
 
 use discover::{Container, Fragment, translate};
 use serde_json::{Value, json};
 
-/// What `GET /containers/ID/json` has of a container at this address, reduced to what is read.
+/// Returns the JSON of a container at this address, with only the members that are read.
 fn told(name: &str, address: &str, labels: &[(&str, &str)]) -> Value {
     let labels: serde_json::Map<String, Value> =
         labels.iter().map(|(label, value)| ((*label).to_owned(), json!(value))).collect();
@@ -102,7 +102,7 @@ fn labels_of_traefik() {
                 ("traefik.http.services.api.loadbalancer.healthcheck.path", "/health"),
             ],
         ),
-        // Without traefik.enable, as Traefik takes it by default.
+        // Without traefik.enable: Traefik's default takes the container.
         told(
             "web",
             "10.0.0.3",
@@ -156,9 +156,9 @@ servers = [
     assert_eq!(remarks(&fragment), expected);
 }
 
-/// Nothing is left out in silence, and what would take away a restriction takes the route away.
+/// Each dropped label has a remark. A dropped restriction drops the route, too.
 #[test]
-fn what_cannot_be_said_is_told_with_container_and_label() {
+fn untranslated_labels_are_reported_with_their_container() {
     let rule = ("traefik.http.routers.r.rule", "Host(`a.example`)");
     for (labels, routes, expected) in [
         (
@@ -246,7 +246,7 @@ fn what_cannot_be_said_is_told_with_container_and_label() {
 }
 
 #[test]
-fn labels_that_contradict_each_other_are_told() {
+fn contradictory_labels_are_reported() {
     let own = |host| [("vanward.enable", "true"), ("vanward.host", host), ("vanward.name", "app")];
     let fragment =
         translated(&[told("one", "10.0.0.2", &own("a.example")), told("two", "10.0.0.3", &own("b.example"))]);
@@ -263,9 +263,9 @@ fn labels_that_contradict_each_other_are_told() {
     );
 }
 
-/// A label is no way to the machine's files or variables.
+/// A label cannot read files or variables of the host.
 #[test]
-fn nothing_is_put_into_labels() {
+fn variables_in_labels_are_not_expanded() {
     let labels = [
         ("vanward.enable", "true"),
         ("vanward.path", "/"),

@@ -1,7 +1,7 @@
-//! The store's interface: requests go to two threads through bounded queues, so callers never wait for the disk.
+//! The store's interface. Requests go to two threads through bounded queues, so callers never wait for the disk.
 //!
-//! The first disk error disables the store for good: reads are misses, writes are dropped, the tally has the reason.
-//! The segments are deleted then, since later removals could no longer be recorded in them.
+//! The first disk error disables the store for good: reads are misses, writes are dropped, and the tally has the
+//! reason. Its segments are then deleted, because later removals could not be recorded in them.
 
 use std::fmt;
 use std::fs;
@@ -16,16 +16,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::format::{Kind, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
-use crate::identity::Identity;
-use crate::index::{Index, Place, lock, replace};
-use crate::log::{self, Findings, Log, Read, Records, Written};
+use crate::format::{RECORD_HEADER_BYTES, RecordKind, SEGMENT_HEADER_BYTES};
+use crate::identity::DiskIdentity;
+use crate::index::{Index, RecordLocation, lock, replace};
+use crate::log::{self, DiskLog, RecordRead, Records, SegmentFindings, WrittenRecord};
 use crate::pending::Pending;
 
-/// The location and size of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskSettings {
-    /// The store's folder. It is created if it is missing; files in it that do not belong to the store are left alone.
+    /// The store's folder, created if missing. Files in it that do not belong to the store are left alone.
     pub path: PathBuf,
     /// The maximum size of all segments together.
     pub size_bytes: u64,
@@ -33,36 +32,26 @@ pub struct DiskSettings {
     pub fresh_secret: u128,
 }
 
-/// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// The kernel reports an error.
     #[error("the cache's folder {}: {source}; give it one that it may write to", path.display())]
-    Io {
-        /// The folder.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The identity file of the store is damaged, or belongs to something else.
-    #[error("{} is no identity of a cache, or a damaged one; remove the folder to begin anew", .0.display())]
+    Io { path: PathBuf, source: io::Error },
+    /// The identity file is damaged, or belongs to something else.
+    #[error("{} is no identity of a cache, or a damaged one; remove the folder to start with an empty one", .0.display())]
     Identity(PathBuf),
     /// The configured size is below [`SIZE_BYTES_MIN`].
     #[error("a cache of {0} bytes on disk is too small; give it {SIZE_BYTES_MIN} or more")]
     TooSmall(u64),
 }
 
-/// The state of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum DiskStanding {
-    /// The store reads the segments of an earlier process.
+    /// The store is reading the segments of an earlier process.
     #[default]
     Opening,
-    /// Another process still has the store locked.
+    /// Another process still holds the store's lock.
     InUse,
-    /// The store is in use: it reads and writes.
     On,
-    /// The disk failed; with the error.
     Failed(String),
 }
 
@@ -77,33 +66,28 @@ impl fmt::Display for DiskStanding {
     }
 }
 
-/// Statistics of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DiskTally {
-    /// The state of the store.
     pub state: DiskStanding,
-    /// The number of records in the store.
     pub records: u64,
     /// The current size of all segments.
     pub bytes: u64,
     /// The maximum size of all segments.
     pub size_bytes: u64,
-    /// The number of records written.
+    /// Records written since the start.
     pub written: u64,
-    /// The number of records read.
+    /// Records read since the start.
     pub read: u64,
-    /// The number of reads and writes that were dropped because the disk could not keep up or a record was too large.
+    /// Reads and writes dropped because the disk could not keep up or a record was too large.
     pub dropped: u64,
-    /// The number of damaged records and segments.
     pub damaged: u64,
-    /// The number of files in the folder that do not belong to the store.
+    /// Files in the folder that do not belong to the store.
     pub foreign: u64,
 }
 
-/// A key-value store on a disk.
 #[derive(Debug)]
 pub struct Disk {
-    shared: Arc<Shared>,
+    shared: Arc<DiskShared>,
     queues: Mutex<Option<Queues>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     secret: u128,
@@ -113,13 +97,13 @@ pub struct Disk {
 
 #[derive(Debug)]
 struct Queues {
-    changes: SyncSender<Change>,
+    changes: SyncSender<DiskChange>,
     lookups: SyncSender<Lookup>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    /// Locked before the index, where both are.
+struct DiskShared {
+    /// Lock order: this before the index.
     pending: Mutex<Pending>,
     index: Mutex<Index>,
     state: Mutex<DiskStanding>,
@@ -136,11 +120,11 @@ struct Shared {
 }
 
 #[derive(Debug)]
-struct Change {
-    kind: Kind,
+struct DiskChange {
+    kind: RecordKind,
     key: u128,
     variant: u64,
-    /// Which put it is.
+    /// Sequence number of the put, from [`Pending::queue`].
     number: u64,
     parts: Vec<Bytes>,
 }
@@ -148,37 +132,36 @@ struct Change {
 struct Lookup {
     key: u128,
     variant: Option<u64>,
-    then: Box<dyn FnOnce(Option<Written>) + Send>,
+    then: Box<dyn FnOnce(Option<WrittenRecord>) + Send>,
 }
 
-/// What is done with what was noted, before the first record is read.
-type Begin = Box<dyn FnOnce(Vec<Written>, u32) + Send>;
+/// Gets the notes and the run number, before the first record is read.
+type Begin = Box<dyn FnOnce(Vec<WrittenRecord>, u32) + Send>;
 
-/// The minimum size of a store.
 pub const SIZE_BYTES_MIN: u64 = 1 << 20;
-/// Space is given up by segments: the smaller they are, the less at once.
+/// Space is freed by whole segments: the smaller they are, the less is lost at once.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 const SEGMENTS: u64 = 16;
-/// What is put beyond these is dropped.
+/// Puts beyond these limits are dropped.
 const QUEUED_PUTS_MAX: u64 = 1024;
 const QUEUED_BYTES_MAX: u64 = 32 << 20;
-/// What is removed or noted must not be dropped: when these are too many, the store is.
+/// Removals and notes must not be dropped: if this many are queued, the store is disabled.
 const QUEUED_CHANGES_MAX: usize = 16 << 10;
 const QUEUED_READS_MAX: usize = 256;
-/// What a crash may take with it.
+/// A crash loses at most the writes of this time.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// How often it is looked whether the process that has the store has ended.
+/// Interval between attempts to lock a store that another process holds.
 const LOCK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Disk {
     /// Opens a store, and reads the segments of an earlier process in the background. Before any record can be read,
-    /// `begin` is called with the notes in their order, and with this process's run number.
+    /// `begin` gets the notes in their order, and this process's run number.
     ///
     /// # Errors
     /// If the folder cannot be used.
     pub fn open(
         settings: &DiskSettings,
-        begin: impl FnOnce(Vec<Written>, u32) + Send + 'static,
+        begin: impl FnOnce(Vec<WrittenRecord>, u32) + Send + 'static,
     ) -> Result<Self, DiskError> {
         let &DiskSettings { ref path, size_bytes, fresh_secret } = settings;
         if size_bytes < SIZE_BYTES_MIN {
@@ -186,13 +169,13 @@ impl Disk {
         }
         let io = |source| DiskError::Io { path: path.clone(), source };
         fs::create_dir_all(path).map_err(io)?;
-        let identity = Identity::open(path, fresh_secret)?;
+        let identity = DiskIdentity::open(path, fresh_secret)?;
         let secret = identity.secret();
         let segment_bytes = (size_bytes / SEGMENTS).min(SEGMENT_BYTES_MAX);
         let (changes, to_write) = sync_channel(QUEUED_CHANGES_MAX);
         let (lookups, to_read) = sync_channel(QUEUED_READS_MAX);
-        let shared = Arc::new(Shared::default());
-        let writer = Writer { shared: shared.clone(), path: path.clone(), size_bytes, segment_bytes };
+        let shared = Arc::new(DiskShared::default());
+        let writer = DiskWriter { shared: shared.clone(), path: path.clone(), size_bytes, segment_bytes };
         let begin: Begin = Box::new(begin);
         let (reader, records) = (shared.clone(), Records::new(path));
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
@@ -210,13 +193,12 @@ impl Disk {
         })
     }
 
-    /// The secret with which the store's keys are hashed. It stays the same for as long as the folder exists.
+    /// The secret for hashing the store's keys. It stays the same for as long as the folder exists.
     pub fn secret(&self) -> u128 {
         self.secret
     }
 
-    /// Writes a variant of a key, soon. Dropped if the disk cannot keep up, or if the bytes exceed the size of a
-    /// record.
+    /// Queues a write of a key's variant. It is dropped if the disk cannot keep up, or if it is too long.
     pub fn put(&self, key: u128, variant: u64, parts: Vec<Bytes>) {
         let bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let shared = &self.shared;
@@ -225,7 +207,7 @@ impl Disk {
             && shared.queued_bytes.load(Relaxed) + bytes <= QUEUED_BYTES_MAX;
         let is_queued = has_room && {
             let number = shared.pending().queue(key, variant);
-            self.write(Change { kind: Kind::Put, key, variant, number, parts })
+            self.write(DiskChange { kind: RecordKind::Put, key, variant, number, parts })
         };
         if !is_queued {
             shared.dropped.fetch_add(1, Relaxed);
@@ -235,42 +217,40 @@ impl Disk {
         }
     }
 
-    /// Removes all variants of a key: at once for callers, soon on the disk. Returns how many there were.
+    /// Removes all variants of a key: for callers at once, on the disk with a delay. Returns how many there were.
     pub fn remove(&self, key: u128) -> usize {
         self.shared.pending().remove(key);
         let removed = lock(&self.shared.index).remove(key);
-        // What is queued may be put there yet, and what is not read yet may be there.
+        // A queued put may still write the key, and segments that were not read yet may contain it.
         if removed > 0 || self.shared.queued.load(Acquire) > 0 || self.state() != DiskStanding::On {
-            self.write_surely(Change::new(Kind::Remove, key, Vec::new()));
+            self.write_surely(DiskChange::new(RecordKind::Remove, key, Vec::new()));
         }
         removed
     }
 
-    /// Removes all records and notes: at once for callers, soon on the disk.
+    /// Removes all records and notes: for callers at once, on the disk with a delay.
     pub fn clear(&self) {
         self.shared.pending().clear();
         replace(&self.shared.index, Index::default());
-        self.write_surely(Change::new(Kind::Clear, 0, Vec::new()));
+        self.write_surely(DiskChange::new(RecordKind::Clear, 0, Vec::new()));
     }
 
-    /// Writes a note about all earlier records. Processes that open the store later get the note, for as long as any of
-    /// those records may exist.
+    /// Writes a note about all earlier records. Later processes get the note for as long as one of them may exist.
     pub fn note(&self, payload: Vec<u8>) {
-        self.write_surely(Change::new(Kind::Note, 0, vec![Bytes::from(payload)]));
+        self.write_surely(DiskChange::new(RecordKind::Note, 0, vec![Bytes::from(payload)]));
     }
 
-    /// Whether the index has a record for a key.
     pub fn has(&self, key: u128) -> bool {
         lock(&self.shared.index).find(key, None).is_some()
     }
 
-    /// Reads a variant of a key, or the newest, and calls `then` on a thread of the store: with `None` if the record is
-    /// damaged. Returns `false`, without a call, if there is no record or the queue is full.
+    /// Reads a variant of a key, or the newest one, and calls `then` on a thread of the store, with `None` if the
+    /// record is damaged. Returns `false`, without a call, if there is no record or the queue is full.
     pub fn read(
         &self,
         key: u128,
         variant: Option<u64>,
-        then: impl FnOnce(Option<Written>) + Send + 'static,
+        then: impl FnOnce(Option<WrittenRecord>) + Send + 'static,
     ) -> bool {
         if lock(&self.shared.index).find(key, variant).is_none() {
             return false;
@@ -284,14 +264,14 @@ impl Disk {
         is_queued
     }
 
-    fn write_surely(&self, change: Change) {
+    fn write_surely(&self, change: DiskChange) {
         let is_over = self.queues().is_none();
         if !is_over && !self.write(change) && self.shared.failure.get().is_none() {
             self.shared.fail("it could not keep up with what was removed");
         }
     }
 
-    fn write(&self, change: Change) -> bool {
+    fn write(&self, change: DiskChange) -> bool {
         let shared = &self.shared;
         if shared.failure.get().is_some() {
             return false;
@@ -306,12 +286,10 @@ impl Disk {
         is_queued
     }
 
-    /// The state of the store.
     pub fn state(&self) -> DiskStanding {
         self.shared.state().clone()
     }
 
-    /// The statistics of the store.
     pub fn tally(&self) -> DiskTally {
         let shared = &self.shared;
         DiskTally {
@@ -327,7 +305,7 @@ impl Disk {
         }
     }
 
-    /// Accepts no further requests. When the queued ones are done, another process can lock the store.
+    /// Rejects further requests. Once the queued ones are done, another process can lock the store.
     pub fn close(&self) {
         drop(self.queues().take());
     }
@@ -337,7 +315,7 @@ impl Disk {
         self.close();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
-            // One that panicked has nothing left to do.
+            // An error means that the thread panicked, and has nothing left to do.
             let _ = thread.join();
         }
     }
@@ -347,9 +325,9 @@ impl Disk {
     }
 }
 
-impl Change {
-    /// One that must not be lost.
-    fn new(kind: Kind, key: u128, parts: Vec<Bytes>) -> Self {
+impl DiskChange {
+    /// A change that must not be lost, so anything but a put.
+    fn new(kind: RecordKind, key: u128, parts: Vec<Bytes>) -> Self {
         Self { kind, key, variant: 0, number: 0, parts }
     }
 
@@ -358,17 +336,17 @@ impl Change {
     }
 }
 
-/// What the thread that writes needs.
-struct Writer {
-    shared: Arc<Shared>,
+/// State of the thread that writes.
+struct DiskWriter {
+    shared: Arc<DiskShared>,
     path: PathBuf,
     size_bytes: u64,
     segment_bytes: u64,
 }
 
-impl Writer {
+impl DiskWriter {
     /// The store is locked for as long as this runs.
-    fn run(&self, mut identity: Identity, begin: Begin, changes: &Receiver<Change>) {
+    fn run(&self, mut identity: DiskIdentity, begin: Begin, changes: &Receiver<DiskChange>) {
         match self.begin(&mut identity, begin, changes) {
             Ok(Some((log, first))) => self.write(log, first, changes),
             Ok(None) => {}
@@ -379,14 +357,13 @@ impl Writer {
         }
     }
 
-    /// Empties the store once it has failed, for who opens it next would find what was removed and not written down, or what
-    /// is older than what was put and not written.
-    fn give_up(&self, identity: &mut Identity, changes: &Receiver<Change>) {
+    /// Empties the store after a failure, because the next process would miss removals and replacements.
+    fn give_up(&self, identity: &mut DiskIdentity, changes: &Receiver<DiskChange>) {
         let shared = &self.shared;
         let emptied = loop {
             match identity.is_locked() {
                 Ok(true) => break log::empty(&self.path, identity.secret()),
-                // Another process has it still.
+                // Another process still holds the store.
                 Ok(false) => {}
                 Err(error) => break Err(error),
             }
@@ -405,21 +382,21 @@ impl Writer {
         }
     }
 
-    /// Waits for the store, and reads what is there. `None` if it was closed meanwhile; else with what was to be written
-    /// while it was waited for.
+    /// Waits for the lock, and reads the store. Returns `None` if it was closed meanwhile; otherwise the log, and the
+    /// changes that arrived during the wait.
     fn begin(
         &self,
-        identity: &mut Identity,
+        identity: &mut DiskIdentity,
         begin: Begin,
-        changes: &Receiver<Change>,
-    ) -> io::Result<Option<(Log, Vec<Change>)>> {
+        changes: &Receiver<DiskChange>,
+    ) -> io::Result<Option<(DiskLog, Vec<DiskChange>)>> {
         let mut first = Vec::new();
         while !identity.is_locked()? {
             self.shared.stand(DiskStanding::InUse);
             match changes.recv_timeout(LOCK_INTERVAL) {
-                // The process that has it puts things of its own meanwhile; what was purged counts all the same, and
-                // what is there under a key that was put here is older.
-                Ok(change) if change.kind == Kind::Put => {
+                // The other process puts its own records meanwhile, so ours are dropped. Purges are kept. Records under
+                // a key that was put here are outdated.
+                Ok(change) if change.kind == RecordKind::Put => {
                     if self.shared.outdate(change.key, change.variant) {
                         return Err(io::Error::other("it was in use for too long to remember what was put"));
                     }
@@ -434,8 +411,9 @@ impl Writer {
             }
         }
         self.shared.stand(DiskStanding::Opening);
-        let (log, findings) = Log::open(&self.path, identity.secret(), self.size_bytes, self.segment_bytes)?;
-        let Findings { index, notes, outdated, damaged, foreign } = findings;
+        let (log, findings) =
+            DiskLog::open(&self.path, identity.secret(), self.size_bytes, self.segment_bytes)?;
+        let SegmentFindings { index, notes, outdated, damaged, foreign } = findings;
         self.shared.damaged.store(damaged, Relaxed);
         self.shared.foreign.store(foreign, Relaxed);
         self.shared.bytes.store(log.bytes(), Relaxed);
@@ -449,13 +427,13 @@ impl Writer {
         Ok(Some((log, first)))
     }
 
-    /// Does what is asked until nobody is left to ask or the disk fails, and has the kernel write it down each second.
-    fn write(&self, mut log: Log, first: Vec<Change>, changes: &Receiver<Change>) {
+    /// Applies changes until the channel closes or the disk fails, and syncs the log each second.
+    fn write(&self, mut log: DiskLog, first: Vec<DiskChange>, changes: &Receiver<DiskChange>) {
         let shared = &self.shared;
         for change in first {
             self.take(&mut log, &change);
         }
-        // What was removed meanwhile waits in the queue.
+        // Removals that arrived meanwhile are in the queue.
         while let Ok(change) = changes.try_recv() {
             self.take(&mut log, &change);
         }
@@ -483,24 +461,24 @@ impl Writer {
         }
     }
 
-    fn take(&self, log: &mut Log, change: &Change) {
+    fn take(&self, log: &mut DiskLog, change: &DiskChange) {
         self.remove_outdated(log);
-        let is_wanted = change.kind != Kind::Put || self.shared.is_wanted(change);
+        let is_wanted = change.kind != RecordKind::Put || self.shared.is_wanted(change);
         if is_wanted {
             self.apply(log, change);
         }
         self.shared.done(change.bytes());
     }
 
-    /// What is on the disk under these keys must not be found by who scans it next.
-    fn remove_outdated(&self, log: &mut Log) {
+    /// Removes the records of these keys from the disk, because the next process would find them when it scans.
+    fn remove_outdated(&self, log: &mut DiskLog) {
         let outdated = self.shared.pending().take_outdated();
         for key in outdated {
-            self.apply(log, &Change::new(Kind::Remove, key, Vec::new()));
+            self.apply(log, &DiskChange::new(RecordKind::Remove, key, Vec::new()));
         }
     }
 
-    fn apply(&self, log: &mut Log, change: &Change) {
+    fn apply(&self, log: &mut DiskLog, change: &DiskChange) {
         let shared = &self.shared;
         if shared.failure.get().is_none() {
             match log.append(change.kind, (change.key, change.variant), &change.parts, &shared.index) {
@@ -512,9 +490,8 @@ impl Writer {
     }
 }
 
-impl Shared {
-    /// What is under a key is older than what could not be put there. Says whether there is too much of that to be
-    /// remembered.
+impl DiskShared {
+    /// Marks the records of a key as outdated after a put was dropped. Returns whether too many keys are marked.
     fn outdate(&self, key: u128, variant: u64) -> bool {
         let mut pending = self.pending();
         let was_queued = pending.drop_put(key, variant);
@@ -524,7 +501,7 @@ impl Shared {
             index.remove_at(key, place);
         }
         drop(index);
-        // What is not read yet may be there.
+        // Segments that were not read yet may contain the key.
         let is_unread = matches!(*self.state(), DiskStanding::Opening | DiskStanding::InUse);
         if was_queued || known.is_some() || is_unread {
             pending.outdate(key);
@@ -532,36 +509,35 @@ impl Shared {
         pending.is_full()
     }
 
-    /// Whether a put is to be written: nothing of the same was put since, nor was it removed, and it can be known where
-    /// it is.
-    fn is_wanted(&self, change: &Change) -> bool {
-        let &Change { key, variant, number, .. } = change;
+    /// Whether a put is still to be written: no later put or removal has replaced it, and the index has room for it.
+    fn is_wanted(&self, change: &DiskChange) -> bool {
+        let &DiskChange { key, variant, number, .. } = change;
         let mut pending = self.pending();
         let is_current = pending.is_current(key, variant, number);
         let has_room = lock(&self.index).has_room(key, variant);
         if is_current && !has_room {
-            // Then nothing older of the same is there either.
+            // A full index has no older record of this variant either.
             pending.drop_put(key, variant);
             self.dropped.fetch_add(1, Relaxed);
         }
         is_current && has_room
     }
 
-    fn index(&self, change: &Change, place: Place) {
-        let &Change { kind, key, variant, number, .. } = change;
+    fn index(&self, change: &DiskChange, place: RecordLocation) {
+        let &DiskChange { kind, key, variant, number, .. } = change;
         match kind {
-            // One that was removed while it was written is removed from the disk behind it.
-            Kind::Put => {
+            // If the key was removed during the write, its record is removed from the disk afterwards.
+            RecordKind::Put => {
                 let mut pending = self.pending();
                 if pending.settle(key, variant, number) && !lock(&self.index).put(key, variant, place) {
                     pending.outdate(key);
                 }
             }
-            Kind::Remove => {
+            RecordKind::Remove => {
                 lock(&self.index).remove(key);
             }
-            Kind::Clear => replace(&self.index, Index::default()),
-            Kind::Note => {}
+            RecordKind::Clear => replace(&self.index, Index::default()),
+            RecordKind::Note => {}
         }
         self.written.fetch_add(1, Relaxed);
     }
@@ -573,18 +549,18 @@ impl Shared {
         }
     }
 
-    fn read_at(&self, records: &mut Records, key: u128, place: Place) -> Option<Written> {
+    fn read_at(&self, records: &mut Records, key: u128, place: RecordLocation) -> Option<WrittenRecord> {
         match records.read(key, place) {
-            Ok(Read::Payload(payload)) => {
+            Ok(RecordRead::Payload(payload)) => {
                 self.read.fetch_add(1, Relaxed);
                 Some(payload)
             }
-            Ok(Read::Damaged) => {
+            Ok(RecordRead::Damaged) => {
                 lock(&self.index).remove_at(key, place);
                 self.damaged.fetch_add(1, Relaxed);
                 None
             }
-            // Its segment was given up a moment ago.
+            // Its segment was freed a moment ago.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
                 self.fail(&error.to_string());
@@ -613,7 +589,6 @@ impl Shared {
         }
     }
 
-    /// Turns the store off.
     fn fail(&self, why: &str) {
         self.stand(DiskStanding::Failed(why.to_owned()));
         let _ = self.failure.set(());
@@ -621,7 +596,7 @@ impl Shared {
         replace(&self.index, Index::default());
     }
 
-    /// Nor can its segments be removed.
+    /// Adds to the failure's reason that the segments could not be removed either.
     #[cold]
     fn cannot_be_emptied(&self, error: &io::Error, path: &Path) {
         if let DiskStanding::Failed(why) = &mut *self.state() {

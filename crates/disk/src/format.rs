@@ -1,23 +1,21 @@
 //! The on-disk format of records and segments: little-endian numbers, each header with its own checksum.
 //!
-//! A segment is a header with records behind it. Only data with a correct checksum is trusted.
+//! A segment is a header followed by records. Only data with a correct checksum is trusted.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// The size of a segment's header: a magic number, the store's ID, the segment's number, and a checksum.
+/// Magic number, store ID, segment number, checksum.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 40;
 
-/// The size of a record's header.
 pub(crate) const RECORD_HEADER_BYTES: usize = 64;
 
 /// The last byte is the version.
 const SEGMENT_MAGIC: [u8; 8] = *b"vanwseg\x01";
 const RECORD_MAGIC: u32 = 0x7277_6176;
 
-/// The ID of the store that a segment belongs to.
+/// Identifies the store that a segment belongs to.
 pub(crate) type StoreId = u128;
 
-/// Encodes the header of a segment.
 pub(crate) fn segment_header(store: StoreId, number: u64) -> [u8; SEGMENT_HEADER_BYTES] {
     let mut header = [0; SEGMENT_HEADER_BYTES];
     header[..8].copy_from_slice(&SEGMENT_MAGIC);
@@ -28,27 +26,22 @@ pub(crate) fn segment_header(store: StoreId, number: u64) -> [u8; SEGMENT_HEADER
     header
 }
 
-/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Stores bytes as a variant of a key.
+pub(crate) enum RecordKind {
     Put,
-    /// Removes all variants of a key.
     Remove,
-    /// Removes all keys.
     Clear,
-    /// A note about all earlier records. It has no key.
+    /// A note about all earlier records; its key is 0.
     Note,
 }
 
-impl Kind {
+impl RecordKind {
     const ALL: [(Self, u8); 4] = [(Self::Put, 1), (Self::Remove, 2), (Self::Clear, 3), (Self::Note, 4)];
 }
 
-/// The header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
-    pub(crate) kind: Kind,
+    pub(crate) kind: RecordKind,
     pub(crate) key: u128,
     pub(crate) variant: u64,
     /// The run number of the process that wrote the record.
@@ -57,14 +50,14 @@ pub(crate) struct RecordHeader {
     pub(crate) payload_sum: u64,
 }
 
-/// What of a header its checksum is over.
+/// Length of the part of a header that its checksum covers.
 const SUMMED_BYTES: usize = RECORD_HEADER_BYTES - 8;
 
 impl RecordHeader {
     pub(crate) fn to_bytes(self) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         bytes[..4].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
-        bytes[4] = Kind::ALL.iter().find(|(kind, _)| *kind == self.kind).map_or(0, |(_, byte)| *byte);
+        bytes[4] = RecordKind::ALL.iter().find(|(kind, _)| *kind == self.kind).map_or(0, |(_, byte)| *byte);
         bytes[8..24].copy_from_slice(&self.key.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.variant.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.run.to_le_bytes());
@@ -75,11 +68,11 @@ impl RecordHeader {
         bytes
     }
 
-    /// Decodes a header; `None` if it is damaged, or no header at all.
+    /// Returns `None` if the header is damaged, or is no header.
     pub(crate) fn from_bytes(bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<Self> {
         let (said, sum) = bytes.split_at(SUMMED_BYTES);
         let is_right = xxh3_64(said).to_le_bytes() == *sum && said[..4] == RECORD_MAGIC.to_le_bytes();
-        let (kind, _) = Kind::ALL.into_iter().find(|(_, byte)| *byte == said[4])?;
+        let (kind, _) = RecordKind::ALL.into_iter().find(|(_, byte)| *byte == said[4])?;
         is_right.then_some(Self {
             kind,
             key: u128::from_le_bytes(said[8..24].try_into().ok()?),
@@ -91,7 +84,7 @@ impl RecordHeader {
     }
 }
 
-/// The checksum of a payload. It depends on the key too, so that a record in the wrong place is not trusted.
+/// Computes the checksum of a payload. It covers the key too, so that a record in the wrong place is not trusted.
 pub(crate) fn payload_sum<'a>(key: u128, parts: impl Iterator<Item = &'a [u8]>) -> u64 {
     let mut sum = Xxh3::new();
     sum.update(&key.to_le_bytes());
@@ -106,7 +99,7 @@ mod tests {
     #[test]
     fn a_header_with_any_bit_turned_is_not_believed() {
         let header = RecordHeader {
-            kind: Kind::Put,
+            kind: RecordKind::Put,
             key: 7 << 70,
             variant: 9,
             run: 3,

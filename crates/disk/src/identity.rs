@@ -1,5 +1,4 @@
-//! The identity file of a store: the secret for its keys, and a checksum. The process that has it locked owns the
-//! store.
+//! The identity file of a store: the secret for its keys, and a checksum. The holder of its lock owns the store.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Write};
@@ -9,18 +8,17 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::disk::DiskError;
 
-/// The name of the identity file.
 pub(crate) const IDENTITY: &str = "identity";
 
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub(crate) struct DiskIdentity {
     file: File,
     secret: u128,
     is_locked: bool,
 }
 
-impl Identity {
-    /// Reads the identity file, locked or not; the first process that owns the store creates it.
+impl DiskIdentity {
+    /// Reads the identity file, even if another process holds its lock. The first owner of the store creates it.
     pub(crate) fn open(folder: &Path, fresh_secret: u128) -> Result<Self, DiskError> {
         let path = folder.join(IDENTITY);
         let io = |source| DiskError::Io { path: folder.to_owned(), source };
@@ -44,7 +42,7 @@ impl Identity {
         self.secret
     }
 
-    /// Tries to lock the store, and returns whether this process owns it now.
+    /// Tries to lock the store. Returns whether this process owns it now.
     pub(crate) fn is_locked(&mut self) -> io::Result<bool> {
         if !self.is_locked {
             self.is_locked = try_lock(&self.file)?;

@@ -1,31 +1,30 @@
-//! The index: where the records of each key are. It is all in memory, so that a miss costs no disk access.
+//! The index: the location of each key's records. It is kept in memory, so that a miss costs no disk access.
 //!
-//! It is used under a lock, so each operation is short: long ones are done in batches.
+//! A lock guards it, so each operation is short; long ones are done in batches.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The location of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RecordLocation {
     pub(crate) segment: u64,
-    /// The offset of the record's header in the segment.
+    /// Offset of the record's header in the segment.
     pub(crate) offset: u32,
     pub(crate) payload_bytes: u32,
 }
 
-/// As many records are known. Each takes some 100 bytes of memory.
+/// Maximum number of records; each takes about 100 bytes of memory.
 const RECORDS_MAX: usize = 4 << 20;
 
-/// Variants of one key beyond these are forgotten, the oldest first.
+/// Maximum number of variants of a key; the oldest are forgotten first.
 const VARIANTS_MAX: usize = 64;
 
-/// As many records are forgotten at once.
+/// Number of records that one call of [`Index::remove_some`] forgets.
 const BATCH_RECORDS: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Index {
-    keys: HashMap<u128, Entry>,
+    keys: HashMap<u128, IndexEntry>,
     /// The keys of each segment's records.
     segments: HashMap<u64, Vec<u128>>,
     records: usize,
@@ -40,14 +39,14 @@ impl Default for Index {
 
 /// The variants of a key, the newest last.
 #[derive(Debug)]
-enum Entry {
+enum IndexEntry {
     One(Variant),
     Several(Vec<Variant>),
 }
 
-type Variant = (u64, Place);
+type Variant = (u64, RecordLocation);
 
-impl Entry {
+impl IndexEntry {
     fn variants(&self) -> &[Variant] {
         match self {
             Self::One(variant) => std::slice::from_ref(variant),
@@ -57,7 +56,7 @@ impl Entry {
 }
 
 impl Index {
-    /// Finds a variant of a key, or the newest variant.
+    /// Finds a variant of a key; the newest one for `None`.
     pub(crate) fn find(&self, key: u128, variant: Option<u64>) -> Option<Variant> {
         let variants = self.keys.get(&key)?.variants();
         match variant {
@@ -66,13 +65,12 @@ impl Index {
         }
     }
 
-    /// Whether the index has room for a record, or already has its variant.
     pub(crate) fn has_room(&self, key: u128, variant: u64) -> bool {
         self.records < self.records_max || self.find(key, Some(variant)).is_some()
     }
 
-    /// Adds a record, in place of an earlier one of its variant. Returns whether there was room.
-    pub(crate) fn put(&mut self, key: u128, variant: u64, place: Place) -> bool {
+    /// Adds a record, or replaces the earlier one of its variant. Returns whether there was room.
+    pub(crate) fn put(&mut self, key: u128, variant: u64, place: RecordLocation) -> bool {
         if !self.has_room(key, variant) {
             return false;
         }
@@ -94,7 +92,7 @@ impl Index {
     }
 
     /// Removes a record, unless another one has replaced it.
-    pub(crate) fn remove_at(&mut self, key: u128, place: Place) {
+    pub(crate) fn remove_at(&mut self, key: u128, place: RecordLocation) {
         let variants = self.take(key, |(_, other)| *other == place);
         self.set(key, variants);
     }
@@ -118,12 +116,12 @@ impl Index {
         self.records
     }
 
-    /// Takes the variants of a key out, but for some.
+    /// Takes the variants of a key out of the index, and returns all but the unwanted ones.
     fn take(&mut self, key: u128, is_unwanted: impl Fn(&Variant) -> bool) -> Vec<Variant> {
         let mut variants = match self.keys.remove(&key) {
             None => return Vec::new(),
-            Some(Entry::One(variant)) => vec![variant],
-            Some(Entry::Several(variants)) => variants,
+            Some(IndexEntry::One(variant)) => vec![variant],
+            Some(IndexEntry::Several(variants)) => variants,
         };
         self.records -= variants.len();
         variants.retain(|variant| !is_unwanted(variant));
@@ -134,8 +132,8 @@ impl Index {
         self.records += variants.len();
         let entry = match variants.as_slice() {
             [] => return,
-            [variant] => Entry::One(*variant),
-            _ => Entry::Several(variants),
+            [variant] => IndexEntry::One(*variant),
+            _ => IndexEntry::Several(variants),
         };
         self.keys.insert(key, entry);
     }
@@ -155,8 +153,8 @@ pub(crate) fn replace(index: &Mutex<Index>, by: Index) {
 mod tests {
     use super::*;
 
-    fn place(segment: u64, offset: u32) -> Place {
-        Place { segment, offset, payload_bytes: 1 }
+    fn place(segment: u64, offset: u32) -> RecordLocation {
+        RecordLocation { segment, offset, payload_bytes: 1 }
     }
 
     #[test]
@@ -179,7 +177,7 @@ mod tests {
         for key in 0..count {
             assert!(index.put(key, 0, place(key as u64 % 2, 0)));
         }
-        // Written anew elsewhere.
+        // Written again in another segment.
         assert!(index.put(0, 0, place(2, 0)));
         while !index.remove_some(0) {}
         let left = (0..count).filter(|&key| index.find(key, None).is_some()).count();

@@ -1,13 +1,13 @@
 //! A key-value store on a disk: a log of segments that outlives the process, however it ends.
 //!
-//! Callers never wait for the disk: two threads do the work, and drop what they cannot keep up with. Data that is
-//! damaged, cut off or foreign is detected, ignored and counted. The store knows nothing of HTTP.
+//! Callers never wait for the disk: two threads do the work, and drop requests when they cannot keep up. Damaged,
+//! truncated or foreign data is detected, ignored and counted. The store knows nothing about HTTP.
 
 #![forbid(unsafe_code)]
 
 /// The on-disk format of records and segments.
 mod format;
-/// The index: where the records of each key are.
+/// The index: the location of each key's records.
 mod index;
 /// Queued writes, and outdated records to remove.
 mod pending;
@@ -19,4 +19,4 @@ mod identity;
 mod disk;
 
 pub use disk::{Disk, DiskError, DiskSettings, DiskStanding, DiskTally, SIZE_BYTES_MIN};
-pub use log::Written;
+pub use log::WrittenRecord;

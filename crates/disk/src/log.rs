@@ -1,6 +1,6 @@
 //! The log of segments: records are appended to the newest segment, and the oldest is deleted to make room.
 //!
-//! It only appends to segments that this process created: those of earlier processes are only read.
+//! A process appends only to segments that it created; it only reads those of earlier processes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -12,59 +12,56 @@ use std::sync::Mutex;
 use bytes::Bytes;
 
 use crate::format::{
-    Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, StoreId, payload_sum, segment_header,
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, StoreId, payload_sum, segment_header,
 };
-use crate::index::{Index, Place, lock};
+use crate::index::{Index, RecordLocation, lock};
 
-/// A record that was read from the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
-    /// The run number of the process that wrote the record; later processes have greater numbers.
+pub struct WrittenRecord {
+    /// Run number of the process that wrote the record; later processes have greater numbers.
     pub run: u32,
-    /// The whole payload.
     pub payload: Vec<u8>,
 }
 
-/// The log, as the writing thread uses it.
+/// Used by the writing thread.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct DiskLog {
     folder: PathBuf,
     store: StoreId,
     size_bytes: u64,
     segment_bytes: u64,
-    /// The bytes of each segment, the oldest first.
+    /// The size of each segment, the oldest first.
     segments: BTreeMap<u64, u64>,
-    /// The one that is written, once something was.
+    /// The segment that is being written; `None` before the first record.
     newest: Option<(u64, File)>,
     next_number: u64,
-    /// The number of this process among those that had the store.
+    /// Run number of this process, counted from the first one that owned the store.
     run: u32,
     is_synced: bool,
 }
 
 /// The result of reading an earlier process's segments.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub(crate) struct SegmentFindings {
     pub(crate) index: Index,
-    /// The notes, in the order in which they were written.
-    pub(crate) notes: Vec<Written>,
-    /// Keys of records for which the index had no room: they have to be removed.
+    /// In the order in which they were written.
+    pub(crate) notes: Vec<WrittenRecord>,
+    /// Keys of records for which the index had no room: they must be removed.
     pub(crate) outdated: Vec<u128>,
-    /// The number of segments that end within a record, or with invalid data.
+    /// Segments that end within a record, or contain invalid data.
     pub(crate) damaged: u64,
-    /// The number of files that are not segments of this store.
+    /// Files that are not segments of this store.
     pub(crate) foreign: u64,
 }
 
-impl Log {
-    /// Opens the log, and reads the segments of an earlier process.
+impl DiskLog {
     pub(crate) fn open(
         folder: &Path,
         store: StoreId,
         size_bytes: u64,
         segment_bytes: u64,
-    ) -> io::Result<(Self, Findings)> {
-        let mut findings = Findings::default();
+    ) -> io::Result<(Self, SegmentFindings)> {
+        let mut findings = SegmentFindings::default();
         let mut log = Self {
             folder: folder.to_owned(),
             store,
@@ -98,7 +95,7 @@ impl Log {
                     findings.forget();
                 }
                 Scanned::Foreign => {
-                    // Not counted as its own, so that it is never deleted.
+                    // Not counted as a segment of this store, so that it is never deleted.
                     findings.foreign += 1;
                     log.segments.remove(&number);
                 }
@@ -111,8 +108,8 @@ impl Log {
         Ok((log, findings))
     }
 
-    /// Takes up the records of a segment, up to what is damaged. Payloads are checked when they are read, but for notes.
-    fn scan(&mut self, number: u64, findings: &mut Findings) -> io::Result<Scanned> {
+    /// Indexes the records of a segment up to the first damage. Payloads except notes are checked when they are read.
+    fn scan(&mut self, number: u64, findings: &mut SegmentFindings) -> io::Result<Scanned> {
         let file = File::open(self.path(number))?;
         let file_bytes = file.metadata()?.len();
         let mut header = [0; SEGMENT_HEADER_BYTES];
@@ -131,7 +128,7 @@ impl Log {
             }
             file.read_exact_at(&mut bytes, offset)?;
             let Some(header) = RecordHeader::from_bytes(&bytes) else {
-                // A file may have grown before a crash, and what was to be in it may not have come.
+                // A file that grew before a crash may end with zeros, because its data was not written.
                 let is_void = bytes.iter().all(|&byte| byte == 0);
                 return Ok(if is_void { Scanned::CutOff } else { Scanned::Damaged });
             };
@@ -139,21 +136,22 @@ impl Log {
             let (true, Ok(begin)) = (end <= file_bytes, u32::try_from(offset)) else {
                 return Ok(Scanned::CutOff);
             };
-            let place = Place { segment: number, offset: begin, payload_bytes: header.payload_bytes };
+            let place =
+                RecordLocation { segment: number, offset: begin, payload_bytes: header.payload_bytes };
             self.run = self.run.max(header.run);
             match header.kind {
-                Kind::Put => {
+                RecordKind::Put => {
                     if !findings.index.put(header.key, header.variant, place) {
                         findings.outdated.push(header.key);
                     }
                 }
-                Kind::Remove => {
+                RecordKind::Remove => {
                     findings.index.remove(header.key);
                 }
-                Kind::Clear => findings.forget(),
-                Kind::Note => match read_at(&file, Kind::Note, header.key, place)? {
-                    Read::Payload(written) => findings.notes.push(written),
-                    Read::Damaged => {
+                RecordKind::Clear => findings.forget(),
+                RecordKind::Note => match read_at(&file, RecordKind::Note, header.key, place)? {
+                    RecordRead::Payload(written) => findings.notes.push(written),
+                    RecordRead::Damaged => {
                         findings.damaged += 1;
                         findings.forget();
                     }
@@ -167,11 +165,11 @@ impl Log {
     /// Appends a record, in one write. Returns its location.
     pub(crate) fn append(
         &mut self,
-        kind: Kind,
+        kind: RecordKind,
         (key, variant): (u128, u64),
         parts: &[Bytes],
         index: &Mutex<Index>,
-    ) -> io::Result<Place> {
+    ) -> io::Result<RecordLocation> {
         let payload_bytes: usize = parts.iter().map(Bytes::len).sum();
         let record_bytes = (RECORD_HEADER_BYTES + payload_bytes) as u64;
         self.make_room(record_bytes, index)?;
@@ -194,7 +192,7 @@ impl Log {
         let Some(end) = self.segments.get_mut(number) else { unreachable!("it is written") };
         let offset = *end as u32;
         *end += record_bytes;
-        Ok(Place { segment: *number, offset, payload_bytes })
+        Ok(RecordLocation { segment: *number, offset, payload_bytes })
     }
 
     fn begin_segment(&mut self) -> io::Result<()> {
@@ -208,7 +206,7 @@ impl Log {
         Ok(())
     }
 
-    /// Gives up the oldest segments until there is room for so much.
+    /// Deletes the oldest segments until there is room for this many bytes.
     fn make_room(&mut self, wanted_bytes: u64, index: &Mutex<Index>) -> io::Result<()> {
         let wanted_bytes = wanted_bytes + SEGMENT_HEADER_BYTES as u64;
         while self.segments.values().sum::<u64>() + wanted_bytes > self.size_bytes
@@ -223,7 +221,7 @@ impl Log {
         Ok(())
     }
 
-    /// Has the kernel write the appended records to the disk (fdatasync).
+    /// Flushes appended records to the disk (fdatasync).
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         if let (Some((_, file)), false) = (&self.newest, self.is_synced) {
             file.sync_data()?;
@@ -232,12 +230,10 @@ impl Log {
         Ok(())
     }
 
-    /// The run number of this process.
     pub(crate) fn run(&self) -> u32 {
         self.run
     }
 
-    /// The size of all segments.
     pub(crate) fn bytes(&self) -> u64 {
         self.segments.values().sum()
     }
@@ -247,8 +243,8 @@ impl Log {
     }
 }
 
-impl Findings {
-    /// What cannot be read may have been about all before it: a key that was removed must not come back.
+impl SegmentFindings {
+    /// Forgets everything read so far, because unreadable data may have been a removal: a removed key must not return.
     fn forget(&mut self) {
         self.index = Index::default();
         self.notes.clear();
@@ -257,9 +253,8 @@ impl Findings {
 
 enum Scanned {
     Whole,
-    /// The segment ends where its process was ended.
+    /// The segment ends where its process was killed.
     CutOff,
-    /// Data in the segment is damaged.
     Damaged,
     Foreign,
 }
@@ -273,7 +268,7 @@ fn segment_number(name: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// Deletes the segments of a store, and no other file of its folder.
+/// Deletes the segments of a store, and no other file in the folder.
 pub(crate) fn empty(folder: &Path, store: StoreId) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -288,22 +283,20 @@ pub(crate) fn empty(folder: &Path, store: StoreId) -> io::Result<()> {
             fs::remove_file(path)?;
         }
     }
-    // A crash must not bring them back.
+    // After a crash the segments must not reappear.
     File::open(folder)?.sync_all()
 }
 
-/// The result of reading a record.
-pub(crate) enum Read {
-    Payload(Written),
-    /// The record is damaged.
+pub(crate) enum RecordRead {
+    Payload(WrittenRecord),
     Damaged,
 }
 
-/// Reads records, on the reading thread.
+/// Used by the reading thread.
 #[derive(Debug)]
 pub(crate) struct Records {
     folder: PathBuf,
-    /// The segment read last.
+    /// The segment that was read last.
     open: Option<(u64, File)>,
 }
 
@@ -312,18 +305,18 @@ impl Records {
         Self { folder: folder.to_owned(), open: None }
     }
 
-    /// Reads the record of a key, and checks it against its checksums.
-    pub(crate) fn read(&mut self, key: u128, place: Place) -> io::Result<Read> {
+    /// Reads the record of a key, and verifies its checksums.
+    pub(crate) fn read(&mut self, key: u128, place: RecordLocation) -> io::Result<RecordRead> {
         let open = match self.open.take() {
             Some((number, file)) if number == place.segment => (number, file),
             _ => (place.segment, File::open(segment_path(&self.folder, place.segment))?),
         };
         let (_, file) = self.open.insert(open);
-        read_at(file, Kind::Put, key, place)
+        read_at(file, RecordKind::Put, key, place)
     }
 }
 
-fn read_at(file: &File, kind: Kind, key: u128, place: Place) -> io::Result<Read> {
+fn read_at(file: &File, kind: RecordKind, key: u128, place: RecordLocation) -> io::Result<RecordRead> {
     let mut header = [0; RECORD_HEADER_BYTES];
     let mut payload = vec![0; place.payload_bytes as usize];
     let begin = u64::from(place.offset);
@@ -331,7 +324,7 @@ fn read_at(file: &File, kind: Kind, key: u128, place: Place) -> io::Result<Read>
         .read_exact_at(&mut header, begin)
         .and_then(|()| file.read_exact_at(&mut payload, begin + RECORD_HEADER_BYTES as u64));
     match read {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Read::Damaged),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(RecordRead::Damaged),
         read => read?,
     }
     let header = RecordHeader::from_bytes(&header).filter(|header| {
@@ -340,5 +333,7 @@ fn read_at(file: &File, kind: Kind, key: u128, place: Place) -> io::Result<Read>
             && header.payload_bytes == place.payload_bytes
             && header.payload_sum == payload_sum(key, std::iter::once(&payload[..]))
     });
-    Ok(header.map_or(Read::Damaged, |header| Read::Payload(Written { run: header.run, payload })))
+    Ok(header.map_or(RecordRead::Damaged, |header| {
+        RecordRead::Payload(WrittenRecord { run: header.run, payload })
+    }))
 }

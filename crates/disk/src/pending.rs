@@ -1,32 +1,30 @@
 //! Queued writes, and keys with outdated records on the disk.
 //!
-//! A write that is dropped leaves older versions behind, which must go: in the queue, in the index, and on the disk,
-//! where the next process would find them.
+//! A dropped write leaves older versions behind. They are removed from the queue, the index and the disk, where the
+//! next process would find them.
 
 use std::collections::{HashMap, HashSet};
 
-/// Beyond these the whole store is cleared instead. It takes some 20 bytes for each.
+/// Above this number the whole store is cleared instead. Each takes about 20 bytes.
 const OUTDATED_MAX: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// The number of the last put of each variant that is queued.
+    /// The number of the last queued put of each variant.
     puts: HashMap<(u128, u64), u64>,
     last_number: u64,
-    /// Keys whose records are to be removed from the disk.
+    /// Keys whose records must be removed from the disk.
     outdated: HashSet<u128>,
 }
 
 impl Pending {
-    /// Registers a write that is about to be queued, and returns its number. It supersedes earlier writes of the
-    /// variant.
+    /// Registers a write before it is queued, and returns its number. It supersedes the variant's earlier writes.
     pub(crate) fn queue(&mut self, key: u128, variant: u64) -> u64 {
         self.last_number += 1;
         self.puts.insert((key, variant), self.last_number);
         self.last_number
     }
 
-    /// Whether a queued write is still wanted.
     pub(crate) fn is_current(&self, key: u128, variant: u64, number: u64) -> bool {
         self.puts.get(&(key, variant)) == Some(&number)
     }
@@ -67,7 +65,6 @@ impl Pending {
         std::mem::take(&mut self.outdated)
     }
 
-    /// Cancels all queued writes and marked removals.
     pub(crate) fn clear(&mut self) {
         self.puts.clear();
         self.outdated = HashSet::new();

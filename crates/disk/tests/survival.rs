@@ -1,4 +1,4 @@
-//! What is left after kill -9 in the middle of writes, after damage, and of a folder that goes away.
+//! The state of a store after kill -9 during writes, after damage, and after its folder disappears.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,9 +8,9 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use disk::{Disk, DiskSettings, DiskStanding, Written};
+use disk::{Disk, DiskSettings, DiskStanding, WrittenRecord};
 
-/// One test at a time: a process that is just being started still holds the locks of the files that others close.
+/// Serializes the tests, because a process that another test is starting still holds inherited locks of files.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -20,13 +20,13 @@ fn settings(path: &Path) -> DiskSettings {
     DiskSettings { path: path.to_owned(), size_bytes: 8 << 20, fresh_secret: 1 }
 }
 
-/// A store that is on.
+/// Opens a store, and waits until it is on.
 fn open(path: &Path) -> Disk {
     open_noted(path).0
 }
 
-/// The same, with what was noted.
-fn open_noted(path: &Path) -> (Disk, Vec<Written>) {
+/// Also returns the notes.
+fn open_noted(path: &Path) -> (Disk, Vec<WrittenRecord>) {
     let (tell, told) = channel();
     let begin = move |notes, _| tell.send(notes).expect("somebody waits");
     let disk = Disk::open(&settings(path), begin).expect("it opens");
@@ -41,7 +41,7 @@ fn wait_for(disk: &Disk, is_so: impl Fn(&DiskStanding) -> bool) {
     }
 }
 
-/// The bytes that belong to a key, told by it alone.
+/// Returns the bytes for a key, derived from the key alone.
 fn body(key: u128) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(key as u64);
     let bytes = random.usize(0..20_000);
@@ -56,12 +56,12 @@ fn read(disk: &Disk, key: u128) -> Option<Vec<u8>> {
     told.recv().expect("it is called").map(|written| written.payload)
 }
 
-/// Puts keys until there are so many; those beyond the store's pace are not counted.
+/// Puts keys until the store has written as many; dropped puts do not count.
 fn fill(disk: &Disk, keys: std::ops::Range<u128>) {
     keys.for_each(|key| disk.put(key, 0, vec![Bytes::from(body(key))]));
 }
 
-/// In the child: writes for ever.
+/// The child process: writes until it is killed.
 #[test]
 #[ignore = "run by the other test, in a process of its own"]
 fn child() {
@@ -116,12 +116,12 @@ fn what_was_put_and_removed_stays_so_in_the_next_process() {
     disk.remove(7);
     assert!(!disk.has(7));
     let secret = disk.secret();
-    // The next process is told the secret at once, and has to wait for the rest.
+    // The next process gets the secret at once, and has to wait for the records.
     let next = Disk::open(&DiskSettings { fresh_secret: 2, ..settings(folder.path()) }, |_, _| {});
     let next = next.expect("it opens");
     wait_for(&next, |state| *state == DiskStanding::InUse);
     assert_eq!(next.secret(), secret);
-    // What it removes meanwhile is removed from what it finds.
+    // Its removals meanwhile apply to the records that it finds.
     next.remove(9);
     disk.finish();
     wait_for(&next, |state| *state == DiskStanding::On);
@@ -142,7 +142,8 @@ fn what_was_put_and_removed_stays_so_in_the_next_process() {
 fn notes_are_told_in_their_order_until_all_before_them_is_gone() {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
-    let payloads = |notes: &[Written]| notes.iter().map(|note| note.payload.clone()).collect::<Vec<_>>();
+    let payloads =
+        |notes: &[WrittenRecord]| notes.iter().map(|note| note.payload.clone()).collect::<Vec<_>>();
     for run in 1..4u8 {
         let (disk, notes) = open_noted(folder.path());
         assert_eq!(payloads(&notes), (1..run).map(|note| vec![note]).collect::<Vec<_>>());
@@ -210,7 +211,7 @@ fn a_folder_that_goes_away_turns_the_store_off_and_nothing_else() {
     assert_eq!((read(&disk, 0), disk.tally().records), (None, 0));
 }
 
-/// The next process must not find what this one could not write down any more.
+/// The next process must not find records whose removal could not be written.
 #[test]
 fn a_store_that_is_turned_off_leaves_nothing() {
     let _alone = alone();
@@ -218,7 +219,7 @@ fn a_store_that_is_turned_off_leaves_nothing() {
     let disk = open(folder.path());
     fill(&disk, 0..10);
     wait_until_written(&disk, 10);
-    // In the place of its second segment.
+    // A file in the place of its second segment.
     let in_the_way = folder.path().join("0000000000000001.segment");
     fs::write(&in_the_way, "not a segment of the store".repeat(9)).expect("written");
     let mut key = 10;
@@ -237,7 +238,7 @@ fn a_store_that_is_turned_off_leaves_nothing() {
     assert!(read(&disk, 0) == Some(body(0)), "it is as good as new");
 }
 
-/// As long as a record may be in the store of these tests, and longer.
+/// Longer than a record in these tests may be.
 const TOO_LONG_BYTES: usize = 600 << 10;
 
 fn put(disk: &Disk, key: u128, bytes: usize) {
@@ -275,9 +276,9 @@ fn what_there_is_no_room_for_in_the_queue_takes_older_ones_with_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = open(folder.path());
     fill(&disk, 1..4);
-    // One that has not let go of the folder yet would have the next take from its queue while it waits for that.
+    // Otherwise the old process could still hold the lock, and the next one process its queue while it waits.
     disk.finish();
-    // Nothing is taken from the queue until this is told.
+    // The queue is not processed until this message arrives.
     let (tell, told) = channel();
     let begin = move |_, _| told.recv().expect("it is told");
     let disk = Disk::open(&settings(folder.path()), begin).expect("it opens");
@@ -286,12 +287,12 @@ fn what_there_is_no_room_for_in_the_queue_takes_older_ones_with_it() {
     for key in rest.take_while(|_| disk.tally().dropped == 0) {
         put(&disk, key, 0);
     }
-    // Of this one the newest that is whole is in the queue, and of that one on the disk.
+    // Both puts are dropped. An older record of the first key is in the queue, one of the second on the disk.
     put(&disk, 1, 20);
     put(&disk, 2, 20);
     tell.send(()).expect("it waits");
     wait_for(&disk, |state| *state == DiskStanding::On);
-    // What was queued is written by and by.
+    // Queued changes are written after some time.
     while read(&disk, 10_000).is_none() {
         std::thread::yield_now();
     }

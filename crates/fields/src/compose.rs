@@ -1,23 +1,22 @@
-//! Converts HTTP/1.1 text to the fields of HTTP/2 and HTTP/3 (RFC 9113 §8, RFC 9114 §4). The proxy has written the text
-//! for the next hop: every line is complete and valid.
+//! Converts HTTP/1.1 text to the fields of HTTP/2 and HTTP/3 (RFC 9113 §8, RFC 9114 §4). The input is a message that
+//! the proxy wrote for the next hop: every line is complete and valid.
 
-use crate::lines::{Lines, is_named};
+use crate::lines::{HeadLines, is_named};
 use crate::message::RequestKind;
 
 /// Encodes the fields of one message.
 pub trait Encode {
-    /// Adds a field that nearly every message has.
-    fn common(&mut self, field: Common);
-    /// Adds a field; its name is in lower case.
+    fn common(&mut self, field: CommonField);
+    /// `name` is in lower case.
     fn field(&mut self, name: &[u8], value: &[u8]);
-    /// Adds the field of an HTTP/1.1 line without CRLF, unless `is_wanted` rejects its lower-case name. A line that was sent
-    /// before need not be parsed again.
+    /// Adds the field from an HTTP/1.1 line without CRLF, unless `is_wanted` rejects its lower-case name. The encoder
+    /// can recognize a line that it sent before without parsing it.
     fn line(&mut self, line: &[u8], is_wanted: impl FnOnce(&[u8]) -> bool);
 }
 
-/// A field that nearly every message has; both static tables contain them.
+/// Fields of nearly every message, which are entries of both static tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Common {
+pub enum CommonField {
     /// `:method: GET`
     Get,
     /// `:method: POST`
@@ -36,40 +35,35 @@ pub enum Common {
     NotFound,
 }
 
-/// The text says something that fields cannot express.
+/// The text contains something that fields cannot express.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Untold;
 
-/// The scheme used towards a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheme {
-    /// `http`: in clear text.
+pub enum WireScheme {
     Http,
-    /// `https`: with TLS.
     Https,
 }
 
-/// The length of the head at the start of `text`.
+/// The length of the head at the start of `text`, with its empty line; `None` if the head is incomplete.
 pub fn head_len(text: &[u8]) -> Option<usize> {
-    let mut lines = Lines { rest: text };
+    let mut lines = HeadLines { rest: text };
     lines.by_ref().for_each(drop);
     Some(text.len() - lines.rest.strip_prefix(b"\r\n")?.len())
 }
 
-/// The head of a request. Errors are found here, before a header block is begun: a block that is begun must be sent,
-/// because the encoder counts its entries as known to the peer.
-pub struct Request<'a> {
+/// The head of a request. Errors are found before a header block is begun: a block that is begun must be sent, because
+/// the encoder has counted its entries as known to the peer.
+pub struct ComposedRequest<'a> {
     method: &'a [u8],
     target: &'a [u8],
     lines: &'a [u8],
 }
 
-impl<'a> Request<'a> {
-    /// Reads the head of a request.
-    ///
+impl<'a> ComposedRequest<'a> {
     /// # Errors
-    /// If it has no method or no target.
-    pub fn of(head: &'a [u8]) -> Result<Self, Untold> {
+    /// If the head has no method or no target.
+    pub fn new(head: &'a [u8]) -> Result<Self, Untold> {
         let (start, lines) = start_line(head)?;
         let mut words = start.split(|&byte| byte == b' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -79,12 +73,14 @@ impl<'a> Request<'a> {
         Ok(Self { method, target, lines })
     }
 
-    /// Encodes the fields. Returns what is needed to read the response. `may_upgrade` says whether the server accepts
-    /// extended CONNECT; an upgrade is only an offer (RFC 9110 §7.8).
-    pub fn compose(&self, scheme: Scheme, may_upgrade: bool, encoder: &mut impl Encode) -> RequestKind {
+    /// Encodes the fields, and returns the properties of the request that are needed to read the response.
+    ///
+    /// If the server does not accept extended CONNECT (`may_upgrade`), an upgrade is left out: it is only an offer (RFC
+    /// 9110 §7.8).
+    pub fn compose(&self, scheme: WireScheme, may_upgrade: bool, encoder: &mut impl Encode) -> RequestKind {
         let Self { method, target, lines } = *self;
         let value_of = |name: &[u8]| {
-            let line = Lines { rest: lines }.find(|line| is_named(line, name))?;
+            let line = HeadLines { rest: lines }.find(|line| is_named(line, name))?;
             Some(line[name.len() + 1..].trim_ascii())
         };
         let protocol = if may_upgrade { value_of(b"upgrade") } else { None };
@@ -99,23 +95,23 @@ impl<'a> Request<'a> {
         match (protocol, method) {
             // RFC 8441 §4.
             (Some(_), _) => encoder.field(b":method", b"CONNECT"),
-            (None, b"GET") => encoder.common(Common::Get),
-            (None, b"POST") => encoder.common(Common::Post),
+            (None, b"GET") => encoder.common(CommonField::Get),
+            (None, b"POST") => encoder.common(CommonField::Post),
             (None, method) => encoder.field(b":method", method),
         }
-        encoder.common(if scheme == Scheme::Http { Common::Http } else { Common::Https });
+        encoder.common(if scheme == WireScheme::Http { CommonField::Http } else { CommonField::Https });
         encoder.field(b":authority", value_of(b"host").unwrap_or_default());
         if target == b"/" {
-            encoder.common(Common::Root);
+            encoder.common(CommonField::Root);
         } else {
-            // RFC 9113 §8.3.1: `*` is the path of an OPTIONS to a server as a whole.
+            // RFC 9113 §8.3.1: the path of an OPTIONS request for the whole server is `*`.
             encoder.field(b":path", target);
         }
         if let Some(protocol) = protocol {
             encoder.field(b":protocol", protocol);
         }
-        for line in (Lines { rest: lines }) {
-            // RFC 8441 §5: it says nothing that CONNECT does not.
+        for line in (HeadLines { rest: lines }) {
+            // RFC 8441 §5: extended CONNECT has no Sec-WebSocket-Key.
             if protocol.is_none() || !is_named(line, b"sec-websocket-key") {
                 encoder.line(line, |name| name != b"host" && !is_of_connection(name));
             }
@@ -124,26 +120,24 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The head of a response. Errors are found here, before a header block is begun.
-pub struct Response<'a> {
+/// The head of a response. Errors are found before a header block is begun.
+pub struct ComposedResponse<'a> {
     status: &'a [u8],
     number: u16,
     lines: &'a [u8],
 }
 
-impl<'a> Response<'a> {
-    /// Reads the head of a response.
-    ///
+impl<'a> ComposedResponse<'a> {
     /// # Errors
-    /// If it has no status code.
-    pub fn of(head: &'a [u8]) -> Result<Self, Untold> {
+    /// If the head has no status code.
+    pub fn new(head: &'a [u8]) -> Result<Self, Untold> {
         let (start, lines) = start_line(head)?;
         let status = start.get(9..12).filter(|status| status.iter().all(u8::is_ascii_digit)).ok_or(Untold)?;
         let number = status.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
         Ok(Self { status, number, lines })
     }
 
-    /// Whether the status is a success (RFC 9110 §15.3).
+    /// RFC 9110 §15.3.
     pub fn is_success(&self) -> bool {
         matches!(self.number, 200..=299)
     }
@@ -153,13 +147,13 @@ impl<'a> Response<'a> {
         let Self { status, number, lines } = *self;
         let switches = number == 101;
         match number {
-            // RFC 8441 §5: the stream is the other protocol's from here on.
-            101 | 200 => encoder.common(Common::Ok),
-            304 => encoder.common(Common::NotModified),
-            404 => encoder.common(Common::NotFound),
+            // RFC 8441 §5: success is 200; from here on the stream carries the other protocol.
+            101 | 200 => encoder.common(CommonField::Ok),
+            304 => encoder.common(CommonField::NotModified),
+            404 => encoder.common(CommonField::NotFound),
             _ => encoder.field(b":status", status),
         }
-        for line in (Lines { rest: lines }) {
+        for line in (HeadLines { rest: lines }) {
             if !switches || !is_named(line, b"sec-websocket-accept") {
                 encoder.line(line, |name| !is_of_connection(name));
             }
@@ -168,9 +162,9 @@ impl<'a> Response<'a> {
     }
 }
 
-/// Encodes trailers, which are lines with CRLF.
+/// `lines` are trailer lines with CRLF.
 pub fn trailers(lines: &[u8], encoder: &mut impl Encode) {
-    for line in (Lines { rest: lines }) {
+    for line in (HeadLines { rest: lines }) {
         encoder.line(line, |name| !is_of_connection(name));
     }
 }
@@ -197,21 +191,20 @@ fn is_of_connection(name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Encodes fields as lines.
     #[derive(Default)]
     struct Said(String);
 
     impl Encode for Said {
-        fn common(&mut self, field: Common) {
+        fn common(&mut self, field: CommonField) {
             let (name, value) = match field {
-                Common::Get => (":method", "GET"),
-                Common::Post => (":method", "POST"),
-                Common::Http => (":scheme", "http"),
-                Common::Https => (":scheme", "https"),
-                Common::Root => (":path", "/"),
-                Common::Ok => (":status", "200"),
-                Common::NotModified => (":status", "304"),
-                Common::NotFound => (":status", "404"),
+                CommonField::Get => (":method", "GET"),
+                CommonField::Post => (":method", "POST"),
+                CommonField::Http => (":scheme", "http"),
+                CommonField::Https => (":scheme", "https"),
+                CommonField::Root => (":path", "/"),
+                CommonField::Ok => (":status", "200"),
+                CommonField::NotModified => (":status", "304"),
+                CommonField::NotFound => (":status", "404"),
             };
             self.field(name.as_bytes(), value.as_bytes());
         }
@@ -258,8 +251,8 @@ mod tests {
         ];
         for (text, may_upgrade, expected) in rows {
             let mut said = Said::default();
-            let request = Request::of(text.as_bytes()).expect("is a head");
-            request.compose(Scheme::Http, may_upgrade, &mut said);
+            let request = ComposedRequest::new(text.as_bytes()).expect("is a head");
+            request.compose(WireScheme::Http, may_upgrade, &mut said);
             assert_eq!(said.0, expected, "{text}");
         }
     }
@@ -277,7 +270,7 @@ mod tests {
         ];
         for (text, status, expected) in rows {
             let mut said = Said::default();
-            let response = Response::of(text.as_bytes()).expect("is a head");
+            let response = ComposedResponse::new(text.as_bytes()).expect("is a head");
             assert_eq!(response.compose(&mut said), status);
             assert_eq!(said.0, expected, "{text}");
         }

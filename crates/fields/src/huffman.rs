@@ -1,7 +1,7 @@
-//! The Huffman code of header strings (RFC 7541 §5.2, Appendix B). The code is canonical, so the lengths of the codes
-//! suffice to build it.
+//! Huffman code of header strings (RFC 7541 §5.2, Appendix B). The code is canonical: the tables follow from the code
+//! lengths alone.
 
-/// Bits of the code of each byte, and of the end of a string at last.
+/// Code length in bits of each byte; the last one is that of the end-of-string symbol (EOS).
 #[rustfmt::skip]
 const LENGTHS: [u8; SYMBOLS] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
@@ -16,13 +16,13 @@ const LENGTHS: [u8; SYMBOLS] = [
 ];
 
 const SYMBOLS: usize = 257;
-/// Stands for the end of a string, whose code is never sent whole.
+/// The end-of-string symbol (EOS). Its whole code is never sent.
 const END: u16 = 256;
 const LENGTH_MAX: usize = 30;
-/// Codes up to this length are looked up, which is all but the rare ones; longer ones are searched for.
+/// Codes up to this many bits, all but the rare ones, are decoded by table lookup; longer ones by search.
 const QUICK: u32 = 9;
 
-/// The first code of each length, and how many symbols have shorter ones.
+/// The first code of each length, and the number of symbols with shorter codes.
 struct Lengths {
     first: [u32; LENGTH_MAX + 2],
     before: [u16; LENGTH_MAX + 2],
@@ -48,7 +48,6 @@ const BY_LENGTH: Lengths = {
     lengths
 };
 
-/// The symbols in the order of their codes.
 const ORDER: [u16; SYMBOLS] = {
     let mut order = [0; SYMBOLS];
     let (mut at, mut length) = (0, 1);
@@ -80,7 +79,7 @@ static CODES: [(u32, u32); SYMBOLS] = {
     codes
 };
 
-/// The symbol that begins with these bits, and the length of its code; 0 where that is longer.
+/// By the next `QUICK` bits: the symbol, and the length of its code in bits; length 0 if the code is longer.
 static QUICKLY: [(u8, u8); 1 << QUICK] = {
     let mut table = [(0, 0); 1 << QUICK];
     let mut symbol = 0;
@@ -99,16 +98,15 @@ static QUICKLY: [(u8, u8); 1 << QUICK] = {
     table
 };
 
-/// The bytes are not valid Huffman code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unreadable;
+pub struct InvalidHuffman;
 
-/// Decodes `coded`, and appends the result to `text`.
-pub fn decode(coded: &[u8], text: &mut Vec<u8>) -> Result<(), Unreadable> {
-    // The bits that are not yet read, from the top.
+/// Appends the decoded text to `text`.
+pub fn decode(coded: &[u8], text: &mut Vec<u8>) -> Result<(), InvalidHuffman> {
+    // Bits that were fetched but not decoded, from the highest.
     let (mut bits, mut count) = (0u64, 0u32);
     let mut rest = coded;
-    // Most codes have five bits or more, and none has fewer.
+    // The shortest codes have five bits.
     text.reserve(coded.len() * 8 / 5);
     loop {
         if count < 32
@@ -133,9 +131,9 @@ pub fn decode(coded: &[u8], text: &mut Vec<u8>) -> Result<(), Unreadable> {
             (symbol, length) => (u16::from(symbol), u32::from(length)),
         };
         if length > count || symbol == END {
-            // RFC 7541 §5.2: what is left is padding, of less than a byte and with the first bits of the end's code.
+            // RFC 7541 §5.2: the padding is shorter than a byte, and consists of the first bits of EOS, which are ones.
             let is_padding = count < 8 && bits >> (64 - count) == (1 << count) - 1;
-            return if is_padding { Ok(()) } else { Err(Unreadable) };
+            return if is_padding { Ok(()) } else { Err(InvalidHuffman) };
         }
         text.push(symbol as u8);
         bits <<= length;
@@ -143,7 +141,7 @@ pub fn decode(coded: &[u8], text: &mut Vec<u8>) -> Result<(), Unreadable> {
     }
 }
 
-/// The symbol that begins with these bits, whose code is a long one.
+/// Finds the symbol of a code longer than `QUICK` bits, and the length of the code.
 fn search(bits: u32) -> (u16, u32) {
     for length in QUICK as usize + 1..=LENGTH_MAX {
         let code = bits >> (32 - length as u32);
@@ -155,15 +153,15 @@ fn search(bits: u32) -> (u16, u32) {
     (END, LENGTH_MAX as u32)
 }
 
-/// The length of `text` when encoded, in bytes.
 pub fn coded_len(text: &[u8]) -> usize {
     let bits: usize = text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
     bits.div_ceil(8)
 }
 
-/// Encodes `text`, and appends the result to `coded`.
+/// Appends the code to `coded`.
 pub fn encode(text: &[u8], coded: &mut Vec<u8>) {
-    // Bits that are not yet written, from the lowest: fewer than 32 of them, before a code of at most 30 comes.
+    // Bits that are not yet written, from the lowest. There are fewer than 32 before the next code, which has at most
+    // 30.
     let (mut bits, mut count) = (0u64, 0u32);
     coded.reserve(text.len());
     for &byte in text {
@@ -186,7 +184,7 @@ pub fn encode(text: &[u8], coded: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn decoded(coded: &[u8]) -> Result<Vec<u8>, Unreadable> {
+    fn decoded(coded: &[u8]) -> Result<Vec<u8>, InvalidHuffman> {
         let mut text = Vec::new();
         decode(coded, &mut text).map(|()| text)
     }
@@ -212,7 +210,7 @@ mod tests {
     fn padding_is_short_and_of_ones() {
         assert_eq!(decoded(&[]), Ok(Vec::new()));
         for bad in [&[0xff][..], &[0x1f, 0xff, 0xff], &[0x18], &[0xff, 0xff, 0xff, 0xff], &[0xff; 8]] {
-            assert_eq!(decoded(bad), Err(Unreadable), "{bad:x?}");
+            assert_eq!(decoded(bad), Err(InvalidHuffman), "{bad:x?}");
         }
         assert_eq!(decoded(&[0x1f]).as_deref(), Ok(b"a".as_slice()));
     }
@@ -221,7 +219,7 @@ mod tests {
         #![proptest_config(proptest::test_runner::Config::with_cases(64))]
 
         #[test]
-        fn what_is_coded_is_read(text: Vec<u8>) {
+        fn decoding_inverts_coding(text: Vec<u8>) {
             let mut coded = Vec::new();
             encode(&text, &mut coded);
             assert_eq!(coded.len(), coded_len(&text));
@@ -230,7 +228,7 @@ mod tests {
 
         #[test]
         fn anything_is_text_or_unreadable(coded: Vec<u8>) {
-            // What can be read is what was written, but for the choice of code, which there is none of.
+            // Each text has exactly one encoding.
             if let Ok(text) = decoded(&coded) {
                 let mut again = Vec::new();
                 encode(&text, &mut again);

@@ -1,12 +1,12 @@
-//! Field lines of HTTP/1.1 text, as encoders look at them: their names, a hash of the whole line, and whether a line is
-//! one that was encoded before.
+//! Field lines of HTTP/1.1 text for encoders: names, a hash of the whole line, and the comparison with a line that was
+//! encoded before.
 
-/// Lines without their CRLF, up to the empty one.
-pub(crate) struct Lines<'a> {
+/// Iterates over lines without their CRLF, up to the empty one.
+pub(crate) struct HeadLines<'a> {
     pub(crate) rest: &'a [u8],
 }
 
-impl<'a> Iterator for Lines<'a> {
+impl<'a> Iterator for HeadLines<'a> {
     type Item = &'a [u8];
 
     #[inline]
@@ -18,17 +18,17 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Whether a line is a field with this name.
 pub(crate) fn is_named(line: &[u8], name: &[u8]) -> bool {
     line.split_at_checked(name.len())
         .is_some_and(|(written, rest)| rest.first() == Some(&b':') && written.eq_ignore_ascii_case(name))
 }
 
-/// Whether a line says this field, its name in any case, its value with any space around it.
+/// Whether a line has this field. `name` is in lower case; the line's name may be in any case, and white space around
+/// its value is ignored.
 pub fn is_line_of(line: &[u8], (name, value): (&[u8], &[u8])) -> bool {
     let Some((written, rest)) = line.split_at_checked(name.len()) else { return false };
     let is_value = match rest {
-        // As nearly everybody writes it.
+        // The usual form.
         [b':', b' ', rest @ ..] if rest == value => true,
         [b':', rest @ ..] => rest.trim_ascii() == value,
         _ => false,
@@ -36,7 +36,7 @@ pub fn is_line_of(line: &[u8], (name, value): (&[u8], &[u8])) -> bool {
     is_value && is_lower_case_of(name, written)
 }
 
-/// Whether a name is another one of the same length in lower case.
+/// `name` is in lower case; both have the same length.
 fn is_lower_case_of(name: &[u8], written: &[u8]) -> bool {
     let (words, rest) = name.as_chunks::<8>();
     let (others, other_rest) = written.as_chunks::<8>();
@@ -45,24 +45,24 @@ fn is_lower_case_of(name: &[u8], written: &[u8]) -> bool {
     };
     words.iter().zip(others).all(is_same)
         && match (name.last_chunk(), written.last_chunk()) {
-            // Some of these for the second time.
+            // The last eight bytes, which may overlap those compared above.
             (Some(word), Some(other)) => is_same((word, other)),
             _ => rest.eq_ignore_ascii_case(other_rest),
         }
 }
 
-/// Eight bytes at once, of which only letters of ASCII change.
+/// Converts eight ASCII bytes at once. Bytes that are no capital letters stay as they are.
 fn lower_case_of(bytes: u64) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;
     let low = bytes & (ONES * 0x7f);
-    // The highest bit of each byte says so.
+    // The highest bit of each byte is the result of its comparison.
     let is_from_a = low + ONES * (0x80 - b'A' as u64);
     let is_beyond_z = low + ONES * (0x7f - b'Z' as u64);
     let is_upper = is_from_a & !is_beyond_z & !bytes & (ONES * 0x80);
     bytes | is_upper >> 2
 }
 
-/// A hash of no secret: fields that collide are said at length, and nothing else happens.
+/// The hash needs no secret: a collision only makes the encoder send a field as a literal.
 pub fn hash_of<const PARTS: usize>(parts: [&[u8]; PARTS]) -> u32 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = 0u64;
@@ -72,7 +72,7 @@ pub fn hash_of<const PARTS: usize>(parts: [&[u8]; PARTS]) -> u32 {
         let (words, rest) = bytes.as_chunks();
         words.iter().for_each(|&word| mix(u64::from_le_bytes(word)));
         mix(match bytes.last_chunk() {
-            // Some of these for the second time.
+            // The last eight bytes, which may overlap those mixed in above.
             Some(&word) => u64::from_le_bytes(word),
             None => rest.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)),
         });

@@ -1,29 +1,30 @@
-//! Converts the fields of HTTP/2 and HTTP/3 to HTTP/1.1 text (RFC 9113 §8, RFC 9114 §4). The text is parsed later as
-//! strictly as any other, so only what the protocol itself forbids, or what no text can express, is rejected here.
+//! Converts the fields of HTTP/2 and HTTP/3 to HTTP/1.1 text (RFC 9113 §8, RFC 9114 §4). The parser of HTTP/1.1 checks
+//! this text as strictly as any other. Rejected here is only what the protocol itself forbids, or what HTTP/1.1 cannot
+//! express.
 
 use http1::reason_phrase;
 
-use crate::protocol::Protocol;
+use crate::protocol::MessageProtocol;
 use crate::websocket::{WEBSOCKET, accept_of, fresh_key};
 
-/// How the bytes after a head are framed in the text.
+/// The framing of the bytes after a head in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framed {
     /// Unframed: the length is known, or the stream carries another protocol.
     Raw,
-    /// Chunked.
     Chunked,
 }
 
-/// The framing of a body whose length is unknown. It is the last line of a head.
+/// The framing of a body of unknown length; always the last line of a head.
 const CHUNKED: &[u8] = b"transfer-encoding: chunked\r\n";
 
-/// Whether a request, as text, has a method for which a body means nothing (RFC 9110 §9.3.1, §9.3.2, §9.3.5).
+/// Whether the method of a request, given as text, is one for which a body has no meaning (RFC 9110 §9.3.1, §9.3.2,
+/// §9.3.5).
 pub fn rarely_has_body(request: &[u8]) -> bool {
     [&b"GET "[..], b"HEAD ", b"DELETE "].iter().any(|method| request.starts_with(method))
 }
 
-/// Takes the framing out of a head with a body of unknown length, which the text ends with: there is no body after all.
+/// Removes the framing from the end of a head, after the stream has ended without a body.
 pub fn take_back_body(text: &mut Vec<u8>) {
     const END: &[u8] = b"\r\n";
     if let Some(rest) = text.strip_suffix(END).and_then(|lines| lines.strip_suffix(CHUNKED)) {
@@ -32,46 +33,41 @@ pub fn take_back_body(text: &mut Vec<u8>) {
     }
 }
 
-/// Why fields form no valid head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
-    /// The message is malformed (RFC 9113 §8.1.1, RFC 9114 §4.1.2).
+    /// RFC 9113 §8.1.1, RFC 9114 §4.1.2.
     Malformed,
-    /// The fields exceed the limit.
     TooLarge,
-    /// The fields are well-formed, but HTTP/1.1 text cannot express them; a request gets 400.
+    /// The fields are well-formed, but HTTP/1.1 text cannot express them. A request gets 400.
     Untold,
 }
 
-/// What reading a response requires to know of its request.
+/// The properties of a request that are needed to read its response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RequestKind {
-    /// The request is a HEAD, so the response has no body.
+    /// The response has no body.
     Head,
-    /// The request asks for another protocol on the stream; with the key of a WebSocket.
+    /// The request asks for another protocol on the stream.
     Upgrade {
-        /// The protocol in Upgrade.
+        /// From the field Upgrade.
         protocol: Vec<u8>,
-        /// The Sec-WebSocket-Key.
+        /// The Sec-WebSocket-Key, for a WebSocket.
         key: Option<Vec<u8>>,
     },
-    /// Any other request.
     #[default]
     Other,
 }
 
-/// Properties of a head that was converted to text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageOutline {
-    /// How the bytes after the head are framed in the text.
     pub framed: Framed,
-    /// The length of the body, if there is a body and its length is known.
+    /// `None` if there is no body, or its length is unknown.
     pub content_length: Option<u64>,
-    /// Whether the head is an interim response (RFC 9110 §15.2).
+    /// RFC 9110 §15.2.
     pub is_interim: bool,
 }
 
-/// The pseudo-header fields of RFC 9113 §8.3.1 and §8.3.2, by their places.
+/// Indices into `PSEUDO`, the pseudo-header fields of RFC 9113 §8.3.1 and §8.3.2.
 const METHOD: usize = 0;
 const SCHEME: usize = 1;
 const AUTHORITY: usize = 2;
@@ -82,33 +78,32 @@ const PSEUDO_COUNT: usize = 6;
 const PSEUDO: [&[u8]; PSEUDO_COUNT] =
     [b":method", b":scheme", b":authority", b":path", b":protocol", b":status"];
 
-/// Collects decoded fields, and converts them to text.
+/// Collects decoded fields, and converts them to HTTP/1.1 text.
 #[derive(Default)]
-pub struct Fields {
-    protocol: Protocol,
-    /// The values of the pseudo-header fields, and the range of each.
+pub struct FieldCollector {
+    protocol: MessageProtocol,
+    /// The values of the pseudo-header fields, and the range of each in them.
     pseudo: Vec<u8>,
     spans: [Option<(u16, u16)>; PSEUDO_COUNT],
-    /// Field lines.
+    /// Complete field lines, with CRLF.
     text: Vec<u8>,
     host: Option<Vec<u8>>,
     cookie: Vec<u8>,
     content_length: Option<u64>,
-    /// The range of its line in `text`.
+    /// The range of the Content-Length line in `text`.
     length_line: (usize, usize),
-    /// Whether trailers are announced, by `trailer` or by the content type of gRPC.
+    /// Whether trailers are announced, by the field Trailer or by a gRPC content type.
     has_trailers: bool,
-    /// The size of the fields and its limit, counted as in RFC 9113 §6.5.2.
+    /// The size of the fields and its limit, in bytes, counted as in RFC 9113 §6.5.2.
     size: usize,
     limit: usize,
     unfit: Option<Unfit>,
-    /// The invalid field, in words.
+    /// A description of the invalid field.
     wrong: Option<Box<str>>,
-    /// The content type of a gRPC call, if it came after the invalid field.
+    /// The content type of a gRPC call, if it followed the invalid field.
     call: Option<Box<[u8]>>,
 }
 
-/// Whether this content type makes a request a gRPC call.
 fn is_call(content_type: &[u8]) -> bool {
     const GRPC: &[u8] = b"application/grpc";
     content_type.split_at_checked(GRPC.len()).is_some_and(|(kind, rest)| {
@@ -117,18 +112,17 @@ fn is_call(content_type: &[u8]) -> bool {
     })
 }
 
-/// The size that a field counts beyond its bytes (RFC 9113 §6.5.2).
+/// The size of a field counts this many additional bytes (RFC 9113 §6.5.2).
 const FIELD_OVERHEAD: usize = 32;
-/// The most memory that is kept for the next head.
+/// Larger buffers are not kept for the next head.
 const KEEP_MAX: usize = 4096;
 
-impl Fields {
-    /// Fields of messages in this protocol.
-    pub fn new(protocol: Protocol) -> Self {
+impl FieldCollector {
+    pub fn new(protocol: MessageProtocol) -> Self {
         Self { protocol, ..Self::default() }
     }
 
-    /// Starts a head of at most `limit` bytes.
+    /// Starts a head with a size limit of `limit` bytes.
     pub fn begin(&mut self, limit: usize) {
         let Self { protocol, mut pseudo, mut text, mut cookie, .. } = std::mem::take(self);
         for bytes in [&mut pseudo, &mut text, &mut cookie] {
@@ -138,7 +132,7 @@ impl Fields {
         *self = Self { protocol, pseudo, text, cookie, limit, ..Self::default() };
     }
 
-    /// Adds the next field.
+    /// Adds the next field. Errors are reported when the head is complete.
     pub fn take(&mut self, name: &[u8], value: &[u8]) {
         if self.unfit.is_some() {
             if name == b"content-type" && is_call(value) {
@@ -178,7 +172,7 @@ impl Fields {
                 }
                 return Ok(());
             }
-            // RFC 9113 §8.2.3: split for compression, one field again for everybody else.
+            // RFC 9113 §8.2.3: only HTTP/2 and HTTP/3 may split the cookies over several fields, so they are joined.
             b"cookie" => {
                 self.cookie.extend_from_slice(if self.cookie.is_empty() { b"cookie: " } else { b"; " });
                 self.cookie.extend_from_slice(value);
@@ -188,12 +182,13 @@ impl Fields {
                 let length = length_of(value).ok_or(Unfit::Malformed)?;
                 match self.content_length.replace(length) {
                     None => {}
-                    // RFC 9110 §8.6: the same length twice is one.
+                    // RFC 9110 §8.6: a repeated field with the same length is valid.
                     Some(same) if same == length => return Ok(()),
                     Some(_) => return Err(Unfit::Malformed),
                 }
                 let start = self.text.len();
-                // RFC 9110 §8.6 allows `007`, which not everybody reads as a decimal number: it is passed on as `7`.
+                // RFC 9110 §8.6 allows `007`, which some recipients do not read as a decimal number. It is passed on as
+                // `7`.
                 if value[0] == b'0' && value.len() > 1 {
                     push(&mut self.text, name, length.to_string().as_bytes());
                 } else {
@@ -210,7 +205,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Describes an invalid field. Values are shown for pseudo-header fields only, since others may be secrets.
+    /// Describes an invalid field. The values of regular fields are left out, because they may be secret.
     #[cold]
     fn explain(&self, unfit: Unfit, name: &[u8], value: &[u8]) -> String {
         let shown = http1::quote(name);
@@ -250,7 +245,7 @@ impl Fields {
         }
     }
 
-    /// What is wrong with the fields, in words.
+    /// Describes the error for the log.
     #[cold]
     pub fn wrong(&self) -> String {
         if let Some(wrong) = &self.wrong {
@@ -261,7 +256,7 @@ impl Fields {
             self.pseudo(at).map_or_else(
                 || "none".to_owned(),
                 |value| match at {
-                    // A query may hold secrets.
+                    // A query may contain secrets.
                     PATH => format!("one of {} bytes", value.len()),
                     _ => http1::quote(value),
                 },
@@ -287,12 +282,11 @@ impl Fields {
         )
     }
 
-    /// Whether the fields exceed the limit.
     pub fn is_too_large(&self) -> bool {
         self.unfit == Some(Unfit::TooLarge)
     }
 
-    /// The content type of the request, if it is a gRPC call.
+    /// The content type of the request if it is a gRPC call.
     #[cold]
     pub fn call(&self) -> Option<Vec<u8>> {
         const NAME: &[u8] = b"content-type: ";
@@ -309,7 +303,7 @@ impl Fields {
     }
 
     fn put_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unfit> {
-        // RFC 9113 §8.3: before all others, known, and once.
+        // RFC 9113 §8.3: pseudo-header fields come before regular ones, are known, and occur once.
         let is_late = !self.text.is_empty() || !self.cookie.is_empty() || self.host.is_some();
         let at = match name {
             b":method" => METHOD,
@@ -334,12 +328,13 @@ impl Fields {
         self.spans[at].map(|(start, end)| &self.pseudo[usize::from(start)..usize::from(end)])
     }
 
-    /// Whether a request asks for another protocol on its stream (extended CONNECT, RFC 8441 §4).
+    /// Whether the request is an extended CONNECT (RFC 8441 §4).
     pub fn asks_for_upgrade(&self) -> bool {
         self.spans[PROTOCOL].is_some()
     }
 
-    /// Appends the text of a request whose fields are complete. `has_ended` says whether the stream ends with the head.
+    /// Appends the text of a request to `out`, after all fields were added. `has_ended` says whether the stream ends
+    /// with the head.
     pub fn request(&self, has_ended: bool, out: &mut Vec<u8>) -> Result<MessageOutline, Unfit> {
         self.unfit.map_or(Ok(()), Err)?;
         let upgrade = self.pseudo(PROTOCOL);
@@ -347,7 +342,7 @@ impl Fields {
         let (authority, path) = (self.pseudo(AUTHORITY), self.pseudo(PATH));
         let is_connect = method == b"CONNECT";
         let is_tunnel = is_connect && upgrade.is_none();
-        // RFC 9113 §8.3.1: it is a scheme, of whichever protocol (RFC 3986 §3.1).
+        // RFC 9113 §8.3.1: any scheme is allowed, if its syntax is valid (RFC 3986 §3.1).
         if self.pseudo(SCHEME).is_some_and(|scheme| !is_scheme(scheme)) {
             return Err(Unfit::Malformed);
         }
@@ -361,17 +356,17 @@ impl Fields {
             return Err(Unfit::Malformed);
         }
         let host = self.host_of(authority)?;
-        // RFC 9114 §4.3.1: an authority is needed, in either field. In HTTP/2 that is left to the parser of the text.
-        let lacks_host = self.protocol == Protocol::Http3 && host.is_empty();
+        // RFC 9114 §4.3.1: either field must have an authority. For HTTP/2, the parser of the text checks this.
+        let lacks_host = self.protocol == MessageProtocol::Http3 && host.is_empty();
         if lacks_host && self.pseudo(SCHEME).is_some_and(is_web_scheme) {
             return Err(Unfit::Malformed);
         }
-        // RFC 8441 §5: what is an upgrade here is a CONNECT there.
+        // RFC 8441 §5: an extended CONNECT becomes a GET with Upgrade.
         out.extend_from_slice(if upgrade.is_some() { b"GET" } else { method });
         out.push(b' ');
         let target = if is_tunnel { authority } else { path };
         let target = target.filter(|target| is_target(target)).ok_or(Unfit::Untold)?;
-        // RFC 9113 §8.3.1: a path, or the `*` of an OPTIONS to a server as a whole.
+        // RFC 9113 §8.3.1: a path, or `*` in an OPTIONS request for the whole server.
         if !is_tunnel && target[0] != b'/' && target != b"*" {
             return Err(Unfit::Malformed);
         }
@@ -403,7 +398,7 @@ impl Fields {
         Ok(MessageOutline { framed, content_length: self.content_length, is_interim: false })
     }
 
-    /// Determines the host. An authority and a Host that differ are rejected (RFC 9113 §8.3.1).
+    /// An authority and a Host that differ are rejected (RFC 9113 §8.3.1).
     fn host_of<'a>(&'a self, authority: Option<&'a [u8]>) -> Result<&'a [u8], Unfit> {
         match (authority, self.host.as_deref()) {
             (Some(authority), Some(host)) if !host.eq_ignore_ascii_case(authority) => Err(Unfit::Untold),
@@ -412,8 +407,8 @@ impl Fields {
         }
     }
 
-    /// Appends the text of a response whose fields are complete. `has_ended` says whether the stream ends with the
-    /// head.
+    /// Appends the text of a response to `out`, after all fields were added. `has_ended` says whether the stream ends
+    /// with the head.
     pub fn response(
         &self,
         has_ended: bool,
@@ -437,7 +432,7 @@ impl Fields {
             return Ok(MessageOutline { framed: Framed::Raw, content_length: None, is_interim: false });
         }
         let is_interim = status < 200;
-        // RFC 9113 §8.6: a stream never switches; §8.1: what is interim does not end.
+        // RFC 9113 §8.6: HTTP/2 has no 101. §8.1: an interim response does not end the stream.
         if status == 101 || (is_interim && has_ended) {
             return Err(Unfit::Malformed);
         }
@@ -447,7 +442,8 @@ impl Fields {
         out.extend_from_slice(reason_phrase(status).as_bytes());
         out.extend_from_slice(b"\r\n");
         let has_body = !is_interim && !matches!(status, 204 | 304) && *asked != RequestKind::Head;
-        // RFC 9112 §7.1.2: only a chunked body has trailers behind it, so the length is left out where some are announced.
+        // RFC 9112 §7.1.2: only a chunked body can have trailers, so Content-Length is left out if trailers are
+        // announced.
         let is_length_told = self.content_length.is_some() && !(has_body && !has_ended && self.has_trailers);
         self.push_lines_but(out, if is_length_told { (0, 0) } else { self.length_line });
         let mut framed = Framed::Raw;
@@ -464,10 +460,10 @@ impl Fields {
         Ok(MessageOutline { framed, content_length: content_length.filter(|_| !is_interim), is_interim })
     }
 
-    /// Appends trailers as the end of a chunked body.
+    /// Appends trailers, which end a chunked body.
     pub fn trailers(&self, out: &mut Vec<u8>) -> Result<(), Unfit> {
         self.unfit.map_or(Ok(()), Err)?;
-        // RFC 9113 §8.1.
+        // RFC 9113 §8.1: trailers have no pseudo-header fields.
         if self.spans.iter().any(Option::is_some) {
             return Err(Unfit::Malformed);
         }
@@ -481,7 +477,7 @@ impl Fields {
         self.push_lines_but(out, (0, 0));
     }
 
-    /// Appends all lines but those in a range of the text.
+    /// Appends all field lines except those in a range of `text`.
     fn push_lines_but(&self, out: &mut Vec<u8>, (start, end): (usize, usize)) {
         if let Some(host) = &self.host {
             push(out, b"host", host);
@@ -503,12 +499,12 @@ fn push(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     text.extend_from_slice(b"\r\n");
 }
 
-/// Whether a name is a token (RFC 9110 §5.6.2) in lower case (RFC 9113 §8.2.1).
+/// A token (RFC 9110 §5.6.2) in lower case (RFC 9113 §8.2.1).
 fn is_field_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|&byte| TOKEN[usize::from(byte)] && !byte.is_ascii_uppercase())
 }
 
-/// Whether a value is valid (RFC 9113 §8.2.1): no control characters but HTAB, and no white space at either end.
+/// RFC 9113 §8.2.1: no control characters except HTAB, and no white space at either end.
 fn is_field_value(value: &[u8]) -> bool {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     // RFC 9110 §5.5.
@@ -522,7 +518,7 @@ fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| TOKEN[usize::from(byte)])
 }
 
-/// Whether a text is a URI scheme (RFC 3986 §3.1).
+/// RFC 3986 §3.1.
 fn is_scheme(scheme: &[u8]) -> bool {
     let is_of_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     scheme.first().is_some_and(u8::is_ascii_alphabetic) && scheme.iter().all(is_of_scheme)
@@ -533,12 +529,12 @@ fn is_web_scheme(scheme: &[u8]) -> bool {
     scheme.eq_ignore_ascii_case(b"https") || scheme.eq_ignore_ascii_case(b"http")
 }
 
-/// Whether a target can stand in a request line unchanged. Its meaning is checked later.
+/// Whether a target can be part of a request line without changes. The parser of the text checks its form.
 fn is_target(target: &[u8]) -> bool {
     !target.is_empty() && target.iter().all(|&byte| byte > b' ' && byte != 0x7f)
 }
 
-/// Which bytes may occur in a token (RFC 9110 §5.6.2).
+/// The bytes that may occur in a token (RFC 9110 §5.6.2).
 static TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0u8;
@@ -556,12 +552,12 @@ static TOKEN: [bool; 256] = {
 };
 
 fn length_of(value: &[u8]) -> Option<u64> {
-    // Nineteen digits fit; whoever parses the text refuses what is too large anyway.
+    // Nineteen digits fit into a `u64`. The parser of the text refuses larger lengths anyway.
     let is_number = !value.is_empty() && value.len() <= 19 && value.iter().all(u8::is_ascii_digit);
     is_number.then(|| value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// Parses a status code (RFC 9110 §15).
+/// RFC 9110 §15.
 fn status_of(value: &[u8]) -> Option<u16> {
     let is_status = value.len() == 3 && value.iter().all(u8::is_ascii_digit) && value[0] != b'0';
     is_status.then(|| value.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0')))

@@ -1,17 +1,16 @@
-//! The protocol that fields are of, and what its RFC calls the rules that the others share.
+//! The protocol of a message, and the sections of its RFC that have the common rules.
 
-/// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Protocol {
-    /// HTTP/2 (RFC 9113).
+pub enum MessageProtocol {
+    /// RFC 9113.
     #[default]
     Http2,
-    /// HTTP/3 (RFC 9114).
+    /// RFC 9114.
     Http3,
 }
 
-/// Where the rules of messages stand.
-pub(crate) struct Rules {
+/// The sections that have these rules, for messages.
+pub(crate) struct ProtocolRules {
     pub(crate) name: &'static str,
     pub(crate) value: &'static str,
     pub(crate) connection: &'static str,
@@ -19,17 +18,17 @@ pub(crate) struct Rules {
     pub(crate) authority: &'static str,
 }
 
-impl Protocol {
-    pub(crate) fn rules(self) -> Rules {
+impl MessageProtocol {
+    pub(crate) fn rules(self) -> ProtocolRules {
         match self {
-            Self::Http2 => Rules {
+            Self::Http2 => ProtocolRules {
                 name: "RFC 9113 §8.2.1",
                 value: "RFC 9113 §8.2.1",
                 connection: "RFC 9113 §8.2.2",
                 pseudo: "RFC 9113 §8.3",
                 authority: "RFC 9113 §8.3.1",
             },
-            Self::Http3 => Rules {
+            Self::Http3 => ProtocolRules {
                 name: "RFC 9114 §4.2",
                 value: "RFC 9114 §10.3",
                 connection: "RFC 9114 §4.2",

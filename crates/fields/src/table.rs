@@ -2,34 +2,33 @@
 
 use std::collections::VecDeque;
 
-/// The size that an entry counts beyond its bytes (RFC 7541 §4.1, RFC 9204 §3.2.1).
+/// The size of an entry counts this many additional bytes (RFC 7541 §4.1, RFC 9204 §3.2.1).
 const ENTRY_OVERHEAD: usize = 32;
-/// The dynamic table, the latest field first.
-pub struct Table {
-    /// Names and values, one field after the other. The first ones may belong to evicted fields.
+/// The latest field has index 0.
+pub struct FieldTable {
+    /// Names and values, one field after the other. The first bytes may be those of evicted fields.
     bytes: Vec<u8>,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<TableEntry>,
     size: usize,
     limit: usize,
-    /// The number of fields ever inserted.
     inserted: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct TableEntry {
     start: usize,
     name_len: usize,
     value_len: usize,
 }
 
-impl Entry {
+impl TableEntry {
     fn size(self) -> usize {
         self.name_len + self.value_len + ENTRY_OVERHEAD
     }
 }
 
-impl Table {
-    /// An empty table of at most `limit` bytes, counted as in RFC 7541 §4.1.
+impl FieldTable {
+    /// `limit` is in bytes, counted as in RFC 7541 §4.1.
     pub fn new(limit: usize) -> Self {
         Self { bytes: Vec::new(), entries: VecDeque::new(), size: 0, limit, inserted: 0 }
     }
@@ -41,33 +40,30 @@ impl Table {
         Some((&self.bytes[start..middle], &self.bytes[middle..middle + entry.value_len]))
     }
 
-    /// The number of fields.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether the table holds no field.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The number of fields ever inserted, which is also the number of the next one.
+    /// The number of insertions so far, which is also the absolute index of the next field.
     pub fn inserted(&self) -> u64 {
         self.inserted
     }
 
-    /// The most bytes that the table may take.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Changes the size limit (RFC 7541 §4.3).
+    /// RFC 7541 §4.3.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
         self.evict(limit);
     }
 
-    /// How many of the oldest fields make way for another one; `None` if it is larger than the table.
+    /// The number of fields that an insertion would evict; `None` if the new field is larger than the table.
     pub fn evicted_by(&self, name: &[u8], value: &[u8]) -> Option<usize> {
         let room = self.limit.checked_sub(name.len() + value.len() + ENTRY_OVERHEAD)?;
         let mut size = self.size;
@@ -78,9 +74,9 @@ impl Table {
         Some(self.entries.len() - entries.len())
     }
 
-    /// Inserts a field, and evicts the oldest (RFC 7541 §4.4). A field larger than the table leaves it empty.
+    /// Inserts a field, and evicts the oldest (RFC 7541 §4.4). A field larger than the table empties it.
     pub fn insert(&mut self, name: &[u8], value: &[u8]) {
-        let entry = Entry { start: 0, name_len: name.len(), value_len: value.len() };
+        let entry = TableEntry { start: 0, name_len: name.len(), value_len: value.len() };
         if entry.size() > self.limit {
             self.evict(0);
             return;
@@ -90,12 +86,12 @@ impl Table {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(value);
-        self.entries.push_back(Entry { start, ..entry });
+        self.entries.push_back(TableEntry { start, ..entry });
         self.size += entry.size();
         self.inserted += 1;
     }
 
-    /// Drops the oldest until the rest takes no more than `size`.
+    /// Removes the oldest fields until the others take at most `size` bytes.
     fn evict(&mut self, size: usize) {
         while self.size > size
             && let Some(entry) = self.entries.pop_front()
@@ -107,7 +103,8 @@ impl Table {
         }
     }
 
-    /// Forgets the bytes of fields that are gone, once they are as many as those of all others may be.
+    /// Removes the bytes of evicted fields when the buffer would exceed twice the limit. Thus few insertions move
+    /// bytes.
     fn compact(&mut self, wanted: usize) {
         if self.bytes.len() + wanted <= 2 * self.limit {
             return;
@@ -124,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_oldest_make_way() {
-        let mut table = Table::new(4096);
+        let mut table = FieldTable::new(4096);
         table.set_limit(100);
         for (value, len) in [(b"1", 1), (b"2", 2), (b"3", 3), (b"4", 3)] {
             let evicted = table.evicted_by(b"a", value).expect("it fits");
@@ -143,7 +140,7 @@ mod tests {
 
     #[test]
     fn many_fields_take_little_room() {
-        let mut table = Table::new(4096);
+        let mut table = FieldTable::new(4096);
         for at in 0..10_000u32 {
             table.insert(b"name", at.to_string().as_bytes());
             assert_eq!(table.at(0).map(|(_, value)| value), Some(at.to_string().as_bytes()));

@@ -1,44 +1,41 @@
-//! Bytes of a stream between the connection and whoever reads the stream.
+//! A buffer between a connection and the reader of one of its streams.
 
 use crate::message::Framed;
 
 /// Room for the size line of a chunk and its end.
 const CHUNK_ROOM: usize = 24;
 
-/// Bytes that have arrived and are unread.
+/// Received bytes that are not read yet.
 #[derive(Default)]
 pub struct Unread {
     bytes: Vec<u8>,
     start: usize,
 }
 
-/// The most memory that an empty one keeps.
+/// An empty buffer keeps at most this much memory.
 const KEEP_MAX: usize = 512;
 
 impl Unread {
-    /// The unread bytes.
     pub fn get(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
-    /// How many bytes are unread.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// Whether all bytes were read.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Appends bytes, and reserves memory for the `expected` ones behind them.
+    /// Appends bytes, and reserves memory for `expected` more.
     pub fn push(&mut self, bytes: &[u8], expected: usize) {
         let tail = self.tail();
         tail.reserve(bytes.len() + expected);
         tail.extend_from_slice(bytes);
     }
 
-    /// The buffer for appending. Bytes that were read are removed first if they take much room.
+    /// The buffer for appending. If more than half of its bytes were read, they are removed first.
     pub fn tail(&mut self) -> &mut Vec<u8> {
         if self.start > self.bytes.len() / 2 {
             self.bytes.drain(..self.start);
@@ -47,7 +44,7 @@ impl Unread {
         &mut self.bytes
     }
 
-    /// Appends short text, and takes over the memory of long text instead of copying it.
+    /// Copies short text; takes the allocation of long text instead.
     pub fn take_over(&mut self, bytes: &mut Vec<u8>) {
         if self.is_empty() && bytes.len() > KEEP_MAX {
             *self = Self { bytes: std::mem::take(bytes), start: 0 };
@@ -56,7 +53,7 @@ impl Unread {
         }
     }
 
-    /// Moves as many bytes into `buffer` as it has room for, and returns their number.
+    /// Moves as many bytes as fit into `buffer`, and returns their number.
     pub fn read(&mut self, buffer: &mut [u8]) -> usize {
         let count = self.len().min(buffer.len());
         buffer[..count].copy_from_slice(&self.get()[..count]);
@@ -64,8 +61,10 @@ impl Unread {
         count
     }
 
-    /// Copies bytes of a body into `buffer`, as one chunk if the body is chunked. They stay unread. Returns how many bytes
-    /// of the body were copied, and how many `buffer` has with their framing; `None` if it has no room for any.
+    /// Copies bytes of a body into `buffer`, as one chunk if the body is chunked. The bytes stay unread.
+    ///
+    /// Returns the number of copied bytes, and the number of bytes written with framing; `None` if `buffer` is too
+    /// small.
     pub fn copy_framed(&self, framed: Framed, buffer: &mut [u8]) -> Option<(usize, usize)> {
         let room = match framed {
             Framed::Raw => buffer.len(),
@@ -93,7 +92,6 @@ impl Unread {
         Some((count, len))
     }
 
-    /// Removes the first `count` bytes, which were read.
     pub fn consume(&mut self, count: usize) {
         self.start += count;
         if self.start == self.bytes.len() {
@@ -101,7 +99,7 @@ impl Unread {
         }
     }
 
-    /// Removes all bytes, and most of the memory.
+    /// Removes all bytes, and frees most of the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.start = 0;

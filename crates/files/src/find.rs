@@ -2,78 +2,68 @@
 
 use coding::Coding;
 
-use crate::path::Form;
-use crate::root::{OpenError, OpenFile, Opened, Root, Waits};
+use crate::path::PathForm;
+use crate::root::{MayBlock, OpenError, OpenFile, OpenedPath, Root};
 use crate::siblings::{SIBLINGS, extension};
 
-/// Where files are looked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Places<'a> {
-    /// Names of the files that stand for their directory, in the order in which they are tried.
+pub struct FileRoots<'a> {
+    /// Names of index files, in the order in which they are tried.
     pub index: &'a [String],
-    /// The file that is sent where there is no other, relative to the root.
+    /// File to send when no other matches, relative to the root.
     pub fallback: Option<&'a str>,
-    /// Whether precompressed siblings are looked for.
+    /// Whether to look for precompressed siblings.
     pub precompressed: bool,
-    /// Whether directories without an index are listed.
+    /// Whether to list directories without an index.
     pub lists: bool,
-    /// Whether symbolic links are followed that stay beneath the root.
+    /// Whether to follow symbolic links that stay beneath the root.
     pub links: bool,
 }
 
-/// What a path names.
 #[derive(Debug)]
-pub enum Found {
-    /// A file.
+pub enum PathMatch {
     File(FoundFile),
-    /// A directory, whose path lacks the slash at its end.
+    /// A directory whose path lacks the final slash: to redirect.
     WithoutSlash,
-    /// A directory to list.
     Directory,
 }
 
-/// A file, with its precompressed siblings.
 #[derive(Debug)]
 pub struct FoundFile {
-    /// The path by which it was opened, relative to the root.
+    /// The path of the opened file, relative to the root.
     pub path: Vec<u8>,
-    /// The file.
     pub file: OpenFile,
-    /// Its siblings that there are.
     pub siblings: Vec<Sibling>,
 }
 
-/// A precompressed sibling.
 #[derive(Debug)]
 pub struct Sibling {
-    /// Its coding.
     pub coding: Coding,
-    /// The file.
     pub file: OpenFile,
 }
 
-/// Finds what a path names beneath the root.
+/// Finds the file or directory for a path beneath the root.
 ///
 /// # Errors
-/// If it names nothing that clients may have.
+/// If clients may have nothing at this path.
 pub fn find(
     root: &Root,
     path: &[u8],
-    form: Form,
-    places: &Places<'_>,
-    waits: Waits,
-) -> Result<Found, OpenError> {
+    form: PathForm,
+    places: &FileRoots<'_>,
+    waits: MayBlock,
+) -> Result<PathMatch, OpenError> {
     let open = |path: &[u8]| root.file(path, places.links, waits);
     let found = match form {
-        Form::File => match open(path) {
-            Ok(Opened::File(file)) => Some((path.to_vec(), file)),
-            Ok(Opened::Directory) => return Ok(Found::WithoutSlash),
+        PathForm::File => match open(path) {
+            Ok(OpenedPath::File(file)) => Some((path.to_vec(), file)),
+            Ok(OpenedPath::Directory) => return Ok(PathMatch::WithoutSlash),
             Err(OpenError::NotFound) => None,
             Err(error) => return Err(error),
         },
-        Form::Directory => match index(path, places, open)? {
-            None if places.lists && matches!(open(path), Ok(Opened::Directory)) => {
-                return Ok(Found::Directory);
+        PathForm::Directory => match index(path, places, open)? {
+            None if places.lists && matches!(open(path), Ok(OpenedPath::Directory)) => {
+                return Ok(PathMatch::Directory);
             }
             found => found,
         },
@@ -81,20 +71,20 @@ pub fn find(
     let (path, file) = match (found, places.fallback) {
         (Some(found), _) => found,
         (None, Some(fallback)) => match open(fallback.as_bytes())? {
-            Opened::File(file) => (fallback.as_bytes().to_vec(), file),
-            Opened::Directory => return Err(OpenError::NotFound),
+            OpenedPath::File(file) => (fallback.as_bytes().to_vec(), file),
+            OpenedPath::Directory => return Err(OpenError::NotFound),
         },
         (None, None) => return Err(OpenError::NotFound),
     };
     let siblings = if places.precompressed { siblings(&path, open)? } else { Vec::new() };
-    Ok(Found::File(FoundFile { path, file, siblings }))
+    Ok(PathMatch::File(FoundFile { path, file, siblings }))
 }
 
-/// The first index that a directory has.
+/// Opens the first index file that exists.
 fn index(
     directory: &[u8],
-    places: &Places<'_>,
-    open: impl Fn(&[u8]) -> Result<Opened, OpenError>,
+    places: &FileRoots<'_>,
+    open: impl Fn(&[u8]) -> Result<OpenedPath, OpenError>,
 ) -> Result<Option<(Vec<u8>, OpenFile)>, OpenError> {
     for name in places.index {
         let path = match directory {
@@ -102,8 +92,8 @@ fn index(
             directory => [directory, b"/", name.as_bytes()].concat(),
         };
         match open(&path) {
-            Ok(Opened::File(file)) => return Ok(Some((path, file))),
-            Ok(Opened::Directory) | Err(OpenError::NotFound) => {}
+            Ok(OpenedPath::File(file)) => return Ok(Some((path, file))),
+            Ok(OpenedPath::Directory) | Err(OpenError::NotFound) => {}
             Err(error) => return Err(error),
         }
     }
@@ -112,15 +102,15 @@ fn index(
 
 fn siblings(
     path: &[u8],
-    open: impl Fn(&[u8]) -> Result<Opened, OpenError>,
+    open: impl Fn(&[u8]) -> Result<OpenedPath, OpenError>,
 ) -> Result<Vec<Sibling>, OpenError> {
     let mut siblings = Vec::new();
     for coding in SIBLINGS {
         match open(&[path, extension(coding).as_bytes()].concat()) {
-            Ok(Opened::File(file)) => siblings.push(Sibling { coding, file }),
+            Ok(OpenedPath::File(file)) => siblings.push(Sibling { coding, file }),
             Err(error @ (OpenError::WouldWait | OpenError::NoDescriptor)) => return Err(error),
-            // What cannot be sent is as good as none: the file itself can.
-            Ok(Opened::Directory) | Err(_) => {}
+            // A sibling that cannot be sent is ignored, because the file itself can be sent.
+            Ok(OpenedPath::Directory) | Err(_) => {}
         }
     }
     Ok(siblings)
@@ -134,8 +124,8 @@ mod tests {
 
     const INDEX: &[String] = &[];
 
-    fn places() -> Places<'static> {
-        Places { index: INDEX, fallback: None, precompressed: false, lists: false, links: false }
+    fn places() -> FileRoots<'static> {
+        FileRoots { index: INDEX, fallback: None, precompressed: false, lists: false, links: false }
     }
 
     fn scene() -> (tempfile::TempDir, Root) {
@@ -147,21 +137,21 @@ mod tests {
             fs::write(at(name), name).unwrap();
         }
         fs::create_dir(at("page.zst")).unwrap();
-        let root = Root::open(directory.path(), Waits::Maybe).unwrap();
+        let root = Root::open(directory.path(), MayBlock::Maybe).unwrap();
         (directory, root)
     }
 
-    fn word(root: &Root, path: &str, form: Form, places: &Places<'_>) -> String {
-        match find(root, path.as_bytes(), form, places, Waits::Maybe) {
-            Ok(Found::File(found)) => {
+    fn word(root: &Root, path: &str, form: PathForm, places: &FileRoots<'_>) -> String {
+        match find(root, path.as_bytes(), form, places, MayBlock::Maybe) {
+            Ok(PathMatch::File(found)) => {
                 let codings = found.siblings.iter().map(|sibling| sibling.coding.name());
                 let codings: Vec<&str> = codings.collect();
                 format!("{} {}", String::from_utf8_lossy(&found.path), codings.join(" "))
                     .trim_end()
                     .to_owned()
             }
-            Ok(Found::WithoutSlash) => "without slash".to_owned(),
-            Ok(Found::Directory) => "directory".to_owned(),
+            Ok(PathMatch::WithoutSlash) => "without slash".to_owned(),
+            Ok(PathMatch::Directory) => "directory".to_owned(),
             Err(OpenError::NotFound) => "not found".to_owned(),
             Err(error) => format!("{error:?}"),
         }
@@ -169,22 +159,22 @@ mod tests {
 
     #[test]
     fn files_indexes_and_fallbacks_are_found_in_this_order() {
-        use Form::{Directory, File};
+        use PathForm::{Directory, File};
         let (_directory, root) = scene();
         let index = ["index.html".to_owned(), "index.htm".to_owned()];
         let plain = places();
-        let indexed = Places { index: &index, ..plain };
-        let listed = Places { lists: true, ..indexed };
-        let with_fallback = Places { fallback: Some("app.html"), ..indexed };
-        let without_fallback = Places { fallback: Some("gone.html"), ..indexed };
-        let to_directory = Places { fallback: Some("docs"), ..indexed };
-        let all = Places { fallback: Some("app.html"), lists: true, precompressed: true, ..indexed };
+        let indexed = FileRoots { index: &index, ..plain };
+        let listed = FileRoots { lists: true, ..indexed };
+        let with_fallback = FileRoots { fallback: Some("app.html"), ..indexed };
+        let without_fallback = FileRoots { fallback: Some("gone.html"), ..indexed };
+        let to_directory = FileRoots { fallback: Some("docs"), ..indexed };
+        let all = FileRoots { fallback: Some("app.html"), lists: true, precompressed: true, ..indexed };
         for (path, form, places, expected) in [
             ("page", File, plain, "page"),
             ("page", Directory, plain, "not found"),
             ("docs", File, plain, "without slash"),
             ("docs", Directory, plain, "not found"),
-            // A directory is no index.
+            // A directory cannot be an index.
             ("docs", Directory, indexed, "docs/index.htm"),
             (".", Directory, indexed, "not found"),
             (".", Directory, listed, "directory"),
@@ -207,7 +197,7 @@ mod tests {
         }
     }
 
-    fn places_without_fallback<'a>(places: &Places<'a>) -> Places<'a> {
-        Places { fallback: None, ..*places }
+    fn places_without_fallback<'a>(places: &FileRoots<'a>) -> FileRoots<'a> {
+        FileRoots { fallback: None, ..*places }
     }
 }

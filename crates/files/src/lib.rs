@@ -1,27 +1,27 @@
-//! Files for HTTP: which file a path names, how it is opened beneath a root, and what its response says of it.
+//! Files for HTTP: finds the file for a path, opens it beneath a root, and computes the fields of its response.
 //!
-//! Knows no connection and no request: the proxy looks up fields, caches open files, and sends them.
+//! Knows no connections and no requests: the proxy parses fields, caches open files, and sends them.
 
 #![forbid(unsafe_code)]
 
-/// Finds the file path in the path of a request.
+/// Decodes the path of a request.
 mod path;
 /// Opens files beneath a root, and nowhere else.
 mod root;
-/// Finds the file for a path: the file itself, the index of a directory, the fallback.
+/// Finds the file, the index of a directory, or the fallback.
 mod find;
 /// Media types by file name.
 mod media_type;
-/// The precompressed siblings of a file.
+/// Precompressed siblings of a file.
 mod siblings;
 /// Validators of files: ETag and Last-Modified.
 mod validators;
 /// Lists a directory as HTML.
 mod listing;
 
-pub use find::{Found, FoundFile, Places, Sibling, find};
-pub use listing::{ENTRIES_MAX, Entry, entries, page};
+pub use find::{FileRoots, FoundFile, PathMatch, Sibling, find};
+pub use listing::{ENTRIES_MAX, ListingEntry, entries, page};
 pub use media_type::media_type;
-pub use path::{Form, PathError, file_path, local_redirect};
-pub use root::{CONTENT_BYTES_MAX, OpenError, OpenFile, Opened, Root, State, Waits};
+pub use path::{PathError, PathForm, file_path, local_redirect};
+pub use root::{CONTENT_BYTES_MAX, FileState, MayBlock, OpenError, OpenFile, OpenedPath, Root};
 pub use validators::{last_modified, push_etag};

@@ -7,27 +7,22 @@ use rustix::fs::{AtFlags, Dir, FileType, statat};
 
 use crate::root::{OpenError, Root};
 
-/// A directory with more entries than this is listed in part.
+/// Longer listings are cut.
 pub const ENTRIES_MAX: usize = 10_000;
 
-/// One line of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Whether it is a directory.
+pub struct ListingEntry {
     pub is_directory: bool,
-    /// The name.
     pub name: Vec<u8>,
-    /// The length of a file.
     pub bytes: u64,
-    /// When it was changed, in seconds since 1970.
     pub modified_unix_seconds: u64,
 }
 
-/// Reads what of a directory is for clients: regular files and directories that are not hidden. Waits for the disk.
+/// Reads the visible entries of a directory: regular files and directories that are not hidden. Blocks on the disk.
 ///
 /// # Errors
 /// If the directory cannot be read.
-pub fn entries(root: &Root, path: &[u8], links: bool) -> Result<Vec<Entry>, OpenError> {
+pub fn entries(root: &Root, path: &[u8], links: bool) -> Result<Vec<ListingEntry>, OpenError> {
     let directory = root.directory(path, links)?;
     let mut entries = Vec::new();
     for read in Dir::read_from(&directory)? {
@@ -36,7 +31,7 @@ pub fn entries(root: &Root, path: &[u8], links: bool) -> Result<Vec<Entry>, Open
         if name.starts_with(b".") {
             continue;
         }
-        // A symbolic link is what it leads to, where that may be asked for.
+        // Where symbolic links may be followed, the target counts.
         let stat = match statat(&directory, read.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink && links => {
                 root.stat(&[path, b"/", name].concat(), links)
@@ -52,7 +47,7 @@ pub fn entries(root: &Root, path: &[u8], links: bool) -> Result<Vec<Entry>, Open
         if entries.len() == ENTRIES_MAX {
             break;
         }
-        entries.push(Entry {
+        entries.push(ListingEntry {
             is_directory,
             name: name.to_vec(),
             bytes: u64::try_from(stat.st_size).unwrap_or(0),
@@ -65,8 +60,8 @@ pub fn entries(root: &Root, path: &[u8], links: bool) -> Result<Vec<Entry>, Open
     Ok(entries)
 }
 
-/// Writes the page of a directory. `path` is its path beneath the root, decoded; `.` is the root.
-pub fn page(path: &[u8], entries: &[Entry], out: &mut Vec<u8>) {
+/// Writes the HTML page of a directory. `path` is decoded and relative to the root; `.` is the root.
+pub fn page(path: &[u8], entries: &[ListingEntry], out: &mut Vec<u8>) {
     let title = if path == b"." { b"/".to_vec() } else { [b"/", path, b"/"].concat() };
     out.extend_from_slice(b"<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Index of ");
     push_escaped(out, &title);
@@ -78,15 +73,15 @@ pub fn page(path: &[u8], entries: &[Entry], out: &mut Vec<u8>) {
     if path != b"." {
         out.extend_from_slice(b"<tr><td><a href=\"../\">../</a></td></tr>\n");
     }
-    for Entry { is_directory, name, bytes, modified_unix_seconds } in entries {
+    for ListingEntry { is_directory, name, bytes, modified_unix_seconds } in entries {
         let slash = if *is_directory { "/" } else { "" };
-        // `./` in front, so that what is before a colon is no scheme (RFC 3986 §4.2).
+        // With `./` in front, text before a colon is not a scheme (RFC 3986 §4.2).
         out.extend_from_slice(b"<tr><td><a href=\"./");
         push_percent_encoded(out, name);
         let _ = write!(out, "{slash}\">");
         push_escaped(out, name);
         let length = if *is_directory { "-".to_owned() } else { bytes.to_string() };
-        // The last second of the year 9999, behind which there is no such form.
+        // The last second of the year 9999: HTTP dates end there.
         let seconds = (*modified_unix_seconds).min(253_402_300_799);
         let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
         let _ = writeln!(out, "{slash}</a></td><td>{length}</td><td>{date}</td></tr>");
@@ -97,7 +92,7 @@ pub fn page(path: &[u8], entries: &[Entry], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends text for HTML. What is no UTF-8 is shown as such.
+/// Appends escaped HTML text. Bytes that are not UTF-8 become replacement characters.
 fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
     for character in String::from_utf8_lossy(text).chars() {
         match character {
@@ -111,7 +106,7 @@ fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Appends one segment of a path (RFC 3986 §3.3): nothing but what is unreserved stays as it is.
+/// Appends one path segment (RFC 3986 §3.3), with everything but unreserved characters percent-encoded.
 fn push_percent_encoded(out: &mut Vec<u8>, segment: &[u8]) {
     for byte in segment {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
@@ -128,7 +123,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::root::Waits;
+    use crate::root::MayBlock;
 
     #[test]
     fn a_listing_is_sorted_and_has_what_clients_may_have() {
@@ -142,10 +137,10 @@ mod tests {
         }
         symlink("a", at("in/link")).unwrap();
         symlink("../../../../etc/passwd", at("in/leads-out")).unwrap();
-        let root = Root::open(directory.path(), Waits::Maybe).unwrap();
+        let root = Root::open(directory.path(), MayBlock::Maybe).unwrap();
         let names = |links| -> Vec<String> {
             let entries = entries(&root, b"in", links).unwrap();
-            let name = |entry: &Entry| {
+            let name = |entry: &ListingEntry| {
                 format!(
                     "{}{}",
                     String::from_utf8_lossy(&entry.name),
@@ -161,7 +156,7 @@ mod tests {
 
     #[test]
     fn names_are_escaped_in_text_and_in_links() {
-        let entry = |name: &[u8], is_directory| Entry {
+        let entry = |name: &[u8], is_directory| ListingEntry {
             is_directory,
             name: name.to_vec(),
             bytes: 7,

@@ -1,6 +1,6 @@
 //! Media types by the extension of a file's name.
 
-/// The media type of a file, from the extension of its name; text is UTF-8.
+/// Returns the media type for a file name's extension, and the charset parameter: text is UTF-8.
 #[must_use]
 pub fn media_type(name: &[u8]) -> (&'static str, &'static str) {
     const UNKNOWN: &str = "application/octet-stream";
@@ -12,12 +12,15 @@ pub fn media_type(name: &[u8]) -> (&'static str, &'static str) {
     (media_type, if media_type.starts_with("text/") { "; charset=utf-8" } else { "" })
 }
 
-/// What the crate does not know, or not as it is registered now.
+/// Types that the library lacks, or has in a form that is out of date.
 fn match_newer(extension: &str) -> Option<&'static str> {
-    const NEWER: [(&str, &str); 4] = [
+    const NEWER: [(&str, &str); 6] = [
         ("mjs", "text/javascript"),
+        // Stream segments (RFC 8216 §3.2), as on most servers; TypeScript has no registered type.
+        ("ts", "video/mp2t"),
+        ("m2ts", "video/mp2t"),
         ("webmanifest", "application/manifest+json"),
-        // A file to download: a client that decoded it would have another one.
+        // A download: a client that decoded it would store another file.
         ("gz", "application/gzip"),
         ("map", "application/json"),
     ];
@@ -48,6 +51,7 @@ mod tests {
             ("image.webp", "image/webp"),
             ("image.avif", "image/avif"),
             ("film.mp4", "video/mp4"),
+            ("live/segment-1.ts", "video/mp2t"),
             ("paper.pdf", "application/pdf"),
             ("old.tar.gz", "application/gzip"),
             ("README", "application/octet-stream"),

@@ -1,40 +1,35 @@
-//! Turns the path of a request into the path of a file: decoded once, relative to the root, without anything that two
-//! programs could read differently.
+//! Turns the path of a request into a file path: decoded once, relative to the root, and unambiguous.
 //!
-//! Nothing is resolved here: dot segments are refused, as browsers resolve them before they send a request, and the
-//! routing has compared the path as it is.
+//! Dot segments are rejected, not resolved: browsers resolve them before they send a request, and routing has already
+//! compared the path unchanged.
 
-/// The most bytes of a path that can name a file (PATH_MAX of Linux).
+/// PATH_MAX of Linux.
 const PATH_BYTES_MAX: usize = 4095;
-/// The one name with a leading dot that is not hidden (RFC 8615).
+/// The only name with a leading dot that is not hidden (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
 
-/// What the path of a request names.
+/// The kind of file that a path can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// A file, or a directory whose slash is missing.
+pub enum PathForm {
+    /// No slash at the end: a file, or a directory to redirect to.
     File,
-    /// A directory: the path ends in a slash.
     Directory,
 }
 
-/// Why a path names no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathError {
-    /// It could be read in more than one way: a dot segment, an escaped slash, a backslash, NUL, a broken escape.
+    /// Parsers could disagree: a dot segment, an escaped slash, a backslash, NUL, a broken escape.
     Ambiguous,
-    /// It names a hidden file: a name that begins with a dot.
+    /// A segment begins with a dot.
     Hidden,
-    /// It is longer than the path of any file.
     TooLong,
 }
 
-/// Writes the file path that the path of a request names to `out`, without a slash in front; `.` is the root. Slashes in
-/// a row count as one.
+/// Writes the file path for a request's path to `out`, without a leading slash; `.` is the root. Slashes are merged.
 ///
 /// # Errors
 /// If the path names no file.
-pub fn file_path(path: &[u8], out: &mut Vec<u8>) -> Result<Form, PathError> {
+pub fn file_path(path: &[u8], out: &mut Vec<u8>) -> Result<PathForm, PathError> {
     out.clear();
     let mut rest = path;
     let form = loop {
@@ -44,7 +39,7 @@ pub fn file_path(path: &[u8], out: &mut Vec<u8>) -> Result<Form, PathError> {
         }
         match rest.get(end + 1..) {
             Some(behind) => rest = behind,
-            None => break if end > 0 { Form::File } else { Form::Directory },
+            None => break if end > 0 { PathForm::File } else { PathForm::Directory },
         }
     };
     match out.len() {
@@ -65,7 +60,7 @@ fn push_segment(mut segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> 
             b'%' => escaped(rest)?,
             _ => (*first, rest),
         };
-        // A slash that was escaped is a separator to some and a part of the name to others; so is a backslash.
+        // Parsers disagree whether an escaped slash, or a backslash, is a separator or a part of the name.
         if matches!(byte, b'/' | b'\\' | 0) {
             return Err(PathError::Ambiguous);
         }
@@ -79,7 +74,7 @@ fn push_segment(mut segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> 
     }
 }
 
-/// The byte of an escape, whose percent sign is behind us, and what follows it.
+/// Decodes the two digits behind a percent sign, and returns the rest.
 fn escaped(text: &[u8]) -> Result<(u8, &[u8]), PathError> {
     let [high, low, rest @ ..] = text else { return Err(PathError::Ambiguous) };
     let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
@@ -87,7 +82,7 @@ fn escaped(text: &[u8]) -> Result<(u8, &[u8]), PathError> {
     Ok((high << 4 | low, rest))
 }
 
-/// Writes the target of the redirect from a directory's path to the same with a slash behind it. It stays on this host:
+/// Writes the redirect target for a directory: its path with a slash at the end. It stays on this host, because
 /// `//name` would be another one (RFC 3986 §4.2).
 pub fn local_redirect(path: &[u8], query: Option<&[u8]>, out: &mut Vec<u8>) {
     let start = path.iter().position(|&byte| byte != b'/').unwrap_or(path.len());
@@ -106,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    fn of(path: &[u8]) -> Result<(Vec<u8>, Form), PathError> {
+    fn parse(path: &[u8]) -> Result<(Vec<u8>, PathForm), PathError> {
         let mut out = b"left over".to_vec();
         file_path(path, &mut out).map(|form| (out, form))
     }
@@ -114,28 +109,28 @@ mod tests {
     #[test]
     fn paths_name_files_and_directories() {
         for (path, file, form) in [
-            ("/", ".", Form::Directory),
-            ("", ".", Form::Directory),
-            ("//", ".", Form::Directory),
-            ("/a", "a", Form::File),
-            ("/a/", "a", Form::Directory),
-            ("//a///b//", "a/b", Form::Directory),
-            ("/a/b.html", "a/b.html", Form::File),
-            ("/a%20b", "a b", Form::File),
-            ("/%61", "a", Form::File),
-            ("/a...b", "a...b", Form::File),
-            ("/a.", "a.", Form::File),
-            ("/a;v=1", "a;v=1", Form::File),
-            ("/.well-known/acme-challenge/x", ".well-known/acme-challenge/x", Form::File),
-            // Decoded once: what is left is the name of a file.
-            ("/%252e%252e/x", "%2e%2e/x", Form::File),
-            ("/%252fetc", "%2fetc", Form::File),
+            ("/", ".", PathForm::Directory),
+            ("", ".", PathForm::Directory),
+            ("//", ".", PathForm::Directory),
+            ("/a", "a", PathForm::File),
+            ("/a/", "a", PathForm::Directory),
+            ("//a///b//", "a/b", PathForm::Directory),
+            ("/a/b.html", "a/b.html", PathForm::File),
+            ("/a%20b", "a b", PathForm::File),
+            ("/%61", "a", PathForm::File),
+            ("/a...b", "a...b", PathForm::File),
+            ("/a.", "a.", PathForm::File),
+            ("/a;v=1", "a;v=1", PathForm::File),
+            ("/.well-known/acme-challenge/x", ".well-known/acme-challenge/x", PathForm::File),
+            // Decoded once: the result is a file name.
+            ("/%252e%252e/x", "%2e%2e/x", PathForm::File),
+            ("/%252fetc", "%2fetc", PathForm::File),
         ] {
-            assert_eq!(of(path.as_bytes()), Ok((file.as_bytes().to_vec(), form)), "{path}");
+            assert_eq!(parse(path.as_bytes()), Ok((file.as_bytes().to_vec(), form)), "{path}");
         }
-        // Overlong forms of UTF-8 are bytes like others: no file system takes them for dots or slashes.
-        assert_eq!(of(b"/%c0%ae%c0%ae/x"), Ok((b"\xc0\xae\xc0\xae/x".to_vec(), Form::File)));
-        assert_eq!(of(b"/%c0%af"), Ok((b"\xc0\xaf".to_vec(), Form::File)));
+        // Overlong UTF-8 is passed on unchanged: no file system takes it for dots or slashes.
+        assert_eq!(parse(b"/%c0%ae%c0%ae/x"), Ok((b"\xc0\xae\xc0\xae/x".to_vec(), PathForm::File)));
+        assert_eq!(parse(b"/%c0%af"), Ok((b"\xc0\xaf".to_vec(), PathForm::File)));
     }
 
     #[test]
@@ -170,7 +165,7 @@ mod tests {
             ("/.WELL-KNOWN", Hidden),
             (&long, TooLong),
         ] {
-            assert_eq!(of(path.as_bytes()).map(|(_, form)| form), Err(error), "{path}");
+            assert_eq!(parse(path.as_bytes()).map(|(_, form)| form), Err(error), "{path}");
         }
     }
 
@@ -194,7 +189,7 @@ mod tests {
             prop_oneof![Just(b'/'), Just(b'.'), Just(b'%'), Just(b'2'), Just(b'e'), Just(b'f'), Just(b'\\'), any::<u8>()],
             0..24,
         )) {
-            if let Ok((file, _)) = of(&path) {
+            if let Ok((file, _)) = parse(&path) {
                 prop_assert!(!file.starts_with(b"/") && !file.contains(&0));
                 let is_plain = |name: &[u8]| !name.is_empty() && name != b"..";
                 prop_assert!(file.split(|&byte| byte == b'/').all(is_plain));

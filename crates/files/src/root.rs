@@ -1,8 +1,8 @@
-//! Opens files beneath a root, and nowhere else: the kernel resolves the path, and refuses whatever leads out of the root
-//! (openat2(2), RESOLVE_BENEATH).
+//! Opens files beneath a root, and nowhere else: the kernel resolves the path, and rejects any path that leaves the
+//! root (openat2(2), RESOLVE_BENEATH).
 //!
-//! [`Waits::Never`] is for threads that must not be kept waiting: what is not in the kernel's memory is left to a thread
-//! that may wait (RESOLVE_CACHED, RWF_NOWAIT).
+//! [`Waits::Never`] is for worker threads: if the kernel would have to read the disk, the call fails. A thread that may
+//! wait repeats it (RESOLVE_CACHED, RWF_NOWAIT).
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -13,17 +13,16 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
-/// A file up to this length is kept in memory while it is open: one that fits the buffer of a connection.
+/// Files up to this length, which fits a connection's buffer, are kept in memory while they are open.
 pub const CONTENT_BYTES_MAX: u64 = 16 * 1024;
-/// How often an opening begins anew that another program changed the path of meanwhile.
+/// Attempts to open a path that another program changes at the same time.
 const TRIES: usize = 4;
 
-/// Whether a step may wait for a disk or a server.
+/// Whether a call may block on a disk or a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waits {
-    /// It fails with [`OpenError::WouldWait`] instead.
+pub enum MayBlock {
+    /// The call fails with [`OpenError::WouldWait`] instead.
     Never,
-    /// It may.
     Maybe,
 }
 
@@ -31,37 +30,30 @@ pub enum Waits {
 #[derive(Debug)]
 pub struct Root(OwnedFd);
 
-/// What a path leads to.
 #[derive(Debug)]
-pub enum Opened {
-    /// A regular file.
+pub enum OpenedPath {
     File(OpenFile),
-    /// A directory.
     Directory,
 }
 
-/// Why nothing was opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// There is no such file.
     NotFound,
-    /// What is there is not for clients: a symbolic link that is not followed or leads out of the root, a device, a FIFO,
-    /// a socket.
+    /// Clients may not have it: a symbolic link not to follow or out of the root, a device, a FIFO, a socket.
     Hidden,
-    /// The system does not permit it.
     Forbidden,
     /// The process or the system has no file descriptor left.
     NoDescriptor,
-    /// It would have to wait, and must not.
+    /// The call would block, under [`MayBlock::Never`].
     WouldWait,
-    /// Anything else, such as a broken disk, or a kernel without openat2 (before Linux 5.6).
+    /// Any other error, such as a broken disk, or a kernel without openat2 (before Linux 5.6).
     Failed(io::Error),
 }
 
 impl From<Errno> for OpenError {
     fn from(error: Errno) -> Self {
         match error {
-            // A name that the file system cannot have names no file.
+            // A name that the file system cannot store names no file.
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::ILSEQ => Self::NotFound,
             Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NODEV => Self::Hidden,
             Errno::ACCESS | Errno::PERM => Self::Forbidden,
@@ -72,21 +64,20 @@ impl From<Errno> for OpenError {
     }
 }
 
-/// Properties of a file by which a changed one is known.
+/// File properties that reveal a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct State {
-    /// The length.
+pub struct FileState {
     pub bytes: u64,
-    /// When its content was changed, in nanoseconds since 1970.
+    /// Time of the last change of the content, in nanoseconds since 1970.
     pub modified_ns: i128,
-    /// When anything about it was changed.
+    /// Time of the last change of content or metadata (ctime).
     pub(crate) changed_ns: i128,
     pub(crate) device: u64,
     pub(crate) inode: u64,
 }
 
-impl State {
-    fn of(stat: &Stat) -> Self {
+impl FileState {
+    fn from_stat(stat: &Stat) -> Self {
         let ns = |seconds: i64, ns: u64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
         Self {
             bytes: u64::try_from(stat.st_size).unwrap_or(0),
@@ -102,68 +93,71 @@ impl State {
     }
 }
 
-/// An open regular file.
 #[derive(Debug)]
 pub struct OpenFile {
     file: OwnedFd,
-    state: State,
-    /// All of it, where it is short.
+    state: FileState,
+    /// The whole content of a short file.
     content: Option<Box<[u8]>>,
 }
 
 impl Root {
-    /// Opens the directory. Its own path may lead over symbolic links.
+    /// Opens the root directory. Its own path may contain symbolic links.
     ///
     /// # Errors
-    /// If it is no directory, or cannot be opened.
-    pub fn open(path: &Path, waits: Waits) -> Result<Self, OpenError> {
+    /// If it is not a directory, or cannot be opened.
+    pub fn open(path: &Path, waits: MayBlock) -> Result<Self, OpenError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self(openat2(CWD, path, flags, Mode::empty(), cached(waits))?))
     }
 
-    /// Opens what a relative path leads to. `links` permits symbolic links that stay beneath the root.
+    /// Opens a relative path. `links` permits symbolic links that stay beneath the root.
     ///
     /// # Errors
-    /// If there is nothing that clients may have.
-    pub fn file(&self, path: &[u8], links: bool, waits: Waits) -> Result<Opened, OpenError> {
+    /// If clients may have nothing at this path.
+    pub fn file(&self, path: &[u8], links: bool, waits: MayBlock) -> Result<OpenedPath, OpenError> {
         for _ in 0..TRIES {
-            // A look first: to open a device, or a FIFO, may do something.
+            // Look first with O_PATH, because opening a device or a FIFO may have effects.
             let look = self.open_with(path, OFlags::PATH, links, waits)?;
             let stat = fstat(&look)?;
             match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => return Ok(Opened::Directory),
+                FileType::Directory => return Ok(OpenedPath::Directory),
                 FileType::RegularFile => {}
                 _ => return Err(OpenError::Hidden),
             }
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
             let file = self.open_with(path, flags, links, waits)?;
-            let state = State::of(&fstat(&file)?);
-            if state.is_of_same_file(&State::of(&stat)) {
-                return OpenFile::new(file, state, waits).map(Opened::File);
+            let state = FileState::from_stat(&fstat(&file)?);
+            if state.is_of_same_file(&FileState::from_stat(&stat)) {
+                return OpenFile::new(file, state, waits).map(OpenedPath::File);
             }
         }
         Err(OpenError::NotFound)
     }
 
-    /// Opens a directory, to read it.
     pub(crate) fn directory(&self, path: &[u8], links: bool) -> Result<OwnedFd, OpenError> {
-        self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY, links, Waits::Maybe)
+        self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY, links, MayBlock::Maybe)
     }
 
-    /// The properties of what a path leads to.
     pub(crate) fn stat(&self, path: &[u8], links: bool) -> Result<Stat, OpenError> {
-        Ok(fstat(&self.open_with(path, OFlags::PATH, links, Waits::Maybe)?)?)
+        Ok(fstat(&self.open_with(path, OFlags::PATH, links, MayBlock::Maybe)?)?)
     }
 
-    fn open_with(&self, path: &[u8], flags: OFlags, links: bool, waits: Waits) -> Result<OwnedFd, OpenError> {
+    fn open_with(
+        &self,
+        path: &[u8],
+        flags: OFlags,
+        links: bool,
+        waits: MayBlock,
+    ) -> Result<OwnedFd, OpenError> {
         let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | cached(waits);
         if !links {
             resolve |= ResolveFlags::NO_SYMLINKS;
         }
         for _ in 0..TRIES {
             match openat2(&self.0, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
-                // The kernel could not rule out that the path led out of the root while something was renamed.
-                Err(Errno::AGAIN) if waits == Waits::Maybe => {}
+                // A rename at the same time: the kernel could not rule out that the path left the root.
+                Err(Errno::AGAIN) if waits == MayBlock::Maybe => {}
                 Err(Errno::INTR) => {}
                 opened => return Ok(opened?),
             }
@@ -172,59 +166,58 @@ impl Root {
     }
 }
 
-fn cached(waits: Waits) -> ResolveFlags {
+fn cached(waits: MayBlock) -> ResolveFlags {
     match waits {
-        Waits::Never => ResolveFlags::CACHED,
-        Waits::Maybe => ResolveFlags::empty(),
+        MayBlock::Never => ResolveFlags::CACHED,
+        MayBlock::Maybe => ResolveFlags::empty(),
     }
 }
 
 impl OpenFile {
-    fn new(file: OwnedFd, state: State, waits: Waits) -> Result<Self, OpenError> {
+    fn new(file: OwnedFd, state: FileState, waits: MayBlock) -> Result<Self, OpenError> {
         let content =
             if state.bytes <= CONTENT_BYTES_MAX { content(&file, state.bytes, waits)? } else { None };
         Ok(Self { file, state, content })
     }
 
-    /// A file that somebody else has opened.
+    /// Takes over an open file.
     ///
     /// # Errors
     /// Those of fstat(2).
-    pub fn of(file: File) -> io::Result<Self> {
+    pub fn from_file(file: File) -> io::Result<Self> {
         let file = OwnedFd::from(file);
-        let state = State::of(&fstat(&file)?);
+        let state = FileState::from_stat(&fstat(&file)?);
         Ok(Self { file, state, content: None })
     }
 
-    /// Its properties when it was opened.
     #[must_use]
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &FileState {
         &self.state
     }
 
-    /// All of it, where it is short.
+    /// The whole content of a short file.
     #[must_use]
     pub fn content(&self) -> Option<&[u8]> {
         self.content.as_deref()
     }
 
-    /// Reads into `buffer` from a place on; 0 is the end.
+    /// Reads into `buffer` from offset `at`; returns 0 at the end.
     ///
     /// # Errors
-    /// Those of preadv2(2); `WouldBlock` with [`Waits::Never`] if the bytes are not in memory.
-    pub fn read_at(&self, buffer: &mut [u8], at: u64, waits: Waits) -> io::Result<usize> {
+    /// Those of preadv2(2); `WouldBlock` with [`MayBlock::Never`] if the bytes are not in the page cache.
+    pub fn read_at(&self, buffer: &mut [u8], at: u64, waits: MayBlock) -> io::Result<usize> {
         Ok(read(self.file.as_fd(), buffer, at, waits)?)
     }
 
-    /// Whether these bytes are likely to be in memory: the first and the last of them are.
+    /// Whether these bytes are probably in the page cache: checks the first and the last.
     #[must_use]
     pub fn is_in_memory(&self, range: Range<u64>) -> bool {
-        let probe = |at| self.read_at(&mut [0], at, Waits::Never);
+        let probe = |at| self.read_at(&mut [0], at, MayBlock::Never);
         let is_there = |at| !probe(at).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
         range.is_empty() || (is_there(range.end - 1) && is_there(range.start))
     }
 
-    /// Reads these bytes, so that they are in memory.
+    /// Reads these bytes into the page cache.
     ///
     /// # Errors
     /// Those of read(2).
@@ -233,7 +226,7 @@ impl OpenFile {
         let mut at = range.start;
         while at < range.end {
             let wanted = (range.end - at).min(scratch.len() as u64) as usize;
-            match self.read_at(&mut scratch[..wanted], at, Waits::Maybe)? {
+            match self.read_at(&mut scratch[..wanted], at, MayBlock::Maybe)? {
                 0 => break,
                 count => at += count as u64,
             }
@@ -248,9 +241,9 @@ impl AsFd for OpenFile {
     }
 }
 
-/// All of a short file; `None` where it has another length by now.
-fn content(file: &OwnedFd, bytes: u64, waits: Waits) -> Result<Option<Box<[u8]>>, Errno> {
-    // One more than there is: what has grown is noticed as well.
+/// Reads a short file; `None` if its length has changed meanwhile.
+fn content(file: &OwnedFd, bytes: u64, waits: MayBlock) -> Result<Option<Box<[u8]>>, Errno> {
+    // One more byte than expected, to notice a file that has grown.
     let mut content = vec![0; bytes as usize + 1];
     let mut len = 0;
     loop {
@@ -266,10 +259,10 @@ fn content(file: &OwnedFd, bytes: u64, waits: Waits) -> Result<Option<Box<[u8]>>
     Ok((len as u64 == bytes).then(|| content.into_boxed_slice()))
 }
 
-fn read(file: BorrowedFd<'_>, buffer: &mut [u8], at: u64, waits: Waits) -> Result<usize, Errno> {
-    if waits == Waits::Never {
+fn read(file: BorrowedFd<'_>, buffer: &mut [u8], at: u64, waits: MayBlock) -> Result<usize, Errno> {
+    if waits == MayBlock::Never {
         match preadv2(file, &mut [IoSliceMut::new(buffer)], at, ReadWriteFlags::NOWAIT) {
-            // Not every file system can say whether it would wait.
+            // Not every file system supports RWF_NOWAIT.
             Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {}
             outcome => return outcome,
         }
@@ -290,11 +283,11 @@ mod tests {
 
     use super::*;
 
-    /// What a path leads to, in a word.
+    /// Opens a path, and returns a word for the result.
     fn kind(root: &Root, path: &str, links: bool) -> &'static str {
-        match root.file(path.as_bytes(), links, Waits::Maybe) {
-            Ok(Opened::File(_)) => "file",
-            Ok(Opened::Directory) => "directory",
+        match root.file(path.as_bytes(), links, MayBlock::Maybe) {
+            Ok(OpenedPath::File(_)) => "file",
+            Ok(OpenedPath::Directory) => "directory",
             Err(OpenError::NotFound) => "not found",
             Err(OpenError::Hidden) => "hidden",
             Err(OpenError::Forbidden) => "forbidden",
@@ -325,7 +318,7 @@ mod tests {
         }
         let _socket = UnixListener::bind(at("root/socket")).unwrap();
         rustix::fs::mkfifoat(CWD, at("root/fifo"), Mode::RUSR | Mode::WUSR).unwrap();
-        let root = Root::open(&at("root"), Waits::Maybe).unwrap();
+        let root = Root::open(&at("root"), MayBlock::Maybe).unwrap();
         let long = "n".repeat(256);
         let deep = "d/".repeat(2100) + "x";
         for (path, without_links, with_links) in [
@@ -348,7 +341,7 @@ mod tests {
             ("loop", "hidden", "hidden"),
             ("magic/etc/passwd", "hidden", "hidden"),
             ("dangling", "hidden", "not found"),
-            // The path of a request is checked before; the kernel refuses these as well.
+            // The request's path is checked earlier; the kernel rejects these as well.
             ("../secret", "hidden", "hidden"),
             ("in/../../secret", "hidden", "hidden"),
             ("/etc/passwd", "hidden", "hidden"),
@@ -360,7 +353,7 @@ mod tests {
 
     #[test]
     fn devices_are_not_opened() {
-        let root = Root::open(Path::new("/dev"), Waits::Maybe).unwrap();
+        let root = Root::open(Path::new("/dev"), MayBlock::Maybe).unwrap();
         for device in ["null", "zero", "full"] {
             assert_eq!(kind(&root, device, true), "hidden", "{device}");
         }
@@ -370,9 +363,9 @@ mod tests {
     fn short_files_are_kept_and_changes_are_seen() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file");
-        let root = Root::open(directory.path(), Waits::Maybe).unwrap();
-        let open = || match root.file(b"file", false, Waits::Maybe) {
-            Ok(Opened::File(file)) => file,
+        let root = Root::open(directory.path(), MayBlock::Maybe).unwrap();
+        let open = || match root.file(b"file", false, MayBlock::Maybe) {
+            Ok(OpenedPath::File(file)) => file,
             other => panic!("{other:?}"),
         };
         fs::write(&file, "").unwrap();
@@ -386,11 +379,11 @@ mod tests {
         let long = open();
         assert!(long.content().is_none() && long.state() != before.state());
         let mut buffer = [0; 8];
-        assert_eq!(long.read_at(&mut buffer, CONTENT_BYTES_MAX - 1, Waits::Maybe).unwrap(), 2);
-        assert_eq!(long.read_at(&mut buffer, CONTENT_BYTES_MAX + 1, Waits::Maybe).unwrap(), 0);
+        assert_eq!(long.read_at(&mut buffer, CONTENT_BYTES_MAX - 1, MayBlock::Maybe).unwrap(), 2);
+        assert_eq!(long.read_at(&mut buffer, CONTENT_BYTES_MAX + 1, MayBlock::Maybe).unwrap(), 0);
         long.load(0..CONTENT_BYTES_MAX + 1).unwrap();
         assert!(long.is_in_memory(0..CONTENT_BYTES_MAX + 1) && long.is_in_memory(5..5));
-        // Another file with the same name and the same content is another one.
+        // Another file of the same name and content is a different file.
         fs::remove_file(&file).unwrap();
         fs::write(&file, [b'x'; CONTENT_BYTES_MAX as usize + 1]).unwrap();
         assert_ne!(open().state(), long.state());

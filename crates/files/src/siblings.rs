@@ -2,10 +2,10 @@
 
 use coding::Coding;
 
-/// The codings of which files have siblings, the one that is usually shorter first.
+/// Codings of siblings, the usually shorter first.
 pub(crate) const SIBLINGS: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
-/// What the name of a sibling in a coding has behind that of the file; empty if no file has one.
+/// Returns the suffix of a sibling's file name; empty if the coding has no siblings.
 pub(crate) fn extension(coding: Coding) -> &'static str {
     match coding {
         Coding::Brotli => ".br",

@@ -1,4 +1,4 @@
-//! The last version that was in force, on the disk: what an instance starts with while etcd is gone.
+//! The last version in force, on disk. An instance starts with it while etcd is unreachable.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,38 +10,29 @@ use serde::{Deserialize, Serialize};
 use crate::tree::Tree;
 
 const FILE: &str = "last-good.json";
-/// The form of the file. Others are not read.
+/// Version of the file format. Files of other formats are ignored.
 const FORM: u32 = 1;
 
-/// A version of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct DiskVersion {
     form: u32,
-    /// Where it is from: a folder is of one place.
+    /// The URL in etcd that the version came from; a folder belongs to one.
     location: String,
-    /// Its files.
     pub(crate) tree: Tree,
 }
 
-/// The folder of an instance.
 #[derive(Debug, Clone)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct VersionFolder(PathBuf);
 
-impl Folder {
-    /// Makes the folder if it is missing; nobody else may read it.
-    ///
-    /// # Errors
-    /// Why it cannot be used, for messages.
+impl VersionFolder {
+    /// Creates the folder if it is missing, readable only by this user.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|error| format!("{}: {error}; --fleet-dir names another folder", path.display()))?;
         Ok(Self(path.to_owned()))
     }
 
-    /// What was kept for a location; `None` if there is nothing.
-    ///
-    /// # Errors
-    /// Why it cannot be read, for messages.
+    /// Reads the version that was stored for a location; `None` if there is none.
     pub(crate) fn read(&self, location: &str) -> Result<Option<Tree>, String> {
         let path = self.0.join(FILE);
         let failed = |why: String| format!("{}: {why}", path.display());
@@ -50,19 +41,16 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error.to_string())),
         };
-        let kept: Kept = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
+        let kept: DiskVersion = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
         if kept.form != FORM {
             return Err(failed(format!("it has form {}, this program reads form {FORM}", kept.form)));
         }
         Ok((kept.location == location).then_some(kept.tree))
     }
 
-    /// Keeps a version: whole or not at all, whenever the machine stops.
-    ///
-    /// # Errors
-    /// Why it cannot be written, for messages.
+    /// Stores a version atomically, even if the machine stops meanwhile.
     pub(crate) fn keep(&self, location: &str, tree: &Tree) -> Result<(), String> {
-        let kept = Kept { form: FORM, location: location.to_owned(), tree: tree.clone() };
+        let kept = DiskVersion { form: FORM, location: location.to_owned(), tree: tree.clone() };
         let (path, new) = (self.0.join(FILE), self.0.join(format!("{FILE}.{}.new", std::process::id())));
         let write = || {
             let text = serde_json::to_vec(&kept).map_err(io::Error::other)?;
@@ -82,10 +70,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read_again_for_the_same_place() {
+    fn a_stored_version_is_read_for_the_same_location() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a/b");
-        let folder = Folder::open(&path).expect("it can be made");
+        let folder = VersionFolder::open(&path).expect("it can be made");
         assert_eq!(folder.read("x"), Ok(None));
         let tree = Tree { files: [("vanward.toml".to_owned(), "a = 1".to_owned())].into() };
         folder.keep("x", &Tree::default()).expect("it can be written");

@@ -1,151 +1,94 @@
-//! A client of etcd 3.4 and later by its JSON gateway: reads, conditional writes, leases, and waiting for changes. Its
-//! gRPC API says the same; a client of that would need the compiler of its messages to build.
+//! A client of etcd 3.4 and later over its JSON gateway: reads, conditional writes, leases, and watches. The gRPC
+//! API offers the same, but a client for it needs the protobuf compiler at build time.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use config::{KeyPair, Scheme, Server, ServerHost, Upstream, UpstreamTls};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use config::KeyPair;
+use http_client::{ClientStream, DialedStream};
 use serde_json::{Value, json};
 use tls::ClientSide;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
-use tokio_rustls::TlsConnector;
 
-use crate::location::{Endpoint, Location};
+use crate::location::{EtcdEndpoint, Location};
 
-/// How long one server has for a connection and an answer. Another one is asked then.
+/// Maximum time for connecting to one server and its answer. Then the next server is asked.
 const ANSWER_MAX: Duration = Duration::from_millis(800);
-/// The largest answer: all versions that are kept, each as large as etcd takes a request.
+/// The largest answer: all stored versions, each as large as etcd's limit for a request.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Code of gRPC: a token is missing, or no longer valid.
+/// gRPC code for a missing or expired token.
 const UNAUTHENTICATED: u64 = 16;
 
-/// How to be let in.
 #[derive(Debug, Clone, Default)]
-pub struct Access {
-    /// A file with the CAs that sign the certificates of the servers; `None` means the system's.
+pub struct EtcdCredentials {
+    /// CAs that sign the servers' certificates; `None` means the system's.
     pub ca: Option<PathBuf>,
-    /// The client's certificate.
     pub certificate: Option<KeyPair>,
-    /// A user, and the file with the password.
+    /// The user, and the file with the password.
     pub user: Option<(String, PathBuf)>,
 }
 
-/// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// No server answers.
+pub enum EtcdFailure {
     #[error("{0}")]
     Unreachable(String),
-    /// etcd refuses the request.
     #[error("etcd refuses: {0}")]
     Refused(String),
 }
 
-/// A key with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// The key.
+pub struct KeyValue {
     pub key: String,
-    /// The value.
     pub value: Vec<u8>,
-    /// The revision of the store that wrote it last.
+    /// The revision of the last write.
     pub modified: i64,
 }
 
-/// Keys to read: one, or all that begin alike.
+/// Keys to read: a single one, or all with a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Keys {
-    /// One key.
+pub enum EtcdKeys {
     One(String),
-    /// All keys with this beginning.
+    /// All keys with this prefix.
     Below(String),
-    /// The same, without their values.
+    /// All keys with this prefix, without values.
     NamesBelow(String),
 }
 
-/// A write that is made if the whole transaction is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// Sets a key.
     Put {
-        /// The key.
         key: String,
-        /// Its value.
         value: Vec<u8>,
-        /// The lease that it ends with; 0 means none.
+        /// The lease that the key ends with; 0 means none.
         lease: i64,
     },
-    /// Deletes keys.
-    Delete(Keys),
+    Delete(EtcdKeys),
 }
 
 /// A client. Its futures stay on their thread.
-pub struct Client {
+pub struct EtcdClient {
     location: Location,
     tls: Option<ClientSide>,
-    access: Access,
+    access: EtcdCredentials,
     /// The index of the server that answered last.
     preferred: Cell<usize>,
-    /// The connection to that one.
-    open: RefCell<Option<Open>>,
+    /// The connection to the preferred server.
+    open: RefCell<Option<(usize, Open)>>,
     token: RefCell<Option<String>>,
 }
 
-/// A connection, and the task that drives it.
-struct Open {
-    send: SendRequest<Full<Bytes>>,
-    server: usize,
-    task: AbortHandle,
-}
+type Open = ClientStream<Box<dyn DialedStream>>;
 
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Client {
-    /// A client that has not connected yet.
-    ///
-    /// # Errors
-    /// What is wrong with certificates and keys.
-    pub fn new(location: Location, access: Access) -> Result<Self, String> {
-        let tls = UpstreamTls {
-            ca: access.ca.clone(),
-            certificate: access.certificate.clone(),
-            ..UpstreamTls::default()
-        };
-        let scheme = if location.is_secure { Scheme::Https } else { Scheme::Http };
-        let servers = location.endpoints.iter().map(|Endpoint { host, port }| {
-            let host = match host.parse() {
-                Ok(address) => ServerHost::Address(address),
-                Err(_) => ServerHost::Name(host.clone()),
-            };
-            Server {
-                name: None,
-                scheme,
-                host,
-                port: *port,
-                weight: 1,
-                down: false,
-                priority: 0,
-                max_requests: None,
-            }
-        });
-        let upstream = Upstream { tls, ..Upstream::of("etcd", servers.collect()) };
-        let tls = ClientSide::load(&upstream)
-            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
+impl EtcdClient {
+    /// Creates a client without connecting. Fails on mistakes in certificates and keys.
+    pub fn new(location: Location, access: EtcdCredentials) -> Result<Self, String> {
+        let servers = location.endpoints.iter();
+        let servers =
+            servers.map(|EtcdEndpoint { host, port }| http_client::server(host, *port, location.is_secure));
+        let (ca, certificate) = (access.ca.clone(), access.certificate.clone());
+        let tls = http_client::tls("etcd", servers.collect(), ca, certificate)?;
         Ok(Self {
             location,
             tls,
@@ -156,21 +99,16 @@ impl Client {
         })
     }
 
-    /// Where it reads and writes.
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// The server that answered last, by its index.
+    /// Returns the index of the server that answered last.
     pub(crate) fn server(&self) -> usize {
         self.preferred.get()
     }
 
-    /// Reads keys, all at one revision of the store, which it returns too.
-    ///
-    /// # Errors
-    /// Why there is no answer.
-    pub async fn read(&self, keys: &[Keys]) -> Result<(i64, Vec<Vec<Entry>>), Failure> {
+    pub async fn read(&self, keys: &[EtcdKeys]) -> Result<(i64, Vec<Vec<KeyValue>>), EtcdFailure> {
         let wanted: Vec<Value> = keys.iter().map(|keys| json!({ "request_range": range(keys) })).collect();
         let answer = self.call("/v3/kv/txn", json!({ "success": wanted })).await?;
         let found = answer["responses"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -178,17 +116,14 @@ impl Client {
             let entries = found["response_range"]["kvs"].as_array().into_iter().flatten();
             entries.filter_map(entry).collect()
         });
-        let mut entries: Vec<Vec<Entry>> = entries.collect();
+        let mut entries: Vec<Vec<KeyValue>> = entries.collect();
         entries.resize(keys.len(), Vec::new());
         Ok((revision(&answer), entries))
     }
 
-    /// Writes all or nothing, if each of these keys was last written at its revision (0: if it is not there). Returns
-    /// whether it was written.
-    ///
-    /// # Errors
-    /// Why there is no answer; it may have been written then.
-    pub async fn write(&self, conditions: &[(&str, i64)], writes: &[Write]) -> Result<bool, Failure> {
+    /// Writes all or nothing, if each of these keys was last written at its revision (0: if the key does not exist).
+    /// Returns whether it wrote. After an error the write may have happened.
+    pub async fn write(&self, conditions: &[(&str, i64)], writes: &[Write]) -> Result<bool, EtcdFailure> {
         let compare: Vec<Value> = conditions
             .iter()
             .map(|(key, revision)| {
@@ -201,58 +136,44 @@ impl Client {
         Ok(answer["succeeded"].as_bool().unwrap_or(false))
     }
 
-    /// A lease: what is bound to it is deleted unless it is kept alive within `ttl`.
-    ///
-    /// # Errors
-    /// Why there is no answer.
-    pub async fn lease(&self, ttl: Duration) -> Result<i64, Failure> {
+    /// Grants a lease. Keys bound to it are deleted unless it is kept alive within `ttl`.
+    pub async fn lease(&self, ttl: Duration) -> Result<i64, EtcdFailure> {
         let answer = self.call("/v3/lease/grant", json!({ "TTL": ttl.as_secs().to_string() })).await?;
-        number(&answer["ID"]).ok_or_else(|| Failure::Refused("it grants no lease".to_owned()))
+        number(&answer["ID"]).ok_or_else(|| EtcdFailure::Refused("it grants no lease".to_owned()))
     }
 
-    /// Keeps a lease alive. Returns whether it still was.
-    ///
-    /// # Errors
-    /// Why there is no answer.
-    pub async fn keep_alive(&self, lease: i64) -> Result<bool, Failure> {
+    /// Keeps a lease alive. Returns `false` if it had expired.
+    pub async fn keep_alive(&self, lease: i64) -> Result<bool, EtcdFailure> {
         let answer = self.call("/v3/lease/keepalive", json!({ "ID": lease.to_string() })).await?;
         Ok(number(&answer["result"]["TTL"]).is_some_and(|ttl| ttl > 0))
     }
 
-    /// Ends a lease: what is bound to it is deleted.
-    ///
-    /// # Errors
-    /// Why there is no answer.
-    pub async fn revoke(&self, lease: i64) -> Result<(), Failure> {
+    /// Revokes a lease, which deletes the keys bound to it.
+    pub async fn revoke(&self, lease: i64) -> Result<(), EtcdFailure> {
         self.call("/v3/lease/revoke", json!({ "ID": lease.to_string() })).await.map(drop)
     }
 
-    /// Waits for a change of keys at a revision from `from` on. Returns at the first one, or once the server does not know
-    /// any more what it was (compaction).
-    ///
-    /// # Errors
-    /// The connection has ended, or the server has lost the others.
-    pub async fn change(&self, keys: &Keys, from: i64) -> Result<(), Failure> {
+    /// Waits for the first change of keys at or after revision `from`. Also returns if the server has compacted that
+    /// revision. Fails if the connection ends, or if the server has lost its cluster.
+    pub async fn change(&self, keys: &EtcdKeys, from: i64) -> Result<(), EtcdFailure> {
         let mut wanted = range(keys);
         wanted["start_revision"] = json!(from.to_string());
         let request = json!({ "create_request": wanted });
         let server = self.preferred.get();
         let failed =
-            |why: String| Failure::Unreachable(format!("{}: {why}", self.location.endpoints[server]));
+            |why: String| EtcdFailure::Unreachable(format!("{}: {why}", self.location.endpoints[server]));
         let late = |_| failed(late());
-        // A connection of its own: it is for this answer alone.
+        // A separate connection, because a watch occupies it.
         let begin = async {
             let mut open = self.connect(server).await?;
-            let answer = self.send(&mut open, server, "/v3/watch", &request).await?;
-            Ok::<_, String>((open, answer))
+            self.send(&mut open, server, "/v3/watch", &request).await?;
+            Ok::<_, String>(open)
         };
-        let (_open, answer) = tokio::time::timeout(ANSWER_MAX, begin).await.map_err(late)?.map_err(failed)?;
-        let mut body = answer.into_body();
+        let mut open = tokio::time::timeout(ANSWER_MAX, begin).await.map_err(late)?.map_err(failed)?;
         let mut text = Vec::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| failed(error.to_string()))?;
-            text.extend_from_slice(frame.data_ref().map(|bytes| &bytes[..]).unwrap_or_default());
-            // An object a line.
+        while let Some(piece) = open.piece().await.map_err(failed)? {
+            text.extend_from_slice(&piece);
+            // One JSON object a line.
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
                 let told: Value = serde_json::from_slice(&line).unwrap_or_default();
@@ -272,34 +193,34 @@ impl Client {
         Err(failed("the connection was closed".to_owned()))
     }
 
-    /// Asks one server after the other, the one that answered last first.
-    async fn call(&self, path: &str, request: Value) -> Result<Value, Failure> {
+    /// Tries the servers in turn, starting with the one that answered last.
+    async fn call(&self, path: &str, request: Value) -> Result<Value, EtcdFailure> {
         let mut failures = Vec::new();
         let count = self.location.endpoints.len();
         let first = self.preferred.get();
         for server in (0..count).map(|turn| (first + turn) % count) {
             self.preferred.set(server);
             match self.ask(server, path, &request).await {
-                Ok(Answer::Value(value)) => return Ok(value),
-                Ok(Answer::Refusal(why)) => return Err(Failure::Refused(why)),
+                Ok(EtcdResponse::Value(value)) => return Ok(value),
+                Ok(EtcdResponse::Refusal(why)) => return Err(EtcdFailure::Refused(why)),
                 Err(why) => failures.push(format!("{}: {why}", self.location.endpoints[server])),
             }
             self.open.take();
         }
         self.preferred.set((first + 1) % count);
-        Err(Failure::Unreachable(failures.join("; ")))
+        Err(EtcdFailure::Unreachable(failures.join("; ")))
     }
 
-    async fn ask(&self, server: usize, path: &str, request: &Value) -> Result<Answer, String> {
+    async fn ask(&self, server: usize, path: &str, request: &Value) -> Result<EtcdResponse, String> {
         let needs_token = self.access.user.is_some() && self.token.borrow().is_none();
         if needs_token && let Some(refusal) = self.log_in(server).await? {
-            return Ok(Answer::Refusal(refusal));
+            return Ok(EtcdResponse::Refusal(refusal));
         }
         let (status, answer) = self.exchange(server, path, request).await?;
         if answer["code"].as_u64() == Some(UNAUTHENTICATED) && self.access.user.is_some() {
             self.token.take();
             if let Some(refusal) = self.log_in(server).await? {
-                return Ok(Answer::Refusal(refusal));
+                return Ok(EtcdResponse::Refusal(refusal));
             }
             let (status, answer) = self.exchange(server, path, request).await?;
             return judged(status, answer);
@@ -307,7 +228,6 @@ impl Client {
         judged(status, answer)
     }
 
-    /// Asks for a token. Returns why there is none.
     async fn log_in(&self, server: usize) -> Result<Option<String>, String> {
         let Some((user, file)) = &self.access.user else { return Ok(None) };
         let password = match std::fs::read_to_string(file) {
@@ -317,8 +237,8 @@ impl Client {
         let request = json!({ "name": user, "password": password });
         let (status, answer) = self.exchange(server, "/v3/auth/authenticate", &request).await?;
         let refusal = match judged(status, answer)? {
-            Answer::Refusal(why) => why,
-            Answer::Value(answer) => match answer["token"].as_str() {
+            EtcdResponse::Refusal(why) => why,
+            EtcdResponse::Value(answer) => match answer["token"].as_str() {
                 Some(token) => {
                     self.token.replace(Some(token.to_owned()));
                     return Ok(None);
@@ -329,57 +249,48 @@ impl Client {
         Ok(Some(format!("user {user}: {refusal}")))
     }
 
-    /// One request on the kept connection, or on a new one. Returns the status and the answer.
+    /// Sends a request over the open connection, or over a new one. Returns the status and the answer.
     async fn exchange(&self, server: usize, path: &str, request: &Value) -> Result<(u16, Value), String> {
         let exchange = async {
-            let kept = self.open.take().filter(|open| open.server == server && open.send.is_ready());
-            let mut open = match kept {
-                Some(open) => open,
-                None => self.connect(server).await?,
+            let mut kept = self.open.take().filter(|(kept, _)| *kept == server);
+            let is_open = match &mut kept {
+                Some((_, open)) => open.is_open().await,
+                None => false,
             };
-            let answer = self.send(&mut open, server, path, request).await?;
-            let status = answer.status().as_u16();
-            let body = http_body_util::Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
-            let body = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
-            self.open.replace(Some(open));
+            let mut open = match kept {
+                Some((_, open)) if is_open => open,
+                _ => self.connect(server).await?,
+            };
+            let status = self.send(&mut open, server, path, request).await?;
+            // One byte more shows that the body is too large.
+            let body = open.body(ANSWER_BYTES_MAX + 1).await?;
+            if body.len() > ANSWER_BYTES_MAX {
+                return Err(format!("its answer is larger than {} MiB", ANSWER_BYTES_MAX >> 20));
+            }
+            self.open.replace(Some((server, open)));
             let value = serde_json::from_slice(&body).map_err(|_| not_json(status, &body))?;
             Ok((status, value))
         };
         tokio::time::timeout(ANSWER_MAX, exchange).await.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn send(
-        &self,
-        open: &mut Open,
-        server: usize,
-        path: &str,
-        request: &Value,
-    ) -> Result<Response<Incoming>, String> {
-        let mut head = Request::post(path)
-            .header("host", self.location.endpoints[server].to_string())
-            .header("content-type", "application/json")
-            // A server that has lost the others ends a watch then, rather than to be silent.
-            .header("grpc-metadata-hasleader", "true");
-        if let Some(token) = &*self.token.borrow() {
-            head = head.header("authorization", token);
-        }
-        let request =
-            head.body(Full::new(Bytes::from(request.to_string()))).map_err(|error| error.to_string())?;
-        open.send.ready().await.map_err(|error| error.to_string())?;
-        open.send.send_request(request).await.map_err(|error| error.to_string())
+    async fn send(&self, open: &mut Open, server: usize, path: &str, request: &Value) -> Result<u16, String> {
+        let host = self.location.endpoints[server].to_string();
+        let token = self.token.borrow().clone();
+        let mut fields = vec![
+            ("Host", host.as_str()),
+            ("Content-Type", "application/json"),
+            // A server that loses its leader then ends a watch instead of staying silent.
+            ("Grpc-Metadata-Hasleader", "true"),
+        ];
+        fields.extend(token.as_deref().map(|token| ("Authorization", token)));
+        let request = http_client::request("POST", path, &fields, request.to_string().as_bytes())?;
+        open.ask(&request).await.map(|head| head.status)
     }
 
     async fn connect(&self, server: usize) -> Result<Open, String> {
-        let Endpoint { host, port } = &self.location.endpoints[server];
-        let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(|error| error.to_string())?;
-        let _ = tcp.set_nodelay(true);
-        match self.tls.as_ref().and_then(|tls| Some((tls.config(), tls.name(server)?.clone()))) {
-            None => begin(tcp, server).await,
-            Some((config, name)) => {
-                let tls = TlsConnector::from(Arc::clone(&config)).connect(name, tcp).await;
-                begin(tls.map_err(|error| error.to_string())?, server).await
-            }
-        }
+        let EtcdEndpoint { host, port } = &self.location.endpoints[server];
+        http_client::connect((host, *port), self.tls.as_ref(), server).await
     }
 }
 
@@ -387,40 +298,28 @@ fn late() -> String {
     format!("no answer within {ANSWER_MAX:?}")
 }
 
-/// Begins HTTP/1.1 on a connection.
-async fn begin(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, server: usize) -> Result<Open, String> {
-    let (send, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    let task = tokio::task::spawn_local(async move {
-        // What went wrong is told to whoever waits for an answer.
-        let _ = connection.await;
-    });
-    Ok(Open { send, server, task: task.abort_handle() })
-}
-
-/// What a server says.
-enum Answer {
+enum EtcdResponse {
     Value(Value),
-    /// Another server would say the same.
+    /// Another server would give the same answer.
     Refusal(String),
 }
 
-/// Tells answers from refusals, and from servers that are not able to answer now.
-fn judged(status: u16, answer: Value) -> Result<Answer, String> {
-    // Codes of gRPC: DEADLINE_EXCEEDED, UNAVAILABLE.
+/// Distinguishes answers from refusals, and from servers that cannot answer now.
+fn judged(status: u16, answer: Value) -> Result<EtcdResponse, String> {
+    // gRPC codes DEADLINE_EXCEEDED and UNAVAILABLE.
     let is_unable = matches!(answer["code"].as_u64(), Some(4 | 14)) || matches!(status, 502..=504);
     match status {
-        200 => Ok(Answer::Value(answer)),
+        200 => Ok(EtcdResponse::Value(answer)),
         _ if is_unable => Err(said(&answer)),
-        _ => Ok(Answer::Refusal(said(&answer))),
+        _ => Ok(EtcdResponse::Refusal(said(&answer))),
     }
 }
 
-/// What to say of an answer that is not one of etcd's API.
+/// Describes an answer that is not from etcd's API.
 fn not_json(status: u16, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
     match text.lines().next().filter(|line| !line.trim().is_empty()) {
-        // The gateway cannot hand on whom a certificate stands for.
+        // The gateway cannot forward the identity in a certificate.
         Some(line) if line.starts_with("CommonName") => {
             "a client's certificate must have no common name (CN); --etcd-user says who it is".to_owned()
         }
@@ -434,21 +333,21 @@ fn said(answer: &Value) -> String {
     text.unwrap_or("it does not say why").to_owned()
 }
 
-fn range(keys: &Keys) -> Value {
+fn range(keys: &EtcdKeys) -> Value {
     match keys {
-        Keys::One(key) => json!({ "key": BASE64.encode(key) }),
-        Keys::Below(prefix) => {
+        EtcdKeys::One(key) => json!({ "key": BASE64.encode(key) }),
+        EtcdKeys::Below(prefix) => {
             json!({ "key": BASE64.encode(prefix), "range_end": BASE64.encode(behind(prefix)) })
         }
-        Keys::NamesBelow(prefix) => {
-            let mut names = range(&Keys::Below(prefix.clone()));
+        EtcdKeys::NamesBelow(prefix) => {
+            let mut names = range(&EtcdKeys::Below(prefix.clone()));
             names["keys_only"] = json!(true);
             names
         }
     }
 }
 
-/// The first key behind all that begin with a text: its last byte is one higher. Texts here end in ASCII.
+/// Returns the first key after all with this prefix: the last byte plus one. Prefixes here end in ASCII.
 fn behind(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
@@ -466,9 +365,9 @@ fn written(write: &Write) -> Value {
     }
 }
 
-fn entry(told: &Value) -> Option<Entry> {
+fn entry(told: &Value) -> Option<KeyValue> {
     let bytes = |value: &Value| BASE64.decode(value.as_str().unwrap_or_default()).ok();
-    Some(Entry {
+    Some(KeyValue {
         key: String::from_utf8(bytes(&told["key"])?).ok()?,
         value: bytes(&told["value"])?,
         modified: number(&told["mod_revision"])?,
@@ -479,7 +378,7 @@ fn revision(answer: &Value) -> i64 {
     number(&answer["header"]["revision"]).unwrap_or(0)
 }
 
-/// Numbers of 64 bits are texts in the JSON of protocol buffers.
+/// 64-bit numbers are strings in the JSON form of protocol buffers.
 fn number(value: &Value) -> Option<i64> {
     value.as_str().map_or_else(|| value.as_i64(), |text| text.parse().ok())
 }

@@ -1,5 +1,5 @@
-//! An instance follows the configuration in etcd: it starts with the last good one if etcd is gone, takes up new versions
-//! as the rollout says, and tells what it runs.
+//! Follows the configuration in etcd: starts with the last good version if etcd is unreachable, applies new
+//! versions according to the rollout, and reports the running one.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -10,66 +10,62 @@ use std::time::Duration;
 use config::Reading;
 use tokio::time::Instant;
 
-use crate::disk::Folder;
-use crate::etcd::{Access, Client, Failure};
+use crate::disk::VersionFolder;
+use crate::etcd::{EtcdClient, EtcdCredentials, EtcdFailure};
 use crate::location::Location;
-use crate::rollout::{Known, Own, Step, Verdict, next};
-use crate::store::{Member, Seen, State, Store, now};
+use crate::rollout::{
+    OwnStep, RefusedVersion, RolloutPolicy, RolloutStep, Trial, TrialVerdict, judged, next,
+};
+use crate::store::{EtcdStore, InstanceStanding, InstanceState, SeenState, StoreMember, now};
 use crate::tree::{Tree, WrittenSecrets};
 
-/// An instance that is not heard of for so long is taken for gone.
+/// An instance counts as gone after this silence.
 const LEASE: Duration = Duration::from_secs(10);
-/// How often an instance looks whether its server of etcd still answers.
+/// Interval of the checks that etcd still answers.
 const TICK: Duration = Duration::from_secs(1);
-/// How often it tells its rates.
+/// Interval of reported request rates.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
-/// Pauses between attempts while etcd is gone.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// How long the end of a proxy waits for etcd.
+/// Maximum time for etcd at the end of the proxy.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
-/// Keys that are written one after the other make one version.
+/// Keys written within this time make one version.
 const GATHERING: Duration = Duration::from_millis(50);
 
-/// What an instance is started with.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// Where its configuration is.
+pub struct InstanceOptions {
     pub location: Location,
-    /// How to be let in.
-    pub access: Access,
-    /// Its name among the instances.
+    pub access: EtcdCredentials,
+    /// Unique among the instances.
     pub name: String,
-    /// Where the last good version is kept.
     pub folder: PathBuf,
-    /// The version of the program.
     pub program: String,
-    /// What becomes of secrets in the configuration.
     pub secrets: WrittenSecrets,
 }
 
-/// The running proxy.
-pub trait Proxy: Send + Sync + 'static {
-    /// Reads the configuration again, and waits until it is in force. Returns why it is not.
+pub trait FollowedProxy: Send + Sync + 'static {
+    /// Reloads the configuration, and waits until it is in force. Returns why it is not.
     fn reload(&self) -> Result<(), String>;
-    /// Requests since the start, and those of them that got a 5xx.
+    /// Requests since the start, and how many of them got a 5xx.
     fn requests(&self) -> (u64, u64);
-    /// Where other instances reach this one, if they share what they store and learn of each other here.
+    /// Address for other instances, if they share a cache and find each other in etcd.
     fn peer_address(&self) -> Option<String>;
-    /// Takes these for the instances that share what they store, and waits until that is in force.
+    /// Sets the instances that share the cache, and waits until that is in force.
     fn take_peers(&self, addresses: &[String]);
-    /// Writes a message about something to be looked at.
+    fn note(&self, standing: &InstanceStanding);
     fn warn(&self, message: &str);
-    /// Writes a message.
     fn inform(&self, message: &str);
 }
 
-/// The version in force, for whoever reads the configuration again.
+/// The version in force, shared with the reload.
 #[derive(Debug, Clone, Default)]
-pub struct Current(Arc<Mutex<Tree>>);
+pub struct CurrentVersion(Arc<Mutex<Tree>>);
 
-impl Current {
-    /// Reads the configuration.
+impl CurrentVersion {
+    fn from_tree(tree: Tree) -> Self {
+        Self(Arc::new(Mutex::new(tree)))
+    }
+
     pub fn examine(&self, location: &Location, secrets: WrittenSecrets) -> Reading {
         self.get().examine(location, secrets)
     }
@@ -82,119 +78,104 @@ impl Current {
         *self.lock() = tree;
     }
 
-    /// A panic while it was held leaves it as it was.
+    /// A panic in a holder leaves the tree complete.
     fn lock(&self) -> MutexGuard<'_, Tree> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What an instance begins with.
-pub struct Beginning {
-    /// The version in force.
-    pub current: Current,
-    /// Messages about it.
+pub struct FollowStart {
+    pub current: CurrentVersion,
+    /// Messages about the choice of the version.
     pub remarks: Vec<String>,
-    options: Options,
-    folder: Folder,
+    options: InstanceOptions,
+    folder: VersionFolder,
 }
 
-/// Finds the version to begin with: that of etcd, unless it is bad or not tried yet; else the last good one on the disk,
-/// else the newest good one that is kept in etcd.
-///
-/// # Errors
-/// Why there is none.
-pub async fn begin(options: Options) -> Result<Beginning, String> {
-    let folder = Folder::open(&options.folder)?;
+/// Chooses the first version: the one in etcd, unless it is bad or untried; else the last good one on disk; else the
+/// newest good one stored in etcd. Fails if there is none.
+pub async fn begin(options: InstanceOptions) -> Result<FollowStart, String> {
+    let folder = VersionFolder::open(&options.folder)?;
     let location = options.location.clone();
     let mut remarks = Vec::new();
     let on_disk = folder.read(&location.to_string()).unwrap_or_else(|why| {
         remarks.push(format!("the last good configuration is lost: {why}"));
         None
     });
-    let store = Store { client: Client::new(location.clone(), options.access.clone())? };
-    let seen = store.look().await;
-    let current = |tree| {
-        let current = Current::default();
-        current.set(tree);
-        current
+    let store = EtcdStore { client: EtcdClient::new(location.clone(), options.access.clone())? };
+    let seen = store.look().await.map_err(|failure| failure.to_string());
+    let untried = match seen.as_ref().map_err(String::clone).and_then(|seen| usable(seen, &options)) {
+        Ok(tree) if is_tried(seen.as_ref().ok(), &tree, on_disk.as_ref()) => {
+            return Ok(FollowStart { current: CurrentVersion::from_tree(tree), remarks, options, folder });
+        }
+        Ok(tree) => Ok(tree),
+        Err(why) => Err(why),
     };
-    let fallback = match seen {
-        Ok(seen) => match first_choice(&seen, on_disk.as_ref(), &options) {
-            Ok(tree) => return Ok(Beginning { current: current(tree), remarks, options, folder }),
-            Err(why) => match (on_disk, store.versions().await, store.verdicts().await) {
-                (Some(tree), ..) => Some((tree, why, "the last good one on the disk")),
-                (None, Ok(versions), Ok(verdicts)) => {
-                    let is_good = |version: &str| {
-                        verdicts.iter().any(|(known, verdict)| known == version && verdict.is_good)
-                    };
-                    let wanted = seen.tree.as_ref().map(Tree::version).unwrap_or_default();
-                    let mut kept = versions.into_iter();
-                    let kept = kept.find(|kept| kept.version != wanted && is_good(&kept.version));
-                    let Some(kept) = kept else { return Err(why) };
-                    Some((kept.tree, why, "the newest good one in etcd"))
-                }
-                _ => return Err(why),
-            },
-        },
-        Err(failure) => match on_disk {
-            Some(tree) => Some((tree, failure.to_string(), "the last good one on the disk")),
-            None => {
-                return Err(format!(
-                    "{failure}; and no configuration was kept at {}",
-                    options.folder.display()
-                ));
-            }
-        },
+    let good = match (&on_disk, &seen) {
+        (None, Ok(seen)) => newest_good(&store, &seen.version).await,
+        _ => None,
     };
-    let Some((tree, why, which)) = fallback else { return Err("there is no configuration".to_owned()) };
+    let why = match &untried {
+        Ok(tree) => format!("version {} is being tried", tree.version()),
+        Err(why) => why.clone(),
+    };
+    let on_disk = on_disk.map(|tree| (tree, "the last good one on the disk"));
+    let good = good.map(|tree| (tree, "the newest good one in etcd"));
+    let untried = untried.ok().map(|tree| (tree, "it, as there is no other"));
+    let Some((tree, which)) = on_disk.or(good).or(untried) else {
+        return Err(format!("{why}; and no configuration was kept at {}", options.folder.display()));
+    };
     remarks.push(format!("{location}: {why}; this instance begins with {which}, version {}", tree.version()));
-    Ok(Beginning { current: current(tree), remarks, options, folder })
+    Ok(FollowStart { current: CurrentVersion::from_tree(tree), remarks, options, folder })
 }
 
-/// The version in etcd if an instance may begin with it.
-fn first_choice(seen: &Seen, on_disk: Option<&Tree>, options: &Options) -> Result<Tree, String> {
-    let location = &options.location;
+fn usable(seen: &SeenState, options: &InstanceOptions) -> Result<Tree, String> {
     let tree = seen.tree.clone()?;
-    if tree.files.is_empty() {
-        let key = location.shown(crate::tree::FIRST);
-        return Err(format!("there is no configuration: `vanward fleet push` puts a file to {key}"));
+    if let Some(TrialVerdict { is_good: false, by, why }) = &seen.verdict {
+        return Err(format!("version {} was found bad by {by}: {why}", seen.version));
     }
-    let version = tree.version();
-    if let Some(Verdict { is_good: false, by, why }) = &seen.verdict {
-        return Err(format!("version {version} was found bad by {by}: {why}"));
-    }
-    let is_untried = seen.policy.canary_seconds > 0 && seen.verdict.is_none();
-    if is_untried && on_disk.is_some_and(|kept| kept.version() != version) {
-        return Err(format!("version {version} is being tried"));
-    }
-    match tree.examine(location, options.secrets).mistakes.first() {
+    match tree.examine(&options.location, options.secrets).mistakes.first() {
         Some(mistake) => Err(mistake.to_string()),
         None => Ok(tree),
     }
 }
 
-impl Beginning {
-    /// Follows the configuration until the proxy ends, which `ended` tells. Then the instance is no more among those that
-    /// run, unless another process has taken over its name.
-    pub async fn follow(self, proxy: impl Proxy, ended: impl Future) {
+/// Returns whether a version needs no trial: there is no canary, it was found good, or it ran here before.
+fn is_tried(seen: Option<&SeenState>, tree: &Tree, on_disk: Option<&Tree>) -> bool {
+    let is_asked_for = seen.is_some_and(|seen| seen.policy.canary_seconds > 0 && seen.verdict.is_none());
+    !is_asked_for || on_disk == Some(tree)
+}
+
+/// Returns the newest version in etcd that was found good, other than `but`.
+async fn newest_good(store: &EtcdStore, but: &str) -> Option<Tree> {
+    let verdicts = store.verdicts().await.ok()?;
+    let is_good = |version: &str| verdicts.iter().any(|(known, verdict)| known == version && verdict.is_good);
+    let mut kept = store.versions().await.ok()?.into_iter();
+    Some(kept.find(|kept| kept.version != but && is_good(&kept.version))?.tree)
+}
+
+impl FollowStart {
+    /// Follows the configuration until the proxy ends, that is until `ended` resolves. Then removes the instance
+    /// from etcd, unless another process has taken over its name.
+    pub async fn follow(self, proxy: impl FollowedProxy, ended: impl Future) {
         let Self { current, options, folder, .. } = self;
-        let Ok(client) = Client::new(options.location.clone(), options.access.clone()) else { return };
-        let version = current.get().version();
-        let own = Own {
+        let Ok(client) = EtcdClient::new(options.location.clone(), options.access.clone()) else { return };
+        let own = OwnStep {
             name: options.name.clone(),
-            version: Some(version),
+            version: current.get().version(),
             tried_for: None,
             refused: None,
             requests: (0, 0),
         };
-        let (began, state) = (Instant::now(), State::Current);
-        let mut instance = Instance {
-            store: Rc::new(Store { client }),
+        let (began, state) = (Instant::now(), InstanceState::Current);
+        let mut instance = FleetInstance {
+            store: Rc::new(EtcdStore { client }),
             current,
             options,
             folder,
             proxy: Arc::new(proxy),
             own,
+            version_since: now(),
             trial: None,
             lease: None,
             state,
@@ -203,9 +184,11 @@ impl Beginning {
             rates: Rates { at: began, counted: (0, 0) },
             told_at: None,
             told_peer: None,
-            trouble: None,
+            lost: None,
+            losses: 0,
         };
         instance.keep();
+        instance.note();
         tokio::select! {
             () = instance.run() => {}
             _ = ended => {}
@@ -216,69 +199,85 @@ impl Beginning {
     }
 }
 
-/// A version that is being tried.
-struct Trial {
+struct OwnTrial {
     since: Instant,
     counted: (u64, u64),
-    /// The version before it.
     before: Tree,
+    /// The last known policy, and the revision of the push.
+    policy: RolloutPolicy,
+    pushed: i64,
 }
 
-/// Rates since the last time they were told.
 struct Rates {
     at: Instant,
     counted: (u64, u64),
 }
 
-struct Instance<P> {
-    store: Rc<Store>,
-    current: Current,
-    options: Options,
-    folder: Folder,
-    proxy: Arc<P>,
-    own: Own,
-    trial: Option<Trial>,
-    lease: Option<i64>,
-    state: State,
+struct EtcdLoss {
+    at: Instant,
+    /// In seconds since 1970.
+    since: u64,
     why: String,
-    /// When the state began.
+}
+
+struct FleetInstance<P> {
+    store: Rc<EtcdStore>,
+    current: CurrentVersion,
+    options: InstanceOptions,
+    folder: VersionFolder,
+    proxy: Arc<P>,
+    own: OwnStep,
+    /// When the version came into force, in seconds since 1970.
+    version_since: u64,
+    trial: Option<OwnTrial>,
+    lease: Option<i64>,
+    state: InstanceState,
+    why: String,
+    /// When the state began, in seconds since 1970.
     since: u64,
     rates: Rates,
     told_at: Option<Instant>,
-    /// Where the others reach it, as was told with the present lease.
+    /// The peer address that was written under the current lease.
     told_peer: Option<String>,
-    /// Why etcd does not answer, and since when.
-    trouble: Option<Instant>,
+    /// Set while etcd does not answer.
+    lost: Option<EtcdLoss>,
+    losses: u64,
 }
 
-impl<P: Proxy> Instance<P> {
+impl<P: FollowedProxy> FleetInstance<P> {
     async fn run(&mut self) {
         let mut pause = PAUSE_MIN;
         loop {
-            let why = match self.once().await {
-                Ok(()) => {
-                    pause = PAUSE_MIN;
-                    continue;
-                }
-                Err(failure) => failure.to_string(),
+            let Err(failure) = self.once().await else {
+                pause = PAUSE_MIN;
+                continue;
             };
-            if self.trouble.is_none() {
-                self.trouble = Some(Instant::now());
-                let version = self.own.version.clone().unwrap_or_default();
+            if self.lost.is_none() {
+                let why = failure.to_string();
+                let version = &self.own.version;
                 self.proxy.warn(&format!("etcd does not answer, version {version} stays in force: {why}"));
+                self.lost = Some(EtcdLoss { at: Instant::now(), since: now(), why });
+                self.losses += 1;
+                self.note();
             }
+            self.judge_alone().await;
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    /// Looks, acts, and waits until it is time to look again.
-    async fn once(&mut self) -> Result<(), Failure> {
+    /// Looks, acts, and waits until the next look is due.
+    async fn once(&mut self) -> Result<(), EtcdFailure> {
         let seen = self.store.look().await?;
-        if let Some(since) = self.trouble.take() {
-            self.proxy.inform(&format!("etcd answers again, after {} s", since.elapsed().as_secs()));
+        if let Some(loss) = self.lost.take() {
+            self.proxy.inform(&format!("etcd answers again, after {} s", loss.at.elapsed().as_secs()));
+            self.note();
         }
-        self.act(&seen).await?;
+        if !self.act(&seen).await?.is_rest() {
+            self.tell().await?;
+            tokio::time::sleep(GATHERING).await;
+            return Ok(());
+        }
         self.follow_peers(&seen).await;
         let store = Rc::clone(&self.store);
         let (keys, rollout) = (self.options.location.keys(), store.rollout());
@@ -290,11 +289,16 @@ impl<P: Proxy> Instance<P> {
         let mut peers = pin!(store.client.change(&peers, seen.revision + 1));
         loop {
             self.tell().await?;
-            // Another one has answered: the one that was watched is silent.
+            // Another server has answered: the watched one is silent.
             if store.client.server() != server {
                 return Ok(());
             }
-            if self.trial.is_some() && next(known(&seen, &seen.wanted()), &self.measured()) != Step::GoOn {
+            let known = seen.known();
+            if !next(known, &self.measured()).is_rest() {
+                return Ok(());
+            }
+            // The canary may end before it reports that it tries a version.
+            if known.is_open() && store.running().await? != seen.running {
                 return Ok(());
             }
             let changed = tokio::select! {
@@ -303,142 +307,202 @@ impl<P: Proxy> Instance<P> {
                 changed = &mut peers, if shares => changed,
                 () = tokio::time::sleep(TICK) => continue,
             };
-            // A server that has gone is no trouble while others answer.
+            // A failed server does no harm while others answer.
             tokio::time::sleep(if changed.is_ok() { GATHERING } else { PAUSE_MIN }).await;
             return Ok(());
         }
     }
 
-    /// Does what is next.
-    async fn act(&mut self, seen: &Seen) -> Result<(), Failure> {
-        let wanted = seen.wanted();
+    async fn act(&mut self, seen: &SeenState) -> Result<RolloutStep, EtcdFailure> {
         self.own = self.measured();
-        match (next(known(seen, &wanted), &self.own), &seen.tree) {
-            (_, Err(why)) => self.turn(State::Refusing, why),
-            (Step::Stay, _) if self.own.refused.as_deref() == Some(&wanted) => {}
-            (Step::Stay, _) => self.turn(State::Current, ""),
-            (Step::GoOn, _) => {}
-            (Step::Wait, _) => self.turn(State::Waiting, &format!("another instance tries version {wanted}")),
-            (Step::Reject, _) => {
-                let why = seen.verdict.as_ref().map(|Verdict { by, why, .. }| format!("{by}: {why}"));
-                self.turn(State::Refusing, &why.unwrap_or_default());
+        let step = next(seen.known(), &self.own);
+        match (&step, &seen.tree) {
+            (RolloutStep::Stay, _) if self.own.version != seen.version => {}
+            (RolloutStep::Stay, _) => self.turn(InstanceState::Current, ""),
+            (RolloutStep::GoOn, _) => return self.go_on(seen).await,
+            (RolloutStep::Wait(by), _) => {
+                self.turn(InstanceState::Waiting, &format!("{by} tries version {}", seen.version));
             }
-            (Step::TakeUp, Ok(tree)) => {
-                self.trial = None;
-                self.take_up(tree.clone()).await?;
+            (RolloutStep::Reject, Ok(_)) => {
+                let why = seen.verdict.as_ref().map(|TrialVerdict { by, why, .. }| format!("{by}: {why}"));
+                self.turn(InstanceState::Refusing, &why.unwrap_or_default());
             }
-            (Step::Try, Ok(tree)) => {
-                let before = self.current.get();
-                let counted = self.proxy.requests();
-                if self.put_in_force(tree.clone()).await {
-                    self.trial = Some(Trial { since: Instant::now(), counted, before });
-                    self.turn(State::Trying, &format!("for {} s", seen.policy.canary_seconds));
-                } else {
-                    let (by, why) = (self.own.name.clone(), self.why.clone());
-                    self.store.judge(&wanted, &Verdict { is_good: false, by, why }).await?;
-                }
-            }
-            (Step::Judge(verdict), Ok(tree)) => {
-                self.store.judge(&wanted, &verdict).await?;
-                if verdict.is_good {
-                    self.trial = None;
-                    self.take_up(tree.clone()).await?;
-                } else {
-                    self.give_up(&verdict.why).await;
-                }
-            }
-            (Step::GiveUp, _) => self.give_up("it was replaced or found bad while it was tried").await,
+            (RolloutStep::Reject, Err(why)) => self.turn(InstanceState::Refusing, why),
+            (RolloutStep::TakeUp, Ok(tree)) => self.take_up(tree, seen.pushed).await?,
+            (RolloutStep::Try, Ok(tree)) => self.begin_trial(tree, seen).await?,
+            (RolloutStep::Judge(verdict), _) => self.judge(verdict, seen).await?,
+            (RolloutStep::GiveUp(why), _) => self.give_up(why).await,
+            // Without a readable version there is nothing to apply.
+            (RolloutStep::TakeUp | RolloutStep::Try, Err(_)) => {}
+        }
+        Ok(step)
+    }
+
+    /// Starts a trial, unless another instance was first.
+    async fn begin_trial(&mut self, tree: &Tree, seen: &SeenState) -> Result<(), EtcdFailure> {
+        if !self.claim(seen).await? {
+            return Ok(());
+        }
+        let (before, counted) = (self.current.get(), self.proxy.requests());
+        if self.put_in_force(tree, seen.pushed).await {
+            let (policy, pushed) = (seen.policy.clone(), seen.pushed);
+            self.trial = Some(OwnTrial { since: Instant::now(), counted, before, policy, pushed });
+            self.turn(InstanceState::Trying, &format!("for {} s", seen.policy.canary_seconds));
         }
         Ok(())
     }
 
-    /// Has the proxy know the instances that share what they store. While etcd is gone the last ones stay.
-    async fn follow_peers(&self, seen: &Seen) {
+    /// Continues a trial. Its claim has ended with the lease if etcd was unreachable for long.
+    async fn go_on(&mut self, seen: &SeenState) -> Result<RolloutStep, EtcdFailure> {
+        if let Some(trial) = &mut self.trial {
+            (trial.policy, trial.pushed) = (seen.policy.clone(), seen.pushed);
+        }
+        let is_claimed = seen.known().trial_by.is_some() || self.claim(seen).await?;
+        // Otherwise another instance was first, and the next look decides.
+        Ok(if is_claimed { RolloutStep::GoOn } else { RolloutStep::Try })
+    }
+
+    async fn claim(&mut self, seen: &SeenState) -> Result<bool, EtcdFailure> {
+        let trial = Trial { version: seen.version.clone(), by: self.own.name.clone() };
+        let lease = self.hold_lease().await?;
+        self.store.claim(seen, &trial, lease).await
+    }
+
+    /// Keeps the lease alive, or gets a new one: keys bound to the old one are deleted.
+    async fn hold_lease(&mut self) -> Result<i64, EtcdFailure> {
+        match self.lease {
+            Some(lease) if self.store.client.keep_alive(lease).await? => Ok(lease),
+            _ => {
+                (self.told_at, self.told_peer) = (None, None);
+                let lease = self.store.client.lease(LEASE).await?;
+                Ok(*self.lease.insert(lease))
+            }
+        }
+    }
+
+    /// Writes the verdict on the wanted version, and acts on it.
+    async fn judge(&mut self, verdict: &TrialVerdict, seen: &SeenState) -> Result<(), EtcdFailure> {
+        if !verdict.is_good {
+            self.give_up_bad(&verdict.why, seen.pushed).await;
+        }
+        self.store.judge(&seen.version, verdict).await
+    }
+
+    /// Gives up a clearly bad version even while etcd is unreachable. Other instances learn of it later.
+    async fn judge_alone(&mut self) {
+        let own = self.measured();
+        let Some((OwnTrial { policy, pushed, .. }, tried_for)) = self.trial.as_ref().zip(own.tried_for)
+        else {
+            return;
+        };
+        if let Some(TrialVerdict { is_good: false, why, .. }) = judged(policy, &own, tried_for) {
+            self.give_up_bad(&why, *pushed).await;
+        }
+    }
+
+    /// Passes the peers that share a cache to the proxy. While etcd is unreachable, the last ones stay.
+    async fn follow_peers(&self, seen: &SeenState) {
         if self.proxy.peer_address().is_none() {
             return;
         }
         let (proxy, mut addresses) = (Arc::clone(&self.proxy), seen.peers.clone());
         addresses.sort_unstable();
         addresses.dedup();
-        // It waits for the workers.
+        // The call waits for the workers.
         let _ = tokio::task::spawn_blocking(move || proxy.take_peers(&addresses)).await;
     }
 
-    /// Takes up a version for good.
-    async fn take_up(&mut self, tree: Tree) -> Result<(), Failure> {
-        if self.current.get() != tree && !self.put_in_force(tree.clone()).await {
+    async fn take_up(&mut self, tree: &Tree, pushed: i64) -> Result<(), EtcdFailure> {
+        if self.current.get() != *tree && !self.put_in_force(tree, pushed).await {
             return Ok(());
         }
-        self.turn(State::Current, "");
+        self.trial = None;
+        self.turn(InstanceState::Current, "");
         self.keep();
-        self.store.keep(&tree).await
+        self.store.keep(tree).await
     }
 
-    /// Has the proxy read a version. If it cannot, the one before stays.
-    async fn put_in_force(&mut self, tree: Tree) -> bool {
+    /// Lets the proxy reload a version. If that fails, the previous one stays.
+    async fn put_in_force(&mut self, tree: &Tree, pushed: i64) -> bool {
         let version = tree.version();
         let before = self.current.get();
-        self.current.set(tree);
+        self.current.set(tree.clone());
         let proxy = Arc::clone(&self.proxy);
-        // It waits for the workers.
+        // The reload waits for the workers.
         let reloaded = tokio::task::spawn_blocking(move || proxy.reload()).await;
         match reloaded.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(()) => {
-                (self.own.version, self.own.refused) = (Some(version), None);
+                (self.own.version, self.own.refused) = (version, None);
+                self.version_since = now();
                 true
             }
             Err(why) => {
                 self.current.set(before);
-                self.own.refused = Some(version);
-                self.turn(State::Refusing, &why);
+                self.turn(InstanceState::Refusing, &why);
+                self.own.refused = Some(RefusedVersion { version, pushed, why });
                 false
             }
         }
     }
 
-    /// The version before the trial comes back.
+    /// Restores the version before the trial. The next look decides what follows.
     async fn give_up(&mut self, why: &str) {
-        let Some(Trial { before, .. }) = self.trial.take() else { return };
-        let (tried, back) = (self.own.version.clone().unwrap_or_default(), before.version());
+        let Some(OwnTrial { before, pushed, .. }) = self.trial.take() else { return };
+        let (tried, back) = (self.own.version.clone(), before.version());
         self.proxy.warn(&format!("version {tried} is given up, {back} comes back: {why}"));
-        self.put_in_force(before).await;
-        self.turn(State::Refusing, why);
+        self.put_in_force(&before, pushed).await;
+        self.told_at = None;
     }
 
-    /// What it does itself, with the figures of now.
-    fn measured(&self) -> Own {
+    /// Gives up a bad version on trial. It is not tried again until it is pushed again.
+    async fn give_up_bad(&mut self, why: &str, pushed: i64) {
+        if self.trial.is_some() {
+            let version = self.own.version.clone();
+            self.give_up(why).await;
+            self.turn(InstanceState::Refusing, why);
+            self.own.refused = Some(RefusedVersion { version, pushed, why: why.to_owned() });
+        }
+    }
+
+    fn measured(&self) -> OwnStep {
         let mut own = self.own.clone();
         own.tried_for = self.trial.as_ref().map(|trial| trial.since.elapsed());
-        if let Some(Trial { counted, .. }) = self.trial {
+        if let Some(OwnTrial { counted, .. }) = self.trial {
             own.requests = since(self.proxy.requests(), counted);
         }
         own
     }
 
-    fn turn(&mut self, state: State, why: &str) {
+    fn turn(&mut self, state: InstanceState, why: &str) {
         if self.state == state && self.why == why {
             return;
         }
         (self.state, self.why, self.since, self.told_at) = (state, why.to_owned(), now(), None);
-        let version = self.own.version.as_deref().unwrap_or_default();
+        let version = &self.own.version;
         match state {
-            State::Current => self.proxy.inform(&format!("version {version} of etcd is in force")),
-            State::Trying => self.proxy.inform(&format!("version {version} of etcd is tried here {why}")),
-            State::Waiting => self.proxy.inform(&format!("version {version} stays in force: {why}")),
-            State::Refusing => self.proxy.warn(&format!("version {version} stays in force: {why}")),
+            InstanceState::Current => self.proxy.inform(&format!("version {version} of etcd is in force")),
+            InstanceState::Trying => {
+                self.proxy.inform(&format!("version {version} of etcd is tried here {why}"));
+            }
+            InstanceState::Waiting => self.proxy.inform(&format!("version {version} stays in force: {why}")),
+            InstanceState::Refusing => self.proxy.warn(&format!("version {version} stays in force: {why}")),
         }
+        self.note();
     }
 
-    /// Tells what it runs, where that is new or due, and that it lives.
-    async fn tell(&mut self) -> Result<(), Failure> {
-        let lease = match self.lease {
-            Some(lease) if self.store.client.keep_alive(lease).await? => lease,
-            _ => {
-                (self.told_at, self.told_peer) = (None, None);
-                let lease = self.store.client.lease(LEASE).await?;
-                *self.lease.insert(lease)
-            }
-        };
+    fn note(&self) {
+        self.proxy.note(&InstanceStanding {
+            version: self.own.version.clone(),
+            version_since: self.version_since,
+            state: self.state,
+            lost: self.lost.as_ref().map(|loss| (loss.since, loss.why.clone())),
+            losses: self.losses,
+        });
+    }
+
+    /// Writes what the instance runs, if that changed or is due, and keeps the lease alive.
+    async fn tell(&mut self) -> Result<(), EtcdFailure> {
+        let lease = self.hold_lease().await?;
         let peer = self.proxy.peer_address();
         if self.told_peer != peer {
             self.store.tell_peer(&self.own.name, peer.as_deref(), lease).await?;
@@ -449,9 +513,9 @@ impl<P: Proxy> Instance<P> {
         }
         let (requests, failed) = since(self.proxy.requests(), self.rates.counted);
         let seconds = self.rates.at.elapsed().as_secs().max(1);
-        let member = Member {
+        let member = StoreMember {
             name: self.own.name.clone(),
-            version: self.own.version.clone().unwrap_or_default(),
+            version: self.own.version.clone(),
             state: self.state,
             why: self.why.clone(),
             since: self.since,
@@ -468,16 +532,11 @@ impl<P: Proxy> Instance<P> {
         Ok(())
     }
 
-    /// Keeps the version in force on the disk.
     fn keep(&self) {
         if let Err(why) = self.folder.keep(&self.options.location.to_string(), &self.current.get()) {
             self.proxy.warn(&format!("the configuration is not kept for a start without etcd: {why}"));
         }
     }
-}
-
-fn known<'s>(seen: &'s Seen, wanted: &'s str) -> Known<'s> {
-    Known { policy: &seen.policy, wanted, verdict: seen.verdict.as_ref(), running: &seen.running }
 }
 
 fn since(now: (u64, u64), then: (u64, u64)) -> (u64, u64) {

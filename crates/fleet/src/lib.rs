@@ -1,8 +1,7 @@
-//! Several instances with one configuration, which is kept in etcd: versions, who runs which, trials of new ones, the way
-//! back, and what an instance goes on with while etcd is gone.
+//! A configuration in etcd that instances share: versions, trials, rollbacks, starts without etcd.
 //!
-//! `location` and `etcd` are the place and its client, `tree` is a version of the configuration, `rollout` decides who takes
-//! it up when, `store` is what the fleet keeps beside it, `disk` what an instance keeps, `follow` puts them together.
+//! `location` and `etcd` are the URL and the client, `tree` is a version of the configuration. `rollout` decides which
+//! instance applies it, and when. `store` has the fleet's state in etcd, `disk` an instance's; `follow` combines all.
 
 /// The last good version on the disk.
 mod disk;
@@ -12,16 +11,19 @@ mod etcd;
 mod follow;
 /// URLs of etcd.
 mod location;
-/// Who takes up a new version, and when.
+/// Decides which instance applies a new version, and when.
 mod rollout;
-/// What a fleet keeps beside its configuration.
+/// The fleet's state beside its configuration.
 mod store;
 /// Versions of a configuration.
 mod tree;
 
-pub use etcd::{Access, Client, Entry, Failure, Keys, Write};
-pub use follow::{Beginning, Current, Options, Proxy, begin};
-pub use location::{Endpoint, Location};
-pub use rollout::{Policy, Verdict};
-pub use store::{Member, Seen, State, Store, VERSIONS_MAX, Version, now};
+pub use etcd::{EtcdClient, EtcdCredentials, EtcdFailure, EtcdKeys, KeyValue, Write};
+pub use follow::{CurrentVersion, FollowStart, FollowedProxy, InstanceOptions, begin};
+pub use location::{EtcdEndpoint, Location};
+pub use rollout::{RolloutPolicy, TrialVerdict};
+pub use store::{
+    EtcdStore, InstanceStanding, InstanceState, SeenState, StoreMember, StoredVersion, VERSIONS_MAX, now,
+    runs_everywhere,
+};
 pub use tree::{FIRST, Tree, WrittenSecrets};

@@ -1,45 +1,37 @@
-//! Where a configuration is kept: `etcd://host:2379,host:2379/prefix`.
+//! The URL of a configuration in etcd: `etcd://host:2379,host:2379/prefix`.
 
 use std::fmt;
 
-use crate::etcd::Keys;
+use crate::etcd::EtcdKeys;
 
-/// The port of etcd's clients.
 const PORT: u16 = 2379;
 const SECURE: &str = "etcd://";
 const PLAIN: &str = "etcd+http://";
 const EXPECTED: &str = "etcd://HOST:PORT,HOST:PORT/PREFIX (over TLS), or etcd+http:// (in the clear)";
 
-/// The servers of etcd, and the key of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// Whether connections use TLS.
     pub is_secure: bool,
-    /// The servers, at least one.
-    pub endpoints: Vec<Endpoint>,
-    /// The key of the one file, if it ends in `.toml`; else the beginning of the keys of a tree, without the slash behind it.
+    /// At least one.
+    pub endpoints: Vec<EtcdEndpoint>,
+    /// The key of the only file, if it ends in `.toml`; else the prefix of all keys, without the trailing slash.
     pub prefix: String,
 }
 
-/// A server of etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Endpoint {
+pub struct EtcdEndpoint {
     /// A name or an address; IPv6 without brackets.
     pub host: String,
-    /// The port.
     pub port: u16,
 }
 
 impl Location {
-    /// Whether a text is the URL of such a place rather than a path.
+    /// Whether a text is such a URL rather than a path.
     pub fn is_one(text: &str) -> bool {
         text.starts_with("etcd:") || text.starts_with("etcd+")
     }
 
-    /// Parses a URL.
-    ///
-    /// # Errors
-    /// What is wrong with it, and what is expected.
+    /// An error says what is expected.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refused = |why: &str| format!("{text}: {why}; expected {EXPECTED}");
         let (is_secure, rest) = match (text.strip_prefix(SECURE), text.strip_prefix(PLAIN)) {
@@ -70,30 +62,29 @@ impl Location {
         Ok(Self { is_secure, endpoints: endpoints?, prefix: format!("/{prefix}") })
     }
 
-    /// The keys of the configuration.
-    pub fn keys(&self) -> Keys {
+    pub fn keys(&self) -> EtcdKeys {
         let Self { prefix, .. } = self;
-        if self.is_one_file() { Keys::One(prefix.clone()) } else { Keys::Below(format!("{prefix}/")) }
+        if self.is_one_file() { EtcdKeys::One(prefix.clone()) } else { EtcdKeys::Below(format!("{prefix}/")) }
     }
 
-    /// Whether the configuration is one key rather than a tree.
+    /// Whether the configuration is a single key rather than a tree.
     pub fn is_one_file(&self) -> bool {
         self.prefix.ends_with(".toml")
     }
 
-    /// The name of a file for mistakes: `etcd:` and its key.
+    /// Returns the name of a file in messages: `etcd:` and its key.
     pub(crate) fn shown(&self, name: &str) -> String {
         let Self { prefix, .. } = self;
         if self.is_one_file() { format!("etcd:{prefix}") } else { format!("etcd:{prefix}/{name}") }
     }
 
-    /// The key of what instances say of each other: beside the configuration's, so that neither is taken for the other.
+    /// Returns a key of the fleet's own state, outside of the configuration's prefix: neither is read as the other.
     pub(crate) fn own(&self, rest: &str) -> String {
         format!("{}.fleet/{rest}", self.prefix)
     }
 }
 
-fn endpoint(text: &str) -> Option<Endpoint> {
+fn endpoint(text: &str) -> Option<EtcdEndpoint> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;
@@ -110,10 +101,10 @@ fn endpoint(text: &str) -> Option<Endpoint> {
         "" => PORT,
         digits => digits.parse().ok().filter(|port| *port > 0)?,
     };
-    Some(Endpoint { host: host.to_owned(), port })
+    Some(EtcdEndpoint { host: host.to_owned(), port })
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for EtcdEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
         if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }

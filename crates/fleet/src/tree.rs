@@ -1,4 +1,4 @@
-//! A configuration as it is kept in etcd: one file, or a tree of them.
+//! A configuration in etcd: a single file, or a tree of files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,37 +8,30 @@ use mistake::Excerpt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::etcd::Entry;
+use crate::etcd::KeyValue;
 use crate::location::Location;
 
 /// The first file of a tree. It includes the others, with `include = "conf.d/*.toml"`.
 pub const FIRST: &str = "vanward.toml";
 
-/// What becomes of secrets that are written in a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WrittenSecrets {
-    /// They are mistakes.
     #[default]
     Refused,
-    /// The operator has said that etcd is as safe as the machines.
+    /// The operator considers etcd as safe as the machines.
     Allowed,
 }
 
-/// Files by their names, which are the keys behind the prefix.
+/// Files by name. A name is the key without the prefix.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tree {
-    /// The texts.
     pub files: BTreeMap<String, String>,
 }
 
 impl Tree {
-    /// What etcd has at a location.
-    ///
-    /// # Errors
-    /// What is wrong with it, for messages.
-    pub fn of(location: &Location, entries: &[Entry]) -> Result<Self, String> {
+    pub fn new(location: &Location, entries: &[KeyValue]) -> Result<Self, String> {
         let mut files = BTreeMap::new();
-        for Entry { key, value, .. } in entries {
+        for KeyValue { key, value, .. } in entries {
             let name = match key.strip_prefix(&location.prefix) {
                 Some("") => FIRST,
                 Some(rest) => rest.trim_start_matches('/'),
@@ -51,7 +44,7 @@ impl Tree {
         Ok(Self { files })
     }
 
-    /// What tells versions apart: the same files are the same version, whenever they were written.
+    /// Returns a digest of all files: the same files are the same version.
     pub fn version(&self) -> String {
         let mut digest = Sha256::new();
         for (name, text) in &self.files {
@@ -63,14 +56,28 @@ impl Tree {
         digest.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Reads the configuration. Files are named `etcd:/prefix/name` in mistakes. A secret that is written in it is one,
-    /// unless that is allowed: whoever reads etcd, or a backup of it, reads the secret.
+    /// Parses the configuration. Messages name files as `etcd:/prefix/name`. Secrets in the text are mistakes
+    /// unless allowed, because every reader of etcd or of a backup could see them.
     pub fn examine(&self, location: &Location, secrets: WrittenSecrets) -> Reading {
+        self.examine_as(false, location, secrets)
+    }
+
+    /// As `examine`, on a machine that need not have the instances' variables and files. If some are missing, there
+    /// is no mistake but also no `Config`, and warnings list what only the instances can check.
+    pub fn examine_for_others(&self, location: &Location, secrets: WrittenSecrets) -> Reading {
+        self.examine_as(true, location, secrets)
+    }
+
+    fn examine_as(&self, is_for_others: bool, location: &Location, secrets: WrittenSecrets) -> Reading {
         let text = self.files.get(FIRST).map(String::as_str);
-        let in_tree = InTree { tree: self, root: format!("etcd:{}/", location.prefix) };
-        // An empty file lacks listeners, which is said at its place.
+        let in_tree = InTree { tree: self, root: format!("etcd:{}/", location.prefix), is_for_others };
+        // An empty file lacks listeners, and the mistake for that has a place.
         let mut reading = config::examine_in(text.unwrap_or_default(), &location.shown(FIRST), &in_tree);
-        if secrets == WrittenSecrets::Refused && reading.has_written_secrets() {
+        let has_secrets = match reading.config {
+            None if is_for_others => self.files.values().any(|text| config::has_written_secret(text)),
+            _ => reading.has_written_secrets(),
+        };
+        if secrets == WrittenSecrets::Refused && has_secrets {
             reading.config = None;
             reading.mistakes.push(Mistake {
                 file: location.shown(FIRST),
@@ -78,7 +85,7 @@ impl Tree {
                 column: 1,
                 message: "a secret is written in this configuration, for everybody who reads etcd".to_owned(),
                 expected: Some(
-                    "${file:PATH} or ${NAME} in its place, which each instance reads by itself, or --etcd-secrets"
+                    "${file:PATH} or ${NAME} in its place, which each instance reads itself, or --etcd-secrets"
                         .to_owned(),
                 ),
                 nearest: None,
@@ -90,15 +97,15 @@ impl Tree {
     }
 }
 
-/// Files of the tree are found in it, all else on the machine: secrets and certificates are never in etcd.
+/// Finds files of the tree in it, and all others on this machine: secrets and certificates are never in etcd.
 struct InTree<'t> {
     tree: &'t Tree,
-    /// The beginning of all names of its files.
+    /// Prefix of the names of all files in the tree.
     root: String,
+    is_for_others: bool,
 }
 
 impl InTree<'_> {
-    /// The name in the tree of a path that is in it.
     fn name<'p>(&self, path: &'p Path) -> Option<&'p str> {
         path.to_str()?.strip_prefix(&self.root)
     }
@@ -142,9 +149,13 @@ impl Surroundings for InTree<'_> {
     fn named_file(&self, path: &Path) -> Result<Vec<u8>, String> {
         Machine.named_file(path)
     }
+
+    fn may_be_elsewhere(&self, path: Option<&Path>) -> bool {
+        self.is_for_others && path.is_none_or(|path| self.name(path).is_none() && !path.exists())
+    }
 }
 
-/// Whether a pattern with `*` and `?`, which stand for no slash and for no dot in front, matches a name.
+/// Matches a name with a pattern of `*` and `?`. Neither matches a slash or a leading dot.
 fn is_match(pattern: &str, name: &str) -> bool {
     let (mut patterns, mut names) = (pattern.split('/'), name.split('/'));
     loop {
@@ -162,7 +173,7 @@ fn is_match(pattern: &str, name: &str) -> bool {
 }
 
 fn is_part_match(pattern: &[u8], name: &[u8]) -> bool {
-    // Where the last star was, and how much of the name it has taken.
+    // Position of the last star, and how much of the name it has matched.
     let (mut at, mut read, mut star) = (0, 0, None);
     while read < name.len() {
         match pattern.get(at) {
@@ -195,22 +206,23 @@ mod tests {
         Location::parse("etcd://a/edge").expect("a URL")
     }
 
-    fn entry(key: &str, value: &str) -> Entry {
-        Entry { key: key.to_owned(), value: value.as_bytes().to_vec(), modified: 1 }
+    fn entry(key: &str, value: &str) -> KeyValue {
+        KeyValue { key: key.to_owned(), value: value.as_bytes().to_vec(), modified: 1 }
     }
 
     #[test]
     fn a_tree_is_one_key_or_those_behind_it() {
         let alone = Location::parse("etcd://a/edge.toml").expect("a URL");
-        let one = Tree::of(&alone, &[entry("/edge.toml", "a = 1")]).expect("a tree");
+        let one = Tree::new(&alone, &[entry("/edge.toml", "a = 1")]).expect("a tree");
         assert_eq!(one.files, BTreeMap::from([(FIRST.to_owned(), "a = 1".to_owned())]));
         let two = [entry("/edge/conf.d/x.toml", "b"), entry("/edge/vanward.toml", "a = 1")];
-        let two = Tree::of(&location(), &two).expect("a tree");
+        let two = Tree::new(&location(), &two).expect("a tree");
         assert_eq!(two.files.keys().collect::<Vec<_>>(), ["conf.d/x.toml", FIRST]);
         assert_ne!(one.version(), two.version());
-        let bytes = Entry { value: vec![0xff], ..entry("/edge/x", "") };
+        let bytes = KeyValue { value: vec![0xff], ..entry("/edge/x", "") };
         assert!(
-            Tree::of(&location(), &[bytes]).is_err_and(|why| why.contains("etcd:/edge/x: this is not UTF-8"))
+            Tree::new(&location(), &[bytes])
+                .is_err_and(|why| why.contains("etcd:/edge/x: this is not UTF-8"))
         );
     }
 
@@ -261,6 +273,36 @@ mod tests {
         assert!(tree.examine(&location(), WrittenSecrets::Allowed).config.is_some());
         tree.files.remove(FIRST);
         assert!(tree.examine(&location(), WrittenSecrets::Refused).config.is_none());
+    }
+
+    /// `push` from another machine warns about what it cannot check, and checks everything else.
+    #[test]
+    fn variables_and_files_of_the_instances_may_be_missing_where_a_version_is_pushed() {
+        const CONFIG: &str = "[[listen]]\naddress = \"${NO_SUCH_ADDRESS}:443\"\nREST\n[[route]]\nupstream = \"app\"\n\
+                              auth = { users = \"/no/such/users\" }\nrequest_headers = { set = { Authorization = \"VALUE\" } }\n\
+                              [upstream.app]\nservers = [\"http://127.0.0.1:${NO_SUCH_PORT}\"]\n";
+        const REFERENCE: &str = "Bearer ${file:/no/such/token}";
+        for (rest, value, mistakes) in [
+            ("", REFERENCE, &[][..]),
+            ("adress = 1", REFERENCE, &["adress"]),
+            ("", "Bearer abc", &["a secret is written"]),
+        ] {
+            let text = CONFIG.replace("REST", rest).replace("VALUE", value);
+            let tree = Tree { files: [(FIRST.to_owned(), text)].into() };
+            let reading = tree.examine_for_others(&location(), WrittenSecrets::Refused);
+            let found: Vec<String> = reading.mistakes.iter().map(ToString::to_string).collect();
+            assert!(reading.config.is_none());
+            assert_eq!(found.len(), mistakes.len(), "{found:?}");
+            assert!(found.iter().zip(mistakes).all(|(found, part)| found.contains(part)), "{found:?}");
+            let warnings: Vec<String> = reading.warnings.iter().map(ToString::to_string).collect();
+            for missing in
+                ["NO_SUCH_ADDRESS is not set; only the instances", "NO_SUCH_PORT", "/no/such/users"]
+            {
+                assert!(warnings.iter().any(|warning| warning.contains(missing)), "{missing}: {warnings:?}");
+            }
+            let here = tree.examine(&location(), WrittenSecrets::Refused).mistakes;
+            assert!(here.iter().any(|mistake| mistake.message == "NO_SUCH_ADDRESS is not set"), "{here:?}");
+        }
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! How the client of etcd is let in, and how its watches end, by servers that the test plays.
+//! Authentication of the etcd client and the end of its watches, against fake servers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
-use fleet::{Access, Client, Failure, Keys, Location};
+use fleet::{EtcdClient, EtcdCredentials, EtcdFailure, EtcdKeys, Location};
 
-/// A server that answers each request with what `answer` says of its path: status and body.
 fn server(answer: fn(&str) -> (u16, &'static str)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("it listens");
@@ -26,7 +25,6 @@ fn server(answer: fn(&str) -> (u16, &'static str)) -> SocketAddr {
     address
 }
 
-/// The path of the next request; `None` at the end.
 fn request(reader: &mut impl BufRead) -> Option<String> {
     let (mut first, mut len) = (String::new(), 0);
     reader.read_line(&mut first).ok().filter(|count| *count > 0)?;
@@ -45,21 +43,21 @@ fn request(reader: &mut impl BufRead) -> Option<String> {
     first.split(' ').nth(1).map(str::to_owned)
 }
 
-/// What a client reads of these servers, with a password.
-fn read(servers: &[SocketAddr]) -> Result<i64, Failure> {
+fn read(servers: &[SocketAddr]) -> Result<i64, EtcdFailure> {
     let folder = tempfile::tempdir().expect("a folder");
     let password = folder.path().join("password");
     std::fs::write(&password, "secret\n").expect("it is written");
     let hosts: Vec<String> = servers.iter().map(ToString::to_string).collect();
     let location = Location::parse(&format!("etcd+http://{}/edge", hosts.join(","))).expect("is one");
-    let access = Access { user: Some(("app".to_owned(), password)), ..Access::default() };
-    let client = Client::new(location, access).expect("a client");
+    let access = EtcdCredentials { user: Some(("app".to_owned(), password)), ..EtcdCredentials::default() };
+    let client = EtcdClient::new(location, access).expect("a client");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let reading = async { client.read(&[Keys::One("/edge".to_owned())]).await.map(|(revision, _)| revision) };
+    let reading =
+        async { client.read(&[EtcdKeys::One("/edge".to_owned())]).await.map(|(revision, _)| revision) };
     tokio::task::LocalSet::new().block_on(&runtime, reading)
 }
 
-/// One that lets the client in, and has revision 7.
+/// Answers as a server that accepts the client and has revision 7.
 fn well(path: &str) -> (u16, &'static str) {
     match path {
         "/v3/auth/authenticate" => (200, r#"{"token":"t"}"#),
@@ -69,23 +67,26 @@ fn well(path: &str) -> (u16, &'static str) {
 
 #[test]
 fn a_server_that_cannot_let_anybody_in_now_is_passed_over() {
-    // Codes of gRPC: UNAVAILABLE.
+    // gRPC code UNAVAILABLE.
     let changing = |_: &str| (503, r#"{"code":14,"message":"etcdserver: leader changed"}"#);
     assert_eq!(read(&[server(changing), server(well)]), Ok(7));
     let failure = read(&[server(changing)]).expect_err("nobody lets it in");
-    assert!(matches!(&failure, Failure::Unreachable(why) if why.contains("leader changed")), "{failure:?}");
+    assert!(
+        matches!(&failure, EtcdFailure::Unreachable(why) if why.contains("leader changed")),
+        "{failure:?}"
+    );
 }
 
 #[test]
 fn a_wrong_password_is_wrong_at_all_servers() {
-    // INVALID_ARGUMENT.
+    // gRPC code INVALID_ARGUMENT.
     let refusing = |_: &str| (400, r#"{"code":3,"message":"invalid user ID or password"}"#);
     let failure = read(&[server(refusing), server(well)]).expect_err("it is refused");
     let expected = "user app: invalid user ID or password".to_owned();
-    assert_eq!(failure, Failure::Refused(expected));
+    assert_eq!(failure, EtcdFailure::Refused(expected));
 }
 
-/// What was changed before is known no more: a watch that tells no change would wait for the next one, and miss it.
+/// Compacted changes are lost. If the watch did not end, the client would wait for the next change and miss these.
 #[test]
 fn a_watch_from_a_revision_that_was_compacted_ends_as_with_a_change() {
     let compacted = |_: &str| {
@@ -94,9 +95,9 @@ fn a_watch_from_a_revision_that_was_compacted_ends_as_with_a_change() {
         (200, &*format!("{created}\n{canceled}\n").leak())
     };
     let location = Location::parse(&format!("etcd+http://{}/edge", server(compacted))).expect("is one");
-    let client = Client::new(location, Access::default()).expect("a client");
+    let client = EtcdClient::new(location, EtcdCredentials::default()).expect("a client");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let keys = Keys::Below("/edge/".to_owned());
+    let keys = EtcdKeys::Below("/edge/".to_owned());
     let watching = client.change(&keys, 5);
     assert_eq!(tokio::task::LocalSet::new().block_on(&runtime, watching), Ok(()));
 }

@@ -1,20 +1,19 @@
-//! Annotations of Ingresses: those of ingress-nginx that are known here, with the meaning that they have there. What is not known,
-//! or would mean something else here, is refused.
+//! Annotations of Ingresses. Supported annotations of ingress-nginx keep their meaning; all others are refused.
 
-/// Who may ask.
+/// Client authentication.
 mod access;
-/// Sessions.
+/// Sticky sessions.
 mod affinity;
 /// Canaries.
 mod canary;
-/// How servers are asked, and chosen.
+/// Protocol, timeouts and load balancing of servers.
 mod servers;
-/// What is not obeyed.
+/// Reasons for unsupported annotations.
 mod refused;
 
 use std::collections::BTreeMap;
 
-pub(crate) use access::{AuthServer, Form, Passwords};
+pub(crate) use access::{AuthServer, Passwords, UserListForm};
 pub(crate) use affinity::Affinity;
 pub(crate) use canary::{Canary, exactly};
 
@@ -23,62 +22,50 @@ use crate::filters::Options;
 use crate::object::Metadata;
 use crate::written::{escaped, inline, list, literal, template, text};
 
-/// How annotations begin. Where both are there, the second counts.
+/// Prefixes of supported annotations. If both are set, the second takes precedence.
 const PREFIXES: [&str; 2] = ["nginx.ingress.kubernetes.io/", "vanward.dev/"];
 
-/// What the annotations of an Ingress want.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Wanted {
-    /// Options of its routes.
+pub(crate) struct IngressOptions {
     pub(crate) options: Options,
-    /// A redirect in place of a backend.
+    /// Answers with a redirect instead of a backend.
     pub(crate) redirect: Option<String>,
-    /// The path that servers get.
     pub(crate) rewrite_target: Option<String>,
-    /// Whether paths that are `ImplementationSpecific` are expressions.
+    /// Whether `ImplementationSpecific` paths are regular expressions.
     pub(crate) uses_expressions: bool,
-    /// Where `/` leads.
     pub(crate) app_root: Option<String>,
-    /// Whether clients have to use https: `None` means for hosts with a certificate.
+    /// Redirects to HTTPS; `None` means for hosts with a certificate.
     pub(crate) secure: Option<Secure>,
-    /// What is spoken to servers.
-    pub(crate) spoken: Option<Servers>,
-    /// Passwords that clients need.
+    pub(crate) spoken: Option<ServerOptions>,
     pub(crate) passwords: Option<Passwords>,
-    /// A server that is asked about each request.
     pub(crate) auth_server: Option<AuthServer>,
-    /// Options of its upstreams.
     pub(crate) upstream: Options,
-    /// Sessions.
     pub(crate) affinity: Option<Affinity>,
-    /// Which requests of another Ingress it takes.
+    /// Selects the requests of another Ingress that this one takes.
     pub(crate) canary: Option<Canary>,
 }
 
-/// Who has to use https.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Secure {
     Nobody,
     Everybody,
 }
 
-/// What is spoken to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Servers {
+pub(crate) struct ServerOptions {
     pub(crate) spoken: Spoken,
-    /// Whether they have to prove who they are.
+    /// Whether servers must prove their identity (TLS).
     pub(crate) is_secure: bool,
 }
 
-/// The annotations of an Ingress that are meant for its controller, by name.
+/// Annotations for this controller that were not read yet, by name.
 struct Annotations<'m> {
     values: BTreeMap<&'m str, &'m str>,
-    /// What cannot be obeyed.
+    /// Reasons for unsupported annotations.
     faults: Vec<String>,
 }
 
-/// What the annotations want, and what of them cannot be obeyed: each with the annotation and the reason.
-pub(crate) fn wanted(metadata: &Metadata) -> (Wanted, Vec<String>) {
+pub(crate) fn wanted(metadata: &Metadata) -> (IngressOptions, Vec<String>) {
     let mut values = BTreeMap::new();
     for prefix in PREFIXES {
         let own =
@@ -94,8 +81,8 @@ pub(crate) fn wanted(metadata: &Metadata) -> (Wanted, Vec<String>) {
 }
 
 impl<'m> Annotations<'m> {
-    fn read(&mut self, namespace: &str) -> Wanted {
-        let mut wanted = Wanted {
+    fn read(&mut self, namespace: &str) -> IngressOptions {
+        let mut wanted = IngressOptions {
             redirect: self.redirect(),
             rewrite_target: self.value("rewrite-target", |path| {
                 path.starts_with('/').then(|| path.to_owned()).ok_or("a path such as /$1")
@@ -110,7 +97,7 @@ impl<'m> Annotations<'m> {
             auth_server: self.auth_server(),
             affinity: self.affinity(),
             canary: self.canary(),
-            ..Wanted::default()
+            ..IngressOptions::default()
         };
         let (is_usual, is_forced) = (self.value("ssl-redirect", switch), self.is_on("force-ssl-redirect"));
         wanted.secure = match is_usual {
@@ -151,7 +138,7 @@ impl<'m> Annotations<'m> {
         wanted
     }
 
-    /// What is the case anyway.
+    /// Removes annotations that ask for the default behavior.
     fn usual(&mut self) {
         for (name, usual) in [
             ("proxy-buffering", "off"),
@@ -165,7 +152,7 @@ impl<'m> Annotations<'m> {
         ] {
             self.value(name, |value| if value == usual { Ok(()) } else { Err(usual) });
         }
-        // Buffers of nginx; heads may be as long as `limits.header_bytes` here, 64 KiB.
+        // Buffers of nginx; the limit for heads here is `limits.header_bytes`, 64 KiB by default.
         const HEAD: &str =
             "at most 64k: limits.header_bytes of --gateway-base is the longest head that servers may send";
         let number = |value: &str| value.parse::<u64>().map(drop).map_err(|_| "a number");
@@ -178,7 +165,7 @@ impl<'m> Annotations<'m> {
         }
     }
 
-    /// The value of an annotation. One that cannot be read is a fault.
+    /// Takes and parses an annotation. A parse error becomes a fault.
     fn value<T>(&mut self, name: &str, read: impl Fn(&'m str) -> Result<T, &'static str>) -> Option<T> {
         let value = self.values.remove(name)?;
         match read(value) {
@@ -219,7 +206,7 @@ impl<'m> Annotations<'m> {
         let (second, minute) = (self.value("limit-rps", number), self.value("limit-rpm", number));
         let limit = |rate: Option<u32>, unit| {
             let rate = rate?;
-            // So many above the rate are let in at once.
+            // nginx admits this many requests above the rate at once.
             let burst = rate.saturating_mul(multiplier).saturating_add(1);
             Some(inline([("rate", text(&format!("{rate}/{unit}"))), ("burst", burst.to_string())]))
         };
@@ -249,7 +236,7 @@ impl<'m> Annotations<'m> {
             ("origins", or(origins, "*")),
             ("methods", or(methods, "GET,PUT,POST,DELETE,PATCH,OPTIONS")),
             ("headers", or(headers, HEADERS)),
-            // Browsers take none from a server that lets everybody read.
+            // Browsers reject credentials if any origin may read the response.
             ("credentials", (credentials.unwrap_or(true) && !is_any).to_string()),
             ("max_age", text(&format!("{}s", age.unwrap_or(86_400)))),
         ];
@@ -266,13 +253,12 @@ fn switch(value: &str) -> Result<bool, &'static str> {
     }
 }
 
-/// A list of words with commas between, as a list.
 fn words(value: &str) -> Result<String, &'static str> {
     let words: Vec<&str> = value.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     if words.is_empty() { Err("a list with commas") } else { Ok(list(words.into_iter().map(text))) }
 }
 
-/// The target of a redirect. Queries of clients are left out.
+/// Parses the target of a redirect. The client's query is not appended.
 fn target(value: &str) -> Result<String, &'static str> {
     let is_url = ["http://", "https://"].iter().any(|scheme| value.starts_with(scheme));
     match value {
@@ -283,14 +269,13 @@ fn target(value: &str) -> Result<String, &'static str> {
     }
 }
 
-/// The number and the unit, in small letters, of a size as nginx has it.
+/// Splits a size in nginx's notation into number and unit, in lower case.
 fn number_and_unit(value: &str) -> Option<(u64, String)> {
     let unit = value.trim_start_matches(|digit: char| digit.is_ascii_digit());
     let number = value[..value.len() - unit.len()].parse().ok()?;
     Some((number, unit.to_ascii_lowercase()))
 }
 
-/// A size as nginx has it, in bytes.
 fn bytes(value: &str) -> Option<u64> {
     let (number, unit) = number_and_unit(value)?;
     let scale = match unit.as_str() {
@@ -303,7 +288,7 @@ fn bytes(value: &str) -> Option<u64> {
     number.checked_mul(scale)
 }
 
-/// A size as nginx has it, as the option has it.
+/// Converts a size from nginx's notation to that of options.
 fn size(value: &str) -> Result<String, &'static str> {
     const EXPECTED: &str = "a size such as 8m";
     let (number, unit) = number_and_unit(value).ok_or(EXPECTED)?;
@@ -321,7 +306,7 @@ fn size(value: &str) -> Result<String, &'static str> {
 mod tests {
     use super::*;
 
-    fn read(pairs: &[(&str, &str)]) -> (Wanted, Vec<String>) {
+    fn read(pairs: &[(&str, &str)]) -> (IngressOptions, Vec<String>) {
         let annotations =
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         wanted(&Metadata { annotations, ..Metadata::default() })
@@ -371,7 +356,7 @@ mod tests {
         }
     }
 
-    /// Those that tutorials and charts have most: each is obeyed, or refused with a reason that says more than that.
+    /// The most common annotations in tutorials and charts are supported, or have an own reason why not.
     #[test]
     fn each_of_the_usual_annotations_is_obeyed_or_refused_with_a_reason() {
         for (name, value) in [
@@ -458,13 +443,13 @@ mod tests {
     }
 
     #[test]
-    fn what_others_annotate_is_not_looked_at_and_our_own_prefix_counts_first() {
+    fn annotations_of_others_are_ignored_and_our_own_prefix_takes_precedence() {
         let (wanted, faults) = read(&[
             ("nginx.ingress.kubernetes.io/force-ssl-redirect", "true"),
             ("vanward.dev/force-ssl-redirect", "false"),
             ("cert-manager.io/cluster-issuer", "x"),
         ]);
-        assert_eq!((wanted, faults), (Wanted::default(), vec![]));
+        assert_eq!((wanted, faults), (IngressOptions::default(), vec![]));
     }
 
     #[test]

@@ -1,22 +1,21 @@
-//! Which listeners a route attaches to, for which hosts, and why not.
+//! Attaches routes to listeners: selects listeners and hosts, or gives the reason why a route does not attach.
 
 use crate::cluster::Cluster;
 use crate::condition::Fault;
 use crate::hostname::intersection;
 use crate::kinds::ParentRef;
-use crate::listeners::{Listener, OwnGateway};
+use crate::listeners::{OwnGateway, TranslatedListener};
 use crate::object::{GATEWAY_GROUP, Metadata};
 
-/// One of a route's gateways, as far as it is ours.
+/// A route's reference to one of our gateways.
 pub(crate) struct Attachment<'c> {
     pub(crate) parent: &'c ParentRef,
-    /// The listeners, as indices of gateway and listener, and the hosts for which the route is there; `None` for all.
+    /// Gateway and listener indices, with the route's hosts there; `None` stands for all hosts.
     pub(crate) listeners: Vec<(usize, usize, Vec<Option<String>>)>,
-    /// Why there are none.
     pub(crate) fault: Option<Fault>,
 }
 
-/// What an attaching route is.
+/// The properties of a route that decide where it attaches.
 pub(crate) struct Attaching<'c> {
     pub(crate) kind: &'static str,
     pub(crate) metadata: &'c Metadata,
@@ -24,7 +23,7 @@ pub(crate) struct Attaching<'c> {
     pub(crate) hosts: &'c [String],
 }
 
-/// Attaches a route to those of its gateways that are ours.
+/// Attaches a route to our gateways among its parents.
 pub(crate) fn attach<'c>(
     route: &Attaching<'c>,
     gateways: &[OwnGateway<'_>],
@@ -52,7 +51,7 @@ fn to_gateway<'c>(
     cluster: &Cluster,
 ) -> Attachment<'c> {
     let none = |reason, message| Attachment { parent, listeners: Vec::new(), fault: Some((reason, message)) };
-    let is_named = |listener: &Listener<'_>| {
+    let is_named = |listener: &TranslatedListener<'_>| {
         parent.section_name.as_deref().is_none_or(|name| name == listener.spec.name)
             && parent.port.is_none_or(|port| port == listener.spec.port)
     };
@@ -60,7 +59,7 @@ fn to_gateway<'c>(
     if listeners().next().is_none() {
         return none("NoMatchingParent", "the gateway has no such listener".to_owned());
     }
-    let allows = |listener: &Listener<'_>| {
+    let allows = |listener: &TranslatedListener<'_>| {
         listener.kinds.contains(&route.kind)
             && is_namespace_allowed(
                 listener,
@@ -84,7 +83,12 @@ fn to_gateway<'c>(
     Attachment { parent, listeners, fault: None }
 }
 
-fn is_namespace_allowed(listener: &Listener<'_>, own: &str, namespace: &str, cluster: &Cluster) -> bool {
+fn is_namespace_allowed(
+    listener: &TranslatedListener<'_>,
+    own: &str,
+    namespace: &str,
+    cluster: &Cluster,
+) -> bool {
     let allowed = &listener.spec.allowed_routes.namespaces;
     match allowed.from.as_deref().unwrap_or("Same") {
         "All" => true,

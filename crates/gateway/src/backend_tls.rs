@@ -1,4 +1,4 @@
-//! TLS to servers: which policy holds for a service, whether it can be obeyed, and what was found about it.
+//! TLS to servers: selects and checks the policy of a service, and reports on each policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,64 +6,58 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::cluster::Cluster;
-use crate::condition::{Condition, Fault};
+use crate::condition::{Fault, StatusCondition};
 use crate::hostname::is_name;
 use crate::listeners::OwnGateway;
-use crate::object::{GATEWAY_GROUP, Kind, Reference, unknown};
+use crate::object::{GATEWAY_GROUP, ObjectKind, Reference, unknown};
 use crate::secrets;
-use crate::status::{AncestorFound, Found, Status};
+use crate::status::{AncestorFound, ObjectStatus, StatusFindings};
 use crate::tls_kinds::{Ancestor, AuthorityRef, BackendTlsPolicy, TlsValidation};
-use crate::translate::Machine;
+use crate::translate::MachineFacts;
 use crate::written::{inline, text};
 
-/// The key of certificates of CAs in ConfigMaps and Secrets.
+/// The key of CA certificates in ConfigMaps and Secrets.
 const AUTHORITIES: &str = "ca.crt";
-/// Statuses have at most so many ancestors.
+/// The API's limit for ancestors in a status.
 const ANCESTORS_MAX: usize = 16;
 
-/// The policies of a cluster, the oldest first.
-pub(crate) struct Policies<'c> {
-    policies: Vec<Policy<'c>>,
-    /// Namespace, service and port, by its name or all, with the policy that holds there.
+pub(crate) struct TlsPolicies<'c> {
+    policies: Vec<TlsPolicy<'c>>,
+    /// The policy in effect by namespace, service and port name; `None` stands for all ports.
     targets: BTreeMap<(&'c str, &'c str, Option<&'c str>), usize>,
-    /// All policies of a service: those in conflict are told by which gateways, too.
+    /// All policies of a service. Policies in conflict list their gateways, too.
     of_service: BTreeMap<(&'c str, &'c str), Vec<usize>>,
 }
 
-struct Policy<'c> {
+struct TlsPolicy<'c> {
     policy: &'c BackendTlsPolicy,
-    /// How servers are asked, or why that is not known.
     wanted: Result<ServerTls, Fault>,
-    /// What it refers to and is not there.
+    /// A missing reference.
     resolved: Option<Fault>,
-    /// The policy that is older and has one of its targets.
     older: Option<usize>,
-    /// The gateways through which its services are reached.
+    /// The gateways that lead to its services.
     gateways: BTreeSet<usize>,
 }
 
-/// How servers are asked by TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerTls {
-    /// The name that they are asked for, and must prove.
+    /// Server name that is sent (SNI) and must be in the certificate.
     pub(crate) name: String,
-    /// The CAs, as the name of a file and its content; `None` for those of the system.
+    /// CAs as file name and content; `None` means the system's.
     pub(crate) authorities: Option<(String, Vec<u8>)>,
 }
 
 impl ServerTls {
-    /// As the option `tls` of an upstream has it.
     pub(crate) fn option(&self) -> String {
         let authorities = self.authorities.as_ref().map(|(file, _)| ("ca", text(file)));
         inline(authorities.into_iter().chain([("name", text(&self.name))]))
     }
 }
 
-/// The policy of a service, as a number.
 pub(crate) type PolicyNumber = usize;
 
-impl<'c> Policies<'c> {
-    pub(crate) fn new(cluster: &'c Cluster, machine: &dyn Machine) -> Self {
+impl<'c> TlsPolicies<'c> {
+    pub(crate) fn new(cluster: &'c Cluster, machine: &dyn MachineFacts) -> Self {
         let mut all: Vec<&BackendTlsPolicy> = cluster.tls_policies.values().collect();
         all.sort_by_key(|policy| policy.metadata.age());
         let mut policies = Vec::new();
@@ -83,13 +77,13 @@ impl<'c> Policies<'c> {
                 of_service.entry((place.0, place.1)).or_default().push(number);
             }
             let (wanted, resolved) = wanted(policy, cluster, machine);
-            policies.push(Policy { policy, wanted, resolved, older, gateways: BTreeSet::new() });
+            policies.push(TlsPolicy { policy, wanted, resolved, older, gateways: BTreeSet::new() });
         }
         Self { policies, targets, of_service }
     }
 
-    /// The policy of a port of a service, if there is one. Gateways through which it is reached are noted.
-    pub(crate) fn of(
+    /// Returns the policy of a service's port, and records the gateways that lead to it.
+    pub(crate) fn for_service(
         &mut self,
         (namespace, service): (&str, &str),
         port: Option<&str>,
@@ -104,55 +98,51 @@ impl<'c> Policies<'c> {
         number.or(whole)
     }
 
-    /// How servers are asked by a policy.
-    ///
-    /// # Errors
-    /// Why that is not known: nobody may be asked then.
+    /// Returns a policy's TLS settings. After an error no server may be used.
     pub(crate) fn wanted(&self, number: PolicyNumber) -> Result<&ServerTls, String> {
-        let Policy { policy, wanted, .. } = &self.policies[number];
-        let reference = Reference::of(Kind::BackendTlsPolicy, &policy.metadata);
+        let TlsPolicy { policy, wanted, .. } = &self.policies[number];
+        let reference = Reference::new(ObjectKind::BackendTlsPolicy, &policy.metadata);
         wanted.as_ref().map_err(|(_, why)| format!("{reference}: {why}"))
     }
 
-    /// What was found about them.
-    pub(crate) fn statuses(&self, gateways: &[OwnGateway<'_>]) -> Vec<Status> {
+    pub(crate) fn statuses(&self, gateways: &[OwnGateway<'_>]) -> Vec<ObjectStatus> {
         self.policies.iter().map(|policy| self.status(policy, gateways)).collect()
     }
 
-    fn status(&self, policy: &Policy<'_>, gateways: &[OwnGateway<'_>]) -> Status {
+    fn status(&self, policy: &TlsPolicy<'_>, gateways: &[OwnGateway<'_>]) -> ObjectStatus {
         let of_older = policy.older.map(|older| {
-            let older = Reference::of(Kind::BackendTlsPolicy, &self.policies[older].policy.metadata);
+            let older = Reference::new(ObjectKind::BackendTlsPolicy, &self.policies[older].policy.metadata);
             ("Conflicted", format!("{older} has a target of it, and comes first"))
         });
         let accepted = of_older.or_else(|| policy.wanted.as_ref().err().cloned());
         let conditions = vec![
-            Condition::of("Accepted", "Accepted", accepted),
-            Condition::of("ResolvedRefs", "ResolvedRefs", policy.resolved.clone()),
+            StatusCondition::new("Accepted", "Accepted", accepted),
+            StatusCondition::new("ResolvedRefs", "ResolvedRefs", policy.resolved.clone()),
         ];
         let ancestor = |gateway: &usize| {
             let metadata = &gateways[*gateway].gateway.metadata;
             let ancestor = Ancestor {
                 group: GATEWAY_GROUP,
-                kind: Kind::Gateway.name(),
+                kind: ObjectKind::Gateway.name(),
                 namespace: &metadata.namespace,
                 name: &metadata.name,
             };
             let ancestor = serde_json::to_value(ancestor).unwrap_or_default();
             AncestorFound { ancestor, conditions: conditions.clone() }
         };
-        Status {
-            object: Reference::of(Kind::BackendTlsPolicy, &policy.policy.metadata),
+        ObjectStatus {
+            object: Reference::new(ObjectKind::BackendTlsPolicy, &policy.policy.metadata),
             generation: policy.policy.metadata.generation,
-            found: Found::Policy(policy.gateways.iter().take(ANCESTORS_MAX).map(ancestor).collect()),
+            found: StatusFindings::Policy(policy.gateways.iter().take(ANCESTORS_MAX).map(ancestor).collect()),
         }
     }
 }
 
-/// How a policy wants servers to be asked, or why it is not accepted; and what it refers to that is not there.
+/// Derives the TLS settings of a policy, or why it is not accepted. Also returns a missing reference.
 fn wanted(
     policy: &BackendTlsPolicy,
     cluster: &Cluster,
-    machine: &dyn Machine,
+    machine: &dyn MachineFacts,
 ) -> (Result<ServerTls, Fault>, Option<Fault>) {
     let spec = &policy.spec;
     let invalid = |why: String| ("Invalid", why);
@@ -179,12 +169,12 @@ fn wanted(
     }
 }
 
-/// CAs in objects. Without one of them, its servers are not believed.
+/// Collects CAs from objects. If one is missing, no server is trusted.
 fn of_references(
     policy: &BackendTlsPolicy,
     name: String,
     cluster: &Cluster,
-    machine: &dyn Machine,
+    machine: &dyn MachineFacts,
 ) -> (Result<ServerTls, Fault>, Option<Fault>) {
     let namespace = &policy.metadata.namespace;
     let mut pem = Vec::new();
@@ -207,12 +197,11 @@ fn of_references(
     }
 }
 
-/// The certificates of CAs in an object.
 fn authorities(
     wanted: &AuthorityRef,
     namespace: &str,
     cluster: &Cluster,
-    machine: &dyn Machine,
+    machine: &dyn MachineFacts,
 ) -> Result<Vec<u8>, Fault> {
     let AuthorityRef { group, kind, name } = wanted;
     let key = (namespace.to_owned(), name.clone());
@@ -237,7 +226,6 @@ fn authorities(
     Ok(pem)
 }
 
-/// What cannot be obeyed of it.
 fn supported(validation: &TlsValidation) -> Result<(), String> {
     let name = &validation.hostname;
     if let Some(names) = unknown(&validation.other) {
@@ -246,7 +234,7 @@ fn supported(validation: &TlsValidation) -> Result<(), String> {
     if !is_name(name) {
         return Err(format!("hostname: {name:?} is no name of a host"));
     }
-    // One name is both asked for and proved.
+    // The same name is sent as SNI and verified.
     let is_same = |other: &crate::tls_kinds::AltName| other.kind == "Hostname" && other.hostname == *name;
     match validation.subject_alt_names.as_slice() {
         [] => Ok(()),

@@ -1,76 +1,68 @@
-//! Backends of routes: services and their endpoints, as upstreams.
+//! Upstreams from the backends of routes: services and their endpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::backend_tls::{Policies, ServerTls};
+use crate::backend_tls::{ServerTls, TlsPolicies};
 use crate::cluster::Cluster;
 use crate::condition::Fault;
 use crate::filters::Options;
 use crate::kinds::{BackendRef, Service, ServicePort};
-use crate::object::{GATEWAY_GROUP, Kind, NETWORKING_GROUP, Reference};
+use crate::object::{GATEWAY_GROUP, NETWORKING_GROUP, ObjectKind, Reference};
 use crate::translate::Refused;
-use crate::written::{Table, inline, list, text};
+use crate::written::{WrittenTable, inline, list, text};
 
-/// Names of upstreams have at most so many bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// Servers have at most so much weight.
 const WEIGHT_MAX: f64 = 1000.0;
-/// The upstream that stands for backends that do not exist.
+/// Upstream for backends that do not exist.
 const INVALID: &str = "invalid-backend";
 
-/// What is spoken to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Spoken {
     Http1,
     Http2,
 }
 
-/// An upstream, made of a port of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Upstream {
+struct PortUpstream {
     service: Reference,
     port: u16,
     servers: Vec<(IpAddr, u16)>,
     spoken: Spoken,
     tls: Option<ServerTls>,
-    /// The object that has it for itself, and with which options.
+    /// The object that needs a separate upstream, and its options.
     own: Option<(Reference, Options)>,
 }
 
-/// An upstream that connections are passed on to, made of ports of several services.
+/// An upstream for TLS passthrough, from ports of several services.
 struct PassedOn {
     owner: Reference,
-    /// Servers with their shares.
     servers: BTreeMap<(IpAddr, u16), f64>,
 }
 
-/// The upstreams that routes use.
 pub(crate) struct Backends<'c> {
     cluster: &'c Cluster,
     refused: &'c Refused,
-    pub(crate) policies: Policies<'c>,
-    upstreams: BTreeMap<String, Upstream>,
-    /// Upstreams that connections are passed on to.
+    pub(crate) policies: TlsPolicies<'c>,
+    upstreams: BTreeMap<String, PortUpstream>,
     passed_on: BTreeMap<String, PassedOn>,
     needs_invalid: bool,
 }
 
-/// Who refers to a backend.
+/// The object that refers to a backend.
 #[derive(Clone, Copy)]
 pub(crate) struct Referring<'r> {
     pub(crate) kind: &'static str,
     pub(crate) namespace: &'r str,
-    /// The gateways that it is attached to.
     pub(crate) gateways: &'r BTreeSet<usize>,
-    /// What is spoken where the service does not say it.
+    /// Protocol for services that do not name one.
     pub(crate) spoken: Spoken,
-    /// The object that wants an upstream for itself, with these options.
+    /// Set if the object needs a separate upstream with these options.
     pub(crate) own: Option<(&'r Reference, &'r [(&'static str, String)])>,
 }
 
 impl<'c> Backends<'c> {
-    pub(crate) fn new(cluster: &'c Cluster, refused: &'c Refused, policies: Policies<'c>) -> Self {
+    pub(crate) fn new(cluster: &'c Cluster, refused: &'c Refused, policies: TlsPolicies<'c>) -> Self {
         Self {
             cluster,
             refused,
@@ -81,14 +73,10 @@ impl<'c> Backends<'c> {
         }
     }
 
-    /// The upstream of a backend.
-    ///
-    /// # Errors
-    /// Why there is none.
     pub(crate) fn upstream(&mut self, from: Referring<'_>, backend: &BackendRef) -> Result<String, Fault> {
         let (service, port) = self.referred(from, backend)?;
         let (namespace, name) = (&service.metadata.namespace, &service.metadata.name);
-        let policy = self.policies.of((namespace, name), port.name.as_deref(), from.gateways);
+        let policy = self.policies.for_service((namespace, name), port.name.as_deref(), from.gateways);
         let tls = policy.map(|policy| self.policies.wanted(policy).cloned()).transpose();
         let tls = tls.map_err(|why| {
             ("InvalidBackendTLSPolicy", format!("Service {namespace}/{name} is not asked: {why}"))
@@ -106,7 +94,7 @@ impl<'c> Backends<'c> {
             }
             None => shared,
         });
-        let reference = Reference::of(Kind::Service, &service.metadata);
+        let reference = Reference::new(ObjectKind::Service, &service.metadata);
         match self.upstreams.get(&upstream) {
             Some(known) if (&known.service, known.port, &known.own) == (&reference, port.port, &own) => {}
             Some(known) => {
@@ -115,15 +103,15 @@ impl<'c> Backends<'c> {
             }
             None => {
                 let servers = self.servers(service, port);
-                let made = Upstream { service: reference, port: port.port, servers, spoken, tls, own };
+                let made = PortUpstream { service: reference, port: port.port, servers, spoken, tls, own };
                 self.upstreams.insert(upstream.clone(), made);
             }
         }
         Ok(upstream)
     }
 
-    /// Upstreams that connections are passed on to, each with its weight: that of the servers of all backends, shared among
-    /// them by the backends' weights, and that for the backends which lead nowhere. Also which these are.
+    /// Returns upstreams for TLS passthrough with weights, and the faults of backends. One upstream has the servers
+    /// of all valid backends, weighted by backend. Another one refuses connections for invalid backends.
     pub(crate) fn passed_on<'b>(
         &mut self,
         from: Referring<'_>,
@@ -141,7 +129,7 @@ impl<'c> Backends<'c> {
                     Vec::new()
                 }
             };
-            // As the API says of TLSRoutes, also of a service that has no endpoints: the share of its weight is refused.
+            // TLSRoute: a service without endpoints has its share refused, like an invalid backend.
             let side = if own.is_empty() { &mut invalid } else { &mut valid };
             *side = side.saturating_add(weight);
             let share = f64::from(weight) / own.len().max(1) as f64;
@@ -164,7 +152,6 @@ impl<'c> Backends<'c> {
         ([(name, valid)].into_iter().chain(refused).collect(), faults)
     }
 
-    /// The port of a service that a backend is.
     fn referred(
         &self,
         from: Referring<'_>,
@@ -186,19 +173,18 @@ impl<'c> Backends<'c> {
         self.service_port(namespace, name, backend.port)
     }
 
-    /// The number of a port of a service.
     pub(crate) fn port_named(&self, namespace: &str, service: &str, name: &str) -> Option<u16> {
         let service = self.cluster.services.get(&(namespace.to_owned(), service.to_owned()))?;
         let port = service.spec.ports.iter().find(|port| port.name.as_deref() == Some(name))?;
         Some(port.port)
     }
 
-    /// Whether servers of an upstream have to prove who they are.
+    /// Whether servers of an upstream must prove their identity (TLS).
     pub(crate) fn is_secure(&self, upstream: &str) -> bool {
         self.upstreams.get(upstream).is_some_and(|upstream| upstream.tls.is_some())
     }
 
-    /// The upstream that answers with 500.
+    /// Returns the upstream that answers with 500.
     pub(crate) fn invalid(&mut self) -> String {
         self.needs_invalid = true;
         INVALID.to_owned()
@@ -212,14 +198,15 @@ impl<'c> Backends<'c> {
     ) -> Result<(&'c Service, &'c ServicePort), Fault> {
         let not_found = |why: String| ("BackendNotFound", why);
         let key = (namespace.to_owned(), name.to_owned());
-        let reference = Reference { kind: Kind::Service, namespace: key.0.clone(), name: key.1.clone() };
+        let reference =
+            Reference { kind: ObjectKind::Service, namespace: key.0.clone(), name: key.1.clone() };
         if let Some(why) = self.refused.get(&reference) {
             return Err(not_found(format!("{reference}: {why}")));
         }
         let service = self.cluster.services.get(&key);
         let service = service.ok_or_else(|| not_found(format!("{reference} does not exist")))?;
         if service.spec.kind.as_deref() == Some("ExternalName") {
-            // Its name could lead to what only the proxy may reach (CVE-2021-25740).
+            // Its DNS name could lead to internal hosts that only the proxy reaches (CVE-2021-25740).
             return Err(not_found(format!("{reference} is an ExternalName, which is not supported")));
         }
         let Some(number) = port else {
@@ -231,8 +218,7 @@ impl<'c> Backends<'c> {
             .ok_or_else(|| not_found(format!("{reference} has no port {number}")))
     }
 
-    /// The addresses of a service's port that can be asked. Of both families only the preferred one, since a server
-    /// that has both would count twice.
+    /// Returns the ready addresses of a service's port, of the preferred family: a dual-stack server would count twice.
     fn servers(&self, service: &Service, port: &ServicePort) -> Vec<(IpAddr, u16)> {
         let name = |name: &Option<String>| name.clone().unwrap_or_default();
         let wanted = name(&port.name);
@@ -252,19 +238,17 @@ impl<'c> Backends<'c> {
         servers
     }
 
-    /// The files that upstreams name, with their content.
     pub(crate) fn files(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
         let of_tls = self.upstreams.values().filter_map(|upstream| upstream.tls.as_ref());
         of_tls.filter_map(|tls| tls.authorities.clone())
     }
 
-    /// The upstreams as tables, each with its service.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = (Option<Reference>, Table)> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (Option<Reference>, WrittenTable)> {
         let of_services = self
             .upstreams
             .iter()
             .map(|(name, upstream)| (Some(upstream.owner().clone()), upstream.table(name)));
-        let invalid = Table::new(format!("[upstream.{INVALID}]"))
+        let invalid = WrittenTable::new(format!("[upstream.{INVALID}]"))
             .with("servers", list([nobody()]))
             .with("none_up", text("fail"));
         let passed_on = self
@@ -276,7 +260,7 @@ impl<'c> Backends<'c> {
 }
 
 impl PassedOn {
-    fn table(&self, name: &str) -> Table {
+    fn table(&self, name: &str) -> WrittenTable {
         let highest = self.servers.values().copied().fold(0.0, f64::max);
         let servers =
             self.servers.iter().filter(|(_, share)| **share > 0.0).map(|((address, port), share)| {
@@ -284,17 +268,17 @@ impl PassedOn {
                 let url = text(&format!("tcp://{}", std::net::SocketAddr::new(*address, *port)));
                 inline([("url", url), ("weight", weight.to_string())])
             });
-        Table::new(format!("[upstream.\"{name}\"]")).with("servers", list(servers))
+        WrittenTable::new(format!("[upstream.\"{name}\"]")).with("servers", list(servers))
     }
 }
 
-impl Upstream {
-    /// The object whose mistake a mistake of it would be.
+impl PortUpstream {
+    /// Returns the object to blame for a mistake in the upstream.
     fn owner(&self) -> &Reference {
         self.own.as_ref().map_or(&self.service, |(owner, _)| owner)
     }
 
-    fn table(&self, name: &str) -> Table {
+    fn table(&self, name: &str) -> WrittenTable {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let servers = self.servers.iter().map(|(address, port)| {
             text(&format!("{scheme}://{}", std::net::SocketAddr::new(*address, *port)))
@@ -302,7 +286,7 @@ impl Upstream {
         let servers = if self.servers.is_empty() { list([nobody()]) } else { list(servers) };
         let protocol = (self.spoken == Spoken::Http2).then(|| text("h2"));
         let tls = self.tls.as_ref().filter(|_| !self.servers.is_empty());
-        let table = Table::new(format!("[upstream.\"{name}\"]"))
+        let table = WrittenTable::new(format!("[upstream.\"{name}\"]"))
             .with("servers", servers)
             .maybe("protocol", protocol)
             .maybe("tls", tls.map(ServerTls::option));
@@ -311,12 +295,12 @@ impl Upstream {
     }
 }
 
-/// A server that is never asked, where there is none.
+/// A placeholder server that gets no requests.
 fn nobody() -> String {
     inline([("url", text("http://127.0.0.1:9")), ("name", text("none")), ("down", "true".to_owned())])
 }
 
-/// What a port of a service speaks (KEP-3726), within TLS if a policy wants that.
+/// Returns the protocol of a service's port (KEP-3726), over TLS if a policy requires it.
 fn spoken(port: &ServicePort, default: Spoken, is_secure: bool) -> Result<Spoken, String> {
     // RFC 6335 §5.1: names of services ignore case.
     let protocol = port.app_protocol.as_ref().map(|protocol| protocol.to_ascii_lowercase());
@@ -326,7 +310,7 @@ fn spoken(port: &ServicePort, default: Spoken, is_secure: bool) -> Result<Spoken
         (Some("grpc"), _) | (Some("kubernetes.io/h2c"), false) => Ok(Spoken::Http2),
         (Some("https" | "kubernetes.io/wss"), true) => Ok(Spoken::Http1),
         (Some(other @ ("https" | "kubernetes.io/wss")), false) => {
-            Err(format!("appProtocol {other:?} needs a BackendTLSPolicy, which says whom to believe"))
+            Err(format!("appProtocol {other:?} needs a BackendTLSPolicy, which names the trusted CAs"))
         }
         (Some(other @ "kubernetes.io/h2c"), true) => {
             Err(format!("appProtocol {other:?} is without TLS, which a BackendTLSPolicy asks for"))
@@ -335,7 +319,7 @@ fn spoken(port: &ServicePort, default: Spoken, is_secure: bool) -> Result<Spoken
     }
 }
 
-/// The name if it is short enough, else its beginning and a hash of it.
+/// Returns the name, shortened to a prefix and a hash if it is too long.
 fn upstream_name(name: &str) -> String {
     if name.len() <= NAME_BYTES_MAX {
         return name.to_owned();
@@ -344,15 +328,15 @@ fn upstream_name(name: &str) -> String {
     format!("{beginning}-{:016x}", hash(name))
 }
 
-/// FNV-1a. That two texts have one hash is noticed where they are used.
+/// FNV-1a. Callers notice collisions.
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The group of a kind that refers to backends.
+/// The API group of a kind that refers to backends.
 fn group_of(kind: &str) -> &'static str {
-    if kind == Kind::Ingress.name() { NETWORKING_GROUP } else { GATEWAY_GROUP }
+    if kind == ObjectKind::Ingress.name() { NETWORKING_GROUP } else { GATEWAY_GROUP }
 }
 
 #[cfg(test)]

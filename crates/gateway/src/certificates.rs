@@ -1,18 +1,18 @@
-//! Which certificate a client gets: one of the listener whose hostname is the nearest to the name that it asks for.
+//! Selects the certificate for a server name: that of the listener with the most specific hostname.
 
 use std::collections::BTreeSet;
 
 use crate::hostname::{covers, is_name};
-use crate::listeners::{Listener, OwnGateway, Port, is_of_narrower, on_port, pattern};
+use crate::listeners::{OwnGateway, Port, TranslatedListener, is_of_narrower, on_port, pattern};
 use crate::object::Reference;
 
-/// The certificates of a port, each with the names that clients ask for who get it, as the option `names` has them. Of listeners
-/// with one hostname the oldest gateway's counts: nobody takes over the names of others.
+/// Lists the certificates of a port with their server names, as in the option `names`. If listeners have the same
+/// hostname, the oldest gateway wins, so no other gateway can take over names.
 pub(crate) fn by_listener<'g>(
     gateways: &'g [OwnGateway<'_>],
     port: Port,
 ) -> Vec<(&'g Reference, Vec<String>)> {
-    let host = |listener: &Listener<'_>| listener.hostname().map(str::to_ascii_lowercase);
+    let host = |listener: &TranslatedListener<'_>| listener.hostname().map(str::to_ascii_lowercase);
     let all: Vec<Option<String>> = on_port(gateways, port).map(host).collect();
     let mut seen = BTreeSet::new();
     let mut certificates: Vec<(&Reference, Vec<String>)> = Vec::new();
@@ -23,7 +23,7 @@ pub(crate) fn by_listener<'g>(
         }
         let are_several = listener.certificates.len() > 1;
         for (place, (secret, own)) in listener.certificates.iter().enumerate() {
-            // Of several certificates of a listener each is for its own names, and the first one for all others.
+            // Each of a listener's certificates serves its own names; the first one also serves all others.
             let own = own.iter().filter(|_| are_several).filter_map(|name| within(name, host.as_deref()));
             let own = own.filter(|name| !is_of_narrower(name, host.as_deref(), &all));
             for name in own.chain((place == 0).then(|| pattern(host.as_deref()))) {
@@ -38,14 +38,14 @@ pub(crate) fn by_listener<'g>(
     certificates
 }
 
-/// What both a name in a certificate and the hostname of a listener are for, as far as the option `names` can say it.
+/// Intersects a certificate's name with a listener's hostname, as far as the option `names` can express it.
 fn within(name: &str, host: Option<&str>) -> Option<String> {
     let name = name.to_ascii_lowercase();
     if !is_name(name.strip_prefix("*.").unwrap_or(&name)) {
         return None;
     }
     let Some(host) = host else { return Some(name) };
-    // RFC 9525 §6.3: a wildcard in a certificate is for one label.
+    // RFC 9525 §6.3: a wildcard in a certificate matches one label.
     let is_for_host = name.strip_prefix("*.").is_some_and(|below| {
         host.split_once('.').is_some_and(|(first, parent)| first != "*" && parent == below)
     });

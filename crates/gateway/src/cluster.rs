@@ -1,4 +1,4 @@
-//! The objects of a cluster that count, as they were last seen.
+//! The last known state of a cluster's relevant objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use crate::ingress_kinds::{Ingress, IngressClass};
 use crate::kinds::{
-    EndpointSlice, Gateway, GatewayClass, GrpcRoute, HttpRoute, Namespace, ReferenceGrant, Secret, Service,
+    EndpointSlice, Gateway, GatewayClass, GrpcRoute, HttpRoute, KubernetesSecret, Namespace, ReferenceGrant,
+    Service,
 };
-use crate::object::{Kind, Metadata, Object, Reference};
+use crate::object::{Metadata, Object, ObjectKind, Reference};
 use crate::secrets;
 use crate::tls_kinds::{BackendTlsPolicy, ConfigMap, TlsRoute};
 
-/// The label of an endpoint slice with the name of its service.
+/// Label of an endpoint slice with the name of its service.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// The objects, by namespace and name.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Cluster {
     pub(crate) classes: Objects<GatewayClass>,
@@ -30,52 +30,50 @@ pub struct Cluster {
     pub(crate) services: Objects<Service>,
     pub(crate) slices: Objects<EndpointSlice>,
     pub(crate) tls_policies: Objects<BackendTlsPolicy>,
-    pub(crate) secrets: Objects<Secret>,
-    /// Only those with hashes of passwords, and without anything else.
-    pub(crate) passwords: Objects<Secret>,
+    pub(crate) secrets: Objects<KubernetesSecret>,
+    /// Only Secrets with password hashes, reduced to these.
+    pub(crate) passwords: Objects<KubernetesSecret>,
     pub(crate) config_maps: Objects<ConfigMap>,
     pub(crate) namespaces: Objects<Namespace>,
-    /// The slices of a service.
     slices_of: BTreeMap<(String, String), BTreeSet<String>>,
-    /// What could not be read, and why.
     pub(crate) unreadable: BTreeMap<Reference, String>,
-    /// What tells objects from others of their names, of those that may be told something.
+    /// UIDs of objects that get statuses or Events.
     uids: BTreeMap<Reference, String>,
 }
 
-/// Objects by namespace and name.
 type Objects<T> = BTreeMap<(String, String), T>;
 
 impl Cluster {
-    /// An object is there, or is another one now.
-    pub fn put(&mut self, kind: Kind, object: Value) {
+    pub fn put(&mut self, kind: ObjectKind, object: Value) {
         let metadata = object.get("metadata").cloned().unwrap_or_default();
         let Ok(metadata) = serde_json::from_value::<Metadata>(metadata) else { return };
-        let reference = Reference::of(kind, &metadata);
+        let reference = Reference::new(kind, &metadata);
         self.remove(&reference);
         let key = (metadata.namespace.clone(), metadata.name.clone());
         let put = match kind {
-            Kind::GatewayClass => put(&mut self.classes, key, object),
-            Kind::Gateway => put(&mut self.gateways, key, object),
-            Kind::HttpRoute => put(&mut self.http_routes, key, object),
-            Kind::GrpcRoute => put(&mut self.grpc_routes, key, object),
-            Kind::TlsRoute => put(&mut self.tls_routes, key, object),
-            Kind::Ingress => put(&mut self.ingresses, key, object),
-            Kind::IngressClass => put(&mut self.ingress_classes, key, object),
-            Kind::ReferenceGrant => put(&mut self.grants, key, object),
-            Kind::Service => put(&mut self.services, key, object),
-            Kind::EndpointSlice => {
+            ObjectKind::GatewayClass => put(&mut self.classes, key, object),
+            ObjectKind::Gateway => put(&mut self.gateways, key, object),
+            ObjectKind::HttpRoute => put(&mut self.http_routes, key, object),
+            ObjectKind::GrpcRoute => put(&mut self.grpc_routes, key, object),
+            ObjectKind::TlsRoute => put(&mut self.tls_routes, key, object),
+            ObjectKind::Ingress => put(&mut self.ingresses, key, object),
+            ObjectKind::IngressClass => put(&mut self.ingress_classes, key, object),
+            ObjectKind::ReferenceGrant => put(&mut self.grants, key, object),
+            ObjectKind::Service => put(&mut self.services, key, object),
+            ObjectKind::EndpointSlice => {
                 if let Some(service) = metadata.labels.get(SERVICE_LABEL) {
                     let service = (metadata.namespace.clone(), service.clone());
                     self.slices_of.entry(service).or_default().insert(metadata.name.clone());
                 }
                 put(&mut self.slices, key, object)
             }
-            Kind::BackendTlsPolicy => put(&mut self.tls_policies, key, object),
-            Kind::Secret => put(&mut self.secrets, key, object),
-            Kind::Passwords => put(&mut self.passwords, key.clone(), object).map(|()| self.keep_users(&key)),
-            Kind::ConfigMap => put(&mut self.config_maps, key, object),
-            Kind::Namespace => put(&mut self.namespaces, key, object),
+            ObjectKind::BackendTlsPolicy => put(&mut self.tls_policies, key, object),
+            ObjectKind::Secret => put(&mut self.secrets, key, object),
+            ObjectKind::Passwords => {
+                put(&mut self.passwords, key.clone(), object).map(|()| self.keep_users(&key))
+            }
+            ObjectKind::ConfigMap => put(&mut self.config_maps, key, object),
+            ObjectKind::Namespace => put(&mut self.namespaces, key, object),
         };
         if reference.kind.is_told() {
             self.uids.insert(reference.clone(), metadata.uid);
@@ -85,7 +83,7 @@ impl Cluster {
         }
     }
 
-    /// Of secrets that could have anything, what is no hash of a password is not kept.
+    /// Reduces a Secret of unknown content to password hashes.
     fn keep_users(&mut self, key: &(String, String)) {
         if let Some(secret) = self.passwords.get_mut(key)
             && !secrets::keep_users(secret)
@@ -94,22 +92,21 @@ impl Cluster {
         }
     }
 
-    /// An object is gone.
     pub fn remove(&mut self, reference: &Reference) {
         self.unreadable.remove(reference);
         self.uids.remove(reference);
         let key = (reference.namespace.clone(), reference.name.clone());
         match reference.kind {
-            Kind::GatewayClass => drop(self.classes.remove(&key)),
-            Kind::Gateway => drop(self.gateways.remove(&key)),
-            Kind::HttpRoute => drop(self.http_routes.remove(&key)),
-            Kind::GrpcRoute => drop(self.grpc_routes.remove(&key)),
-            Kind::TlsRoute => drop(self.tls_routes.remove(&key)),
-            Kind::Ingress => drop(self.ingresses.remove(&key)),
-            Kind::IngressClass => drop(self.ingress_classes.remove(&key)),
-            Kind::ReferenceGrant => drop(self.grants.remove(&key)),
-            Kind::Service => drop(self.services.remove(&key)),
-            Kind::EndpointSlice => {
+            ObjectKind::GatewayClass => drop(self.classes.remove(&key)),
+            ObjectKind::Gateway => drop(self.gateways.remove(&key)),
+            ObjectKind::HttpRoute => drop(self.http_routes.remove(&key)),
+            ObjectKind::GrpcRoute => drop(self.grpc_routes.remove(&key)),
+            ObjectKind::TlsRoute => drop(self.tls_routes.remove(&key)),
+            ObjectKind::Ingress => drop(self.ingresses.remove(&key)),
+            ObjectKind::IngressClass => drop(self.ingress_classes.remove(&key)),
+            ObjectKind::ReferenceGrant => drop(self.grants.remove(&key)),
+            ObjectKind::Service => drop(self.services.remove(&key)),
+            ObjectKind::EndpointSlice => {
                 let slice = self.slices.remove(&key);
                 let service = slice.and_then(|slice| slice.metadata.labels.get(SERVICE_LABEL).cloned());
                 if let Some(service) = service
@@ -118,17 +115,16 @@ impl Cluster {
                     slices.remove(&key.1);
                 }
             }
-            Kind::BackendTlsPolicy => drop(self.tls_policies.remove(&key)),
-            Kind::Secret => drop(self.secrets.remove(&key)),
-            Kind::Passwords => drop(self.passwords.remove(&key)),
-            Kind::ConfigMap => drop(self.config_maps.remove(&key)),
-            Kind::Namespace => drop(self.namespaces.remove(&key)),
+            ObjectKind::BackendTlsPolicy => drop(self.tls_policies.remove(&key)),
+            ObjectKind::Secret => drop(self.secrets.remove(&key)),
+            ObjectKind::Passwords => drop(self.passwords.remove(&key)),
+            ObjectKind::ConfigMap => drop(self.config_maps.remove(&key)),
+            ObjectKind::Namespace => drop(self.namespaces.remove(&key)),
         }
     }
 
-    /// All objects of a kind.
-    pub fn all(&self, kind: Kind) -> Vec<Reference> {
-        fn names<T>(objects: &Objects<T>, kind: Kind) -> Vec<Reference> {
+    pub fn all(&self, kind: ObjectKind) -> Vec<Reference> {
+        fn names<T>(objects: &Objects<T>, kind: ObjectKind) -> Vec<Reference> {
             let of = |(namespace, name): &(String, String)| Reference {
                 kind,
                 namespace: namespace.clone(),
@@ -137,27 +133,26 @@ impl Cluster {
             objects.keys().map(of).collect()
         }
         match kind {
-            Kind::GatewayClass => names(&self.classes, kind),
-            Kind::Gateway => names(&self.gateways, kind),
-            Kind::HttpRoute => names(&self.http_routes, kind),
-            Kind::GrpcRoute => names(&self.grpc_routes, kind),
-            Kind::TlsRoute => names(&self.tls_routes, kind),
-            Kind::Ingress => names(&self.ingresses, kind),
-            Kind::IngressClass => names(&self.ingress_classes, kind),
-            Kind::ReferenceGrant => names(&self.grants, kind),
-            Kind::Service => names(&self.services, kind),
-            Kind::EndpointSlice => names(&self.slices, kind),
-            Kind::BackendTlsPolicy => names(&self.tls_policies, kind),
-            Kind::Secret => names(&self.secrets, kind),
-            Kind::Passwords => names(&self.passwords, kind),
-            Kind::ConfigMap => names(&self.config_maps, kind),
-            Kind::Namespace => names(&self.namespaces, kind),
+            ObjectKind::GatewayClass => names(&self.classes, kind),
+            ObjectKind::Gateway => names(&self.gateways, kind),
+            ObjectKind::HttpRoute => names(&self.http_routes, kind),
+            ObjectKind::GrpcRoute => names(&self.grpc_routes, kind),
+            ObjectKind::TlsRoute => names(&self.tls_routes, kind),
+            ObjectKind::Ingress => names(&self.ingresses, kind),
+            ObjectKind::IngressClass => names(&self.ingress_classes, kind),
+            ObjectKind::ReferenceGrant => names(&self.grants, kind),
+            ObjectKind::Service => names(&self.services, kind),
+            ObjectKind::EndpointSlice => names(&self.slices, kind),
+            ObjectKind::BackendTlsPolicy => names(&self.tls_policies, kind),
+            ObjectKind::Secret => names(&self.secrets, kind),
+            ObjectKind::Passwords => names(&self.passwords, kind),
+            ObjectKind::ConfigMap => names(&self.config_maps, kind),
+            ObjectKind::Namespace => names(&self.namespaces, kind),
         }
     }
 
-    /// What controllers have found about an object, and the version and generation of it that is known here.
     pub fn status(&self, reference: &Reference) -> Option<(&Value, &Metadata)> {
-        fn of<'c, S>(
+        fn objects_of<'c, S>(
             objects: &'c Objects<Object<S>>,
             key: &(String, String),
         ) -> Option<(&'c Value, &'c Metadata)> {
@@ -165,23 +160,21 @@ impl Cluster {
         }
         let key = (reference.namespace.clone(), reference.name.clone());
         match reference.kind {
-            Kind::GatewayClass => of(&self.classes, &key),
-            Kind::Gateway => of(&self.gateways, &key),
-            Kind::HttpRoute => of(&self.http_routes, &key),
-            Kind::GrpcRoute => of(&self.grpc_routes, &key),
-            Kind::TlsRoute => of(&self.tls_routes, &key),
-            Kind::Ingress => of(&self.ingresses, &key),
-            Kind::BackendTlsPolicy => of(&self.tls_policies, &key),
+            ObjectKind::GatewayClass => objects_of(&self.classes, &key),
+            ObjectKind::Gateway => objects_of(&self.gateways, &key),
+            ObjectKind::HttpRoute => objects_of(&self.http_routes, &key),
+            ObjectKind::GrpcRoute => objects_of(&self.grpc_routes, &key),
+            ObjectKind::TlsRoute => objects_of(&self.tls_routes, &key),
+            ObjectKind::Ingress => objects_of(&self.ingresses, &key),
+            ObjectKind::BackendTlsPolicy => objects_of(&self.tls_policies, &key),
             _ => None,
         }
     }
 
-    /// What tells an object from others of its name.
     pub fn uid(&self, reference: &Reference) -> Option<&str> {
         self.uids.get(reference).map(String::as_str)
     }
 
-    /// The slices of a service.
     pub(crate) fn slices_of(&self, namespace: &str, service: &str) -> impl Iterator<Item = &EndpointSlice> {
         let names = self.slices_of.get(&(namespace.to_owned(), service.to_owned()));
         let namespace = namespace.to_owned();
@@ -191,7 +184,7 @@ impl Cluster {
             .filter_map(move |name| self.slices.get(&(namespace.clone(), name.clone())))
     }
 
-    /// Whether an object of one namespace may refer to one of another. `from` and `to` are group and kind.
+    /// Whether an object may refer to another namespace's object. `from` and `to` begin with group and kind.
     pub(crate) fn is_granted(&self, from: (&str, &str, &str), to: (&str, &str, &str, &str)) -> bool {
         let (group, kind, namespace) = from;
         let (to_group, to_kind, to_namespace, to_name) = to;
@@ -218,7 +211,7 @@ fn put<T: DeserializeOwned>(
     key: (String, String),
     object: Value,
 ) -> Result<(), String> {
-    let object = serde_json::from_value(object).map_err(|error| error.to_string())?;
+    let object = serde_json::from_value(object).map_err(|error| mistake::json_error(&error.to_string()))?;
     objects.insert(key, object);
     Ok(())
 }

@@ -1,24 +1,22 @@
-//! Conditions: what a controller has found about an object, in the words of the Gateway API.
+//! Conditions of objects in the vocabulary of the Gateway API.
 
 use serde_json::{Value, json};
 
-/// A condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition {
-    /// Its type, such as Accepted.
+pub struct StatusCondition {
+    /// Such as Accepted.
     pub kind: &'static str,
-    /// Whether it holds.
     pub holds: bool,
-    /// Why, in a word of the API.
+    /// A CamelCase word of the API.
     pub reason: &'static str,
-    /// Why, in a sentence.
+    /// A sentence.
     pub message: String,
 }
 
-/// Why a condition does not hold: the reason and a sentence.
+/// The reason and message of a condition that does not hold.
 pub(crate) type Fault = (&'static str, String);
 
-impl Condition {
+impl StatusCondition {
     pub(crate) fn holds(kind: &'static str, reason: &'static str) -> Self {
         Self { kind, holds: true, reason, message: String::new() }
     }
@@ -28,12 +26,11 @@ impl Condition {
     }
 
     /// Holds with `reason`, or fails with a fault.
-    pub(crate) fn of(kind: &'static str, reason: &'static str, fault: Option<Fault>) -> Self {
+    pub(crate) fn new(kind: &'static str, reason: &'static str, fault: Option<Fault>) -> Self {
         fault.map_or_else(|| Self::holds(kind, reason), |fault| Self::fails(kind, fault))
     }
 
-    /// As it is written into an object. `before` are the conditions that it has: the time of one that has not changed
-    /// stays.
+    /// Serializes the condition. If it is unchanged in `before`, its transition time stays.
     fn written(&self, generation: i64, before: &Value, now: &str) -> Value {
         let status = if self.holds { "True" } else { "False" };
         let known = before.as_array().into_iter().flatten().find(|known| known["type"] == self.kind);
@@ -51,12 +48,12 @@ impl Condition {
     }
 }
 
-/// The API refuses longer ones.
+/// The API's limit.
 const MESSAGE_MAX: usize = 32_768;
 
-/// Conditions as they are written. Those in `before` of other types are kept, if `keeps_others`.
+/// Serializes conditions. With `keeps_others`, other types in `before` are kept.
 pub(crate) fn written(
-    conditions: &[Condition],
+    conditions: &[StatusCondition],
     generation: i64,
     before: &Value,
     keeps_others: bool,

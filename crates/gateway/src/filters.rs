@@ -1,4 +1,4 @@
-//! Filters of rules as options of routes.
+//! Translates filters of rules to options of routes.
 
 use regex_syntax::escape;
 
@@ -7,24 +7,21 @@ use crate::condition::Fault;
 use crate::kinds::{
     Cors, HeaderModifier, HttpFilter, PathModifier, RequestMirror, RequestRedirect, UrlRewrite,
 };
-use crate::listeners::Protocol;
+use crate::listeners::ListenerProtocol;
 use crate::object::unknown;
 use crate::written::{escaped, inline, list, literal, template, text};
 
-/// Options of a route by name.
+/// Option names with TOML values.
 pub(crate) type Options = Vec<(&'static str, String)>;
 
-/// What the filters of a rule do.
 #[derive(Debug, Default)]
 pub(crate) struct Filtered {
     pub(crate) options: Options,
-    /// The redirect, if there is one.
     pub(crate) redirect: Option<RequestRedirect>,
-    /// References that lead nowhere.
     pub(crate) unresolved: Vec<Fault>,
 }
 
-/// How a path is matched, for filters that replace what was matched.
+/// The path match, for filters that replace the matched part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Matched {
     Prefix(String),
@@ -32,10 +29,7 @@ pub(crate) enum Matched {
     Pattern(String),
 }
 
-/// The filters of a rule.
-///
-/// # Errors
-/// What is not supported.
+/// Translates the filters of a rule. Fails on an unsupported filter.
 pub(crate) fn filtered(
     filters: &[HttpFilter],
     path: &Matched,
@@ -147,24 +141,21 @@ fn new_path(path: &PathModifier) -> Result<NewPath<'_>, String> {
     }
 }
 
-/// A redirect from a listener, as the option has it.
-///
-/// # Errors
-/// What is not supported.
+/// Translates a redirect at a listener to an option. Fails on an unsupported field.
 pub(crate) fn redirect_of(
     redirect: &RequestRedirect,
     matched: &Matched,
-    protocol: Protocol,
+    protocol: ListenerProtocol,
     port: u16,
 ) -> Result<String, String> {
-    let own_scheme = if protocol == Protocol::Http { "http" } else { "https" };
+    let own_scheme = if protocol == ListenerProtocol::Http { "http" } else { "https" };
     let scheme = match redirect.scheme.as_deref() {
         None => own_scheme,
         Some(scheme @ ("http" | "https")) => scheme,
         Some(other) => return Err(format!("filters: RequestRedirect: scheme {other} is not supported")),
     };
     let usual = if scheme == "http" { 80 } else { 443 };
-    // Without a port: that of the scheme, if there is one, else that of the listener.
+    // Without a port: the default of the scheme if one is given, else the listener's port.
     let port = redirect.port.unwrap_or(if redirect.scheme.is_some() { usual } else { port });
     let host = redirect.hostname.as_deref().map_or_else(|| "$host".to_owned(), escaped);
     let authority = if port == usual { host } else { format!("{host}:{port}") };
@@ -175,7 +166,7 @@ pub(crate) fn redirect_of(
             let Matched::Prefix(prefix) = matched else { return Err(NO_PREFIX.to_owned()) };
             let prefix = prefix.trim_end_matches('/');
             match new.trim_end_matches('/') {
-                // A slash has to stay.
+                // The leading slash must remain.
                 "" => ("/$1".to_owned(), Some(format!("{}/*((?s:.*))", escape(prefix)))),
                 new => (format!("{}$1", escaped(new)), Some(format!("{}(/(?s:.*))?", escape(prefix)))),
             }

@@ -1,4 +1,4 @@
-//! Routes of gRPC: they are routes of HTTP, whose paths are `/SERVICE/METHOD`.
+//! Converts gRPC routes to HTTP routes with paths of the form `/SERVICE/METHOD`.
 
 use regex_syntax::escape;
 
@@ -6,7 +6,6 @@ use crate::kinds::{
     GrpcMatch, GrpcMethod, GrpcRoute, GrpcRule, HttpMatch, HttpRoute, HttpRouteSpec, HttpRule, PathMatch,
 };
 
-/// The same as a route of HTTP.
 pub(crate) fn as_http(route: &GrpcRoute) -> HttpRoute {
     let spec = &route.spec;
     HttpRoute {
@@ -53,7 +52,7 @@ fn path(wanted: &GrpcMethod) -> PathMatch {
                 |part: Option<String>| part.map_or_else(|| "[^/]+".to_owned(), |part| format!("(?:{part})"));
             ("RegularExpression", format!("/{}/{}", part(service), part(method)))
         }
-        // It is not known there either, and said so.
+        // The HTTP translation reports unknown types.
         (other, ..) => (other, String::new()),
     };
     PathMatch { kind: Some(kind.to_owned()), value: Some(value) }

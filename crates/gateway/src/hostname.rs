@@ -1,6 +1,6 @@
-//! Hosts of listeners and routes: exact names and `*.example.com`, which stands for every name below it.
+//! Hosts of listeners and routes: exact names, and `*.example.com` for every name below it.
 
-/// What both a listener and a route are for. `None` in a list stands for every host.
+/// Intersects a listener's host with a route's hosts. `None` stands for every host.
 pub(crate) fn intersection(listener: Option<&str>, hosts: &[String]) -> Vec<Option<String>> {
     if hosts.is_empty() {
         return vec![listener.map(str::to_ascii_lowercase)];
@@ -23,7 +23,7 @@ pub(crate) fn intersection(listener: Option<&str>, hosts: &[String]) -> Vec<Opti
     both
 }
 
-/// Whether every name that the second stands for is one of the first. Both are in small letters.
+/// Whether `wide` includes every name in `narrow`. Both are in lower case.
 pub(crate) fn covers(wide: &str, narrow: &str) -> bool {
     match wide.strip_prefix('*') {
         None => wide == narrow,
@@ -34,7 +34,7 @@ pub(crate) fn covers(wide: &str, narrow: &str) -> bool {
     }
 }
 
-/// Whether a text is the name of one host, and no address.
+/// Whether a text is a DNS name and no address.
 pub(crate) fn is_name(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())

@@ -1,4 +1,5 @@
-//! Routes of HTTP: rules with their matches, filters and backends as routes of Vanward, and what was found about them.
+//! Translates HTTPRoutes: rules with matches, filters and backends become routes of Vanward, and conditions report
+//! on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,31 +7,29 @@ use crate::annotations::exactly;
 use crate::attach::{Attaching, Attachment, attach};
 use crate::backends::{Backends, Referring, Spoken};
 use crate::cluster::Cluster;
-use crate::condition::{Condition, Fault};
+use crate::condition::{Fault, StatusCondition};
 use crate::filters::{Filtered, Matched, filtered, redirect_of};
 use crate::grpc_route;
 use crate::kinds::{HttpMatch, HttpRoute, HttpRule, HttpTimeouts, NamedMatch};
-use crate::listeners::{OwnGateway, Port, Protocol, is_of_narrower, on_port};
-use crate::object::{Kind, Metadata, Reference, unknown};
-use crate::status::{Found, ParentFound, Status};
+use crate::listeners::{ListenerProtocol, OwnGateway, Port, is_of_narrower, on_port};
+use crate::object::{Metadata, ObjectKind, Reference, unknown};
+use crate::status::{ObjectStatus, ParentFound, StatusFindings};
 use crate::translate::Refused;
-use crate::written::{Table, inline, list, text};
+use crate::written::{WrittenTable, inline, list, text};
 
-/// Shares of a split have at most so much weight.
 const WEIGHT_MAX: u32 = 1000;
-/// A time-out that is turned off.
+/// Stands for a disabled timeout.
 const NEVER_MS: u64 = 24 * 3600 * 1000;
 
-/// What routes become.
 #[derive(Default)]
 pub(crate) struct Translated {
-    pub(crate) tables: Vec<(Reference, Table)>,
-    pub(crate) statuses: Vec<Status>,
-    /// What conditions have no room for.
+    pub(crate) tables: Vec<(Reference, WrittenTable)>,
+    pub(crate) statuses: Vec<ObjectStatus>,
+    /// Findings that conditions have no room for.
     pub(crate) remarks: Vec<(Reference, String)>,
 }
 
-/// Adds the routes of HTTP and gRPC, the oldest first, and returns what was found about them.
+/// Adds the routes of HTTP and gRPC, oldest first, and returns their statuses.
 pub(crate) fn translate(
     cluster: &Cluster,
     refused: &Refused,
@@ -39,12 +38,13 @@ pub(crate) fn translate(
     claims: &mut Claims,
 ) -> Translated {
     let calls: Vec<HttpRoute> = cluster.grpc_routes.values().map(grpc_route::as_http).collect();
-    let of_http = cluster.http_routes.values().map(|route| (Kind::HttpRoute, route));
-    let mut routes: Vec<_> = of_http.chain(calls.iter().map(|route| (Kind::GrpcRoute, route))).collect();
+    let of_http = cluster.http_routes.values().map(|route| (ObjectKind::HttpRoute, route));
+    let mut routes: Vec<_> =
+        of_http.chain(calls.iter().map(|route| (ObjectKind::GrpcRoute, route))).collect();
     routes.sort_by_key(|(_, route)| route.metadata.age());
     let Translated { mut tables, mut statuses, mut remarks } = Translated::default();
     for (kind, route) in routes {
-        let reference = Reference::of(kind, &route.metadata);
+        let reference = Reference::new(kind, &route.metadata);
         let attaching = Attaching {
             kind: kind.name(),
             metadata: &route.metadata,
@@ -57,12 +57,15 @@ pub(crate) fn translate(
             .iter()
             .flat_map(|attachment| attachment.listeners.iter().map(|(gateway, ..)| *gateway))
             .collect();
-        let rules =
-            if attachments.is_empty() { Rules::default() } else { rules(kind, route, &through, backends) };
+        let rules = if attachments.is_empty() {
+            GatewayRules::default()
+        } else {
+            rules(kind, route, &through, backends)
+        };
         let fault = told.or_else(|| rules.fault());
         if fault.is_none() {
             for (port, (protocol, hosts)) in places(&attachments, gateways) {
-                let place = Place { kind, route: &route.metadata, port, protocol, hosts };
+                let place = RoutePort { kind, route: &route.metadata, port, protocol, hosts };
                 rules.write(&place, claims, &mut tables);
             }
         }
@@ -75,22 +78,22 @@ pub(crate) fn translate(
     Translated { tables, statuses, remarks }
 }
 
-/// Ports at which a route is served, with the hosts there.
 pub(crate) fn places(
     attachments: &[Attachment<'_>],
     gateways: &[OwnGateway<'_>],
-) -> BTreeMap<Port, (Protocol, Vec<Option<String>>)> {
-    let mut places: BTreeMap<Port, (Protocol, Vec<Option<String>>)> = BTreeMap::new();
+) -> BTreeMap<Port, (ListenerProtocol, Vec<Option<String>>)> {
+    let mut places: BTreeMap<Port, (ListenerProtocol, Vec<Option<String>>)> = BTreeMap::new();
     for (gateway, listener, hosts) in attachments.iter().flat_map(|attachment| &attachment.listeners) {
         let listener = &gateways[*gateway].listeners[*listener];
         let Some(protocol) = listener.served() else { continue };
-        let lower =
-            |listener: &crate::listeners::Listener<'_>| listener.hostname().map(str::to_ascii_lowercase);
+        let lower = |listener: &crate::listeners::TranslatedListener<'_>| {
+            listener.hostname().map(str::to_ascii_lowercase)
+        };
         let all: Vec<Option<String>> = on_port(gateways, listener.port).map(lower).collect();
         let own = lower(listener);
         let (_, known) = places.entry(listener.port).or_insert_with(|| (protocol, Vec::new()));
         for host in hosts {
-            // A request goes to the listener whose hostname is the nearest, and to its routes alone.
+            // A request belongs to the listener with the most specific hostname, and only to routes attached there.
             let is_elsewhere = host.as_deref().is_some_and(|host| is_of_narrower(host, own.as_deref(), &all));
             if !is_elsewhere && !known.contains(host) {
                 known.push(host.clone());
@@ -100,22 +103,19 @@ pub(crate) fn places(
     places
 }
 
-/// The rules of a route, as far as they do not depend on the listener.
+/// A route's rules, as far as they do not depend on the listener.
 #[derive(Default)]
-struct Rules {
-    rules: Vec<Rule>,
-    /// References that lead nowhere.
+struct GatewayRules {
+    rules: Vec<GatewayRule>,
     unresolved: Vec<Fault>,
 }
 
-struct Rule {
-    matches: Vec<Match>,
-    /// Why the rule cannot be served.
+struct GatewayRule {
+    matches: Vec<RouteMatch>,
     unsupported: Option<String>,
 }
 
-/// A match of a rule, with what is done.
-struct Match {
+struct RouteMatch {
     path: Matched,
     conditions: Vec<(&'static str, String)>,
     filtered: Filtered,
@@ -123,9 +123,14 @@ struct Match {
     timeout: Option<String>,
 }
 
-fn rules(kind: Kind, route: &HttpRoute, through: &BTreeSet<usize>, backends: &mut Backends<'_>) -> Rules {
-    let mut out = Rules::default();
-    let spoken = if kind == Kind::GrpcRoute { Spoken::Http2 } else { Spoken::Http1 };
+fn rules(
+    kind: ObjectKind,
+    route: &HttpRoute,
+    through: &BTreeSet<usize>,
+    backends: &mut Backends<'_>,
+) -> GatewayRules {
+    let mut out = GatewayRules::default();
+    let spoken = if kind == ObjectKind::GrpcRoute { Spoken::Http2 } else { Spoken::Http1 };
     let namespace = &route.metadata.namespace;
     let from = Referring { kind: kind.name(), namespace, gateways: through, spoken, own: None };
     for rule in &route.spec.rules {
@@ -145,7 +150,7 @@ fn rules(kind: Kind, route: &HttpRoute, through: &BTreeSet<usize>, backends: &mu
                 Err(why) => unsupported = Some(why),
             }
         }
-        out.rules.push(Rule { matches, unsupported });
+        out.rules.push(GatewayRule { matches, unsupported });
     }
     out
 }
@@ -158,7 +163,7 @@ fn rule_fault(rule: &HttpRule) -> Option<String> {
     unknown(&rule.other).map(|names| format!("not supported: {names}")).or_else(of_backends)
 }
 
-/// Who answers: `None` if it is a redirect.
+/// Returns the option for a rule's backends; `None` for a redirect.
 fn action(
     rule: &HttpRule,
     from: Referring<'_>,
@@ -191,7 +196,7 @@ fn action(
     Some(if are_all_invalid || shares.is_empty() { failing() } else { shared(&shares) })
 }
 
-/// The option for upstreams with weights: the one that there is, or a split.
+/// Returns the option for upstreams with weights: a single upstream, or a split.
 pub(crate) fn shared(shares: &[(String, u32)]) -> (&'static str, String) {
     match shares {
         [(upstream, _)] => ("upstream", text(upstream)),
@@ -204,7 +209,7 @@ pub(crate) fn shared(shares: &[(String, u32)]) -> (&'static str, String) {
     }
 }
 
-/// A weight within the limit, relative to the highest one.
+/// Scales a weight to the maximum, relative to the highest one.
 fn scaled(weight: u32, highest: u32) -> u32 {
     match highest {
         0..=WEIGHT_MAX => weight,
@@ -212,22 +217,19 @@ fn scaled(weight: u32, highest: u32) -> u32 {
     }
 }
 
-/// The answer where there is nobody to ask.
+/// Responds with 500 if no backend is valid.
 fn failing() -> (&'static str, String) {
     ("respond", inline([("status", "500".to_owned())]))
 }
 
-/// A match, and why it is answered with 500.
-///
-/// # Errors
-/// What is not supported, so that it cannot be told which requests it is for.
+/// Translates a match. Fails on an unsupported one, which cannot tell its requests from others: they get 500.
 fn one(
     rule: &HttpRule,
     wanted: &HttpMatch,
     action: &Option<(&'static str, String)>,
     from: Referring<'_>,
     backends: &mut Backends<'_>,
-) -> Result<(Match, Option<String>), String> {
+) -> Result<(RouteMatch, Option<String>), String> {
     let path = matched(wanted)?;
     let mut conditions = Vec::new();
     if let Some(method) = &wanted.method {
@@ -246,10 +248,9 @@ fn one(
         Ok(done) => (done, None),
         Err(why) => (Default::default(), Some(why)),
     };
-    Ok((Match { path, conditions, filtered, action: action.clone(), timeout }, fault))
+    Ok((RouteMatch { path, conditions, filtered, action: action.clone(), timeout }, fault))
 }
 
-/// What a rule does with requests for a path: its filters and its time-out.
 fn done(
     rule: &HttpRule,
     path: &Matched,
@@ -259,11 +260,11 @@ fn done(
 ) -> Result<(Filtered, Option<String>), String> {
     let mut filtered = filtered(&rule.filters, path, from, backends)?;
     if let Some(redirect) = &filtered.redirect {
-        // What can be wrong with it is so on every port.
-        redirect_of(redirect, path, Protocol::Http, 80)?;
+        // Mistakes in it are the same on every port.
+        redirect_of(redirect, path, ListenerProtocol::Http, 80)?;
     }
     if matches!(action, Some(("respond", _))) {
-        // Nobody gets what would be changed or copied.
+        // No server gets the edited or copied request.
         filtered.options.retain(|(name, _)| matches!(*name, "response_headers" | "cors"));
     }
     let timeout = rule.timeouts.as_ref().map(timeout).transpose()?.flatten();
@@ -275,7 +276,7 @@ fn matched(wanted: &HttpMatch) -> Result<Matched, String> {
     let value = path.value.unwrap_or_else(|| "/".to_owned());
     Ok(match path.kind.as_deref().unwrap_or("PathPrefix") {
         "Exact" => Matched::Exact(value),
-        // It is for whole segments: a slash at its end means nothing.
+        // Prefixes match whole segments, so a trailing slash has no meaning.
         "PathPrefix" => match value.trim_end_matches('/') {
             "" => Matched::Prefix("/".to_owned()),
             prefix => Matched::Prefix(prefix.to_owned()),
@@ -285,7 +286,7 @@ fn matched(wanted: &HttpMatch) -> Result<Matched, String> {
     })
 }
 
-/// Conditions by name, in the order of their names. Of several with one name the first counts, as the API says.
+/// Converts conditions, sorted by name. If a name repeats, the first condition counts, as the API says.
 fn named(option: &str, matches: &[NamedMatch]) -> Result<String, String> {
     let mut values: BTreeMap<String, String> = BTreeMap::new();
     for NamedMatch { kind, name, value } in matches {
@@ -301,21 +302,28 @@ fn named(option: &str, matches: &[NamedMatch]) -> Result<String, String> {
     Ok(inline(values.iter().map(|(name, value)| (name.as_str(), value.clone()))))
 }
 
-/// The shorter of both time-outs, which Vanward keeps from the end of the request to the head of the response.
+/// `request` is the time-out of the whole request. `backendRequest`, or `request` without it, is that of a server's
+/// response header section: a server may take as long as the request.
 fn timeout(timeouts: &HttpTimeouts) -> Result<Option<String>, String> {
     if let Some(names) = unknown(&timeouts.other) {
         return Err(format!("timeouts: not supported: {names}"));
     }
-    let mut shortest = None;
-    for text in [&timeouts.request, &timeouts.backend_request].into_iter().flatten() {
-        let ms = milliseconds(text).ok_or_else(|| format!("timeouts: {text:?} is no duration"))?;
-        let ms = if ms == 0 { NEVER_MS } else { ms };
-        shortest = Some(shortest.map_or(ms, |known: u64| known.min(ms)));
-    }
-    Ok(shortest.map(|ms| inline([("upstream_first_byte", text(&format!("{ms}ms")))])))
+    let read = |time: &Option<String>| match time {
+        None => Ok(None),
+        Some(text) => {
+            milliseconds(text).map(Some).ok_or_else(|| format!("timeouts: {text:?} is no duration"))
+        }
+    };
+    let (request, backend) = (read(&timeouts.request)?, read(&timeouts.backend_request)?);
+    let written = |ms: u64| text(&format!("{}ms", ms.min(NEVER_MS)));
+    let whole = request.map(|ms| if ms == 0 { text("none") } else { written(ms) });
+    let first_byte = backend.or(request).map(|ms| written(if ms == 0 { NEVER_MS } else { ms }));
+    let options = [("request", whole), ("upstream_first_byte", first_byte)];
+    let options = options.into_iter().filter_map(|(option, time)| Some((option, time?)));
+    Ok(backend.or(request).map(|_| inline(options)))
 }
 
-/// A duration of the Gateway API (GEP-2257): one to four of h, m, s and ms with up to five digits each.
+/// Parses a duration of the Gateway API (GEP-2257): one to four of h, m, s and ms with up to five digits each.
 fn milliseconds(text: &str) -> Option<u64> {
     let (mut total, mut rest, mut parts) = (0_u64, text, 0);
     while !rest.is_empty() {
@@ -334,24 +342,24 @@ fn milliseconds(text: &str) -> Option<u64> {
     (parts > 0).then_some(total)
 }
 
-impl Rules {
-    /// What conditions have no room for: each has one reason.
+impl GatewayRules {
+    /// Lists findings beyond the first of each condition.
     fn more(&self) -> impl Iterator<Item = String> {
         let unsupported = self.rules.iter().filter_map(|rule| rule.unsupported.clone()).skip(1);
         let unsupported = unsupported.map(|why| format!("another rule is answered with 500: {why}"));
         unsupported.chain(self.unresolved.iter().skip(1).map(|(_, why)| why.clone()))
     }
 
-    /// Why the route is not served at all: if no rule can be.
+    /// Returns why the route is not served at all, if that holds for every rule.
     fn fault(&self) -> Option<Fault> {
         let faults: Vec<&String> = self.rules.iter().filter_map(|rule| rule.unsupported.as_ref()).collect();
         let is_all = !faults.is_empty() && faults.len() == self.rules.len();
         is_all.then(|| ("UnsupportedValue", faults[0].clone()))
     }
 
-    /// Adds the routes at a port. What another one has claimed is left out: it is older, or comes first.
-    fn write(&self, at: &Place<'_>, claims: &mut Claims, tables: &mut Vec<(Reference, Table)>) {
-        let owner = Reference::of(at.kind, at.route);
+    /// Adds the routes at a port, except those with a claim of an older or earlier route.
+    fn write(&self, at: &RoutePort<'_>, claims: &mut Claims, tables: &mut Vec<(Reference, WrittenTable)>) {
+        let owner = Reference::new(at.kind, at.route);
         for (number, rule) in self.rules.iter().enumerate() {
             for (place, one) in rule.matches.iter().enumerate() {
                 let claim = |host: &&Option<String>| {
@@ -363,7 +371,7 @@ impl Rules {
                 let sides = [(named != list([]), Some(named), ""), (!any.is_empty(), None, " *")];
                 for (_, hosts, mark) in sides.into_iter().filter(|(is_there, ..)| *is_there) {
                     let Metadata { namespace, name, .. } = at.route;
-                    let grpc = if at.kind == Kind::GrpcRoute { "grpc:" } else { "" };
+                    let grpc = if at.kind == ObjectKind::GrpcRoute { "grpc:" } else { "" };
                     let name = format!("{grpc}{namespace}/{name}/{number}/{place} {}{mark}", at.port);
                     let table = one.table(&name, at, hosts, rule.unsupported.is_some());
                     tables.push((owner.clone(), table));
@@ -373,23 +381,20 @@ impl Rules {
     }
 }
 
-/// A port at which a route is served.
-struct Place<'a> {
-    kind: Kind,
+struct RoutePort<'a> {
+    kind: ObjectKind,
     route: &'a Metadata,
     port: Port,
-    protocol: Protocol,
+    protocol: ListenerProtocol,
     hosts: Vec<Option<String>>,
 }
 
-/// What routes have claimed.
 pub(crate) type Claims = BTreeSet<Claim>;
 
-/// What only one route can have: port, host, path, further conditions.
+/// The unique key of a route: port, host, path, further conditions.
 pub(crate) type Claim = (Port, Option<String>, String, Vec<(&'static str, String)>);
 
-impl Match {
-    /// The path as the option has it.
+impl RouteMatch {
     fn written_path(&self) -> String {
         match &self.path {
             Matched::Exact(path) => format!("= {path}"),
@@ -398,8 +403,8 @@ impl Match {
         }
     }
 
-    fn table(&self, name: &str, at: &Place<'_>, hosts: Option<String>, fails: bool) -> Table {
-        let mut table = Table::new("[[route]]")
+    fn table(&self, name: &str, at: &RoutePort<'_>, hosts: Option<String>, fails: bool) -> WrittenTable {
+        let mut table = WrittenTable::new("[[route]]")
             .with("name", text(name))
             .with("listener", list([text(&at.port.to_string())]))
             .maybe("host", hosts)
@@ -423,7 +428,7 @@ impl Match {
     }
 }
 
-fn with_action(table: Table, (option, value): (&'static str, String)) -> Table {
+fn with_action(table: WrittenTable, (option, value): (&'static str, String)) -> WrittenTable {
     table.with(option, value)
 }
 
@@ -432,19 +437,19 @@ fn status(
     generation: i64,
     attachments: &[Attachment<'_>],
     fault: Option<&Fault>,
-    rules: &Rules,
-) -> Status {
+    rules: &GatewayRules,
+) -> ObjectStatus {
     let resolved = rules.unresolved.first().cloned();
     let partial = rules.rules.iter().find_map(|rule| rule.unsupported.as_ref());
     let of_parent = |attachment: &Attachment<'_>| {
         let accepted = attachment.fault.as_ref().or(fault).cloned();
         let mut conditions = vec![
-            Condition::of("Accepted", "Accepted", accepted.clone()),
-            Condition::of("ResolvedRefs", "ResolvedRefs", resolved.clone()),
+            StatusCondition::new("Accepted", "Accepted", accepted.clone()),
+            StatusCondition::new("ResolvedRefs", "ResolvedRefs", resolved.clone()),
         ];
         if let (None, Some(why)) = (accepted, partial) {
             let message = format!("some rules are answered with 500: {why}");
-            conditions.push(Condition {
+            conditions.push(StatusCondition {
                 kind: "PartiallyInvalid",
                 holds: true,
                 reason: "UnsupportedValue",
@@ -454,7 +459,11 @@ fn status(
         let parent = serde_json::to_value(attachment.parent).unwrap_or_default();
         ParentFound { parent, conditions }
     };
-    Status { object, generation, found: Found::Route(attachments.iter().map(of_parent).collect()) }
+    ObjectStatus {
+        object,
+        generation,
+        found: StatusFindings::Route(attachments.iter().map(of_parent).collect()),
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Ingresses: their hosts, paths and certificates as routes of Vanward. What they want and is not supported is answered with 500,
-//! and told.
+//! Translates Ingresses: hosts, paths and certificates become routes of Vanward. Unsupported parts are answered
+//! with 500 and reported.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use regex_syntax::escape;
 
-use crate::annotations::{self, AuthServer, Canary, Form, Passwords, Secure, Wanted};
+use crate::annotations::{self, AuthServer, Canary, IngressOptions, Passwords, Secure, UserListForm};
 use crate::backends::{Backends, Referring, Spoken};
 use crate::cluster::Cluster;
 use crate::filters::Options;
@@ -14,47 +14,41 @@ use crate::hostname::is_name;
 use crate::http_route::Claims;
 use crate::ingress_kinds::{Ingress, IngressBackend, IngressPath};
 use crate::kinds::BackendRef;
-use crate::listeners::{Port, Protocol};
-use crate::object::{Kind, Reference};
+use crate::listeners::{ListenerProtocol, Port};
+use crate::object::{ObjectKind, Reference};
 use crate::own_host::{self, Answerer};
 use crate::secrets;
-use crate::status::{Found, Status};
-use crate::translate::{self, Machine, Refused};
-use crate::written::{Table, inline, list, literal, template, text};
+use crate::status::{ObjectStatus, StatusFindings};
+use crate::translate::{self, MachineFacts, Refused};
+use crate::written::{WrittenTable, inline, list, literal, template, text};
 
-/// The annotation that a class is for Ingresses that name none.
+/// Annotation of the default class, for Ingresses without a class.
 const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
-/// The annotation that named the class before there was a field for it.
+/// Annotation with the class, from before the field existed.
 const OLD_CLASS: &str = "kubernetes.io/ingress.class";
 
-const NEEDS_POLICY: &str = "it needs a BackendTLSPolicy for the service, which says whom to believe";
+const NEEDS_POLICY: &str = "it needs a BackendTLSPolicy for the service, which names the trusted CAs";
 
-/// What Ingresses are served by.
 #[derive(Default)]
 pub(crate) struct Ingresses {
-    /// The ports, each with its first Ingress.
-    pub(crate) ports: BTreeMap<Port, (Protocol, Reference)>,
-    /// Certificates, each with the names that clients ask for who get it.
+    pub(crate) ports: BTreeMap<Port, (ListenerProtocol, Reference)>,
     pub(crate) certificates: Vec<(Reference, Vec<String>)>,
-    pub(crate) routes: Vec<(Reference, Table)>,
-    /// Files that routes name, with their content.
+    pub(crate) routes: Vec<(Reference, WrittenTable)>,
     pub(crate) files: BTreeMap<String, Vec<u8>>,
-    pub(crate) statuses: Vec<Status>,
-    /// What cannot be obeyed of which Ingress.
+    pub(crate) statuses: Vec<ObjectStatus>,
+    /// Unsupported parts, by Ingress.
     pub(crate) remarks: Vec<(Reference, String)>,
 }
 
-/// What Ingresses are translated with.
 pub(crate) struct Around<'a, 'c> {
     pub(crate) cluster: &'c Cluster,
-    pub(crate) options: &'a translate::Options,
+    pub(crate) options: &'a translate::OperatorOptions,
     pub(crate) refused: &'a Refused,
-    pub(crate) machine: &'a dyn Machine,
-    /// What gateways speak at their ports.
-    pub(crate) taken: &'a BTreeMap<Port, Protocol>,
+    pub(crate) machine: &'a dyn MachineFacts,
+    pub(crate) taken: &'a BTreeMap<Port, ListenerProtocol>,
 }
 
-/// Translates the Ingresses of classes of ours, the oldest first. Gateways come before them.
+/// Translates the Ingresses of our classes, oldest first. Gateways take precedence.
 pub(crate) fn translate(
     around: &Around<'_, '_>,
     backends: &mut Backends<'_>,
@@ -70,9 +64,11 @@ pub(crate) fn translate(
         out.take_certificates(ingress, around, &mut names);
     }
     let [http, https] = around.options.ingress_ports.map(|number| Port { address: None, number });
-    let first = own.first().map(|ingress| Reference::of(Kind::Ingress, &ingress.metadata));
+    let first = own.first().map(|ingress| Reference::new(ObjectKind::Ingress, &ingress.metadata));
     let wants_https = !out.certificates.is_empty();
-    for (port, protocol, is_wanted) in [(http, Protocol::Http, true), (https, Protocol::Https, wants_https)] {
+    for (port, protocol, is_wanted) in
+        [(http, ListenerProtocol::Http, true), (https, ListenerProtocol::Https, wants_https)]
+    {
         let Some(first) = first.clone().filter(|_| is_wanted) else { continue };
         let free = match around.taken.get(&port) {
             Some(taken) if *taken == protocol => Ok(()),
@@ -84,8 +80,10 @@ pub(crate) fn translate(
             Err(why) => out.remarks.push((first, format!("Ingresses are not served there: {why}"))),
         }
     }
-    let (canaries, own): (Vec<_>, Vec<_>) =
-        own.into_iter().map(|ingress| Own::of(ingress, around)).partition(|own| own.wanted.canary.is_some());
+    let (canaries, own): (Vec<_>, Vec<_>) = own
+        .into_iter()
+        .map(|ingress| OwnIngress::new(ingress, around))
+        .partition(|own| own.wanted.canary.is_some());
     let mut canaries = out.canaries(canaries, &around.options.addresses);
     let answerers = own_host::answerers(&own);
     for own in own {
@@ -99,30 +97,27 @@ pub(crate) fn translate(
     out
 }
 
-/// An Ingress of ours, and what its annotations want.
-pub(crate) struct Own<'c> {
+/// An Ingress of our classes, with the settings from its annotations.
+pub(crate) struct OwnIngress<'c> {
     pub(crate) ingress: &'c Ingress,
     pub(crate) owner: Reference,
-    pub(crate) wanted: Wanted,
-    /// What cannot be obeyed.
+    pub(crate) wanted: IngressOptions,
     pub(crate) faults: Vec<String>,
-    /// Why it is not served at all.
     pub(crate) refused: Option<String>,
 }
 
-impl<'c> Own<'c> {
-    fn of(ingress: &'c Ingress, around: &Around<'_, '_>) -> Self {
-        let owner = Reference::of(Kind::Ingress, &ingress.metadata);
+impl<'c> OwnIngress<'c> {
+    fn new(ingress: &'c Ingress, around: &Around<'_, '_>) -> Self {
+        let owner = Reference::new(ObjectKind::Ingress, &ingress.metadata);
         let (wanted, faults) = annotations::wanted(&ingress.metadata);
         let refused = around.refused.get(&owner).cloned();
         Self { ingress, owner, wanted, faults, refused }
     }
 }
 
-/// What a canary has in common with the Ingress whose requests it takes: namespace, host, type of the path and path.
+/// The key that a canary shares with its main Ingress: namespace, host, path type and path.
 type Spot<'c> = (&'c str, Option<String>, &'c str, &'c str);
 
-/// A path of a canary.
 struct NextVersion<'c> {
     owner: Reference,
     canary: Canary,
@@ -151,14 +146,14 @@ fn shown((host, path): (Option<&str>, &str)) -> String {
     format!("{}{path}", host.unwrap_or("*"))
 }
 
-/// A class of ours: its name, and whether it is for Ingresses that name none.
+/// Returns our classes by name, with `true` for the default class.
 fn classes<'c>(around: &Around<'_, 'c>, out: &mut Ingresses) -> BTreeMap<&'c str, bool> {
     let ours = around.cluster.ingress_classes.values();
     let ours = ours.filter(|class| class.spec.controller == around.options.controller);
     let mut classes = BTreeMap::new();
     for class in ours {
         if class.spec.parameters.is_some() {
-            let reference = Reference::of(Kind::IngressClass, &class.metadata);
+            let reference = Reference::new(ObjectKind::IngressClass, &class.metadata);
             out.remarks
                 .push((reference, "there are no parameters here: its Ingresses are not served".to_owned()));
             continue;
@@ -177,51 +172,48 @@ fn is_own(ingress: &Ingress, classes: &BTreeMap<&str, bool>) -> bool {
     }
 }
 
-/// A place that an Ingress is served at.
-struct Place<'a> {
+struct ServedPath<'a> {
     owner: &'a Reference,
     port: Port,
-    /// As the option `host` has it; `None` for any.
+    /// As in the option `host`; `None` for any.
     host: Option<String>,
     name: String,
 }
 
-/// A path of a rule, and who answers there.
-struct Rule<'a> {
+struct ServedRule<'a> {
     path: String,
-    answer: Answer,
+    answer: IngressAnswer,
     rewrite: Option<String>,
-    /// Who is asked about its requests, if that goes by its host, as the option has it.
+    /// The option for an authentication server at the request's host.
     asked: Option<String>,
-    wanted: &'a Wanted,
-    /// Who answers requests under further conditions.
+    wanted: &'a IngressOptions,
+    /// Backends for requests with further conditions.
     sides: Vec<Side>,
 }
 
-/// Who answers.
-enum Answer {
+enum IngressAnswer {
     Upstream(String),
-    /// Several upstreams by weight, and what keeps a client on its side, as the options have them.
+    /// Options for upstreams by weight, and for the stickiness of their sides.
     Split(String, Option<String>),
-    /// A redirect, as the option has it.
     Redirect(String),
-    /// Nobody can be asked, or not as it is wanted: the answer is 500.
+    /// No valid backend: responds with 500.
     Fails,
 }
 
 impl Ingresses {
-    /// The certificates of an Ingress, for names that no older one has.
+    /// Takes the certificates of an Ingress, for names that no older one has.
     fn take_certificates(
         &mut self,
         ingress: &Ingress,
         around: &Around<'_, '_>,
         taken: &mut BTreeSet<String>,
     ) {
-        let owner = Reference::of(Kind::Ingress, &ingress.metadata);
+        let owner = Reference::new(ObjectKind::Ingress, &ingress.metadata);
         let namespace = &ingress.metadata.namespace;
         for wanted in &ingress.spec.tls {
             let Some(name) = wanted.secret_name.as_ref().filter(|name| !name.is_empty()) else { continue };
-            let secret = Reference { kind: Kind::Secret, namespace: namespace.clone(), name: name.clone() };
+            let secret =
+                Reference { kind: ObjectKind::Secret, namespace: namespace.clone(), name: name.clone() };
             let known = around.cluster.secrets.get(&(namespace.clone(), name.clone()));
             let known = known.ok_or_else(|| "there is no such Secret of type kubernetes.io/tls".to_owned());
             let own = known
@@ -244,14 +236,14 @@ impl Ingresses {
         }
     }
 
-    /// The paths of canaries. Of several for one place the oldest counts.
+    /// Collects the paths of canaries. For the same key the oldest counts.
     fn canaries<'c>(
         &mut self,
-        all: Vec<Own<'c>>,
+        all: Vec<OwnIngress<'c>>,
         addresses: &[String],
     ) -> BTreeMap<Spot<'c>, NextVersion<'c>> {
         let mut canaries = BTreeMap::new();
-        for Own { ingress, owner, wanted, faults, refused } in all {
+        for OwnIngress { ingress, owner, wanted, faults, refused } in all {
             let faults = faults.into_iter().chain(refused);
             let faults: Vec<String> = faults.map(|why| format!("it takes no requests: {why}")).collect();
             let canary = wanted.canary.filter(|_| faults.is_empty());
@@ -268,10 +260,10 @@ impl Ingresses {
                     }
                 }
             }
-            self.statuses.push(Status {
+            self.statuses.push(ObjectStatus {
                 object: owner,
                 generation: ingress.metadata.generation,
-                found: Found::Ingress(addresses.to_vec()),
+                found: StatusFindings::Ingress(addresses.to_vec()),
             });
         }
         canaries
@@ -279,7 +271,7 @@ impl Ingresses {
 
     fn take<'c>(
         &mut self,
-        Own { ingress, owner, mut wanted, mut faults, refused }: Own<'c>,
+        OwnIngress { ingress, owner, mut wanted, mut faults, refused }: OwnIngress<'c>,
         around: &Around<'_, '_>,
         answerers: &[Answerer<'_>],
         canaries: &mut BTreeMap<Spot<'c>, NextVersion<'c>>,
@@ -304,10 +296,10 @@ impl Ingresses {
                 }
             };
             let answer = match &wanted.redirect {
-                Some(redirect) => Ok(Answer::Redirect(redirect.clone())),
+                Some(redirect) => Ok(IngressAnswer::Redirect(redirect.clone())),
                 None => {
                     let secret = around.options.cookie_secret.as_deref();
-                    let asking = Asking { wanted: &wanted, owner: &owner, path: &rule.path, secret };
+                    let asking = PathService { wanted: &wanted, owner: &owner, path: &rule.path, secret };
                     let next = canaries.get_mut(&spot(ingress, host, path));
                     let next = next.map(NextVersion::used).filter(|_| !is_refused);
                     upstream(backend, &asking, backends).map(|stable| {
@@ -329,7 +321,7 @@ impl Ingresses {
             let is_covered = host.is_some_and(|host| is_secured(ingress, host));
             for (port, (protocol, _)) in self.ports.clone() {
                 let name = format!("ingress:{}/{}/{place} {port}", owner.namespace, owner.name);
-                let at = Place { owner: &owner, port, host: option.clone(), name };
+                let at = ServedPath { owner: &owner, port, host: option.clone(), name };
                 let https = around.options.ingress_ports[1];
                 let redirects = rule.redirects(protocol, is_covered).then_some(https);
                 self.write(&at, &rule, redirects, claims);
@@ -338,12 +330,22 @@ impl Ingresses {
         self.remarks.extend(faults.into_iter().map(|why| (owner.clone(), why)));
         let addresses = around.options.addresses.clone();
         let generation = ingress.metadata.generation;
-        self.statuses.push(Status { object: owner, generation, found: Found::Ingress(addresses) });
+        self.statuses.push(ObjectStatus {
+            object: owner,
+            generation,
+            found: StatusFindings::Ingress(addresses),
+        });
     }
 
-    fn write(&mut self, at: &Place<'_>, rule: &Rule<'_>, redirects: Option<u16>, claims: &mut Claims) {
+    fn write(
+        &mut self,
+        at: &ServedPath<'_>,
+        rule: &ServedRule<'_>,
+        redirects: Option<u16>,
+        claims: &mut Claims,
+    ) {
         let table = |name: &str, path: &str| {
-            Table::new("[[route]]")
+            WrittenTable::new("[[route]]")
                 .with("name", text(name))
                 .with("listener", list([text(&at.port.to_string())]))
                 .maybe("host", at.host.as_ref().map(|host| list([text(host)])))
@@ -356,11 +358,12 @@ impl Ingresses {
             for (number, (option, condition, upstream, canary)) in sides.enumerate() {
                 let own = table(&format!("{} canary {number}", at.name), &rule.path)
                     .with(option, condition.clone());
-                let answered = rule.answered(own, &Answer::Upstream(upstream.clone()), None);
+                let answered = rule.answered(own, &IngressAnswer::Upstream(upstream.clone()), None);
                 self.routes.push((canary.clone(), answered));
             }
         }
-        let is_asked = matches!(rule.answer, Answer::Upstream(_) | Answer::Split(..)) && redirects.is_none();
+        let is_asked = matches!(rule.answer, IngressAnswer::Upstream(_) | IngressAnswer::Split(..))
+            && redirects.is_none();
         let Some(root) = rule.wanted.app_root.as_ref().filter(|_| is_asked) else { return };
         if claims.insert((at.port, at.host.clone(), "= /".to_owned(), Vec::new())) {
             let redirect = inline([("to", root.clone()), ("status", "302".to_owned())]);
@@ -371,14 +374,11 @@ impl Ingresses {
 }
 
 impl Ingresses {
-    /// What clients have to prove, as options.
-    ///
-    /// # Errors
-    /// Why it cannot be asked of them: nobody may be let in then.
+    /// Returns the options for client authentication. After an error no client may be admitted.
     fn access(
         &mut self,
         owner: &Reference,
-        wanted: &Wanted,
+        wanted: &IngressOptions,
         around: &Around<'_, '_>,
         backends: &mut Backends<'_>,
     ) -> Result<Options, String> {
@@ -390,7 +390,7 @@ impl Ingresses {
         }
         if let Some(server @ AuthServer { service: Some(service), .. }) = &wanted.auth_server {
             let none = BTreeSet::new();
-            let (kind, namespace) = (Kind::Ingress.name(), owner.namespace.as_str());
+            let (kind, namespace) = (ObjectKind::Ingress.name(), owner.namespace.as_str());
             let from = Referring { kind, namespace, gateways: &none, spoken: Spoken::Http1, own: None };
             let mut backend = BackendRef::to(&service.name, Some(service.port));
             backend.namespace = Some(service.namespace.clone());
@@ -405,12 +405,12 @@ impl Ingresses {
         Ok(options)
     }
 
-    /// The name of the file with the users of a Secret.
+    /// Returns the name of the file with a Secret's users.
     fn users(
         &mut self,
         owner: &Reference,
         secret: &str,
-        form: Form,
+        form: UserListForm,
         around: &Around<'_, '_>,
     ) -> Result<String, String> {
         let failed =
@@ -420,26 +420,26 @@ impl Ingresses {
             failed("there is none of type Opaque with users and the hashes of their passwords, as htpasswd -B writes them")
         })?;
         around.machine.users(&users).map_err(|why| failed(&why))?;
-        let key = if form == Form::File { "auth" } else { "users" };
+        let key = if form == UserListForm::File { "auth" } else { "users" };
         let path = secrets::path(&owner.namespace, secret, key);
         self.files.insert(path.clone(), users);
         Ok(path)
     }
 
-    /// Who answers at a path: the servers of the Ingress, or those of its canary.
+    /// Divides a path between the servers of the Ingress and of its canary.
     fn shared(
         &mut self,
         stable: String,
         next: Option<&mut NextVersion<'_>>,
-        asking: &Asking<'_>,
+        asking: &PathService<'_>,
         backends: &mut Backends<'_>,
-    ) -> (Answer, Vec<Side>) {
-        let Some(next) = next else { return (Answer::Upstream(stable), Vec::new()) };
+    ) -> (IngressAnswer, Vec<Side>) {
+        let Some(next) = next else { return (IngressAnswer::Upstream(stable), Vec::new()) };
         let canary = match upstream(next.backend, asking, backends) {
             Ok(canary) => canary,
             Err(why) => {
                 self.remarks.push((next.owner.clone(), format!("it takes no requests: {why}")));
-                return (Answer::Upstream(stable), Vec::new());
+                return (IngressAnswer::Upstream(stable), Vec::new());
             }
         };
         let Canary { conditions, weight, total } = &next.canary;
@@ -449,23 +449,23 @@ impl Ingresses {
         };
         let sides = conditions.iter().map(side).collect();
         let answer = match total - weight {
-            _ if *weight == 0 || canary == stable => Answer::Upstream(stable),
-            0 => Answer::Upstream(canary),
+            _ if *weight == 0 || canary == stable => IngressAnswer::Upstream(stable),
+            0 => IngressAnswer::Upstream(canary),
             rest => {
                 let shares = [(stable.as_str(), rest.to_string()), (canary.as_str(), weight.to_string())];
                 let sticky =
                     asking.wanted.affinity.as_ref().and_then(|affinity| affinity.side(asking.secret));
-                Answer::Split(inline(shares), sticky)
+                IngressAnswer::Split(inline(shares), sticky)
             }
         };
         (answer, sides)
     }
 }
 
-/// A condition as an option has it, the upstream that answers where it holds, and the canary whose condition it is.
+/// A condition option and its value, the upstream if it holds, and the canary.
 type Side = (&'static str, String, String, Reference);
 
-/// The paths of an Ingress with their hosts, in order; last what its default backend answers. Each has a name.
+/// Lists the paths of an Ingress with hosts and names, in order. The default backend is the last.
 fn paths(ingress: &Ingress) -> Vec<(String, Option<&str>, Option<&IngressPath>, &IngressBackend)> {
     let mut paths = Vec::new();
     for (number, rule) in ingress.spec.rules.iter().enumerate() {
@@ -484,7 +484,7 @@ fn paths(ingress: &Ingress) -> Vec<(String, Option<&str>, Option<&IngressPath>, 
     paths
 }
 
-/// A host as the option has it. A wildcard is for one label.
+/// Converts a host to an option. An Ingress's wildcard matches one label.
 fn host_option(host: &str) -> Result<String, String> {
     let host = host.to_ascii_lowercase();
     match host.strip_prefix("*.") {
@@ -494,7 +494,7 @@ fn host_option(host: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a host of an Ingress, or all that its wildcard stands for, has a certificate there.
+/// Whether the host, including all names of its wildcard, has a certificate in the Ingress.
 fn is_secured(ingress: &Ingress, host: &str) -> bool {
     let mut hosts = ingress.spec.tls.iter().flat_map(|tls| &tls.hosts);
     hosts.any(|pattern| match pattern.strip_prefix("*.") {
@@ -503,11 +503,8 @@ fn is_secured(ingress: &Ingress, host: &str) -> bool {
     })
 }
 
-/// A path, for which nobody answers yet.
-///
-/// # Errors
-/// Why it cannot be told which requests it is for.
-fn rule<'w>(path: Option<&IngressPath>, wanted: &'w Wanted) -> Result<Rule<'w>, String> {
+/// Translates a path, without an answer. An error says why the matching requests are undefined.
+fn rule<'w>(path: Option<&IngressPath>, wanted: &'w IngressOptions) -> Result<ServedRule<'w>, String> {
     let value = path_of(path);
     if !value.starts_with('/') {
         return Err(format!("path {value:?} does not begin with /"));
@@ -515,7 +512,7 @@ fn rule<'w>(path: Option<&IngressPath>, wanted: &'w Wanted) -> Result<Rule<'w>, 
     let kind = path.map_or("Prefix", |path| path.path_type.as_str());
     let is_expression =
         kind == "ImplementationSpecific" && (wanted.uses_expressions || wanted.rewrite_target.is_some());
-    // Beginnings of paths in any case, as ingress-nginx has them.
+    // As in ingress-nginx: prefixes ignore case.
     let pattern = format!("(?i:{value})(?s:.*)");
     let path = match kind {
         _ if is_expression => {
@@ -534,10 +531,9 @@ fn rule<'w>(path: Option<&IngressPath>, wanted: &'w Wanted) -> Result<Rule<'w>, 
         true => inline([("path", template(target))]),
         false => inline([("pattern", text("(?s:.*)")), ("path", literal(target))]),
     });
-    Ok(Rule { path, answer: Answer::Fails, rewrite, asked: None, wanted, sides: Vec::new() })
+    Ok(ServedRule { path, answer: IngressAnswer::Fails, rewrite, asked: None, wanted, sides: Vec::new() })
 }
 
-/// The question about each request, as the option has it.
 fn asked(AuthServer { path, copied, sign_in, .. }: &AuthServer, upstream: &str) -> String {
     let copied = copied.as_ref().map(|fields| ("copy_headers", fields.clone()));
     let asked = [("upstream", text(upstream)), ("path", text(path)), ("set_cookie", "true".to_owned())];
@@ -545,12 +541,9 @@ fn asked(AuthServer { path, copied, sign_in, .. }: &AuthServer, upstream: &str) 
     inline(asked.into_iter().chain(copied).chain(sign_in))
 }
 
-/// The question about each request for a host, if it goes to whoever answers there.
-///
-/// # Errors
-/// Why nobody can be asked.
+/// Returns the option for an authentication server at the request's host.
 fn asked_at_host(
-    wanted: &Wanted,
+    wanted: &IngressOptions,
     host: Option<&str>,
     answerers: &[Answerer<'_>],
     around: &Around<'_, '_>,
@@ -561,28 +554,23 @@ fn asked_at_host(
     let answerer = own_host::at_host(answerers, host, path).map_err(failed)?;
     let Answerer { backend, owner, wanted, .. } = answerer;
     let secret = around.options.cookie_secret.as_deref();
-    let asking = Asking { wanted, owner, path: answerer.route_path(), secret };
+    let asking = PathService { wanted, owner, path: answerer.route_path(), secret };
     let upstream = upstream(backend, &asking, backends).map_err(failed)?;
     Ok(Some(asked(server, &upstream)))
 }
 
-/// How servers of an Ingress are asked at a path.
-struct Asking<'a> {
-    wanted: &'a Wanted,
+struct PathService<'a> {
+    wanted: &'a IngressOptions,
     owner: &'a Reference,
-    /// As the option of the route has it.
+    /// As in the route's option.
     path: &'a str,
     /// The file with the secrets of cookies.
     secret: Option<&'a str>,
 }
 
-/// The upstream of a backend.
-///
-/// # Errors
-/// Why nobody can be asked.
 fn upstream(
     backend: &IngressBackend,
-    &Asking { wanted, owner, path, secret }: &Asking<'_>,
+    &PathService { wanted, owner, path, secret }: &PathService<'_>,
     backends: &mut Backends<'_>,
 ) -> Result<String, String> {
     let Some(service) = &backend.service else {
@@ -594,8 +582,13 @@ fn upstream(
     let sticky = wanted.affinity.as_ref().map(|affinity| ("sticky", affinity.option(path, secret)));
     let own: Options = sticky.into_iter().chain(wanted.upstream.clone()).collect();
     let own = (!own.is_empty()).then_some((owner, own.as_slice()));
-    let from =
-        Referring { kind: Kind::Ingress.name(), namespace: &owner.namespace, gateways: &none, spoken, own };
+    let from = Referring {
+        kind: ObjectKind::Ingress.name(),
+        namespace: &owner.namespace,
+        gateways: &none,
+        spoken,
+        own,
+    };
     let by_name = service.port.name.as_deref();
     let port = service.port.number.or_else(|| backends.port_named(&owner.namespace, &service.name, by_name?));
     let upstream = backends.upstream(from, &BackendRef::to(&service.name, port)).map_err(|(_, why)| why)?;
@@ -605,28 +598,29 @@ fn upstream(
     Ok(upstream)
 }
 
-impl Rule<'_> {
-    /// Whether clients are sent to https.
-    fn redirects(&self, protocol: Protocol, is_covered: bool) -> bool {
+impl ServedRule<'_> {
+    fn redirects(&self, protocol: ListenerProtocol, is_covered: bool) -> bool {
         let wants = match self.wanted.secure {
             Some(Secure::Everybody) => true,
             Some(Secure::Nobody) => false,
             None => is_covered,
         };
-        protocol == Protocol::Http && wants
+        protocol == ListenerProtocol::Http && wants
     }
 
-    fn answered(&self, table: Table, answer: &Answer, redirects: Option<u16>) -> Table {
+    fn answered(&self, table: WrittenTable, answer: &IngressAnswer, redirects: Option<u16>) -> WrittenTable {
         let (table, is_asked) = match (answer, redirects) {
-            (Answer::Fails, _) => return table.with("respond", inline([("status", "500".to_owned())])),
+            (IngressAnswer::Fails, _) => {
+                return table.with("respond", inline([("status", "500".to_owned())]));
+            }
             (_, Some(port)) => {
                 let authority = if port == 443 { "$host".to_owned() } else { format!("$host:{port}") };
                 let to = template(&format!("https://{authority}$path"));
                 return table.with("redirect", inline([("to", to), ("status", "308".to_owned())]));
             }
-            (Answer::Redirect(redirect), None) => (table.with("redirect", redirect.clone()), false),
-            (Answer::Upstream(upstream), None) => (table.with("upstream", text(upstream)), true),
-            (Answer::Split(split, sticky), None) => {
+            (IngressAnswer::Redirect(redirect), None) => (table.with("redirect", redirect.clone()), false),
+            (IngressAnswer::Upstream(upstream), None) => (table.with("upstream", text(upstream)), true),
+            (IngressAnswer::Split(split, sticky), None) => {
                 (table.with("split", split.clone()).maybe("sticky", sticky.clone()), true)
             }
         };

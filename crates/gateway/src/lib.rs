@@ -1,14 +1,14 @@
-//! The Gateway API of Kubernetes as a configuration of Vanward. Pure: objects in; a text of `vanward.toml`, and the statuses
-//! of the objects out.
+//! Translates the Gateway API and Ingresses of Kubernetes to a configuration of Vanward. Pure: objects in; a text
+//! of `vanward.toml` and the statuses of the objects out.
 //!
-//! What Vanward cannot do is never left out in silence: it is a condition of the object that wants it, and what depends on
-//! it is answered with an error. `crates/kubernetes` fetches the objects and writes the statuses.
+//! Unsupported features are never ignored silently. The object gets a condition, and affected requests get an
+//! error. `crates/kubernetes` fetches the objects and writes the statuses.
 
-/// What all objects have.
+/// Common parts of all objects.
 mod object;
 /// The kinds of objects.
 mod kinds;
-/// Kinds about TLS that is passed on, and TLS to servers.
+/// Kinds for TLS passthrough and TLS to servers.
 mod tls_kinds;
 /// Ingresses and their classes.
 mod ingress_kinds;
@@ -18,7 +18,7 @@ mod cluster;
 mod condition;
 /// Statuses of objects.
 mod status;
-/// Texts of TOML.
+/// Writes TOML with owners of lines.
 mod written;
 /// Hosts of listeners and routes.
 mod hostname;
@@ -26,37 +26,37 @@ mod hostname;
 mod secrets;
 /// Gateways and their listeners.
 mod listeners;
-/// Which certificate a client gets.
+/// Selects certificates by server name.
 mod certificates;
-/// Which listeners a route attaches to.
+/// Attaches routes to listeners.
 mod attach;
 /// TLS to servers.
 mod backend_tls;
-/// Services as upstreams.
+/// Upstreams from services.
 mod backends;
 /// Filters of rules.
 mod filters;
-/// Routes of gRPC as routes of HTTP.
+/// Converts gRPC routes to HTTP routes.
 mod grpc_route;
-/// Routes of HTTP.
+/// Translates HTTPRoutes.
 mod http_route;
-/// Routes of TLS that is passed on.
+/// Translates TLSRoutes (passthrough).
 mod tls_route;
 /// Annotations of Ingresses.
 mod annotations;
-/// Authentication servers at the host of a request.
+/// Authentication servers at the request's host.
 mod own_host;
-/// Ingresses.
+/// Translates Ingresses.
 mod ingress;
-/// All of it together.
+/// Translates a whole cluster.
 mod translate;
-/// Until Vanward takes it.
+/// Repeats the translation without refused objects.
 mod settle;
 
 pub use cluster::Cluster;
-pub use condition::Condition;
-pub use object::{Kind, Metadata, Reference};
+pub use condition::StatusCondition;
+pub use object::{Metadata, ObjectKind, Reference};
 pub use settle::{Complaint, settle};
-pub use status::{AncestorFound, Found, ListenerFound, ParentFound, Status};
-pub use translate::{Machine, Options, Refused, Translation, translate};
-pub use written::Written;
+pub use status::{AncestorFound, ListenerFound, ObjectStatus, ParentFound, StatusFindings};
+pub use translate::{MachineFacts, OperatorOptions, Refused, Translation, translate};
+pub use written::WrittenText;

@@ -1,4 +1,4 @@
-//! Gateways and their listeners: which are ours, which can be served, and why the others cannot.
+//! Gateways and their listeners: which are ours, which can be served, and why others cannot.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,24 +6,21 @@ use std::net::IpAddr;
 use serde_json::{Map, Value};
 
 use crate::cluster::Cluster;
-use crate::condition::{Condition, Fault};
+use crate::condition::{Fault, StatusCondition};
 use crate::hostname;
 use crate::kinds::{Gateway, GatewayClass, GatewayListener, ObjectRef};
-use crate::object::{GATEWAY_GROUP, Kind, Reference, unknown};
+use crate::object::{GATEWAY_GROUP, ObjectKind, Reference, unknown};
 use crate::secrets;
-use crate::status::{Found, ListenerFound, Status};
-use crate::translate::{Machine, Options, Refused};
+use crate::status::{ListenerFound, ObjectStatus, StatusFindings};
+use crate::translate::{MachineFacts, OperatorOptions, Refused};
 
-/// What is spoken at a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub(crate) enum ListenerProtocol {
     Http,
     Https,
-    /// TLS that is passed on as it is.
     Tls,
 }
 
-/// The port of the machine that a listener is served at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Port {
     /// `None` stands for all addresses.
@@ -31,7 +28,7 @@ pub(crate) struct Port {
     pub(crate) number: u16,
 }
 
-/// As the option `address` of `[[listen]]` has it.
+/// As in the option `address` of `[[listen]]`.
 impl std::fmt::Display for Port {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.address {
@@ -41,34 +38,29 @@ impl std::fmt::Display for Port {
     }
 }
 
-/// A gateway of ours.
 pub(crate) struct OwnGateway<'c> {
     pub(crate) gateway: &'c Gateway,
-    /// Why it is not served at all.
+    /// Why the gateway is not served at all.
     fault: Option<Fault>,
-    pub(crate) listeners: Vec<Listener<'c>>,
+    pub(crate) listeners: Vec<TranslatedListener<'c>>,
 }
 
-/// A listener of a gateway of ours.
-pub(crate) struct Listener<'c> {
+pub(crate) struct TranslatedListener<'c> {
     pub(crate) spec: &'c GatewayListener,
-    pub(crate) protocol: Option<Protocol>,
+    pub(crate) protocol: Option<ListenerProtocol>,
     pub(crate) port: Port,
-    /// The kinds of routes that it takes.
+    /// Kinds of routes that may attach.
     pub(crate) kinds: Vec<&'static str>,
-    /// The secrets with its certificates, each with the names in it.
     pub(crate) certificates: Vec<(Reference, Vec<String>)>,
     accepted: Option<Fault>,
     conflicted: Option<Fault>,
     resolved: Option<Fault>,
-    /// Routes that are attached.
     pub(crate) attached: usize,
 }
 
-impl Listener<'_> {
-    /// The protocol, if the listener can be served.
-    pub(crate) fn served(&self) -> Option<Protocol> {
-        let has_certificate = self.protocol != Some(Protocol::Https) || !self.certificates.is_empty();
+impl TranslatedListener<'_> {
+    pub(crate) fn served(&self) -> Option<ListenerProtocol> {
+        let has_certificate = self.protocol != Some(ListenerProtocol::Https) || !self.certificates.is_empty();
         let is_served = self.accepted.is_none() && self.conflicted.is_none() && has_certificate;
         self.protocol.filter(|_| is_served)
     }
@@ -84,32 +76,37 @@ impl Listener<'_> {
         };
         let conflicted = match &self.conflicted {
             Some((reason, message)) => {
-                Condition { kind: "Conflicted", holds: true, reason, message: message.clone() }
+                StatusCondition { kind: "Conflicted", holds: true, reason, message: message.clone() }
             }
-            None => {
-                Condition { kind: "Conflicted", holds: false, reason: "NoConflicts", message: String::new() }
-            }
+            None => StatusCondition {
+                kind: "Conflicted",
+                holds: false,
+                reason: "NoConflicts",
+                message: String::new(),
+            },
         };
         ListenerFound {
             name: self.spec.name.clone(),
             kinds: self.kinds.iter().map(|kind| (GATEWAY_GROUP, *kind)).collect(),
             attached: self.attached,
             conditions: vec![
-                Condition::of(
+                StatusCondition::new(
                     "Accepted",
                     "Accepted",
                     self.accepted.clone().or_else(|| self.conflicted.clone()),
                 ),
                 conflicted,
-                Condition::of("ResolvedRefs", "ResolvedRefs", self.resolved.clone()),
-                Condition::of("Programmed", "Programmed", programmed),
+                StatusCondition::new("ResolvedRefs", "ResolvedRefs", self.resolved.clone()),
+                StatusCondition::new("Programmed", "Programmed", programmed),
             ],
         }
     }
 }
 
-/// The classes of ours, and what was found about them.
-pub(crate) fn classes<'c>(cluster: &'c Cluster, options: &Options) -> (Vec<&'c GatewayClass>, Vec<Status>) {
+pub(crate) fn classes<'c>(
+    cluster: &'c Cluster,
+    options: &OperatorOptions,
+) -> (Vec<&'c GatewayClass>, Vec<ObjectStatus>) {
     let ours = cluster.classes.values().filter(|class| class.spec.controller_name == options.controller);
     let mut statuses = Vec::new();
     let mut accepted = Vec::new();
@@ -123,21 +120,20 @@ pub(crate) fn classes<'c>(cluster: &'c Cluster, options: &Options) -> (Vec<&'c G
         if fault.is_none() {
             accepted.push(class);
         }
-        statuses.push(Status {
-            object: Reference::of(Kind::GatewayClass, &class.metadata),
+        statuses.push(ObjectStatus {
+            object: Reference::new(ObjectKind::GatewayClass, &class.metadata),
             generation: class.metadata.generation,
-            found: Found::Class(vec![Condition::of("Accepted", "Accepted", fault)]),
+            found: StatusFindings::Class(vec![StatusCondition::new("Accepted", "Accepted", fault)]),
         });
     }
     (accepted, statuses)
 }
 
-/// The gateways of some classes, the oldest first.
 pub(crate) fn gateways<'c>(
     cluster: &'c Cluster,
     classes: &[&GatewayClass],
     refused: &Refused,
-    machine: &dyn Machine,
+    machine: &dyn MachineFacts,
 ) -> Vec<OwnGateway<'c>> {
     let is_ours = |gateway: &&Gateway| {
         classes.iter().any(|class| class.metadata.name == gateway.spec.gateway_class_name)
@@ -157,9 +153,9 @@ fn of_gateway<'c>(
     gateway: &'c Gateway,
     cluster: &Cluster,
     refused: &Refused,
-    machine: &dyn Machine,
+    machine: &dyn MachineFacts,
 ) -> OwnGateway<'c> {
-    let reference = Reference::of(Kind::Gateway, &gateway.metadata);
+    let reference = Reference::new(ObjectKind::Gateway, &gateway.metadata);
     let (address, fault) = match address(gateway) {
         Ok(address) => (address, None),
         Err(fault) => (None, Some(fault)),
@@ -187,7 +183,6 @@ fn of_gateway<'c>(
     OwnGateway { gateway, listeners: listeners.collect(), fault }
 }
 
-/// The address that a gateway wants.
 fn address(gateway: &Gateway) -> Result<Option<IpAddr>, Fault> {
     let unsupported = |why: String| ("UnsupportedAddress", why);
     match gateway.spec.addresses.as_slice() {
@@ -211,18 +206,18 @@ fn of_listener<'c>(
     gateway: &Gateway,
     spec: &'c GatewayListener,
     cluster: &Cluster,
-    machine: &dyn Machine,
-) -> Listener<'c> {
+    machine: &dyn MachineFacts,
+) -> TranslatedListener<'c> {
     let protocol = protocol(spec);
     let known = match protocol {
-        Ok(Protocol::Http | Protocol::Https) => vec!["HTTPRoute", "GRPCRoute"],
-        Ok(Protocol::Tls) => vec!["TLSRoute"],
+        Ok(ListenerProtocol::Http | ListenerProtocol::Https) => vec!["HTTPRoute", "GRPCRoute"],
+        Ok(ListenerProtocol::Tls) => vec!["TLSRoute"],
         Err(_) => Vec::new(),
     };
     let (kinds, unknown_kind) = kinds(spec, &known);
     let mut resolved = unknown_kind.filter(|_| protocol.is_ok());
     let mut certificates = Vec::new();
-    if protocol == Ok(Protocol::Https) {
+    if protocol == Ok(ListenerProtocol::Https) {
         for wanted in spec.tls.iter().flat_map(|tls| &tls.certificate_refs) {
             match certificate(gateway, wanted, cluster, machine) {
                 Ok(secret) => certificates.push(secret),
@@ -235,22 +230,32 @@ fn of_listener<'c>(
         Err(fault) => (None, Some(fault)),
     };
     let port = Port { address: None, number: spec.port };
-    Listener { spec, protocol, port, kinds, certificates, accepted, conflicted: None, resolved, attached: 0 }
+    TranslatedListener {
+        spec,
+        protocol,
+        port,
+        kinds,
+        certificates,
+        accepted,
+        conflicted: None,
+        resolved,
+        attached: 0,
+    }
 }
 
-fn protocol(spec: &GatewayListener) -> Result<Protocol, Fault> {
+fn protocol(spec: &GatewayListener) -> Result<ListenerProtocol, Fault> {
     let mode = spec.tls.as_ref().and_then(|tls| tls.mode.as_deref()).unwrap_or("Terminate");
     let no_other = Map::<String, Value>::new();
     let other = spec.tls.as_ref().map_or(&no_other, |tls| &tls.other);
     if let Some(names) = unknown(other) {
-        // Client certificates are among these: a gateway that ignored them would let everybody in.
+        // Client certificate validation is among these: ignoring it would admit every client.
         return Err(("UnsupportedValue", format!("tls: not supported: {names}")));
     }
     match (spec.protocol.as_str(), mode) {
-        ("HTTP", _) => Ok(Protocol::Http),
-        ("HTTPS", "Terminate") => Ok(Protocol::Https),
+        ("HTTP", _) => Ok(ListenerProtocol::Http),
+        ("HTTPS", "Terminate") => Ok(ListenerProtocol::Https),
         ("HTTPS", mode) => Err(("UnsupportedValue", format!("HTTPS cannot have mode {mode}"))),
-        ("TLS", "Passthrough") => Ok(Protocol::Tls),
+        ("TLS", "Passthrough") => Ok(ListenerProtocol::Tls),
         ("TLS", mode) => {
             let why = format!("TLS cannot have mode {mode}; Passthrough is supported, and HTTPS decrypts");
             Err(("UnsupportedValue", why))
@@ -261,7 +266,6 @@ fn protocol(spec: &GatewayListener) -> Result<Protocol, Fault> {
     }
 }
 
-/// The kinds of routes that a listener takes, of those that are possible.
 fn kinds(spec: &GatewayListener, known: &[&'static str]) -> (Vec<&'static str>, Option<Fault>) {
     if spec.allowed_routes.kinds.is_empty() {
         return (known.to_vec(), None);
@@ -280,12 +284,12 @@ fn kinds(spec: &GatewayListener, known: &[&'static str]) -> (Vec<&'static str>, 
     (kinds, fault)
 }
 
-/// The secret with a certificate and its key, and the names in the certificate.
+/// Returns the Secret with certificate and key, and the names in the certificate.
 fn certificate(
     gateway: &Gateway,
     wanted: &ObjectRef,
     cluster: &Cluster,
-    machine: &dyn Machine,
+    machine: &dyn MachineFacts,
 ) -> Result<(Reference, Vec<String>), Fault> {
     let own = &gateway.metadata.namespace;
     let namespace = wanted.namespace.as_ref().unwrap_or(own);
@@ -299,7 +303,8 @@ fn certificate(
         let why = format!("Secret {namespace}/{}: no ReferenceGrant in {namespace} permits it", wanted.name);
         return Err(("RefNotPermitted", why));
     }
-    let reference = Reference { kind: Kind::Secret, namespace: namespace.clone(), name: wanted.name.clone() };
+    let reference =
+        Reference { kind: ObjectKind::Secret, namespace: namespace.clone(), name: wanted.name.clone() };
     let key = (namespace.clone(), wanted.name.clone());
     let secret = cluster.secrets.get(&key).ok_or_else(|| invalid(format!("{reference} does not exist")))?;
     let checked =
@@ -308,8 +313,8 @@ fn certificate(
     Ok((reference, names))
 }
 
-/// Listeners of one gateway that cannot be told apart.
-fn find_conflicts(listeners: &mut [Listener<'_>]) {
+/// Finds listeners of one gateway that cannot be distinguished.
+fn find_conflicts(listeners: &mut [TranslatedListener<'_>]) {
     let faults: Vec<Option<Fault>> = (0..listeners.len())
         .map(|index| {
             let own = &listeners[index];
@@ -337,11 +342,11 @@ fn find_conflicts(listeners: &mut [Listener<'_>]) {
     }
 }
 
-/// A port speaks what the oldest gateway wants of it. All gateways share the addresses of the proxy.
+/// The oldest gateway decides the protocol of a port, because all gateways share the proxy's addresses.
 fn find_taken_ports(gateways: &mut [OwnGateway<'_>]) {
-    let mut taken: BTreeMap<Port, (Protocol, String)> = BTreeMap::new();
+    let mut taken: BTreeMap<Port, (ListenerProtocol, String)> = BTreeMap::new();
     for gateway in gateways {
-        let name = Reference::of(Kind::Gateway, &gateway.gateway.metadata).to_string();
+        let name = Reference::new(ObjectKind::Gateway, &gateway.gateway.metadata).to_string();
         for listener in &mut gateway.listeners {
             let Some(protocol) = listener.served() else { continue };
             let (first, owner) = taken.entry(listener.port).or_insert_with(|| (protocol, name.clone()));
@@ -354,8 +359,7 @@ fn find_taken_ports(gateways: &mut [OwnGateway<'_>]) {
 }
 
 impl OwnGateway<'_> {
-    /// What was found about it.
-    pub(crate) fn status(&self, options: &Options) -> Status {
+    pub(crate) fn status(&self, options: &OperatorOptions) -> ObjectStatus {
         let served = self.listeners.iter().filter(|listener| listener.served().is_some()).count();
         let faulty = self.listeners.iter().filter(|listener| !listener.is_well()).count();
         let addresses = match self.listeners.first().and_then(|listener| listener.port.address) {
@@ -365,9 +369,9 @@ impl OwnGateway<'_> {
             }
         };
         let accepted = match &self.fault {
-            Some(fault) => Condition::fails("Accepted", fault.clone()),
-            None if faulty == 0 => Condition::holds("Accepted", "Accepted"),
-            None => Condition {
+            Some(fault) => StatusCondition::fails("Accepted", fault.clone()),
+            None if faulty == 0 => StatusCondition::holds("Accepted", "Accepted"),
+            None => StatusCondition {
                 kind: "Accepted",
                 holds: served > 0,
                 reason: "ListenersNotValid",
@@ -384,19 +388,19 @@ impl OwnGateway<'_> {
             (None, 1..) => None,
             _ => Some(("Invalid", "no listener is served".to_owned())),
         };
-        Status {
-            object: Reference::of(Kind::Gateway, &self.gateway.metadata),
+        ObjectStatus {
+            object: Reference::new(ObjectKind::Gateway, &self.gateway.metadata),
             generation: self.gateway.metadata.generation,
-            found: Found::Gateway {
-                conditions: vec![accepted, Condition::of("Programmed", "Programmed", programmed)],
+            found: StatusFindings::Gateway {
+                conditions: vec![accepted, StatusCondition::new("Programmed", "Programmed", programmed)],
                 addresses,
-                listeners: self.listeners.iter().map(Listener::found).collect(),
+                listeners: self.listeners.iter().map(TranslatedListener::found).collect(),
             },
         }
     }
 }
 
-impl Listener<'_> {
+impl TranslatedListener<'_> {
     fn is_well(&self) -> bool {
         self.served().is_some() && self.resolved.is_none()
     }
@@ -406,16 +410,15 @@ fn kind_of_address(address: &str) -> &'static str {
     if address.parse::<IpAddr>().is_ok() { "IPAddress" } else { "Hostname" }
 }
 
-/// The listeners of a port that are served, each with its host.
 pub(crate) fn on_port<'g>(
     gateways: &'g [OwnGateway<'_>],
     port: Port,
-) -> impl Iterator<Item = &'g Listener<'g>> {
+) -> impl Iterator<Item = &'g TranslatedListener<'g>> {
     let listeners = gateways.iter().flat_map(|gateway| &gateway.listeners);
     listeners.filter(move |listener| listener.port == port && listener.served().is_some())
 }
 
-/// Which names clients ask for (SNI) who are meant by a hostname, as options have it; `None` stands for all.
+/// Returns the server name pattern (SNI) of a hostname, as in options; `None` stands for all.
 pub(crate) fn pattern(host: Option<&str>) -> String {
     match host {
         None => "*".to_owned(),
@@ -424,7 +427,7 @@ pub(crate) fn pattern(host: Option<&str>) -> String {
     }
 }
 
-/// Whether a host belongs to a narrower listener of the same port than this one.
+/// Whether a host belongs to a listener with a more specific hostname on the same port.
 pub(crate) fn is_of_narrower(host: &str, own: Option<&str>, all: &[Option<String>]) -> bool {
     all.iter().flatten().any(|other| {
         let is_narrower = own.is_none_or(|own| own != other && hostname::covers(own, other));

@@ -1,4 +1,4 @@
-//! What all objects of Kubernetes have, and how one refers to another.
+//! Common parts of all Kubernetes objects, and references between them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,91 +6,72 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The group of the Gateway API.
 pub(crate) const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 
-/// The group of Ingresses.
 pub(crate) const NETWORKING_GROUP: &str = "networking.k8s.io";
 
-/// An object: its metadata, what is wanted, and what was found about it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Object<S> {
-    /// Name, namespace and the like.
     #[serde(default)]
     pub(crate) metadata: Metadata,
-    /// What is wanted.
     pub(crate) spec: S,
-    /// What controllers have found about it, as it is.
+    /// As JSON; written by controllers.
     #[serde(default)]
     pub(crate) status: Value,
 }
 
-/// The metadata of an object.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {
-    /// Its name.
     pub name: String,
-    /// Its namespace; empty if it has none.
+    /// Empty for cluster-wide objects.
     pub namespace: String,
-    /// What tells it from others of its name, before and after it.
+    /// Distinguishes the object from earlier and later ones with the same name.
     pub uid: String,
-    /// When it was created, in RFC 3339. All of one server are written alike, so texts compare as times do.
+    /// RFC 3339. All times of one server have the same format, so they sort as text.
     pub creation_timestamp: String,
     /// Counts the changes of `spec`.
     pub generation: i64,
-    /// The version of the object, for conditional writes.
+    /// For conditional writes.
     pub resource_version: String,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Its annotations.
     pub annotations: BTreeMap<String, String>,
 }
 
 impl Metadata {
-    /// What of two objects comes first: the older one, then by name.
+    /// The sort key of precedence: the older object first, then by name.
     pub(crate) fn age(&self) -> (&str, &str, &str) {
         (&self.creation_timestamp, &self.namespace, &self.name)
     }
 }
 
-/// The kinds of objects that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Whose gateways are ours.
+pub enum ObjectKind {
     GatewayClass,
-    /// Listeners.
     Gateway,
-    /// Routes of HTTP.
     HttpRoute,
-    /// Routes of gRPC.
     GrpcRoute,
-    /// Routes of TLS that is passed on.
     TlsRoute,
-    /// Hosts and paths, before there were gateways.
     Ingress,
-    /// Whose Ingresses are ours.
     IngressClass,
-    /// What may be referred to from other namespaces.
+    /// Permits references from other namespaces.
     ReferenceGrant,
-    /// How servers of a service prove who they are.
+    /// Sets how TLS servers of a service are verified.
     BackendTlsPolicy,
-    /// Servers with one name.
     Service,
-    /// Addresses of the servers of a service.
     EndpointSlice,
-    /// Certificates with their keys.
+    /// Secrets with certificates and keys.
     Secret,
-    /// Secrets that may have users with the hashes of their passwords.
+    /// Secrets with users and password hashes.
     Passwords,
-    /// Certificates of CAs.
+    /// Contains CA certificates.
     ConfigMap,
-    /// Labels of namespaces.
+    /// Only labels are used.
     Namespace,
 }
 
-impl Kind {
-    /// All of them, in an order in which none is read before what it refers to.
+impl ObjectKind {
+    /// All kinds. Referenced kinds come before those that refer to them.
     pub const ALL: [Self; 15] = [
         Self::Namespace,
         Self::ReferenceGrant,
@@ -109,7 +90,7 @@ impl Kind {
         Self::Ingress,
     ];
 
-    /// Its group, version and the plural that stands in paths.
+    /// Group, version and plural, as in paths.
     pub fn path(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::GatewayClass => (GATEWAY_GROUP, "v1", "gatewayclasses"),
@@ -129,7 +110,7 @@ impl Kind {
         }
     }
 
-    /// Whether objects of the kind are told what is refused of them: not those that change all the time.
+    /// Whether refusals are reported in the object: not for kinds that change all the time.
     pub(crate) fn is_told(self) -> bool {
         !matches!(
             self,
@@ -137,7 +118,6 @@ impl Kind {
         )
     }
 
-    /// Its name in references and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::GatewayClass => "GatewayClass",
@@ -158,20 +138,16 @@ impl Kind {
     }
 }
 
-/// Which object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reference {
-    /// Its kind.
-    pub kind: Kind,
-    /// Its namespace; empty if it has none.
+    pub kind: ObjectKind,
+    /// Empty for cluster-wide objects.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
 impl Reference {
-    /// The object with this metadata.
-    pub fn of(kind: Kind, metadata: &Metadata) -> Self {
+    pub fn new(kind: ObjectKind, metadata: &Metadata) -> Self {
         Self { kind, namespace: metadata.namespace.clone(), name: metadata.name.clone() }
     }
 }
@@ -187,36 +163,33 @@ impl fmt::Display for Reference {
     }
 }
 
-/// The names of fields that are not known here, so not obeyed; `None` if there are none.
+/// Lists the names of unknown fields; `None` if there are none.
 pub(crate) fn unknown(other: &Map<String, Value>) -> Option<String> {
     let names: Vec<&str> = other.keys().map(String::as_str).collect();
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Which labels.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct LabelSelector {
-    /// Labels with these values.
+    /// Labels that must have these values.
     pub(crate) match_labels: BTreeMap<String, String>,
-    /// Further conditions, all of which must hold.
+    /// Further conditions that must all hold.
     pub(crate) match_expressions: Vec<LabelExpression>,
 }
 
-/// A condition on a label.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct LabelExpression {
-    /// The label.
     pub(crate) key: String,
     /// In, NotIn, Exists or DoesNotExist.
     pub(crate) operator: String,
-    /// The values of In and NotIn.
+    /// For In and NotIn.
     #[serde(default)]
     pub(crate) values: Vec<String>,
 }
 
 impl LabelSelector {
-    /// Whether labels are selected. An operator that is not known selects none.
+    /// Returns whether labels match. An unknown operator matches none.
     pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         let holds = |LabelExpression { key, operator, values }: &LabelExpression| {
             let value = labels.get(key);

@@ -1,27 +1,28 @@
-//! Authentication servers at the host that a request came for (`auth-url: https://$host/oauth2/auth`): the servers of the Ingress that
-//! answers there, which clients reach themselves. Nobody else is asked on behalf of an Ingress.
+//! Authentication servers at the request's host (`auth-url: https://$host/oauth2/auth`): the servers of the Ingress
+//! for that host, which clients reach themselves. No other server is used on behalf of an Ingress.
 
-use crate::annotations::Wanted;
-use crate::ingress::Own;
+use crate::annotations::IngressOptions;
+use crate::ingress::OwnIngress;
 use crate::ingress_kinds::IngressBackend;
 use crate::object::Reference;
 
-/// A path of an Ingress at a host of its own, and who answers there.
+/// A path of an Ingress with an exact host, and its backend.
 pub(crate) struct Answerer<'c> {
-    /// In small letters.
+    /// In lower case.
     host: String,
     path: &'c str,
     is_exact: bool,
     pub(crate) backend: &'c IngressBackend,
     pub(crate) owner: Reference,
-    pub(crate) wanted: Wanted,
-    /// Why it cannot be asked about requests.
+    pub(crate) wanted: IngressOptions,
+    /// Why it cannot authenticate requests.
     fault: Option<&'static str>,
 }
 
-/// Who answers at hosts, the oldest Ingress first. Nothing, if nobody asks for it.
-pub(crate) fn answerers<'c>(all: &[Own<'c>]) -> Vec<Answerer<'c>> {
-    let asks = |own: &Own<'_>| own.wanted.auth_server.as_ref().is_some_and(|server| server.service.is_none());
+/// Lists the paths by host, oldest Ingress first. Empty if no Ingress uses such a server.
+pub(crate) fn answerers<'c>(all: &[OwnIngress<'c>]) -> Vec<Answerer<'c>> {
+    let asks =
+        |own: &OwnIngress<'_>| own.wanted.auth_server.as_ref().is_some_and(|server| server.service.is_none());
     if !all.iter().any(asks) {
         return Vec::new();
     }
@@ -46,10 +47,7 @@ pub(crate) fn answerers<'c>(all: &[Own<'c>]) -> Vec<Answerer<'c>> {
     answerers
 }
 
-/// Who answers at the host of a rule, and at the path of a URL.
-///
-/// # Errors
-/// Why nobody can be asked.
+/// Returns the backend for a URL's path at the host of a rule.
 pub(crate) fn at_host<'a, 'c>(
     all: &'a [Answerer<'c>],
     host: Option<&str>,
@@ -63,7 +61,7 @@ pub(crate) fn at_host<'a, 'c>(
     let found = all
         .iter()
         .filter(|answerer| answerer.host == host && answerer.is_for(path))
-        // Of equal ones the first one, which is the oldest.
+        // `min_by_key` returns the first of equals, which is the oldest.
         .min_by_key(|answerer| (!answerer.is_exact, usize::MAX - answerer.path.trim_end_matches('/').len()));
     let found = found.ok_or_else(|| format!("no Ingress answers at {host}{path}"))?;
     match found.fault {
@@ -73,7 +71,7 @@ pub(crate) fn at_host<'a, 'c>(
 }
 
 impl Answerer<'_> {
-    /// The path of its route, without its kind.
+    /// The path in the route, without its type.
     pub(crate) fn route_path(&self) -> &str {
         match self.path.trim_end_matches('/') {
             _ if self.is_exact => self.path,
@@ -89,13 +87,13 @@ impl Answerer<'_> {
     }
 }
 
-/// Whether a host of a rule is one, and no wildcard.
+/// Whether the host is an exact name.
 fn is_one(host: &str) -> bool {
     !host.is_empty() && !host.starts_with("*.")
 }
 
-/// Why the servers of an Ingress would be asked otherwise than clients ask them.
-fn fault(own: &Own<'_>) -> Option<&'static str> {
+/// Returns why requests to the Ingress's servers would differ from those of clients.
+fn fault(own: &OwnIngress<'_>) -> Option<&'static str> {
     let wanted = &own.wanted;
     let has = |names: [&str; 2]| wanted.options.iter().any(|(name, _)| names.contains(name));
     if own.refused.is_some() || !own.faults.is_empty() {

@@ -1,18 +1,16 @@
-//! Certificates and keys in secrets, and users with the hashes of their passwords.
+//! Certificates with keys in Secrets, and users with password hashes.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::annotations::Form;
-use crate::kinds::Secret;
+use crate::annotations::UserListForm;
+use crate::kinds::KubernetesSecret;
 
-/// The type of secrets with certificates.
 const TLS: &str = "kubernetes.io/tls";
-/// The value with a line for each user.
+/// Key of the value with one line for each user.
 const USERS: &str = "auth";
 
-/// The certificate and the key of a secret, in PEM.
-pub(crate) fn pair(secret: &Secret) -> Result<(Vec<u8>, Vec<u8>), String> {
+pub(crate) fn pair(secret: &KubernetesSecret) -> Result<(Vec<u8>, Vec<u8>), String> {
     if secret.kind != TLS {
         return Err(format!("its type is {:?}, not {TLS:?}", secret.kind));
     }
@@ -23,8 +21,8 @@ pub(crate) fn pair(secret: &Secret) -> Result<(Vec<u8>, Vec<u8>), String> {
     Ok((value("tls.crt")?, value("tls.key")?))
 }
 
-/// Removes all but users with hashes of passwords from a secret. Returns whether there are any.
-pub(crate) fn keep_users(secret: &mut Secret) -> bool {
+/// Removes everything except users with password hashes. Returns whether any are left.
+pub(crate) fn keep_users(secret: &mut KubernetesSecret) -> bool {
     let has_users = |key: &str, value: &str| match decoded(value) {
         Some(text) if key == USERS => {
             lines(&text).all(|line| line.split_once(':').is_some_and(|(_, hash)| is_hash(hash)))
@@ -36,11 +34,11 @@ pub(crate) fn keep_users(secret: &mut Secret) -> bool {
     !secret.data.is_empty()
 }
 
-/// The users of a secret, as a file with a line for each.
-pub(crate) fn users(secret: &Secret, form: Form) -> Option<Vec<u8>> {
+/// Returns the users of a Secret as a file with one line for each.
+pub(crate) fn users(secret: &KubernetesSecret, form: UserListForm) -> Option<Vec<u8>> {
     let text = match form {
-        Form::File => decoded(secret.data.get(USERS)?)?,
-        Form::Map => {
+        UserListForm::File => decoded(secret.data.get(USERS)?)?,
+        UserListForm::Map => {
             let line = |(user, hash): (&String, &String)| Some(format!("{user}:{}\n", decoded(hash)?.trim()));
             secret.data.iter().filter(|(user, _)| *user != USERS).filter_map(line).collect()
         }
@@ -56,13 +54,13 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Whether a text looks like the hash of a password, as crypt(3) and htpasswd write them.
+/// Whether a text looks like a password hash of crypt(3) or htpasswd.
 fn is_hash(text: &str) -> bool {
     let text = text.trim();
     (text.starts_with('$') || text.starts_with('{')) && !text.contains(char::is_whitespace)
 }
 
-/// The name by which the configuration calls a file of a secret.
+/// Returns the name of a Secret's file in the configuration.
 pub(crate) fn path(namespace: &str, name: &str, key: &str) -> String {
     format!("kubernetes:{namespace}/{name}/{key}")
 }

@@ -1,30 +1,25 @@
-//! From a cluster to a configuration that Vanward takes: what it refuses is told to the object that it comes from, and the rest
-//! is translated without that object.
+//! Makes a valid configuration of a cluster. A complaint goes to the object that caused it, and the rest is
+//! translated again without the object.
 
 use crate::cluster::Cluster;
-use crate::translate::{Machine, Options, Refused, Translation, translate};
+use crate::translate::{MachineFacts, OperatorOptions, Refused, Translation, translate};
 
-/// How often objects that are refused are left out until the rest is valid.
+/// Maximum number of translations until the rest is valid.
 const ROUNDS_MAX: usize = 100;
 
-/// What Vanward refuses of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint {
-    /// The line of the configuration, from 1; `None` if it is about another file.
+    /// Line of the configuration, from 1; `None` for another file.
     pub line: Option<usize>,
-    /// What is wrong, for the status of an object.
     pub why: String,
 }
 
-/// Translates a cluster into a valid configuration. `complaints` reads a configuration with its files and tells what is wrong
-/// with it.
-///
-/// # Errors
-/// What is wrong and comes from no object: with the operator's own file, say.
+/// Translates a cluster into a valid configuration. `complaints` parses a configuration with its files and returns the
+/// mistakes. Fails with a mistake that no object caused, such as one in the operator's own file.
 pub fn settle(
     cluster: &Cluster,
-    options: &Options,
-    machine: &dyn Machine,
+    options: &OperatorOptions,
+    machine: &dyn MachineFacts,
     mut complaints: impl FnMut(&Translation) -> Vec<Complaint>,
 ) -> Result<Translation, String> {
     let mut refused = Refused::new();

@@ -1,85 +1,68 @@
-//! Statuses of objects: what is to be written into them, beside what other controllers have written.
+//! Statuses of objects, merged with those of other controllers.
 
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-use crate::condition::{Condition, written};
+use crate::condition::{StatusCondition, written};
 use crate::object::Reference;
 
-/// What was found about an object.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Status {
-    /// The object.
+pub struct ObjectStatus {
     pub object: Reference,
-    /// The generation of it that was looked at.
+    /// The generation of the object that was translated.
     pub generation: i64,
-    /// What was found.
-    pub found: Found,
+    pub found: StatusFindings,
 }
 
-/// What was found about an object, by kind.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Found {
-    /// A class of gateways.
-    Class(Vec<Condition>),
-    /// A gateway.
+pub enum StatusFindings {
+    Class(Vec<StatusCondition>),
     Gateway {
-        /// Its own conditions.
-        conditions: Vec<Condition>,
-        /// Where it is reached, each with its type.
+        conditions: Vec<StatusCondition>,
+        /// Addresses with their types.
         addresses: Vec<(&'static str, String)>,
-        /// Its listeners.
         listeners: Vec<ListenerFound>,
     },
-    /// A route: for each of its gateways that is ours.
+    /// An entry for each of our gateways among its parents.
     Route(Vec<ParentFound>),
-    /// A policy: for each of the gateways that it holds for.
+    /// An entry for each gateway that the policy affects.
     Policy(Vec<AncestorFound>),
-    /// An Ingress: the IP addresses and names of hosts where it is reached.
+    /// IP addresses and host names of the Ingress.
     Ingress(Vec<String>),
 }
 
-/// What was found about a listener.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListenerFound {
-    /// Its name.
     pub name: String,
-    /// The kinds of routes that it takes, with their groups.
+    /// Kinds of routes that may attach, with their groups.
     pub kinds: Vec<(&'static str, &'static str)>,
-    /// How many routes are attached.
     pub attached: usize,
-    /// Its conditions.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<StatusCondition>,
 }
 
-/// What was found about a route and one of its gateways.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParentFound {
-    /// The reference as the route has it.
+    /// The reference as in the route.
     pub parent: Value,
-    /// Its conditions.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<StatusCondition>,
 }
 
-/// What was found about a policy and one of the gateways that it holds for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AncestorFound {
-    /// A reference to the gateway.
     pub ancestor: Value,
-    /// The conditions there.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<StatusCondition>,
 }
 
-impl Status {
-    /// The status to be written in place of `before`; `None` if there is nothing to write. `now` is a time in RFC 3339.
+impl ObjectStatus {
+    /// Returns the status that replaces `before`; `None` if nothing changed. `now` is in RFC 3339.
     pub fn changed(&self, before: &Value, controller: &str, now: &str) -> Option<Value> {
         let generation = self.generation;
         let after = match &self.found {
-            Found::Class(conditions) => {
+            StatusFindings::Class(conditions) => {
                 with(before, "conditions", written(conditions, generation, &before["conditions"], true, now))
             }
-            Found::Gateway { conditions, addresses, listeners } => {
+            StatusFindings::Gateway { conditions, addresses, listeners } => {
                 let conditions = written(conditions, generation, &before["conditions"], true, now);
                 let addresses: Vec<Value> =
                     addresses.iter().map(|(kind, value)| json!({ "type": kind, "value": value })).collect();
@@ -88,7 +71,7 @@ impl Status {
                 let status = with(&status, "addresses", addresses.into());
                 with(&status, "listeners", listeners.collect())
             }
-            Found::Ingress(addresses) => {
+            StatusFindings::Ingress(addresses) => {
                 let one = |address: &String| match address.parse::<IpAddr>() {
                     Ok(_) => json!({ "ip": address }),
                     Err(_) => json!({ "hostname": address }),
@@ -96,15 +79,19 @@ impl Status {
                 let addresses: Vec<Value> = addresses.iter().map(one).collect();
                 with(before, "loadBalancer", json!({ "ingress": addresses }))
             }
-            // A route that has no gateway of ours, and had none, is not ours.
-            Found::Route(parents) if parents.is_empty() && before["parents"].is_null() => return None,
-            Found::Route(parents) => {
+            // A route without one of our gateways, now and before, is not ours.
+            StatusFindings::Route(parents) if parents.is_empty() && before["parents"].is_null() => {
+                return None;
+            }
+            StatusFindings::Route(parents) => {
                 let parents = parents.iter().map(|found| (&found.parent, found.conditions.as_slice()));
                 let entries = entries("parentRef", parents, generation, &before["parents"], controller, now);
                 with(before, "parents", entries)
             }
-            Found::Policy(ancestors) if ancestors.is_empty() && before["ancestors"].is_null() => return None,
-            Found::Policy(ancestors) => {
+            StatusFindings::Policy(ancestors) if ancestors.is_empty() && before["ancestors"].is_null() => {
+                return None;
+            }
+            StatusFindings::Policy(ancestors) => {
                 let ancestors = ancestors.iter().map(|found| (&found.ancestor, found.conditions.as_slice()));
                 let before_them = &before["ancestors"];
                 let entries = entries("ancestorRef", ancestors, generation, before_them, controller, now);
@@ -131,10 +118,10 @@ impl ListenerFound {
     }
 }
 
-/// Entries of a route or a policy, one for each of its gateways: ours, and those of other controllers as they are.
+/// Merges a route's or policy's entries: ours are replaced, those of other controllers are kept.
 fn entries<'f>(
     key: &str,
-    found: impl Iterator<Item = (&'f Value, &'f [Condition])>,
+    found: impl Iterator<Item = (&'f Value, &'f [StatusCondition])>,
     generation: i64,
     before: &Value,
     controller: &str,
@@ -163,16 +150,21 @@ fn with(status: &Value, key: &str, value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Kind;
+    use crate::object::ObjectKind;
 
     const OURS: &str = "vanward.dev/gateway";
 
-    fn route(holds: bool) -> Status {
-        let condition = Condition { kind: "Accepted", holds, reason: "Accepted", message: String::new() };
-        Status {
-            object: Reference { kind: Kind::HttpRoute, namespace: "n".to_owned(), name: "r".to_owned() },
+    fn route(holds: bool) -> ObjectStatus {
+        let condition =
+            StatusCondition { kind: "Accepted", holds, reason: "Accepted", message: String::new() };
+        ObjectStatus {
+            object: Reference {
+                kind: ObjectKind::HttpRoute,
+                namespace: "n".to_owned(),
+                name: "r".to_owned(),
+            },
             generation: 3,
-            found: Found::Route(vec![ParentFound {
+            found: StatusFindings::Route(vec![ParentFound {
                 parent: json!({ "name": "g" }),
                 conditions: vec![condition],
             }]),
@@ -197,7 +189,7 @@ mod tests {
         assert_eq!(after["parents"][0], theirs);
         assert_eq!(after["parents"][1]["controllerName"], OURS);
         assert_eq!(after["more"], 1);
-        let gone = Status { found: Found::Route(Vec::new()), ..route(true) };
+        let gone = ObjectStatus { found: StatusFindings::Route(Vec::new()), ..route(true) };
         assert_eq!(gone.changed(&after, OURS, "2"), Some(before));
         assert_eq!(gone.changed(&Value::Null, OURS, "2"), None);
     }

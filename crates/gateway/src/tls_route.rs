@@ -1,38 +1,38 @@
-//! Routes of TLS that is passed on as it is: by the name that clients ask for, to servers that have the certificates.
+//! Translates TLSRoutes: TLS connections are passed through by server name (SNI) to servers that have the certificates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::attach::{Attaching, Attachment, attach};
 use crate::backends::{Backends, Referring, Spoken};
 use crate::cluster::Cluster;
-use crate::condition::{Condition, Fault};
+use crate::condition::{Fault, StatusCondition};
 use crate::hostname::is_name;
 use crate::http_route::{places, shared};
-use crate::listeners::{OwnGateway, Port, Protocol, on_port, pattern};
-use crate::object::{Kind, Reference, unknown};
-use crate::status::{Found, ParentFound, Status};
+use crate::listeners::{ListenerProtocol, OwnGateway, Port, on_port, pattern};
+use crate::object::{ObjectKind, Reference, unknown};
+use crate::status::{ObjectStatus, ParentFound, StatusFindings};
 use crate::tls_kinds::TlsRoute;
 use crate::translate::Refused;
 use crate::written::{inline, list, text};
 
-/// What each port passes on, as the option `passthrough` has it.
+/// Values of the option `passthrough`, by port.
 pub(crate) type PassedOn = BTreeMap<Port, Vec<String>>;
 
-/// Passes on what the routes want, the oldest first, and returns what was found about them.
+/// Adds the passthrough of the routes, oldest first, and returns their statuses.
 pub(crate) fn translate(
     cluster: &Cluster,
     refused: &Refused,
     gateways: &mut [OwnGateway<'_>],
     backends: &mut Backends<'_>,
-) -> (PassedOn, Vec<Status>, Vec<(Reference, String)>) {
+) -> (PassedOn, Vec<ObjectStatus>, Vec<(Reference, String)>) {
     let mut routes: Vec<&TlsRoute> = cluster.tls_routes.values().collect();
     routes.sort_by_key(|route| route.metadata.age());
     let (mut passed_on, mut statuses, mut remarks) = (PassedOn::new(), Vec::new(), Vec::new());
     let mut claims = BTreeSet::new();
     for route in routes {
-        let reference = Reference::of(Kind::TlsRoute, &route.metadata);
+        let reference = Reference::new(ObjectKind::TlsRoute, &route.metadata);
         let attaching = Attaching {
-            kind: Kind::TlsRoute.name(),
+            kind: ObjectKind::TlsRoute.name(),
             metadata: &route.metadata,
             parents: &route.spec.parent_refs,
             hosts: &route.spec.hostnames,
@@ -65,12 +65,10 @@ pub(crate) fn translate(
     (passed_on, statuses, remarks)
 }
 
-/// Names, and the upstreams that their connections go to, with weights.
 fn entry(names: Vec<String>, to: &[(String, u32)]) -> String {
     inline([("names", list(names)), shared(to)])
 }
 
-/// What cannot be obeyed of a route.
 fn supported(route: &TlsRoute) -> Result<(), String> {
     let is_pattern = |host: &String| is_name(host.strip_prefix("*.").unwrap_or(host));
     if let Some(host) = route.spec.hostnames.iter().find(|host| !is_pattern(host)) {
@@ -85,7 +83,6 @@ fn supported(route: &TlsRoute) -> Result<(), String> {
     }
 }
 
-/// The upstreams of a route with their weights, and which of its backends lead nowhere.
 fn upstreams(
     route: &TlsRoute,
     reference: &Reference,
@@ -94,7 +91,7 @@ fn upstreams(
     let namespace = &route.metadata.namespace;
     let gateways = BTreeSet::new();
     let from = Referring {
-        kind: Kind::TlsRoute.name(),
+        kind: ObjectKind::TlsRoute.name(),
         namespace,
         gateways: &gateways,
         spoken: Spoken::Http1,
@@ -104,7 +101,7 @@ fn upstreams(
     backends.passed_on(from, reference, refs)
 }
 
-/// A connection for the hostname of a listener that no route of it takes is not for the routes of a wider one.
+/// Claims hostnames of listeners without a route: their connections must not reach routes of a less specific listener.
 fn elsewhere(
     gateways: &[OwnGateway<'_>],
     claims: &mut BTreeSet<(Port, Option<String>)>,
@@ -113,7 +110,7 @@ fn elsewhere(
 ) {
     let listeners = gateways.iter().flat_map(|gateway| &gateway.listeners);
     let ports: BTreeSet<Port> = listeners
-        .filter(|listener| listener.served() == Some(Protocol::Tls))
+        .filter(|listener| listener.served() == Some(ListenerProtocol::Tls))
         .map(|listener| listener.port)
         .collect();
     for port in ports {
@@ -133,14 +130,18 @@ fn status(
     attachments: &[Attachment<'_>],
     fault: Option<&Fault>,
     unresolved: Option<&Fault>,
-) -> Status {
+) -> ObjectStatus {
     let of_parent = |attachment: &Attachment<'_>| {
         let accepted = attachment.fault.as_ref().or(fault).cloned();
         let conditions = vec![
-            Condition::of("Accepted", "Accepted", accepted),
-            Condition::of("ResolvedRefs", "ResolvedRefs", unresolved.cloned()),
+            StatusCondition::new("Accepted", "Accepted", accepted),
+            StatusCondition::new("ResolvedRefs", "ResolvedRefs", unresolved.cloned()),
         ];
         ParentFound { parent: serde_json::to_value(attachment.parent).unwrap_or_default(), conditions }
     };
-    Status { object, generation, found: Found::Route(attachments.iter().map(of_parent).collect()) }
+    ObjectStatus {
+        object,
+        generation,
+        found: StatusFindings::Route(attachments.iter().map(of_parent).collect()),
+    }
 }

@@ -1,93 +1,73 @@
-//! From the objects of a cluster to a configuration of Vanward and the statuses of the objects.
+//! Translates the objects of a cluster to a configuration of Vanward and statuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use crate::backend_tls::Policies;
+use crate::backend_tls::TlsPolicies;
 use crate::backends::Backends;
 use crate::certificates;
 use crate::cluster::Cluster;
 use crate::http_route::{self, Claims};
 use crate::ingress::{self, Around, Ingresses};
-use crate::listeners::{self, OwnGateway, Port, Protocol, on_port};
-use crate::object::{Kind, Reference};
+use crate::listeners::{self, ListenerProtocol, OwnGateway, Port, on_port};
+use crate::object::{ObjectKind, Reference};
 use crate::secrets;
-use crate::status::Status;
+use crate::status::ObjectStatus;
 use crate::tls_route::{self, PassedOn};
-use crate::written::{Table, Written, inline, list, text};
+use crate::written::{WrittenTable, WrittenText, inline, list, text};
 
-/// What the operator has said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// The name of this controller, as classes of gateways have it.
+pub struct OperatorOptions {
+    /// The controller's name in GatewayClasses.
     pub controller: String,
-    /// Where clients reach the proxy: IP addresses and host names for the statuses of gateways.
+    /// The proxy's IP addresses and host names, for statuses.
     pub addresses: Vec<String>,
-    /// A file of Vanward for what the Gateway API cannot say, such as the log and limits.
+    /// A file of Vanward for settings outside of the Gateway API, such as log and limits.
     pub base: Option<String>,
-    /// Where the proxy tells that it is ready.
     pub ready: SocketAddr,
-    /// The ports of Ingresses, for http and https.
     pub ingress_ports: [u16; 2],
-    /// A file with the secrets that sign the cookies of sessions, the same for all instances.
+    /// File with the secrets that sign session cookies, the same for all instances.
     pub cookie_secret: Option<String>,
 }
 
-/// What only the machine knows.
-pub trait Machine {
-    /// The names in a certificate, if it can be used with its key, both in PEM.
-    ///
-    /// # Errors
-    /// Why it cannot.
+pub trait MachineFacts {
+    /// Returns the names in a certificate, if it is valid with its key, both in PEM.
     fn certificate(&self, certificate: &[u8], key: &[u8]) -> Result<Vec<String>, String>;
 
-    /// Whether these are certificates of CAs, in PEM; `None` stands for those of the system.
-    ///
-    /// # Errors
-    /// Why they cannot be used.
+    /// Checks CA certificates in PEM; `None` stands for the system's.
     fn authorities(&self, pem: Option<&[u8]>) -> Result<(), String>;
 
-    /// Whether these are users with hashes of passwords, a line for each.
-    ///
-    /// # Errors
-    /// Why they cannot be used.
+    /// Checks users with password hashes, a line for each.
     fn users(&self, lines: &[u8]) -> Result<(), String>;
 
-    /// Whether the proxy can listen at a port; `None` stands for all addresses.
-    ///
-    /// # Errors
-    /// Why it cannot.
+    /// Checks that the proxy can listen on a port; `None` stands for all addresses.
     fn port(&self, address: Option<IpAddr>, port: u16) -> Result<(), String>;
 }
 
-/// Objects that Vanward has refused, and why.
 pub type Refused = BTreeMap<Reference, String>;
 
-/// A configuration, and what was found about the objects that it comes from.
 #[derive(Clone, PartialEq)]
 pub struct Translation {
-    /// The configuration. It names secrets as files: see `files`.
-    pub written: Written,
-    /// The content of these files by their names. They have keys, so nobody prints them.
+    /// Refers to secrets as files: see `files`.
+    pub written: WrittenText,
+    /// Contents by file name. They include keys, so `Debug` omits them.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// What is to be written into the objects.
-    pub statuses: Vec<Status>,
-    /// Objects that cannot be read, and why.
+    pub statuses: Vec<ObjectStatus>,
+    /// Objects that cannot be parsed, and why.
     pub unreadable: Vec<(Reference, String)>,
-    /// What cannot be obeyed of objects that have no conditions to say so, or not enough of them.
+    /// Unsupported parts of objects without sufficient conditions.
     pub remarks: Vec<(Reference, String)>,
 }
 
-/// Translates what a cluster has. `refused` are objects that Vanward has refused, for what it says of them.
 pub fn translate(
     cluster: &Cluster,
-    options: &Options,
+    options: &OperatorOptions,
     refused: &Refused,
-    machine: &dyn Machine,
+    machine: &dyn MachineFacts,
 ) -> Translation {
     let (classes, mut statuses) = listeners::classes(cluster, options);
     let mut gateways = listeners::gateways(cluster, &classes, refused, machine);
-    let mut backends = Backends::new(cluster, refused, Policies::new(cluster, machine));
+    let mut backends = Backends::new(cluster, refused, TlsPolicies::new(cluster, machine));
     let mut claims = Claims::new();
     let of_http = http_route::translate(cluster, refused, &mut gateways, &mut backends, &mut claims);
     let http_route::Translated { tables: routes, statuses: of_routes, mut remarks } = of_http;
@@ -103,9 +83,9 @@ pub fn translate(
     statuses.extend(ingresses.statuses.iter().cloned());
     statuses.extend(backends.policies.statuses(&gateways));
 
-    let mut written = Written::default();
+    let mut written = WrittenText::default();
     let mut files = BTreeMap::new();
-    let top = Table::new("# Made from the objects of a Kubernetes cluster.");
+    let top = WrittenTable::new("# Made from the objects of a Kubernetes cluster.");
     written.table(None, &top.maybe("include", options.base.as_deref().map(text)));
     for table in ready(options) {
         written.table(None, &table);
@@ -129,13 +109,13 @@ pub fn translate(
     Translation { written, files, statuses, unreadable: unreadable.collect(), remarks }
 }
 
-/// Where the proxy tells that it is ready: it does once the cluster was read.
-fn ready(options: &Options) -> [Table; 2] {
+/// The readiness endpoint: the proxy listens only once the cluster was read.
+fn ready(options: &OperatorOptions) -> [WrittenTable; 2] {
     [
-        Table::new("[[listen]]")
+        WrittenTable::new("[[listen]]")
             .with("name", text("ready"))
             .with("address", text(&options.ready.to_string())),
-        Table::new("[[route]]")
+        WrittenTable::new("[[route]]")
             .with("name", text("ready"))
             .with("listener", list([text("ready")]))
             .with("access_log", "false")
@@ -143,23 +123,22 @@ fn ready(options: &Options) -> [Table; 2] {
     ]
 }
 
-/// The ports of all gateways and Ingresses together.
 fn listen(
     (gateways, ingresses): (&[OwnGateway<'_>], &Ingresses),
     cluster: &Cluster,
     mut passed_on: PassedOn,
     backends: &mut Backends<'_>,
     files: &mut BTreeMap<String, Vec<u8>>,
-) -> Vec<(Reference, Table)> {
+) -> Vec<(Reference, WrittenTable)> {
     let mut tables = Vec::new();
     let of_ingresses = ingresses.ports.iter().map(|(port, (protocol, _))| (*port, *protocol));
-    let all: BTreeMap<Port, Protocol> = ports(gateways).into_iter().chain(of_ingresses).collect();
+    let all: BTreeMap<Port, ListenerProtocol> = ports(gateways).into_iter().chain(of_ingresses).collect();
     for (port, protocol) in all {
         let listeners = || on_port(gateways, port);
         let of_ingress = ingresses.ports.get(&port);
         let owner = owner(gateways, port).or_else(|| of_ingress.map(|(_, first)| first.clone()));
         let Some(owner) = owner else { continue };
-        let is_secure = protocol == Protocol::Https;
+        let is_secure = protocol == ListenerProtocol::Https;
         let tls = is_secure.then(|| {
             let mut certificates = certificates::by_listener(gateways, port);
             let known: BTreeSet<String> = certificates.iter().flat_map(|(_, names)| names.clone()).collect();
@@ -178,9 +157,9 @@ fn listen(
             let refuses = (!takes_all).then(|| ("unknown_names", text("refuse")));
             inline([certificates].into_iter().chain(refuses))
         });
-        // What is for no route gets no server.
-        let tcp = (protocol == Protocol::Tls).then(|| text(&backends.invalid()));
-        let table = Table::new("[[listen]]")
+        // Connections without a route get no server.
+        let tcp = (protocol == ListenerProtocol::Tls).then(|| text(&backends.invalid()));
+        let table = WrittenTable::new("[[listen]]")
             .with("address", text(&port.to_string()))
             .maybe("tls", tls)
             .maybe("tcp", tcp)
@@ -207,34 +186,32 @@ fn certificate(
     Some(inline([("cert", file("tls.crt", certificate)), ("key", file("tls.key", key)), ("names", names)]))
 }
 
-/// The ports of gateways, and what is spoken there.
-fn ports(gateways: &[OwnGateway<'_>]) -> BTreeMap<Port, Protocol> {
+fn ports(gateways: &[OwnGateway<'_>]) -> BTreeMap<Port, ListenerProtocol> {
     let listeners = gateways.iter().flat_map(|gateway| &gateway.listeners);
     listeners.filter_map(|listener| Some((listener.port, listener.served()?))).collect()
 }
 
-/// The oldest gateway with a port.
 fn owner(gateways: &[OwnGateway<'_>], port: Port) -> Option<Reference> {
     let has = |gateway: &&OwnGateway<'_>| {
         gateway.listeners.iter().any(|listener| listener.port == port && listener.served().is_some())
     };
-    gateways.iter().find(has).map(|gateway| Reference::of(Kind::Gateway, &gateway.gateway.metadata))
+    gateways.iter().find(has).map(|gateway| Reference::new(ObjectKind::Gateway, &gateway.gateway.metadata))
 }
 
-/// A request for the hostname of a listener that no route of it takes is not for the routes of a wider one.
-fn elsewhere(gateways: &[OwnGateway<'_>], claims: &mut Claims) -> Vec<(Reference, Table)> {
+/// Claims hostnames of listeners without a route: their requests must not reach routes of a less specific listener.
+fn elsewhere(gateways: &[OwnGateway<'_>], claims: &mut Claims) -> Vec<(Reference, WrittenTable)> {
     let mut tables = Vec::new();
     for (port, protocol) in ports(gateways) {
         let hosts: BTreeSet<Option<String>> = on_port(gateways, port)
             .map(|listener| listener.hostname().map(str::to_ascii_lowercase))
             .collect();
-        let owner = owner(gateways, port).filter(|_| protocol != Protocol::Tls && hosts.len() > 1);
+        let owner = owner(gateways, port).filter(|_| protocol != ListenerProtocol::Tls && hosts.len() > 1);
         let Some(owner) = owner else { continue };
         for host in hosts.iter().flatten() {
             if !claims.insert((port, Some(host.clone()), "/".to_owned(), Vec::new())) {
                 continue;
             }
-            let table = Table::new("[[route]]")
+            let table = WrittenTable::new("[[route]]")
                 .with("name", text(&format!("nothing else of {host} {port}")))
                 .with("listener", list([text(&port.to_string())]))
                 .with("host", list([text(host)]))

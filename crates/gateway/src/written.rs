@@ -1,5 +1,5 @@
-//! Writes `vanward.toml`: tables of options, each with the object that it comes from, so that a mistake in it can be told
-//! to whoever made the object.
+//! Writes `vanward.toml`: tables of options, each with the object that it comes from, so that the object can report
+//! mistakes.
 
 use std::fmt::Write as _;
 
@@ -8,25 +8,22 @@ use toml_text::quoted;
 
 use crate::object::Reference;
 
-/// A text of TOML, and which object each of its lines comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Written {
-    /// The text.
+pub struct WrittenText {
     pub text: String,
     /// Objects with the number of their first line, in order.
     owners: Vec<(usize, Option<Reference>)>,
     lines: usize,
 }
 
-impl Written {
-    /// The object that a line comes from. Lines count from 1.
+impl WrittenText {
+    /// Returns the object that a line comes from. Lines count from 1.
     pub fn owner(&self, line: usize) -> Option<&Reference> {
         let at = self.owners.partition_point(|(first, _)| *first <= line);
         self.owners[..at].last().and_then(|(_, owner)| owner.as_ref())
     }
 
-    /// Adds a table.
-    pub(crate) fn table(&mut self, owner: Option<Reference>, table: &Table) {
+    pub(crate) fn table(&mut self, owner: Option<Reference>, table: &WrittenTable) {
         self.owners.push((self.lines + 1, owner));
         let before = self.text.len();
         self.text += &table.head;
@@ -39,26 +36,23 @@ impl Written {
     }
 }
 
-/// A table, such as a route.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Table {
+pub(crate) struct WrittenTable {
     head: String,
     options: Vec<(String, String)>,
 }
 
-impl Table {
-    /// A table with this head, such as `[[route]]`; none for options of the top level.
+impl WrittenTable {
+    /// `head` is such as `[[route]]`, or empty for top-level options.
     pub(crate) fn new(head: impl Into<String>) -> Self {
         Self { head: head.into(), options: Vec::new() }
     }
 
-    /// Adds an option, whose value is TOML.
     pub(crate) fn with(mut self, key: &str, value: impl Into<String>) -> Self {
         self.options.push((key.to_owned(), value.into()));
         self
     }
 
-    /// Adds an option if there is a value.
     pub(crate) fn maybe(self, key: &str, value: Option<String>) -> Self {
         match value {
             Some(value) => self.with(key, value),
@@ -67,27 +61,24 @@ impl Table {
     }
 }
 
-/// A string in which `$` has no meaning, where variables of requests are known.
+/// Writes a string in which `$` is literal, for options that expand variables.
 pub(crate) fn literal(text: &str) -> String {
     quoted(&escaped(text))
 }
 
-/// The same, as a part of a text with variables.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('$', "$$")
 }
 
-/// A string in which variables of requests are known.
+/// Writes a string whose variables are expanded.
 pub(crate) fn template(text: &str) -> String {
     quoted(text)
 }
 
-/// A list.
 pub(crate) fn list(values: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", values.into_iter().collect::<Vec<_>>().join(", "))
 }
 
-/// A table in a line. Keys are texts.
 pub(crate) fn inline<'k>(pairs: impl IntoIterator<Item = (&'k str, String)>) -> String {
     let pairs: Vec<String> =
         pairs.into_iter().map(|(key, value)| format!("{} = {value}", quoted(key))).collect();
@@ -97,19 +88,22 @@ pub(crate) fn inline<'k>(pairs: impl IntoIterator<Item = (&'k str, String)>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Kind;
+    use crate::object::ObjectKind;
 
     #[test]
     fn lines_are_owned_by_the_objects_of_their_tables() {
         let owner = |name: &str| Reference {
-            kind: Kind::HttpRoute,
+            kind: ObjectKind::HttpRoute,
             namespace: "n".to_owned(),
             name: name.to_owned(),
         };
-        let mut written = Written::default();
-        written.table(None, &Table::new("").with("a", "1"));
-        written.table(Some(owner("x")), &Table::new("[[route]]").with("path", text("/\n")).with("y", "2"));
-        written.table(Some(owner("z")), &Table::new("[[route]]"));
+        let mut written = WrittenText::default();
+        written.table(None, &WrittenTable::new("").with("a", "1"));
+        written.table(
+            Some(owner("x")),
+            &WrittenTable::new("[[route]]").with("path", text("/\n")).with("y", "2"),
+        );
+        written.table(Some(owner("z")), &WrittenTable::new("[[route]]"));
         let owners: Vec<Option<&str>> = (1..=written.text.lines().count())
             .map(|line| written.owner(line).map(|owner| owner.name.as_str()))
             .collect();

@@ -1,8 +1,8 @@
 //! Content types of calls: of gRPC (PROTOCOL-HTTP2.md), and of gRPC-Web in its two forms (PROTOCOL-WEB.md).
 
-/// How a call is written.
+/// The three encodings of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum CallForm {
     /// `application/grpc`: messages, and the status in the trailers.
     Grpc,
     /// `application/grpc-web`: messages, and a frame with the trailers.
@@ -11,24 +11,22 @@ pub enum Form {
     WebText,
 }
 
-/// The content type of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentType<'a> {
-    /// How the call is written.
-    pub form: Form,
-    /// What follows the media type's name: the format of the messages, as in `+proto`, and parameters.
+    pub form: CallForm,
+    /// Everything behind the media type's name: the message format, such as `+proto`, and parameters.
     pub suffix: &'a [u8],
 }
 
 impl<'a> ContentType<'a> {
-    /// Reads the value of Content-Type; `None` if it is not that of a call.
-    pub fn of(value: &'a [u8]) -> Option<Self> {
+    /// Parses a Content-Type value; `None` if it is not a call's.
+    pub fn parse(value: &'a [u8]) -> Option<Self> {
         let rest = without_prefix(value, b"application/grpc")?;
         let (form, suffix) = match without_prefix(rest, b"-web") {
-            None => (Form::Grpc, rest),
+            None => (CallForm::Grpc, rest),
             Some(rest) => match without_prefix(rest, b"-text") {
-                None => (Form::Web, rest),
-                Some(rest) => (Form::WebText, rest),
+                None => (CallForm::Web, rest),
+                Some(rest) => (CallForm::WebText, rest),
             },
         };
         matches!(suffix.first(), None | Some(b'+' | b';' | b' ')).then_some(Self { form, suffix })
@@ -47,13 +45,13 @@ mod tests {
     #[test]
     fn calls_are_told_by_their_content_type() {
         for (value, expected) in [
-            ("application/grpc", Some((Form::Grpc, ""))),
-            ("application/grpc+proto", Some((Form::Grpc, "+proto"))),
-            ("Application/gRPC; charset=utf-8", Some((Form::Grpc, "; charset=utf-8"))),
-            ("application/grpc-web", Some((Form::Web, ""))),
-            ("application/GRPC-Web+json", Some((Form::Web, "+json"))),
-            ("application/grpc-web-text", Some((Form::WebText, ""))),
-            ("application/grpc-web-text+proto;a=b", Some((Form::WebText, "+proto;a=b"))),
+            ("application/grpc", Some((CallForm::Grpc, ""))),
+            ("application/grpc+proto", Some((CallForm::Grpc, "+proto"))),
+            ("Application/gRPC; charset=utf-8", Some((CallForm::Grpc, "; charset=utf-8"))),
+            ("application/grpc-web", Some((CallForm::Web, ""))),
+            ("application/GRPC-Web+json", Some((CallForm::Web, "+json"))),
+            ("application/grpc-web-text", Some((CallForm::WebText, ""))),
+            ("application/grpc-web-text+proto;a=b", Some((CallForm::WebText, "+proto;a=b"))),
             ("application/grpcs", None),
             ("application/grpc-webs", None),
             ("application/grpc-web-texts", None),
@@ -62,7 +60,7 @@ mod tests {
             ("app", None),
             ("", None),
         ] {
-            let found = ContentType::of(value.as_bytes());
+            let found = ContentType::parse(value.as_bytes());
             let expected = expected.map(|(form, suffix)| ContentType { form, suffix: str::as_bytes(suffix) });
             assert_eq!(found, expected, "{value}");
         }

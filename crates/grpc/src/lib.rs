@@ -1,6 +1,6 @@
-//! gRPC over HTTP as a proxy meets it: the statuses of calls, the messages of a body, and gRPC-Web.
+//! gRPC over HTTP, as a proxy needs it: call statuses, message framing, and gRPC-Web.
 //!
-//! Bytes in, bytes out. It does not look into messages, and knows no service.
+//! Bytes in, bytes out: messages are not decoded, and no service is known.
 
 #![forbid(unsafe_code)]
 
@@ -15,8 +15,8 @@ mod web;
 /// Base64 of gRPC-Web.
 mod text;
 
-pub use content_type::{ContentType, Form};
+pub use content_type::{CallForm, ContentType};
 pub use messages::Unary;
-pub use status::{Status, Statuses, push_message, status_names};
+pub use status::{CallStatus, Statuses, push_message, status_names};
 pub use text::{TextDecoder, TextEncoder, TextError};
 pub use web::{WebBody, web_content_type};

@@ -1,9 +1,8 @@
 //! Length-prefixed messages (PROTOCOL-HTTP2.md, "Length-Prefixed-Message"): a flag, four bytes of length, and the message.
 
-/// What comes before a message.
 pub(crate) const PREFIX_BYTES: usize = 5;
 
-/// Looks on while a body comes, and says whether it can be one short message.
+/// Checks, while a body arrives, whether it can be one short message.
 #[derive(Debug, Clone)]
 pub struct Unary {
     bytes_max: u64,
@@ -12,12 +11,12 @@ pub struct Unary {
 }
 
 impl Unary {
-    /// For a message that is no longer than that, with its prefix.
+    /// `bytes_max` is the maximum length of the message, prefix included.
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes_max: bytes_max as u64, prefix: [0; PREFIX_BYTES], taken: 0 }
     }
 
-    /// Takes the next bytes of the body. Returns whether all so far can be one short message.
+    /// Takes the next bytes of the body. Returns whether all bytes so far can be one short message.
     pub fn take(&mut self, bytes: &[u8]) -> bool {
         let at = self.taken.min(PREFIX_BYTES as u64) as usize;
         let count = bytes.len().min(PREFIX_BYTES - at);

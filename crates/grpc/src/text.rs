@@ -1,25 +1,24 @@
-//! The base64 of `grpc-web-text` (RFC 4648 §4), piece by piece: a sender may pad wherever it flushes, and goes on behind that.
+//! Base64 of `grpc-web-text` (RFC 4648 §4), in pieces. A sender may pad at each flush, and then continue.
 
-/// The text is no base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextError;
 
-/// Decodes a text as it comes.
+/// Streaming base64 decoder.
 #[derive(Debug, Clone, Default)]
 pub struct TextDecoder {
-    /// Bits that make no byte yet.
+    /// Bits that do not fill a byte yet.
     bits: u16,
-    /// Characters of the current group of four.
+    /// Characters so far of the current group of four.
     taken: u8,
-    /// How many of them are padding.
+    /// Padding characters among them.
     padding: u8,
 }
 
 impl TextDecoder {
-    /// Decodes the next piece in place: each character makes at most one byte. Returns how many bytes are in front.
+    /// Decodes the next piece in place. Returns the number of decoded bytes, which are at its start.
     ///
     /// # Errors
-    /// A character is of no base64, or stands where it cannot.
+    /// If a character is not base64, or is misplaced.
     pub fn decode(&mut self, piece: &mut [u8]) -> Result<usize, TextError> {
         let mut len = 0;
         for at in 0..piece.len() {
@@ -33,7 +32,7 @@ impl TextDecoder {
 
     fn take(&mut self, character: u8) -> Result<Option<u8>, TextError> {
         if character == b'=' {
-            // RFC 4648 §3.5: what is left of the bits is zero.
+            // RFC 4648 §3.5: the unused bits must be zero.
             if self.taken < 2 || self.bits != 0 {
                 return Err(TextError);
             }
@@ -45,7 +44,7 @@ impl TextDecoder {
             return Err(TextError);
         }
         let bits = self.bits << 6 | u16::from(value(character).ok_or(TextError)?);
-        // Of the four, the first makes no byte; behind the others 4, 2 and 0 bits are left.
+        // The first character of four completes no byte; after the others 4, 2 and 0 bits are left.
         let (byte, left) = match self.taken {
             0 => (None, bits),
             1 => (Some(bits >> 4), bits & 0xf),
@@ -64,7 +63,6 @@ impl TextDecoder {
         }
     }
 
-    /// Whether the text may end here.
     pub fn is_whole(&self) -> bool {
         self.taken == 0
     }
@@ -81,15 +79,15 @@ fn value(character: u8) -> Option<u8> {
     })
 }
 
-/// Encodes bytes as they come.
+/// Streaming base64 encoder.
 #[derive(Debug, Clone, Default)]
 pub struct TextEncoder {
-    /// Bytes that make no whole group yet.
+    /// Up to two bytes that do not fill a group of three yet.
     held: Vec<u8>,
 }
 
 impl TextEncoder {
-    /// Appends the text of the next bytes to `out`; up to two of them are held.
+    /// Encodes bytes to `out`, and keeps up to two for the next call.
     pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) {
         while !self.held.is_empty() && self.held.len() < 3 {
             let Some((first, rest)) = bytes.split_first() else { return };
@@ -106,7 +104,7 @@ impl TextEncoder {
         groups.for_each(|group| push_group(group, out));
     }
 
-    /// Appends what is held to `out`, padded.
+    /// Encodes the kept bytes with padding.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         if !self.held.is_empty() {
             push_group(&self.held, out);
@@ -115,7 +113,6 @@ impl TextEncoder {
     }
 }
 
-/// Appends one to three bytes as four characters.
 fn push_group(group: &[u8], out: &mut Vec<u8>) {
     const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or_default());
@@ -149,7 +146,7 @@ mod tests {
             ("Zm8=", Ok(b"fo")),
             ("Zm9v", Ok(b"foo")),
             ("Zm9vYmFy", Ok(b"foobar")),
-            // Padding where its sender has flushed.
+            // Padding at each flush of the sender.
             ("Zg==Zm8=Zm9v", Ok(b"ffofoo")),
             ("+/+/", Ok(b"\xfb\xff\xbf")),
             ("Zg", Err(TextError)),

@@ -1,58 +1,55 @@
-//! gRPC-Web (PROTOCOL-WEB.md): the body of a response to a browser, which can read no trailers. They are its last frame.
+//! gRPC-Web (PROTOCOL-WEB.md): bodies of responses to browsers. They cannot read trailers, so the last frame has them.
 
-use crate::content_type::Form;
+use crate::content_type::CallForm;
 use crate::messages::PREFIX_BYTES;
-use crate::status::Status;
+use crate::status::CallStatus;
 use crate::text::TextEncoder;
 
-/// The first byte of the frame of trailers.
+/// First byte of the frame with the trailers.
 const TRAILERS: u8 = 0x80;
-/// The name of the field with the status.
 const STATUS: &[u8] = b"grpc-status";
 
-/// Makes the body of gRPC-Web from that of gRPC.
+/// Converts a gRPC response body to gRPC-Web.
 #[derive(Debug, Clone)]
 pub struct WebBody {
-    /// The base64 of `grpc-web-text`.
+    /// Encoder, only for `grpc-web-text`.
     text: Option<TextEncoder>,
-    place: Place,
-    /// Whether the head has told the status.
+    place: MessagePosition,
+    /// Whether the response head has the call's status.
     has_status: bool,
 }
 
 impl WebBody {
-    /// A body that has not begun. `has_status` tells whether the head has told the status of the call.
-    pub fn new(form: Form, has_status: bool) -> Self {
-        let text = (form == Form::WebText).then(TextEncoder::default);
-        Self { text, place: Place::default(), has_status }
+    /// `has_status`: whether the response head has the call's status.
+    pub fn new(form: CallForm, has_status: bool) -> Self {
+        let text = (form == CallForm::WebText).then(TextEncoder::default);
+        Self { text, place: MessagePosition::default(), has_status }
     }
 
-    /// Appends what comes of the next bytes of the body to `out`.
+    /// Converts the next bytes of the body and appends them to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.place.pass(bytes);
         self.write(bytes, out);
     }
 
-    /// Appends what has been held back.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         if let Some(text) = &mut self.text {
             text.flush(out);
         }
     }
 
-    /// Whether a frame can follow: no message is under way.
+    /// Whether no message is incomplete, so that a frame may follow.
     pub fn is_between_messages(&self) -> bool {
         self.place.left == 0 && self.place.prefix_len == 0
     }
 
-    /// Ends the body with these trailers, which are lines. A call without a status gets one, since some clients take its
-    /// absence for success.
+    /// Ends the body with trailers, given as lines. A missing status is added: some clients take it for success.
     pub fn end(&mut self, trailers: &[u8], out: &mut Vec<u8>) {
         let mut lines = Vec::new();
         let mut has_status = self.has_status;
         for line in trailers.split(|byte| *byte == b'\n') {
             let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-            // "Use lower-case header/trailer names."
+            // PROTOCOL-WEB.md: "Use lower-case header/trailer names."
             let name = line[..colon].to_ascii_lowercase();
             has_status |= name == STATUS;
             lines.extend_from_slice(&name);
@@ -60,13 +57,13 @@ impl WebBody {
             lines.extend_from_slice(b"\r\n");
         }
         if !has_status {
-            push_status(&mut lines, Status::UNKNOWN);
+            push_status(&mut lines, CallStatus::UNKNOWN);
         }
         if lines.is_empty() { self.flush(out) } else { self.write_frame(&lines, out) }
     }
 
-    /// Ends the body with a status of the proxy's own.
-    pub fn fail(&mut self, status: Status, message: &str, out: &mut Vec<u8>) {
+    /// Ends the body with a status made by the proxy.
+    pub fn fail(&mut self, status: CallStatus, message: &str, out: &mut Vec<u8>) {
         let mut lines = Vec::new();
         push_status(&mut lines, status);
         lines.extend_from_slice(b"grpc-message: ");
@@ -76,7 +73,7 @@ impl WebBody {
     }
 
     fn write_frame(&mut self, lines: &[u8], out: &mut Vec<u8>) {
-        // Trailers are limited to less.
+        // The limit on trailers is far below `u32::MAX`.
         let length = u32::try_from(lines.len()).unwrap_or(u32::MAX).to_be_bytes();
         self.write(&[TRAILERS], out);
         self.write(&length, out);
@@ -92,20 +89,20 @@ impl WebBody {
     }
 }
 
-fn push_status(lines: &mut Vec<u8>, status: Status) {
+fn push_status(lines: &mut Vec<u8>, status: CallStatus) {
     lines.extend_from_slice(format!("grpc-status: {}\r\n", status.code()).as_bytes());
 }
 
-/// Where in its messages a body is.
+/// Position of the body within its messages.
 #[derive(Debug, Clone, Default)]
-struct Place {
+struct MessagePosition {
     prefix: [u8; PREFIX_BYTES],
     prefix_len: usize,
-    /// What is to come of the message.
+    /// Bytes of the current message that are still missing.
     left: u64,
 }
 
-impl Place {
+impl MessagePosition {
     fn pass(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.left > 0 {
@@ -127,12 +124,12 @@ impl Place {
     }
 }
 
-/// The content type of a response in gRPC-Web, from that of gRPC.
-pub fn web_content_type(form: Form, suffix: &[u8]) -> Vec<u8> {
+/// Returns the Content-Type of a gRPC-Web response, from the parts of the gRPC one.
+pub fn web_content_type(form: CallForm, suffix: &[u8]) -> Vec<u8> {
     let name: &[u8] = match form {
-        Form::Grpc => b"application/grpc",
-        Form::Web => b"application/grpc-web",
-        Form::WebText => b"application/grpc-web-text",
+        CallForm::Grpc => b"application/grpc",
+        CallForm::Web => b"application/grpc-web",
+        CallForm::WebText => b"application/grpc-web-text",
     };
     [name, suffix].concat()
 }
@@ -141,7 +138,7 @@ pub fn web_content_type(form: Form, suffix: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn whole(form: Form, body: &[u8], piece: usize, trailers: &[u8]) -> Vec<u8> {
+    fn whole(form: CallForm, body: &[u8], piece: usize, trailers: &[u8]) -> Vec<u8> {
         let (mut web, mut out) = (WebBody::new(form, false), Vec::new());
         body.chunks(piece).for_each(|piece| web.push(piece, &mut out));
         web.end(trailers, &mut out);
@@ -162,9 +159,9 @@ mod tests {
         ];
         for (trailers, frame) in rows {
             for piece in 1..=body.len() {
-                let binary = whole(Form::Web, body, piece, trailers);
+                let binary = whole(CallForm::Web, body, piece, trailers);
                 assert_eq!(binary, [body, *frame].concat(), "{frame:?}");
-                let mut text = whole(Form::WebText, body, piece, trailers);
+                let mut text = whole(CallForm::WebText, body, piece, trailers);
                 let len = crate::TextDecoder::default().decode(&mut text).expect("is base64");
                 assert_eq!(&text[..len], binary, "{frame:?}");
             }
@@ -174,7 +171,7 @@ mod tests {
     #[test]
     fn a_status_of_the_head_is_told_once() {
         for (trailers, expected) in [(&b""[..], &b""[..]), (b"x-a: 1\r\n", b"\x80\0\0\0\x08x-a: 1\r\n")] {
-            let (mut web, mut out) = (WebBody::new(Form::Web, true), Vec::new());
+            let (mut web, mut out) = (WebBody::new(CallForm::Web, true), Vec::new());
             web.end(trailers, &mut out);
             assert_eq!(out, expected);
         }
@@ -182,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_between_messages() {
-        let mut web = WebBody::new(Form::Web, false);
+        let mut web = WebBody::new(CallForm::Web, false);
         let mut out = Vec::new();
         for (bytes, expected) in [
             (&b""[..], true),
@@ -198,16 +195,16 @@ mod tests {
             assert_eq!(web.is_between_messages(), expected, "{bytes:?}");
         }
         out.clear();
-        web.fail(Status::UNAVAILABLE, "gone\u{e9}", &mut out);
+        web.fail(CallStatus::UNAVAILABLE, "gone\u{e9}", &mut out);
         assert_eq!(out, b"\x80\0\0\0\x2bgrpc-status: 14\r\ngrpc-message: gone%C3%A9\r\n");
     }
 
     #[test]
     fn content_types_keep_the_format_of_messages() {
         for (form, suffix, expected) in [
-            (Form::Web, "+proto", "application/grpc-web+proto"),
-            (Form::WebText, "", "application/grpc-web-text"),
-            (Form::Grpc, "+json", "application/grpc+json"),
+            (CallForm::Web, "+proto", "application/grpc-web+proto"),
+            (CallForm::WebText, "", "application/grpc-web-text"),
+            (CallForm::Grpc, "+json", "application/grpc+json"),
         ] {
             assert_eq!(web_content_type(form, suffix.as_bytes()), expected.as_bytes());
         }

@@ -1,7 +1,7 @@
-//! Instructions per message, counted by valgrind: a figure that repeats, whatever else the machine does.
+//! Instructions per message, counted by valgrind. The figures do not depend on the load of the machine.
 //!
-//! Each case runs under callgrind for two numbers of rounds; the difference is what the rounds between them cost.
-//! `cargo bench -p http1 -- NAME` runs the cases whose names hold NAME.
+//! Each case runs under callgrind for two numbers of rounds; the difference is the cost of the additional rounds.
+//! `cargo bench -p http1 -- NAME` runs the cases whose names contain NAME.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::process::{Command, ExitCode};
 
 use http1::{
-    ChunkLimits, Chunked, Client, ClientConnection, ConnectionOptions, HeadLimits, Parsed, RequestHead,
-    RequestRewrite, ResponseHead, ResponseRewrite, Target,
+    ChunkLimits, ChunkedDecoder, ClientConnection, ConnectionOptions, ForwardedSender, HeadLimits, Parsed,
+    RequestHead, RequestRewrite, RequestTarget, ResponseHead, ResponseRewrite,
 };
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256, target: 16 * 1024 };
@@ -46,7 +46,7 @@ const NGINX: &[u8] = b"HTTP/1.1 200 OK\r\n\
     Cache-Control: max-age=3600\r\n\
     Accept-Ranges: bytes\r\n\r\n";
 
-/// A head that is read, and no more.
+/// Parses a head, without any further step.
 macro_rules! parsed {
     ($head:ty, $bytes:expr, $rounds:expr) => {{
         let mut head = <$head>::default();
@@ -59,7 +59,7 @@ macro_rules! parsed {
     }};
 }
 
-/// A name and what it does for a number of rounds.
+/// A case's name, and its function, which gets the number of rounds.
 type Case = (&'static str, fn(usize));
 
 const CASES: [Case; 8] = [
@@ -73,19 +73,19 @@ const CASES: [Case; 8] = [
     ("chunks_of_4096_bytes", |rounds| chunks(4096, rounds)),
 ];
 
-/// All that a proxy does with a request's head.
+/// Everything that a proxy does with a request's head.
 fn requests(bytes: &[u8], rounds: usize) {
     let mut head = RequestHead::default();
     let mut out = Vec::with_capacity(4096);
-    let client = Client { address: [127, 0, 0, 1].into(), scheme: "http", chain: None };
+    let client = ForwardedSender { address: [127, 0, 0, 1].into(), scheme: "http", chain: None };
     for _ in 0..rounds {
         let client = black_box(client);
         let bytes = black_box(bytes);
         head.clear();
         out.clear();
         assert_eq!(head.parse(bytes, &LIMITS), Ok(Parsed::Complete));
-        let target = Target::of(&head, bytes).expect("a valid target");
-        let connection = ConnectionOptions::of(&head, bytes).expect("valid options");
+        let target = RequestTarget::from_head(&head, bytes).expect("a valid target");
+        let connection = ConnectionOptions::from_head(&head, bytes).expect("valid options");
         let rewrite = RequestRewrite {
             path_and_query: None,
             trace: None,
@@ -105,7 +105,7 @@ fn requests(bytes: &[u8], rounds: usize) {
     }
 }
 
-/// All that a proxy does with a response's head.
+/// Everything that a proxy does with a response's head.
 fn responses(rounds: usize) {
     let mut head = ResponseHead::default();
     let mut out = Vec::with_capacity(4096);
@@ -115,9 +115,10 @@ fn responses(rounds: usize) {
         out.clear();
         assert_eq!(head.parse(bytes, &LIMITS), Ok(Parsed::Complete));
         let rewrite = ResponseRewrite {
+            passes_alt_svc: false,
             edits: None,
             added: b"",
-            connection: ConnectionOptions::of(&head, bytes).expect("valid options"),
+            connection: ConnectionOptions::from_head(&head, bytes).expect("valid options"),
             framing: http1::response_framing(&head, bytes, false).expect("a clear framing"),
             client_connection: ClientConnection::Persist,
             date: b"Sun, 06 Nov 1994 08:49:37 GMT",
@@ -128,7 +129,7 @@ fn responses(rounds: usize) {
     }
 }
 
-/// 16 KiB of body in chunks of this size.
+/// Decodes 16 KiB of body in chunks of this size.
 fn chunks(size: usize, rounds: usize) {
     let mut body = Vec::new();
     for _ in 0..16 * 1024 / size {
@@ -139,7 +140,7 @@ fn chunks(size: usize, rounds: usize) {
     }
     body.extend_from_slice(b"0\r\n\r\n");
     let mut buffer = body.clone();
-    let mut chunked = Chunked::default();
+    let mut chunked = ChunkedDecoder::default();
     for _ in 0..rounds {
         buffer.copy_from_slice(&body);
         chunked.clear();
@@ -172,7 +173,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The instructions of a whole run of this program, with so many rounds of a case.
+/// Counts the instructions of a whole run of this program with this many rounds of a case.
 fn instructions(name: &str, rounds: usize) -> Result<u64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")

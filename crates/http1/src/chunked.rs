@@ -1,21 +1,19 @@
-//! The chunked transfer coding (RFC 9112 §7.1), decoded in place and framed anew.
+//! The chunked transfer coding (RFC 9112 §7.1): decodes in place, and writes new framing.
 //!
-//! Extensions are dropped and trailers checked, so that no byte of a sender's framing reaches the next hop.
+//! Drops extensions and checks trailers, so that no byte of a sender's framing reaches the next hop.
 
 use crate::edit::name_of;
 use crate::name::Name;
 use crate::parse::{field, is_token_byte};
 
-/// Limits on chunk extensions and trailers of a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkLimits {
-    /// The most bytes of chunk extensions in a whole body.
+    /// In the whole body, not per chunk.
     pub extension_bytes: usize,
-    /// The most bytes of the trailer section.
     pub trailer_bytes: usize,
 }
 
-/// The default limits.
+// Extensions and trailers move no data, so a body without these limits could occupy a connection for ever.
 pub(crate) const LIMITS: ChunkLimits = ChunkLimits { extension_bytes: 16 * 1024, trailer_bytes: 16 * 1024 };
 
 impl Default for ChunkLimits {
@@ -43,35 +41,29 @@ pub enum ChunkError {
     TrailersTooLarge,
 }
 
-/// The result of one call of `Chunked::decode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Decoded {
-    /// The length of the body data, which is now at the front of the buffer.
+pub struct ChunkStep {
+    /// Length of the body data, which is now at the front of the buffer.
     pub data: usize,
-    /// How many bytes of the buffer belonged to the body, framing included.
+    /// Bytes of the buffer that belonged to the body, framing included.
     pub consumed: usize,
-    /// Whether the body is complete.
     pub done: bool,
 }
 
-/// An incremental decoder of chunked bodies.
 #[derive(Debug, Clone, Default)]
-pub struct Chunked {
-    state: State,
+pub struct ChunkedDecoder {
+    state: ChunkState,
     extension_bytes: usize,
     /// The checked trailer lines, followed by the trailer line that is still incomplete.
     trailers: Vec<u8>,
     /// The length of the complete, checked lines in `trailers`.
     trailers_kept: usize,
     trailer_bytes: usize,
-    /// Why the body was rejected, if it was.
     refusal: Option<Box<ChunkRefusal>>,
 }
 
-/// Where a chunked body breaks the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkRefusal {
-    /// The broken rule.
     pub error: ChunkError,
     /// The bytes from the offending one on; in the trailer section, the name of the field.
     pub beginning: Vec<u8>,
@@ -81,7 +73,7 @@ pub struct ChunkRefusal {
 const BEGINNING_BYTES: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     Size { value: u64, digits: u8 },
     Extension { value: u64 },
     SizeLf { value: u64 },
@@ -92,16 +84,16 @@ enum State {
     Done,
 }
 
-impl Default for State {
+impl Default for ChunkState {
     fn default() -> Self {
-        State::Size { value: 0, digits: 0 }
+        ChunkState::Size { value: 0, digits: 0 }
     }
 }
 
-impl Chunked {
+impl ChunkedDecoder {
     /// Starts a new body, and keeps the allocated memory.
     pub fn clear(&mut self) {
-        self.state = State::default();
+        self.state = ChunkState::default();
         self.extension_bytes = 0;
         self.trailers.clear();
         self.trailers_kept = 0;
@@ -114,12 +106,11 @@ impl Chunked {
         self.refusal.take()
     }
 
-    /// Notes the broken rule and the offending bytes for a later message.
     #[cold]
     fn refuse(&mut self, error: ChunkError, bytes: &[u8]) -> ChunkError {
-        // Of a trailer its name alone: the value may be a secret.
+        // Only the name of a trailer is kept: the value may be a secret.
         let beginning = match self.state {
-            State::Trailer => {
+            ChunkState::Trailer => {
                 let line = &self.trailers[self.trailers_kept..];
                 &line[..line.iter().position(|&byte| !is_token_byte(byte)).unwrap_or(line.len())]
             }
@@ -132,15 +123,16 @@ impl Chunked {
 
     /// Whether the decoder is inside an incomplete element: a chunk size, chunk data or trailers.
     pub fn is_within(&self) -> bool {
-        !matches!(self.state, State::Size { digits: 0, .. } | State::Done)
+        // Between two chunks the sender owes nothing. A subscription may be silent there without being too slow.
+        !matches!(self.state, ChunkState::Size { digits: 0, .. } | ChunkState::Done)
     }
 
-    /// The trailer fields that may be forwarded, as lines with CRLF; complete once the body is.
+    /// The trailer fields that may be forwarded, as lines with CRLF. Complete once the body is.
     pub fn trailers(&self) -> &[u8] {
         &self.trailers[..self.trailers_kept]
     }
 
-    /// Removes trailer fields with unwanted names, once the body is complete.
+    /// Removes trailer fields with unwanted names. Called once the body is complete.
     pub fn retain_trailers(&mut self, is_wanted: impl Fn(&[u8]) -> bool) {
         let lines = self.trailers().split_inclusive(|&byte| byte == b'\n');
         self.trailers = lines.filter(|line| is_wanted(name_of(line))).flatten().copied().collect();
@@ -148,60 +140,71 @@ impl Chunked {
     }
 
     /// Decodes the bytes in `buffer` and moves the data to its front. All bytes are consumed until the body is
-    /// complete; bytes after the body are left alone.
-    pub fn decode(&mut self, buffer: &mut [u8], limits: &ChunkLimits) -> Result<Decoded, ChunkError> {
+    /// complete; bytes after the body are not changed.
+    pub fn decode(&mut self, buffer: &mut [u8], limits: &ChunkLimits) -> Result<ChunkStep, ChunkError> {
         let mut read = 0;
         let mut written = 0;
-        while read < buffer.len() && self.state != State::Done {
-            if let State::Data { left } = self.state {
+        while read < buffer.len() && self.state != ChunkState::Done {
+            if let ChunkState::Data { left } = self.state {
                 let count = left.min((buffer.len() - read) as u64) as usize;
+                // A chunk that began in an earlier buffer is in place already.
                 if read != written {
                     buffer.copy_within(read..read + count, written);
                 }
                 read += count;
                 written += count;
                 let left = left - count as u64;
-                self.state = if left == 0 { State::DataCr } else { State::Data { left } };
+                self.state = if left == 0 { ChunkState::DataCr } else { ChunkState::Data { left } };
             } else {
                 self.framing_byte(buffer[read], limits)
                     .map_err(|error| self.refuse(error, &buffer[read..]))?;
                 read += 1;
             }
         }
-        Ok(Decoded { data: written, consumed: read, done: self.state == State::Done })
+        Ok(ChunkStep { data: written, consumed: read, done: self.state == ChunkState::Done })
     }
 
     fn framing_byte(&mut self, byte: u8, limits: &ChunkLimits) -> Result<(), ChunkError> {
         self.state = match (self.state, byte) {
-            (State::Size { value, digits }, _) if byte.is_ascii_hexdigit() => {
+            (ChunkState::Size { value, digits }, _) if byte.is_ascii_hexdigit() => {
                 // 15 digits are 60 bits: no sum of such sizes and buffers overflows.
                 if digits == 15 {
                     return Err(ChunkError::SizeTooLarge);
                 }
-                State::Size { value: value << 4 | u64::from(hex_value(byte)), digits: digits + 1 }
+                ChunkState::Size { value: value << 4 | u64::from(hex_value(byte)), digits: digits + 1 }
             }
-            (State::Size { digits: 0, .. }, _) => return Err(ChunkError::Size),
-            (State::Size { value, .. } | State::Extension { value }, b'\r') => State::SizeLf { value },
-            (State::Size { value, .. }, b';') => State::Extension { value },
-            (State::Size { .. }, b'\n') => return Err(ChunkError::Terminator),
-            (State::Size { .. }, _) => return Err(ChunkError::Size),
-            (State::Extension { value }, _) => {
+            // RFC 9112 §7.1: no sign, `0x` or white space before the digits. Lenient parsers accept them, and read
+            // another size.
+            (ChunkState::Size { digits: 0, .. }, _) => return Err(ChunkError::Size),
+            (ChunkState::Size { value, .. } | ChunkState::Extension { value }, b'\r') => {
+                ChunkState::SizeLf { value }
+            }
+            (ChunkState::Size { value, .. }, b';') => ChunkState::Extension { value },
+            // A bare LF ends the line for some servers and not for others: that difference smuggles requests.
+            (ChunkState::Size { .. }, b'\n') => return Err(ChunkError::Terminator),
+            (ChunkState::Size { .. }, _) => return Err(ChunkError::Size),
+            (ChunkState::Extension { value }, _) => {
+                // Counted over the whole body: chunks of one byte with long extensions would pass a limit per chunk.
                 self.extension_bytes += 1;
+                // A bare LF in an extension would end the line for a laxer parser, too.
                 if (byte < 0x20 && byte != b'\t') || byte == 0x7f {
                     return Err(ChunkError::Extension);
                 }
                 if self.extension_bytes > limits.extension_bytes {
                     return Err(ChunkError::ExtensionsTooLarge);
                 }
-                State::Extension { value }
+                ChunkState::Extension { value }
             }
-            (State::SizeLf { value: 0 }, b'\n') => State::Trailer,
-            (State::SizeLf { value }, b'\n') => State::Data { left: value },
-            (State::DataCr, b'\r') => State::DataLf,
-            (State::DataLf, b'\n') => State::default(),
-            (State::SizeLf { .. } | State::DataCr | State::DataLf, _) => return Err(ChunkError::Terminator),
-            (State::Trailer, _) => return self.trailer_byte(byte, limits),
-            (State::Data { .. } | State::Done, _) => self.state,
+            (ChunkState::SizeLf { value: 0 }, b'\n') => ChunkState::Trailer,
+            (ChunkState::SizeLf { value }, b'\n') => ChunkState::Data { left: value },
+            (ChunkState::DataCr, b'\r') => ChunkState::DataLf,
+            // RFC 9112 §7.1: exactly CRLF behind the data. Skipping other bytes here would shift every later chunk.
+            (ChunkState::DataLf, b'\n') => ChunkState::default(),
+            (ChunkState::SizeLf { .. } | ChunkState::DataCr | ChunkState::DataLf, _) => {
+                return Err(ChunkError::Terminator);
+            }
+            (ChunkState::Trailer, _) => return self.trailer_byte(byte, limits),
+            (ChunkState::Data { .. } | ChunkState::Done, _) => self.state,
         };
         Ok(())
     }
@@ -211,6 +214,7 @@ impl Chunked {
         if self.trailer_bytes > limits.trailer_bytes {
             return Err(ChunkError::TrailersTooLarge);
         }
+        // Byte by byte, because a line may be split anywhere. Trailers are rare and short.
         self.trailers.push(byte);
         if byte != b'\n' {
             return Ok(());
@@ -218,11 +222,12 @@ impl Chunked {
         let line = self.trailers[self.trailers_kept..].strip_suffix(b"\r\n").ok_or(ChunkError::Terminator)?;
         if line.is_empty() {
             self.trailers.truncate(self.trailers_kept);
-            self.state = State::Done;
+            self.state = ChunkState::Done;
             return Ok(());
         }
         let field = field(line, 0).map_err(|_| ChunkError::Trailer)?;
-        if may_be_trailer(field.known, field.name.of(line)) {
+        // A forbidden field is dropped, not an error: the body is complete without it.
+        if may_be_trailer(field.known, field.name.for_bytes(line)) {
             self.trailers_kept = self.trailers.len();
         } else {
             self.trailers.truncate(self.trailers_kept);
@@ -255,6 +260,7 @@ fn may_be_trailer(known: Name, name: &[u8]) -> bool {
         b"vary",
         b"www-authenticate",
     ];
+    // Known names steer the proxy, its log or the next hop: none may arrive after the head.
     known == Name::Other && !NEVER.iter().any(|never| name.eq_ignore_ascii_case(never))
 }
 

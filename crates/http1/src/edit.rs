@@ -4,7 +4,6 @@
 
 use std::fmt;
 
-/// Edits of the fields of a forwarded message.
 pub trait Edits {
     /// Whether fields with this name are edited. Called for every field, so it must be fast.
     fn touches(&self, name: &[u8]) -> bool;
@@ -25,7 +24,7 @@ impl fmt::Debug for dyn Edits + '_ {
     }
 }
 
-/// Applies the edits to lines that the proxy has written, which start at `own`: removes fields, and inserts the added
+/// Applies the edits to the lines from `own` on, which the proxy has written: removes fields, and inserts the added
 /// lines before the empty line, if there is one.
 #[cold]
 pub fn edit_lines(out: &mut Vec<u8>, own: usize, edits: &dyn Edits) {
@@ -43,13 +42,13 @@ pub fn edit_lines(out: &mut Vec<u8>, own: usize, edits: &dyn Edits) {
             at += len + 2;
         }
     }
+    // Behind the loop: a field that is both removed and added keeps its new value.
     edits.add(out);
     if has_end {
         out.extend_from_slice(b"\r\n");
     }
 }
 
-/// The name of a field line.
 pub(crate) fn name_of(line: &[u8]) -> &[u8] {
     line.split(|&byte| byte == b':').next().unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use memchr::memchr;
 
 use crate::chunked::{self, ChunkError};
 use crate::framing::FramingError;
-use crate::head::{Head, RequestHead, RequestLine, StatusLine, Version};
+use crate::head::{HttpVersion, MessageHead, RequestHead, RequestLine, StatusLine};
 use crate::hop::{NEVER_NAMED, OPTIONS_BYTES_MAX, tokens};
 use crate::name::Name;
 use crate::parse::{
@@ -15,7 +15,7 @@ use crate::parse::{
 };
 use crate::target::{HOST_BYTES_MAX, TargetError};
 
-/// What is quoted of anything, in bytes.
+/// Longest quotation of any part of a message.
 const QUOTE_BYTES: usize = 64;
 
 /// Quotes bytes of a message for printing. Bytes other than visible ASCII are escaped, and long text is cut.
@@ -25,7 +25,7 @@ pub fn quote(bytes: &[u8]) -> String {
     format!("'{}{more}'", shown.escape_ascii().to_string().replace("\\'", "'").replace("\\\"", "\""))
 }
 
-/// One byte, for people.
+/// Describes a byte: visible ASCII is quoted, others are named or hexadecimal.
 fn named(byte: u8) -> String {
     match byte {
         b' ' => "a space".to_owned(),
@@ -38,29 +38,28 @@ fn named(byte: u8) -> String {
 /// Explains why the request head at the start of `bytes` is rejected; `None` if it is not.
 #[cold]
 pub fn request_refusal(bytes: &[u8], limits: &HeadLimits) -> Option<String> {
-    let error = Head::<RequestLine>::default().parse(bytes, limits).err()?;
+    let error = MessageHead::<RequestLine>::default().parse(bytes, limits).err()?;
     Some(head_refusal::<RequestLine>(error, bytes, limits, "request"))
 }
 
 /// Explains why the response head at the start of `bytes` is rejected; `None` if it is not.
 #[cold]
 pub fn response_refusal(bytes: &[u8], limits: &HeadLimits) -> Option<String> {
-    let error = Head::<StatusLine>::default().parse(bytes, limits).err()?;
+    let error = MessageHead::<StatusLine>::default().parse(bytes, limits).err()?;
     Some(head_refusal::<StatusLine>(error, bytes, limits, "status"))
 }
 
-/// The line that is at fault.
-enum Line<'a> {
+enum FaultyLine<'a> {
     Start(&'a [u8]),
     Field {
         line: &'a [u8],
-        /// The line before it, if that is a field as well.
+        /// The previous line, if it is a field too.
         before: Option<&'a [u8]>,
     },
 }
 
-/// Finds the first line that is not as it has to be, or the one that is not whole.
-fn line_at_fault<'a, Start: StartLine>(bytes: &'a [u8], limits: &HeadLimits) -> Line<'a> {
+/// Finds the first invalid line, or the incomplete one.
+fn line_at_fault<'a, Start: StartLine>(bytes: &'a [u8], limits: &HeadLimits) -> FaultyLine<'a> {
     let mut at = 0;
     let mut is_start = true;
     let mut before = None;
@@ -70,12 +69,13 @@ fn line_at_fault<'a, Start: StartLine>(bytes: &'a [u8], limits: &HeadLimits) -> 
         let raw = &rest[..len.unwrap_or(rest.len())];
         let line = raw.strip_suffix(b"\r").unwrap_or(raw);
         let is_skipped = is_start && at == 0 && line.is_empty() && Start::MAY_FOLLOW_EMPTY_LINE;
+        // A line that ends in LF alone is at fault, whatever it contains.
         let is_whole = len.is_some() && line.len() < raw.len();
         let is_right = is_whole
             && (is_skipped
                 || if is_start { Start::parse(line, at, limits).is_ok() } else { field(line, at).is_ok() });
         if !is_right {
-            return if is_start { Line::Start(line) } else { Line::Field { line, before } };
+            return if is_start { FaultyLine::Start(line) } else { FaultyLine::Field { line, before } };
         }
         before = (!is_start).then_some(line);
         is_start = is_skipped;
@@ -97,6 +97,7 @@ fn head_refusal<Start: StartLine>(
         HeadError::TooManyFields => {
             return format!("there are more header fields than limits.header_count, {}", limits.fields);
         }
+        // Two limits lead here. Without the end of a line, the one for the whole head was reached.
         HeadError::TargetTooLong if memchr(b'\n', bytes).is_none() => {
             return format!(
                 "the request line does not end within limits.header_bytes, {} bytes",
@@ -110,32 +111,36 @@ fn head_refusal<Start: StartLine>(
     }
     let line = line_at_fault::<Start>(bytes, limits);
     let subject = match line {
-        Line::Start(_) => format!("the {start} line"),
-        Line::Field { line, .. } => field_line(line),
+        // The target stays out of the message: a query may contain secrets.
+        FaultyLine::Start(_) => format!("the {start} line"),
+        FaultyLine::Field { line, .. } => field_line(line),
     };
     match (error, line) {
         (HeadError::BareLf, _) => format!("{subject} ends in LF without CR (RFC 9112 §2.2)"),
         (HeadError::BareCr, _) => format!("{subject} holds a CR that ends no line (RFC 9112 §2.2)"),
-        (_, Line::Start(line)) => start_line(error, line, start),
-        (HeadError::Folded, Line::Field { before, .. }) => {
+        // Behind the errors of line ends, which concern any line.
+        (_, FaultyLine::Start(line)) => start_line(error, line, start),
+        (HeadError::Folded, FaultyLine::Field { before, .. }) => {
             let before = before.map_or_else(|| format!("the {start} line"), field_line);
             format!("the line behind {before} begins with white space: folded (RFC 9112 §5.2)")
         }
-        (HeadError::FieldValue, Line::Field { line, .. }) => {
+        (HeadError::FieldValue, FaultyLine::Field { line, .. }) => {
+            // Only the position and the byte: the value may be a secret.
             let at = line.iter().position(|byte| byte.is_ascii_control() && *byte != b'\t').unwrap_or(0);
             let byte = line.get(at).map_or_else(String::new, |&byte| named(byte));
             format!("{subject} holds {byte} at {at}, which no value does (RFC 9110 §5.5)")
         }
-        (_, Line::Field { line, .. }) => field_name(line, &subject),
+        (_, FaultyLine::Field { line, .. }) => field_name(line, &subject),
     }
 }
 
-/// What is wrong with a field's name.
+/// Explains why the name of a field is invalid.
 fn field_name(line: &[u8], subject: &str) -> String {
     let end = line.iter().position(|&byte| !is_token_byte(byte));
     match (end, end.and_then(|end| line.get(end))) {
         (Some(0), Some(b':')) => "a field has no name (RFC 9112 §5)".to_owned(),
         (Some(end), Some(&byte)) if memchr(b':', line).is_some() => {
+            // A space before the colon is the frequent case, and RFC 9112 §5.1 is about it.
             let is_before_colon = line[end..].trim_ascii_start().starts_with(b":");
             let rule = if is_before_colon {
                 "before its colon (RFC 9112 §5.1)"
@@ -148,7 +153,7 @@ fn field_name(line: &[u8], subject: &str) -> String {
     }
 }
 
-/// A field line by its name alone. Where there is no colon nobody knows where that ends.
+/// Quotes only the name of a field line. Without a colon the end of the name is unknown, so nothing is quoted.
 fn field_line(line: &[u8]) -> String {
     match memchr(b':', line) {
         Some(colon) => format!("the field {}", quote(&line[..colon])),
@@ -159,7 +164,7 @@ fn field_line(line: &[u8]) -> String {
     }
 }
 
-/// What is wrong with a start line. Of its target nothing is quoted: a query may hold secrets.
+/// Explains why a start line is invalid. Does not quote its target: a query may contain secrets.
 fn start_line(error: HeadError, line: &[u8], start: &str) -> String {
     let method_end = line.iter().position(|&byte| !is_token_byte(byte)).unwrap_or(line.len());
     let (method, behind) = line.split_at(method_end);
@@ -203,13 +208,13 @@ fn start_line(error: HeadError, line: &[u8], start: &str) -> String {
     }
 }
 
-/// Lists name and values of all fields with this name.
-fn values<Start>(head: &Head<Start>, bytes: &[u8], name: Name) -> String {
+/// Lists the name and the values of all fields with this name.
+fn values<Start>(head: &MessageHead<Start>, bytes: &[u8], name: Name) -> String {
     format!("{} {}", name.text(), listed(head, bytes, name))
 }
 
-/// Lists the values of all fields with this name, without the name.
-fn listed<Start>(head: &Head<Start>, bytes: &[u8], name: Name) -> String {
+fn listed<Start>(head: &MessageHead<Start>, bytes: &[u8], name: Name) -> String {
+    // A few values show the contradiction; a message with hundreds must not fill the log.
     let values: Vec<String> = head.values(bytes, name).take(3).map(quote).collect();
     values.join(" and ")
 }
@@ -217,7 +222,7 @@ fn listed<Start>(head: &Head<Start>, bytes: &[u8], name: Name) -> String {
 /// Explains why the target or Host of a complete request head is rejected.
 #[cold]
 pub fn target_refusal(error: TargetError, head: &RequestHead, bytes: &[u8]) -> String {
-    let method = quote(head.start.method_span.of(bytes));
+    let method = quote(head.start.method_span.for_bytes(bytes));
     match error {
         TargetError::HostMissing => "there is no Host (RFC 9112 §3.2)".to_owned(),
         TargetError::HostRepeated => {
@@ -241,7 +246,7 @@ pub fn target_refusal(error: TargetError, head: &RequestHead, bytes: &[u8]) -> S
 
 /// Explains why the framing of a message with a complete head is rejected.
 #[cold]
-pub fn framing_refusal<Start>(error: FramingError, head: &Head<Start>, bytes: &[u8]) -> String {
+pub fn framing_refusal<Start>(error: FramingError, head: &MessageHead<Start>, bytes: &[u8]) -> String {
     let length = || values(head, bytes, Name::ContentLength);
     let coding = || values(head, bytes, Name::TransferEncoding);
     match error {
@@ -269,7 +274,7 @@ pub fn framing_refusal<Start>(error: FramingError, head: &Head<Start>, bytes: &[
             let is_disguised =
                 |name| matches!(name, Name::DisguisedContentLength | Name::DisguisedTransferEncoding);
             let field = head.fields.iter().find(|field| is_disguised(field.known));
-            let name = field.map_or_else(String::new, |field| quote(field.name.of(bytes)));
+            let name = field.map_or_else(String::new, |field| quote(field.name.for_bytes(bytes)));
             format!("the field {name} is read by some as one that frames the message")
         }
     }
@@ -277,9 +282,9 @@ pub fn framing_refusal<Start>(error: FramingError, head: &Head<Start>, bytes: &[
 
 /// Explains why the Connection field of a complete head is rejected.
 #[cold]
-pub fn connection_refusal<Start>(head: &Head<Start>, bytes: &[u8]) -> String {
+pub fn connection_refusal<Start>(head: &MessageHead<Start>, bytes: &[u8]) -> String {
     let mut named = head.values(bytes, Name::Connection).flat_map(tokens);
-    match named.find(|token| NEVER_NAMED.has(Name::of(token))) {
+    match named.find(|token| NEVER_NAMED.has(Name::from_name(token))) {
         _ if is_connection_too_long(head, bytes) => {
             format!("the options of Connection are longer than {OPTIONS_BYTES_MAX} bytes")
         }
@@ -292,12 +297,11 @@ pub fn connection_refusal<Start>(head: &Head<Start>, bytes: &[u8]) -> String {
 
 /// Whether the Connection field is rejected because of its length.
 #[cold]
-pub fn is_connection_too_long<Start>(head: &Head<Start>, bytes: &[u8]) -> bool {
+pub fn is_connection_too_long<Start>(head: &MessageHead<Start>, bytes: &[u8]) -> bool {
     head.values(bytes, Name::Connection).map(<[u8]>::len).sum::<usize>() > OPTIONS_BYTES_MAX
 }
 
 impl ChunkError {
-    /// The broken rule, in words.
     pub fn rule(self) -> String {
         let limits = chunked::LIMITS;
         match self {
@@ -314,21 +318,18 @@ impl ChunkError {
     }
 }
 
-/// The readable part of a request whose head is incomplete or invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Glimpse<'a> {
-    /// The method; empty if it is missing.
+    /// Empty if the method is missing.
     pub method: &'a [u8],
-    /// The target, up to its end or to where reading stopped.
     pub target: &'a [u8],
-    /// The version; `None` if the request line is incomplete.
-    pub version: Option<Version>,
+    /// `None` if the request line is incomplete.
+    pub version: Option<HttpVersion>,
 }
 
 impl<'a> Glimpse<'a> {
-    /// Reads the start of a request from `bytes`.
     #[cold]
-    pub fn of(bytes: &'a [u8]) -> Self {
+    pub fn from_bytes(bytes: &'a [u8]) -> Self {
         let bytes = bytes.strip_prefix(b"\r\n").unwrap_or(bytes);
         let line = &bytes[..memchr(b'\n', bytes).unwrap_or(bytes.len())];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -341,8 +342,8 @@ impl<'a> Glimpse<'a> {
             None => (&line[end + 1..], b"".as_slice()),
         };
         let version = match version {
-            b"HTTP/1.1" => Some(Version::Http11),
-            b"HTTP/1.0" => Some(Version::Http10),
+            b"HTTP/1.1" => Some(HttpVersion::Http11),
+            b"HTTP/1.0" => Some(HttpVersion::Http10),
             _ => None,
         };
         Self { method: &line[..end], target, version }
@@ -356,7 +357,7 @@ mod tests {
     use crate::head::ResponseHead;
     use crate::hop::ConnectionOptions;
     use crate::parse::Parsed;
-    use crate::target::Target;
+    use crate::target::RequestTarget;
 
     const LIMITS: HeadLimits = HeadLimits { bytes: 256, fields: 4, target: 32 };
 
@@ -482,10 +483,10 @@ mod tests {
             let bytes = text.as_bytes();
             let mut head = RequestHead::default();
             assert_eq!(head.parse(bytes, &LIMITS), Ok(Parsed::Complete), "{fields}");
-            let told = match (Target::of(&head, bytes), request_framing(&head, bytes)) {
+            let told = match (RequestTarget::from_head(&head, bytes), request_framing(&head, bytes)) {
                 (Err(error), _) => target_refusal(error, &head, bytes),
                 (_, Err(error)) => framing_refusal(error, &head, bytes),
-                _ if ConnectionOptions::of(&head, bytes).is_err() => connection_refusal(&head, bytes),
+                _ if ConnectionOptions::from_head(&head, bytes).is_err() => connection_refusal(&head, bytes),
                 _ => String::new(),
             };
             assert_eq!(told, *expected, "{fields}");
@@ -499,14 +500,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_of_a_request_line_is_seen() {
+    fn a_request_line_is_seen_as_far_as_it_was_read() {
         let glimpse = |bytes: &'static [u8]| {
-            let Glimpse { method, target, version } = Glimpse::of(bytes);
+            let Glimpse { method, target, version } = Glimpse::from_bytes(bytes);
             (method, target, version)
         };
         let none = (&b""[..], &b""[..], None);
-        assert_eq!(glimpse(b"GET /a HTTP/1.1\r\nHo"), (&b"GET"[..], &b"/a"[..], Some(Version::Http11)));
-        assert_eq!(glimpse(b"\r\nGET /a b HTTP/1.0\n"), (&b"GET"[..], &b"/a b"[..], Some(Version::Http10)));
+        assert_eq!(glimpse(b"GET /a HTTP/1.1\r\nHo"), (&b"GET"[..], &b"/a"[..], Some(HttpVersion::Http11)));
+        assert_eq!(
+            glimpse(b"\r\nGET /a b HTTP/1.0\n"),
+            (&b"GET"[..], &b"/a b"[..], Some(HttpVersion::Http10))
+        );
         assert_eq!(glimpse(b"GET /a"), (&b"GET"[..], &b"/a"[..], None));
         assert_eq!(glimpse(b"GET "), (&b"GET"[..], &b""[..], None));
         assert_eq!([glimpse(b""), glimpse(b"GE"), glimpse(b"\x16\x03\x01")], [none; 3]);
@@ -514,7 +518,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_refused_is_explained_in_print(bytes: Vec<u8>, head in "[A-Z/ :\r\n\t\u{1}a(\"]{0,80}") {
+        fn explanations_are_printable(bytes: Vec<u8>, head in "[A-Z/ :\r\n\t\u{1}a(\"]{0,80}") {
             for bytes in [&bytes[..], head.as_bytes(), &[b"GET / HTTP/1.1\r\n", head.as_bytes()].concat()] {
                 let refused = RequestHead::default().parse(bytes, &LIMITS).is_err();
                 let told = request_refusal(bytes, &LIMITS);
@@ -522,7 +526,7 @@ mod tests {
                 let told = told.unwrap_or_default() + &response_refusal(bytes, &LIMITS).unwrap_or_default();
                 proptest::prop_assert!(!told.chars().any(char::is_control), "{}", told);
                 proptest::prop_assert!(told.len() < 600, "{}", told);
-                let _ = Glimpse::of(bytes);
+                let _ = Glimpse::from_bytes(bytes);
             }
         }
     }

@@ -3,54 +3,50 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::head::{RequestHead, Version};
+use crate::head::{HttpVersion, RequestHead};
 use crate::name::{Name, NameSet};
 use crate::named::{self, Chain, ChainKind};
 
 /// The sender of a request, for Forwarded and the `X-Forwarded-` fields.
 #[derive(Debug, Clone, Copy)]
-pub struct Client {
-    /// The address of the peer.
+pub struct ForwardedSender {
     pub address: IpAddr,
-    /// The scheme that the peer used: `http` or `https`.
     pub scheme: &'static str,
     /// The chain of proxies that a trusted peer reports; `None` if the peer is not trusted.
     pub chain: Option<Chain>,
 }
 
-impl Client {
-    /// The reported chain, if the peer forwards for another client.
+impl ForwardedSender {
+    /// The reported chain, if the peer forwards a request of another client.
     #[inline]
     pub(crate) fn told(&self) -> Option<&Chain> {
         self.chain.as_ref().filter(|chain| chain.kind != ChainKind::None)
     }
 }
 
-/// What Via says about the proxy (RFC 9110 §7.6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Via<'a> {
-    /// The default name, `vanward`.
+    /// The name `vanward`.
     #[default]
     Own,
-    /// A configured name, which is a token.
+    /// A configured name; a valid token.
     Named(&'a str),
-    /// No Via field.
     Off,
 }
 
 impl Via<'_> {
     /// Appends the Via line. `version` is the version of the received message.
-    pub fn push(self, out: &mut Vec<u8>, version: Version) {
+    pub fn push(self, out: &mut Vec<u8>, version: HttpVersion) {
         let name = match self {
             Via::Own => "vanward",
             Via::Named(name) => name,
             Via::Off => return,
         };
         out.extend_from_slice(match version {
-            Version::Http11 => b"Via: 1.1 ",
-            Version::Http2 => b"Via: 2.0 ",
-            Version::Http3 => b"Via: 3.0 ",
-            Version::Http10 => b"Via: 1.0 ",
+            HttpVersion::Http11 => b"Via: 1.1 ",
+            HttpVersion::Http2 => b"Via: 2.0 ",
+            HttpVersion::Http3 => b"Via: 3.0 ",
+            HttpVersion::Http10 => b"Via: 1.0 ",
         });
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\r\n");
@@ -68,31 +64,31 @@ pub(crate) const REWRITTEN: NameSet = NameSet::NONE
 /// Fields that are forwarded only if the client is trusted.
 pub(crate) const TRUSTED_ONLY: NameSet = NameSet::NONE.with(Name::XForwardedOther).with(Name::XClientCert);
 
-/// Appends the forwarding fields and the empty line that ends the head. The client's own ones were dropped before;
+/// Appends the forwarding fields and the empty line that ends the head. The client's own fields were dropped before;
 /// values from a trusted client come first.
 ///
-/// Constant text is appended in as few pieces as possible, since each one costs a capacity check and a copy.
+/// Constant text is appended in as few pieces as possible, because each piece costs a capacity check and a copy.
 #[inline]
 pub(crate) fn push_own_fields(
     out: &mut Vec<u8>,
     head: &RequestHead,
     bytes: &[u8],
-    client: &Client,
+    client: &ForwardedSender,
     via: Via<'_>,
     authority: &[u8],
 ) {
     if let Some(chain) = client.told() {
         return push_chain(out, head, bytes, client, chain, via, authority);
     }
-    // A client of IPv4 on a socket of both families is one of IPv4.
+    // On a dual-stack socket, an IPv4 client has a mapped IPv6 address.
     let address = client.address.to_canonical();
     // RFC 9110 §7.6.3: the version in which the message was received.
     if via == Via::Own {
         out.extend_from_slice(match head.start.version {
-            Version::Http11 => b"Via: 1.1 vanward\r\nX-Forwarded-For: ",
-            Version::Http2 => b"Via: 2.0 vanward\r\nX-Forwarded-For: ",
-            Version::Http3 => b"Via: 3.0 vanward\r\nX-Forwarded-For: ",
-            Version::Http10 => b"Via: 1.0 vanward\r\nX-Forwarded-For: ",
+            HttpVersion::Http11 => b"Via: 1.1 vanward\r\nX-Forwarded-For: ",
+            HttpVersion::Http2 => b"Via: 2.0 vanward\r\nX-Forwarded-For: ",
+            HttpVersion::Http3 => b"Via: 3.0 vanward\r\nX-Forwarded-For: ",
+            HttpVersion::Http10 => b"Via: 1.0 vanward\r\nX-Forwarded-For: ",
         });
     } else {
         via.push(out, head.start.version);
@@ -120,7 +116,7 @@ fn push_chain(
     out: &mut Vec<u8>,
     head: &RequestHead,
     bytes: &[u8],
-    client: &Client,
+    client: &ForwardedSender,
     chain: &Chain,
     via: Via<'_>,
     authority: &[u8],
@@ -136,6 +132,7 @@ fn push_chain(
         for element in in_order(head, bytes, Name::Forwarded) {
             match named::forwarded_for(element) {
                 Some(address) => push_address(out, address),
+                // RFC 7239 §6.2: `unknown` keeps the place of the element, so that both fields have the same length.
                 None => out.extend_from_slice(b"unknown"),
             }
             out.extend_from_slice(b", ");
@@ -150,11 +147,13 @@ fn push_chain(
     }
     out.extend_from_slice(b"\r\nForwarded: ");
     let of_forwarded = || Chain::of_forwarded_until(head, bytes, client.address, chain.address);
+    // A Forwarded field that disagrees with the trusted X-Forwarded fields is not passed on, since its client may
+    // have made it up.
     if chain.kind == ChainKind::Forwarded || chain.agrees(&of_forwarded(), head, bytes) {
         push_list(out, head, bytes, Name::Forwarded);
         out.extend_from_slice(b"for=");
         push_node(out, peer);
-        // Said once, with the first proxy that knows it.
+        // Reported once, by the first proxy that knows it.
         if chain.scheme(head, bytes).is_none() {
             out.extend_from_slice(b";proto=");
             push_scheme(out, scheme);
@@ -168,7 +167,7 @@ fn push_chain(
     out.extend_from_slice(b"\r\n\r\n");
 }
 
-/// Appends Forwarded as X-Forwarded-For tells of it: scheme and host stand with the client.
+/// Appends a Forwarded field that is derived from X-Forwarded-For. The client's element gets scheme and host.
 fn push_forwarded(
     out: &mut Vec<u8>,
     head: &RequestHead,
@@ -201,7 +200,7 @@ fn push_forwarded(
     }
 }
 
-/// Appends an address as Forwarded has it. RFC 7239 §6: one of IPv6 is bracketed and quoted.
+/// Appends an address in the form that Forwarded requires. RFC 7239 §6: IPv6 addresses are bracketed and quoted.
 #[inline]
 fn push_node(out: &mut Vec<u8>, address: IpAddr) {
     match address {
@@ -214,18 +213,16 @@ fn push_node(out: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
-/// Appends the host to an element of Forwarded.
 #[inline]
 fn push_host(out: &mut Vec<u8>, authority: &[u8]) {
     if !authority.is_empty() {
-        // A valid authority holds no quote and no backslash.
+        // A valid authority contains no quote and no backslash.
         out.extend_from_slice(b";host=\"");
         out.extend_from_slice(authority);
         out.extend_from_slice(b"\"");
     }
 }
 
-/// The elements of a list-valued field.
 fn in_order<'a>(head: &'a RequestHead, bytes: &'a [u8], name: Name) -> impl Iterator<Item = &'a [u8]> {
     let elements = head.values(bytes, name).flat_map(|value| value.split(|&byte| byte == b','));
     elements.map(<[u8]>::trim_ascii).filter(|text| !text.is_empty())
@@ -238,7 +235,7 @@ fn push_list(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], name: Name) {
     }
 }
 
-/// The two schemes are copied as constants, which is a move and no call.
+/// Copies the two schemes as constants, which compiles to moves instead of a call.
 #[inline(always)]
 fn push_scheme(out: &mut Vec<u8>, scheme: &str) {
     match scheme {
@@ -258,28 +255,29 @@ fn push_address(out: &mut Vec<u8>, address: IpAddr) {
 
 #[cold]
 fn push_text(out: &mut Vec<u8>, address: IpAddr) {
-    // A vector takes all.
+    // Writing to a vector cannot fail.
     let _ = std::io::Write::write_fmt(out, format_args!("{address}"));
 }
 
-/// Each octet is written where it is to be: as one text they would have to be read again before they have left the
-/// processor, which makes it wait.
+/// Writes each octet directly into place. Copying the finished text would read bytes that are still in the store
+/// buffer, and stall.
 #[inline]
 fn push_ipv4(out: &mut Vec<u8>, address: Ipv4Addr) {
-    // One check of the room for all.
+    // One capacity check for all octets.
     let start = out.len();
     out.extend_from_slice(&[0; 16]);
     let Some(text) = out[start..].first_chunk_mut::<16>() else { return };
     let mut at = 0;
     for octet in address.octets() {
+        // Always four bytes, a constant length. The next octet overwrites what is too much.
         text[at..at + 4].copy_from_slice(&OCTETS[usize::from(octet)]);
         at += 2 + usize::from(octet >= 10) + usize::from(octet >= 100);
     }
-    // The last dot is none of it.
+    // Removes the last dot.
     out.truncate(start + at - 1);
 }
 
-/// The text of each octet with a dot behind it.
+/// The text of each octet, with a dot behind it.
 static OCTETS: [[u8; 4]; 256] = {
     let mut table = [[0; 4]; 256];
     let mut octet = 0;

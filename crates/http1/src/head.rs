@@ -1,7 +1,7 @@
 //! A message head: a start line and fields, as byte ranges of one buffer.
 //!
-//! A `Head` owns no bytes. Every accessor takes the bytes that the head was parsed from: their place in memory may have
-//! changed, their content not. The field list is reused from message to message, so nothing is allocated.
+//! A `Head` owns no bytes. Every accessor takes the bytes that the head was parsed from; the buffer may have moved, but
+//! not changed. The field list is reused for the next message, so parsing does not allocate.
 
 use std::ops::Deref;
 
@@ -10,17 +10,15 @@ use crate::name::{Name, NameSet};
 
 /// A byte range, counted from the first byte of the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Span {
-    /// The first byte.
+pub struct ByteSpan {
     pub start: u32,
-    /// One past the last byte.
+    /// Exclusive.
     pub end: u32,
 }
 
-impl Span {
-    /// The bytes that the span covers.
+impl ByteSpan {
     #[inline]
-    pub fn of(self, bytes: &[u8]) -> &[u8] {
+    pub fn for_bytes(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.start as usize..self.end as usize]
     }
 
@@ -30,83 +28,76 @@ impl Span {
     }
 }
 
-/// A field line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field {
-    /// The name, as it was sent.
-    pub name: Span,
-    /// The value without the white space around it.
-    pub value: Span,
-    /// One past the CRLF of the line. The line starts where its name does.
+pub struct FieldLine {
+    /// The name as received.
+    pub name: ByteSpan,
+    /// The value without surrounding white space.
+    pub value: ByteSpan,
+    /// The end of the line, behind its CRLF. The line starts at its name.
     pub line_end: u32,
-    /// The recognised name, or `Name::Other`.
+    /// `Name::Other` for names that are not recognised.
     pub known: Name,
 }
 
-/// The HTTP version of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Version {
-    /// HTTP/1.0.
+pub enum HttpVersion {
     Http10,
     /// HTTP/1.1, and any later 1.x (RFC 9110 §2.5).
     #[default]
     Http11,
     /// HTTP/2. Its heads are converted to HTTP/1.1 text. Set by the caller, never parsed from a head.
     Http2,
-    /// HTTP/3, in the same way.
+    /// HTTP/3. Converted and set like HTTP/2.
     Http3,
 }
 
-/// The request line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestLine {
-    /// The method; `Other` if it is not a known one.
+    /// `Other` if the method is not a known one.
     pub method: Method,
-    /// The method, as it was sent.
-    pub method_span: Span,
+    /// The method as received.
+    pub method_span: ByteSpan,
     /// The request target, in any of the four forms.
-    pub target: Span,
+    pub target: ByteSpan,
     /// Where the query starts with its `?`; the end of the target if there is no query.
     pub(crate) path_end: u32,
-    /// The HTTP version of the client.
-    pub version: Version,
+    pub version: HttpVersion,
 }
 
-/// The status line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StatusLine {
-    /// The status code, from 100 to 599.
+    /// From 100 to 599.
     pub status: u16,
-    /// The reason phrase; may be empty.
-    pub reason: Span,
-    /// The HTTP version of the server.
-    pub version: Version,
+    /// May be empty.
+    pub reason: ByteSpan,
+    pub version: HttpVersion,
 }
 
-/// The fields of a head, in the order in which they were sent.
+/// The fields of a head, in the order received.
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
-    list: Vec<Field>,
-    /// The known names that occur, so that most look-ups need no search.
+    list: Vec<FieldLine>,
+    /// The known names that occur, so that most lookups need no search.
     pub(crate) names: NameSet,
-    /// The known names that occur more than once.
+    // A bit shows what a search would: whether a field that must be single is repeated.
     pub(crate) repeated: NameSet,
     /// The index of the first field of each name in `names`.
     firsts: [u32; Name::COUNT],
 }
 
 impl Deref for Fields {
-    type Target = [Field];
+    type Target = [FieldLine];
 
     #[inline]
-    fn deref(&self) -> &[Field] {
+    fn deref(&self) -> &[FieldLine] {
         &self.list
     }
 }
 
 impl<'a> IntoIterator for &'a Fields {
-    type Item = &'a Field;
-    type IntoIter = std::slice::Iter<'a, Field>;
+    type Item = &'a FieldLine;
+    type IntoIter = std::slice::Iter<'a, FieldLine>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.list.iter()
@@ -118,15 +109,17 @@ impl Fields {
     #[inline]
     pub(crate) fn values<'a>(&'a self, bytes: &'a [u8], name: Name) -> impl Iterator<Item = &'a [u8]> {
         let fields = self.with(NameSet::NONE.with(name)).iter();
-        fields.filter(move |field| field.known == name).map(move |field| field.value.of(bytes))
+        fields.filter(move |field| field.known == name).map(move |field| field.value.for_bytes(bytes))
     }
 
-    /// A slice that contains every field with one of these names: empty if there is none, one field if there is one.
+    /// The shortest slice that contains every field with one of these names. Empty if there is none.
     #[inline]
-    pub(crate) fn with(&self, names: NameSet) -> &[Field] {
+    pub(crate) fn with(&self, names: NameSet) -> &[FieldLine] {
         let present = self.names.intersection(names);
         match present.only() {
+            // The usual case: most messages have none of the fields that a stage looks for.
             _ if present == NameSet::NONE => &[],
+            // A name that occurs once is found by its index, without a search.
             Some(name) if self.repeated.intersection(present) == NameSet::NONE => {
                 let first = self.firsts[name] as usize;
                 self.list.get(first..=first).unwrap_or(&[])
@@ -136,7 +129,7 @@ impl Fields {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, field: Field) {
+    pub(crate) fn push(&mut self, field: FieldLine) {
         let name = field.known;
         if name != Name::Other {
             if self.names.has(name) {
@@ -151,6 +144,7 @@ impl Fields {
 
     fn clear(&mut self) {
         self.list.clear();
+        // `firsts` keeps its old indices: they are read only for names in this set.
         self.names = NameSet::NONE;
         self.repeated = NameSet::NONE;
     }
@@ -158,41 +152,36 @@ impl Fields {
 
 /// A parsed message head, or one that is being parsed.
 #[derive(Debug, Clone, Default)]
-pub struct Head<Start> {
-    /// The start line; valid once parsing is complete.
+pub struct MessageHead<Start> {
+    /// Valid once parsing is complete.
     pub start: Start,
-    /// The fields.
     pub fields: Fields,
-    /// The length of the head in bytes, empty line included, once parsing is complete.
+    /// Length of the head in bytes, empty line included. Valid once parsing is complete.
     pub len: usize,
-    /// The progress of parsing.
-    pub(crate) progress: crate::parse::Progress,
+    pub(crate) progress: crate::parse::ParseProgress,
 }
 
-/// The head of a request.
-pub type RequestHead = Head<RequestLine>;
-/// The head of a response.
-pub type ResponseHead = Head<StatusLine>;
+pub type RequestHead = MessageHead<RequestLine>;
+pub type ResponseHead = MessageHead<StatusLine>;
 
-impl<Start: Default> Head<Start> {
+impl<Start: Default> MessageHead<Start> {
     /// Resets to an empty head, and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.start = Start::default();
         self.fields.clear();
         self.len = 0;
-        self.progress = crate::parse::Progress::default();
+        self.progress = crate::parse::ParseProgress::default();
     }
 }
 
-impl<Start> Head<Start> {
+impl<Start> MessageHead<Start> {
     /// The value of the first field with this name.
     pub fn value<'a>(&self, bytes: &'a [u8], name: Name) -> Option<&'a [u8]> {
-        self.field(name).map(|field| field.value.of(bytes))
+        self.field(name).map(|field| field.value.for_bytes(bytes))
     }
 
-    /// The first field with this name.
     #[inline]
-    pub fn field(&self, name: Name) -> Option<&Field> {
+    pub fn field(&self, name: Name) -> Option<&FieldLine> {
         if !self.fields.names.has(name) {
             return None;
         }

@@ -13,6 +13,8 @@ mod name;
 mod method;
 /// Fast search for bytes of a kind.
 mod scan;
+/// Vectors of bytes.
+mod window;
 /// Fast path for lines in the usual form.
 mod plain;
 /// Strict parser for start lines and field lines.
@@ -31,22 +33,26 @@ mod hop;
 mod forwarded;
 /// Reads the client from Forwarded or the `X-Forwarded-` fields.
 mod named;
-/// Edits of header fields, as an operator configures them.
+/// Edits of header fields that an operator has configured.
 mod edit;
 /// Explains in words why a message was rejected.
 mod explain;
 /// Writes heads for the next hop: drops hop-by-hop fields, adds the proxy's own.
 mod write;
 
-pub use chunked::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, ChunkRefusal, Chunked, Decoded, chunk_prefix};
+pub use chunked::{
+    CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, ChunkRefusal, ChunkStep, ChunkedDecoder, chunk_prefix,
+};
 pub use edit::{Edits, edit_lines};
 pub use explain::{
     Glimpse, connection_refusal, framing_refusal, is_connection_too_long, quote, request_refusal,
     response_refusal, target_refusal,
 };
-pub use forwarded::{Client, Via};
-pub use framing::{Framing, FramingError, request_framing, response_framing};
-pub use head::{Field, Fields, Head, RequestHead, RequestLine, ResponseHead, Span, StatusLine, Version};
+pub use forwarded::{ForwardedSender, Via};
+pub use framing::{BodyFraming, FramingError, is_bodiless, request_framing, response_framing};
+pub use head::{
+    ByteSpan, FieldLine, Fields, HttpVersion, MessageHead, RequestHead, RequestLine, ResponseHead, StatusLine,
+};
 pub use hop::{ConnectionError, ConnectionOptions, is_switch_asked_for, wants_upgrade};
 pub use method::Method;
 pub use name::Name;
@@ -54,7 +60,7 @@ pub use named::{Chain, ChainKind};
 pub use parse::{HeadError, HeadLimits, Parsed};
 pub use reason::reason_phrase;
 pub use scan::{has_controls, line_end};
-pub use target::{Target, TargetError, TargetForm, host_without_port, is_valid_authority};
+pub use target::{RequestTarget, TargetError, TargetForm, host_without_port, is_valid_authority};
 pub use write::{
     ClientConnection, RequestRewrite, ResponseRewrite, TRACEPARENT_LINE, TraceContext, max_forwards,
     write_request, write_response,

@@ -3,24 +3,15 @@
 /// A request method. For `Other`, the text is in `method_span` of the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Method {
-    /// GET
     #[default]
     Get,
-    /// HEAD
     Head,
-    /// POST
     Post,
-    /// PUT
     Put,
-    /// DELETE
     Delete,
-    /// OPTIONS
     Options,
-    /// TRACE
     Trace,
-    /// CONNECT
     Connect,
-    /// PATCH
     Patch,
     /// Any other token.
     Other,
@@ -29,7 +20,7 @@ pub enum Method {
 impl Method {
     /// Recognises a method. Methods are case-sensitive (RFC 9110 §9.1).
     #[inline]
-    pub fn of(token: &[u8]) -> Method {
+    pub fn from_token(token: &[u8]) -> Method {
         match token {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,

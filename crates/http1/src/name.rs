@@ -4,7 +4,6 @@
 
 macro_rules! names {
     ($($variant:ident $text:literal $doc:literal,)*) => {
-        /// The name of a field that a proxy treats specially.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Name {
@@ -13,11 +12,11 @@ macro_rules! names {
             XForwardedOther,
             /// A forwarding field spelt with underscores instead of hyphens. CGI-like servers take it for the real one.
             DisguisedForwarded,
-            /// `Client-Cert`, `Client-Cert-Chain` (RFC 9440), and names that start with `X-Client-Cert-`: a proxy reports the client's certificate in such fields.
+            /// `Client-Cert`, `Client-Cert-Chain` (RFC 9440), and names that start with `X-Client-Cert-`: a proxy
+            /// reports the client's certificate in such fields.
             XClientCert,
             /// `b3`, and names that start with `X-B3-`: the trace context of Zipkin.
             B3,
-            /// Any other name.
             Other,
         }
 
@@ -30,7 +29,6 @@ macro_rules! names {
             #[cfg(test)]
             const ALL: &'static [Name] = &[$(Name::$variant),*];
 
-            /// The number of variants.
             pub(crate) const COUNT: usize = Name::Other as usize + 1;
         }
     };
@@ -45,7 +43,7 @@ names! {
     Connection "Connection" "RFC 9110 §7.6.1.",
     KeepAlive "Keep-Alive" "Hop-by-hop.",
     ProxyConnection "Proxy-Connection" "Hop-by-hop.",
-    ProxyAuthenticate "Proxy-Authenticate" "Meant for one hop, RFC 9110 §11.7.1.",
+    ProxyAuthenticate "Proxy-Authenticate" "And Proxy-Authentication-Info: meant for one hop, RFC 9110 §11.7.1, §11.7.3.",
     ProxyAuthorization "Proxy-Authorization" "Meant for one hop, RFC 9110 §11.7.2.",
     Te "TE" "RFC 9110 §10.1.4.",
     Trailer "Trailer" "RFC 9110 §6.6.2.",
@@ -63,12 +61,13 @@ names! {
     UserAgent "User-Agent" "For the access log.",
     Traceparent "traceparent" "W3C Trace Context §3.2.",
     Tracestate "tracestate" "W3C Trace Context §3.3.",
+    AltSvc "Alt-Svc" "Ports of the sender, RFC 7838 §3.",
 }
 
 impl Name {
     /// Recognises a name, ignoring case.
     #[inline(always)]
-    pub fn of(name: &[u8]) -> Name {
+    pub fn from_name(name: &[u8]) -> Name {
         // The length and the first letter leave one or two candidates.
         let first = name.first().map_or(0, |byte| byte | 0x20);
         match (name.len(), first) {
@@ -78,6 +77,7 @@ impl Name {
             (4, b'h') if is(name, b"host") => Name::Host,
             (4, b'd') if is(name, b"date") => Name::Date,
             (6, b'e') if is(name, b"expect") => Name::Expect,
+            (7, b'a') if is(name, b"alt-svc") => Name::AltSvc,
             (7, b't') if is(name, b"trailer") => Name::Trailer,
             (7, b'u') if is(name, b"upgrade") => Name::Upgrade,
             (7, b'r') if is(name, b"referer") => Name::Referer,
@@ -102,19 +102,28 @@ impl Name {
             (17, b'x') if is(name, b"x-forwarded-proto") => Name::XForwardedProto,
             (18, b'p') if is(name, b"proxy-authenticate") => Name::ProxyAuthenticate,
             (19, b'p') if is(name, b"proxy-authorization") => Name::ProxyAuthorization,
+            // Longer than `is` compares.
+            (25, b'p') if name.eq_ignore_ascii_case(b"proxy-authentication-info") => Name::ProxyAuthenticate,
+            // Behind the exact names: servers trust any other name of this form as well.
             (13.., b'x') if begins_like(name, b"x-forwarded-") => other_forwarded(name),
             (6.., b'x') if begins_like(name, b"x-b3-") => Name::B3,
             (15.., b'x') if begins_like(name, b"x-client-cert-") => Name::XClientCert,
             _ => Name::Other,
         }
     }
+
+    /// Whether fields of this name always end at this hop (RFC 9110 §7.6.1).
+    #[inline]
+    pub fn is_hop_by_hop(self) -> bool {
+        NameSet::HOP_BY_HOP.has(self)
+    }
 }
 
-/// Compares a text with a lower-case name of letters, digits, `-` and `_`, ignoring case.
-///
-/// The length is a constant, so the comparison takes whole words, which overlap if necessary.
+/// Compares a text with a lower-case name of letters, digits, `-` and `_`, ignoring case. The length is a constant, so
+/// the comparison takes whole words, which overlap if necessary.
 #[inline(always)]
 pub(crate) fn is<const LEN: usize>(text: &[u8], lower: &[u8; LEN]) -> bool {
+    // The three words below reach no further.
     const { assert!(LEN <= 24) };
     let Ok(text) = <&[u8; LEN]>::try_from(text) else { return false };
     let eight = |at| differs(u64::from_le_bytes(word(text, at)), u64::from_le_bytes(word(lower, at)));
@@ -131,11 +140,12 @@ pub(crate) fn is<const LEN: usize>(text: &[u8], lower: &[u8; LEN]) -> bool {
 
 #[inline(always)]
 fn word<const LEN: usize>(text: &[u8], at: usize) -> [u8; LEN] {
+    // Every caller is in range; the default replaces a panic path in code that is inlined everywhere.
     text[at..].first_chunk().copied().unwrap_or([0; LEN])
 }
 
-/// Not zero where a word is another one than `lower`. Only a letter has both 0x40 and 0x20 set in it; 0x20 is then set in
-/// the text as well, which lowers that letter there and makes no other byte the same.
+/// Returns zero if a word equals `lower`, ignoring case. Only letters have both 0x40 and 0x20 set in `lower`. For these
+/// the text's 0x20 is set too: this lowers the letter, and makes no other byte equal.
 #[inline(always)]
 fn differs(text: u64, lower: u64) -> u64 {
     (text | (lower >> 1 & lower & 0x2020_2020_2020_2020)) ^ lower
@@ -160,7 +170,7 @@ fn begins_like(name: &[u8], lower: &[u8]) -> bool {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct NameSet(u32);
 
-// One bit each.
+// A 33rd name would silently share the bit of another in a release build.
 const _: () = assert!(Name::COUNT <= 32);
 
 impl NameSet {
@@ -193,7 +203,7 @@ impl NameSet {
         NameSet(self.0 | names.0)
     }
 
-    /// The bit position of the only name in the set; `None` unless the set has exactly one.
+    /// The bit position of the only name in the set. `None` unless the set has exactly one name.
     #[inline]
     pub(crate) const fn only(self) -> Option<usize> {
         if self.0.is_power_of_two() { Some(self.0.trailing_zeros() as usize) } else { None }
@@ -213,24 +223,24 @@ mod tests {
     fn every_name_is_recognised_in_any_case_and_nothing_near_it() {
         for &name in Name::ALL {
             let text = name.text();
-            assert_eq!(Name::of(text.as_bytes()), name, "{text}");
-            assert_eq!(Name::of(text.to_ascii_lowercase().as_bytes()), name, "{text}");
-            assert_eq!(Name::of(text.to_ascii_uppercase().as_bytes()), name, "{text}");
+            assert_eq!(Name::from_name(text.as_bytes()), name, "{text}");
+            assert_eq!(Name::from_name(text.to_ascii_lowercase().as_bytes()), name, "{text}");
+            assert_eq!(Name::from_name(text.to_ascii_uppercase().as_bytes()), name, "{text}");
             let neighbour =
                 if text.starts_with("X-Forwarded-") { Name::XForwardedOther } else { Name::Other };
-            assert_eq!(Name::of(format!("{text}x").as_bytes()), neighbour, "{text}x");
+            assert_eq!(Name::from_name(format!("{text}x").as_bytes()), neighbour, "{text}x");
             let mut near = text.as_bytes().to_vec();
             *near.last_mut().unwrap() ^= 0x02;
-            assert_eq!(Name::of(&near), neighbour, "{text} with its last letter changed");
+            assert_eq!(Name::from_name(&near), neighbour, "{text} with its last letter changed");
         }
-        // A bit away in any place it is another name, but where the bit is a letter's case.
+        // One changed bit makes it another name, except for the bit that is a letter's case.
         for &name in Name::ALL {
             for at in 0..name.text().len() {
                 for bit in 0..8 {
                     let mut near = name.text().as_bytes().to_vec();
                     near[at] ^= 1 << bit;
                     let is_case = bit == 5 && name.text().as_bytes()[at].is_ascii_alphabetic();
-                    assert_eq!(Name::of(&near) == name, is_case, "{}", near.escape_ascii());
+                    assert_eq!(Name::from_name(&near) == name, is_case, "{}", near.escape_ascii());
                 }
             }
         }
@@ -246,9 +256,12 @@ mod tests {
             ("X-Forwarded-", Name::Other),
             ("X-Forwarding-For", Name::Other),
             ("Xx-Forwarded-For", Name::Other),
+            ("Proxy-Authentication-Info", Name::ProxyAuthenticate),
+            ("Proxy-Authentication-Infos", Name::Other),
+            ("Alt-Used", Name::Other),
         ] {
-            assert_eq!(Name::of(text.as_bytes()), name, "{text}");
+            assert_eq!(Name::from_name(text.as_bytes()), name, "{text}");
         }
-        assert_eq!(Name::of(b""), Name::Other);
+        assert_eq!(Name::from_name(b""), Name::Other);
     }
 }

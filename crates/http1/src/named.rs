@@ -9,14 +9,12 @@ use crate::head::RequestHead;
 use crate::name::Name;
 use crate::target::is_valid_authority;
 
-/// The kind of fields in which proxies report the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChainKind {
-    /// None: the peer is the client.
+    /// The peer is the client.
     None,
-    /// The `X-Forwarded-` fields.
     XForwarded,
-    /// Forwarded (RFC 7239).
+    /// RFC 7239.
     Forwarded,
 }
 
@@ -24,9 +22,8 @@ pub enum ChainKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chain {
     /// The client's address: the last address in the list that is not a trusted proxy's, or the first one if all are
-    /// trusted. An invalid address ends the search; the address after it then counts as the client.
+    /// trusted. An invalid address ends the search; the address behind it then counts as the client.
     pub address: IpAddr,
-    /// The fields that report the client.
     pub kind: ChainKind,
     /// The position of the client's element in the list, counted from the end.
     place: usize,
@@ -34,7 +31,7 @@ pub struct Chain {
 
 impl Chain {
     /// Reads the chain that a trusted peer reports.
-    pub fn of(head: &RequestHead, bytes: &[u8], peer: IpAddr, is_trusted: impl Fn(IpAddr) -> bool) -> Self {
+    pub fn new(head: &RequestHead, bytes: &[u8], peer: IpAddr, is_trusted: impl Fn(IpAddr) -> bool) -> Self {
         let names = head.fields.names;
         let is_x = [Name::XForwardedFor, Name::XForwardedProto, Name::XForwardedHost];
         let kind = if is_x.iter().any(|name| names.has(*name)) {
@@ -47,7 +44,6 @@ impl Chain {
         Self::of_kind(kind, head, bytes, peer, is_trusted)
     }
 
-    /// Reads the chain from one kind of fields.
     fn of_kind(
         kind: ChainKind,
         head: &RequestHead,
@@ -63,10 +59,11 @@ impl Chain {
         };
         let read = if kind == ChainKind::XForwarded { address } else { forwarded_for };
         for (place, text) in from_the_end(head, bytes, name).enumerate() {
-            // A trusted proxy wrote this element, whatever it says.
+            // A trusted proxy wrote this element, whether it is valid or not.
             chain.place = place;
             let Some(address) = read(text) else { break };
             chain.address = address;
+            // Elements before this one are claims of that client.
             if !is_trusted(address) {
                 break;
             }
@@ -82,7 +79,7 @@ impl Chain {
             ChainKind::Forwarded => self.parameter(head, bytes, b"proto"),
         }?;
         let is = |known: &[u8]| told.eq_ignore_ascii_case(known);
-        // WebSockets are told by some as what they are called in URLs.
+        // Some proxies report WebSockets with the scheme of their URLs.
         if is(b"https") || is(b"wss") { Some("https") } else { (is(b"http") || is(b"ws")).then_some("http") }
     }
 
@@ -93,6 +90,7 @@ impl Chain {
             ChainKind::XForwarded => self.value(head, bytes, Name::XForwardedHost),
             ChainKind::Forwarded => self.parameter(head, bytes, b"host"),
         };
+        // The host becomes part of routes, redirects and fields, so it has to pass the check that Host has to pass.
         told.filter(|host| !host.is_empty() && is_valid_authority(host))
     }
 
@@ -103,7 +101,7 @@ impl Chain {
         }
         let is_port = |name: &[u8]| name.eq_ignore_ascii_case(b"x-forwarded-port");
         let mut others = head.fields.iter().filter(|field| field.known == Name::XForwardedOther);
-        let value = others.rfind(|field| is_port(field.name.of(bytes)))?.value.of(bytes);
+        let value = others.rfind(|field| is_port(field.name.for_bytes(bytes)))?.value.for_bytes(bytes);
         let text = std::str::from_utf8(self.of_list(value.rsplit(|&byte| byte == b','))?).ok()?;
         text.parse().ok().filter(|&port| port != 0)
     }
@@ -113,7 +111,8 @@ impl Chain {
         Self::of_kind(ChainKind::Forwarded, head, bytes, peer, |address| address != client)
     }
 
-    /// The element of an X-Forwarded list about the client: a proxy that writes one value for all is taken at that.
+    /// The element of an X-Forwarded list that is about the client. A proxy that writes a single value reports the
+    /// client in it.
     fn value<'a>(&self, head: &RequestHead, bytes: &'a [u8], name: Name) -> Option<&'a [u8]> {
         self.of_list(from_the_end(head, bytes, name))
     }
@@ -122,7 +121,7 @@ impl Chain {
         list.map(<[u8]>::trim_ascii).take(self.place + 1).last()
     }
 
-    /// A parameter of the element of Forwarded about the client.
+    /// Finds a parameter in the element of Forwarded that is about the client.
     fn parameter<'a>(&self, head: &RequestHead, bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
         parameter(from_the_end(head, bytes, Name::Forwarded).nth(self.place)?, name)
     }
@@ -137,7 +136,6 @@ impl Chain {
             && self.host(head, bytes) == other.host(head, bytes)
     }
 
-    /// The position of the client's element, counted from the end of the list.
     pub(crate) fn place(&self) -> usize {
         self.place
     }
@@ -150,7 +148,8 @@ pub(crate) fn from_the_end<'a>(
     name: Name,
 ) -> impl Iterator<Item = &'a [u8]> {
     let fields = head.fields.iter().rev().filter(move |field| field.known == name);
-    let elements = fields.flat_map(|field| field.value.of(bytes).rsplit(|&byte| byte == b','));
+    let elements = fields.flat_map(|field| field.value.for_bytes(bytes).rsplit(|&byte| byte == b','));
+    // RFC 9110 §5.6.1: empty elements of a list do not count.
     elements.map(<[u8]>::trim_ascii).filter(|text| !text.is_empty())
 }
 
@@ -160,16 +159,16 @@ pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let address: IpAddr =
         bare.parse().or_else(|_| text.parse().map(|socket: SocketAddr| socket.ip())).ok()?;
+    // A mapped IPv6 address has to match networks that are written as IPv4.
     Some(address.to_canonical())
 }
 
-/// The address in the `for` parameter of an element of Forwarded.
 pub(crate) fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     address(parameter(element, b"for")?)
 }
 
-/// A parameter in an element of Forwarded (RFC 7239 §4), without its quotes. A quoted comma or semicolon has parted it before:
-/// there is none in an address, a scheme or a host.
+/// Finds a parameter in an element of Forwarded (RFC 7239 §4) and strips its quotes. The caller has split at quoted
+/// commas and semicolons too: no address, scheme or host contains one.
 fn parameter<'a>(element: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     element.split(|&byte| byte == b';').map(<[u8]>::trim_ascii).find_map(|pair| {
         let (known, value) = pair.split_at_checked(name.len())?;
@@ -190,7 +189,7 @@ mod tests {
         head.parse(text.as_bytes(), &limits).unwrap();
         let is_trusted =
             |address: IpAddr| address.to_string().starts_with("10.") || address.to_string() == "fd00::1";
-        Chain::of(&head, text.as_bytes(), [10, 0, 0, 1].into(), is_trusted).address.to_string()
+        Chain::new(&head, text.as_bytes(), [10, 0, 0, 1].into(), is_trusted).address.to_string()
     }
 
     #[test]

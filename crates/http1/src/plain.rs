@@ -3,7 +3,7 @@
 //! Rejects nothing: for an unusual or incomplete line the result is `None`, and `parse` reads it strictly. For usual
 //! lines both give equal results.
 
-use crate::head::{Field, Fields, RequestLine, Span, StatusLine, Version};
+use crate::head::{ByteSpan, FieldLine, Fields, HttpVersion, RequestLine, StatusLine};
 use crate::method::Method;
 use crate::name::Name;
 use crate::parse::{HeadLimits, METHOD_BYTES_MAX, Parsed, REASON_START};
@@ -18,10 +18,12 @@ pub(crate) fn fields(
     limits: &HeadLimits,
 ) -> (Parsed, usize) {
     loop {
+        // Before the limit: a head with exactly the allowed number of fields is complete here.
         if bytes.get(at) == Some(&b'\r') && bytes.get(at + 1) == Some(&b'\n') {
             return (Parsed::Complete, at);
         }
         if fields.len() >= limits.fields {
+            // The strict parser reads this line again and reports the error.
             return (Parsed::Partial, at);
         }
         let Some(field) = field(bytes, at) else { return (Parsed::Partial, at) };
@@ -30,26 +32,27 @@ pub(crate) fn fields(
     }
 }
 
-/// A field line that begins at `at`: a name of letters and hyphens, a colon, one SP, a value that is not empty and has no
-/// white space around it, CRLF.
+/// Reads a field line at `at`: a name of letters and hyphens, a colon, one SP, a value that is not empty and has no
+/// surrounding white space, CRLF.
 #[inline]
-fn field(bytes: &[u8], at: usize) -> Option<Field> {
+fn field(bytes: &[u8], at: usize) -> Option<FieldLine> {
     let colon = scan::first(bytes, at, scan::beyond_name)?;
     if colon == at || !bytes.get(colon..)?.starts_with(b": ") {
         return None;
     }
     let start = colon + 2;
+    // Finding the end also checks the value: a plain value contains no control byte.
     let end = scan::first(bytes, start, scan::controls)?;
-    // HTAB is a control byte to the scan, so the only white space here is SP; an empty value begins with the CR.
+    // The scan stops at HTAB, so the only possible white space here is SP. An empty value starts with the CR.
     let [last, b'\r', b'\n', ..] = *bytes.get(end - 1..)? else { return None };
     if *bytes.get(start)? <= b' ' || last == b' ' {
         return None;
     }
-    Some(Field {
-        name: Span::new(at, colon),
-        value: Span::new(start, end),
+    Some(FieldLine {
+        name: ByteSpan::new(at, colon),
+        value: ByteSpan::new(start, end),
         line_end: (end + 2) as u32,
-        known: Name::of(&bytes[at..colon]),
+        known: Name::from_name(&bytes[at..colon]),
     })
 }
 
@@ -57,8 +60,9 @@ fn field(bytes: &[u8], at: usize) -> Option<Field> {
 /// hyphens, HTTP/1.1.
 #[inline]
 pub(crate) fn request_line(bytes: &[u8], at: usize, limits: &HeadLimits) -> Option<(RequestLine, usize)> {
+    // A single comparison covers the space, the version and the end of the line.
     const END: &[u8] = b" HTTP/1.1\r\n";
-    // Most requests are this one.
+    // Fast path: most requests are GET.
     let method_end = if bytes.get(at..)?.starts_with(b"GET ") {
         at + b"GET".len()
     } else {
@@ -66,6 +70,7 @@ pub(crate) fn request_line(bytes: &[u8], at: usize, limits: &HeadLimits) -> Opti
     };
     let method = &bytes[at..method_end];
     let target = method_end + 1;
+    // The path ends at the first `?`; only then is there a query to scan.
     let path_end = scan::first(bytes, target, scan::beyond_path)?;
     let target_end =
         if bytes[path_end] == b'?' { scan::first(bytes, path_end, scan::beyond_target)? } else { path_end };
@@ -76,11 +81,11 @@ pub(crate) fn request_line(bytes: &[u8], at: usize, limits: &HeadLimits) -> Opti
         && (1..=limits.target).contains(&(target_end - target))
         && rest.starts_with(END);
     let line = RequestLine {
-        method: Method::of(method),
-        method_span: Span::new(at, method_end),
-        target: Span::new(target, target_end),
+        method: Method::from_token(method),
+        method_span: ByteSpan::new(at, method_end),
+        target: ByteSpan::new(target, target_end),
         path_end: path_end as u32,
-        version: Version::Http11,
+        version: HttpVersion::Http11,
     };
     is_plain.then_some((line, target_end + END.len()))
 }
@@ -95,11 +100,12 @@ pub(crate) fn status_line(bytes: &[u8], at: usize) -> Option<(StatusLine, usize)
         return None;
     };
     let start = at + REASON_START;
+    // A reason phrase may be empty, so it needs no check for surrounding spaces.
     let end = scan::first(bytes, start, scan::controls)?;
     if !bytes[end..].starts_with(b"\r\n") {
         return None;
     }
     let digit = |byte: u8| u16::from(byte - b'0');
     let status = digit(a) * 100 + digit(b) * 10 + digit(c);
-    Some((StatusLine { status, reason: Span::new(start, end), version: Version::Http11 }, end + 2))
+    Some((StatusLine { status, reason: ByteSpan::new(start, end), version: HttpVersion::Http11 }, end + 2))
 }

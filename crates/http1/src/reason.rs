@@ -1,6 +1,6 @@
 //! Reason phrases of status codes. Only people read them; programs must not (RFC 9112 §4).
 
-/// The reason phrase of a status code in the IANA registry; empty for an unregistered one.
+/// Returns an empty phrase for a code that is not in the IANA registry.
 pub fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",

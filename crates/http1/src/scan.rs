@@ -1,19 +1,13 @@
 //! Searches for the first byte of a kind, sixteen bytes at a time, in vector registers.
 
-use wide::u8x16;
-
-/// Sixteen bytes that are compared at once, or a mask with all bits of a byte set or none.
-pub(crate) type Window = u8x16;
-
-/// How many bytes a window has.
-const WIDTH: usize = 16;
+use crate::window::{WIDTH, Window};
 
 /// The position of the first byte of a kind, from `start` on. `kind` marks the matching bytes of a window.
 #[inline(always)]
 pub(crate) fn first(bytes: &[u8], start: usize, kind: impl Fn(Window) -> Window) -> Option<usize> {
     let mut rest = bytes.get(start..)?;
     while let Some((window, behind)) = rest.split_first_chunk() {
-        let marks = kind(Window::new(*window)).to_bitmask();
+        let marks = kind(Window::new(*window)).bits();
         if marks != 0 {
             return Some(bytes.len() - rest.len() + marks.trailing_zeros() as usize);
         }
@@ -27,12 +21,14 @@ pub(crate) fn first(bytes: &[u8], start: usize, kind: impl Fn(Window) -> Window)
 #[inline(never)]
 fn first_of_rest(bytes: &[u8], len: usize, kind: impl Fn(Window) -> Window) -> Option<usize> {
     let at = bytes.len() - len;
+    // An overlapping window is cheaper than a copy. The bytes before `at` were searched already, and are shifted out.
     let marks = match bytes.last_chunk() {
-        Some(window) => kind(Window::new(*window)).to_bitmask() >> (WIDTH - len),
+        Some(window) => kind(Window::new(*window)).bits() >> (WIDTH - len),
         None => {
             let mut window = [0; WIDTH];
             window[..len].copy_from_slice(&bytes[at..]);
-            kind(Window::new(window)).to_bitmask() & ((1 << len) - 1)
+            // The padding may match, too, as in a search for zero bytes.
+            kind(Window::new(window)).bits() & ((1 << len) - 1)
         }
     };
     (marks != 0).then(|| at + marks.trailing_zeros() as usize)
@@ -61,6 +57,7 @@ pub(crate) fn controls(bytes: Window) -> Window {
 #[inline(always)]
 pub(crate) fn beyond_name(bytes: Window) -> Window {
     let lower = bytes | Window::splat(0x20);
+    // Bytes below `a` wrap around to large values, so one comparison checks the range.
     !(is_at_most(lower - Window::splat(b'a'), b'z' - b'a') | is(bytes, b'-'))
 }
 
@@ -78,12 +75,12 @@ pub(crate) fn beyond_path(bytes: Window) -> Window {
 
 #[inline(always)]
 fn is(bytes: Window, byte: u8) -> Window {
-    bytes.simd_eq(Window::splat(byte))
+    bytes.equal(Window::splat(byte))
 }
 
 #[inline(always)]
 fn is_at_most(bytes: Window, byte: u8) -> Window {
-    bytes.min(Window::splat(byte)).simd_eq(bytes)
+    bytes.min(Window::splat(byte)).equal(bytes)
 }
 
 #[cfg(test)]
@@ -98,13 +95,13 @@ mod tests {
                 for at in 0..len {
                     let mut bytes = vec![b'x'; len];
                     bytes[at] = b'!';
-                    // What lies before the start, and the second one, are not asked for.
+                    // The search ignores matches before the start, and any match after the first.
                     bytes[len - 1] = b'!';
                     let expected = (start..len).find(|&index| bytes[index] == b'!');
                     assert_eq!(first(&bytes, start, |bytes| is(bytes, b'!')), expected, "{len} {start} {at}");
                 }
                 assert_eq!(first(&vec![b'x'; len], start, |bytes| is(bytes, b'!')), None);
-                // What is no byte of the text is none of it, even where a window is filled up with it.
+                // Padding of the last window never matches.
                 assert_eq!(first(&vec![b'x'; len], start, |bytes| is(bytes, 0)), None);
             }
         }
@@ -128,7 +125,7 @@ mod tests {
             let ends = |kind: fn(Window) -> Window| first(&[byte], 0, kind).is_some();
             assert_eq!(ends(controls), byte.is_ascii_control(), "{byte:#x}");
             assert_eq!(ends(beyond_name), !(byte.is_ascii_alphabetic() || byte == b'-'), "{byte:#x}");
-            // The strict reader knows the same.
+            // The strict parser uses the same set of bytes.
             assert_eq!(ends(beyond_target), !is_target_byte(byte), "{byte:#x}");
             assert_eq!(ends(beyond_path), !is_target_byte(byte) || byte == b'?', "{byte:#x}");
         }

@@ -2,12 +2,11 @@
 //!
 //! Path and query are separated and forwarded byte for byte: nothing is decoded or normalised here.
 
-use crate::head::{RequestHead, Span, Version};
+use crate::head::{ByteSpan, HttpVersion, RequestHead};
 use crate::method::Method;
 use crate::name::Name;
 use crate::parse::is_host_byte;
 
-/// The form of a request target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TargetForm {
     /// `/path?query`.
@@ -21,27 +20,22 @@ pub enum TargetForm {
     Asterisk,
 }
 
-/// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Target {
-    /// The form that was sent.
+pub struct RequestTarget {
     pub form: TargetForm,
-    /// Host and port of the request; empty if an HTTP/1.0 client sent no Host.
-    pub authority: Span,
-    /// Path and query to forward; empty means `/`, or `*` in the asterisk form.
-    pub path_and_query: Span,
-    /// The path without the query.
-    pub path: Span,
+    /// Host and port of the request. Empty if an HTTP/1.0 client sent no Host.
+    pub authority: ByteSpan,
+    /// Path and query to forward. Empty means `/`, or `*` in the asterisk form.
+    pub path_and_query: ByteSpan,
+    pub path: ByteSpan,
 }
 
 /// Why a target or Host is rejected, always with 400 (RFC 9112 §3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetError {
-    /// An HTTP/1.1 request has no Host.
     HostMissing,
-    /// There is more than one Host.
     HostRepeated,
-    /// Host is not `host[:port]`.
+    /// Not `host[:port]`.
     HostInvalid,
     /// The target has none of the four forms, or one that the method does not allow.
     Form,
@@ -49,69 +43,71 @@ pub enum TargetError {
     Absolute,
 }
 
-impl Target {
-    /// Reads target and Host of a complete head.
-    // Always inlined, so that its parts are written where they stay: read as a whole just after they were written one by
-    // one, they would have to leave the processor first.
+impl RequestTarget {
+    // Always inlined, so that each part is written directly to its destination. A copy of the whole struct right after
+    // these writes would read bytes that are still in the store buffer, and stall.
     #[inline(always)]
-    pub fn of(head: &RequestHead, bytes: &[u8]) -> Result<Target, TargetError> {
+    pub fn from_head(head: &RequestHead, bytes: &[u8]) -> Result<RequestTarget, TargetError> {
         let host = host(head, bytes)?;
         let span = head.start.target;
-        let target = span.of(bytes);
+        let target = span.for_bytes(bytes);
         let (form, authority, path_and_query) = match (target[0], head.start.method) {
+            // By the method first: only CONNECT uses the authority form, and its first byte does not identify it.
             (_, Method::Connect) => {
-                // RFC 9112 §3.2.3: with a port, which has no default here.
+                // RFC 9112 §3.2.3: CONNECT requires a port, because it has no default.
                 let has_port = host_without_port(target).len() + 1 < target.len();
                 if !has_port || !is_valid_authority(target) {
                     return Err(TargetError::Form);
                 }
-                (TargetForm::Authority, span, Span::new(span.end as usize, span.end as usize))
+                (TargetForm::Authority, span, ByteSpan::new(span.end as usize, span.end as usize))
             }
             (b'/', _) => (TargetForm::Origin, host, span),
             (b'*', Method::Options) if target.len() == 1 => (TargetForm::Asterisk, host, span),
             _ => {
                 let (authority, rest) = split_absolute(target, span)?;
-                // RFC 9112 §3.2.2: the host of the target replaces what Host says.
+                // RFC 9112 §3.2.2: the host of the target replaces the Host field.
                 (TargetForm::Absolute, authority, rest)
             }
         };
-        let path = Span { end: head.start.path_end, ..path_and_query };
-        Ok(Target { form, authority, path_and_query, path })
+        let path = ByteSpan { end: head.start.path_end, ..path_and_query };
+        Ok(RequestTarget { form, authority, path_and_query, path })
     }
 }
 
-/// RFC 9112 §3.2: one Host, and a valid one; HTTP/1.0 may leave it out.
-fn host(head: &RequestHead, bytes: &[u8]) -> Result<Span, TargetError> {
+/// RFC 9112 §3.2: exactly one valid Host. HTTP/1.0 may omit it.
+fn host(head: &RequestHead, bytes: &[u8]) -> Result<ByteSpan, TargetError> {
     let Some(host) = head.field(Name::Host) else {
         return match head.start.version {
-            Version::Http10 => Ok(Span::default()),
-            Version::Http11 | Version::Http2 | Version::Http3 => Err(TargetError::HostMissing),
+            HttpVersion::Http10 => Ok(ByteSpan::default()),
+            HttpVersion::Http11 | HttpVersion::Http2 | HttpVersion::Http3 => Err(TargetError::HostMissing),
         };
     };
+    // RFC 9112 §3.2: 400 even for equal values. The route could be chosen by one, the server's site by the other.
     if head.fields.repeated.has(Name::Host) {
         return Err(TargetError::HostRepeated);
     }
-    if !is_valid_authority(host.value.of(bytes)) {
+    if !is_valid_authority(host.value.for_bytes(bytes)) {
         return Err(TargetError::HostInvalid);
     }
     Ok(host.value)
 }
 
-fn split_absolute(target: &[u8], span: Span) -> Result<(Span, Span), TargetError> {
+fn split_absolute(target: &[u8], span: ByteSpan) -> Result<(ByteSpan, ByteSpan), TargetError> {
     let colon = target.iter().position(|&byte| byte == b':').ok_or(TargetError::Form)?;
     let (scheme, rest) = target.split_at(colon);
     let Some(rest) = rest.strip_prefix(b"://") else { return Err(TargetError::Form) };
     if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
         return Err(TargetError::Absolute);
     }
+    // The path may be empty, so that a query follows at once: `http://host?query`.
     let authority_len = rest.iter().position(|&byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
-    // RFC 9110 §4.2.4: user information in a target is refused; `@` is no byte of a host.
+    // RFC 9110 §4.2.4: user information in a target is rejected, because `@` is not allowed in a host.
     if !is_valid_authority(&rest[..authority_len]) {
         return Err(TargetError::Absolute);
     }
     let start = span.start as usize + colon + 3;
     let path = start + authority_len;
-    Ok((Span::new(start, path), Span::new(path, span.end as usize)))
+    Ok((ByteSpan::new(start, path), ByteSpan::new(path, span.end as usize)))
 }
 
 /// Whether a text is `host[:port]` (RFC 3986 §3.2.2 and §3.2.3) with a non-empty host.
@@ -142,7 +138,7 @@ pub fn host_without_port(authority: &[u8]) -> &[u8] {
     &authority[..len]
 }
 
-/// RFC 3986 §3.2.3: digits, or none.
+/// RFC 3986 §3.2.3: digits, possibly none.
 #[inline]
 fn is_valid_port(digits: &[u8]) -> bool {
     // Four digits are always in range.
@@ -150,12 +146,14 @@ fn is_valid_port(digits: &[u8]) -> bool {
 }
 
 fn is_in_range(digits: &[u8]) -> bool {
+    // Capped at each digit: a long run of digits must not overflow.
     digits.iter().fold(0u32, |sum, byte| (sum * 10 + u32::from(byte - b'0')).min(65_536)) <= 65_535
 }
 
-/// RFC 3986 §3.2.2, without zones and addresses of the future.
+/// RFC 3986 §3.2.2, without zones and future address formats.
 fn is_ipv6(host: &[u8]) -> bool {
     let inside = host.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]"));
     let text = inside.and_then(|inside| std::str::from_utf8(inside).ok());
+    // The parser of the standard library rejects zones, which mean nothing on another machine.
     text.is_some_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok())
 }

@@ -1,66 +1,66 @@
 //! HPACK decoder: header blocks to fields (RFC 7541).
 
 use fields::huffman;
-use fields::table::Table;
+use fields::table::FieldTable;
 
 use crate::table::{self, SIZE_DEFAULT, STATIC_LEN};
 
-/// A header block is invalid. This is a connection error, because later blocks cannot be decoded either (RFC 9113
-/// §4.3).
+/// An invalid header block. This is a connection error, because later blocks cannot be decoded either (RFC 9113 §4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unreadable;
+pub struct InvalidBlock;
 
-impl From<huffman::Unreadable> for Unreadable {
-    fn from(_: huffman::Unreadable) -> Self {
+impl From<huffman::InvalidHuffman> for InvalidBlock {
+    fn from(_: huffman::InvalidHuffman) -> Self {
         Self
     }
 }
 
 /// Decodes the header blocks of one connection, in order.
-pub struct Decoder {
-    table: Table,
+pub struct HpackDecoder {
+    table: FieldTable,
     name: Vec<u8>,
     value: Vec<u8>,
 }
 
-impl Default for Decoder {
+impl Default for HpackDecoder {
     fn default() -> Self {
-        Self { table: Table::new(SIZE_DEFAULT), name: Vec::new(), value: Vec::new() }
+        Self { table: FieldTable::new(SIZE_DEFAULT), name: Vec::new(), value: Vec::new() }
     }
 }
 
-/// The most memory that is kept for reuse with each name or value.
+/// Memory that is kept for reuse with each name or value, in bytes.
 const KEEP_MAX: usize = 1024;
 
-impl Decoder {
+impl HpackDecoder {
     /// Decodes a block. `field` is called with the name and value of each field, in order.
-    pub fn decode(&mut self, block: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result<(), Unreadable> {
+    pub fn decode(&mut self, block: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result<(), InvalidBlock> {
         let mut rest = block;
         let mut is_first = true;
         while let Some(&first) = rest.first() {
             match first {
-                // RFC 7541 §6.1: a field that was said before.
+                // RFC 7541 §6.1: an indexed field.
                 0x80.. => {
                     let index = integer(&mut rest, 7)?;
                     let (name, value) = self.at(index)?;
                     field(name, value);
                 }
-                // RFC 7541 §6.2.1: one that is to be remembered.
+                // RFC 7541 §6.2.1: a literal that enters the dynamic table.
                 0x40..0x80 => {
                     self.literal(&mut rest, 6)?;
                     field(&self.name, &self.value);
                     self.table.insert(&self.name, &self.value);
                 }
-                // RFC 7541 §6.3, §4.2: at the start of a block only, and no more than was allowed.
+                // RFC 7541 §6.3, §4.2: a new table size, allowed only at the start of a block, and up to our limit.
                 0x20..0x40 => {
                     let size = integer(&mut rest, 5)?;
                     if !is_first || size > SIZE_DEFAULT {
-                        return Err(Unreadable);
+                        return Err(InvalidBlock);
                     }
                     self.table.set_limit(size);
+                    // Skips `is_first = false`: two changes of the size may come in a row.
                     continue;
                 }
-                // RFC 7541 §6.2.2, §6.2.3: one that is not.
+                // RFC 7541 §6.2.2, §6.2.3: a literal that does not enter the table.
                 _ => {
                     self.literal(&mut rest, 4)?;
                     field(&self.name, &self.value);
@@ -68,26 +68,29 @@ impl Decoder {
             }
             is_first = false;
         }
+        // A long value must not stay allocated until the connection ends.
         self.name.shrink_to(KEEP_MAX);
         self.value.shrink_to(KEEP_MAX);
         Ok(())
     }
 
-    fn at(&self, index: usize) -> Result<(&[u8], &[u8]), Unreadable> {
+    fn at(&self, index: usize) -> Result<(&[u8], &[u8]), InvalidBlock> {
         match index {
-            0..=STATIC_LEN => table::fixed(index).ok_or(Unreadable),
-            _ => self.table.at(index - STATIC_LEN - 1).ok_or(Unreadable),
+            // RFC 7541 §6.1: index 0 is an error, and no entry of the static table.
+            0..=STATIC_LEN => table::fixed(index).ok_or(InvalidBlock),
+            _ => self.table.at(index - STATIC_LEN - 1).ok_or(InvalidBlock),
         }
     }
 
-    /// Reads name and value of a field that is written out, whose index has so many bits.
-    fn literal(&mut self, rest: &mut &[u8], bits: u32) -> Result<(), Unreadable> {
+    /// Reads name and value of a literal field, whose name index has this many bits.
+    fn literal(&mut self, rest: &mut &[u8], bits: u32) -> Result<(), InvalidBlock> {
         let index = integer(rest, bits)?;
         let mut name = std::mem::take(&mut self.name);
         name.clear();
         if index == 0 {
             string(rest, &mut name)?;
         } else {
+            // RFC 7541 §4.4: copied, because inserting the field may evict the entry that its name comes from.
             name.extend_from_slice(self.at(index)?.0);
         }
         self.name = name;
@@ -96,19 +99,19 @@ impl Decoder {
     }
 }
 
-/// RFC 7541 §5.1: an integer whose first byte has `bits` of it.
-fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, Unreadable> {
-    let (&first, mut behind) = rest.split_first().ok_or(Unreadable)?;
+/// RFC 7541 §5.1: an integer that begins in the lowest `bits` of the first byte.
+fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, InvalidBlock> {
+    let (&first, mut behind) = rest.split_first().ok_or(InvalidBlock)?;
     let mask = (1usize << bits) - 1;
     let mut value = usize::from(first) & mask;
     if value == mask {
         let mut shift = 0;
         loop {
-            let (&byte, after) = behind.split_first().ok_or(Unreadable)?;
+            let (&byte, after) = behind.split_first().ok_or(InvalidBlock)?;
             behind = after;
-            // Nothing here is as long as 2^28, and no more bytes are needed for less.
+            // No valid integer reaches 2^28, so more bytes are an error.
             if shift > 21 {
-                return Err(Unreadable);
+                return Err(InvalidBlock);
             }
             value += usize::from(byte & 0x7f) << shift;
             shift += 7;
@@ -122,10 +125,10 @@ fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, Unreadable> {
 }
 
 /// RFC 7541 §5.2: a string, appended to `text`.
-fn string(rest: &mut &[u8], text: &mut Vec<u8>) -> Result<(), Unreadable> {
-    let is_coded = rest.first().ok_or(Unreadable)? & 0x80 != 0;
+fn string(rest: &mut &[u8], text: &mut Vec<u8>) -> Result<(), InvalidBlock> {
+    let is_coded = rest.first().ok_or(InvalidBlock)? & 0x80 != 0;
     let len = integer(rest, 7)?;
-    let (bytes, behind) = rest.split_at_checked(len).ok_or(Unreadable)?;
+    let (bytes, behind) = rest.split_at_checked(len).ok_or(InvalidBlock)?;
     *rest = behind;
     if is_coded {
         huffman::decode(bytes, text)?;
@@ -139,9 +142,9 @@ fn string(rest: &mut &[u8], text: &mut Vec<u8>) -> Result<(), Unreadable> {
 mod tests {
     use super::*;
 
-    /// What each of the blocks says, one behind the other.
-    fn said(blocks: &[&[u8]]) -> Vec<Result<String, Unreadable>> {
-        let mut decoder = Decoder::default();
+    /// The fields of each block, decoded one after the other.
+    fn said(blocks: &[&[u8]]) -> Vec<Result<String, InvalidBlock>> {
+        let mut decoder = HpackDecoder::default();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let read = |block: &&[u8]| {
             let mut said = String::new();
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_unreadable() {
+    fn invalid_input_is_unreadable() {
         let bad: [&[u8]; 11] = [
             b"\x80",                             // index 0
             b"\xbe",                             // nothing was said yet
@@ -184,7 +187,7 @@ mod tests {
             b"\x1f",                             // half an integer
         ];
         for block in bad {
-            assert_eq!(said(&[block]), [Err(Unreadable)], "{block:x?}");
+            assert_eq!(said(&[block]), [Err(InvalidBlock)], "{block:x?}");
         }
     }
 
@@ -192,7 +195,7 @@ mod tests {
     fn a_smaller_table_forgets() {
         let blocks: [&[u8]; 4] = [b"\x40\x01a\x01b", b"\xbe", b"\x20\x3f\xe1\x1f", b"\xbe"];
         let a = || Ok("a: b\n".to_owned());
-        assert_eq!(said(&blocks), [a(), a(), Ok(String::new()), Err(Unreadable)]);
+        assert_eq!(said(&blocks), [a(), a(), Ok(String::new()), Err(InvalidBlock)]);
     }
 
     proptest::proptest! {
@@ -200,7 +203,7 @@ mod tests {
 
         #[test]
         fn another_encoder_is_understood(lists: Vec<Vec<(Vec<u8>, Vec<u8>)>>) {
-            let (mut encoder, mut decoder) = (loona_hpack::Encoder::new(), Decoder::default());
+            let (mut encoder, mut decoder) = (loona_hpack::Encoder::new(), HpackDecoder::default());
             for list in lists {
                 let block = encoder.encode(list.iter().map(|(name, value)| (name.as_slice(), value.as_slice())));
                 let mut got = Vec::new();
@@ -211,7 +214,7 @@ mod tests {
 
         #[test]
         fn anything_is_read_or_unreadable(blocks: Vec<Vec<u8>>) {
-            let mut decoder = Decoder::default();
+            let mut decoder = HpackDecoder::default();
             for block in blocks {
                 let _ = decoder.decode(&block, |_, _| {});
             }

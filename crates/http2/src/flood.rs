@@ -1,26 +1,25 @@
 //! Flood protection: counts frames that cost the peer next to nothing, and limits them per second.
 //!
-//! Some kinds have limits of their own. All other frames that carry nothing (window updates, unknown frames, padding,
+//! Some kinds have separate limits. All other frames that carry nothing (window updates, unknown frames, padding,
 //! frames on ended streams) are overhead: requests and bodies earn an allowance for them, and the rest is limited.
 
 use crate::frame::{
-    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Head, PING, PRIORITY, PUSH_PROMISE,
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, H2FrameHead, HEADERS, PING, PRIORITY, PUSH_PROMISE,
     RST_STREAM, SETTINGS,
 };
 
-/// A kind of flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flood {
     /// Requests that are reset before their response has begun (rapid reset, CVE-2023-44487).
     Resets,
     /// SETTINGS frames that change nothing.
     Settings,
-    /// PING frames beyond those that accompany data: gRPC peers measure the round trip with one for each frame that
-    /// they receive.
+    /// PING frames beyond those that accompany data. gRPC peers measure the round trip with one ping for each received
+    /// frame.
     Pings,
     /// PRIORITY frames. They are obsolete (RFC 9113 §5.3.2), but some browsers still send a few.
     Priorities,
-    /// DATA or CONTINUATION frames without a byte, that end nothing.
+    /// DATA or CONTINUATION frames that are empty and end nothing.
     EmptyFrames,
     /// Streams that we reset because of the peer's errors (CVE-2025-8671).
     Errors,
@@ -48,28 +47,23 @@ impl Flood {
     }
 }
 
-/// Limits on cheap frames per connection and second.
+/// Limits on cheap frames, per connection and second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FloodLimits {
-    /// Limit on [`Flood::Resets`]. Applies to clients only: a server only resets streams that we opened.
+    /// Applies to clients only: a server resets only streams that we opened.
     pub resets: u32,
-    /// Limit on [`Flood::Settings`].
     pub settings: u32,
-    /// Limit on [`Flood::Pings`].
     pub pings: u32,
-    /// Limit on [`Flood::Priorities`].
     pub priorities: u32,
-    /// Limit on [`Flood::EmptyFrames`].
     pub empty_frames: u32,
-    /// Limit on [`Flood::Errors`]. Applies to clients only: a server's errors are limited by our requests.
+    /// Applies to clients only: our requests limit a server's errors.
     pub errors: u32,
-    /// Limit on [`Flood::Overhead`]. Applies to clients only: a connection to a server carries the streams of many
-    /// clients.
+    /// Applies to clients only: a connection to a server carries the streams of many clients.
     pub overhead: u32,
 }
 
 impl FloodLimits {
-    /// Limits that any well-behaved peer stays below.
+    /// Limits that no well-behaved peer reaches.
     pub const DEFAULT: Self = Self {
         resets: 200,
         settings: 50,
@@ -80,8 +74,8 @@ impl FloodLimits {
         overhead: 1000,
     };
 
-    /// The limit on a kind of flood per second; `None` if the kind has no such limit.
-    pub fn of(&self, flood: Flood) -> Option<u32> {
+    /// `None` if the kind has no limit per second.
+    pub fn for_flood(&self, flood: Flood) -> Option<u32> {
         match flood {
             Flood::Resets => Some(self.resets),
             Flood::Settings => Some(self.settings),
@@ -94,9 +88,9 @@ impl FloodLimits {
         }
     }
 
-    /// All limits multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: u32) -> Self {
+        // Named one by one: a new limit that is missing here does not compile.
         let Self { resets, settings, pings, priorities, empty_frames, errors, overhead } = self;
         let [resets, settings, pings, priorities, empty_frames, errors, overhead] =
             [resets, settings, pings, priorities, empty_frames, errors, overhead]
@@ -113,36 +107,35 @@ impl Default for FloodLimits {
 
 /// The number of kinds with a limit per second.
 const KINDS: usize = Flood::Overhead as usize + 1;
-/// More frames than are on their way at once, with the windows that we give.
+/// Exceeds the number of frames in transit at once, given the windows that we announce.
 const CARRIED_MAX: u32 = 1024;
-/// The most unused allowance: enough for a window of 16 MiB that is opened a KiB at a time.
+/// The most unused allowance: enough to open a window of 16 MiB in steps of 1 KiB.
 const EARNED_MAX: u32 = 1 << 16;
-/// The allowance per sent DATA frame: an update of either window, and as many for each KiB.
+/// The allowance per sent DATA frame: an update of either window. Each KiB earns as many.
 const EARNED_BY_FRAME: u32 = 2;
 const BYTES_EARNING_ONE: usize = 512;
 /// The allowance per request: window updates, and a PRIORITY_UPDATE (RFC 9218).
 const EARNED_BY_REQUEST: u32 = 4;
-/// The allowance per received DATA frame.
 const EARNED_BY_RECEIVED: u32 = 1;
 /// A DATA frame shorter than this counts as overhead if the peer's window is the reason for its length.
 pub(crate) const CRUMB: usize = 256;
 
 /// The kind of flood that a frame with this header may be part of. Resets and stream errors are counted elsewhere.
-fn flood_of(head: &Head) -> Option<Flood> {
+fn flood_of(head: &H2FrameHead) -> Option<Flood> {
     Some(match head.kind {
+        // An empty frame that ends the stream is how many clients end a body.
         DATA if head.len == 0 && !head.has(END_STREAM) => Flood::EmptyFrames,
         CONTINUATION if head.len == 0 && !head.has(END_HEADERS) => Flood::EmptyFrames,
         PRIORITY => Flood::Priorities,
         SETTINGS if !head.has(ACK) => Flood::Settings,
         PING if !head.has(ACK) => Flood::Pings,
         DATA | HEADERS | CONTINUATION | RST_STREAM | PUSH_PROMISE => return None,
-        // Windows, answers, farewells, and what nobody knows.
+        // WINDOW_UPDATE, GOAWAY, and unknown kinds.
         _ => Flood::Overhead,
     })
 }
 
-/// Frames counted in the current second.
-pub(crate) struct Counts {
+pub(crate) struct H2FloodCounts {
     limits: FloodLimits,
     second: u32,
     counts: [u32; KINDS],
@@ -150,21 +143,23 @@ pub(crate) struct Counts {
     carried: u32,
     /// The allowance of overhead that requests and bodies have earned.
     earned: u32,
-    /// Whether frames that we sent broke a limit. This is reported with the next received frame.
+    /// Whether frames that we sent broke a limit. The next received frame reports it.
     is_over: bool,
 }
 
-impl Counts {
+impl H2FloodCounts {
     pub(crate) fn new(limits: FloodLimits) -> Self {
         Self { limits, second: 0, counts: [0; KINDS], carried: 0, earned: 0, is_over: false }
     }
 
     /// Counts a received frame. `second` counts from an arbitrary start.
-    pub(crate) fn note(&mut self, head: &Head, second: u32) -> Result<(), Flood> {
+    pub(crate) fn note(&mut self, head: &H2FrameHead, second: u32) -> Result<(), Flood> {
+        // A flood that writing has noticed: `sends_crumb` cannot end the connection itself.
         if self.is_over {
             return Err(Flood::Overhead);
         }
         match flood_of(head) {
+            // gRPC measures the path with a ping for each received frame: more than 100 a second are normal.
             Some(Flood::Pings) if self.carried > 0 => {
                 self.carried -= 1;
                 Ok(())
@@ -181,13 +176,14 @@ impl Counts {
         }
     }
 
-    /// Counts one event of a kind in this second.
     pub(crate) fn count(&mut self, flood: Flood, second: u32) -> Result<(), Flood> {
+        // A fixed second, not a sliding one: a burst of twice the limit may pass, for the price of one comparison.
         if second != self.second {
             self.second = second;
             self.counts = Default::default();
         }
-        let (Some(count), Some(limit)) = (self.counts.get_mut(flood as usize), self.limits.of(flood)) else {
+        let (Some(count), Some(limit)) = (self.counts.get_mut(flood as usize), self.limits.for_flood(flood))
+        else {
             return Ok(());
         };
         *count = count.saturating_add(1);
@@ -205,12 +201,13 @@ impl Counts {
         }
     }
 
-    /// Counts the DATA frame just noted as useless: it is overhead, and earns nothing.
+    /// Counts the last noted DATA frame as useless: it is overhead, and earns nothing.
     pub(crate) fn is_useless(&mut self, second: u32) -> Result<(), Flood> {
+        // `note` has credited the frame before its content was known.
         self.overhead(1 + EARNED_BY_RECEIVED, second)
     }
 
-    /// Counts DATA frames that are sent, with the sum of their bytes.
+    /// Counts sent DATA frames, with the sum of their bytes.
     pub(crate) fn sends(&mut self, frames: usize, bytes: usize) {
         self.carry(frames as u32);
         self.earn(EARNED_BY_FRAME + (bytes / BYTES_EARNING_ONE) as u32);
@@ -220,10 +217,10 @@ impl Counts {
     #[cold]
     pub(crate) fn sends_crumb(&mut self, second: u32) {
         self.carry(1);
+        // Only noted here, because the writing side has no way to end the connection.
         self.is_over |= self.overhead(1, second).is_err();
     }
 
-    /// Counts a request, which earns an allowance.
     pub(crate) fn serves(&mut self) {
         self.earn(EARNED_BY_REQUEST);
     }
@@ -242,12 +239,12 @@ mod tests {
     use super::*;
     use crate::frame::{GOAWAY, WINDOW_UPDATE};
 
-    fn head(kind: u8, flags: u8, len: usize) -> Head {
-        Head { len, kind, flags, stream: 1 }
+    fn head(kind: u8, flags: u8, len: usize) -> H2FrameHead {
+        H2FrameHead { len, kind, flags, stream: 1 }
     }
 
-    fn counts() -> Counts {
-        Counts::new(FloodLimits::DEFAULT)
+    fn counts() -> H2FloodCounts {
+        H2FloodCounts::new(FloodLimits::DEFAULT)
     }
 
     #[test]
@@ -269,7 +266,7 @@ mod tests {
         ];
         for (head, limit) in rows {
             for factor in [1, 3] {
-                let mut counts = Counts::new(FloodLimits::DEFAULT.times(factor));
+                let mut counts = H2FloodCounts::new(FloodLimits::DEFAULT.times(factor));
                 let mut tripped = None;
                 for second in 0..3 {
                     for at in 0..3500 {
@@ -279,7 +276,7 @@ mod tests {
                     }
                 }
                 assert_eq!(tripped, limit.map(|(count, flood)| (0, count * factor, flood)), "{head:?}");
-                // In the next second all is well again.
+                // The next second starts with new counts.
                 assert_eq!(counts.note(&head, 9), Ok(()));
             }
         }
@@ -295,26 +292,26 @@ mod tests {
             counts.sends(1, 9);
             assert_eq!(counts.note(&ping, 0), Ok(()));
         }
-        // However much was carried, what may follow has an end.
+        // The allowance is limited, however many frames were carried.
         (0..1_000_000).for_each(|_| counts.sends(2, 20_000));
         let taken = (0..1_000_000).take_while(|_| counts.note(&ping, 0).is_ok()).count();
         assert_eq!(taken, CARRIED_MAX as usize + 100);
     }
 
     #[test]
-    fn what_goes_with_requests_and_bodies_is_earned() {
+    fn requests_and_bodies_earn_an_allowance() {
         let update = head(WINDOW_UPDATE, 0, 4);
         let mut counts = counts();
         for _ in 0..10_000 {
             counts.serves();
             (0..4).for_each(|_| assert_eq!(counts.note(&update, 0), Ok(())));
-            // Both windows are opened for each frame, however short, or for each KiB of it.
+            // A peer may update both windows for each frame, however short, or for each KiB.
             for (bytes, updates) in [(1, 2), (1024, 4), (16_384, 34)] {
                 counts.sends(1, bytes);
                 (0..updates).for_each(|_| assert_eq!(counts.note(&update, 0), Ok(())));
             }
         }
-        // Also much later, but not without end.
+        // The allowance lasts, but it is limited.
         (0..10_000).for_each(|_| counts.sends(1, 16_384));
         let taken = (0..1_000_000).take_while(|_| counts.note(&update, 9).is_ok()).count();
         assert_eq!(taken, EARNED_MAX as usize + 1000);
@@ -330,8 +327,8 @@ mod tests {
             crumbs += 1;
         }
         assert_eq!(crumbs, 500);
-        // Crumbs alone are told of with whatever comes next.
-        let mut counts = Counts::new(FloodLimits::DEFAULT);
+        // Crumbs alone are reported with the next received frame.
+        let mut counts = H2FloodCounts::new(FloodLimits::DEFAULT);
         (0..1001).for_each(|_| counts.sends_crumb(0));
         assert_eq!(counts.note(&head(HEADERS, 0, 1), 1), Err(Flood::Overhead));
     }

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct H2FrameHead {
     pub(crate) len: usize,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
@@ -13,9 +12,8 @@ pub(crate) struct Head {
 
 /// The length of a frame header (RFC 9113 §4.1).
 pub(crate) const HEAD_LEN: usize = 9;
-/// The longest payload: the default of RFC 9113 §6.5.2, which is never raised here.
+/// Longest payload: the default of RFC 9113 §6.5.2, which this crate never raises.
 pub const PAYLOAD_MAX: usize = 16_384;
-/// The connection preface of a client (RFC 9113 §3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) const DATA: u8 = 0;
@@ -35,15 +33,15 @@ pub(crate) const END_HEADERS: u8 = 0x4;
 pub(crate) const PADDED: u8 = 0x8;
 pub(crate) const WITH_PRIORITY: u8 = 0x20;
 
-impl Head {
-    /// Parses the frame header at the start of `bytes`; `None` if it is incomplete.
+impl H2FrameHead {
+    /// `None` if the header is incomplete.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let &[a, b, c, kind, flags, r, s, t, u] = bytes.first_chunk()?;
         Some(Self {
             len: u32::from_be_bytes([0, a, b, c]) as usize,
             kind,
             flags,
-            // RFC 9113 §4.1: the first bit means nothing.
+            // RFC 9113 §4.1: the first bit is reserved and ignored.
             stream: u32::from_be_bytes([r, s, t, u]) & STREAM_MAX,
         })
     }
@@ -52,7 +50,6 @@ impl Head {
         self.flags & flag != 0
     }
 
-    /// Encodes the frame header.
     pub(crate) fn bytes(&self) -> [u8; HEAD_LEN] {
         let [_, a, b, c] = (self.len as u32).to_be_bytes();
         let [r, s, t, u] = self.stream.to_be_bytes();
@@ -64,13 +61,12 @@ impl Head {
 pub(crate) const STREAM_MAX: u32 = (1 << 31) - 1;
 pub(crate) const WINDOW_MAX: i64 = STREAM_MAX as i64;
 
-/// Appends a whole frame.
 pub(crate) fn push(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-    out.extend_from_slice(&Head { len: payload.len(), kind, flags, stream }.bytes());
+    out.extend_from_slice(&H2FrameHead { len: payload.len(), kind, flags, stream }.bytes());
     out.extend_from_slice(payload);
 }
 
-/// Reads the 32-bit number at the start of a payload, which must be long enough.
+/// Reads the 32-bit number at the start of a payload. The caller has checked the length.
 pub(crate) fn number(payload: &[u8]) -> u32 {
     payload.first_chunk().map_or(0, |&bytes| u32::from_be_bytes(bytes))
 }
@@ -80,30 +76,22 @@ pub(crate) fn number(payload: &[u8]) -> u32 {
 pub struct Reason(pub u32);
 
 impl Reason {
-    /// No error.
     pub const NO_ERROR: Self = Self(0);
-    /// The peer broke the protocol.
     pub const PROTOCOL_ERROR: Self = Self(1);
-    /// An internal error; the peer is not at fault.
     pub const INTERNAL_ERROR: Self = Self(2);
-    /// The peer exceeded a flow-control window.
     pub const FLOW_CONTROL_ERROR: Self = Self(3);
-    /// A frame came after the end of its stream.
     pub const STREAM_CLOSED: Self = Self(5);
-    /// The size of a frame is invalid.
     pub const FRAME_SIZE_ERROR: Self = Self(6);
     /// The request was not processed, and may be sent again (RFC 9113 §8.7).
     pub const REFUSED_STREAM: Self = Self(7);
-    /// The response is no longer wanted.
     pub const CANCEL: Self = Self(8);
-    /// A header block cannot be decoded.
     pub const COMPRESSION_ERROR: Self = Self(9);
     /// The peer sends too many useless frames.
     pub const ENHANCE_YOUR_CALM: Self = Self(11);
 }
 
 impl fmt::Display for Reason {
-    /// Writes the name of the error code, as in RFC 9113 §7.
+    /// Writes the name in RFC 9113 §7.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAMES: [&str; 14] = [
             "NO_ERROR",
@@ -128,8 +116,8 @@ impl fmt::Display for Reason {
     }
 }
 
-impl fmt::Display for Head {
-    /// Describes the frame in words, without its payload, which may hold secrets.
+impl fmt::Display for H2FrameHead {
+    /// Describes the frame in words, without its payload, which may contain secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const KINDS: [&str; 10] = [
             "DATA",
@@ -144,6 +132,7 @@ impl fmt::Display for Head {
             "CONTINUATION",
         ];
         let Self { len, kind, flags, stream } = self;
+        // RFC 9113 §5.5: unknown kinds are allowed, so their frames may end up in a message, too.
         let name = KINDS.get(usize::from(*kind)).copied().unwrap_or("a frame of another kind");
         write!(formatter, "{name} of {len} bytes on stream {stream} with flags 0x{flags:02x}")
     }
@@ -155,11 +144,11 @@ mod tests {
 
     #[test]
     fn heads_are_read_as_they_are_written() {
-        let head = Head { len: 0x01_02_03, kind: 4, flags: 5, stream: 0x06_07_08_09 };
+        let head = H2FrameHead { len: 0x01_02_03, kind: 4, flags: 5, stream: 0x06_07_08_09 };
         assert_eq!(head.bytes(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!(Head::parse(&head.bytes()), Some(head));
-        assert_eq!(Head::parse(&head.bytes()[..8]), None);
+        assert_eq!(H2FrameHead::parse(&head.bytes()), Some(head));
+        assert_eq!(H2FrameHead::parse(&head.bytes()[..8]), None);
         let reserved = [0, 0, 0, 0, 0, 0x80, 0, 0, 1];
-        assert_eq!(Head::parse(&reserved).map(|head| head.stream), Some(1));
+        assert_eq!(H2FrameHead::parse(&reserved).map(|head| head.stream), Some(1));
     }
 }

@@ -33,14 +33,14 @@ mod refusal;
 /// Reads from streams and writes to them.
 mod send;
 
-pub use connection::{Broken, Cause, Connection, Event, Limits, Now, Refused, Role};
-pub use decode::{Decoder, Unreadable};
-pub use encode::Encoder;
-pub use fields::compose::Scheme;
+pub use connection::{H2Broken, H2ErrorCause, H2Event, H2Limits, H2Refused, H2Role, H2StateMachine, Now};
+pub use decode::{HpackDecoder, InvalidBlock};
+pub use encode::HpackEncoder;
+pub use fields::compose::WireScheme;
 pub use fields::websocket::accept_of;
 pub use flood::{Flood, FloodLimits};
 pub use frame::{PAYLOAD_MAX, Reason};
 pub use receive::BLOCK_FRAMES_MAX;
 pub use send::WriteError;
-pub use stream::{Gone, Key};
+pub use stream::{H2StreamGone, Key};
 pub use windows::STREAM_WINDOW;

@@ -1,45 +1,46 @@
-//! Handles received frames (RFC 9113 §5, §6), also if they arrive byte by byte.
+//! Handles received frames (RFC 9113 §5, §6), even if they arrive byte by byte.
 
 use std::fmt::Display;
 
-use fields::answer::{Answer, TOO_LARGE, UNTOLD};
+use fields::answer::{FixedAnswer, TOO_LARGE, UNTOLD};
 use fields::message::{Framed, MessageOutline, Unfit};
 
-use crate::connection::{Broken, Cause, Connection, Event, Now, REFUSED_MAX, Refused, Role};
+use crate::connection::{
+    H2Broken, H2ErrorCause, H2Event, H2Refused, H2Role, H2StateMachine, Now, REFUSED_MAX,
+};
 use crate::flood::Flood;
 use crate::frame::{
-    self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEAD_LEN, HEADERS, Head, PADDED,
+    self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, H2FrameHead, HEAD_LEN, HEADERS, PADDED,
     PAYLOAD_MAX, PING, PREFACE, PRIORITY, PUSH_PROMISE, RST_STREAM, Reason, SETTINGS, WINDOW_MAX,
     WINDOW_UPDATE, WITH_PRIORITY,
 };
-use crate::parser::{Block, Data};
+use crate::parser::{Data, SpannedBlock};
 use crate::rules;
-use crate::stream::{Incoming, Key, Outgoing};
+use crate::stream::{H2Incoming, Key, Outgoing};
 use crate::windows::STREAM_WINDOW;
 use http1::Glimpse;
 
 /// From this many body bytes at once, memory is reserved for the announced rest.
+// Reserving for a few bytes would give a slow sender memory for what it has only announced.
 const LARGE: usize = 4096;
 
-/// What happens to a rejected request.
-enum Refusal {
+enum H2Refusal {
     Malformed,
-    /// The request is rejected because of too many long heads; it may be sent again later.
+    /// Too many long heads are held. The client may send the request again later.
     Later,
-    Answered(&'static Answer),
+    Answered(&'static FixedAnswer),
 }
 
-/// The most frames of a header block.
 pub const BLOCK_FRAMES_MAX: u32 = 16;
-/// Padding that is worth a frame of its own.
+/// Shorter padding in an empty DATA frame counts as an empty frame.
 const PADDING_MIN: usize = 64;
-/// The most memory that is kept for incomplete frames.
+/// Memory that is kept for incomplete frames, in bytes.
 const KEEP_MAX: usize = 256;
 
-impl Connection {
+impl H2StateMachine {
     /// Processes received bytes up to the next event. Returns how many bytes were consumed. Call it until no bytes are
     /// left and there is no event: an event may remain after the last byte.
-    pub fn receive(&mut self, bytes: &[u8], now: Now) -> Result<(usize, Option<Event>), Broken> {
+    pub fn receive(&mut self, bytes: &[u8], now: Now) -> Result<(usize, Option<H2Event>), H2Broken> {
         let mut rest = bytes;
         self.now = now;
         loop {
@@ -59,9 +60,10 @@ impl Connection {
         }
     }
 
-    fn skip_preface(&mut self, rest: &mut &[u8]) -> Result<(), Broken> {
+    fn skip_preface(&mut self, rest: &mut &[u8]) -> Result<(), H2Broken> {
         let left = &PREFACE[PREFACE.len() - self.parser.preface_left..];
         let count = left.len().min(rest.len());
+        // Compared as far as it has arrived, so that another protocol is recognized by its first bytes.
         if rest[..count] != left[..count] {
             return Err(self.offended(rules::NO_PREFACE, "the first bytes"));
         }
@@ -73,29 +75,32 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes one frame, or what there is of it; of DATA only the head.
-    fn take_frame(&mut self, rest: &mut &[u8]) -> Result<(), Broken> {
+    /// Takes one frame, or as much of it as has arrived. Of DATA it takes only the header.
+    fn take_frame(&mut self, rest: &mut &[u8]) -> Result<(), H2Broken> {
         if self.parser.held.is_empty() {
             self.parser.frame_since = self.now.tick;
-            let len = match Head::parse(rest) {
+            let len = match H2FrameHead::parse(rest) {
                 Some(head) => self.whole_len(head)?,
+                // Nothing is that long, so an incomplete header is held below.
                 None => usize::MAX,
             };
             if let Some((frame, behind)) = rest.split_at_checked(len) {
+                // The usual case: the frame is handled where it lies, without a copy.
                 *rest = behind;
                 return self.frame(frame);
             }
         }
-        // It takes two steps: the head says how much more is to come.
+        // The header shows how many more bytes to add.
         let mut held = std::mem::take(&mut self.parser.held);
         loop {
-            let wanted = match Head::parse(&held) {
+            let wanted = match H2FrameHead::parse(&held) {
                 Some(head) => self.whole_len(head)?,
                 None => HEAD_LEN,
             };
-            if held.len() == wanted && wanted >= HEAD_LEN && Head::parse(&held).is_some() {
+            if held.len() == wanted && wanted >= HEAD_LEN && H2FrameHead::parse(&held).is_some() {
                 let outcome = self.frame(&held);
                 held.clear();
+                // An idle connection must not keep the memory of its largest frame.
                 held.shrink_to(KEEP_MAX);
                 self.parser.held = held;
                 return outcome;
@@ -110,23 +115,23 @@ impl Connection {
         }
     }
 
-    /// Notes the frame for which the connection ends, and the rule that it broke.
+    /// Records the frame that caused the connection error, and the broken rule.
     #[cold]
-    fn offended(&mut self, broken: Broken, by: impl Display) -> Broken {
+    fn offended(&mut self, broken: H2Broken, by: impl Display) -> H2Broken {
         self.offence = Some(match broken.cause {
-            Cause::Malformed(rule) => format!("{by}: {rule}").into(),
-            Cause::Late | Cause::Flood(_) => by.to_string().into(),
+            H2ErrorCause::Malformed(rule) => format!("{by}: {rule}").into(),
+            H2ErrorCause::Late | H2ErrorCause::Flood(_) => by.to_string().into(),
         });
         broken
     }
 
-    /// Counts something of a client's that carries nothing. A server's connection carries the streams of many.
-    fn is_overhead(&mut self) -> Result<(), Broken> {
+    /// Counts a frame that carries nothing as overhead. Only clients are limited.
+    fn is_overhead(&mut self) -> Result<(), H2Broken> {
         Ok(self.floods.overhead(1, self.now.second)?)
     }
 
-    /// How much of a frame is taken at once.
-    fn whole_len(&mut self, head: Head) -> Result<usize, Broken> {
+    /// The length up to which a frame is taken as a whole: all of it, or only the header of DATA.
+    fn whole_len(&mut self, head: H2FrameHead) -> Result<usize, H2Broken> {
         // RFC 9113 §4.2.
         if head.len > PAYLOAD_MAX {
             return Err(self.offended(rules::TOO_LONG, head));
@@ -134,14 +139,14 @@ impl Connection {
         Ok(if head.kind == DATA { HEAD_LEN } else { HEAD_LEN + head.len })
     }
 
-    /// Takes a whole frame, or the head of DATA.
-    fn frame(&mut self, frame: &[u8]) -> Result<(), Broken> {
-        let Some(head) = Head::parse(frame) else { return Ok(()) };
+    /// Handles a whole frame, or the header of DATA.
+    fn frame(&mut self, frame: &[u8]) -> Result<(), H2Broken> {
+        let Some(head) = H2FrameHead::parse(frame) else { return Ok(()) };
         self.framed(head, &frame[HEAD_LEN..]).map_err(|broken| self.offended(broken, head))
     }
 
-    fn framed(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
-        // RFC 9113 §3.4, §6.2: settings come first, and nothing in between the frames of a block.
+    fn framed(&mut self, head: H2FrameHead, payload: &[u8]) -> Result<(), H2Broken> {
+        // RFC 9113 §3.4, §6.2: SETTINGS comes first, and no other frame between those of a header block.
         let is_in_turn = match &self.parser.block {
             Some(block) => head.kind == CONTINUATION && head.stream == block.stream,
             None => head.kind != CONTINUATION && (self.has_settings || head.kind == SETTINGS),
@@ -165,7 +170,7 @@ impl Connection {
             PRIORITY => priority(head, payload),
             RST_STREAM => self.reset_received(head, payload),
             SETTINGS => self.settings(head, payload),
-            // RFC 9113 §8.4: we have said that we take none, and clients send none.
+            // RFC 9113 §8.4: our settings disable push, and clients must not push.
             PUSH_PROMISE => Err(rules::PUSHED),
             PING => self.ping(head, payload),
             GOAWAY => self.going_away(payload),
@@ -176,7 +181,7 @@ impl Connection {
     }
 
     /// Handles SETTINGS (RFC 9113 §6.5).
-    fn settings(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+    fn settings(&mut self, head: H2FrameHead, payload: &[u8]) -> Result<(), H2Broken> {
         if head.has(ACK) {
             if !payload.is_empty() {
                 return Err(rules::WRONG_SIZE);
@@ -187,13 +192,14 @@ impl Connection {
         if !payload.len().is_multiple_of(6) {
             return Err(rules::WRONG_SIZE);
         }
+        // RFC 9113 §6.5.3: the acknowledgment follows the change, so that the peer knows from where on it holds.
         self.set(payload)?;
         frame::push(self.out(), SETTINGS, ACK, 0, b"");
         Ok(())
     }
 
     /// Handles PING (RFC 9113 §6.7).
-    fn ping(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+    fn ping(&mut self, head: H2FrameHead, payload: &[u8]) -> Result<(), H2Broken> {
         if payload.len() != 8 {
             return Err(rules::WRONG_SIZE);
         }
@@ -206,15 +212,16 @@ impl Connection {
     }
 
     /// Handles GOAWAY (RFC 9113 §6.8).
-    fn going_away(&mut self, payload: &[u8]) -> Result<(), Broken> {
+    fn going_away(&mut self, payload: &[u8]) -> Result<(), H2Broken> {
         if payload.len() < 8 {
             return Err(rules::WRONG_SIZE);
         }
         let last = frame::number(payload) & frame::STREAM_MAX;
         let reason = Reason(frame::number(&payload[4..]));
         self.is_going_away = true;
-        if self.role == Role::Client {
-            // What the peer has not seen may be sent elsewhere; after an error the rest is not going to be whole.
+        if self.role == H2Role::Client {
+            // Requests that the peer has not seen may be sent elsewhere. After an error, the other responses will not
+            // be completed.
             let unseen = |id: u32| id > last;
             let gone: Vec<(Key, Reason)> = self
                 .streams
@@ -222,25 +229,27 @@ impl Connection {
                 .filter(|(_, stream)| !stream.is_closed())
                 .filter_map(|(key, stream)| match (unseen(stream.id), reason) {
                     (true, _) => Some((key, Reason::REFUSED_STREAM)),
+                    // RFC 9113 §6.8: the peer still completes the streams up to its last one.
                     (false, Reason::NO_ERROR) => None,
                     (false, reason) => Some((key, reason)),
                 })
                 .collect();
             for (key, reason) in gone {
                 self.break_off(key, reason);
-                self.events.push_back(Event::Reset(key));
+                self.events.push_back(H2Event::Reset(key));
             }
         }
-        self.events.push_back(Event::GoingAway);
+        self.events.push_back(H2Event::GoingAway);
         Ok(())
     }
 
     /// Handles WINDOW_UPDATE (RFC 9113 §6.9).
-    fn window_update(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+    fn window_update(&mut self, head: H2FrameHead, payload: &[u8]) -> Result<(), H2Broken> {
         if payload.len() != 4 {
             return Err(rules::WRONG_SIZE);
         }
         let increment = i64::from(frame::number(payload) & frame::STREAM_MAX);
+        // RFC 9113 §6.9 asks for a stream error only. §5.4.1 permits to end the connection for any stream error.
         if increment == 0 {
             return Err(rules::NO_INCREMENT);
         }
@@ -249,55 +258,58 @@ impl Connection {
             if self.send_window > WINDOW_MAX {
                 return Err(rules::WINDOW_OVERFLOW);
             }
-            self.events.push_back(Event::Room);
+            self.events.push_back(H2Event::Room);
             return Ok(());
         }
         let Some(key) = self.known(head.stream)? else { return Ok(()) };
         let stream = self.streams.change(key);
         stream.send_window += increment;
         if stream.send_window > WINDOW_MAX {
+            // RFC 9113 §6.9.1: resetting the stream is enough, and spares the other streams.
             return self.provoked(key, Reason::FLOW_CONTROL_ERROR);
         }
-        self.events.push_back(Event::Writable(key));
+        self.events.push_back(H2Event::Writable(key));
         Ok(())
     }
 
     /// Handles RST_STREAM (RFC 9113 §6.4).
-    fn reset_received(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+    fn reset_received(&mut self, head: H2FrameHead, payload: &[u8]) -> Result<(), H2Broken> {
         if payload.len() != 4 {
             return Err(rules::WRONG_SIZE);
         }
         let key = self.known(head.stream)?;
-        // A server resets what we asked of it, and a response that has begun was worth its request.
+        // A server resets only streams that we opened. A reset after the response has begun is no rapid reset.
         let is_early = key.is_none_or(|key| self.streams.at(key).outgoing == Outgoing::Head);
-        if self.role == Role::Server && is_early {
+        if self.role == H2Role::Server && is_early {
             self.floods.count(Flood::Resets, self.now.second)?;
         }
         let Some(key) = key else { return Ok(()) };
+        // The stream was already reset, so the frame carries nothing.
         if self.streams.at(key).broken.is_some() {
             self.is_overhead()?;
         }
         self.break_off(key, Reason(frame::number(payload)));
         let incoming = &mut self.streams.change(key).incoming;
-        if *incoming != Incoming::Ended {
-            *incoming = Incoming::Reset;
+        // RFC 9113 §8.1: a message that was complete before the reset is kept.
+        if *incoming != H2Incoming::Ended {
+            *incoming = H2Incoming::Reset;
         }
-        self.events.push_back(Event::Reset(key));
+        self.events.push_back(H2Event::Reset(key));
         self.count_broken()
     }
 
-    /// A client's streams that are over make room for others before they are let go of. All that may be open can be reset at
-    /// once (RFC 9113 §5.4.2), and as many again while nobody has yet got round to those; more than that are not held.
-    fn count_broken(&mut self) -> Result<(), Broken> {
-        if self.role == Role::Client {
+    /// Limits reset streams that the caller has not released yet; they no longer count as open. A client may reset all
+    /// open streams at once (RFC 9113 §5.4.2), and as many again before the caller releases the first.
+    fn count_broken(&mut self) -> Result<(), H2Broken> {
+        if self.role == H2Role::Client {
             return Ok(());
         }
         let broken = self.streams.named().filter(|(_, stream)| stream.broken.is_some()).count();
         if broken > 2 * self.limits.streams as usize { Err(Flood::ResetStreams.into()) } else { Ok(()) }
     }
 
-    /// The stream of this number; `None` where it is over, and an error where it has not begun (RFC 9113 §5.1).
-    fn known(&self, id: u32) -> Result<Option<Key>, Broken> {
+    /// The stream with this number. `None` if it has ended; an error if it was never opened (RFC 9113 §5.1).
+    fn known(&self, id: u32) -> Result<Option<Key>, H2Broken> {
         let is_ours = id % 2 == 1;
         if !is_ours || id > self.last {
             return Err(rules::STREAM_IDLE);
@@ -305,16 +317,16 @@ impl Connection {
         Ok(self.streams.find(id))
     }
 
-    /// Whether something on a stream that is over may have been sent before the peer knew that it is: then it means nothing
-    /// (RFC 9113 §5.1). A server is believed that: its connection carries the streams of many clients. What it wastes so it
-    /// could waste as well on a stream that is not over, and its bytes count towards the window of the connection.
+    /// Whether the peer may have sent a frame on an ended stream before it knew of the end; such frames are ignored
+    /// (RFC 9113 §5.1). Always assumed for a server, because its connection carries streams of many clients. The
+    /// frames' bytes still count towards the connection window.
     fn may_still_come(&self, id: u32) -> bool {
-        self.role == Role::Client || self.streams.may_have_been_reset(id)
+        self.role == H2Role::Client || self.streams.may_have_been_reset(id)
     }
 
-    /// RFC 9113 §6.1: the head of a DATA frame.
-    fn begin_data(&mut self, head: Head) -> Result<(), Broken> {
-        // RFC 9113 §6.9: what is dropped counts as well.
+    /// RFC 9113 §6.1: handles the header of a DATA frame.
+    fn begin_data(&mut self, head: H2FrameHead) -> Result<(), H2Broken> {
+        // RFC 9113 §6.9: dropped bytes count as well.
         if head.len as i64 > self.receive_window {
             return Err(rules::WINDOW_EXCEEDED);
         }
@@ -323,12 +335,12 @@ impl Connection {
         }
         let mut key = self.known(head.stream)?;
         match key.map(|key| self.streams.at(key)) {
-            // RFC 9113 §6.8: what it has counts towards the window of the connection all the same.
+            // RFC 9113 §6.8: the bytes still count towards the connection window.
             None if self.closing.ignores(head.stream) => {}
             Some(stream) if stream.incoming.is_closed() => return Err(rules::STREAM_OVER),
             Some(stream) if stream.broken.is_some() => key = None,
-            Some(stream) if stream.incoming == Incoming::Body => {
-                // RFC 9113 §6.9.1: an end without a byte needs no window; one may be negative (§6.9.2).
+            Some(stream) if stream.incoming == H2Incoming::Body => {
+                // RFC 9113 §6.9.1: an empty final frame needs no window, which may be negative (§6.9.2).
                 if head.len > 0 && head.len as i64 > stream.receive_window {
                     self.provoked_by(key, Reason::FLOW_CONTROL_ERROR)?;
                     key = None;
@@ -338,11 +350,13 @@ impl Connection {
             None if self.may_still_come(head.stream) => {}
             None => return Err(rules::STREAM_OVER),
         }
+        // Bytes for an ended stream cost the sender nothing: the connection's window is refilled at once.
         if key.is_none() {
             self.floods.is_useless(self.now.second)?;
         }
         let data =
             Data { key, left: head.len, padding: 0, ends: head.has(END_STREAM), is_padded: head.has(PADDED) };
+        // No payload follows that could end this frame.
         if data.left == 0 {
             return self.end_data(data);
         }
@@ -350,9 +364,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes what there is of a DATA frame.
-    fn take_data(&mut self, mut data: Data, rest: &mut &[u8]) -> Result<(), Broken> {
-        // How much of it is here.
+    /// Takes the bytes of a DATA frame that have arrived.
+    fn take_data(&mut self, mut data: Data, rest: &mut &[u8]) -> Result<(), H2Broken> {
+        // The part that has arrived.
         let mut padding = 0;
         if data.is_padded {
             data.is_padded = false;
@@ -364,12 +378,14 @@ impl Connection {
                 return Err(rules::PADDING_TOO_LONG);
             }
             if data.padding == data.left && data.left < PADDING_MIN && !data.ends {
-                // It holds no more than an empty one.
+                // A frame with only padding carries no more than an empty one.
                 self.floods.count(Flood::EmptyFrames, self.now.second)?;
             }
+            // A frame that is mostly padding takes work and moves little.
             if data.padding > data.left - data.padding {
                 self.floods.is_useless(self.now.second)?;
             }
+            // RFC 9113 §6.1: the length of the padding counts towards the windows, too.
             padding = 1;
             self.received(&data, 1);
         }
@@ -392,7 +408,7 @@ impl Connection {
             padding += skipped;
             self.received(&data, skipped);
         }
-        // RFC 9113 §6.9: what nobody reads is given back at once, padding to its stream as well.
+        // RFC 9113 §6.9: bytes that are never read are given back at once; the stream gets its padding back, too.
         self.give_connection();
         if let (Some(key), 1..) = (data.key, padding) {
             self.give_stream(key);
@@ -405,7 +421,6 @@ impl Connection {
         self.end_data(data)
     }
 
-    /// Subtracts received bytes from the windows.
     fn received(&mut self, data: &Data, count: usize) {
         self.receive_window -= count as i64;
         if let Some(key) = data.key {
@@ -413,57 +428,63 @@ impl Connection {
         }
     }
 
-    /// Puts bytes where they are read from; or says why the stream cannot go on.
+    /// Appends body bytes for the reader. The error is the code with which to reset the stream.
     fn push_body(&mut self, key: Key, bytes: &[u8]) -> Result<(), Reason> {
         let stream = self.streams.change(key);
         if stream.broken.is_some() {
             return Ok(());
         }
-        // RFC 9113 §8.1.1: a length that lies.
+        // RFC 9113 §8.1.1: more bytes than Content-Length announced.
         if let Some(left) = &mut stream.content_left {
             match left.checked_sub(bytes.len() as u64) {
                 Some(rest) => *left = rest,
-                None => return Err(Reason::PROTOCOL_ERROR),
+                None => {
+                    stream.wrong = Some("the body is longer than content-length (RFC 9113 §8.1.1)".into());
+                    return Err(Reason::PROTOCOL_ERROR);
+                }
             }
         }
-        // RFC 9113 §5.2: a peer that keeps to its windows does nothing wrong, however small its frames. Their bytes lie
-        // together, so they take no more than the window; and there are no more frames than bytes in it, until it is read.
+        // RFC 9113 §5.2: small frames within the window break no rule. Their bytes are stored contiguously, so they
+        // take no more memory than the window; the window also limits the number of unread frames.
         let is_large = bytes.len() >= LARGE;
         let expected = stream.content_left.filter(|_| is_large).unwrap_or(0).min(u64::from(STREAM_WINDOW));
         stream.body.push(bytes, expected as usize);
         self.unread += bytes.len() as i64;
-        self.events.push_back(Event::Readable(key));
+        self.events.push_back(H2Event::Readable(key));
         Ok(())
     }
 
-    fn end_data(&mut self, data: Data) -> Result<(), Broken> {
+    fn end_data(&mut self, data: Data) -> Result<(), H2Broken> {
         match data.key {
             Some(key) if data.ends => self.end_incoming(key),
             _ => Ok(()),
         }
     }
 
-    /// The peer has said all that it wanted to on a stream.
-    fn end_incoming(&mut self, key: Key) -> Result<(), Broken> {
+    /// Handles the end of the peer's message on a stream.
+    fn end_incoming(&mut self, key: Key) -> Result<(), H2Broken> {
         let stream = self.streams.change(key);
         if stream.broken.is_some() {
             return Ok(());
         }
         // RFC 9113 §8.1.1.
-        if stream.content_left.is_some_and(|left| left > 0) {
+        if let Some(left @ 1..) = stream.content_left {
+            let wrong = format!("the body is {left} bytes shorter than content-length (RFC 9113 §8.1.1)");
+            stream.wrong = Some(wrong.into());
             return self.provoked(key, Reason::PROTOCOL_ERROR);
         }
+        // The path reads the body as chunks, so it needs their end even if there are no trailers.
         if stream.framed == Framed::Chunked && stream.tail.is_empty() {
             stream.tail.extend_from_slice(b"0\r\n\r\n");
         }
-        stream.incoming = Incoming::Ended;
+        stream.incoming = H2Incoming::Ended;
         self.settle(key);
-        self.events.push_back(Event::Readable(key));
+        self.events.push_back(H2Event::Readable(key));
         Ok(())
     }
 
     /// Handles HEADERS (RFC 9113 §6.2).
-    fn headers(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+    fn headers(&mut self, head: H2FrameHead, payload: &[u8]) -> Result<(), H2Broken> {
         let mut block = payload;
         if head.has(PADDED) {
             let (&padding, behind) = block.split_first().ok_or(rules::NO_PAD_LENGTH)?;
@@ -471,15 +492,17 @@ impl Connection {
             block = &behind[..len];
         }
         if head.has(WITH_PRIORITY) {
+            // RFC 9113 §5.3.2: the scheme of priorities is obsolete, so a valid one is skipped.
             depends(head.stream, block)?;
             block = &block[5..];
         }
         if head.has(END_HEADERS) {
             return self.block(head.stream, head.has(END_STREAM), block);
         }
-        self.parser.block = Some(Block {
+        self.parser.block = Some(SpannedBlock {
             stream: head.stream,
             ends: head.has(END_STREAM),
+            // Only a block of several frames is copied.
             bytes: block.to_vec(),
             frames: 1,
             since: self.parser.frame_since,
@@ -488,10 +511,10 @@ impl Connection {
     }
 
     /// Handles CONTINUATION (RFC 9113 §6.10).
-    fn continuation(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+    fn continuation(&mut self, head: H2FrameHead, payload: &[u8]) -> Result<(), H2Broken> {
         let Some(block) = &mut self.parser.block else { return Ok(()) };
         block.frames += 1;
-        // CVE-2024-27316: a block says more than it is long, hardly ever less.
+        // CVE-2024-27316: fields are rarely smaller than their encoded block, so this limit suffices.
         let limit = self.limits.head_bytes + PAYLOAD_MAX;
         if block.frames > BLOCK_FRAMES_MAX || block.bytes.len() + payload.len() > limit {
             return Err(Flood::HeaderBlock.into());
@@ -505,8 +528,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a whole header block. It is always decoded: later ones refer to it.
-    fn block(&mut self, id: u32, ends: bool, block: &[u8]) -> Result<(), Broken> {
+    /// Handles a whole header block. It is always decoded, because later blocks refer to it.
+    fn block(&mut self, id: u32, ends: bool, block: &[u8]) -> Result<(), H2Broken> {
         self.fields.begin(self.limits.head_bytes);
         let fields = &mut self.fields;
         let decoded = self.decoder.decode(block, |name, value| fields.take(name, value));
@@ -517,24 +540,24 @@ impl Connection {
         }
         match self.streams.find(id) {
             Some(key) => match self.streams.at(key).incoming {
-                Incoming::Ended | Incoming::Reset => Err(rules::STREAM_OVER),
-                Incoming::Head | Incoming::Body if self.streams.at(key).broken.is_some() => {
+                H2Incoming::Ended | H2Incoming::Reset => Err(rules::STREAM_OVER),
+                H2Incoming::Head | H2Incoming::Body if self.streams.at(key).broken.is_some() => {
                     self.is_overhead()
                 }
-                Incoming::Head => self.response(key, ends),
-                Incoming::Body => self.trailers(key, ends),
+                H2Incoming::Head => self.response(key, ends),
+                H2Incoming::Body => self.trailers(key, ends),
             },
             None if id <= self.last && (self.closing.ignores(id) || self.may_still_come(id)) => {
                 self.is_overhead()
             }
             None if id <= self.last => Err(rules::STREAM_OVER),
-            None if self.role == Role::Client => Err(rules::UNASKED),
+            None if self.role == H2Role::Client => Err(rules::UNASKED),
             None => self.request(id, ends),
         }
     }
 
-    /// A request begins (RFC 9113 §5.1.1).
-    fn request(&mut self, id: u32, ends: bool) -> Result<(), Broken> {
+    /// Handles a new request (RFC 9113 §5.1.1).
+    fn request(&mut self, id: u32, ends: bool) -> Result<(), H2Broken> {
         self.last = id;
         if self.closing.ignores(id) {
             return self.is_overhead();
@@ -549,15 +572,16 @@ impl Connection {
         let key = self.streams.add(id, self.stream_window, self.peer.stream_window);
         let stream = self.streams.change(key);
         let told = self.fields.request(ends, stream.text.tail());
-        stream.incoming = if ends { Incoming::Ended } else { Incoming::Body };
+        stream.incoming = if ends { H2Incoming::Ended } else { H2Incoming::Body };
         let long_head = stream.text.len().saturating_sub(self.limits.short_head_bytes);
         let long_heads = self.long_heads + long_head;
-        // RFC 9113 §8.1.1: a body that is announced and does not come.
+        // RFC 9113 §8.1.1: Content-Length announces a body, but the stream has ended.
         let lies = |told: &MessageOutline| ends && told.content_length.is_some_and(|length| length > 0);
         let refusal = match told {
-            Ok(told) if lies(&told) => Refusal::Malformed,
+            Ok(told) if lies(&told) => H2Refusal::Malformed,
+            // A head that alone exceeds the limit is accepted if no other long head is held.
             Ok(_) if long_head > 0 && long_heads > self.limits.long_heads_bytes.max(long_head) => {
-                Refusal::Later
+                H2Refusal::Later
             }
             Ok(MessageOutline { framed, content_length, .. }) => {
                 stream.framed = framed;
@@ -568,31 +592,31 @@ impl Connection {
                 self.long_heads = long_heads;
                 self.open += 1;
                 self.floods.serves();
-                self.events.push_back(Event::Opened(key));
+                self.events.push_back(H2Event::Opened(key));
                 return Ok(());
             }
-            Err(Unfit::Malformed) => Refusal::Malformed,
-            Err(Unfit::TooLarge) => Refusal::Answered(&TOO_LARGE),
-            Err(Unfit::Untold) => Refusal::Answered(&UNTOLD),
+            Err(Unfit::Malformed) => H2Refusal::Malformed,
+            Err(Unfit::TooLarge) => H2Refusal::Answered(&TOO_LARGE),
+            Err(Unfit::Untold) => H2Refusal::Answered(&UNTOLD),
         };
         self.streams.remove(key);
         match refusal {
-            Refusal::Malformed => {
+            H2Refusal::Malformed => {
                 let is_liar = told.is_ok();
-                let lie = "content-length tells of a body, and none comes (RFC 9113 §8.1.1)";
+                let lie = "content-length announces a body, but none follows (RFC 9113 §8.1.1)";
                 let wrong = if is_liar { lie.to_owned() } else { self.fields.wrong() };
                 self.note_refused(0, Reason::PROTOCOL_ERROR, wrong);
                 return self.provoked_by_id(id, Reason::PROTOCOL_ERROR);
             }
-            // It may come again.
-            Refusal::Later => {
+            // The client may send it again.
+            H2Refusal::Later => {
                 self.push_reset(id, Reason::REFUSED_STREAM);
                 let limit = self.limits.long_heads_bytes;
                 let wrong = format!("the long heads of all streams are more than {limit} bytes");
                 self.note_refused(0, Reason::REFUSED_STREAM, wrong);
                 return self.is_overhead();
             }
-            Refusal::Answered(answer) => {
+            H2Refusal::Answered(answer) => {
                 let call = self.fields.call();
                 let status = self.refuse(id, answer, call.as_deref(), ends);
                 let wrong = self.fields.wrong();
@@ -602,11 +626,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Notes a request that is refused, for whoever logs it.
+    /// Keeps a rejected request for the log.
     #[cold]
     fn note_refused(&mut self, status: u16, reason: Reason, wrong: String) {
         if self.refused.len() < REFUSED_MAX {
-            self.refused.push(Refused {
+            self.refused.push(H2Refused {
                 status,
                 reason,
                 is_too_large: self.fields.is_too_large(),
@@ -616,18 +640,18 @@ impl Connection {
         }
     }
 
-    /// Releases a request that was reset before it was looked at. Its error is still logged.
+    /// Releases a request that was reset before the caller handled it. Its error is still logged.
     pub fn take_back(&mut self, key: Key) {
         let stream = self.streams.at(key);
         if let (Some(wrong), Some(reason)) = (&stream.wrong, stream.broken)
             && self.refused.len() < REFUSED_MAX
         {
-            let Glimpse { method, target, .. } = Glimpse::of(stream.text.get());
+            let Glimpse { method, target, .. } = Glimpse::from_bytes(stream.text.get());
             let glimpse = [method.to_vec(), target.to_vec(), Vec::new()];
-            self.refused.push(Refused {
+            self.refused.push(H2Refused {
                 status: 0,
                 reason,
-                is_too_large: false,
+                is_too_large: reason == Reason::ENHANCE_YOUR_CALM,
                 wrong: wrong.to_string(),
                 glimpse,
             });
@@ -635,24 +659,23 @@ impl Connection {
         self.release(key);
     }
 
-    /// The head of a response.
-    fn response(&mut self, key: Key, ends: bool) -> Result<(), Broken> {
+    fn response(&mut self, key: Key, ends: bool) -> Result<(), H2Broken> {
         let stream = self.streams.change(key);
         match self.fields.response(ends, &stream.asked, stream.text.tail()) {
-            // RFC 9113 §10.5: of interim responses a server may send any number, each of a few bytes that stand for many. What
-            // nobody has read of them is no more than one head may be.
+            // RFC 9113 §10.5: a server may send any number of interim responses, and a few bytes can expand to many.
+            // Unread interim responses are limited to the size of one head.
             Ok(MessageOutline { is_interim: true, .. }) if stream.text.len() > self.limits.head_bytes => {
                 let limit = self.limits.head_bytes;
                 let wrong = format!("interim responses are larger than limits.header_bytes, {limit} bytes");
                 stream.wrong = Some(wrong.into());
                 return self.provoked(key, Reason::ENHANCE_YOUR_CALM);
             }
-            Ok(MessageOutline { is_interim: true, .. }) => self.events.push_back(Event::Readable(key)),
+            Ok(MessageOutline { is_interim: true, .. }) => self.events.push_back(H2Event::Readable(key)),
             Ok(MessageOutline { framed, content_length, .. }) => {
                 stream.framed = framed;
                 stream.content_left = content_length;
-                stream.incoming = Incoming::Body;
-                self.events.push_back(Event::Readable(key));
+                stream.incoming = H2Incoming::Body;
+                self.events.push_back(H2Event::Readable(key));
                 if ends {
                     return self.end_incoming(key);
                 }
@@ -665,13 +688,13 @@ impl Connection {
         Ok(())
     }
 
-    /// The error code for resetting the stream of invalid fields. A head that is too large is no protocol error.
+    /// The error code for resetting a stream with invalid fields. A head that is too large is no protocol error.
     fn unfit_reason(&self) -> Reason {
         if self.fields.is_too_large() { Reason::ENHANCE_YOUR_CALM } else { Reason::PROTOCOL_ERROR }
     }
 
     /// Handles trailers (RFC 9113 §8.1).
-    fn trailers(&mut self, key: Key, ends: bool) -> Result<(), Broken> {
+    fn trailers(&mut self, key: Key, ends: bool) -> Result<(), H2Broken> {
         let stream = self.streams.change(key);
         stream.tail.clear();
         if !ends || self.fields.trailers(&mut stream.tail).is_err() {
@@ -683,11 +706,14 @@ impl Connection {
             stream.wrong = Some(format!("in the trailers: {wrong}").into());
             return self.provoked(key, self.unfit_reason());
         }
-        // RFC 9113 §10.5.1: they wait for the body to be read, and count as long heads do.
+        // RFC 9113 §10.5.1: trailers are held until the body is read, so they count like long heads.
         let long_tail = stream.tail.len().saturating_sub(self.limits.short_head_bytes);
         let long_heads = self.long_heads + long_tail;
+        // As for heads: the limit does not reject a stream that is the only long one.
         if long_tail > 0 && long_heads > self.limits.long_heads_bytes.max(stream.long_head + long_tail) {
             stream.tail = Vec::new();
+            let limit = self.limits.long_heads_bytes;
+            stream.wrong = Some(format!("the long heads of all streams are more than {limit} bytes").into());
             return self.provoked(key, Reason::ENHANCE_YOUR_CALM);
         }
         stream.long_head += long_tail;
@@ -696,37 +722,33 @@ impl Connection {
     }
 
     /// Resets a stream because of the peer's error. Such resets are limited per second.
-    pub(crate) fn provoked(&mut self, key: Key, reason: Reason) -> Result<(), Broken> {
+    pub(crate) fn provoked(&mut self, key: Key, reason: Reason) -> Result<(), H2Broken> {
         let stream = self.streams.change(key);
         let id = stream.id;
         if stream.wrong.is_none() {
-            let left = stream.content_left.filter(|_| reason == Reason::PROTOCOL_ERROR);
-            let wrong = match (reason, left) {
-                (Reason::FLOW_CONTROL_ERROR, _) => "more than its window allows (RFC 9113 §6.9)".to_owned(),
-                (_, Some(left)) => {
-                    format!("content-length does not say what came: {left} bytes were left (RFC 9113 §8.1.1)")
-                }
+            let wrong = match reason {
+                Reason::FLOW_CONTROL_ERROR => "more than its window allows (RFC 9113 §6.9)".to_owned(),
                 _ => format!("the stream was reset with {reason}"),
             };
             stream.wrong = Some(wrong.into());
         }
         self.break_off(key, reason);
-        self.events.push_back(Event::Reset(key));
+        self.events.push_back(H2Event::Reset(key));
         self.count_broken()?;
         self.provoked_by_id(id, reason)
     }
 
-    fn provoked_by(&mut self, key: Option<Key>, reason: Reason) -> Result<(), Broken> {
+    fn provoked_by(&mut self, key: Option<Key>, reason: Reason) -> Result<(), H2Broken> {
         key.map_or(Ok(()), |key| self.provoked(key, reason))
     }
 
-    fn provoked_by_id(&mut self, id: u32, reason: Reason) -> Result<(), Broken> {
+    fn provoked_by_id(&mut self, id: u32, reason: Reason) -> Result<(), H2Broken> {
         self.push_reset(id, reason);
-        // RFC 9113 §5.4.2: it is an error of this stream, and others may be those of other users. What the peer makes us do so
-        // is bounded over a second; what a server does wrong, by what it was asked for.
+        // RFC 9113 §5.4.2: this is a stream error; other streams may belong to other users. Resets that a client
+        // provokes are limited per second; our requests limit those that a server provokes.
         match self.role {
-            Role::Server => Ok(self.floods.count(Flood::Errors, self.now.second)?),
-            Role::Client => Ok(()),
+            H2Role::Server => Ok(self.floods.count(Flood::Errors, self.now.second)?),
+            H2Role::Client => Ok(()),
         }
     }
 
@@ -738,7 +760,7 @@ impl Connection {
         self.settle(key);
     }
 
-    /// Stops counting a stream towards the limit, if the peer is done with it.
+    /// Stops counting a stream towards the limit once both ends have closed it.
     pub(crate) fn settle(&mut self, key: Key) {
         let stream = self.streams.change(key);
         if stream.is_counted && stream.is_closed() {
@@ -749,14 +771,14 @@ impl Connection {
 }
 
 /// Checks PRIORITY (RFC 9113 §6.3). Priorities are ignored, but must be well-formed.
-fn priority(head: Head, payload: &[u8]) -> Result<(), Broken> {
+fn priority(head: H2FrameHead, payload: &[u8]) -> Result<(), H2Broken> {
     if payload.len() != 5 {
         return Err(rules::WRONG_SIZE);
     }
     depends(head.stream, payload)
 }
 
-fn depends(stream: u32, priority: &[u8]) -> Result<(), Broken> {
+fn depends(stream: u32, priority: &[u8]) -> Result<(), H2Broken> {
     if priority.len() < 5 {
         return Err(rules::WRONG_SIZE);
     }

@@ -1,30 +1,30 @@
 //! Reading from streams, and writing to them.
 
-use fields::compose::{self, Request, Response, Scheme, Untold};
+use fields::compose::{self, ComposedRequest, ComposedResponse, Untold, WireScheme};
 use fields::message::{Framed, RequestKind};
 
-use crate::connection::{Connection, Role};
-use crate::encode::Block;
+use crate::connection::{H2Role, H2StateMachine};
+use crate::encode::EncodingBlock;
 use crate::flood::CRUMB;
 use crate::frame::{
-    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD_LEN, HEADERS, Head, PAYLOAD_MAX, RST_STREAM,
-    Reason, WINDOW_UPDATE,
+    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, H2FrameHead, HEAD_LEN, HEADERS, PAYLOAD_MAX,
+    RST_STREAM, Reason, WINDOW_UPDATE,
 };
-use crate::stream::{Gone, Incoming, Key, Outgoing};
+use crate::stream::{H2Incoming, H2StreamGone, Key, Outgoing};
 use crate::windows::worth_telling;
 
-impl Connection {
-    /// Reserves a stream for a request that is yet to be written.
+impl H2StateMachine {
+    /// Reserves a stream for a request that is not written yet.
     pub fn open(&mut self) -> Key {
         self.streams.add(0, 0, 0)
     }
 
-    /// The length of the text that can be read from a stream; at first, that of the head.
+    /// Length of the text that can be read from a stream: first the head, then any later text.
     pub fn text_len(&self, key: Key) -> usize {
         self.streams.at(key).text.len()
     }
 
-    /// Whether the peer has begun a DATA frame on a stream, and owes the rest of it.
+    /// Whether the peer has begun a DATA frame on a stream, and not sent all of it.
     pub fn owes(&self, key: Key) -> bool {
         self.parser.owes(key)
     }
@@ -34,19 +34,20 @@ impl Connection {
         let stream = self.streams.at(key);
         !stream.text.is_empty()
             || !stream.body.is_empty()
-            || stream.incoming == Incoming::Ended
+            || stream.incoming == H2Incoming::Ended
             || stream.broken.is_some()
     }
 
-    /// Reads as many bytes as there are into `buffer`, which must not be empty. 0 is the end; `None` means that nothing
+    /// Reads as many bytes as possible into `buffer`, which must not be empty. 0 is the end; `None` means that nothing
     /// has arrived yet.
-    pub fn read(&mut self, key: Key, buffer: &mut [u8], tick: u32) -> Result<Option<usize>, Gone> {
+    pub fn read(&mut self, key: Key, buffer: &mut [u8], tick: u32) -> Result<Option<usize>, H2StreamGone> {
         let stream = self.streams.change(key);
         if stream.text.is_empty() {
             if !stream.body.is_empty() {
                 return self.read_body(key, buffer, tick).map(Some);
             }
-            if stream.incoming == Incoming::Ended {
+            // Before the check for a reset: a message that was complete can be read to its end (RFC 9113 §8.1).
+            if stream.incoming == H2Incoming::Ended {
                 if stream.framed == Framed::Raw {
                     return Ok(Some(0));
                 }
@@ -61,31 +62,29 @@ impl Connection {
     }
 
     /// Reads bytes of the body, and refills the flow-control windows accordingly.
-    fn read_body(&mut self, key: Key, buffer: &mut [u8], tick: u32) -> Result<usize, Gone> {
+    fn read_body(&mut self, key: Key, buffer: &mut [u8], tick: u32) -> Result<usize, H2StreamGone> {
         let stream = self.streams.at(key);
-        // The path reads bodies into empty buffers.
-        let (count, len) = stream.body.copy_framed(stream.framed, buffer).ok_or(Gone::Broken)?;
+        // The buffer always has room for the framing, because the path reads bodies into empty buffers.
+        let (count, len) = stream.body.copy_framed(stream.framed, buffer).ok_or(H2StreamGone::Broken)?;
         self.took_body(key, count, tick);
         Ok(len)
     }
 
-    /// Body bytes that have arrived and are unread. Empty before the head is read, and for a body that is read as
-    /// chunks.
+    /// Unread bytes of the body. Empty before the head is read, and for a body that is read as chunks.
     pub fn body(&self, key: Key) -> &[u8] {
         let stream = self.streams.at(key);
         if stream.text.is_empty() && stream.framed == Framed::Raw { stream.body.get() } else { b"" }
     }
 
-    /// The most body bytes to wait for before any are read: the peer may send half of each window before it is
-    /// refilled.
+    /// The most body bytes to wait for before reading: the peer may send half of each window before it is refilled.
     pub fn gathers(&self) -> usize {
         (self.stream_window / 2).max(0) as usize
     }
 
-    /// Whether `wanted` bytes of the body have arrived and are unread, or no more will come.
+    /// Whether `wanted` unread bytes of the body have arrived, or no more will come.
     pub fn has_of_body(&self, key: Key, wanted: usize) -> bool {
         let stream = self.streams.at(key);
-        stream.body.len() >= wanted || stream.incoming == Incoming::Ended || stream.broken.is_some()
+        stream.body.len() >= wanted || stream.incoming == H2Incoming::Ended || stream.broken.is_some()
     }
 
     /// Removes the first `count` unread bytes of the body, and refills the flow-control windows accordingly.
@@ -99,12 +98,12 @@ impl Connection {
         self.give_connection();
     }
 
-    /// Refills the peer's window of a stream, if that is worth a frame.
+    /// Refills the peer's window of a stream, if the difference justifies a frame.
     pub(crate) fn give_stream(&mut self, key: Key) {
         let stream = self.streams.change(key);
         let owed = self.stream_window - stream.receive_window - stream.body.len() as i64;
-        let goes_on = stream.incoming == Incoming::Body && stream.broken.is_none();
-        // What is left of a body of known length may all be sent already.
+        let goes_on = stream.incoming == H2Incoming::Body && stream.broken.is_none();
+        // If the window covers the rest of the body, the peer needs no update.
         let needs_more = stream.content_left.is_none_or(|left| left as i64 > stream.receive_window);
         if goes_on && needs_more && owed >= worth_telling(self.stream_window) {
             stream.receive_window += owed;
@@ -113,38 +112,41 @@ impl Connection {
         }
     }
 
-    /// Whether a head has to be written next.
     pub fn wants_head(&self, key: Key) -> bool {
         self.streams.at(key).outgoing == Outgoing::Head
     }
 
     /// Writes the head at the start of `text`, and returns its length. With `is_last`, the stream ends if the head is
-    /// all of `text`. A request goes to a server of this scheme.
+    /// all of `text`. `scheme` is the scheme of a request.
     pub fn write_head(
         &mut self,
         key: Key,
         text: &[u8],
         is_last: bool,
-        scheme: Scheme,
+        scheme: WireScheme,
     ) -> Result<usize, WriteError> {
         self.check(key)?;
         let len = compose::head_len(text).ok_or(WriteError::Untold)?;
         let (head, is_last) = (&text[..len], is_last && len == text.len());
+        // The head is parsed before its block is begun: a begun block must be sent, or later blocks refer to fields
+        // that the peer never saw.
         match self.role {
-            Role::Server => self.write_response(key, &Response::of(head)?, is_last),
-            Role::Client if self.is_going_away => return Err(WriteError::Gone(Gone::Untouched)),
-            Role::Client => self.write_request(key, &Request::of(head)?, is_last, scheme),
+            H2Role::Server => self.write_response(key, &ComposedResponse::new(head)?, is_last),
+            // RFC 9113 §6.8: no new streams after GOAWAY. Another connection can take the request.
+            H2Role::Client if self.is_going_away => return Err(WriteError::Gone(H2StreamGone::Untouched)),
+            H2Role::Client => self.write_request(key, &ComposedRequest::new(head)?, is_last, scheme),
         }
         Ok(len)
     }
 
-    fn write_response(&mut self, key: Key, response: &Response<'_>, is_last: bool) {
+    fn write_response(&mut self, key: Key, response: &ComposedResponse<'_>, is_last: bool) {
         if self.streams.at(key).asks_for_upgrade && response.is_success() {
             return self.deny_upgrade(key);
         }
         let start = self.begin_block();
         let status = response.compose(&mut self.encoding());
         let is_interim = matches!(status, 100 | 102..=199);
+        // After a 101, which becomes a 200, the stream carries the other protocol.
         let is_last = is_last && !is_interim && status != 101;
         let stream = self.streams.change(key);
         if !is_interim {
@@ -155,8 +157,8 @@ impl Connection {
         self.settle(key);
     }
 
-    /// Rejects an upgrade to the client. Any success other than 101 would hand the stream to the other protocol (RFC
-    /// 9110 §9.3.6, RFC 8441 §5), so the server's success is not passed on.
+    /// Rejects an upgrade. For CONNECT, any success means that there is a tunnel (RFC 9110 §9.3.6, RFC 8441 §5), so a
+    /// server's success without a switch of protocols is not passed on.
     #[cold]
     fn deny_upgrade(&mut self, key: Key) {
         let stream = self.streams.change(key);
@@ -166,14 +168,16 @@ impl Connection {
         self.settle(key);
     }
 
-    fn write_request(&mut self, key: Key, request: &Request<'_>, is_last: bool, scheme: Scheme) {
+    fn write_request(&mut self, key: Key, request: &ComposedRequest<'_>, is_last: bool, scheme: WireScheme) {
         let start = self.begin_block();
         let may_upgrade = self.peer.takes_upgrades;
         let asked = request.compose(scheme, may_upgrade, &mut self.encoding());
-        // RFC 9113 §5.1.1: numbers go up in the order in which streams begin.
+        // RFC 9113 §5.1.1: stream numbers increase in the order in which streams begin.
         self.last += if self.last == 0 { 1 } else { 2 };
         let id = self.last;
+        // Only streams with a number follow changes of the windows, so the windows are set here, not in `open`.
         self.streams.name(key, id);
+        // After an extended CONNECT, the stream carries the other protocol.
         let is_last = is_last && !matches!(asked, RequestKind::Upgrade { .. });
         let stream = self.streams.change(key);
         stream.asked = asked;
@@ -183,7 +187,7 @@ impl Connection {
         self.end_block(start, id, is_last);
     }
 
-    /// Sends a response of our own to a request that was not passed on.
+    /// Sends the proxy's own response to a request that did not reach the caller.
     pub(crate) fn answer(&mut self, id: u32, status: &str, fields: &[(&[u8], &[u8])], has_ended: bool) {
         let start = self.begin_block();
         self.encoder.field(&mut self.out.bytes, b":status", status.as_bytes());
@@ -192,13 +196,13 @@ impl Connection {
         }
         self.end_block(start, id, true);
         if !has_ended {
-            // RFC 9113 §8.1: the rest of the request is not wanted.
+            // RFC 9113 §8.1: the proxy does not need the rest of the request.
             self.push_reset(id, Reason::NO_ERROR);
         }
     }
 
-    /// Leaves room for the head of a frame, and says where it is. From here on the block has to be sent: what the encoder puts
-    /// there, a change of its table's size as well, it takes for heard.
+    /// Reserves room for a frame header, and returns its position. The block must be sent from here on, because the
+    /// encoder assumes that the peer sees its output, such as changes of the table size.
     fn begin_block(&mut self) -> usize {
         let start = self.out.bytes.len();
         self.out.bytes.extend_from_slice(&[0; HEAD_LEN]);
@@ -206,22 +210,22 @@ impl Connection {
         start
     }
 
-    /// The block that was begun.
-    fn encoding(&mut self) -> Block<'_> {
-        Block { encoder: &mut self.encoder, block: &mut self.out.bytes }
+    fn encoding(&mut self) -> EncodingBlock<'_> {
+        EncodingBlock { encoder: &mut self.encoder, block: &mut self.out.bytes }
     }
 
-    /// Puts the head of a frame before a block that is written, and cuts it where it is too long for one.
+    /// Writes the frame header before a finished block, and splits the block if it exceeds one frame.
     fn end_block(&mut self, start: usize, id: u32, is_last: bool) {
         let out = &mut self.out.bytes;
         let body = start + HEAD_LEN;
         let rest =
+            // Only a head beyond 16 KiB is copied once more.
             if out.len() - body > PAYLOAD_MAX { out.split_off(body + PAYLOAD_MAX) } else { Vec::new() };
         let mut flags = if is_last { END_STREAM } else { 0 };
         if rest.is_empty() {
             flags |= END_HEADERS;
         }
-        let head = Head { len: out.len() - body, kind: HEADERS, flags, stream: id };
+        let head = H2FrameHead { len: out.len() - body, kind: HEADERS, flags, stream: id };
         out[start..body].copy_from_slice(&head.bytes());
         let mut pieces = rest.chunks(PAYLOAD_MAX).peekable();
         while let Some(piece) = pieces.next() {
@@ -230,13 +234,13 @@ impl Connection {
         }
     }
 
-    /// How many body bytes the stream's window allows now; the connection's window is not considered.
-    pub fn room(&self, key: Key) -> Result<usize, Gone> {
+    /// Body bytes that the stream's window allows now. Ignores the connection window.
+    pub fn room(&self, key: Key) -> Result<usize, H2StreamGone> {
         let stream = self.streams.at(key);
         match (stream.outgoing, stream.broken) {
             (Outgoing::Body, _) => Ok(stream.send_window.max(0) as usize),
             (_, Some(reason)) => Err(gone(reason)),
-            (_, None) => Err(Gone::Broken),
+            (_, None) => Err(H2StreamGone::Broken),
         }
     }
 
@@ -267,28 +271,31 @@ impl Connection {
         count
     }
 
-    /// The peer's error on a stream that was reset for it, in words.
+    /// The peer's error, in words, for which the stream was reset.
     pub fn wrong(&self, key: Key) -> Option<&str> {
         self.streams.at(key).wrong.as_deref()
     }
 
-    /// Whether the stream was reset because its head was too large.
     pub fn is_too_large(&self, key: Key) -> bool {
         self.streams.at(key).broken == Some(Reason::ENHANCE_YOUR_CALM)
     }
 
-    /// How many body bytes were put into frames. If `is_over`, bytes that were not sent are subtracted.
+    pub fn reset_reason(&self, key: Key) -> Option<Reason> {
+        let stream = self.streams.at(key);
+        stream.broken.filter(|_| stream.wrong.is_none())
+    }
+
+    /// Body bytes that were put into frames. If `is_over`, bytes that were not sent are subtracted.
     pub fn body_sent(&self, key: Key, is_over: bool) -> u64 {
         let stream = self.streams.at(key);
         let unsent = if is_over { self.unsent_of(stream.id) } else { 0 };
         stream.body_sent.saturating_sub(unsent)
     }
 
-    /// The unsent DATA bytes of a stream.
     fn unsent_of(&self, id: u32) -> u64 {
         let (mut at, mut unsent) = (0, 0);
-        // What is gathered begins with a frame.
-        while let Some(head) = self.out.bytes.get(at..).and_then(Head::parse) {
+        // Unsent output begins with a frame header.
+        while let Some(head) = self.out.bytes.get(at..).and_then(H2FrameHead::parse) {
             let end = at + HEAD_LEN + head.len;
             if head.kind == DATA && head.stream == id {
                 unsent += end.saturating_sub(self.out.sent.max(at + HEAD_LEN)) as u64;
@@ -307,7 +314,7 @@ impl Connection {
         stream.body_sent += count as u64;
         self.send_window -= count as i64;
         let flags = if is_last { END_STREAM } else { 0 };
-        let head = Head { len: count, kind: DATA, flags, stream: stream.id };
+        let head = H2FrameHead { len: count, kind: DATA, flags, stream: stream.id };
         if is_last {
             stream.outgoing = Outgoing::Ended;
             self.settle(key);
@@ -319,7 +326,7 @@ impl Connection {
     /// Counts body bytes put into frames. `has_more` says whether more bytes are waiting.
     fn has_sent(&mut self, key: Key, count: usize, has_more: bool) {
         let is_shut = || self.send_window <= 0 || self.streams.at(key).send_window <= 0;
-        // RFC 9113 §10.5: windows of a few bytes have us make a frame for each.
+        // RFC 9113 §10.5: windows of a few bytes make us send a frame for each.
         if count < CRUMB && has_more && is_shut() {
             self.floods.sends_crumb(self.now.second);
         } else {
@@ -327,13 +334,12 @@ impl Connection {
         }
     }
 
-    /// Appends the bytes of a frame that `begin_frame` has started.
     pub fn push_frame(&mut self, bytes: &[u8]) {
         self.out.bytes.extend_from_slice(bytes);
     }
 
-    /// Ends a stream, with trailers if there are any, unless it has ended.
-    pub fn end(&mut self, key: Key, trailers: &[u8]) -> Result<(), Gone> {
+    /// Ends a stream, with trailers if there are any. Does nothing if the stream has ended.
+    pub fn end(&mut self, key: Key, trailers: &[u8]) -> Result<(), H2StreamGone> {
         let stream = self.streams.change(key);
         if stream.outgoing != Outgoing::Body {
             return Ok(());
@@ -351,9 +357,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Resets a stream: tells the peer that the message is incomplete.
+    /// Resets a stream, so that the peer sees an incomplete message.
     pub fn reset(&mut self, key: Key, reason: Reason) {
         let stream = self.streams.at(key);
+        // The peer knows no stream without a number.
         if stream.id > 0 && !stream.is_closed() {
             self.push_reset(stream.id, reason);
         }
@@ -361,11 +368,11 @@ impl Connection {
     }
 
     pub(crate) fn push_reset(&mut self, id: u32, reason: Reason) {
+        // RFC 9113 §5.1: frames that cross the reset on their way are no error.
         self.streams.remember_reset(id);
         frame::push(&mut self.out.bytes, RST_STREAM, 0, id, &reason.0.to_be_bytes());
     }
 
-    /// Whether the stream has ended early.
     pub fn is_broken(&self, key: Key) -> bool {
         self.streams.at(key).broken.is_some()
     }
@@ -374,8 +381,8 @@ impl Connection {
     pub fn release(&mut self, key: Key) {
         let stream = self.streams.at(key);
         if stream.id > 0 && !stream.is_closed() {
-            let has_answered = self.role == Role::Server && stream.outgoing == Outgoing::Ended;
-            // RFC 9113 §8.1: a response that is whole needs no more of its request.
+            let has_answered = self.role == H2Role::Server && stream.outgoing == Outgoing::Ended;
+            // RFC 9113 §8.1: after a complete response, the rest of the request is not needed.
             let reason = if has_answered { Reason::NO_ERROR } else { Reason::CANCEL };
             self.reset(key, reason);
         }
@@ -383,8 +390,11 @@ impl Connection {
         self.unread -= stream.body.len() as i64;
         self.windows.hold(self.unread);
         self.long_heads -= stream.long_head;
+        // The slot is used again: the rest of a DATA frame must not become the body of the next stream.
         self.parser.let_go(key);
         self.streams.remove(key);
+        // Bytes that were never read count as read now; without this the window would shrink with each released
+        // stream.
         self.give_connection();
     }
 
@@ -393,13 +403,10 @@ impl Connection {
     }
 }
 
-/// Why a head cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteError {
-    /// HTTP/2 cannot express the head.
     Untold,
-    /// The stream has ended.
-    Gone(Gone),
+    Gone(H2StreamGone),
 }
 
 impl From<Untold> for WriteError {
@@ -409,6 +416,6 @@ impl From<Untold> for WriteError {
 }
 
 /// Classifies a reset: a request that the peer refused may be sent elsewhere (RFC 9113 §8.7).
-fn gone(reason: Reason) -> Gone {
-    if reason == Reason::REFUSED_STREAM { Gone::Untouched } else { Gone::Broken }
+fn gone(reason: Reason) -> H2StreamGone {
+    if reason == Reason::REFUSED_STREAM { H2StreamGone::Untouched } else { H2StreamGone::Broken }
 }

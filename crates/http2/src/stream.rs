@@ -1,4 +1,4 @@
-//! Streams: bytes that have arrived and are unread, and flow control for what may be sent.
+//! Streams: unread bytes, and flow control for both directions.
 
 use std::collections::VecDeque;
 
@@ -13,31 +13,30 @@ pub type Key = usize;
 
 /// Why a stream cannot be read or written any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
+pub enum H2StreamGone {
     /// The peer has not processed the request, so it may be sent elsewhere (RFC 9113 §8.7).
     Untouched,
     /// The message was cut off, or cannot be expressed.
     Broken,
 }
 
-/// What the peer will still send.
+/// The part of its message that the peer sends next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Incoming {
+pub(crate) enum H2Incoming {
     Head,
     Body,
     Ended,
-    /// The peer has reset the stream before its end.
     Reset,
 }
 
-impl Incoming {
-    /// Whether the peer has closed its side of the stream: further frames break the protocol (RFC 9113 §5.1).
+impl H2Incoming {
+    /// Whether the peer has closed its side of the stream. Further frames break the protocol (RFC 9113 §5.1).
     pub(crate) fn is_closed(self) -> bool {
         matches!(self, Self::Ended | Self::Reset)
     }
 }
 
-/// What we still have to send.
+/// The part of our message that comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outgoing {
     Head,
@@ -45,12 +44,12 @@ pub(crate) enum Outgoing {
     Ended,
 }
 
-pub(crate) struct Stream {
-    /// The stream number; 0 before it is assigned.
+pub(crate) struct H2StreamSlot {
+    /// 0 before a number is assigned.
     pub(crate) id: u32,
     /// Whether the stream counts towards the limit on open streams.
     pub(crate) is_counted: bool,
-    pub(crate) incoming: Incoming,
+    pub(crate) incoming: H2Incoming,
     pub(crate) outgoing: Outgoing,
     /// The error code of an early end, whichever end caused it.
     pub(crate) broken: Option<Reason>,
@@ -58,33 +57,30 @@ pub(crate) struct Stream {
     pub(crate) wrong: Option<Box<str>>,
     pub(crate) framed: Framed,
     pub(crate) asked: RequestKind,
-    /// Whether the client asked for another protocol on the stream.
     pub(crate) asks_for_upgrade: bool,
-    /// Heads that are unread.
     pub(crate) text: Unread,
-    /// Body bytes that are unread, without framing.
+    /// Unread bytes, without framing.
     pub(crate) body: Unread,
     /// The end of a chunked body, trailers included.
     pub(crate) tail: Vec<u8>,
-    /// How many bytes of the body are missing, if its length is known.
+    /// Missing bytes of the body, if its length is known.
     pub(crate) content_left: Option<u64>,
-    /// How much the request's head and trailers exceed the size that every stream may use.
+    /// Bytes of the request's head and trailers beyond the size that every stream may use.
     pub(crate) long_head: usize,
-    /// How many bytes the peer may send.
+    /// Bytes that the peer may send.
     pub(crate) receive_window: i64,
     pub(crate) taken: Taken,
-    /// How many bytes may be sent to the peer.
+    /// Bytes that may be sent to the peer.
     pub(crate) send_window: i64,
-    /// Body bytes that were put into frames.
     pub(crate) body_sent: u64,
 }
 
-impl Stream {
+impl H2StreamSlot {
     fn new(id: u32, receive_window: i64, send_window: i64) -> Self {
         Self {
             id,
             is_counted: false,
-            incoming: Incoming::Head,
+            incoming: H2Incoming::Head,
             outgoing: Outgoing::Head,
             broken: None,
             wrong: None,
@@ -103,39 +99,38 @@ impl Stream {
         }
     }
 
-    /// Whether the peer has nothing more to do with the stream.
     pub(crate) fn is_closed(&self) -> bool {
-        self.broken.is_some() || (self.incoming == Incoming::Ended && self.outgoing == Outgoing::Ended)
+        self.broken.is_some() || (self.incoming == H2Incoming::Ended && self.outgoing == Outgoing::Ended)
     }
 }
 
-/// The most memory that a released stream's slot keeps.
+/// Memory that a released stream's slot keeps, in bytes.
 const KEEP_MAX: usize = 512;
 
 /// The streams of a connection. Slots are reused with their memory.
 #[derive(Default)]
-pub(crate) struct Streams {
+pub(crate) struct H2Streams {
     /// The stream number in each slot; 0 if the slot is empty, or no number is assigned yet.
     ids: Vec<u32>,
-    places: Vec<Stream>,
+    places: Vec<H2StreamSlot>,
     free: Vec<Key>,
-    /// The numbers of the streams that were last reset by us. Frames that the peer sent before it knew are ignored.
+    /// Numbers of the streams that we reset last. Frames that the peer sent before it knew are ignored.
     reset: VecDeque<u32>,
-    /// The highest number of the resets that are no longer remembered.
+    /// Highest number among the resets that are no longer remembered.
     reset_before: u32,
 }
 
-/// The most resets that are remembered individually.
+/// Resets that are remembered individually.
+// More need no memory each: `reset_before` covers them.
 const RESETS_MAX: usize = 128;
 
-impl Streams {
-    /// The number of streams.
+impl H2Streams {
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
     pub(crate) fn add(&mut self, id: u32, receive_window: i64, send_window: i64) -> Key {
-        let fresh = Stream::new(id, receive_window, send_window);
+        let fresh = H2StreamSlot::new(id, receive_window, send_window);
         match self.free.pop() {
             Some(key) => {
                 let place = &mut self.places[key];
@@ -144,12 +139,13 @@ impl Streams {
                     std::mem::take(&mut place.body),
                     std::mem::take(&mut place.tail),
                 );
-                *place = Stream { text, body, tail, ..fresh };
+                // The buffers of the last stream in this slot are reused, so that most streams allocate nothing.
+                *place = H2StreamSlot { text, body, tail, ..fresh };
                 self.ids[key] = id;
                 key
             }
             None => {
-                // Most connections have few streams at once; a vector would begin with four places.
+                // Most connections have few streams at once; a vector would start with four slots.
                 if self.places.len() == self.places.capacity() {
                     self.places.reserve_exact(self.places.len().max(1));
                 }
@@ -160,42 +156,43 @@ impl Streams {
         }
     }
 
-    /// Removes a released stream.
     pub(crate) fn remove(&mut self, key: Key) {
         self.ids[key] = 0;
         let place = &mut self.places[key];
         place.text.clear();
         place.body.clear();
         place.tail.clear();
+        // A slot must not keep the memory of the longest trailers.
         place.tail.shrink_to(KEEP_MAX);
         self.free.push(key);
     }
 
-    /// Assigns a stream its number.
     pub(crate) fn name(&mut self, key: Key, id: u32) {
         self.ids[key] = id;
         self.places[key].id = id;
     }
 
     pub(crate) fn find(&self, id: u32) -> Option<Key> {
+        // A linear search over the numbers alone, which lie in a few cache lines.
         self.ids.iter().position(|&other| other == id)
     }
 
-    pub(crate) fn at(&self, key: Key) -> &Stream {
+    pub(crate) fn at(&self, key: Key) -> &H2StreamSlot {
         &self.places[key]
     }
 
-    pub(crate) fn change(&mut self, key: Key) -> &mut Stream {
+    pub(crate) fn change(&mut self, key: Key) -> &mut H2StreamSlot {
         &mut self.places[key]
     }
 
-    /// All streams that have a number.
-    pub(crate) fn named(&mut self) -> impl Iterator<Item = (Key, &mut Stream)> {
+    pub(crate) fn named(&mut self) -> impl Iterator<Item = (Key, &mut H2StreamSlot)> {
         self.places.iter_mut().enumerate().zip(&self.ids).filter(|(_, id)| **id > 0).map(|(place, _)| place)
     }
 
     pub(crate) fn remember_reset(&mut self, id: u32) {
         if self.reset.len() == RESETS_MAX {
+            // A connection to a server may reset many streams at once. Late frames must not end it for all other
+            // clients.
             self.reset_before = self.reset_before.max(self.reset.pop_front().unwrap_or(0));
         }
         self.reset.push_back(id);

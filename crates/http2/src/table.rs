@@ -1,6 +1,6 @@
 //! The static table that header blocks refer to (RFC 7541 §2.3.1).
 
-/// The static table (RFC 7541 Appendix A); its first index is 1.
+/// RFC 7541 Appendix A. The first index is 1.
 #[rustfmt::skip]
 static STATIC: [(&str, &str); STATIC_LEN] = [
     (":authority", ""), (":method", "GET"), (":method", "POST"), (":path", "/"), (":path", "/index.html"),
@@ -20,7 +20,6 @@ static STATIC: [(&str, &str); STATIC_LEN] = [
 
 pub(crate) const STATIC_LEN: usize = 61;
 
-/// The field at an index of the static table.
 pub(crate) fn fixed(index: usize) -> Option<(&'static [u8], &'static [u8])> {
     let (name, value) = STATIC.get(index.checked_sub(1)?)?;
     Some((name.as_bytes(), value.as_bytes()))
@@ -45,7 +44,6 @@ pub(crate) fn index_of(name: &[u8]) -> u8 {
     }
 }
 
-/// The default size of the dynamic table (RFC 9113 §6.5.2).
 pub(crate) const SIZE_DEFAULT: usize = 4096;
 
 #[cfg(test)]

@@ -1,43 +1,42 @@
 //! Size of the flow-control windows: how much the peer may send before the proxy has read it (RFC 9113 §5.2).
 //!
-//! Windows start small, double while a stream reads whole windows quickly, as over a long link, and shrink again when
-//! none does. So a peer whose data is not read takes little memory.
+//! Windows start small. They double while a stream reads whole windows quickly, as over a long link, and shrink again
+//! when none does. So a peer whose data is not read takes little memory.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The initial window of a stream.
+/// Initial window of a stream, in bytes.
 pub const STREAM_WINDOW: u32 = 64 * 1024;
-/// The largest window: enough for 100 MB/s over a link with 50 ms, with room to spare.
+/// The largest window: enough for 100 MB/s at a round trip of 50 ms, with a reserve.
 const LARGEST: u32 = 8 << 20;
 /// A window that is read within this many ticks may grow.
 const QUICK: u32 = 3;
 /// Windows shrink again when no stream has read one quickly for this many ticks.
 const SLOW: u32 = 10;
-/// The most bytes that all connections of a worker may allow beyond their initial windows.
+/// Bytes that all connections of a worker together may allow beyond their initial windows.
 const GRANTED_MAX: usize = 256 << 20;
 
-/// How many bytes make a WINDOW_UPDATE worthwhile: half of an initial window, or an eighth of a large one, so that the
+/// The difference that justifies a WINDOW_UPDATE: half of an initial window, or an eighth of a large one, so that the
 /// rest covers the round trip.
 pub(crate) fn worth_telling(window: i64) -> i64 {
     (window / 8).max(i64::from(STREAM_WINDOW / 2))
 }
 
-/// The flow-control windows of one connection.
 pub(crate) struct Windows {
-    /// The window of each stream: the intended one, and the one that the peer was last told.
+    /// Window of each stream: the intended one, and the one that was last announced to the peer.
     stream: Cell<u32>,
     told: Cell<u32>,
     /// The last tick at which a stream had read a whole window quickly.
     quick_at: Cell<u32>,
-    /// The bytes that all connections of the worker allow beyond their initial windows.
+    /// Bytes that all connections of the worker allow beyond their initial windows.
     granted: Rc<Cell<usize>>,
     /// This connection's share of `granted`: the stream window, or, after the window shrank, the unread bytes within
     /// the old one.
     counted: Cell<usize>,
 }
 
-/// How much one stream has read, and since when.
+/// Bytes that one stream has read, and since when.
 #[derive(Default)]
 pub(crate) struct Taken {
     bytes: usize,
@@ -55,7 +54,6 @@ impl Windows {
         }
     }
 
-    /// Notes that a stream has read `count` bytes.
     pub(crate) fn take(&self, taken: &mut Taken, count: usize, now: u32) {
         taken.bytes += count;
         let stream = self.stream.get();
@@ -64,6 +62,7 @@ impl Windows {
         }
         if now - taken.since <= QUICK {
             self.quick_at.set(now);
+            // The peer cannot have used a window that is not announced, so the speed says nothing about it yet.
             if stream < LARGEST && self.told.get() == stream {
                 self.set(stream * 2);
             }
@@ -71,9 +70,10 @@ impl Windows {
         *taken = Taken { bytes: 0, since: now };
     }
 
-    /// Notes how many bytes are unread on all streams together.
+    /// Records the unread bytes of all streams together.
     pub(crate) fn hold(&self, unread: i64) {
         let stream = self.stream.get() as usize;
+        // After a window has shrunk, the peer may still have sent what the larger one allowed.
         if self.counted.get() > stream {
             self.count(stream.max(self.counted.get().min(unread.max(0) as usize)));
         }
@@ -88,7 +88,6 @@ impl Windows {
         (self.stream.get() != self.told.get()).then(|| self.stream.get())
     }
 
-    /// Notes that the peer was told this window.
     pub(crate) fn told(&self, stream: u32) {
         self.told.set(stream);
     }
@@ -109,6 +108,7 @@ impl Windows {
 
 impl Drop for Windows {
     fn drop(&mut self) {
+        // Returns the share of the connection; the initial window is not part of `granted`.
         self.count(STREAM_WINDOW as usize);
     }
 }
@@ -117,7 +117,7 @@ impl Drop for Windows {
 mod tests {
     use super::*;
 
-    /// Takes whole windows, each in so many ticks, and tells the peer at once; what each window was.
+    /// Reads whole windows, each within this many ticks, and announces changes at once. Returns each window.
     fn windows_of(times: usize, ticks: u32, limit: u32) -> Vec<u32> {
         let windows = Windows::new(Rc::default());
         let (mut taken, mut now) = (Taken::default(), 0);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_nobody_takes_is_small_again() {
+    fn an_unused_window_shrinks_again() {
         let granted = Rc::default();
         let windows = Windows::new(Rc::clone(&granted));
         windows.take(&mut Taken::default(), STREAM_WINDOW as usize, 1);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_within_a_larger_window_counts_until_it_is_taken() {
+    fn bytes_in_a_larger_window_count_until_they_are_read() {
         const FIRST: usize = STREAM_WINDOW as usize;
         let granted = Rc::default();
         let windows = Windows::new(Rc::clone(&granted));
@@ -165,13 +165,13 @@ mod tests {
         }
         let beyond = || granted.get() / FIRST;
         assert_eq!(beyond(), 7);
-        // Small again, but full.
+        // The window is small again, but the unread bytes fill the old one.
         assert_eq!(windows.news(u32::MAX, 99), Some(STREAM_WINDOW));
         for (unread, expected) in [(20, 7), (8, 7), (5, 4), (6, 4), (1, 0), (8, 0)] {
             windows.hold(unread * i64::from(STREAM_WINDOW));
             assert_eq!(beyond(), expected, "{unread} windows are held");
         }
-        // Growing counts what is not counted yet.
+        // Growing counts only bytes that are not counted yet.
         windows.told(STREAM_WINDOW);
         (0..2).for_each(|_| windows.take(&mut taken, FIRST, 99));
         assert_eq!((windows.news(u32::MAX, 99), beyond()), (Some(2 * STREAM_WINDOW), 1));

@@ -1,70 +1,66 @@
-//! An HTTP/3 connection: its own streams, what it is told and tells of, and closing.
+//! An HTTP/3 connection: its critical streams, settings, GOAWAY, and closing.
 
 use std::collections::VecDeque;
 
-use fields::message::Fields;
-use fields::protocol::Protocol;
+use fields::message::FieldCollector;
+use fields::protocol::MessageProtocol;
 
-use crate::code::Code;
+use crate::code::H3Code;
 use crate::control::PeerStreams;
-use crate::decode::Decoder;
-use crate::encode::Encoder;
-use crate::flood::{Counts, Flood, FloodLimits};
+use crate::decode::QpackDecoder;
+use crate::encode::QpackEncoder;
+use crate::flood::{Flood, FloodLimits, H3FloodCounts};
 use crate::frame::{self, CONTROL_STREAM, DECODER_STREAM, ENCODER_STREAM, GOAWAY, SETTINGS};
 use crate::priority::Priority;
-use crate::settings::Settings;
-use crate::stream::{Holder, Incoming, Key, Out, Outgoing, Stream, Streams};
+use crate::settings::H3Settings;
+use crate::stream::{H3Incoming, H3StreamSlot, H3Streams, Holder, Key, Outgoing, StreamOut};
 use crate::{rules, varint};
 
-/// The ID of a stream of QUIC (RFC 9000 §2.1).
+/// The ID of a QUIC stream (RFC 9000 §2.1).
 pub type StreamId = u64;
 
-/// Whether a stream has one direction only (RFC 9000 §2.1).
+/// RFC 9000 §2.1.
 pub(crate) fn is_unidirectional(id: StreamId) -> bool {
     id & 0x2 != 0
 }
 
-/// The role of this end of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// The peer is a client, and sends requests.
+pub enum H3Role {
     Server,
-    /// The peer is a server, and gets requests.
     Client,
 }
 
-/// The streams of a QUIC connection, as far as they are sent on. All of them buffer what they take.
+/// The sending side of a QUIC connection's streams. All of them buffer the bytes that they accept.
 pub trait Transport {
-    /// Takes the start of `bytes` for a stream, and returns how many bytes: fewer than all while there is no more room.
+    /// Accepts the start of `bytes` for a stream, and returns how many bytes it accepted: fewer than all if it has no
+    /// more room.
     fn write(&mut self, id: StreamId, bytes: &[u8]) -> usize;
-    /// Ends a stream behind what was written.
+    /// Ends a stream behind the bytes that were written.
     fn finish(&mut self, id: StreamId);
     /// Ends a stream early (RESET_STREAM).
-    fn reset(&mut self, id: StreamId, code: Code);
-    /// Tells the peer that nothing more is read of a stream (STOP_SENDING).
-    fn stop(&mut self, id: StreamId, code: Code);
+    fn reset(&mut self, id: StreamId, code: H3Code);
+    /// Asks the peer to stop sending on a stream (STOP_SENDING).
+    fn stop(&mut self, id: StreamId, code: H3Code);
 }
 
-/// Resource limits of a connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// The most requests that are held at once. QUIC's own limit should be lower.
+pub struct H3Limits {
+    /// Requests held at once. QUIC's own limit should be lower.
     pub streams: usize,
-    /// The most bytes of the fields of a head, counted as in RFC 9114 §4.2.2.
+    /// Size of the fields of a head, counted as in RFC 9114 §4.2.2.
     pub head_bytes: usize,
-    /// A head in transit that is larger than this counts as long.
+    /// A larger head counts as long, from its arrival until its stream is released.
     pub short_head_bytes: usize,
-    /// The most bytes of all long heads together, and of all sections that have not come as a whole or are blocked.
+    /// Sum of all long heads. Also the sum of all sections that are incomplete or blocked.
     pub long_heads_bytes: usize,
-    /// The most unread bytes of a body. Until some are read, no more are wanted of the transport.
+    /// Unread bytes of a body. Beyond them, the stream wants no more of the transport.
     pub body_bytes: usize,
-    /// The most unread bytes of all bodies together.
+    /// Sum of the unread bytes of all bodies.
     pub bodies_bytes: usize,
-    /// The most bytes of the dynamic table for what the peer sends (RFC 9204 §3.2.3).
+    /// Size of the dynamic table for the peer's fields (RFC 9204 §3.2.3).
     pub table_bytes: usize,
-    /// The most streams that may wait for insertions into that table (RFC 9204 §2.1.2).
+    /// Streams that may wait for insertions into that table (RFC 9204 §2.1.2).
     pub blocked_streams: usize,
-    /// Limits on what costs the peer next to nothing.
     pub floods: FloodLimits,
 }
 
@@ -73,86 +69,76 @@ pub struct Limits {
 pub struct Now {
     /// Tenths of a second.
     pub tick: u32,
-    /// Seconds, for limits per second.
+    /// For limits per second.
     pub second: u32,
 }
 
-/// An event on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// A request has arrived on a new stream, which is held until it is released.
+pub enum H3Event {
+    /// A request has arrived on a new stream. The caller must release it.
     Opened(Key),
-    /// A request is held back: see [`Connection::end_awaited_since`].
+    /// A request is held back: see [`H3StateMachine::end_awaited_since`].
     AwaitsEnd,
-    /// Bytes, or the end, can be read from a stream.
     Readable(Key),
-    /// A stream has ended early.
     Reset(Key),
-    /// More is wanted of a stream than before: see [`Connection::wanted`].
+    /// A stream accepts more bytes than before: see [`H3StateMachine::wanted`].
     Wanted(StreamId),
     /// The client has changed the priority of a stream (RFC 9218 §7).
     Prioritized(Key),
-    /// The peer's settings have arrived.
     Begun,
     /// The peer accepts no more streams, and has not processed those after its last one.
     GoingAway,
 }
 
-/// A request that was rejected before it was passed on.
+/// A request that was rejected before it reached the caller, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct H3Refused {
     /// The status of the response; 0 if the stream was reset instead.
     pub status: u16,
-    /// The error code with which the stream was reset.
-    pub code: Code,
-    /// Whether the head is too large.
+    pub code: H3Code,
     pub is_too_large: bool,
-    /// What was wrong, in words.
+    /// The broken rule, in words.
     pub wrong: String,
-    /// Method, target and host, as far as they were read.
+    /// Method, target and host, as far as they were parsed.
     pub glimpse: [Vec<u8>; 3],
 }
 
-/// The most rejected requests that are kept for the log. Further ones are not logged.
+/// Rejected requests that are kept for the log. Further ones are not logged.
 pub(crate) const REFUSED_MAX: usize = 64;
-/// The most priorities that are kept for requests that have not come (RFC 9218 §7).
+/// Priorities that are kept for requests that have not arrived yet (RFC 9218 §7).
 pub(crate) const EARLY_PRIORITIES_MAX: usize = 32;
 
 /// A connection error: the connection has to end with this code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Broken {
-    /// The error code for the peer.
-    pub code: Code,
-    /// The cause of the error.
-    pub cause: Cause,
+pub struct H3Broken {
+    pub code: H3Code,
+    pub cause: H3ErrorCause,
 }
 
-/// The cause of a connection error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// The peer has broken this rule of the protocol.
+pub enum H3ErrorCause {
+    /// The broken rule of the protocol.
     Malformed(&'static str),
-    /// The peer floods the connection with what means nothing.
     Flood(Flood),
 }
 
-impl Broken {
-    /// The cause in words, as the peer is told.
+impl H3Broken {
+    /// The cause in words, as CONNECTION_CLOSE reports it to the peer.
     pub fn why(&self) -> &'static str {
         match self.cause {
-            Cause::Malformed(rule) => rule,
-            Cause::Flood(flood) => flood.why(),
+            H3ErrorCause::Malformed(rule) => rule,
+            H3ErrorCause::Flood(flood) => flood.why(),
         }
     }
 }
 
-impl From<Flood> for Broken {
+impl From<Flood> for H3Broken {
     fn from(flood: Flood) -> Self {
-        Self { code: Code::EXCESSIVE_LOAD, cause: Cause::Flood(flood) }
+        Self { code: H3Code::EXCESSIVE_LOAD, cause: H3ErrorCause::Flood(flood) }
     }
 }
 
-/// The progress of closing a connection (RFC 9114 §5.2).
+/// RFC 9114 §5.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
     No,
@@ -162,53 +148,51 @@ pub(crate) enum Closing {
     From(StreamId),
 }
 
-/// What the transport is told at the next flush.
+/// A call of [`Transport`] that the next flush makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    Reset(StreamId, Code),
-    Stop(StreamId, Code),
+pub(crate) enum FlushOrder {
+    Reset(StreamId, H3Code),
+    Stop(StreamId, H3Code),
 }
 
-/// Our critical streams: their IDs, and what is to be sent on them.
+/// Our critical streams: their IDs, and their unsent bytes.
 #[derive(Default)]
 pub(crate) struct OwnStreams {
-    pub(crate) control: (StreamId, Out),
-    pub(crate) encoder: (StreamId, Out),
-    pub(crate) decoder: (StreamId, Out),
+    pub(crate) control: (StreamId, StreamOut),
+    pub(crate) encoder: (StreamId, StreamOut),
+    pub(crate) decoder: (StreamId, StreamOut),
 }
 
-/// An HTTP/3 connection, without a socket and without QUIC.
-pub struct Connection {
-    pub(crate) role: Role,
-    pub(crate) limits: Limits,
-    pub(crate) decoder: Decoder,
-    pub(crate) encoder: Encoder,
-    pub(crate) fields: Fields,
+pub struct H3StateMachine {
+    pub(crate) role: H3Role,
+    pub(crate) limits: H3Limits,
+    pub(crate) decoder: QpackDecoder,
+    pub(crate) encoder: QpackEncoder,
+    pub(crate) fields: FieldCollector,
     /// Scratch memory for a field section.
     pub(crate) section: Vec<u8>,
-    pub(crate) floods: Counts,
-    /// The last time that something arrived from the peer.
+    pub(crate) floods: H3FloodCounts,
+    /// When bytes last arrived from the peer.
     pub(crate) now: Now,
-    pub(crate) streams: Streams,
-    /// How many streams wait for their first head.
+    pub(crate) streams: H3Streams,
+    /// The number of streams that wait for their first head.
     pub(crate) headless: usize,
-    /// Requests from this ID on have not come.
+    /// The lowest ID of requests that have not arrived yet.
     pub(crate) next: StreamId,
     pub(crate) own: OwnStreams,
     pub(crate) theirs: PeerStreams,
-    /// Rejected requests that are not yet logged.
-    pub(crate) refused: Vec<Refused>,
-    /// What caused the connection error, in words.
+    pub(crate) refused: Vec<H3Refused>,
+    /// The cause of the connection error, in words.
     pub(crate) offence: Option<Box<str>>,
-    /// The memory that long heads take.
+    /// Memory of long heads, in bytes.
     pub(crate) long_heads: usize,
-    /// The length of all sections that have not come as a whole, or are blocked.
+    /// Bytes of all sections that are incomplete or blocked.
     pub(crate) sections: usize,
     /// Unread bytes of all bodies.
     pub(crate) unread: usize,
-    /// Whether they were as many as they may be.
+    /// Whether `unread` has reached its limit.
     pub(crate) is_full: bool,
-    pub(crate) peer: Settings,
+    pub(crate) peer: H3Settings,
     pub(crate) has_settings: bool,
     /// The ID of the last GOAWAY received.
     pub(crate) goaway: Option<u64>,
@@ -216,30 +200,30 @@ pub struct Connection {
     pub(crate) max_push: Option<u64>,
     pub(crate) early_priorities: VecDeque<(StreamId, Priority)>,
     pub(crate) closing: Closing,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) orders: VecDeque<Order>,
-    /// Streams that have something to send or to end.
+    pub(crate) events: VecDeque<H3Event>,
+    pub(crate) orders: VecDeque<FlushOrder>,
+    /// Streams that have something to send, or have to end.
     pub(crate) queue: VecDeque<Key>,
 }
 
-impl Connection {
-    /// A new connection, whose first three unidirectional streams (RFC 9114 §6.2) have these IDs.
-    pub fn new(role: Role, limits: Limits, streams: [StreamId; 3]) -> Self {
+impl H3StateMachine {
+    /// Creates a connection whose first three unidirectional streams (RFC 9114 §6.2) have these IDs.
+    pub fn new(role: H3Role, limits: H3Limits, streams: [StreamId; 3]) -> Self {
         let floods = match role {
-            Role::Server => limits.floods,
-            // A server's connection carries the streams of many, and it does what it was asked for.
-            Role::Client => limits.floods.of_many(),
+            H3Role::Server => limits.floods,
+            // A connection to a server carries streams of many clients, and the server only answers our requests.
+            H3Role::Client => limits.floods.of_many(),
         };
         let mut connection = Self {
             role,
             limits,
-            decoder: Decoder::new(limits.table_bytes),
-            encoder: Encoder::default(),
-            fields: Fields::new(Protocol::Http3),
+            decoder: QpackDecoder::new(limits.table_bytes),
+            encoder: QpackEncoder::default(),
+            fields: FieldCollector::new(MessageProtocol::Http3),
             section: Vec::new(),
-            floods: Counts::new(floods),
+            floods: H3FloodCounts::new(floods),
             now: Now { tick: 0, second: 0 },
-            streams: Streams::default(),
+            streams: H3Streams::default(),
             headless: 0,
             next: 0,
             own: OwnStreams::default(),
@@ -250,7 +234,7 @@ impl Connection {
             sections: 0,
             unread: 0,
             is_full: false,
-            peer: Settings::default(),
+            peer: H3Settings::default(),
             has_settings: false,
             goaway: None,
             max_push: None,
@@ -264,13 +248,13 @@ impl Connection {
         connection
     }
 
-    /// Begins our critical streams, the control stream with our settings.
+    /// Begins our critical streams: the control stream with our settings, and those of QPACK.
     fn begin(&mut self, [control, encoder, decoder]: [StreamId; 3]) {
-        let settings = Settings {
+        let settings = H3Settings {
             section_bytes: self.limits.head_bytes as u64,
             table_bytes: self.limits.table_bytes as u64,
             blocked_streams: self.limits.blocked_streams as u64,
-            takes_upgrades: self.role == Role::Server,
+            takes_upgrades: self.role == H3Role::Server,
         };
         let own = &mut self.own;
         (own.control.0, own.encoder.0, own.decoder.0) = (control, encoder, decoder);
@@ -283,30 +267,33 @@ impl Connection {
         varint::push(&mut own.decoder.1.bytes, DECODER_STREAM);
     }
 
-    /// Notes that the peer has opened a stream. Until then, what is received on it means nothing.
+    /// Registers a stream that the peer has opened. Until then, bytes received on it are ignored.
     ///
     /// # Errors
-    /// If the peer opens no such streams.
-    pub fn accept(&mut self, id: StreamId, now: Now) -> Result<(), Broken> {
+    /// The peer must not open such a stream.
+    pub fn accept(&mut self, id: StreamId, now: Now) -> Result<(), H3Broken> {
         self.now = now;
         if is_unidirectional(id) {
             self.theirs.accept(id);
             return Ok(());
         }
-        if self.role == Role::Client {
+        if self.role == H3Role::Client {
             return Err(self.offended(rules::STREAM_CREATED, "a bidirectional stream"));
         }
+        // RFC 9000 §2.1: every fourth ID is a bidirectional stream of the client.
         self.next = self.next.max(id + 4);
         let is_late = matches!(self.closing, Closing::From(last) if id >= last);
         if is_late || self.streams.len() >= self.limits.streams {
-            // RFC 9114 §4.1.1, §5.2: it was not looked at.
-            self.orders.push_back(Order::Reset(id, Code::REQUEST_REJECTED));
-            self.orders.push_back(Order::Stop(id, Code::REQUEST_REJECTED));
+            // RFC 9114 §4.1.1, §5.2: the request was not processed.
+            self.orders.push_back(FlushOrder::Reset(id, H3Code::REQUEST_REJECTED));
+            self.orders.push_back(FlushOrder::Stop(id, H3Code::REQUEST_REJECTED));
+            // RFC 9204 §2.2.2.2: its section is never decoded, so the encoder must not keep entries for it.
             self.decoder.cancel(id);
+            // Late requests are normal while a connection closes, so they are not logged.
             if !is_late {
                 let limit = self.limits.streams;
                 self.fields.begin(0);
-                self.note_refused(0, Code::REQUEST_REJECTED, format!("more than {limit} streams are held"));
+                self.note_refused(0, H3Code::REQUEST_REJECTED, format!("more than {limit} streams are held"));
             }
             return self
                 .floods
@@ -324,16 +311,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Uses a bidirectional stream that we have opened, for a request to the server.
+    /// Registers a bidirectional stream that we have opened for a request to the server.
     pub fn open(&mut self, id: StreamId) -> Key {
-        debug_assert!(self.role == Role::Client);
+        debug_assert!(self.role == H3Role::Client);
         let key = self.streams.add(id, self.now.tick);
         self.streams.change(key).holder = Holder::Path;
         key
     }
 
-    /// How many bytes of a stream are wanted now. The transport should be read for no more, so that its flow control slows
-    /// the peer. 0 if the stream is over, or until [`Event::Wanted`] tells of more.
+    /// How many more bytes a stream accepts now. The caller should read no more from the transport, so that QUIC's flow
+    /// control slows the peer. Returns 0 if the stream has ended, or until [`H3Event::Wanted`].
     pub fn wanted(&mut self, id: StreamId) -> usize {
         if is_unidirectional(id) {
             return self.theirs.wanted(id);
@@ -346,25 +333,29 @@ impl Connection {
         }
         let of_stream = limits.body_bytes.saturating_sub(stream.body.len());
         let of_all = limits.bodies_bytes.saturating_sub(unread);
+        // Remembered, because reading another stream has to wake this one: see `want_all_again`.
         self.is_full |= of_all == 0;
+        // Bytes behind a blocked section are held in addition to the body, so none are taken.
         let wanted = if stream.blocked.is_some() { 0 } else { of_stream.min(of_all) };
         stream.is_held_back = wanted == 0;
         wanted
     }
 
-    /// Tells of a stream that is worth reading again, if it is.
+    /// Emits [`Event::Wanted`] for a stream if it accepts bytes again.
     pub(crate) fn want_again(&mut self, key: Key) {
         let (limits, unread) = (self.limits, self.unread);
         let stream = self.streams.change(key);
+        // Half, so that a reader that takes little at once does not cause an update of the window each time.
         let has_room = stream.body.len() <= limits.body_bytes / 2 && unread < limits.bodies_bytes;
         if stream.is_held_back && has_room && stream.blocked.is_none() && !stream.is_deaf() {
             stream.is_held_back = false;
-            self.events.push_back(Event::Wanted(stream.id));
+            self.events.push_back(H3Event::Wanted(stream.id));
         }
     }
 
-    /// Tells of streams that were held back by the bodies of others.
+    /// Emits [`Event::Wanted`] for streams that the bodies of other streams held back.
     pub(crate) fn want_all_again(&mut self) {
+        // Looking at all streams is worth it only for a good piece of room.
         if !self.is_full || self.unread > self.limits.bodies_bytes / 2 {
             return;
         }
@@ -373,58 +364,52 @@ impl Connection {
         keys.into_iter().for_each(|key| self.want_again(key));
     }
 
-    /// The next event, which may be one that a call of any kind has caused.
-    pub fn next_event(&mut self) -> Option<Event> {
+    /// The next event. Any call may have caused it.
+    pub fn next_event(&mut self) -> Option<H3Event> {
         self.events.pop_front()
     }
 
-    /// The key of the stream with this ID, if it is held.
     pub fn key(&self, id: StreamId) -> Option<Key> {
         self.streams.find(id)
     }
 
-    /// The ID of the stream with this key.
     pub fn id(&self, key: Key) -> StreamId {
         self.streams.at(key).id
     }
 
-    /// When the response is to be sent, compared with others.
     pub fn priority(&self, key: Key) -> Priority {
         self.streams.at(key).priority
     }
 
-    /// The number of held streams, those included whose responses are not sent as a whole.
+    /// The number of held streams, including those whose responses are not completely sent.
     pub fn held(&self) -> usize {
         self.streams.len()
     }
 
-    /// How many bytes are held that came from the peer: of bodies that are unread, and of heads that are long or not whole. Whoever
-    /// serves a request has a long head once more.
+    /// Bytes from the peer that are held: unread bodies, and heads that are long or incomplete. Long heads count twice,
+    /// because the caller copies the head while it serves the request.
     pub fn holds(&self) -> usize {
         self.unread + self.sections + 2 * self.long_heads
     }
 
-    /// Permits long heads, and those that have not come as a whole, so many bytes more than there are, at most `most` in all.
+    /// Limits the sum of long and incomplete heads to `more` bytes beyond the current sum, and to `most`.
     pub fn limit_long_heads(&mut self, more: usize, most: usize) {
         self.limits.long_heads_bytes = most.min(self.long_heads.max(self.sections) + more);
     }
 
-    /// Whether the peer's settings have arrived.
     pub fn has_begun(&self) -> bool {
         self.has_settings
     }
 
-    /// Whether the peer accepts no more streams.
     pub fn is_going_away(&self) -> bool {
         self.goaway.is_some()
     }
 
-    /// Whether another request may be sent.
     pub fn takes_more(&self) -> bool {
         self.goaway.is_none() && self.closing == Closing::No && self.streams.len() < self.limits.streams
     }
 
-    /// What caused the connection error, in words.
+    /// The cause of the connection error, in words.
     pub fn offence(&self) -> Option<&str> {
         self.offence.as_deref()
     }
@@ -435,11 +420,11 @@ impl Connection {
     }
 
     /// Takes the requests that were rejected since the last call, in order.
-    pub fn take_refused(&mut self) -> Vec<Refused> {
+    pub fn take_refused(&mut self) -> Vec<H3Refused> {
         std::mem::take(&mut self.refused)
     }
 
-    /// The tick at which the oldest stream began whose head has not come as a whole.
+    /// The tick at which the oldest stream with an incomplete head began.
     pub fn head_since(&mut self) -> Option<u32> {
         if self.headless == 0 {
             return None;
@@ -447,8 +432,8 @@ impl Connection {
         self.streams.all().filter(|(_, stream)| stream.lacks_head()).map(|(_, stream)| stream.since).min()
     }
 
-    /// The tick at which the oldest stream began whose request is held back until its end has come. A client may send the end
-    /// in a datagram of its own; without it a GET would be one with a body, which no cache answers.
+    /// The tick at which the oldest stream began whose request is held back until its end arrives. A client may send
+    /// the end in a separate datagram; without it, a GET would count as one with a body, which no cache answers.
     pub fn end_awaited_since(&mut self) -> Option<u32> {
         if self.headless == 0 {
             return None;
@@ -460,68 +445,72 @@ impl Connection {
             .min()
     }
 
-    /// Passes on the requests of streams that began up to this tick and whose end has not come: they have a body.
+    /// Passes on the requests of streams that began up to this tick and whose end has not arrived: they have a body.
     pub fn ends_are_late(&mut self, since: u32) {
-        let is_late = |stream: &Stream| stream.is_held_for_end() && stream.since <= since;
+        let is_late = |stream: &H3StreamSlot| stream.is_held_for_end() && stream.since <= since;
         let late: Vec<Key> =
             self.streams.all().filter(|(_, stream)| is_late(stream)).map(|(key, _)| key).collect();
         late.into_iter().for_each(|key| self.pass_on(key));
     }
 
-    /// Resets the streams that began up to this tick and whose head has not come as a whole.
+    /// Resets the streams that began up to this tick and whose head is incomplete.
     pub fn heads_are_late(&mut self, since: u32) {
-        let is_late = |stream: &Stream| stream.lacks_head() && stream.since <= since;
+        let is_late = |stream: &H3StreamSlot| stream.lacks_head() && stream.since <= since;
         let late: Vec<Key> =
             self.streams.all().filter(|(_, stream)| is_late(stream)).map(|(key, _)| key).collect();
         for key in late {
             let stream = self.streams.at(key);
             let wrong = format!("{} bytes of a head came in time", stream.section.len());
             self.fields.begin(0);
-            self.note_refused(0, Code::REQUEST_CANCELLED, wrong);
-            self.break_off(key, Code::REQUEST_CANCELLED);
+            self.note_refused(0, H3Code::REQUEST_CANCELLED, wrong);
+            self.break_off(key, H3Code::REQUEST_CANCELLED);
             self.drop_stream(key);
         }
     }
 
-    /// Closes gracefully (RFC 9114 §5.2): requests in progress finish, and no new ones are accepted once the peer had time to
-    /// hear of it.
+    /// Closes gracefully (RFC 9114 §5.2): requests in progress finish. New ones are rejected once the peer has had time
+    /// to receive GOAWAY; see [`tell_last`](Self::tell_last).
     pub fn close(&mut self) {
         if self.closing == Closing::No {
             self.closing = Closing::Announced;
-            // A client announces a push ID, and takes none.
-            let last = if self.role == Role::Server { varint::MAX - 3 } else { 0 };
+            // A client's GOAWAY carries a push ID; 0, because it accepts no push.
+            let last = if self.role == H3Role::Server { varint::MAX - 3 } else { 0 };
+            // RFC 9114 §5.2: the highest ID permits all requests, because some may be under way.
             frame::push_number(&mut self.own.control.1.bytes, GOAWAY, last);
         }
     }
 
-    /// Announces the last request (RFC 9114 §5.2), about a round trip after [`close`](Self::close). Later ones are rejected.
+    /// Announces the last request (RFC 9114 §5.2), about a round trip after [`close`](Self::close). Later ones are
+    /// rejected.
     pub fn tell_last(&mut self) {
         if self.closing == Closing::Announced {
             self.closing = Closing::From(self.next);
-            if self.role == Role::Server {
+            if self.role == H3Role::Server {
                 frame::push_number(&mut self.own.control.1.bytes, GOAWAY, self.next);
             }
         }
     }
 
-    /// Whether the peer was told the last request in a GOAWAY.
+    /// Whether a GOAWAY has announced the last request to the peer.
     pub fn has_told_last(&self) -> bool {
         matches!(self.closing, Closing::From(_))
     }
 
-    /// Gives the transport what there is to send and to tell, as much as it takes.
+    /// Gives the transport everything that is unsent, as far as it accepts it.
     pub fn flush(&mut self, transport: &mut impl Transport) {
         let own = &mut self.own;
+        // Critical streams go first: a section that refers to an insertion is blocked until the insertion arrives.
         self.decoder.acknowledge(&mut own.decoder.1.bytes);
         for (id, out) in [&mut own.control, &mut own.encoder, &mut own.decoder] {
             out.send(*id, transport);
         }
         while let Some(order) = self.orders.pop_front() {
             match order {
-                Order::Reset(id, code) => transport.reset(id, code),
-                Order::Stop(id, code) => transport.stop(id, code),
+                FlushOrder::Reset(id, code) => transport.reset(id, code),
+                FlushOrder::Stop(id, code) => transport.stop(id, code),
             }
         }
+        // Each stream once, because one without room in the transport goes back into the queue.
         for _ in 0..self.queue.len() {
             let Some(key) = self.queue.pop_front() else { break };
             self.streams.change(key).is_queued = false;
@@ -529,7 +518,7 @@ impl Connection {
         }
     }
 
-    /// Gives the transport what there is to send on a stream besides bytes of a body; whether that is all.
+    /// Gives the transport the unsent bytes of a stream, except body bytes. Returns whether it accepted all.
     pub(crate) fn flush_stream(&mut self, key: Key, transport: &mut impl Transport) -> bool {
         let stream = self.streams.change(key);
         if !stream.out.send(stream.id, transport) {
@@ -546,7 +535,7 @@ impl Connection {
         true
     }
 
-    /// Has a stream flushed.
+    /// Queues a stream for the next flush.
     pub(crate) fn enqueue(&mut self, key: Key) {
         let stream = self.streams.change(key);
         if !std::mem::replace(&mut stream.is_queued, true) {
@@ -554,7 +543,6 @@ impl Connection {
         }
     }
 
-    /// Whether there is something to flush.
     pub fn has_unsent(&self) -> bool {
         let own = &self.own;
         !self.queue.is_empty()
@@ -563,7 +551,7 @@ impl Connection {
             || self.decoder.has_news()
     }
 
-    /// Forgets a stream that nobody uses any more.
+    /// Removes a stream that is no longer used.
     pub(crate) fn drop_stream(&mut self, key: Key) {
         let stream = self.streams.change(key);
         if stream.holder == Holder::Nobody {
@@ -573,6 +561,7 @@ impl Connection {
         self.long_heads -= stream.long_head;
         self.unread -= stream.body.len();
         if std::mem::take(&mut stream.is_queued) {
+            // Keys are used again: an old entry would flush another stream.
             self.queue.retain(|&other| other != key);
         }
         self.streams.remove(key);
@@ -580,24 +569,25 @@ impl Connection {
     }
 
     /// Ends a stream early in both directions. Bytes that have arrived can still be read.
-    pub(crate) fn break_off(&mut self, key: Key, code: Code) {
+    pub(crate) fn break_off(&mut self, key: Key, code: H3Code) {
         self.break_off_as(key, code, code);
     }
 
-    /// The same, where the peer is told another code.
-    pub(crate) fn break_off_as(&mut self, key: Key, code: Code, told: Code) {
+    /// As `break_off`, but sends the peer another code.
+    pub(crate) fn break_off_as(&mut self, key: Key, code: H3Code, told: H3Code) {
         let stream = self.streams.change(key);
         let id = stream.id;
         if stream.broken.is_none() {
             if stream.outgoing != Outgoing::Finished {
-                self.orders.push_back(Order::Reset(id, told));
+                self.orders.push_back(FlushOrder::Reset(id, told));
             }
-            if stream.incoming != Incoming::Ended {
-                self.orders.push_back(Order::Stop(id, told));
+            if stream.incoming != H3Incoming::Ended {
+                self.orders.push_back(FlushOrder::Stop(id, told));
                 // RFC 9204 §2.2.2.2.
                 self.decoder.cancel(id);
             }
         }
+        // Bytes that have arrived stay readable; only what is unsent or incomplete is dropped.
         stream.broken = Some(code);
         stream.outgoing = Outgoing::Finished;
         stream.out.clear();

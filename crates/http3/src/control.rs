@@ -1,42 +1,42 @@
-//! Unidirectional streams of the peer: control, encoder and decoder stream, and those that mean nothing (RFC 9114 §6.2,
-//! §7.2).
+//! Unidirectional streams of the peer: control, encoder and decoder stream, and unknown ones (RFC 9114 §6.2, §7.2).
 
 use std::fmt::Display;
 
-use crate::code::Code;
+use crate::code::H3Code;
 use crate::connection::{
-    Broken, Cause, Connection, EARLY_PRIORITIES_MAX, Event, Order, Role, StreamId, is_unidirectional,
+    EARLY_PRIORITIES_MAX, FlushOrder, H3Broken, H3ErrorCause, H3Event, H3Role, H3StateMachine, StreamId,
+    is_unidirectional,
 };
 use crate::flood::Flood;
 use crate::frame::{
-    CANCEL_PUSH, CONTROL_STREAM, DECODER_STREAM, ENCODER_STREAM, GOAWAY, Head, MAX_PUSH_ID, PRIORITY_UPDATE,
-    PRIORITY_UPDATE_OF_PUSH, PUSH_STREAM, SETTINGS,
+    CANCEL_PUSH, CONTROL_STREAM, DECODER_STREAM, ENCODER_STREAM, GOAWAY, H3FrameHead, MAX_PUSH_ID,
+    PRIORITY_UPDATE, PRIORITY_UPDATE_OF_PUSH, PUSH_STREAM, SETTINGS,
 };
 use crate::priority::Priority;
-use crate::settings::Settings;
-use crate::stream::{FrameHead, Key, Payload};
+use crate::settings::H3Settings;
+use crate::stream::{FrameHead, IncomingPayload, Key};
 use crate::{rules, varint};
 
-/// The most bytes that are read of a unidirectional stream at once.
+/// Bytes to read from a unidirectional stream at once.
 const WANTED: usize = 4096;
-/// The longest payload of a frame on the control stream.
+/// Longest payload of a frame on the control stream.
+// Frames of this stream hold settings or a number. Unknown ones are skipped, whatever their length.
 const CONTROL_MAX: u64 = 4096;
 
-/// The peer's unidirectional streams.
 #[derive(Default)]
 pub(crate) struct PeerStreams {
-    /// Streams whose kind has not come, with what there is of it.
+    /// Streams whose type has not arrived completely, with its received bytes.
     fresh: Vec<(StreamId, FrameHead)>,
     control: Option<StreamId>,
     encoder: Option<StreamId>,
     decoder: Option<StreamId>,
-    /// The state of the control stream between reads.
+    /// The incomplete frame header of the control stream.
     frame_head: FrameHead,
-    /// What is taken of it; a payload that means something is a section.
-    payload: Payload,
+    /// The rest of the current payload. A payload of a known frame counts as a section.
+    payload: IncomingPayload,
     kind: u64,
     held: Vec<u8>,
-    /// An instruction of the decoder stream that is not whole.
+    /// An incomplete instruction of the decoder stream.
     instruction: Vec<u8>,
 }
 
@@ -54,31 +54,31 @@ impl PeerStreams {
     }
 }
 
-impl Connection {
-    /// Notes what the connection ends for, and the rule that it broke.
+impl H3StateMachine {
+    /// Records the cause of the connection error, and the broken rule.
     #[cold]
-    pub(crate) fn offended(&mut self, broken: Broken, by: impl Display) -> Broken {
+    pub(crate) fn offended(&mut self, broken: H3Broken, by: impl Display) -> H3Broken {
         if self.offence.is_none() {
             self.offence = Some(match broken.cause {
-                Cause::Malformed(rule) => format!("{by}: {rule}").into(),
-                Cause::Flood(_) => by.to_string().into(),
+                H3ErrorCause::Malformed(rule) => format!("{by}: {rule}").into(),
+                H3ErrorCause::Flood(_) => by.to_string().into(),
             });
         }
         broken
     }
 
-    /// Counts something that means nothing.
-    pub(crate) fn is_overhead(&mut self) -> Result<(), Broken> {
+    /// Counts a frame or stream that is ignored.
+    pub(crate) fn is_overhead(&mut self) -> Result<(), H3Broken> {
         Ok(self.floods.count(Flood::Overhead, 1, self.now.second)?)
     }
 
-    /// Takes bytes of a unidirectional stream, which ends with them if `is_last`.
+    /// Receives bytes of a unidirectional stream. `is_last` ends the stream behind them.
     pub(crate) fn receive_unidirectional(
         &mut self,
         id: StreamId,
         bytes: &[u8],
         is_last: bool,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), H3Broken> {
         let mut rest = bytes;
         if let Some(at) = self.theirs.fresh.iter().position(|(fresh, _)| *fresh == id) {
             match self.theirs.fresh[at].1.take(&mut rest, varint::read) {
@@ -88,7 +88,7 @@ impl Connection {
                         self.offended(broken, format!("a stream of the kind 0x{kind:x}"))
                     })?;
                 }
-                // RFC 9114 §6.2: it may end before its kind has come.
+                // RFC 9114 §6.2: a stream may end before its type has arrived.
                 None if is_last => {
                     self.theirs.fresh.swap_remove(at);
                     return self
@@ -117,8 +117,8 @@ impl Connection {
         if is_last { Err(self.offended(rules::CRITICAL_CLOSED, name)) } else { Ok(()) }
     }
 
-    /// Notes that a unidirectional stream was reset by the peer, or that the peer stopped reading one of ours.
-    pub(crate) fn unidirectional_closed(&mut self, id: StreamId) -> Result<(), Broken> {
+    /// Handles a reset of a unidirectional stream, or a STOP_SENDING for one of ours.
+    pub(crate) fn unidirectional_closed(&mut self, id: StreamId) -> Result<(), H3Broken> {
         self.theirs.fresh.retain(|(fresh, _)| *fresh != id);
         let own = [self.own.control.0, self.own.encoder.0, self.own.decoder.0];
         if self.theirs.is_critical(id) || own.contains(&id) {
@@ -127,28 +127,29 @@ impl Connection {
         Ok(())
     }
 
-    /// The kind of a unidirectional stream has come (RFC 9114 §6.2).
-    fn begin_unidirectional(&mut self, id: StreamId, kind: u64) -> Result<(), Broken> {
+    /// Handles the type of a unidirectional stream (RFC 9114 §6.2).
+    fn begin_unidirectional(&mut self, id: StreamId, kind: u64) -> Result<(), H3Broken> {
         let theirs = &mut self.theirs;
         let place = match kind {
             CONTROL_STREAM => &mut theirs.control,
             ENCODER_STREAM => &mut theirs.encoder,
             DECODER_STREAM => &mut theirs.decoder,
-            PUSH_STREAM if self.role == Role::Server => return Err(rules::CLIENT_PUSHED),
+            PUSH_STREAM if self.role == H3Role::Server => return Err(rules::CLIENT_PUSHED),
             PUSH_STREAM => return Err(rules::PUSHED),
             _ => {
-                // RFC 9114 §6.2.3, §9: what means nothing is not read.
-                self.orders.push_back(Order::Stop(id, Code::STREAM_CREATION_ERROR));
+                // RFC 9114 §6.2.3, §9: streams of unknown types are not read.
+                self.orders.push_back(FlushOrder::Stop(id, H3Code::STREAM_CREATION_ERROR));
                 return self.is_overhead();
             }
         };
         if place.replace(id).is_some() { Err(rules::SECOND_STREAM) } else { Ok(()) }
     }
 
-    /// Takes bytes of the peer's encoder stream (RFC 9204 §4.2).
-    fn take_instructions(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+    /// Receives bytes of the peer's encoder stream (RFC 9204 §4.2).
+    fn take_instructions(&mut self, bytes: &[u8]) -> Result<(), H3Broken> {
         let mut rest = bytes;
         while !rest.is_empty() {
+            // Stops at each insertion that a section waits for, because a later one may evict it. Found by fuzzing.
             let waited_for = self.streams.all().filter_map(|(_, stream)| stream.blocked).min();
             let before = self.decoder.inserted();
             let outcome = self.decoder.instruct_until(&mut rest, waited_for.unwrap_or(u64::MAX));
@@ -162,8 +163,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Goes on with the streams whose sections have waited for these insertions.
-    fn unblock(&mut self, inserted: u64) -> Result<(), Broken> {
+    /// Continues the streams whose sections have waited for these insertions.
+    fn unblock(&mut self, inserted: u64) -> Result<(), H3Broken> {
         let is_ready = |required: u64| required <= inserted;
         let ready: Vec<Key> = self
             .streams
@@ -177,9 +178,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes bytes of the peer's decoder stream (RFC 9204 §4.2).
-    fn take_acknowledgments(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+    /// Receives bytes of the peer's decoder stream (RFC 9204 §4.2).
+    fn take_acknowledgments(&mut self, bytes: &[u8]) -> Result<(), H3Broken> {
         let mut held = std::mem::take(&mut self.theirs.instruction);
+        // Copied in any case: an instruction may be split, and all of them are a few bytes.
         held.extend_from_slice(bytes);
         let taken = self.encoder.acknowledged(&held);
         let taken = taken.map_err(|broken| self.offended(broken, "the decoder stream"))?;
@@ -189,37 +191,44 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes bytes of the peer's control stream.
-    fn take_control(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+    fn take_control(&mut self, bytes: &[u8]) -> Result<(), H3Broken> {
         let mut rest = bytes;
         loop {
             let theirs = &mut self.theirs;
             match theirs.payload {
-                Payload::None if rest.is_empty() => return Ok(()),
-                Payload::None => {
-                    let Some(head) = theirs.frame_head.take(&mut rest, Head::parse) else { return Ok(()) };
+                IncomingPayload::None if rest.is_empty() => return Ok(()),
+                IncomingPayload::None => {
+                    let Some(head) = theirs.frame_head.take(&mut rest, H3FrameHead::parse) else {
+                        return Ok(());
+                    };
                     self.begin_control(head).map_err(|broken| self.offended(broken, head))?;
                 }
-                Payload::Section(left) | Payload::Data(left) | Payload::Skipped(left) => {
+                IncomingPayload::Section(left)
+                | IncomingPayload::Data(left)
+                | IncomingPayload::Skipped(left) => {
                     let count = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                    // An empty payload is complete at once, without another byte.
                     if count == 0 && left > 0 {
                         return Ok(());
                     }
-                    let is_skipped = matches!(theirs.payload, Payload::Skipped(_));
+                    let is_skipped = matches!(theirs.payload, IncomingPayload::Skipped(_));
                     if !is_skipped {
                         theirs.held.extend_from_slice(&rest[..count]);
                     }
                     rest = &rest[count..];
                     let left = left - count as u64;
                     if left > 0 {
-                        theirs.payload =
-                            if is_skipped { Payload::Skipped(left) } else { Payload::Section(left) };
+                        theirs.payload = if is_skipped {
+                            IncomingPayload::Skipped(left)
+                        } else {
+                            IncomingPayload::Section(left)
+                        };
                         continue;
                     }
-                    theirs.payload = Payload::None;
+                    theirs.payload = IncomingPayload::None;
                     if !is_skipped {
                         let payload = std::mem::take(&mut theirs.held);
-                        let head = Head { kind: theirs.kind, len: payload.len() as u64 };
+                        let head = H3FrameHead { kind: theirs.kind, len: payload.len() as u64 };
                         self.control(head.kind, &payload).map_err(|broken| self.offended(broken, head))?;
                     }
                 }
@@ -227,8 +236,8 @@ impl Connection {
         }
     }
 
-    /// A frame begins on the control stream.
-    fn begin_control(&mut self, head: Head) -> Result<(), Broken> {
+    /// Handles a frame header on the control stream.
+    fn begin_control(&mut self, head: H3FrameHead) -> Result<(), H3Broken> {
         // RFC 9114 §6.2.1, §7.2.4.
         match (self.has_settings, head.kind) {
             (false, SETTINGS) => {}
@@ -244,33 +253,33 @@ impl Connection {
         }
         self.theirs.kind = head.kind;
         if !head.is_of_control() {
-            // RFC 9114 §7.2.8, §9.
-            self.theirs.payload = Payload::Skipped(head.len);
+            // RFC 9114 §7.2.8, §9: unknown frames are skipped.
+            self.theirs.payload = IncomingPayload::Skipped(head.len);
             return self.is_overhead();
         }
         if head.len > CONTROL_MAX {
             return Err(rules::CONTROL_TOO_LONG);
         }
-        self.theirs.payload = Payload::Section(head.len);
+        self.theirs.payload = IncomingPayload::Section(head.len);
         Ok(())
     }
 
-    /// A whole frame has come on the control stream.
-    fn control(&mut self, kind: u64, payload: &[u8]) -> Result<(), Broken> {
+    /// Handles a complete frame on the control stream.
+    fn control(&mut self, kind: u64, payload: &[u8]) -> Result<(), H3Broken> {
         let number = || varint::read_all(payload).ok_or(rules::WRONG_SIZE);
         match kind {
             SETTINGS => {
-                self.peer = Settings::parse(payload)?;
+                self.peer = H3Settings::parse(payload)?;
                 self.has_settings = true;
                 self.encoder.allow(self.peer.table_bytes, self.peer.blocked_streams);
                 self.encoder.take_instructions(&mut self.own.encoder.1.bytes);
-                self.events.push_back(Event::Begun);
+                self.events.push_back(H3Event::Begun);
                 Ok(())
             }
             GOAWAY => self.going_away(number()?),
             MAX_PUSH_ID => {
                 let id = number()?;
-                if self.role == Role::Client {
+                if self.role == H3Role::Client {
                     return Err(rules::NOT_FROM_THIS_SIDE);
                 }
                 if self.max_push.replace(id).is_some_and(|before| id < before) {
@@ -280,7 +289,7 @@ impl Connection {
             }
             // RFC 9114 §7.2.3: no push was promised, nor allowed.
             CANCEL_PUSH => number().and(Err(rules::UNKNOWN_PUSH)),
-            PRIORITY_UPDATE | PRIORITY_UPDATE_OF_PUSH if self.role == Role::Client => {
+            PRIORITY_UPDATE | PRIORITY_UPDATE_OF_PUSH if self.role == H3Role::Client => {
                 Err(rules::NOT_FROM_THIS_SIDE)
             }
             PRIORITY_UPDATE_OF_PUSH => Err(rules::UNKNOWN_PUSH),
@@ -290,16 +299,17 @@ impl Connection {
     }
 
     /// Handles GOAWAY (RFC 9114 §5.2, §7.2.6).
-    fn going_away(&mut self, id: u64) -> Result<(), Broken> {
-        if self.role == Role::Client && id & 0x3 != 0 {
+    fn going_away(&mut self, id: u64) -> Result<(), H3Broken> {
+        if self.role == H3Role::Client && id & 0x3 != 0 {
             return Err(rules::GOAWAY_OF_NO_REQUEST);
         }
         if self.goaway.replace(id).is_some_and(|before| id > before) {
             return Err(rules::GOAWAY_RAISED);
         }
+        // RFC 9114 §5.2 permits any number of GOAWAYs, each of which costs a look at all streams.
         self.is_overhead()?;
-        if self.role == Role::Client {
-            // What the peer has not seen may be sent elsewhere.
+        if self.role == H3Role::Client {
+            // Requests that the peer has not seen may be sent elsewhere.
             let unseen: Vec<Key> = self
                 .streams
                 .all()
@@ -308,16 +318,16 @@ impl Connection {
                 .collect();
             for key in unseen {
                 // RFC 9114 §4.1.1: only servers reject.
-                self.break_off_as(key, Code::REQUEST_REJECTED, Code::REQUEST_CANCELLED);
-                self.events.push_back(Event::Reset(key));
+                self.break_off_as(key, H3Code::REQUEST_REJECTED, H3Code::REQUEST_CANCELLED);
+                self.events.push_back(H3Event::Reset(key));
             }
         }
-        self.events.push_back(Event::GoingAway);
+        self.events.push_back(H3Event::GoingAway);
         Ok(())
     }
 
     /// Handles PRIORITY_UPDATE (RFC 9218 §7.2).
-    fn priority_update(&mut self, payload: &[u8]) -> Result<(), Broken> {
+    fn priority_update(&mut self, payload: &[u8]) -> Result<(), H3Broken> {
         self.floods.count(Flood::Priorities, 1, self.now.second)?;
         let (id, len) = varint::read(payload).ok_or(rules::WRONG_SIZE)?;
         if is_unidirectional(id) || id & 0x1 != 0 {
@@ -327,11 +337,12 @@ impl Connection {
         if let Some(key) = self.streams.find(id) {
             let stream = self.streams.change(key);
             (stream.priority, stream.is_priority_updated) = (priority, true);
-            self.events.push_back(Event::Prioritized(key));
+            self.events.push_back(H3Event::Prioritized(key));
         } else if id >= self.next {
-            // It may come before its request.
+            // The update may arrive before its request. For a lower ID it came too late, as the request is over.
             self.early_priorities.retain(|(early, _)| *early != id);
             if self.early_priorities.len() == EARLY_PRIORITIES_MAX {
+                // The oldest goes: its request may never come.
                 self.early_priorities.pop_front();
             }
             self.early_priorities.push_back((id, priority));

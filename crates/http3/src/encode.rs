@@ -1,142 +1,139 @@
-//! QPACK encoder: fields to field sections (RFC 9204). A field that was sent twice is put into the dynamic table, and
-//! takes a byte or two from then on. Fields that change with each message are not, so that they evict nothing.
+//! QPACK encoder: fields to field sections (RFC 9204). A field that occurs for the second time enters the dynamic
+//! table, and takes a byte or two from then on. Fields that change with each message stay out, so that they evict
+//! nothing.
 //!
-//! Sections refer to what the peer has not acknowledged only while few enough streams may be blocked by that.
+//! Sections refer to unacknowledged entries only while few enough streams may be blocked by that.
 
 use std::collections::VecDeque;
 
-use fields::compose::{Common, Encode};
+use fields::compose::{CommonField, Encode};
 use fields::lines::{hash_of, is_line_of};
-use fields::table::Table;
+use fields::table::FieldTable;
 
-use crate::connection::Broken;
+use crate::connection::H3Broken;
 use crate::rules;
 use crate::strings::{Unread, integer, push_integer, push_string};
-use crate::table::{self, Found};
+use crate::table::{self, StaticMatch};
 
-/// The number of hash rows for fields; each row has several places.
+/// Rows of the hash table of fields; each row has several places.
+// Half as many as for HTTP/2: the memory counts for each idle connection.
 const ROWS: usize = 16;
 const PLACES: usize = 4;
-/// The longest value that is put into the dynamic table. Longer ones would evict all others.
+/// Longest value that enters the dynamic table. Longer ones would evict all others.
 const VALUE_MAX: usize = 256;
-/// The most bytes of the dynamic table that are used, whatever the peer allows.
+/// Bytes of the dynamic table that are used at most, even if the peer allows more.
 const TABLE_MAX: usize = 4096;
-/// The most streams that may be blocked by what the peer has not received, whatever it allows.
+/// Streams that may be blocked by missing insertions, even if the peer allows more.
 const BLOCKED_MAX: u64 = 16;
-/// The most sections with references that the peer has not acknowledged. Further sections have none.
+/// Sections with references that the peer has not acknowledged. Further sections have no references.
 const SECTIONS_MAX: usize = 128;
-/// The size that an entry counts beyond its bytes (RFC 9204 §3.2.1).
+/// Bytes that an entry counts in addition to its name and value (RFC 9204 §3.2.1).
 const ENTRY_OVERHEAD: usize = 32;
 
-/// Encodes the field sections of one connection.
-pub struct Encoder {
-    table: Table,
+pub struct QpackEncoder {
+    table: FieldTable,
     /// The number of fields that the largest table allowed by the peer has room for (RFC 9204 §4.5.1.1).
     entries_max: u64,
-    /// How many streams the peer allows to be blocked.
+    /// The number of streams that may be blocked.
     blocked_max: u64,
-    /// Where fields are in the tables, by the lowest bits of their hash. The latest is first in its row.
-    rows: Box<[[Place; PLACES]; ROWS]>,
+    /// Positions of fields in the tables, by the lowest bits of their hash. The latest is first in its row.
+    rows: Box<[[QpackPlace; PLACES]; ROWS]>,
     /// Scratch memory for a name in lower case.
     lower: Vec<u8>,
-    /// Instructions for the encoder stream.
+    /// Unsent instructions for the encoder stream.
     instructions: Vec<u8>,
-    /// How many insertions the peer has acknowledged.
+    /// The number of insertions that the peer has acknowledged.
     known: u64,
     /// Sections with references that the peer has not acknowledged, in order.
-    sections: VecDeque<Section>,
-    current: Current,
+    sections: VecDeque<FieldSection>,
+    current: CurrentSection,
     /// The field lines of the current section.
     lines: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Place {
-    /// The hash of a field that was sent.
+struct QpackPlace {
     hash: u32,
     whereabouts: Whereabouts,
 }
 
-/// Where a field is.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Whereabouts {
-    /// In no table.
     #[default]
     Nowhere,
-    /// In the static table, at this index.
+    /// Index in the static table.
     Static(u8),
-    /// In the dynamic table, with these lowest bits of its number.
+    /// Lowest bits of its number in the dynamic table.
     Dynamic(u32),
 }
 
-/// A section with references.
 #[derive(Debug, Clone, Copy)]
-struct Section {
+struct FieldSection {
     stream: u64,
-    /// How many insertions it requires.
+    /// The number of insertions that the section requires.
     required: u64,
-    /// The oldest field that it refers to.
+    /// The oldest field that the section refers to.
     oldest: u64,
 }
 
-/// The section that is being encoded.
 #[derive(Clone, Copy, Default)]
-struct Current {
+struct CurrentSection {
     stream: u64,
-    /// How many fields were inserted before it.
+    /// The number of fields that were inserted before the section.
     base: u64,
     required: u64,
     oldest: u64,
-    /// Whether it may refer to the dynamic table, and insert.
+    /// Whether the section may refer to the dynamic table, and insert.
     may_refer: bool,
     may_insert: bool,
-    /// The size of its fields (RFC 9114 §4.2.2).
+    /// Size of the fields (RFC 9114 §4.2.2).
     size: usize,
 }
 
-/// What is known of a field.
-enum Known {
-    /// It was encoded by a reference.
+/// The result of looking up a field.
+enum FieldTraits {
+    /// The field was encoded as a reference.
     Done,
-    /// It is in the dynamic table, but cannot be referred to now.
+    /// The field is in the dynamic table, but the section must not refer to it now.
     Later,
     Nothing,
 }
 
-impl Default for Encoder {
+impl Default for QpackEncoder {
     fn default() -> Self {
         Self {
-            table: Table::new(0),
+            table: FieldTable::new(0),
             entries_max: 0,
             blocked_max: 0,
-            rows: Box::new([[Place::default(); PLACES]; ROWS]),
+            rows: Box::new([[QpackPlace::default(); PLACES]; ROWS]),
             lower: Vec::new(),
             instructions: Vec::new(),
             known: 0,
             sections: VecDeque::new(),
-            current: Current::default(),
+            current: CurrentSection::default(),
             lines: Vec::new(),
         }
     }
 }
 
-impl Encoder {
-    /// Applies the peer's settings (RFC 9204 §5), which come once.
+impl QpackEncoder {
+    /// Applies the peer's settings (RFC 9204 §5). Called once.
     pub fn allow(&mut self, table_bytes: u64, blocked_streams: u64) {
         self.entries_max = table_bytes / ENTRY_OVERHEAD as u64;
         self.blocked_max = blocked_streams.min(BLOCKED_MAX);
         let capacity = table_bytes.min(TABLE_MAX as u64);
+        // RFC 9204 §3.2.3: the capacity is 0 until this instruction sets it.
         if capacity > 0 {
             self.table.set_limit(capacity as usize);
             push_integer(&mut self.instructions, 0x20, 5, capacity);
         }
     }
 
-    /// Starts the field section of a stream. `may_insert` says whether the encoder stream has taken all instructions:
-    /// others must not wait behind it for flow control, while sections need them (RFC 9204 §2.1.3).
+    /// Starts the field section of a stream. `may_insert` says whether the encoder stream has accepted all
+    /// instructions. If flow control holds instructions back, sections must not need new ones (RFC 9204 §2.1.3).
     pub fn begin(&mut self, stream: u64, may_insert: bool) {
         self.lines.clear();
-        self.current = Current {
+        self.current = CurrentSection {
             stream,
             base: self.table.inserted(),
             required: 0,
@@ -147,14 +144,14 @@ impl Encoder {
         };
     }
 
-    /// The size of the current section's fields (RFC 9114 §4.2.2).
+    /// Size of the current section's fields (RFC 9114 §4.2.2).
     pub fn size(&self) -> usize {
         self.current.size
     }
 
-    /// Appends the current section, and notes what it refers to.
+    /// Appends the current section, and remembers its references.
     pub fn end(&mut self, out: &mut Vec<u8>) {
-        let Current { stream, base, required, oldest, .. } = self.current;
+        let CurrentSection { stream, base, required, oldest, .. } = self.current;
         // RFC 9204 §4.5.1.
         let encoded = if required == 0 { 0 } else { required % (2 * self.entries_max) + 1 };
         push_integer(out, 0, 8, encoded);
@@ -167,25 +164,25 @@ impl Encoder {
         }
         out.extend_from_slice(&self.lines);
         if required > 0 {
-            self.sections.push_back(Section { stream, required, oldest });
+            self.sections.push_back(FieldSection { stream, required, oldest });
         }
     }
 
-    /// Takes the instructions for the encoder stream.
     pub fn take_instructions(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.instructions);
     }
 
-    /// Takes bytes of the peer's decoder stream (RFC 9204 §4.4); returns how many were whole instructions.
+    /// Receives bytes of the peer's decoder stream (RFC 9204 §4.4). Returns how many bytes were complete instructions.
     ///
     /// # Errors
-    /// If an instruction acknowledges what was not sent.
-    pub fn acknowledged(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
+    /// An instruction acknowledges something that was not sent.
+    pub fn acknowledged(&mut self, bytes: &[u8]) -> Result<usize, H3Broken> {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
             let bits = if first & 0x80 != 0 { 7 } else { 6 };
             let number = match integer(&mut rest, bits) {
                 Ok(number) => number,
+                // The caller keeps the rest until more has arrived.
                 Err(Unread::Incomplete) => break,
                 Err(Unread::Invalid) => return Err(rules::BAD_ACKNOWLEDGMENT),
             };
@@ -211,47 +208,51 @@ impl Encoder {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Refers to the field with this hash that is in a table, if it is the one that is meant.
-    fn again(&mut self, hash: u32, is_it: impl FnOnce((&[u8], &[u8])) -> bool) -> Known {
+    /// Encodes a reference to the field with this hash, if a table has it and `is_it` confirms it.
+    fn again(&mut self, hash: u32, is_it: impl FnOnce((&[u8], &[u8])) -> bool) -> FieldTraits {
         let row = &mut self.rows[hash as usize % ROWS];
-        let Some(at) = row.iter().position(|place| place.hash == hash) else { return Known::Nothing };
+        let Some(at) = row.iter().position(|place| place.hash == hash) else { return FieldTraits::Nothing };
         if at > 0 {
+            // The last place of a row is replaced next, so a hit moves to the front.
             row[..=at].rotate_right(1);
         }
         match row[0].whereabouts {
-            Whereabouts::Nowhere => Known::Nothing,
+            Whereabouts::Nowhere => FieldTraits::Nothing,
             Whereabouts::Static(index) => {
                 let Some(field) = table::fixed(u64::from(index)).filter(|&field| is_it(field)) else {
-                    return Known::Nothing;
+                    return FieldTraits::Nothing;
                 };
                 self.count(field.0.len() + field.1.len());
                 push_integer(&mut self.lines, 0xc0, 6, u64::from(index));
-                Known::Done
+                FieldTraits::Done
             }
             Whereabouts::Dynamic(number) => {
+                // Numbers wrap around. A distance beyond the table means that the field was evicted. Hashes may
+                // collide, so the text decides.
                 let back = (self.table.inserted() as u32).wrapping_sub(number).wrapping_sub(1);
                 let Some((name, value)) = self.table.at(back as usize).filter(|&field| is_it(field)) else {
-                    return Known::Nothing;
+                    return FieldTraits::Nothing;
                 };
                 let len = name.len() + value.len();
                 let number = self.table.inserted() - u64::from(back) - 1;
                 if !self.may_refer_to(number) {
-                    return Known::Later;
+                    // The peer may not have the entry yet, and a reference could block the stream.
+                    return FieldTraits::Later;
                 }
                 self.count(len);
                 self.refer(number);
-                Known::Done
+                FieldTraits::Done
             }
         }
     }
 
     /// Whether the current section may refer to a field of the dynamic table.
     fn may_refer_to(&self, number: u64) -> bool {
-        let Current { stream, required, may_refer, .. } = self.current;
+        let CurrentSection { stream, required, may_refer, .. } = self.current;
         if !may_refer || number < self.known || required > self.known {
             return may_refer;
         }
-        // RFC 9204 §2.1.2: streams with sections that may be blocked, each once; this one among them or not.
+        // RFC 9204 §2.1.2: counts each stream with blocked sections once, including this one.
         let mut streams: Vec<u64> = Vec::new();
         for section in self.sections.iter().filter(|section| section.required > self.known) {
             if section.stream == stream {
@@ -271,33 +272,36 @@ impl Encoder {
         current.oldest = current.oldest.min(number);
         match current.base.checked_sub(number + 1) {
             Some(index) => push_integer(&mut self.lines, 0x80, 6, index),
+            // RFC 9204 §4.5.3: the entry was inserted within this section, behind its base.
             None => push_integer(&mut self.lines, 0x10, 4, number - current.base),
         }
     }
 
-    /// Writes a field out, and remembers it when it is said for the second time.
+    /// Encodes a literal field. Inserts it into the dynamic table when it occurs for the second time.
     fn say(&mut self, hash: u32, name: &[u8], value: &[u8], is_in_table: bool) {
         self.count(name.len() + value.len());
         let found = table::find(name, value);
-        // RFC 9204 §7.1.3: what is secret is kept out of every table, here and further on.
+        // RFC 9204 §7.1.3: secrets stay out of every table, here and at later hops.
         let is_secret = matches!(name, b"authorization" | b"cookie" | b"proxy-authorization" | b"set-cookie");
         if !is_secret && !is_in_table {
             let row = &mut self.rows[hash as usize % ROWS];
             let is_second = row[0].hash == hash;
-            if let Found::Field(index) = found {
+            // A field of the static table is never blocked, and needs no acknowledgment.
+            if let StaticMatch::Field(index) = found {
                 if !is_second {
                     row.rotate_right(1);
                 }
-                row[0] = Place { hash, whereabouts: Whereabouts::Static(index) };
+                row[0] = QpackPlace { hash, whereabouts: Whereabouts::Static(index) };
                 return push_integer(&mut self.lines, 0xc0, 6, u64::from(index));
             }
             if value.len() <= VALUE_MAX && self.table.limit() > 0 {
                 if !is_second {
                     row.rotate_right(1);
-                    row[0] = Place { hash, whereabouts: Whereabouts::Nowhere };
+                    row[0] = QpackPlace { hash, whereabouts: Whereabouts::Nowhere };
                 } else if self.insert(found, name, value) {
                     let number = self.table.inserted() - 1;
                     self.rows[hash as usize % ROWS][0].whereabouts = Whereabouts::Dynamic(number as u32);
+                    // Otherwise this section repeats the literal, and later ones refer to the entry.
                     if self.may_refer_to(number) {
                         return self.refer(number);
                     }
@@ -308,22 +312,23 @@ impl Encoder {
         let never = u8::from(is_secret);
         match found {
             // RFC 9204 §4.5.4, §4.5.6.
-            Found::Field(index) | Found::Name(index) => {
+            StaticMatch::Field(index) | StaticMatch::Name(index) => {
                 push_integer(lines, 0x50 | never << 5, 4, u64::from(index));
             }
-            Found::Nothing => push_string(lines, 0x20 | never << 4, 3, name),
+            StaticMatch::Nothing => push_string(lines, 0x20 | never << 4, 3, name),
         }
         push_string(lines, 0, 7, value);
     }
 
-    /// Inserts a field into the dynamic table, unless it would evict what is still needed.
-    fn insert(&mut self, found: Found, name: &[u8], value: &[u8]) -> bool {
+    /// Inserts a field into the dynamic table, unless it would evict a field that is still needed.
+    fn insert(&mut self, found: StaticMatch, name: &[u8], value: &[u8]) -> bool {
+        // Flow control still holds earlier instructions back.
         if !self.current.may_insert {
             return false;
         }
         let Some(evicted) = self.table.evicted_by(name, value) else { return false };
         if evicted > 0 {
-            // RFC 9204 §2.1.1: what is evicted is acknowledged, and no section refers to it.
+            // RFC 9204 §2.1.1: evicted entries must be acknowledged, and no section may refer to them.
             let first = self.table.inserted() - self.table.len() as u64;
             let sections = self.sections.iter().map(|section| section.oldest);
             let needed = sections.chain([self.current.oldest]).min().unwrap_or(u64::MAX);
@@ -333,10 +338,10 @@ impl Encoder {
         }
         match found {
             // RFC 9204 §4.3.2, §4.3.3.
-            Found::Field(index) | Found::Name(index) => {
+            StaticMatch::Field(index) | StaticMatch::Name(index) => {
                 push_integer(&mut self.instructions, 0xc0, 6, u64::from(index));
             }
-            Found::Nothing => push_string(&mut self.instructions, 0x40, 5, name),
+            StaticMatch::Nothing => push_string(&mut self.instructions, 0x40, 5, name),
         }
         push_string(&mut self.instructions, 0, 7, value);
         self.table.insert(name, value);
@@ -348,19 +353,19 @@ impl Encoder {
     }
 }
 
-impl Encode for Encoder {
+impl Encode for QpackEncoder {
     #[inline]
-    fn common(&mut self, field: Common) {
+    fn common(&mut self, field: CommonField) {
         // RFC 9204 Appendix A.
         let index: u8 = match field {
-            Common::Root => 1,
-            Common::Get => 17,
-            Common::Post => 20,
-            Common::Http => 22,
-            Common::Https => 23,
-            Common::Ok => 25,
-            Common::NotModified => 26,
-            Common::NotFound => 27,
+            CommonField::Root => 1,
+            CommonField::Get => 17,
+            CommonField::Post => 20,
+            CommonField::Http => 22,
+            CommonField::Https => 23,
+            CommonField::Ok => 25,
+            CommonField::NotModified => 26,
+            CommonField::NotFound => 27,
         };
         let len = table::fixed(u64::from(index)).map_or(0, |(name, value)| name.len() + value.len());
         self.count(len);
@@ -370,15 +375,16 @@ impl Encode for Encoder {
     fn field(&mut self, name: &[u8], value: &[u8]) {
         let hash = hash_of([name, value]);
         match self.again(hash, |known| known == (name, value)) {
-            Known::Done => {}
-            known => self.say(hash, name, value, matches!(known, Known::Later)),
+            FieldTraits::Done => {}
+            known => self.say(hash, name, value, matches!(known, FieldTraits::Later)),
         }
     }
 
     fn line(&mut self, line: &[u8], is_wanted: impl FnOnce(&[u8]) -> bool) {
         let hash = hash_of([line]);
+        // A line that occurred before is not taken apart.
         let known = self.again(hash, |known| is_line_of(line, known));
-        if matches!(known, Known::Done) {
+        if matches!(known, FieldTraits::Done) {
             return;
         }
         let Some(colon) = line.iter().position(|&byte| byte == b':') else { return };
@@ -387,8 +393,8 @@ impl Encode for Encoder {
         lower.extend_from_slice(&line[..colon]);
         lower.make_ascii_lowercase();
         if is_wanted(&lower) {
-            // The path writes one space; what is passed on as it came may have none, or more.
-            self.say(hash, &lower, line[colon + 1..].trim_ascii(), matches!(known, Known::Later));
+            // The path writes one space after the colon; forwarded lines may have none, or more.
+            self.say(hash, &lower, line[colon + 1..].trim_ascii(), matches!(known, FieldTraits::Later));
         }
         lower.shrink_to(VALUE_MAX);
         self.lower = lower;
@@ -398,12 +404,12 @@ impl Encode for Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::{Decoded, Decoder};
+    use crate::decode::{QpackDecoder, SectionOutcome};
 
-    /// Both ends of a connection, and what is on its way between them.
+    /// Both ends of a connection, and the bytes in transit between them.
     struct Ends {
-        encoder: Encoder,
-        decoder: Decoder,
+        encoder: QpackEncoder,
+        decoder: QpackDecoder,
         instructions: Vec<u8>,
         acknowledgments: Vec<u8>,
     }
@@ -412,9 +418,9 @@ mod tests {
 
     impl Ends {
         fn new(table_bytes: usize, blocked_streams: u64) -> Self {
-            let mut encoder = Encoder::default();
+            let mut encoder = QpackEncoder::default();
             encoder.allow(table_bytes as u64, blocked_streams);
-            let decoder = Decoder::new(table_bytes);
+            let decoder = QpackDecoder::new(table_bytes);
             Self { encoder, decoder, instructions: Vec::new(), acknowledgments: Vec::new() }
         }
 
@@ -437,8 +443,8 @@ mod tests {
             let mut got = Vec::new();
             let field = |name: &[u8], value: &[u8]| got.push((name.to_vec(), value.to_vec()));
             match self.decoder.decode(stream, section, field).expect("it is readable") {
-                Decoded::Whole => Some(got),
-                Decoded::Blocked(_) => None,
+                SectionOutcome::Whole => Some(got),
+                SectionOutcome::Blocked(_) => None,
             }
         }
 
@@ -459,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_again_takes_a_byte() {
+    fn a_repeated_field_takes_a_byte() {
         let fields = [("server", "vanward"), ("x-one", "1")];
         for blocked_streams in [0, 1] {
             let mut ends = Ends::new(4096, blocked_streams);
@@ -470,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_static_table_takes_a_byte_at_once() {
+    fn static_fields_take_a_byte_at_once() {
         let mut ends = Ends::new(0, 0);
         let fields = [(":status", "103"), ("vary", "origin"), ("accept", "*/*"), ("x-frame-options", "deny")];
         for _ in 0..2 {
@@ -480,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_secret_or_changes_is_not_remembered() {
+    fn secret_and_changing_fields_are_not_remembered() {
         let mut ends = Ends::new(4096, 16);
         for at in 0..300 {
             ends.len(0, &[("set-cookie", "a=b"), ("cookie", "c"), ("etag", &format!("{at}"))]);
@@ -510,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sections_refer_to_is_not_evicted() {
+    fn referenced_fields_are_not_evicted() {
         let mut ends = Ends::new(100, 16);
         let lens = |ends: &mut Ends, name| [0, 4, 8].map(|stream| ends.encode(stream, &[(name, "1")]).len());
         assert_eq!(lens(&mut ends, "x-a")[1..], [3, 3]);
@@ -521,7 +527,7 @@ mod tests {
         assert!(lens(&mut ends, "x-d").iter().all(|&len| len > 3), "the other stream refers to the first");
         ends.encoder.acknowledged(b"\x88").expect("it was sent");
         assert_eq!(lens(&mut ends, "x-e")[1..], [3, 3]);
-        // What nobody refers to is not evicted either, until its insertion is acknowledged.
+        // A field without references is not evicted either, until its insertion is acknowledged.
         ends.encoder.acknowledged(b"\x44\x48").expect("it may be");
         assert!(lens(&mut ends, "x-f").iter().all(|&len| len > 3));
         ends.encoder.acknowledged(b"\x02").expect("three were inserted, and one is known");
@@ -541,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_that_nobody_acknowledges_are_bounded() {
+    fn unacknowledged_sections_are_bounded() {
         let mut ends = Ends::new(4096, 16);
         for at in 0..1000 {
             ends.encode(4 * at, &[("server", "vanward")]);
@@ -556,12 +562,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_sent_is_acknowledged() {
+    fn only_sent_sections_are_acknowledged() {
         for bytes in [&b"\x80"[..], b"\x00", b"\x01", b"\x3f\xff\xff\xff\xff\xff\xff\xff\xff\xff"] {
             let outcome = Ends::new(4096, 16).encoder.acknowledged(bytes);
             assert_eq!(outcome, Err(rules::BAD_ACKNOWLEDGMENT), "{bytes:x?}");
         }
-        // RFC 9204 §4.4.2: a cancellation of nothing is none; half an instruction waits for its rest.
+        // RFC 9204 §4.4.2: a cancellation without a section is no error. An incomplete instruction waits for its rest.
         assert_eq!(Ends::new(4096, 16).encoder.acknowledged(b"\x44\x7f"), Ok(1));
     }
 
@@ -569,7 +575,7 @@ mod tests {
         #![proptest_config(proptest::test_runner::Config::with_cases(64))]
 
         #[test]
-        fn sections_say_what_was_encoded(
+        fn sections_decode_to_their_fields(
             lists in proptest::collection::vec(proptest::collection::vec(("[a-c]{1,3}", "[x-z]{0,2}"), 1..8), 0..60),
             table_bytes in 0usize..400,
             blocked_streams in 0u64..4,
@@ -612,8 +618,8 @@ mod tests {
 
         #[test]
         fn anything_is_read_or_unreadable(pieces: Vec<(bool, Vec<u8>)>) {
-            let mut decoder = Decoder::new(400);
-            let mut encoder = Encoder::default();
+            let mut decoder = QpackDecoder::new(400);
+            let mut encoder = QpackEncoder::default();
             let _ = decoder.instruct(b"\x3f\xe1\x01");
             for (is_section, bytes) in pieces {
                 let _ = encoder.acknowledged(&bytes);

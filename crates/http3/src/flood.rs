@@ -1,21 +1,18 @@
-//! Flood protection: counts what costs the peer next to nothing, and limits it per second.
+//! Flood protection: counts events that cost the peer next to nothing, and limits them per second.
 //!
-//! Packets, acknowledgments and windows are QUIC's, whose implementation limits them.
+//! QUIC's implementation limits packets, acknowledgments and window updates.
 
-/// A kind of flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flood {
     /// Requests that are cancelled before their response has begun (rapid reset, CVE-2023-44487).
     Resets,
     /// Streams that we reset because of the peer's errors (CVE-2025-8671).
     Errors,
-    /// PRIORITY_UPDATE frames.
     Priorities,
-    /// DATA frames without a byte.
     EmptyFrames,
-    /// Insertions into the dynamic table: a byte can stand for an entry of all its size.
+    /// Insertions into the dynamic table: a byte can expand to an entry of the table's size.
     Insertions,
-    /// Frames and streams that mean nothing.
+    /// Frames and streams that are ignored.
     Overhead,
 }
 
@@ -35,22 +32,18 @@ impl Flood {
 /// Limits per connection and second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FloodLimits {
-    /// Limit on [`Flood::Resets`]. Applies to clients only: a server only cancels what we asked for.
+    /// Applies to clients only: a server cancels only our requests.
     pub resets: u32,
-    /// Limit on [`Flood::Errors`]. Applies to clients only: a server's errors are limited by our requests.
+    /// Applies to clients only: our requests limit a server's errors.
     pub errors: u32,
-    /// Limit on [`Flood::Priorities`].
     pub priorities: u32,
-    /// Limit on [`Flood::EmptyFrames`].
     pub empty_frames: u32,
-    /// Limit on [`Flood::Insertions`].
     pub insertions: u32,
-    /// Limit on [`Flood::Overhead`].
     pub overhead: u32,
 }
 
 impl FloodLimits {
-    /// Limits that any well-behaved peer stays below.
+    /// Limits that no well-behaved peer reaches.
     pub const DEFAULT: Self = Self {
         resets: 200,
         errors: 64,
@@ -62,6 +55,7 @@ impl FloodLimits {
 
     /// Limits on a server, whose connection carries the requests of many clients.
     pub(crate) fn of_many(self) -> Self {
+        // Streams of many clients share one connection to a server, so ordinary use adds up.
         const MANY: u32 = 16;
         Self {
             resets: u32::MAX,
@@ -74,7 +68,7 @@ impl FloodLimits {
     }
 
     /// The limit on a kind of flood per second.
-    pub fn of(&self, flood: Flood) -> u32 {
+    pub fn for_flood(&self, flood: Flood) -> u32 {
         match flood {
             Flood::Resets => self.resets,
             Flood::Errors => self.errors,
@@ -94,27 +88,27 @@ impl Default for FloodLimits {
 
 const KINDS: usize = Flood::Overhead as usize + 1;
 
-/// What was counted in the current second.
-pub(crate) struct Counts {
+pub(crate) struct H3FloodCounts {
     limits: FloodLimits,
     second: u32,
     counts: [u32; KINDS],
 }
 
-impl Counts {
+impl H3FloodCounts {
     pub(crate) fn new(limits: FloodLimits) -> Self {
         Self { limits, second: 0, counts: [0; KINDS] }
     }
 
-    /// Counts so many of a kind in this second.
+    /// Adds `times` to the count of a kind in this second.
     pub(crate) fn count(&mut self, flood: Flood, times: u32, second: u32) -> Result<(), Flood> {
+        // A fixed second, not a sliding one: a burst of twice the limit may pass, for the price of one comparison.
         if self.second != second {
             self.second = second;
             self.counts = [0; KINDS];
         }
         let count = &mut self.counts[flood as usize];
         *count = count.saturating_add(times);
-        if *count > self.limits.of(flood) { Err(flood) } else { Ok(()) }
+        if *count > self.limits.for_flood(flood) { Err(flood) } else { Ok(()) }
     }
 }
 
@@ -124,7 +118,7 @@ mod tests {
 
     #[test]
     fn each_second_begins_anew() {
-        let mut counts = Counts::new(FloodLimits { resets: 2, ..FloodLimits::DEFAULT });
+        let mut counts = H3FloodCounts::new(FloodLimits { resets: 2, ..FloodLimits::DEFAULT });
         for (second, times, expected) in
             [(0, 2, Ok(())), (0, 1, Err(Flood::Resets)), (1, 2, Ok(())), (1, u32::MAX, Err(Flood::Resets))]
         {

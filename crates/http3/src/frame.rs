@@ -1,17 +1,16 @@
-//! Frames (RFC 9114 §7): their headers, kinds, and where each may stand.
+//! Frames (RFC 9114 §7): their headers and kinds, and on which streams each is allowed.
 
 use std::fmt;
 
 use crate::varint;
 
-/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct H3FrameHead {
     pub(crate) kind: u64,
     pub(crate) len: u64,
 }
 
-/// The most bytes of a frame header.
+/// Longest frame header, in bytes.
 pub(crate) const HEAD_MAX: usize = 16;
 
 pub(crate) const DATA: u64 = 0x0;
@@ -31,8 +30,8 @@ pub(crate) const PUSH_STREAM: u64 = 0x1;
 pub(crate) const ENCODER_STREAM: u64 = 0x2;
 pub(crate) const DECODER_STREAM: u64 = 0x3;
 
-impl Head {
-    /// Parses the frame header at the start of `bytes`, and says how many bytes it takes; `None` if it is incomplete.
+impl H3FrameHead {
+    /// Also returns the header's length. `None` if it is incomplete.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
         let (kind, kind_len) = varint::read(bytes)?;
         let (len, len_len) = varint::read(&bytes[kind_len..])?;
@@ -44,7 +43,7 @@ impl Head {
         matches!(self.kind, 0x2 | 0x6 | 0x8 | 0x9)
     }
 
-    /// Whether the kind belongs on a control stream, and nowhere else (RFC 9114 §7, RFC 9218 §7.2).
+    /// Whether the kind is allowed only on a control stream (RFC 9114 §7, RFC 9218 §7.2).
     pub(crate) fn is_of_control(self) -> bool {
         matches!(
             self.kind,
@@ -52,13 +51,12 @@ impl Head {
         )
     }
 
-    /// Whether the kind belongs on the stream of a request or a push, and nowhere else (RFC 9114 §7).
+    /// Whether the kind is allowed only on the stream of a request or a push (RFC 9114 §7).
     pub(crate) fn is_of_message(self) -> bool {
         matches!(self.kind, DATA | HEADERS | PUSH_PROMISE)
     }
 }
 
-/// Appends the header of a frame.
 pub(crate) fn push_head(out: &mut Vec<u8>, kind: u64, len: usize) {
     varint::push(out, kind);
     varint::push(out, len as u64);
@@ -72,8 +70,8 @@ pub(crate) fn push_number(out: &mut Vec<u8>, kind: u64, number: u64) {
     out.extend_from_slice(&payload);
 }
 
-impl fmt::Display for Head {
-    /// Describes the frame in words, without its payload, which may hold secrets.
+impl fmt::Display for H3FrameHead {
+    /// Describes the frame in words, without its payload, which may contain secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, len } = self;
         let name = match *kind {
@@ -100,14 +98,14 @@ mod tests {
         for (kind, len) in [(DATA, 0), (HEADERS, 63), (DATA, 64), (PRIORITY_UPDATE, 1 << 20)] {
             let mut bytes = Vec::new();
             push_head(&mut bytes, kind, len);
-            let head = Head { kind, len: len as u64 };
-            assert_eq!(Head::parse(&bytes), Some((head, bytes.len())));
+            let head = H3FrameHead { kind, len: len as u64 };
+            assert_eq!(H3FrameHead::parse(&bytes), Some((head, bytes.len())));
             for cut in 0..bytes.len() {
-                assert_eq!(Head::parse(&bytes[..cut]), None);
+                assert_eq!(H3FrameHead::parse(&bytes[..cut]), None);
             }
         }
         let longest = [[0xff; 8], [0xff; 8]].concat();
-        assert_eq!(Head::parse(&longest).map(|(_, len)| len), Some(HEAD_MAX));
+        assert_eq!(H3FrameHead::parse(&longest).map(|(_, len)| len), Some(HEAD_MAX));
     }
 
     #[test]

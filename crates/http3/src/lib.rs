@@ -1,5 +1,5 @@
-//! HTTP/3 (RFC 9114) and QPACK (RFC 9204) without a socket and without QUIC: bytes of streams come in, events and the
-//! text of messages go out, and bytes for streams are given to a [`Transport`].
+//! HTTP/3 (RFC 9114) and QPACK (RFC 9204) without a socket and without QUIC. Bytes of streams come in, events and the
+//! text of messages go out, and a [`Transport`] gets the bytes to send.
 //!
 //! A stream is read and written as HTTP/1.1 text: a head, then the body, chunked if its length is unknown. Nothing is
 //! pushed. Flow control, loss and encryption are those of QUIC.
@@ -14,7 +14,7 @@ mod code;
 mod frame;
 /// Connection errors: code and broken rule.
 mod rules;
-/// What an end allows the other one.
+/// Settings of both ends.
 mod settings;
 /// Integers and strings of QPACK.
 mod strings;
@@ -34,17 +34,19 @@ mod stream;
 mod connection;
 /// Handles unidirectional streams of the peer.
 mod control;
-/// Handles what is received on the streams of requests.
+/// Handles bytes received on request streams.
 mod receive;
 /// Reads from streams and writes to them.
 mod send;
 
-pub use code::Code;
-pub use connection::{Broken, Cause, Connection, Event, Limits, Now, Refused, Role, StreamId, Transport};
-pub use decode::{Decoded, Decoder, Unreadable};
-pub use encode::Encoder;
-pub use fields::compose::Scheme;
+pub use code::H3Code;
+pub use connection::{
+    H3Broken, H3ErrorCause, H3Event, H3Limits, H3Refused, H3Role, H3StateMachine, Now, StreamId, Transport,
+};
+pub use decode::{InvalidSection, QpackDecoder, SectionOutcome};
+pub use encode::QpackEncoder;
+pub use fields::compose::WireScheme;
 pub use flood::{Flood, FloodLimits};
 pub use priority::Priority;
 pub use send::WriteError;
-pub use stream::{Gone, Key};
+pub use stream::{H3StreamGone, Key};

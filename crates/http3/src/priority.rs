@@ -1,6 +1,6 @@
-//! Priorities (RFC 9218): what a client says of a request, in its Priority field or in PRIORITY_UPDATE.
+//! Priorities (RFC 9218) that clients send in the Priority field or in PRIORITY_UPDATE.
 
-/// When a response is to be sent, compared with others of the connection.
+/// The order of a response among others of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
     /// From 0, the most urgent, to 7.
@@ -17,12 +17,12 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// Parses a Priority field (RFC 9218 §4), which is a dictionary (RFC 9651 §3.2). What is not understood, or has another
-    /// type or range, is ignored.
+    /// Parses a Priority field (RFC 9218 §4), which is a dictionary (RFC 9651 §3.2). Unknown members, and values of
+    /// another type or range, are ignored.
     pub fn parse(value: &[u8]) -> Self {
         let mut priority = Self::default();
         for member in value.split(|&byte| byte == b',') {
-            // Parameters say nothing here.
+            // RFC 9218 defines no parameters.
             let member = member.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
             match member {
                 [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_understood_is_ignored() {
+    fn unknown_parameters_are_ignored() {
         for (value, urgency, is_incremental) in [
             ("", 3, false),
             ("u=5, i", 5, true),

@@ -1,19 +1,18 @@
-//! Integers and strings of QPACK (RFC 9204 §4.1), also where the rest is still to come.
+//! Integers and strings of QPACK (RFC 9204 §4.1), which may be incomplete.
 
 use fields::huffman;
 
 use crate::varint;
 
-/// Why an integer or a string cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// More bytes are needed.
     Incomplete,
-    /// It is invalid, or larger than allowed.
+    /// Invalid, or larger than allowed.
     Invalid,
 }
 
-/// Reads an integer whose first byte has `bits` of it (RFC 7541 §5.1). It has at most 62 bits (RFC 9204 §4.1.1).
+/// Reads an integer that begins in the lowest `bits` of the first byte (RFC 7541 §5.1). Its value has at most 62 bits
+/// (RFC 9204 §4.1.1).
 pub(crate) fn integer(rest: &mut &[u8], bits: u32) -> Result<u64, Unread> {
     let (&first, mut behind) = rest.split_first().ok_or(Unread::Incomplete)?;
     let mask = (1u64 << bits) - 1;
@@ -23,6 +22,7 @@ pub(crate) fn integer(rest: &mut &[u8], bits: u32) -> Result<u64, Unread> {
         loop {
             let (&byte, after) = behind.split_first().ok_or(Unread::Incomplete)?;
             behind = after;
+            // Nine bytes of seven bits hold the 62 bits. The check also keeps the shift within the word.
             if shift > 56 {
                 return Err(Unread::Invalid);
             }
@@ -40,7 +40,7 @@ pub(crate) fn integer(rest: &mut &[u8], bits: u32) -> Result<u64, Unread> {
     Ok(value)
 }
 
-/// Appends an integer behind the bits of `kind` in its first byte.
+/// Appends an integer. It begins in the lowest `bits` of its first byte, behind `kind`.
 pub(crate) fn push_integer(out: &mut Vec<u8>, kind: u8, bits: u32, value: u64) {
     let mask = (1 << bits) - 1;
     if value < mask {
@@ -55,17 +55,19 @@ pub(crate) fn push_integer(out: &mut Vec<u8>, kind: u8, bits: u32, value: u64) {
     out.push(rest as u8);
 }
 
-/// Reads a string whose length has `bits` bits in the first byte, and is preceded by the bit of Huffman's code; at most
-/// `limit` bytes as they are sent. Appends it to `text`.
+/// Reads a string and appends it to `text`. Its length begins in the lowest `bits` of the first byte, behind the
+/// Huffman bit. The encoded string may have at most `limit` bytes.
 pub(crate) fn string(rest: &mut &[u8], bits: u32, limit: usize, text: &mut Vec<u8>) -> Result<(), Unread> {
     let is_coded = rest.first().ok_or(Unread::Incomplete)? & (1 << bits) != 0;
     let mut behind = *rest;
     let len = integer(&mut behind, bits)?;
+    // Before the bytes have arrived: the length alone must not make the caller hold them.
     if len > limit as u64 {
         return Err(Unread::Invalid);
     }
     let (bytes, behind) = behind.split_at_checked(len as usize).ok_or(Unread::Incomplete)?;
     if is_coded {
+        // `rest` moves only on success: an incomplete string is read again from its start.
         huffman::decode(bytes, text).map_err(|_| Unread::Invalid)?;
     } else {
         text.extend_from_slice(bytes);
@@ -74,7 +76,7 @@ pub(crate) fn string(rest: &mut &[u8], bits: u32, limit: usize, text: &mut Vec<u
     Ok(())
 }
 
-/// Appends a string behind the bits of `kind` in its first byte, in Huffman's code where that is shorter.
+/// Appends a string behind the bits of `kind` in its first byte. Uses the Huffman code if that is shorter.
 pub(crate) fn push_string(out: &mut Vec<u8>, kind: u8, bits: u32, text: &[u8]) {
     let len = huffman::coded_len(text);
     if len < text.len() {

@@ -1,6 +1,6 @@
 //! The static table of QPACK (RFC 9204 Appendix A).
 
-/// The fields of the static table; its first index is 0.
+/// The first index is 0.
 #[rustfmt::skip]
 static STATIC: [(&str, &str); STATIC_LEN] = [
     (":authority", ""), (":path", "/"), ("age", "0"), ("content-disposition", ""), ("content-length", "0"),
@@ -38,35 +38,33 @@ static STATIC: [(&str, &str); STATIC_LEN] = [
 
 pub(crate) const STATIC_LEN: usize = 99;
 
-/// The field at an index of the static table.
 pub(crate) fn fixed(index: u64) -> Option<(&'static [u8], &'static [u8])> {
     let (name, value) = STATIC.get(usize::try_from(index).ok()?)?;
     Some((name.as_bytes(), value.as_bytes()))
 }
 
-/// What the static table has of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// The field itself.
+pub(crate) enum StaticMatch {
+    /// The whole field.
     Field(u8),
-    /// Its name.
+    /// Only its name.
     Name(u8),
     Nothing,
 }
 
-/// Looks up a field, whose name is in lower case.
-pub(crate) fn find(name: &[u8], value: &[u8]) -> Found {
+/// Looks up a field. The name must be in lower case.
+pub(crate) fn find(name: &[u8], value: &[u8]) -> StaticMatch {
     let ranges = indices_of(name);
     let mut indices = ranges.iter().flat_map(|&(first, last)| first..=last);
     let whole = indices.find(|&index| STATIC[usize::from(index)].1.as_bytes() == value);
     match (whole, ranges.first()) {
-        (Some(index), _) => Found::Field(index),
-        (None, Some(&(first, _))) => Found::Name(first),
-        (None, None) => Found::Nothing,
+        (Some(index), _) => StaticMatch::Field(index),
+        (None, Some(&(first, _))) => StaticMatch::Name(first),
+        (None, None) => StaticMatch::Nothing,
     }
 }
 
-/// The indices of the fields with this name, as first and last of each run.
+/// The indices of the fields with this name, as the first and last of each run.
 #[rustfmt::skip]
 fn indices_of(name: &[u8]) -> &'static [(u8, u8)] {
     match name {
@@ -100,11 +98,11 @@ mod tests {
     fn each_field_is_found_at_its_index() {
         for index in 0..STATIC_LEN as u8 {
             let (name, value) = fixed(u64::from(index)).expect("there are that many");
-            assert_eq!(find(name, value), Found::Field(index));
+            assert_eq!(find(name, value), StaticMatch::Field(index));
             let first = (0..).find(|&first| fixed(first).is_some_and(|(other, _)| other == name));
             let named = find(name, b"something else");
-            assert_eq!(named, Found::Name(first.expect("it is there") as u8));
+            assert_eq!(named, StaticMatch::Name(first.expect("it is there") as u8));
         }
-        assert_eq!((fixed(99), fixed(u64::MAX), find(b"x", b"")), (None, None, Found::Nothing));
+        assert_eq!((fixed(99), fixed(u64::MAX), find(b"x", b"")), (None, None, StaticMatch::Nothing));
     }
 }

@@ -1,9 +1,8 @@
 //! Variable-length integers (RFC 9000 §16).
 
-/// The largest value.
 pub(crate) const MAX: u64 = (1 << 62) - 1;
 
-/// Reads the integer at the start of `bytes`, and how many bytes it takes; `None` if it is incomplete.
+/// Returns the integer at the start of `bytes`, and its length; `None` if it is incomplete.
 pub(crate) fn read(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
     let len = 1 << (first >> 6);
@@ -12,12 +11,12 @@ pub(crate) fn read(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((value, len))
 }
 
-/// Reads an integer that is all of `bytes`.
+/// Reads an integer that fills `bytes` exactly.
 pub(crate) fn read_all(bytes: &[u8]) -> Option<u64> {
     read(bytes).filter(|(_, len)| *len == bytes.len()).map(|(value, _)| value)
 }
 
-/// Appends an integer, in as few bytes as it takes.
+/// Appends an integer in the shortest form.
 pub(crate) fn push(out: &mut Vec<u8>, value: u64) {
     debug_assert!(value <= MAX);
     match value {
@@ -51,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn reading_inverts_writing() {
         for value in [0, 0x3f, 0x40, 0x3fff, 0x4000, 0x3fff_ffff, 0x4000_0000, MAX] {
             let mut bytes = Vec::new();
             push(&mut bytes, value);

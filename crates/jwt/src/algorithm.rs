@@ -1,36 +1,29 @@
-//! Signature algorithms (RFC 7518 §3.1, RFC 8037). `none` is none of them.
+//! Signature algorithms (RFC 7518 §3.1, RFC 8037). `none` is not supported.
 
-/// A signature algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// HMAC with SHA-256.
     Hs256,
-    /// HMAC with SHA-384.
     Hs384,
-    /// HMAC with SHA-512.
     Hs512,
     /// RSASSA-PKCS1-v1_5 with SHA-256.
     Rs256,
-    /// RSASSA-PKCS1-v1_5 with SHA-384.
     Rs384,
-    /// RSASSA-PKCS1-v1_5 with SHA-512.
     Rs512,
     /// RSASSA-PSS with SHA-256.
     Ps256,
-    /// RSASSA-PSS with SHA-384.
     Ps384,
-    /// RSASSA-PSS with SHA-512.
     Ps512,
     /// ECDSA on P-256.
     Es256,
-    /// ECDSA on P-384.
     Es384,
+    /// ECDSA on P-521, with SHA-512.
+    Es512,
     /// Ed25519.
     EdDsa,
 }
 
 impl Algorithm {
-    /// The algorithms with a public key: whoever verifies cannot sign.
+    /// The algorithms with a public key, with which a token can be verified but not signed.
     pub const ASYMMETRIC: &'static [Self] = &[
         Self::Rs256,
         Self::Rs384,
@@ -40,19 +33,20 @@ impl Algorithm {
         Self::Ps512,
         Self::Es256,
         Self::Es384,
+        Self::Es512,
         Self::EdDsa,
     ];
-    /// The algorithms with a secret that both sides have.
+    /// The algorithms with a shared secret.
     pub const SYMMETRIC: &'static [Self] = &[Self::Hs256, Self::Hs384, Self::Hs512];
 
-    /// The algorithm of this name. Names are case-sensitive (RFC 7515 §4.1.1).
-    pub fn of(name: &str) -> Option<Self> {
-        // RFC 9864 §2.2 names the curve of EdDSA.
+    /// Names are case-sensitive (RFC 7515 §4.1.1).
+    pub fn parse(name: &str) -> Option<Self> {
+        // RFC 9864 §2.2 renames EdDSA on this curve.
         let name = if name == "Ed25519" { "EdDSA" } else { name };
         Self::ASYMMETRIC.iter().chain(Self::SYMMETRIC).copied().find(|known| known.name() == name)
     }
 
-    /// The name in headers of tokens.
+    /// The name in token headers.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hs256 => "HS256",
@@ -66,18 +60,20 @@ impl Algorithm {
             Self::Ps512 => "PS512",
             Self::Es256 => "ES256",
             Self::Es384 => "ES384",
+            Self::Es512 => "ES512",
             Self::EdDsa => "EdDSA",
         }
     }
 
-    /// Whether it signs and verifies with the same secret.
+    /// Whether the same secret signs and verifies.
     pub fn is_symmetric(self) -> bool {
         Self::SYMMETRIC.contains(&self)
     }
 
-    pub(crate) fn verifier(self) -> jsonwebtoken::Algorithm {
+    /// The algorithm in the library `jsonwebtoken`; `None` for ES512, which it lacks.
+    pub(crate) fn verifier(self) -> Option<jsonwebtoken::Algorithm> {
         use jsonwebtoken::Algorithm as Theirs;
-        match self {
+        Some(match self {
             Self::Hs256 => Theirs::HS256,
             Self::Hs384 => Theirs::HS384,
             Self::Hs512 => Theirs::HS512,
@@ -89,7 +85,8 @@ impl Algorithm {
             Self::Ps512 => Theirs::PS512,
             Self::Es256 => Theirs::ES256,
             Self::Es384 => Theirs::ES384,
+            Self::Es512 => return None,
             Self::EdDsa => Theirs::EdDSA,
-        }
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! Claims: what a token has to say (RFC 7519 §4.1), and what is taken from it for the log and for servers.
+//! Checks the claims of a token (RFC 7519 §4.1), and takes the values for the log and for servers from them.
 
 use std::fmt::Write;
 
@@ -6,81 +6,78 @@ use crate::algorithm::Algorithm;
 use crate::json::Json;
 use crate::keys::KeySet;
 use crate::refusal::Refusal;
-use crate::token::{Token, object};
+use crate::token::{ParsedToken, object};
 
-/// What claims may add to a request, in bytes, and the longest name of a user.
+/// The maximum size of the field lines from claims, and of the user name.
 const LINES_BYTES_MAX: usize = 8 * 1024;
 const USER_BYTES_MAX: usize = 256;
 
-/// What is asked of tokens, and taken from them.
+/// The requirements for tokens, and the claims to pass on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rules {
-    /// The accepted algorithms.
+pub struct RequiredClaims {
     pub algorithms: Vec<Algorithm>,
-    /// The accepted issuers; empty accepts any.
+    /// If empty, any issuer is accepted.
     pub issuers: Vec<String>,
-    /// The accepted audiences.
     pub audience: Audience,
-    /// How far the clocks of issuer and proxy may be apart, in seconds.
+    /// The maximum difference between the clocks of issuer and proxy, in seconds.
     pub leeway_s: u64,
-    /// Whether tokens without `exp` are accepted.
     pub accepts_no_expiry: bool,
-    /// Required claims, each with the values of which it must have one; none accepts any value.
+    /// Required claims, each with its accepted values; without values, any is accepted.
     pub required: Vec<(String, Vec<String>)>,
-    /// The claim that names the user.
+    /// The claim with the user name.
     pub user: String,
-    /// Fields for servers, each with the claim that it gets.
+    /// Fields for servers: the field name, and the claim with its value.
     pub passed: Vec<(String, String)>,
-    /// The longest accepted token, in bytes.
     pub token_bytes_max: usize,
 }
 
-/// For whom tokens may be.
+/// Accepted values of the claim `aud`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Audience {
-    /// For nobody in particular: RFC 7519 §4.1.3 has tokens with an `aud` refused by whoever is not meant.
+    /// Only tokens without `aud` are accepted: RFC 7519 §4.1.3 forbids a recipient that `aud` does not name to accept a
+    /// token.
     Nobody,
-    /// For anybody.
+    /// `aud` is not checked.
     Anybody,
-    /// For one of these; tokens without `aud` are refused.
+    /// `aud` must have one of these values.
     Of(Vec<String>),
 }
 
-/// What a verified token says.
+/// The result of verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct TokenIdentity {
     user: String,
     lines: Vec<u8>,
     until_s: u64,
 }
 
-impl Identity {
-    /// The user; empty if the token names none.
+impl TokenIdentity {
+    /// Empty if the token has no user name.
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// Header lines for servers, each with CRLF.
+    /// Field lines for servers, each with CRLF.
     pub fn lines(&self) -> &[u8] {
         &self.lines
     }
 
-    /// The second since 1970 from which the token counts no more.
+    /// When the token expires, in seconds since 1970, with leeway.
     pub fn until_s(&self) -> u64 {
         self.until_s
     }
 }
 
-impl Rules {
-    /// Verifies a token and checks its claims at the second `now_s` since 1970.
+impl RequiredClaims {
+    /// Verifies a token, and checks its claims for the time `now_s`, in seconds since 1970.
     ///
     /// # Errors
-    /// Why it is refused.
-    pub fn check(&self, text: &[u8], keys: &KeySet, now_s: u64) -> Result<Identity, Refusal> {
+    /// If the token is refused.
+    pub fn check(&self, text: &[u8], keys: &KeySet, now_s: u64) -> Result<TokenIdentity, Refusal> {
         if text.len() > self.token_bytes_max {
             return Err(Refusal::TooLong);
         }
-        let token = Token::parse(text)?;
+        let token = ParsedToken::parse(text)?;
         if !self.algorithms.contains(&token.algorithm) {
             return Err(Refusal::Algorithm);
         }
@@ -91,10 +88,10 @@ impl Rules {
         if !self.required.iter().all(|(claim, values)| grants(&claims, claim, values)) {
             return Err(Refusal::Insufficient);
         }
-        Ok(Identity { user: self.user(&claims)?, lines: self.lines(&claims)?, until_s })
+        Ok(TokenIdentity { user: self.user(&claims)?, lines: self.lines(&claims)?, until_s })
     }
 
-    /// When the token ends; checks that it counts now.
+    /// Returns the time at which the token expires, with leeway. Fails if it is not valid at `now_s`.
     fn until(&self, claims: &Json, now_s: u64) -> Result<u64, Refusal> {
         let expires = date(claims, "exp")?;
         // RFC 7519 §4.1.4: "on or after which the JWT MUST NOT be accepted".
@@ -106,7 +103,7 @@ impl Rules {
         if now_s >= until_s {
             return Err(Refusal::Expired);
         }
-        // RFC 7519 §4.1.5.
+        // RFC 7519 §4.1.5: the token must not be accepted before this time.
         let begins = date(claims, "nbf")?.map_or(0, |begins| begins.floor() as u64);
         if now_s.saturating_add(self.leeway_s) < begins {
             return Err(Refusal::NotYetValid);
@@ -156,7 +153,7 @@ impl Rules {
     }
 }
 
-/// A NumericDate (RFC 7519 §2), in seconds.
+/// A NumericDate, in seconds (RFC 7519 §2).
 fn date(claims: &Json, name: &str) -> Result<Option<f64>, Refusal> {
     match claims.member(name) {
         None => Ok(None),
@@ -168,16 +165,16 @@ fn date(claims: &Json, name: &str) -> Result<Option<f64>, Refusal> {
     }
 }
 
-/// Whether a claim has one of the values, as the text of it or of one of its list.
+/// Whether the claim is one of the values, or a list with one of them.
 fn grants(claims: &Json, claim: &str, values: &[String]) -> bool {
     let Some(found) = claims.find(claim) else { return false };
     values.is_empty() || any(found, claim, |text| values.iter().any(|value| value == text))
 }
 
-/// Whether the text of a claim passes, or one of its list.
+/// Whether `passes` accepts the claim's text, or that of an element if it is a list.
 fn any(found: &Json, claim: &str, mut passes: impl FnMut(&str) -> bool) -> bool {
     match found {
-        // RFC 8693 §4.2: a list with spaces between.
+        // RFC 8693 §4.2: a list separated by spaces.
         Json::Text(text) if matches!(claim, "scope" | "scp") => text.split(' ').any(passes),
         Json::Text(text) => passes(text),
         Json::List(list) => list.iter().filter_map(Json::text).any(passes),
@@ -186,27 +183,28 @@ fn any(found: &Json, claim: &str, mut passes: impl FnMut(&str) -> bool) -> bool 
     }
 }
 
-/// The claims of a token that nobody has verified. They say where to ask, never who somebody is.
+/// Claims of a token whose signature was not verified. Use them to choose an issuer's keys, never as an identity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claims(Json);
 
 impl Claims {
-    /// Reads the claims of a token, which must be well-formed but may be forged; `None` if it is not.
+    /// `None` if the token is malformed.
     pub fn unverified(token: &[u8]) -> Option<Self> {
-        object(Token::parse(token).ok()?.payload).map(Self)
+        object(ParsedToken::parse(token).ok()?.payload).map(Self)
     }
 
-    /// Whether there is a claim of this name; names of members are written with dots between.
+    /// The name of an inner claim is a path with dots.
     pub fn has(&self, claim: &str) -> bool {
         self.0.find(claim).is_some()
     }
 
-    /// Whether the text of a claim passes, or one of its list: those that [`Rules::required`] compares.
+    /// Whether `passes` accepts the claim's text, or that of an element if it is a list. [`RequiredClaims::required`] compares
+    /// the same texts.
     pub fn any(&self, claim: &str, passes: impl FnMut(&str) -> bool) -> bool {
         self.0.find(claim).is_some_and(|found| any(found, claim, passes))
     }
 
-    /// All texts of a claim.
+    /// The claim's text, or those of its elements if it is a list.
     pub fn texts(&self, claim: &str) -> Vec<String> {
         let mut texts = Vec::new();
         self.any(claim, |text| {
@@ -217,7 +215,7 @@ impl Claims {
     }
 }
 
-/// A claim as the value of a field. Lists have commas between.
+/// Formats a claim as a field value; elements of lists are separated by commas.
 fn written(claim: &Json) -> Result<String, Refusal> {
     let mut text = String::new();
     match claim {
@@ -228,7 +226,7 @@ fn written(claim: &Json) -> Result<String, Refusal> {
         Json::List(list) => {
             for (place, value) in list.iter().enumerate() {
                 let one = if let Json::List(_) = value { Err(Refusal::Claims) } else { written(value) }?;
-                // It would read as two.
+                // The server would read it as two elements.
                 if one.contains(',') {
                     return Err(Refusal::Claims);
                 }
@@ -238,7 +236,7 @@ fn written(claim: &Json) -> Result<String, Refusal> {
         }
         Json::Table(_) => return Err(Refusal::Claims),
     }
-    // RFC 9110 §5.5: what ends a line is no part of a value.
+    // RFC 9110 §5.5: a field value has no line breaks or other control characters.
     if text.chars().any(char::is_control) || text.trim() != text {
         return Err(Refusal::Claims);
     }

@@ -1,14 +1,13 @@
-//! JSON whose objects have each name once.
+//! JSON in which the names of an object must be unique.
 //!
-//! RFC 7519 §4, RFC 7515 §4: of names that are there twice, one reader takes the first and another the last, so that a
-//! token would mean one thing here and another at the server. It is refused.
+//! RFC 7519 §4 and RFC 7515 §4 allow rejecting duplicates. Readers differ in whether they take the first or the last,
+//! so a server could read another value than the proxy checked.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// A JSON value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Json {
     Null,
@@ -20,12 +19,12 @@ pub(crate) enum Json {
 }
 
 impl Json {
-    /// Parses a whole text; `None` if it is no JSON, or if a name is there twice. Nesting is limited to 128 levels.
+    /// Parses a whole text. `None` if it is invalid JSON, has a duplicate name, or is nested deeper than 128 levels.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// The member of this name, of an object.
+    /// `None` if there is no such member, or this is no object.
     pub(crate) fn member(&self, name: &str) -> Option<&Self> {
         let Self::Table(members) = self else { return None };
         members.iter().find(|(known, _)| known == name).map(|(_, value)| value)
@@ -39,8 +38,7 @@ impl Json {
         if let Self::List(list) = self { Some(list) } else { None }
     }
 
-    /// What `path` names: a member, or one of a member, with dots between: `realm_access.roles`. Names may have dots
-    /// themselves, as URLs have.
+    /// The member at a path of names with dots, such as `realm_access.roles`. A name may itself have dots, as URLs do.
     pub(crate) fn find(&self, path: &str) -> Option<&Self> {
         let inner = || {
             let mut dots = path.match_indices('.');
@@ -103,7 +101,7 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Json, A::Error> {
-        /// Of one object: comparing the names of more would take long.
+        /// Limits the time for comparing the names of an object, which grows with the square of their number.
         const MEMBERS_MAX: usize = 256;
         let mut members: Vec<(String, Json)> = Vec::new();
         while let Some((name, value)) = access.next_entry::<String, Json>()? {

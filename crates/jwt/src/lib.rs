@@ -1,30 +1,31 @@
-//! JSON Web Tokens (RFC 7519) as a proxy asks for them: keys, strict parsing, signatures, claims, verified tokens.
+//! Verifies JSON Web Tokens (RFC 7519) for a proxy: keys, strict parsing, signatures, claims, and a cache of verified
+//! tokens.
 //!
-//! Signatures are those of the crate `jsonwebtoken`; the rest is stricter than it (`crit`, repeated members, time as a
-//! value). Where a token is in a request, and how keys are fetched, is decided elsewhere.
+//! The crate `jsonwebtoken` verifies signatures. All else is stricter here: `crit`, duplicate members, and the time,
+//! which is a parameter. The proxy finds tokens in requests, and fetches keys.
 
 #![forbid(unsafe_code)]
 
-/// Signature algorithms, by name.
+/// Signature algorithms.
 mod algorithm;
-/// JSON whose names are unique.
+/// JSON with unique names.
 mod json;
-/// DER: the two public keys that PEM files have.
+/// DER of public keys.
 mod der;
-/// Keys: from PEM files, JWKS documents and secrets.
+/// Keys from PEM files, JWKS documents and secrets.
 mod keys;
 /// The compact form of a signed token.
 mod token;
-/// What a token has to say, and what is taken from it.
+/// Checks of claims.
 mod claims;
-/// Verified tokens.
+/// A cache of verified tokens.
 mod verified;
-/// Why a token is refused.
+/// Reasons for refusing a token.
 mod refusal;
 
 pub use algorithm::Algorithm;
-pub use claims::{Audience, Claims, Identity, Rules};
+pub use claims::{Audience, Claims, RequiredClaims, TokenIdentity};
 pub use keys::{KeyFault, KeySet};
 pub use refusal::Refusal;
-pub use token::Token;
-pub use verified::{TokenDigest, Verified};
+pub use token::ParsedToken;
+pub use verified::{TokenDigest, VerifiedTokens};

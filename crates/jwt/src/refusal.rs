@@ -1,8 +1,8 @@
-//! Why a token is refused: the words of RFC 6750 §3.1, and a reason that tells a client nothing about keys.
+//! Reasons for refusing a token, with error codes of RFC 6750 §3.1. Their texts tell a client nothing about keys.
 
 macro_rules! refusals {
     ($($(#[doc = $doc:literal])+ $variant:ident $reason:literal,)*) => {
-        /// Why a token is refused.
+        /// The reason for refusing a token.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Refusal {
@@ -10,10 +10,9 @@ macro_rules! refusals {
         }
 
         impl Refusal {
-            /// All refusals.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The reason in a few words, of characters that may stand in a quoted string (RFC 6750 §3).
+            /// Has only characters that are allowed in a quoted string (RFC 6750 §3).
             pub fn reason(self) -> &'static str {
                 match self {
                     $(Self::$variant => $reason,)*
@@ -26,40 +25,40 @@ macro_rules! refusals {
 refusals! {
     /// The request has no token.
     Missing "a token is required",
-    /// The request has several tokens, or several fields that a token could be in.
+    /// The request has several tokens, or several fields that may have a token.
     Repeated "there is more than one token",
-    /// The token is longer than is allowed.
+    /// The token exceeds the size limit.
     TooLong "the token is too long",
-    /// The token is no signed token in the compact form.
+    /// The token is not in the compact form of signed tokens.
     Malformed "the token is malformed",
-    /// The token is encrypted.
+    /// The token is encrypted (JWE).
     Encrypted "the token is encrypted",
-    /// The token is signed by an algorithm that is not allowed, or not signed.
+    /// The token is unsigned, or its algorithm is not accepted.
     Algorithm "the algorithm of the token is not accepted",
-    /// The token has header parameters that must be understood, and are not.
+    /// The token has critical header parameters, of which none is supported.
     Critical "the token has critical header parameters",
-    /// There is no key for the token.
+    /// No key of the set matches the token.
     UnknownKey "the key of the token is not known",
-    /// The signature is wrong.
+    /// No key verifies the signature.
     Signature "the signature of the token is wrong",
-    /// The claims are no JSON object, or one of them has a wrong type.
+    /// The claims are not a JSON object, or one of them has the wrong type.
     Claims "the claims of the token are malformed",
-    /// The token has no time at which it expires.
+    /// The claim `exp` is missing.
     NoExpiry "the token never expires",
-    /// The token has expired.
+    /// The claim `exp` is in the past.
     Expired "the token has expired",
-    /// The token is not valid yet.
+    /// The claim `nbf` is in the future.
     NotYetValid "the token is not valid yet",
-    /// The issuer is not accepted.
+    /// The claim `iss` names another issuer.
     Issuer "the issuer of the token is not accepted",
-    /// The token is for somebody else.
+    /// The claim `aud` names another recipient.
     Audience "the token is for another audience",
-    /// A required claim is missing, or has another value.
+    /// A required claim is missing, or has no accepted value.
     Insufficient "the token does not grant access to this",
 }
 
 impl Refusal {
-    /// Whether the token is valid, but does not grant enough: 403 and `insufficient_scope` rather than 401.
+    /// Whether a valid token lacks a required claim. The response is then 403 with `insufficient_scope` instead of 401.
     pub fn is_of_scope(self) -> bool {
         self == Self::Insufficient
     }
@@ -67,10 +66,23 @@ impl Refusal {
     /// The value of WWW-Authenticate (RFC 6750 §3).
     pub fn challenge(self) -> String {
         let error = match self {
-            // RFC 6750 §3.1: without a token there is no error to tell.
+            // RFC 6750 §3.1: without a token, the response has no error code.
             Self::Missing => return "Bearer".to_owned(),
             Self::Insufficient => "insufficient_scope",
-            _ => "invalid_token",
+            Self::Repeated
+            | Self::TooLong
+            | Self::Malformed
+            | Self::Encrypted
+            | Self::Algorithm
+            | Self::Critical
+            | Self::UnknownKey
+            | Self::Signature
+            | Self::Claims
+            | Self::NoExpiry
+            | Self::Expired
+            | Self::NotYetValid
+            | Self::Issuer
+            | Self::Audience => "invalid_token",
         };
         format!("Bearer error=\"{error}\", error_description=\"{}\"", self.reason())
     }

@@ -1,7 +1,7 @@
-//! The compact form of a signed token (RFC 7515 §7.1): three parts of base64url with dots between.
+//! The compact form of a signed token (RFC 7515 §7.1): three base64url parts separated by dots.
 //!
-//! Whatever the header says about keys (`jwk`, `jku`, `x5c`, `x5u`) is ignored: a token that brings its own key proves
-//! nothing. The payload is read only once the signature has been verified.
+//! Keys and key locations in the header (`jwk`, `jku`, `x5c`, `x5u`) are ignored, because an attacker can choose them.
+//! The payload is decoded only after the signature was verified.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,28 +10,26 @@ use crate::algorithm::Algorithm;
 use crate::json::Json;
 use crate::refusal::Refusal;
 
-/// The longest accepted header, in base64url, and the longest `kid`.
+/// The maximum size of the header in base64url, and of `kid`.
 const HEADER_BYTES_MAX: usize = 4096;
 const KEY_ID_BYTES_MAX: usize = 512;
 
-/// A token whose header was read, and nothing else.
+/// A token of which only the header was decoded.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Token<'t> {
-    /// The algorithm that the token claims to be signed by.
+pub struct ParsedToken<'t> {
+    /// From the header, not yet verified.
     pub algorithm: Algorithm,
-    /// The name of the key.
+    /// The `kid` of the header.
     pub key_id: Option<String>,
-    /// Header and payload as they were signed.
+    /// The signed part: header and payload, in base64url.
     pub(crate) signed: &'t [u8],
     pub(crate) payload: &'t [u8],
     pub(crate) signature: &'t str,
 }
 
-impl<'t> Token<'t> {
-    /// Parses a token.
-    ///
+impl<'t> ParsedToken<'t> {
     /// # Errors
-    /// Why it is refused.
+    /// If the token is malformed, encrypted, or has an unsupported header.
     pub fn parse(text: &'t [u8]) -> Result<Self, Refusal> {
         let text = std::str::from_utf8(text).map_err(|_| Refusal::Malformed)?;
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -41,12 +39,12 @@ impl<'t> Token<'t> {
         let mut parts = text.split('.');
         let (header, payload, signature) = match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (Some(header), Some(payload), Some(signature), None) => (header, payload, signature),
-            // RFC 7516 §3: five parts are an encrypted token.
+            // RFC 7516 §3: an encrypted token has five parts.
             (Some(_), Some(_), Some(_), Some(_)) if parts.count() == 1 => return Err(Refusal::Encrypted),
             _ => return Err(Refusal::Malformed),
         };
         let (algorithm, key_id) = Self::header(header)?;
-        // RFC 7518 §3.6: an empty signature belongs to `none`, which is no algorithm here.
+        // RFC 7518 §3.6: only `none` has an empty signature.
         if signature.is_empty() || payload.is_empty() {
             return Err(Refusal::Malformed);
         }
@@ -63,12 +61,12 @@ impl<'t> Token<'t> {
         if header.member("enc").is_some() {
             return Err(Refusal::Encrypted);
         }
-        // RFC 7515 §4.1.11: none of the extensions is understood here. RFC 7797 §6: `b64` is one of them, and dangerous
-        // where it is not said to be critical.
+        // RFC 7515 §4.1.11: no extension is supported. RFC 7797 §6: `b64` changes the signed bytes, even if `crit` does
+        // not name it.
         if header.member("crit").is_some() || header.member("b64").is_some() {
             return Err(Refusal::Critical);
         }
-        let algorithm = Algorithm::of(algorithm).ok_or(Refusal::Algorithm)?;
+        let algorithm = Algorithm::parse(algorithm).ok_or(Refusal::Algorithm)?;
         let key_id = match header.member("kid") {
             None => None,
             Some(Json::Text(id)) if id.len() <= KEY_ID_BYTES_MAX => Some(id.clone()),
@@ -78,9 +76,9 @@ impl<'t> Token<'t> {
     }
 }
 
-/// A JSON object in base64url.
+/// Decodes a JSON object in base64url.
 pub(crate) fn object(encoded: &[u8]) -> Option<Json> {
-    // Bits behind the last byte have to be zero: a token is written in one way alone.
+    // Unused bits must be zero, so that each token has exactly one encoding.
     let bytes = URL_SAFE_NO_PAD.decode(encoded).ok()?;
     Json::parse(&bytes).filter(|json| matches!(json, Json::Table(_)))
 }
@@ -106,7 +104,7 @@ mod tests {
             (&longest, Ok(Some(kid.as_str()))),
             (r#"{"alg":"ES256","kid":"../../etc/passwd"}"#, Ok(Some("../../etc/passwd"))),
             (r#"{"alg":"ES256","kid":"' OR 1=1 --"}"#, Ok(Some("' OR 1=1 --"))),
-            // A key that the token brings along counts for nothing.
+            // A key in the token's header is ignored.
             (
                 r#"{"alg":"ES256","jwk":{"kty":"EC"},"jku":"https://evil.test","x5u":"https://evil.test","x5c":[]}"#,
                 Ok(None),
@@ -140,7 +138,7 @@ mod tests {
             (r#"{"alg":"RSA-OAEP","enc":"A256GCM"}"#, Err(Refusal::Encrypted)),
         ] {
             let text = token(header);
-            let read = Token::parse(text.as_bytes()).map(|token| token.key_id);
+            let read = ParsedToken::parse(text.as_bytes()).map(|token| token.key_id);
             assert_eq!(read, expected.map(|id| id.map(str::to_owned)), "{header:.80}");
         }
     }
@@ -169,10 +167,14 @@ mod tests {
             (format!("{header}.e30.c2/n"), Some(Refusal::Malformed)),
             (format!("{header}.e30.c2ln,{header}.e30.c2ln"), Some(Refusal::Malformed)),
         ] {
-            assert_eq!(Token::parse(text.as_bytes()).err(), expected, "{text}");
+            assert_eq!(ParsedToken::parse(text.as_bytes()).err(), expected, "{text}");
         }
         let bits = token(r#"{"alg":"ES256" }"#).replacen('.', "x.", 1);
-        assert_eq!(Token::parse(bits.as_bytes()).err(), Some(Refusal::Malformed), "one way to write it");
-        assert_eq!(Token::parse(b"\xff.e30.c2ln").err(), Some(Refusal::Malformed));
+        assert_eq!(
+            ParsedToken::parse(bits.as_bytes()).err(),
+            Some(Refusal::Malformed),
+            "one way to write it"
+        );
+        assert_eq!(ParsedToken::parse(b"\xff.e30.c2ln").err(), Some(Refusal::Malformed));
     }
 }

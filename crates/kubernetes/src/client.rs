@@ -3,43 +3,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{Scheme, Server, ServerHost, Upstream, UpstreamTls};
-use gateway::{Kind, Reference};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Method, Request, Response};
-use hyper_util::rt::TokioIo;
+use gateway::{ObjectKind, Reference};
+use http_client::{ClientStream, DialedStream};
 use serde_json::{Value, json};
 use tls::ClientSide;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
-use tokio_rustls::TlsConnector;
 
-use crate::events::Event;
-use crate::location::Access;
+use crate::events::ClusterEvent;
+use crate::location::ClusterCredentials;
 
-/// How long the server has for a connection and an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// The largest answer: a page of a list.
+/// The largest response: a page of a list.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
-/// The largest object: etcd takes 1.5 MiB.
+/// The largest object: etcd accepts 1.5 MiB.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// Objects of a page.
 const PAGE: usize = 500;
-/// How long a watch lasts at the server's side, so that a lost one is noticed.
+/// The server ends a watch after this time, so that a lost connection is noticed.
 const WATCH_SECONDS: u64 = 300;
-/// A server tells of its version about once a minute (bookmarks): one that is silent for longer is gone.
+/// A server sends bookmarks about once a minute. Longer silence means a lost connection.
 const SILENCE_MAX: Duration = Duration::from_secs(WATCH_SECONDS + 30);
 
-/// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// The server does not answer.
+pub enum ClusterFailure {
     #[error("{0}")]
     Unreachable(String),
-    /// It refuses the request.
     #[error("{}", said(*.0, .1))]
     Refused(u16, String),
 }
@@ -52,89 +38,74 @@ fn said(status: u16, why: &str) -> String {
     }
 }
 
-impl Failure {
-    /// Whether what was asked for is not there: of a kind, that it is not installed.
+impl ClusterFailure {
+    /// Returns whether the object does not exist; for a kind, whether it is not installed (404).
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Refused(404, _))
     }
 
-    /// Whether the version that was asked for is too old (410).
+    /// Returns whether the requested version is too old (410).
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Self::Refused(410, _))
     }
 
-    /// Whether somebody else has written in between.
+    /// Returns whether the object has changed since it was read (409).
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused(409, _))
     }
 }
 
-/// A client. Its futures stay on their thread.
+/// A client of the API. Its futures stay on their thread.
 #[derive(Clone)]
-pub struct Client {
-    access: Arc<Access>,
+pub struct ClusterClient {
+    access: Arc<ClusterCredentials>,
 }
 
-/// A watch of a kind.
-pub(crate) struct Watch {
-    body: Incoming,
+pub(crate) struct KindWatch {
+    open: Open,
     text: Vec<u8>,
-    _open: Open,
 }
 
-/// What a watch tells.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Told {
-    /// An object is there or has changed.
+pub(crate) enum WatchEvent {
     Put(Value),
-    /// An object is gone.
     Gone(Value),
-    /// Nothing has changed up to a version.
+    /// All changes up to this version were sent.
     Bookmark(String),
 }
 
-/// A connection, and the task that drives it.
-struct Open {
-    send: SendRequest<Full<Bytes>>,
-    task: AbortHandle,
-}
+type Open = ClientStream<Box<dyn DialedStream>>;
 
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Client {
-    /// A client of a server.
-    ///
-    /// # Errors
-    /// What is wrong with the files for TLS.
-    pub fn new(access: Access) -> Result<Self, String> {
+impl ClusterClient {
+    /// Fails on mistakes in the files for TLS.
+    pub fn new(access: ClusterCredentials) -> Result<Self, String> {
         let client = Self { access: Arc::new(access) };
         client.tls()?;
         Ok(client)
     }
 
-    /// All objects of a kind, and the version of the list.
-    pub(crate) async fn list(&self, kind: Kind) -> Result<(Vec<Value>, String), Failure> {
+    /// Lists all objects of a kind, with the version of the list.
+    pub(crate) async fn list(&self, kind: ObjectKind) -> Result<(Vec<Value>, String), ClusterFailure> {
         let (mut objects, mut next) = (Vec::new(), String::new());
         loop {
             let path = format!("{}?limit={PAGE}{}{}", path(kind, ""), only(kind), continued(&next));
-            let mut page = self.call(Method::GET, &path, "", Value::Null).await?;
-            if let Value::Array(items) = page["items"].take() {
-                objects.extend(items);
-            }
+            let mut page = self.call("GET", &path, "", Value::Null).await?;
             let text = |key: &str| page["metadata"][key].as_str().unwrap_or_default().to_owned();
-            next = text("continue");
+            let (version, rest) = (text("resourceVersion"), text("continue"));
+            match page["items"].take() {
+                Value::Array(items) => objects.extend(items),
+                // Some servers write an empty list as null. Any other value says nothing about the objects.
+                Value::Null if !version.is_empty() => {}
+                _ => return Err(ClusterFailure::Unreachable("the answer is no list of objects".to_owned())),
+            }
+            next = rest;
             if next.is_empty() {
-                return Ok((objects, text("resourceVersion")));
+                return Ok((objects, version));
             }
         }
     }
 
-    /// Watches a kind from a version on.
-    pub(crate) async fn watch(&self, kind: Kind, version: &str) -> Result<Watch, Failure> {
+    pub(crate) async fn watch(&self, kind: ObjectKind, version: &str) -> Result<KindWatch, ClusterFailure> {
         let path = format!(
             "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}{}",
             path(kind, ""),
@@ -142,56 +113,53 @@ impl Client {
         );
         let begin = async {
             let mut open = self.connect().await?;
-            let answer = self.send(&mut open, Method::GET, &path, "", Value::Null).await?;
-            Ok::<_, Failure>((open, answer))
+            match self.send(&mut open, "GET", &path, "", Value::Null).await? {
+                200 => Ok(KindWatch { open, text: Vec::new() }),
+                status => Err(refusal(status, &mut open).await),
+            }
         };
-        let (open, answer) = in_time(begin).await?;
-        if answer.status() != 200 {
-            return Err(refusal(answer).await);
-        }
-        Ok(Watch { body: answer.into_body(), text: Vec::new(), _open: open })
+        in_time(begin).await
     }
 
-    /// Writes the status of an object, if nobody else has written the object since.
+    /// Writes the status of an object, unless the object has changed since it was read.
     pub(crate) async fn write_status(
         &self,
         object: &Reference,
         version: &str,
         status: &Value,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ClusterFailure> {
         let path = format!("{}/{}/status", path(object.kind, &object.namespace), object.name);
         let patch = json!({ "metadata": { "resourceVersion": version }, "status": status });
-        self.call(Method::PATCH, &path, "application/merge-patch+json", patch).await.map(drop)
+        self.call("PATCH", &path, "application/merge-patch+json", patch).await.map(drop)
     }
 
-    /// A lease.
-    pub(crate) async fn lease(&self, namespace: &str, name: &str) -> Result<Value, Failure> {
-        self.call(Method::GET, &format!("{}/{name}", leases(namespace)), "", Value::Null).await
+    pub(crate) async fn lease(&self, namespace: &str, name: &str) -> Result<Value, ClusterFailure> {
+        self.call("GET", &format!("{}/{name}", leases(namespace)), "", Value::Null).await
     }
 
-    /// Makes a lease, or replaces the one that was read.
+    /// Creates a lease, or replaces the one that was read.
     pub(crate) async fn put_lease(
         &self,
         namespace: &str,
         name: &str,
         lease: Value,
         is_new: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ClusterFailure> {
         let (method, path) = match is_new {
-            true => (Method::POST, leases(namespace)),
-            false => (Method::PUT, format!("{}/{name}", leases(namespace))),
+            true => ("POST", leases(namespace)),
+            false => ("PUT", format!("{}/{name}", leases(namespace))),
         };
         self.call(method, &path, "application/json", lease).await.map(drop)
     }
 
-    /// Writes an Event, or that it is still so if it is there already.
-    pub(crate) async fn write_event(&self, event: Event) -> Result<(), Failure> {
-        let Event { namespace, name, object, again } = event;
+    /// Creates an Event, or updates its series if it exists.
+    pub(crate) async fn write_event(&self, event: ClusterEvent) -> Result<(), ClusterFailure> {
+        let ClusterEvent { namespace, name, object, again } = event;
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-        match self.call(Method::POST, &path, "application/json", object).await {
+        match self.call("POST", &path, "application/json", object).await {
             Err(failure) if failure.is_conflict() => {
                 let path = format!("{path}/{name}");
-                self.call(Method::PATCH, &path, "application/merge-patch+json", again).await.map(drop)
+                self.call("PATCH", &path, "application/merge-patch+json", again).await.map(drop)
             }
             other => other.map(drop),
         }
@@ -199,21 +167,25 @@ impl Client {
 
     async fn call(
         &self,
-        method: Method,
+        method: &str,
         path: &str,
         content_type: &str,
         content: Value,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, ClusterFailure> {
         let exchange = async {
             let mut open = self.connect().await?;
-            let answer = self.send(&mut open, method, path, content_type, content).await?;
-            if !answer.status().is_success() {
-                return Err(refusal(answer).await);
+            let status = self.send(&mut open, method, path, content_type, content).await?;
+            if !(200..300).contains(&status) {
+                return Err(refusal(status, &mut open).await);
             }
-            let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| Failure::Unreachable(error.to_string()))?.to_bytes();
+            // One byte more shows that the body is too large.
+            let body = open.body(ANSWER_BYTES_MAX + 1).await.map_err(ClusterFailure::Unreachable)?;
+            if body.len() > ANSWER_BYTES_MAX {
+                let why = format!("the answer is larger than {} MiB", ANSWER_BYTES_MAX >> 20);
+                return Err(ClusterFailure::Unreachable(why));
+            }
             serde_json::from_slice(&body)
-                .map_err(|_| Failure::Unreachable("the answer is no JSON".to_owned()))
+                .map_err(|_| ClusterFailure::Unreachable("the answer is no JSON".to_owned()))
         };
         in_time(exchange).await
     }
@@ -221,139 +193,101 @@ impl Client {
     async fn send(
         &self,
         open: &mut Open,
-        method: Method,
+        method: &str,
         path: &str,
         content_type: &str,
         content: Value,
-    ) -> Result<Response<Incoming>, Failure> {
-        let mut head = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", self.access.authority())
-            .header("accept", "application/json")
-            .header("user-agent", "vanward");
-        if let Some(token) = &self.access.token {
-            let token = std::fs::read_to_string(token)
-                .map_err(|error| Failure::Unreachable(format!("{}: {error}", token.display())))?;
-            head = head.header("authorization", format!("Bearer {}", token.trim()));
+    ) -> Result<u16, ClusterFailure> {
+        let host = self.access.authority();
+        let mut fields =
+            vec![("Host", host.as_str()), ("Accept", "application/json"), ("User-Agent", "vanward")];
+        let token = match &self.access.token {
+            Some(token) => std::fs::read_to_string(token)
+                .map_err(|error| ClusterFailure::Unreachable(format!("{}: {error}", token.display())))?,
+            None => String::new(),
+        };
+        let token = format!("Bearer {}", token.trim());
+        if self.access.token.is_some() {
+            fields.push(("Authorization", &token));
+        }
+        if !content_type.is_empty() {
+            fields.push(("Content-Type", content_type));
         }
         let body = if content.is_null() { String::new() } else { content.to_string() };
-        if !content_type.is_empty() {
-            head = head.header("content-type", content_type);
-        }
-        let failed = Failure::Unreachable;
-        let request =
-            head.body(Full::new(Bytes::from(body))).map_err(|_| failed("the token is no text".to_owned()))?;
-        open.send.send_request(request).await.map_err(|error| failed(error.to_string()))
+        let request = http_client::request(method, path, &fields, body.as_bytes())
+            .map_err(|_| ClusterFailure::Unreachable("the token is no text".to_owned()))?;
+        open.ask(&request).await.map(|head| head.status).map_err(ClusterFailure::Unreachable)
     }
 
-    async fn connect(&self) -> Result<Open, Failure> {
-        let Access { host, port, .. } = &*self.access;
-        let failed = |why: String| Failure::Unreachable(format!("{}: {why}", self.access.authority()));
-        let tcp =
-            TcpStream::connect((host.as_str(), *port)).await.map_err(|error| failed(error.to_string()))?;
-        let _ = tcp.set_nodelay(true);
-        // The file of the CA may be another one by now.
-        let tls = self.tls().map_err(failed)?;
-        match tls.as_ref().and_then(|tls| Some((tls.config(), tls.name(0)?.clone()))) {
-            None => begin(tcp).await.map_err(failed),
-            Some((config, name)) => {
-                let tls = TlsConnector::from(config).connect(name, tcp).await;
-                begin(tls.map_err(|error| failed(error.to_string()))?).await.map_err(failed)
-            }
-        }
+    async fn connect(&self) -> Result<Open, ClusterFailure> {
+        let ClusterCredentials { host, port, .. } = &*self.access;
+        // The CA file may have changed.
+        let open = match self.tls() {
+            Ok(tls) => http_client::connect((host, *port), tls.as_ref(), 0).await,
+            Err(why) => Err(why),
+        };
+        open.map_err(|why| ClusterFailure::Unreachable(format!("{}: {why}", self.access.authority())))
     }
 
     fn tls(&self) -> Result<Option<ClientSide>, String> {
-        let Access { is_secure, host, port, ca, certificate, .. } = &*self.access;
-        if !is_secure {
-            return Ok(None);
-        }
-        let server = Server {
-            name: None,
-            scheme: Scheme::Https,
-            host: host.parse().map_or_else(|_| ServerHost::Name(host.clone()), ServerHost::Address),
-            port: *port,
-            weight: 1,
-            down: false,
-            priority: 0,
-            max_requests: None,
-        };
-        let tls = UpstreamTls { ca: ca.clone(), certificate: certificate.clone(), ..UpstreamTls::default() };
-        let upstream = Upstream { tls, ..Upstream::of("kubernetes", vec![server]) };
-        ClientSide::load(&upstream)
-            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        let ClusterCredentials { is_secure, host, port, ca, certificate, .. } = &*self.access;
+        let server = http_client::server(host, *port, *is_secure);
+        http_client::tls("kubernetes", vec![server], ca.clone(), certificate.clone())
     }
 }
 
-impl Watch {
-    /// Waits for what comes next; `None` if the server has ended the watch as it had announced.
-    pub(crate) async fn next(&mut self) -> Result<Option<Told>, Failure> {
+impl KindWatch {
+    /// Returns the next change; `None` if the watch ended at its announced time.
+    pub(crate) async fn next(&mut self) -> Result<Option<WatchEvent>, ClusterFailure> {
         loop {
             if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.text.drain(..=end).collect();
                 return told(&line).map(Some);
             }
             if self.text.len() > LINE_BYTES_MAX {
-                return Err(Failure::Unreachable("an object of the watch has no end".to_owned()));
+                return Err(ClusterFailure::Unreachable("an object of the watch has no end".to_owned()));
             }
-            let frame = tokio::time::timeout(SILENCE_MAX, self.body.frame()).await;
-            let frame = frame.map_err(|_| Failure::Unreachable("the watch is silent".to_owned()))?;
-            let Some(frame) = frame else { return Ok(None) };
-            let frame = frame.map_err(|error| Failure::Unreachable(error.to_string()))?;
-            self.text.extend_from_slice(frame.data_ref().map(|bytes| &bytes[..]).unwrap_or_default());
+            let piece = tokio::time::timeout(SILENCE_MAX, self.open.piece()).await;
+            let piece = piece.map_err(|_| ClusterFailure::Unreachable("the watch is silent".to_owned()))?;
+            let Some(piece) = piece.map_err(ClusterFailure::Unreachable)? else { return Ok(None) };
+            self.text.extend_from_slice(&piece);
         }
     }
 }
 
-/// A line of a watch.
-fn told(line: &[u8]) -> Result<Told, Failure> {
-    let broken = || Failure::Unreachable("a line of the watch is no event".to_owned());
+fn told(line: &[u8]) -> Result<WatchEvent, ClusterFailure> {
+    let broken = || ClusterFailure::Unreachable("a line of the watch is no event".to_owned());
     let mut event: Value = serde_json::from_slice(line).map_err(|_| broken())?;
     let object = event["object"].take();
     match event["type"].as_str() {
-        Some("ADDED" | "MODIFIED") => Ok(Told::Put(object)),
-        Some("DELETED") => Ok(Told::Gone(object)),
-        Some("BOOKMARK") => Ok(Told::Bookmark(version(&object))),
+        Some("ADDED" | "MODIFIED") => Ok(WatchEvent::Put(object)),
+        Some("DELETED") => Ok(WatchEvent::Gone(object)),
+        Some("BOOKMARK") => Ok(WatchEvent::Bookmark(version(&object))),
         Some("ERROR") => {
             let code = object["code"].as_u64().and_then(|code| code.try_into().ok()).unwrap_or(500);
-            Err(Failure::Refused(code, object["message"].as_str().unwrap_or_default().to_owned()))
+            Err(ClusterFailure::Refused(code, object["message"].as_str().unwrap_or_default().to_owned()))
         }
         _ => Err(broken()),
     }
 }
 
-/// The version of an object.
 pub(crate) fn version(object: &Value) -> String {
     object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
 }
 
-async fn in_time<T>(exchange: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let late = |_| Failure::Unreachable("the API server does not answer in time".to_owned());
+async fn in_time<T>(exchange: impl Future<Output = Result<T, ClusterFailure>>) -> Result<T, ClusterFailure> {
+    let late = |_| ClusterFailure::Unreachable("the API server does not answer in time".to_owned());
     tokio::time::timeout(ANSWER_MAX, exchange).await.map_err(late)?
 }
 
-/// Why the server refuses a request. Its answers are objects with a message.
-async fn refusal(answer: Response<Incoming>) -> Failure {
-    let status = answer.status().as_u16();
-    let body = Limited::new(answer.into_body(), 64 << 10).collect().await;
-    let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+/// Reads the reason of a refusal: a JSON object with a message.
+async fn refusal(status: u16, open: &mut Open) -> ClusterFailure {
+    let body = open.body(64 << 10).await.unwrap_or_default();
     let object: Value = serde_json::from_slice(&body).unwrap_or_default();
-    Failure::Refused(status, object["message"].as_str().unwrap_or_default().to_owned())
+    ClusterFailure::Refused(status, object["message"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Begins HTTP/1.1 on a connection.
-async fn begin(stream: impl AsyncRead + AsyncWrite + Unpin + 'static) -> Result<Open, String> {
-    let (send, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    let task = tokio::task::spawn_local(async move {
-        // What went wrong is told to whoever waits for an answer.
-        let _ = connection.await;
-    });
-    Ok(Open { send, task: task.abort_handle() })
-}
-
-fn path(kind: Kind, namespace: &str) -> String {
+fn path(kind: ObjectKind, namespace: &str) -> String {
     let (group, version, plural) = kind.path();
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
     match namespace {
@@ -366,16 +300,16 @@ fn leases(namespace: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
 }
 
-/// Of secrets only certificates are asked for, and those that may have users: not what other controllers keep in theirs.
-fn only(kind: Kind) -> &'static str {
+/// Field selector: asks only for secrets that may be certificates or users, not those of other controllers.
+fn only(kind: ObjectKind) -> &'static str {
     match kind {
-        Kind::Secret => "&fieldSelector=type%3Dkubernetes.io%2Ftls",
-        Kind::Passwords => "&fieldSelector=type%3DOpaque",
+        ObjectKind::Secret => "&fieldSelector=type%3Dkubernetes.io%2Ftls",
+        ObjectKind::Passwords => "&fieldSelector=type%3DOpaque",
         _ => "",
     }
 }
 
-/// The place where a list goes on, which is a text of the server's own.
+/// Builds the query for the next page. The token is opaque, so it is escaped.
 fn continued(place: &str) -> String {
     if place.is_empty() {
         return String::new();
@@ -391,7 +325,7 @@ fn continued(place: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A kind that is watched, but that the service account may not read, would keep a gateway from starting.
+    /// A watched kind that the service account may not read would keep a gateway from starting.
     #[test]
     fn the_manifests_permit_what_is_asked_for() {
         let manifests = include_str!("../../../contrib/kubernetes/vanward.yaml");
@@ -402,7 +336,7 @@ mod tests {
             lists.flat_map(|list| list.split(", ")).collect()
         };
         let (read, patched) = (permitted("list, watch"), permitted("patch"));
-        for kind in Kind::ALL {
+        for kind in ObjectKind::ALL {
             let (group, _, plural) = kind.path();
             assert!(read.contains(&plural), "{plural}");
             assert!(group.is_empty() || manifests.contains(&format!("- apiGroups: [{group}]")), "{group}");
@@ -417,15 +351,15 @@ mod tests {
             "ingresses/status",
         ];
         // Secrets are read by two types.
-        assert_eq!((read.len() + 1, patched), (Kind::ALL.len(), statuses.to_vec()));
+        assert_eq!((read.len() + 1, patched), (ObjectKind::ALL.len(), statuses.to_vec()));
         assert_eq!(permitted("create, patch"), ["events"]);
     }
 
     #[test]
     fn paths_are_those_of_the_api() {
-        assert_eq!(path(Kind::Secret, ""), "/api/v1/secrets");
+        assert_eq!(path(ObjectKind::Secret, ""), "/api/v1/secrets");
         let of_namespace = "/apis/gateway.networking.k8s.io/v1/namespaces/shop/httproutes";
-        assert_eq!(path(Kind::HttpRoute, "shop"), of_namespace);
+        assert_eq!(path(ObjectKind::HttpRoute, "shop"), of_namespace);
         assert_eq!(continued(""), "");
         assert_eq!(continued("a+/="), "&continue=a%2B%2F%3D");
     }

@@ -1,22 +1,21 @@
-//! The configuration in force, for whoever reads it again.
+//! The configuration in force, shared with the reload.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use config::{Mistake, Reading, Surroundings};
-use gateway::{Cluster, Complaint, Options, Translation, settle};
+use gateway::{Cluster, Complaint, OperatorOptions, Translation, settle};
 
-use crate::machine::Machine;
+use crate::machine::ClusterMachine;
 
-/// The name of the configuration in mistakes.
 const NAME: &str = "kubernetes";
 
-/// The configuration in force, with the files that it names.
+/// The configuration in force, with the files that it refers to.
 #[derive(Clone, Default)]
-pub struct Current(Arc<Mutex<InForce>>);
+pub struct CurrentConfig(Arc<Mutex<InForce>>);
 
-/// A configuration, and the content of files that come from objects, by their names.
+/// A configuration, and the contents of files from objects, by name.
 #[derive(Clone, Default, PartialEq)]
 pub(crate) struct InForce {
     pub(crate) text: String,
@@ -25,8 +24,8 @@ pub(crate) struct InForce {
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-impl Current {
-    /// Reads the configuration. Remarks about what was made of objects are not for operators: they are in their statuses.
+impl CurrentConfig {
+    /// Parses the configuration. Remarks on objects are left out: they are in the objects' statuses.
     pub fn examine(&self) -> Reading {
         let InForce { text, files } = self.get();
         let mut reading = read(&text, &files);
@@ -47,18 +46,15 @@ impl Current {
     }
 }
 
-/// Translates a cluster into a valid configuration: what Vanward refuses is told to the object that it comes from. Returns the
-/// ports of the configuration, too. `own` are those of this process, as the machine has them.
-///
-/// # Errors
-/// Mistakes that come from no object: those of the operator's own file.
+/// Translates a cluster into a valid configuration, and returns it with its ports. An object that Vanward rejects gets
+/// the reason; mistakes that come from no object are returned. `own` are the ports of this process.
 pub(crate) fn valid(
     cluster: &Cluster,
-    options: &Options,
+    options: &OperatorOptions,
     own: Option<&BTreeSet<u16>>,
 ) -> Result<(Translation, BTreeSet<u16>), String> {
     let mut ports = BTreeSet::new();
-    let translation = settle(cluster, options, &Machine { own }, |translation| {
+    let translation = settle(cluster, options, &ClusterMachine { own }, |translation| {
         let reading = read(&translation.written.text, &translation.files);
         let listeners = reading.config.iter().flat_map(|config| &config.listeners);
         ports = listeners.filter_map(|listener| listener.address.port()).collect();
@@ -81,7 +77,7 @@ fn read(text: &str, files: &Files) -> Reading {
     config::examine_in(text, NAME, &WithFiles(files))
 }
 
-/// This machine, with files that come from objects and are in memory alone.
+/// This machine, with files from objects that exist only in memory.
 struct WithFiles<'f>(&'f Files);
 
 impl Surroundings for WithFiles<'_> {

@@ -1,79 +1,71 @@
-//! An instance follows a cluster: it takes up what changes, and tells the objects what was found about them. While the API
-//! server is gone, the configuration in force stays.
+//! Follows a cluster: applies changes, and writes the results into the objects. While the API server is
+//! unreachable, the configuration stays in force.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::{Cluster, Kind, Options, Reference, Status, Translation};
+use gateway::{Cluster, ObjectKind, ObjectStatus, OperatorOptions, Reference, Translation};
 use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Instant;
 
-use crate::client::{Client, Failure};
-use crate::current::{Current, InForce, valid};
-use crate::events::{Events, Refusal, Reporter, event};
+use crate::client::{ClusterClient, ClusterFailure};
+use crate::current::{CurrentConfig, InForce, valid};
+use crate::events::{Refusal, Reporter, WrittenEvents, event};
 use crate::lease::{Election, TICK};
-use crate::location::Access;
+use crate::location::ClusterCredentials;
 use crate::time::{now, now_us};
 use crate::watch::{News, watch};
 
-/// Objects that change one after the other are taken up together.
+/// Changes within this time are applied together.
 const GATHERING: Duration = Duration::from_millis(100);
-/// Objects that are told of but not yet looked at.
+/// Received changes that are not applied yet.
 const NEWS_MAX: usize = 1024;
-/// How long until a status is written again that could not be.
+/// Time until a failed status is written again.
 const STATUS_PAUSE: Duration = Duration::from_secs(5);
-/// How long the end of a proxy waits for the API server.
+/// Maximum time for API requests at the end of the proxy.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 
-/// What an instance is started with.
 #[derive(Debug, Clone)]
 pub struct Following {
-    /// The API server.
-    pub access: Access,
-    /// What the operator has said.
-    pub options: Options,
-    /// The name of this instance, which no other has.
+    pub access: ClusterCredentials,
+    pub options: OperatorOptions,
+    /// Unique name of this instance.
     pub instance: String,
-    /// The namespace and the name of the lease that says which instance writes statuses.
+    /// Namespace and name of the lease. Its holder writes statuses.
     pub lease: (String, String),
-    /// Whether another process hands its listening sockets over: a port that seems taken may be one of them.
+    /// Whether another process hands over its sockets: a port that seems taken may be one of them.
     pub takes_over: bool,
 }
 
-/// The running proxy.
-pub trait Proxy: Send + Sync + 'static {
-    /// Reads the configuration again, and waits until it is in force. Returns why it is not.
+pub trait FollowingProxy: Send + Sync + 'static {
+    /// Reloads the configuration, and waits until it is in force. Returns why it is not.
     fn reload(&self) -> Result<(), String>;
-    /// Writes a message about something to be looked at.
+    /// Reports to operators why the cluster is not watched; `None` if it is.
+    fn note(&self, failure: Option<String>);
     fn warn(&self, message: &str);
-    /// Writes a message.
     fn inform(&self, message: &str);
 }
 
-/// A cluster that was read once.
-pub struct Beginning {
-    /// The configuration in force.
-    pub current: Current,
+pub struct ClusterStart {
+    pub current: CurrentConfig,
     cluster: Cluster,
     translation: Translation,
     ports: BTreeSet<u16>,
     following: Following,
-    client: Client,
+    client: ClusterClient,
     news: Receiver<News>,
 }
 
-/// Reads a cluster. Waits for its API server, and says so by `tell`.
-///
-/// # Errors
-/// What is wrong with the files for TLS, or with the operator's own file.
-pub async fn begin(following: Following, tell: impl Fn(&str)) -> Result<Beginning, String> {
-    let client = Client::new(following.access.clone())?;
+/// Reads a cluster. Waits for its API server, and reports that through `tell`. Fails on mistakes in the files for TLS,
+/// or in the operator's own file.
+pub async fn begin(following: Following, tell: impl Fn(&str)) -> Result<ClusterStart, String> {
+    let client = ClusterClient::new(following.access.clone())?;
     let (sender, mut news) = channel(NEWS_MAX);
     start(&client, &sender);
     let mut cluster = Cluster::default();
-    let mut missing: Vec<Kind> = Kind::ALL.to_vec();
+    let mut missing: Vec<ObjectKind> = ObjectKind::ALL.to_vec();
     let mut told = BTreeSet::new();
     while !missing.is_empty() {
         let Some(one) = news.recv().await else { return Err("nobody watches the cluster".to_owned()) };
@@ -84,7 +76,7 @@ pub async fn begin(following: Following, tell: impl Fn(&str)) -> Result<Beginnin
                 tell(&not_installed(*kind));
             }
             News::Trouble(_, Some(failure)) => {
-                // Once for all kinds, unless it is about one.
+                // Reported once for all kinds, unless it concerns one.
                 let why = failure.to_string();
                 if told.insert(why.clone()) {
                     tell(&format!("waiting for the cluster: {why}"));
@@ -97,24 +89,24 @@ pub async fn begin(following: Following, tell: impl Fn(&str)) -> Result<Beginnin
     let none = BTreeSet::new();
     let own = (!following.takes_over).then_some(&none);
     let (translation, ports) = valid(&cluster, &following.options, own)?;
-    let current = Current::default();
+    let current = CurrentConfig::default();
     tls::keep_in_memory(&translation.files);
     current.set(InForce::from(&translation));
-    Ok(Beginning { current, cluster, translation, ports, following, client, news })
+    Ok(ClusterStart { current, cluster, translation, ports, following, client, news })
 }
 
-fn start(client: &Client, sender: &Sender<News>) {
-    for kind in Kind::ALL {
+fn start(client: &ClusterClient, sender: &Sender<News>) {
+    for kind in ObjectKind::ALL {
         tokio::task::spawn_local(watch(client.clone(), kind, sender.clone()));
     }
 }
 
-fn not_installed(kind: Kind) -> String {
+fn not_installed(kind: ObjectKind) -> String {
     let (group, version, plural) = kind.path();
     format!("the cluster does not know {plural} of {group}/{version}: they are not watched until it does")
 }
 
-/// Keeps the cluster up to date. Returns whether it may be another one.
+/// Applies changes to the cluster. Returns whether it may differ now.
 fn apply(cluster: &mut Cluster, news: News) -> bool {
     match news {
         News::All(kind, objects) => {
@@ -132,13 +124,13 @@ fn apply(cluster: &mut Cluster, news: News) -> bool {
     true
 }
 
-impl Beginning {
-    /// Follows the cluster until the proxy ends, which `ended` tells.
-    pub async fn follow(self, proxy: impl Proxy, ended: impl Future) {
+impl ClusterStart {
+    /// Follows the cluster until the proxy ends, that is until `ended` resolves.
+    pub async fn follow(self, proxy: impl FollowingProxy, ended: impl Future) {
         let Self { current, cluster, translation, ports, following, client, news } = self;
         let (namespace, name) = following.lease.clone();
         let election = Election::new(client.clone(), namespace, name, following.instance.clone());
-        let mut instance = Instance {
+        let mut instance = ClusterInstance {
             proxy: Arc::new(proxy),
             current,
             cluster,
@@ -151,7 +143,7 @@ impl Beginning {
             troubled: BTreeMap::new(),
             told: BTreeMap::new(),
             looked_at_lease: None,
-            events: Events::new(Instant::now()),
+            events: WrittenEvents::new(Instant::now()),
         };
         tokio::select! {
             () = instance.run(news) => {}
@@ -161,29 +153,28 @@ impl Beginning {
     }
 }
 
-struct Instance<P> {
+struct ClusterInstance<P> {
     proxy: Arc<P>,
-    current: Current,
+    current: CurrentConfig,
     cluster: Cluster,
     translation: Translation,
-    /// The ports of the configuration in force.
     ports: BTreeSet<u16>,
     following: Following,
-    client: Client,
+    client: ClusterClient,
     election: Election,
-    /// Statuses that could not be written, and when to try again.
+    /// Statuses that could not be written, and the time of the next attempt.
     unwritten: BTreeMap<Reference, Instant>,
-    /// Kinds whose objects are not told of now.
-    troubled: BTreeMap<Kind, Instant>,
-    /// What operators have been told, by what it is about.
+    troubled: BTreeMap<ObjectKind, Instant>,
+    /// Last message to operators, by subject.
     told: BTreeMap<String, String>,
     looked_at_lease: Option<Instant>,
-    events: Events,
+    events: WrittenEvents,
 }
 
-impl<P: Proxy> Instance<P> {
+impl<P: FollowingProxy> ClusterInstance<P> {
     async fn run(&mut self, mut news: Receiver<News>) {
         self.tell_unreadable();
+        self.proxy.note(None);
         loop {
             self.look_at_lease().await;
             if self.election.holds() {
@@ -206,11 +197,11 @@ impl<P: Proxy> Instance<P> {
     fn apply(&mut self, news: News) -> bool {
         match &news {
             News::Trouble(kind, Some(failure)) => {
+                let why = format!("the cluster is not watched, the configuration in force stays: {failure}");
                 if self.troubled.is_empty() {
-                    self.proxy.warn(&format!(
-                        "the cluster is not watched, the configuration in force stays: {failure}"
-                    ));
+                    self.proxy.warn(&why);
                 }
+                self.proxy.note(Some(why));
                 self.troubled.entry(*kind).or_insert_with(Instant::now);
             }
             News::Trouble(kind, None) => {
@@ -221,6 +212,7 @@ impl<P: Proxy> Instance<P> {
                         "the cluster is watched again, after {} s",
                         since.elapsed().as_secs()
                     ));
+                    self.proxy.note(None);
                 }
             }
             News::Missing(kind) => self.tell(kind.name(), &not_installed(*kind)),
@@ -229,14 +221,14 @@ impl<P: Proxy> Instance<P> {
         apply(&mut self.cluster, news)
     }
 
-    /// Tells operators something about a matter, unless it is what they were told last.
+    /// Sends a message about a subject to operators, unless it repeats the last one.
     fn tell(&mut self, about: &str, message: &str) {
         if self.told.insert(about.to_owned(), message.to_owned()).as_deref() != Some(message) {
             self.proxy.warn(message);
         }
     }
 
-    /// Takes up what the cluster has. What cannot be taken up changes nothing.
+    /// Applies the cluster's objects. Invalid ones change nothing.
     async fn take_up(&mut self) {
         let valid = valid(&self.cluster, &self.following.options, Some(&self.ports));
         let (translation, ports) = match valid {
@@ -249,7 +241,7 @@ impl<P: Proxy> Instance<P> {
         if after != before {
             self.current.set(after);
             let proxy = Arc::clone(&self.proxy);
-            // It waits for the workers.
+            // The reload waits for the workers.
             let reloaded = tokio::task::spawn_blocking(move || proxy.reload()).await;
             if let Err(why) = reloaded.unwrap_or_else(|error| Err(error.to_string())) {
                 self.current.set(before);
@@ -284,8 +276,8 @@ impl<P: Proxy> Instance<P> {
         let was_held = self.election.holds();
         match self.election.tick().await {
             Ok(()) => drop(self.told.remove("the lease")),
-            // That the server is gone is told elsewhere.
-            Err(Failure::Unreachable(_)) => {}
+            // Another message reports an unreachable server.
+            Err(ClusterFailure::Unreachable(_)) => {}
             Err(failure) => {
                 self.tell("the lease", &format!("no statuses are written, there is no lease: {failure}"));
             }
@@ -295,7 +287,6 @@ impl<P: Proxy> Instance<P> {
         }
     }
 
-    /// Writes the statuses that differ from what the objects have.
     async fn write_statuses(&mut self) {
         let (controller, now) = (self.following.options.controller.clone(), now());
         for status in self.translation.statuses.clone() {
@@ -310,14 +301,14 @@ impl<P: Proxy> Instance<P> {
                 continue;
             }
             let written = self.client.write_status(object, &version, &after).await;
-            // What was written comes back by the watch; until then it is not written again.
+            // The watch returns the written status; until then it is not written again.
             self.unwritten.insert(object.clone(), Instant::now() + STATUS_PAUSE);
             match written {
                 Ok(()) => drop(self.told.remove(&format!("the status of {object}"))),
                 Err(failure) if failure.is_conflict() || failure.is_missing() => {
                     self.unwritten.remove(object);
                 }
-                Err(Failure::Unreachable(_)) => return,
+                Err(ClusterFailure::Unreachable(_)) => return,
                 Err(failure) => {
                     let about = format!("the status of {object}");
                     self.tell(&about, &format!("{about} cannot be written: {failure}"));
@@ -326,7 +317,6 @@ impl<P: Proxy> Instance<P> {
         }
     }
 
-    /// Writes Events about what is refused.
     async fn write_events(&mut self) {
         let Translation { unreadable, remarks, .. } = &self.translation;
         let unreadable = unreadable.iter().map(|(object, why)| (object, format!("it cannot be read: {why}")));
@@ -341,20 +331,19 @@ impl<P: Proxy> Instance<P> {
             let written = if self.election.holds() {
                 self.client.write_event(event(&refusal, &uid, times, &by)).await
             } else {
-                Err(Failure::Unreachable(String::new()))
+                Err(ClusterFailure::Unreachable(String::new()))
             };
             match written {
                 Ok(()) => drop(self.told.remove("the Events")),
-                // They are written once the server is back, or by whoever holds the lease now.
-                Err(Failure::Unreachable(_)) => self.events.failed(&refusal),
+                // Written once the server is back, or by the next holder of the lease.
+                Err(ClusterFailure::Unreachable(_)) => self.events.failed(&refusal),
                 Err(failure) => self.tell("the Events", &format!("Events cannot be written: {failure}")),
             }
         }
     }
 
-    /// The version of an object, and its status if that is to be another one. Nothing if the object has changed since it was
-    /// looked at.
-    fn changed(&mut self, status: &Status, controller: &str, now: &str) -> Option<(String, Value)> {
+    /// Returns an object's version and new status, if that differs; `None` if the object has changed since it was read.
+    fn changed(&mut self, status: &ObjectStatus, controller: &str, now: &str) -> Option<(String, Value)> {
         let (before, metadata) = self.cluster.status(&status.object)?;
         if metadata.generation != status.generation {
             return None;

@@ -1,43 +1,37 @@
-//! Which of several instances writes statuses: the one that holds a lease. All of them serve.
+//! Elects the instance that writes statuses: the holder of a lease. All instances serve.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::client::{Client, Failure, version};
+use crate::client::{ClusterClient, ClusterFailure, version};
 use crate::time::now_us;
 
-/// A holder that has not renewed the lease for so long has lost it.
+/// A holder loses the lease if it does not renew it within this time.
 const DURATION: Duration = Duration::from_secs(15);
-/// How often it is looked at.
 pub(crate) const TICK: Duration = Duration::from_secs(3);
 
-/// What an instance knows of the lease.
 pub(crate) struct Election {
-    client: Client,
+    client: ClusterClient,
     namespace: String,
     name: String,
     own: String,
-    /// What was last seen of another holder, and when that was first seen. Clocks of machines differ: only how long it
-    /// stays the same counts.
+    /// The other holder's last record, and when it was first seen: clocks differ, so only time without a change counts.
     seen: Option<(String, Instant)>,
-    /// Until when this instance holds it.
     held_until: Option<Instant>,
 }
 
 impl Election {
-    pub(crate) fn new(client: Client, namespace: String, name: String, own: String) -> Self {
+    pub(crate) fn new(client: ClusterClient, namespace: String, name: String, own: String) -> Self {
         Self { client, namespace, name, own, seen: None, held_until: None }
     }
 
-    /// Whether this instance holds the lease.
     pub(crate) fn holds(&self) -> bool {
         self.held_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Takes or renews the lease if that is possible.
-    pub(crate) async fn tick(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn tick(&mut self) -> Result<(), ClusterFailure> {
         let now = Instant::now();
         let (lease, is_new) = match self.client.lease(&self.namespace, &self.name).await {
             Ok(lease) => (lease, false),
@@ -51,7 +45,7 @@ impl Election {
         let written = self.written(&lease);
         match self.client.put_lease(&self.namespace, &self.name, written, is_new).await {
             Ok(()) => {
-                // From before the question on: another one counts from the answer on.
+                // Counted from before the request; other instances count from its response.
                 self.held_until = Some(now + DURATION - TICK);
                 Ok(())
             }
@@ -102,7 +96,7 @@ impl Election {
         })
     }
 
-    /// Gives the lease up, so that another instance need not wait.
+    /// Releases the lease, so that another instance need not wait for its end.
     pub(crate) async fn release(&mut self) {
         if !self.holds() {
             return;

@@ -1,30 +1,30 @@
-//! A configuration that is the objects of a Kubernetes cluster: its Gateway API, services, endpoints and secrets.
+//! A configuration from the objects of a Kubernetes cluster: its Gateway API, services, endpoints and secrets.
 //!
-//! `location` and `client` are the API server and how to speak to it, `watch` keeps up with a kind of objects, `current` makes
-//! a valid configuration of them (by the crate `gateway`), `lease` says which instance writes statuses, `follow` puts them
-//! together. Nothing is kept on the disk: secrets are in memory alone.
+//! `location` and `client` reach the API server. `watch` follows the objects of a kind, and `current` makes a valid
+//! configuration of them (with the crate `gateway`). `lease` elects the instance that writes statuses; `follow`
+//! combines all. Nothing is stored on disk: secrets stay in memory.
 
-/// Where the API server is.
+/// Address and credentials of the API server.
 mod location;
 /// A client of the API.
 mod client;
-/// Keeps up with a kind of objects.
+/// Follows the objects of a kind.
 mod watch;
-/// Times of the API.
+/// Times in the API's format.
 mod time;
-/// What only the machine knows.
+/// Checks that need the machine: certificates and ports.
 mod machine;
 /// The configuration in force.
 mod current;
-/// Which instance writes statuses.
+/// Elects the instance that writes statuses.
 mod lease;
-/// Events about what is refused.
+/// Events about refused objects.
 mod events;
 /// An instance that follows a cluster.
 mod follow;
 
-pub use client::{Client, Failure};
-pub use current::Current;
-pub use follow::{Beginning, Following, Proxy, begin};
-pub use gateway::Options;
-pub use location::{Access, Given, own_namespace};
+pub use client::{ClusterClient, ClusterFailure};
+pub use current::CurrentConfig;
+pub use follow::{ClusterStart, Following, FollowingProxy, begin};
+pub use gateway::OperatorOptions;
+pub use location::{ClusterCredentials, LocationFlags, own_namespace};

@@ -1,61 +1,50 @@
-//! Where the API server of a cluster is, and how it lets Vanward in.
+//! Address of a cluster's API server, and credentials for it.
 
 use std::path::{Path, PathBuf};
 
 use config::KeyPair;
 
-/// Where a pod finds what it needs.
+/// Folder of a pod's token and CA.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const SECURE: &str = "kubernetes://";
 const PLAIN: &str = "kubernetes+http://";
 const EXPECTED: &str = "kubernetes:// within a cluster, kubernetes://HOST:PORT, or kubernetes+http://HOST:PORT for \
                         `kubectl proxy`";
 
-/// The API server, and how it lets a client in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Access {
-    /// Whether connections use TLS.
+pub struct ClusterCredentials {
     pub is_secure: bool,
     /// A name or an address; IPv6 without brackets.
     pub host: String,
-    /// The port.
     pub port: u16,
-    /// A file with the CAs that sign its certificate; `None` means the system's.
+    /// CAs that sign the server's certificate; `None` means the system's.
     pub ca: Option<PathBuf>,
-    /// A file with the token of a service account. It is read for each connection, as it is replaced while it is valid.
+    /// A service account's token. It is read for each connection, because it is replaced before it expires.
     pub token: Option<PathBuf>,
-    /// The client's certificate.
     pub certificate: Option<KeyPair>,
 }
 
-/// What flags say about it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Given {
-    /// The CAs.
+pub struct LocationFlags {
     pub ca: Option<PathBuf>,
-    /// The token.
     pub token: Option<PathBuf>,
-    /// The client's certificate.
     pub certificate: Option<KeyPair>,
 }
 
-impl Access {
-    /// Whether a text is such a URL rather than a path.
+impl ClusterCredentials {
+    /// Whether a text is a URL of a cluster rather than a path.
     pub fn is_one(text: &str) -> bool {
         text.starts_with("kubernetes:") || text.starts_with("kubernetes+")
     }
 
-    /// Parses a URL. `variable` gives environment variables.
-    ///
-    /// # Errors
-    /// What is wrong with it, and what is expected.
+    /// Parses a URL. `variable` reads environment variables. An error says what is expected.
     pub fn parse(
         text: &str,
-        given: Given,
+        given: LocationFlags,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, String> {
         let refused = |why: &str| format!("{text}: {why}; expected {EXPECTED}");
-        let Given { ca, token, certificate } = given;
+        let LocationFlags { ca, token, certificate } = given;
         let (is_secure, rest) = match (text.strip_prefix(SECURE), text.strip_prefix(PLAIN)) {
             (Some(""), _) => {
                 let in_pod = |name: &str| {
@@ -87,14 +76,13 @@ impl Access {
         Ok(Self { is_secure, host: host.to_owned(), port, ca, token, certificate })
     }
 
-    /// The value of Host.
     pub(crate) fn authority(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 }
 
-/// The namespace of this pod, if it is one.
+/// The namespace of this pod; `None` outside of a cluster.
 pub fn own_namespace() -> Option<String> {
     let text = std::fs::read_to_string(Path::new(ACCOUNT).join("namespace")).ok()?;
     text.lines().next().map(str::to_owned).filter(|line| !line.is_empty())
@@ -104,13 +92,15 @@ pub fn own_namespace() -> Option<String> {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str, given: Given) -> Result<Access, String> {
-        Access::parse(text, given, |name| (name == "KUBERNETES_SERVICE_HOST").then(|| "10.0.0.1".to_owned()))
+    fn parsed(text: &str, given: LocationFlags) -> Result<ClusterCredentials, String> {
+        ClusterCredentials::parse(text, given, |name| {
+            (name == "KUBERNETES_SERVICE_HOST").then(|| "10.0.0.1".to_owned())
+        })
     }
 
     #[test]
     fn urls_name_a_server_or_the_cluster_of_the_pod() {
-        let server = |is_secure, host: &str, port| Access {
+        let server = |is_secure, host: &str, port| ClusterCredentials {
             is_secure,
             host: host.to_owned(),
             port,
@@ -129,16 +119,16 @@ mod tests {
             ("kubernetes:x", Err("no URL of a cluster")),
             ("kubernetes://", Err("KUBERNETES_SERVICE_PORT is not set")),
         ] {
-            match (parsed(text, Given::default()), expected) {
+            match (parsed(text, LocationFlags::default()), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected),
                 (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
                 (found, _) => panic!("{text}: {found:?}"),
             }
         }
-        let token = Given { token: Some("t".into()), ..Given::default() };
+        let token = LocationFlags { token: Some("t".into()), ..LocationFlags::default() };
         assert!(parsed("kubernetes+http://127.0.0.1:1", token).is_err());
         let both = |_: &str| Some("7".to_owned());
-        let pod = Access::parse("kubernetes://", Given::default(), both).expect("a pod");
+        let pod = ClusterCredentials::parse("kubernetes://", LocationFlags::default(), both).expect("a pod");
         assert_eq!((pod.authority().as_str(), pod.token.is_some(), pod.ca.is_some()), ("7:7", true, true));
     }
 }

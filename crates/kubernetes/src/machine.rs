@@ -1,17 +1,16 @@
-//! What only the machine knows: whether a certificate can be used, and whether a port is free.
+//! Checks that need the machine: whether a certificate is usable, and whether a port is free.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use tokio::net::TcpSocket;
 
-/// This machine.
-pub(crate) struct Machine<'a> {
-    /// The ports of this process. `None` stands for any: another process hands its sockets over.
+pub(crate) struct ClusterMachine<'a> {
+    /// The ports of this process. `None` stands for any, because another process hands over its sockets.
     pub(crate) own: Option<&'a BTreeSet<u16>>,
 }
 
-impl gateway::Machine for Machine<'_> {
+impl gateway::MachineFacts for ClusterMachine<'_> {
     fn certificate(&self, certificate: &[u8], key: &[u8]) -> Result<Vec<String>, String> {
         tls::check_pem(certificate, key)
             .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
@@ -25,9 +24,9 @@ impl gateway::Machine for Machine<'_> {
         config::check_users(lines)
     }
 
-    /// The proxy's own sockets share their ports (SO_REUSEPORT), so one of its own ports is not taken. Any other is tried without
-    /// sharing: the kernel would share it with another Vanward as well, and give each a part of the connections. What is
-    /// tried never listens, so no connection comes to it.
+    /// A port of this process counts as free, because our sockets share ports (SO_REUSEPORT). Other ports are tried
+    /// without sharing. Otherwise the kernel would share them with another Vanward and split the connections. The
+    /// tried socket never listens, so it receives no connection.
     fn port(&self, address: Option<IpAddr>, port: u16) -> Result<(), String> {
         let address = SocketAddr::new(address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port);
         let may_be_own = self.own.is_none_or(|own| own.contains(&port));
@@ -43,7 +42,7 @@ impl gateway::Machine for Machine<'_> {
 
 #[cfg(test)]
 mod tests {
-    use gateway::Machine as _;
+    use gateway::MachineFacts as _;
 
     use super::*;
 
@@ -51,7 +50,7 @@ mod tests {
     fn a_port_that_another_process_shares_is_taken_unless_it_is_our_own() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         let _entered = runtime.enter();
-        // As another Vanward has it.
+        // Another Vanward's socket.
         let other = TcpSocket::new_v4().unwrap();
         other.set_reuseaddr(true).unwrap();
         other.set_reuseport(true).unwrap();
@@ -61,7 +60,7 @@ mod tests {
         let loopback = Some(IpAddr::from([127, 0, 0, 1]));
         let (none, own) = (BTreeSet::new(), BTreeSet::from([port]));
         for (own, is_free) in [(Some(&none), false), (Some(&own), true), (None, true)] {
-            assert_eq!(Machine { own }.port(loopback, port).is_ok(), is_free, "{own:?}");
+            assert_eq!(ClusterMachine { own }.port(loopback, port).is_ok(), is_free, "{own:?}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Times as the API of Kubernetes writes them (RFC 3339, UTC).
+//! Times in the format of the Kubernetes API (RFC 3339, UTC).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The time now, to a second: for conditions.
+/// For conditions: precise to a second.
 pub(crate) fn now() -> String {
     written(since_1970().0, "")
 }
 
-/// The time now, to a microsecond: for leases.
+/// For leases: precise to a microsecond.
 pub(crate) fn now_us() -> String {
     let (seconds, us) = since_1970();
     written(seconds, &format!(".{us:06}"))
@@ -18,7 +18,7 @@ fn since_1970() -> (u64, u32) {
     (since.as_secs(), since.subsec_micros())
 }
 
-/// Days to a date: Howard Hinnant, "chrono-compatible low-level date algorithms".
+/// Converts days to a date: Howard Hinnant, "chrono-compatible low-level date algorithms".
 fn written(seconds: u64, fraction: &str) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;

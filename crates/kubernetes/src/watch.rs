@@ -1,45 +1,43 @@
-//! Keeps up with the objects of a kind: lists them, then watches them from the version of the list on.
+//! Follows the objects of a kind: lists them, then watches from the list's version on.
 
 use std::time::Duration;
 
-use gateway::Kind;
+use gateway::ObjectKind;
 use serde_json::Value;
 use tokio::sync::mpsc::Sender;
+use tokio::time::Instant;
 
-use crate::client::{Client, Failure, Told, version};
+use crate::client::{ClusterClient, ClusterFailure, WatchEvent, version};
 
-/// Pauses between attempts while the server does not answer.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// How long until a kind is asked for again that is not installed.
+/// Time between requests for a kind that is not installed. A kind that had objects must be missing this long,
+/// because a starting server does not know all kinds at once.
 const PAUSE_MISSING: Duration = Duration::from_secs(30);
 
-/// What is new about a kind.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// These are all objects.
-    All(Kind, Vec<Value>),
-    /// An object is there or has changed.
-    Put(Kind, Value),
-    /// An object is gone.
-    Gone(Kind, Value),
-    /// The kind is not known to the server.
-    Missing(Kind),
-    /// The server does not answer, or answers again.
-    Trouble(Kind, Option<Failure>),
+    All(ObjectKind, Vec<Value>),
+    Put(ObjectKind, Value),
+    Gone(ObjectKind, Value),
+    Missing(ObjectKind),
+    /// The server stopped answering, or answers again.
+    Trouble(ObjectKind, Option<ClusterFailure>),
 }
 
-/// Tells what is new about a kind until nobody listens any more.
-pub(crate) async fn watch(client: Client, kind: Kind, news: Sender<News>) {
-    // The version up to which everything was told; `None` if nothing was, or if it is too old.
+/// Sends a kind's changes until the receiver is dropped.
+pub(crate) async fn watch(client: ClusterClient, kind: ObjectKind, news: Sender<News>) {
+    // The version up to which changes were sent; `None` before the first list, or if the version is too old.
     let mut known: Option<String> = None;
     let mut pause = PAUSE_MIN;
     let mut is_in_trouble = false;
+    // When a kind that had been listed became missing.
+    let mut missing: Option<Instant> = None;
     while !news.is_closed() {
         let before = known.clone();
         let failure = match follow(&client, kind, &mut known, &news, &mut is_in_trouble).await {
             Ok(()) => {
-                pause = PAUSE_MIN;
+                (pause, missing) = (PAUSE_MIN, None);
                 continue;
             }
             Err(failure) => failure,
@@ -49,14 +47,22 @@ pub(crate) async fn watch(client: Client, kind: Kind, news: Sender<News>) {
             continue_soon(&mut pause).await;
             continue;
         }
-        if failure.is_missing() {
+        let was_known = known.is_some();
+        if !failure.is_missing() {
+            missing = missing.filter(|_| !was_known);
+        } else if was_known || missing.is_some() {
             known = None;
+            missing.get_or_insert_with(Instant::now);
+        }
+        let is_confirmed = missing.is_none_or(|since| since.elapsed() >= PAUSE_MISSING);
+        if failure.is_missing() && is_confirmed {
+            (known, missing) = (None, None);
             let _ = news.send(News::Missing(kind)).await;
             tokio::time::sleep(PAUSE_MISSING).await;
             continue;
         }
         if known != before {
-            // It has answered meanwhile.
+            // The server has answered in between.
             pause = PAUSE_MIN;
         }
         is_in_trouble = true;
@@ -70,14 +76,14 @@ async fn continue_soon(pause: &mut Duration) {
     *pause = (*pause * 2).min(PAUSE_MAX);
 }
 
-/// Lists if nothing is known, then watches until the watch ends.
+/// Lists if no version is known, then watches until the watch ends.
 async fn follow(
-    client: &Client,
-    kind: Kind,
+    client: &ClusterClient,
+    kind: ObjectKind,
     known: &mut Option<String>,
     news: &Sender<News>,
     is_in_trouble: &mut bool,
-) -> Result<(), Failure> {
+) -> Result<(), ClusterFailure> {
     let from = match known {
         Some(version) => version.clone(),
         None => {
@@ -97,9 +103,9 @@ async fn follow(
         };
         let (version, told) = match told {
             None => return Ok(()),
-            Some(Told::Bookmark(version)) => (version, None),
-            Some(Told::Put(object)) => (version(&object), Some(News::Put(kind, object))),
-            Some(Told::Gone(object)) => (version(&object), Some(News::Gone(kind, object))),
+            Some(WatchEvent::Bookmark(version)) => (version, None),
+            Some(WatchEvent::Put(object)) => (version(&object), Some(News::Put(kind, object))),
+            Some(WatchEvent::Gone(object)) => (version(&object), Some(News::Gone(kind, object))),
         };
         if let Some(told) = told {
             let _ = news.send(told).await;

@@ -1,7 +1,7 @@
 //! Agent: the part of the lab that runs on each machine, controlled over standard input and output.
 //!
-//! It starts, watches and ends processes as ordered; the lab decides what is measured when. All processes that it
-//! started end with it. It ends when its input ends, or after too long without an order.
+//! It starts, watches and ends processes as the lab orders. All processes that it started end with it. It ends when its
+//! input ends, or after too long without an order.
 
 /// Messages between the lab and its agents.
 pub(crate) mod words;
@@ -10,23 +10,23 @@ use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use report::results::{Cores, Outcome};
+use report::results::{Cores, MeasurementOutcome};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::connections::Ports;
 use crate::error::Error;
-use crate::group::Group;
+use crate::group::ProcessGroup;
 use crate::machine::Idled;
 use crate::origins::Origins;
-use crate::plan::Own;
+use crate::plan::OwnProgram;
 use crate::start::Started;
 use crate::traffic::Sockets;
 use crate::usage::Processes;
-use crate::watch::{Part, watching};
+use crate::watch::{WatchedPart, watching};
 use crate::{cores, generator, machine, network, proxies, start};
-use words::{Answer, Ask, Begun, Load, Measurement, Seen, Share};
+use words::{AgentLoad, AgentOrder, AgentReply, Begun, MachineResults, MachineShare, Measurement};
 
 /// Time that a process gets to end after SIGTERM.
 const GRACE: Duration = Duration::from_millis(500);
@@ -44,17 +44,17 @@ const CONNECTION: &str = "SSH_CONNECTION";
 /// Executes orders from standard input until it ends, or until no order has arrived for `silence`.
 ///
 /// All started processes end with the returned future.
-pub async fn agent(own: &Own, silence: Option<Duration>) -> Result<(), Error> {
+pub async fn agent(own: &OwnProgram, silence: Option<Duration>) -> Result<(), Error> {
     let (heard, asks) = listen();
     tokio::select! {
         biased;
         () = until_silent(heard, silence) => Ok(()),
-        ended = Agent::work(own, asks) => ended,
+        ended = MachineAgent::work(own, asks) => ended,
     }
 }
 
-/// Reads orders in a thread of its own, because standard input of a process can only be read blocking.
-fn listen() -> (watch::Receiver<()>, mpsc::Receiver<Ask>) {
+/// Reads orders in a separate thread, because standard input of a process can only be read blocking.
+fn listen() -> (watch::Receiver<()>, mpsc::Receiver<AgentOrder>) {
     let (hear, heard) = watch::channel(());
     let (ask, asks) = mpsc::channel(ASKS_WAITING_MOST);
     std::thread::spawn(move || {
@@ -63,10 +63,10 @@ fn listen() -> (watch::Receiver<()>, mpsc::Receiver<Ask>) {
         loop {
             line.clear();
             let read = input.by_ref().take(LINE_BYTES_MOST).read_until(b'\n', &mut line);
-            // What is no ask comes from another version: its end is the best answer.
+            // A line that is not an order comes from another version: ending is the best answer.
             let (Ok(1..), Ok(next)) = (read, serde_json::from_slice(&line)) else { return };
             hear.send_replace(());
-            if !matches!(next, Ask::Alive) && ask.blocking_send(next).is_err() {
+            if !matches!(next, AgentOrder::Alive) && ask.blocking_send(next).is_err() {
                 return;
             }
         }
@@ -88,9 +88,8 @@ async fn until_silent(mut heard: watch::Receiver<()>, silence: Option<Duration>)
     }
 }
 
-/// Processes and state of a run on this machine.
-struct Agent<'o> {
-    own: &'o Own,
+struct MachineAgent<'o> {
+    own: &'o OwnProgram,
     began: Instant,
     folder: TempDir,
     /// CPU cores that this process may use.
@@ -101,7 +100,7 @@ struct Agent<'o> {
     _stay: cores::Stay,
 }
 
-impl Drop for Agent<'_> {
+impl Drop for MachineAgent<'_> {
     /// Kills all processes before it waits for any. A process that ends slowly then keeps no other one alive, even if
     /// this process is killed meanwhile.
     fn drop(&mut self) {
@@ -114,31 +113,29 @@ impl Drop for Agent<'_> {
     }
 }
 
-impl<'o> Agent<'o> {
-    /// Executes orders one after the other.
-    async fn work(own: &'o Own, mut asks: mpsc::Receiver<Ask>) -> Result<(), Error> {
+impl<'o> MachineAgent<'o> {
+    async fn work(own: &'o OwnProgram, mut asks: mpsc::Receiver<AgentOrder>) -> Result<(), Error> {
         let began = Instant::now();
-        let Some(Ask::Begin(share)) = asks.recv().await else { return Ok(()) };
+        let Some(AgentOrder::Begin(share)) = asks.recv().await else { return Ok(()) };
         let mut agent = match Self::begin(own, share, began) {
             Ok((agent, begun)) => {
-                say(&Answer::Begun(Box::new(begun)))?;
+                say(&AgentReply::Begun(Box::new(begun)))?;
                 agent
             }
-            Err(error) => return say(&Answer::Failed(error.to_string())),
+            Err(error) => return say(&AgentReply::Failed(error.to_string())),
         };
         while let Some(ask) = asks.recv().await {
-            // Whoever says so has its answer already, if a measurement ended before that: another would be taken for that
-            // to the next ask.
-            if matches!(ask, Ask::Enough) {
+            // If the measurement ended first, its answer is already sent; another would be taken for the next order's.
+            if matches!(ask, AgentOrder::Enough) {
                 continue;
             }
             let answer = agent.done(ask, &mut asks).await;
-            say(&answer.unwrap_or_else(|error| Answer::Failed(agent.explained(&error))))?;
+            say(&answer.unwrap_or_else(|error| AgentReply::Failed(agent.explained(&error))))?;
         }
         Ok(())
     }
 
-    fn begin(own: &'o Own, share: Share, began: Instant) -> Result<(Self, Begun), Error> {
+    fn begin(own: &'o OwnProgram, share: MachineShare, began: Instant) -> Result<(Self, Begun), Error> {
         let load_average = machine::load_average();
         let allowed = cores::allowed()?;
         let cores = cores::assign(&share)?;
@@ -159,8 +156,7 @@ impl<'o> Agent<'o> {
         Ok((Self { own, began, folder, allowed, cores, origins: None, proxy: None, _stay: stay }, begun))
     }
 
-    /// Error text with a hint if the disk is full: programs that cannot write their files report that in different
-    /// words.
+    /// Error text with a hint if the disk is full, because programs report in different words that they cannot write.
     fn explained(&self, error: &Error) -> String {
         let folder = self.folder.path();
         let room =
@@ -174,57 +170,63 @@ impl<'o> Agent<'o> {
         )
     }
 
-    async fn done(&mut self, ask: Ask, asks: &mut mpsc::Receiver<Ask>) -> Result<Answer, Error> {
+    async fn done(
+        &mut self,
+        ask: AgentOrder,
+        asks: &mut mpsc::Receiver<AgentOrder>,
+    ) -> Result<AgentReply, Error> {
         Ok(match ask {
-            Ask::Clock => Answer::Clock(self.began.elapsed()),
-            Ask::Look(wanted) => {
+            AgentOrder::Clock => AgentReply::Clock(self.began.elapsed()),
+            AgentOrder::Look(wanted) => {
                 let (here, absent) = proxies::chosen(&wanted, self.own);
-                Answer::Looked { here, absent }
+                AgentReply::Looked { here, absent }
             }
-            Ask::Refusals(all) => {
+            AgentOrder::Refusals(all) => {
                 let refusal = |(installed, service): &(proxies::Installed, proxies::Service)| {
                     installed.configure(service, self.folder.path()).err().map(|error| error.to_string())
                 };
-                Answer::Refusals(all.iter().map(refusal).collect())
+                AgentReply::Refusals(all.iter().map(refusal).collect())
             }
-            Ask::Put { name, text } => {
+            AgentOrder::Put { name, text } => {
                 start::put_private(&self.folder.path().join(name), &text)?;
-                Answer::Done
+                AgentReply::Done
             }
-            Ask::Origins(wanted) => {
+            AgentOrder::Origins(wanted) => {
                 let folder = self.folder.path();
                 let origins = Origins::start(self.own, &wanted, &self.cores.origins, folder).await?;
                 let (addresses, processes) = (origins.addresses.clone(), origins.processes.clone());
                 self.origins = Some(origins);
-                Answer::Origins { addresses, processes }
+                AgentReply::Origins { addresses, processes }
             }
-            Ask::AreOriginsUp => match self.origins.as_mut().and_then(Origins::ended) {
+            AgentOrder::AreOriginsUp => match self.origins.as_mut().and_then(Origins::ended) {
                 Some(error) => return Err(error),
-                None => Answer::Done,
+                None => AgentReply::Done,
             },
-            Ask::Proxy { installed, service, payload } => {
+            AgentOrder::Proxy { installed, service, payload } => {
                 self.stop_proxy().await;
                 let folder = self.folder_for(&installed.name)?;
                 let cores = &self.cores.proxy;
                 let started = start::proxy(&installed, &service, cores, folder.path(), &payload).await?;
                 let told = started.as_ref().map(|started| (started.address, started.process.clone()));
                 self.proxy = started.map(|started| (started, folder));
-                Answer::Proxy(told)
+                AgentReply::Proxy(told)
             }
-            Ask::StopProxy => {
+            AgentOrder::StopProxy => {
                 self.stop_proxy().await;
-                Answer::Done
+                AgentReply::Done
             }
-            Ask::WarmUp(load) => {
+            AgentOrder::WarmUp(load) => {
                 let folder = self.folder_for("load")?;
                 let generator = known(&load)?;
                 let load = load.request.start(generator, self.own, &self.cores.load, folder.path())?;
                 load.finish().await?;
-                Answer::Done
+                AgentReply::Done
             }
-            Ask::Measure(measurement) => Answer::Seen(Box::new(self.measure(&measurement, asks).await?)),
-            // A second beginning: nothing is to be done.
-            Ask::Begin(_) | Ask::Enough | Ask::Alive => Answer::Done,
+            AgentOrder::Measure(measurement) => {
+                AgentReply::Seen(Box::new(self.measure(&measurement, asks).await?))
+            }
+            // A repeated Begin needs no action.
+            AgentOrder::Begin(_) | AgentOrder::Enough | AgentOrder::Alive => AgentReply::Done,
         })
     }
 
@@ -232,8 +234,8 @@ impl<'o> Agent<'o> {
     async fn measure(
         &mut self,
         measurement: &Measurement,
-        asks: &mut mpsc::Receiver<Ask>,
-    ) -> Result<Seen, Error> {
+        asks: &mut mpsc::Receiver<AgentOrder>,
+    ) -> Result<MachineResults, Error> {
         let folder = self.folder_for("load")?;
         let made_before = self.connections_made().await;
         if let Some(at) = measurement.at {
@@ -242,7 +244,7 @@ impl<'o> Agent<'o> {
         let processes = Processes::now()?;
         let Measurement { port, origin_ports, every, .. } = measurement;
         let sockets = Sockets::now();
-        let part = |roots, of, to| Part::begin(&processes, sockets.as_ref(), roots, Ports { of, to });
+        let part = |roots, of, to| WatchedPart::begin(&processes, sockets.as_ref(), roots, Ports { of, to });
         let mut proxy = self
             .proxy
             .as_ref()
@@ -266,7 +268,7 @@ impl<'o> Agent<'o> {
         let group = self.proxy.as_mut().map(|(started, _)| &mut started.group);
         let until_enough = async {
             match load {
-                // What fails at once may be asked for a long time, where a number of requests is the end.
+                // If a number of requests ends the load, it could run long against a proxy that has ended.
                 Some((typed, running)) => tokio::select! {
                     outcome = running.finish() => outcome.map(|outcome| Some((typed, outcome))),
                     ended = until_it_ends(group) => Err(ended),
@@ -277,19 +279,19 @@ impl<'o> Agent<'o> {
                 }
             }
         };
-        let mut parts: Vec<&mut Part> =
+        let mut parts: Vec<&mut WatchedPart> =
             [&mut proxy, &mut origins, &mut sender].into_iter().flatten().collect();
-        let load: Option<(String, Outcome)> = watching(&mut parts, *every, until_enough).await??;
+        let load: Option<(String, MeasurementOutcome)> = watching(&mut parts, *every, until_enough).await??;
         let processes = Processes::now()?;
         let (origins_now, idled_now) = (origins_used(), Idled::now(&self.allowed));
         let made_now = self.connections_made().await;
         let proxy_end = self.proxy.as_mut().and_then(|(started, _)| started.group.ended());
-        Ok(Seen {
+        Ok(MachineResults {
             load,
             proxy: proxy.map(|part| part.until(&processes)),
             proxy_end: proxy_end.map(|error| error.to_string()),
             origins: origins.map(|part| part.until(&processes)),
-            generator: sender.and_then(Part::until_its_end),
+            generator: sender.and_then(WatchedPart::until_its_end),
             origins_cpu_seconds: origins_now.zip(origins_before).map(|(now, before)| (now - before).max(0.0)),
             origin_connections: made_now.zip(made_before).map(|(now, before)| now.saturating_sub(before)),
             machine_cpu_seconds: idled_now
@@ -317,7 +319,7 @@ impl<'o> Agent<'o> {
 }
 
 /// Ready when a process of the group ends unexpectedly. Never ready without a group.
-async fn until_it_ends(group: Option<&mut Group>) -> Error {
+async fn until_it_ends(group: Option<&mut ProcessGroup>) -> Error {
     let Some(group) = group else { return std::future::pending().await };
     loop {
         if let Some(ended) = group.ended() {
@@ -327,7 +329,7 @@ async fn until_it_ends(group: Option<&mut Group>) -> Error {
     }
 }
 
-fn known(load: &Load) -> Result<&'static generator::Generator, Error> {
+fn known(load: &AgentLoad) -> Result<&'static generator::Generator, Error> {
     generator::named(&load.generator).ok_or_else(|| Error::Generator {
         reason: format!("no generator is called {}", load.generator),
         log: String::new(),
@@ -335,7 +337,7 @@ fn known(load: &Load) -> Result<&'static generator::Generator, Error> {
 }
 
 /// Writes an answer to standard output. Fails if the reader is gone.
-fn say(answer: &Answer) -> Result<(), Error> {
+fn say(answer: &AgentReply) -> Result<(), Error> {
     let mut line =
         serde_json::to_vec(answer).expect("answers have string keys and finite numbers by their types");
     line.push(b'\n');

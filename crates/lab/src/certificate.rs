@@ -9,30 +9,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// TLS version that the generator offers, and so every proxy uses.
+/// The TLS version that the generator offers, so every proxy uses it.
 pub const VERSION: &str = "TLSv1.3";
-/// Cipher suite that the generator offers, and so every proxy uses.
+/// The cipher suite that the generator offers, so every proxy uses it.
 pub const CIPHER: &str = "TLS_AES_128_GCM_SHA256";
 
 /// Paths of a certificate and its key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Certificate {
-    /// Self-signed certificate.
+pub struct CertificatePaths {
     pub certificate: PathBuf,
-    /// Private key of the certificate.
     pub key: PathBuf,
     /// Certificate and key in one file, for programs that expect that.
     pub pair: PathBuf,
 }
 
-/// Certificate and key, in PEM.
 pub(crate) struct Pem {
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
 
-impl Certificate {
-    /// Paths of the files in a folder.
+impl CertificatePaths {
     pub(crate) fn within(folder: &Path) -> Self {
         Self {
             certificate: folder.join("cert.pem"),
@@ -43,7 +39,6 @@ impl Certificate {
 }
 
 impl Pem {
-    /// Makes a certificate for a proxy at this address.
     pub(crate) fn make(address: IpAddr) -> Result<Self, Error> {
         let made = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).and_then(|key| {
             let parameters = CertificateParams::new([address.to_string(), "localhost".to_owned()])?;
@@ -56,8 +51,7 @@ impl Pem {
         Ok(Self { certificate, key })
     }
 
-    /// Contents of the files that a proxy reads, with their paths.
-    pub(crate) fn files<'f>(&self, at: &'f Certificate) -> [(&'f Path, String); 3] {
+    pub(crate) fn files<'f>(&self, at: &'f CertificatePaths) -> [(&'f Path, String); 3] {
         [
             (&at.pair, format!("{}{}", self.certificate, self.key)),
             (&at.certificate, self.certificate.clone()),

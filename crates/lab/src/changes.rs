@@ -7,15 +7,13 @@ use mistake::nearest;
 use report::figure;
 
 use crate::generator::Generator;
-use crate::plan::Load;
-use crate::written::Written;
+use crate::plan::PlanLoad;
+use crate::written::WrittenPlan;
 
-/// Changes to a plan; by default none.
+/// By default no change.
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
-    /// Number of rounds.
     pub rounds: Option<NonZeroUsize>,
-    /// Duration of each measurement.
     pub measured: Option<Duration>,
     /// Duration of the uncounted load before each measurement.
     pub warm_up: Option<Duration>,
@@ -29,7 +27,7 @@ pub struct Changes {
 
 impl Changes {
     /// Applies the changes to the plan, and returns a phrase for each. An unknown name is an error.
-    pub fn apply(&self, plan: &mut Written) -> Result<Vec<String>, String> {
+    pub fn apply(&self, plan: &mut WrittenPlan) -> Result<Vec<String>, String> {
         let mut said = Vec::new();
         let timing = &mut plan.timing;
         if let Some(rounds) = self.rounds.map(NonZeroUsize::get)
@@ -70,7 +68,7 @@ impl Changes {
         Ok(said)
     }
 
-    fn choose_cases(&self, plan: &mut Written) -> Result<Option<String>, String> {
+    fn choose_cases(&self, plan: &mut WrittenPlan) -> Result<Option<String>, String> {
         let all = plan.cases.len();
         let names = || plan.cases.iter().map(|case| case.name.as_str());
         if let Some(pattern) = self.cases.iter().find(|pattern| !names().any(|name| matches(pattern, name))) {
@@ -79,7 +77,7 @@ impl Changes {
         let is_wanted =
             |name: &str| self.cases.is_empty() || self.cases.iter().any(|pattern| matches(pattern, name));
         for case in plan.cases.iter().filter(|case| is_wanted(&case.name)) {
-            let Load::ShareOfSlowest(_) = case.load else { continue };
+            let PlanLoad::ShareOfSlowest(_) = case.load else { continue };
             let closed = plan.cases.iter().find(|closed| closed.is_closed_loop_of(case));
             if let Some(closed) = closed.filter(|closed| !is_wanted(&closed.name)) {
                 return Err(format!(
@@ -92,7 +90,7 @@ impl Changes {
         Ok((plan.cases.len() < all).then(|| format!("{} of {all} cases", plan.cases.len())))
     }
 
-    fn choose_proxies(&self, plan: &mut Written) -> Result<Vec<String>, String> {
+    fn choose_proxies(&self, plan: &mut WrittenPlan) -> Result<Vec<String>, String> {
         let names = &mut plan.wanted.names;
         if let Some(unknown) = self.proxies.iter().find(|wanted| !names.contains(wanted)) {
             let there_are = names.iter().map(String::as_str);
@@ -111,7 +109,7 @@ impl Changes {
         names.retain(|name| self.proxies.is_empty() || self.proxies.contains(name));
         let (left, names) = (names.len(), &plan.wanted.names);
         let mut said = Vec::from_iter((left < all).then(|| format!("{left} of {all} proxies")));
-        // Nothing that is expected is dropped in silence.
+        // An expectation is never dropped without a message.
         for expect in &mut plan.expectations {
             let gone = expect.retain(|name| names.iter().any(|left| left == name));
             if !gone.is_empty() {
@@ -139,7 +137,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(head) else { return false };
     let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
-    // The first place of each part leaves the most for those after it.
+    // The first match of each part leaves the most text for the parts after it.
     for part in middle.split('*') {
         let Some((_, after)) = name.split_once(part) else { return false };
         name = after;
@@ -151,13 +149,13 @@ fn matches(pattern: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn plan() -> Written {
+    fn plan() -> WrittenPlan {
         let text = "title = \"t\"\nproxies = [\"direct\", \"vanward\", \"nginx\"]\nrepeats = 5\nduration = \"60s\"\n\
                     [[case]]\nname = \"{scheme}-{payload}-{load}\"\nscheme = [\"http\", \"https\"]\n\
                     payload = [\"tiny\", \"large\"]\nconnections = 1\nload = [\"closed\", \"50%\"]\n\
                     [[case]]\nname = \"search\"\npayload = \"tiny\"\nconnections = 1\nload = \"p99 < 5ms\"\n\
                     duration = \"5s\"\n";
-        Written::read(text, "f", false).expect("a plan")
+        WrittenPlan::read(text, "f", false).expect("a plan")
     }
 
     #[test]

@@ -9,16 +9,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use procfs::process::Process;
-
 /// Control group for one program and its children. Removed with the last handle, after all its processes have ended.
 #[derive(Debug, Clone)]
-pub(crate) struct ControlGroup(Arc<Folder>);
+pub(crate) struct ControlGroup(Arc<ChargedFolder>);
 
 #[derive(Debug)]
-struct Folder(PathBuf);
+struct ChargedFolder(PathBuf);
 
-/// CPU time charged to a control group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Charged {
     pub(crate) user_microseconds: u64,
@@ -28,7 +25,7 @@ pub(crate) struct Charged {
 /// Script that enters a control group before the program starts: `sh -c JOIN sh GROUP PROGRAM ARGUMENTS`.
 const JOIN: &str = "echo $$ >\"$1/cgroup.procs\" || exit 1; shift; exec \"$@\"";
 
-/// Prefix of the names of control groups, followed by the ID of the process that made it and a number.
+/// Prefix of the names of control groups, followed by their maker's process ID and a number.
 const NAME: &str = "vanward-lab-";
 
 /// Number of attempts to remove a control group whose processes were killed.
@@ -46,13 +43,12 @@ impl ControlGroup {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = parent.join(format!("{NAME}{}-{number}", std::process::id()));
         fs::create_dir(&folder).ok()?;
-        let made = Self(Arc::new(Folder(folder)));
-        // A hierarchy that accounts for nothing is of no use.
+        let made = Self(Arc::new(ChargedFolder(folder)));
+        // A hierarchy without accounting is useless.
         made.charged().is_some().then_some(made)
     }
 
-    /// Whether programs can be started in the group: permission to make a group does not include permission to enter
-    /// it.
+    /// Whether programs can be started in the group: permission to make a group does not imply permission to enter.
     fn can_be_entered(&self) -> bool {
         let entered = self.entered(&["true".to_owned()]);
         let mut command = Command::new(&entered[0]);
@@ -70,7 +66,6 @@ impl ControlGroup {
             .collect()
     }
 
-    /// Folder of the group in the file system of the kernel.
     #[cfg(test)]
     pub(crate) fn folder(&self) -> &Path {
         &self.0.0
@@ -82,13 +77,13 @@ impl ControlGroup {
     }
 }
 
-impl Drop for Folder {
+impl Drop for ChargedFolder {
     fn drop(&mut self) {
         for _ in 0..LOOKS {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
             }
-            // Somebody has left the group of processes that was killed, and is still in this one.
+            // A process has left the killed process group, but is still in this control group.
             let _ = fs::write(self.0.join("cgroup.kill"), "1");
             std::thread::sleep(LOOK_INTERVAL);
         }
@@ -118,18 +113,26 @@ fn read(stat: &str) -> Option<Charged> {
 fn own() -> Option<&'static Path> {
     static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
     OWN.get_or_init(|| {
-        let process = Process::myself().ok()?;
-        let groups = process.cgroups().ok()?;
-        let path = groups.into_iter().find(|group| group.hierarchy == 0)?.pathname;
-        let mounts = process.mountinfo().ok()?;
-        let mount = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2")?;
-        // Inside a container another group than the first may be mounted.
-        let within = Path::new(&path).strip_prefix(&mount.root).ok()?.to_owned();
-        let folder = mount.mount_point.join(within);
+        let read = |file| fs::read_to_string(file).ok();
+        let folder = folder_of(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?)?;
         sweep(&folder);
         ControlGroup::within(&folder)?.can_be_entered().then_some(folder)
     })
     .as_deref()
+}
+
+/// Folder of a process's control group, from its groups (cgroups(7)) and mounts (proc_pid_mountinfo(5)).
+fn folder_of(groups: &str, mounts: &str) -> Option<PathBuf> {
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let mount = |line: &str| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, point) = (fields.next()?.to_owned(), PathBuf::from(fields.next()?));
+        (kind.split(' ').next() == Some("cgroup2")).then_some((root, point))
+    };
+    let (root, point) = mounts.lines().find_map(mount)?;
+    // Inside a container, the mounted group may not be the root.
+    Some(point.join(Path::new(group).strip_prefix(root).ok()?))
 }
 
 /// Removes empty control groups whose makers were killed before they could remove them.
@@ -140,7 +143,7 @@ fn sweep(folder: &Path) {
         let maker =
             name.to_str().and_then(|name| name.strip_prefix(NAME)?.split('-').next()?.parse::<u32>().ok());
         if maker.is_some_and(|maker| !Path::new(&format!("/proc/{maker}")).exists()) {
-            // The kernel keeps those that somebody is in.
+            // The kernel keeps groups that contain processes.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -162,6 +165,18 @@ mod tests {
         sweep(folder.path());
         assert!(!folder.path().join(gone).exists());
         assert!(others.iter().all(|name| folder.path().join(name).exists()));
+    }
+
+    #[test]
+    fn the_folder_is_found_below_the_mount() {
+        let mounts = "24 29 0:22 / /proc rw,nosuid - proc proc rw\n\
+                      29 1 254:0 / / rw,relatime shared:1 - ext4 /dev/root rw\n\
+                      31 24 0:26 /a /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+        let folder = |groups| folder_of(groups, mounts);
+        assert_eq!(folder("4:cpu:/x\n0::/a/user.slice\n"), Some("/sys/fs/cgroup/user.slice".into()));
+        assert_eq!(folder("0::/b\n"), None, "another group is mounted");
+        assert_eq!(folder("4:cpu:/a\n"), None);
+        assert_eq!(folder_of("0::/a\n", "29 1 254:0 / / rw - ext4 /dev/root rw\n"), None);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! TCP connections of this network namespace, and which belong to a part of the lab.
+//! TCP connections of this network namespace, and the part of the lab that each belongs to.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-/// States of TCP, by the kernel's numbers from 1.
+/// TCP states, by the kernel's numbers from 1.
 const STATES: [&str; 12] = [
     "ESTABLISHED",
     "SYN_SENT",
@@ -19,12 +19,10 @@ const STATES: [&str; 12] = [
     "NEW_SYN_RECV",
 ];
 
-/// All connections at one moment.
-pub(crate) struct Connections(Vec<Connection>);
+pub(crate) struct Connections(Vec<CountedConnection>);
 
-/// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Connection {
+pub(crate) struct CountedConnection {
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
     state: &'static str,
@@ -46,15 +44,15 @@ impl Ports {
     }
 }
 
-impl Connection {
+impl CountedConnection {
     /// `None` for an unknown state number.
     pub(crate) fn new(local_port: u16, remote_port: u16, state: usize) -> Option<Self> {
         Some(Self { local_port, remote_port, state: STATES.get(state.checked_sub(1)?)? })
     }
 }
 
-impl FromIterator<Connection> for Connections {
-    fn from_iter<All: IntoIterator<Item = Connection>>(all: All) -> Self {
+impl FromIterator<CountedConnection> for Connections {
+    fn from_iter<All: IntoIterator<Item = CountedConnection>>(all: All) -> Self {
         Self(all.into_iter().collect())
     }
 }
@@ -71,26 +69,25 @@ impl Connections {
             let mut words = line.split_whitespace().skip(1);
             let port = |word: &str| u16::from_str_radix(word.rsplit_once(':')?.1, 16).ok();
             let (local_port, remote_port) = (port(words.next()?)?, port(words.next()?)?);
-            Connection::new(local_port, remote_port, usize::from_str_radix(words.next()?, 16).ok()?)
+            CountedConnection::new(local_port, remote_port, usize::from_str_radix(words.next()?, 16).ok()?)
         };
         list.lines().filter_map(connection).collect()
     }
 
-    /// Number of established connections of a part.
     pub(crate) fn established(&self, ports: &Ports) -> usize {
-        self.of(ports).filter(|one| one.state == "ESTABLISHED").count()
+        self.for_ports(ports).filter(|one| one.state == "ESTABLISHED").count()
     }
 
     /// Number of connection ends that are neither established nor listening, by state.
     pub(crate) fn others(&self, ports: &Ports) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for one in self.of(ports).filter(|one| !["ESTABLISHED", "LISTEN"].contains(&one.state)) {
+        for one in self.for_ports(ports).filter(|one| !["ESTABLISHED", "LISTEN"].contains(&one.state)) {
             *counts.entry(one.state.to_owned()).or_default() += 1;
         }
         counts
     }
 
-    fn of(&self, ports: &Ports) -> impl Iterator<Item = &Connection> {
+    fn for_ports(&self, ports: &Ports) -> impl Iterator<Item = &CountedConnection> {
         self.0.iter().filter(|one| ports.has(one.local_port, one.remote_port))
     }
 }

@@ -1,6 +1,6 @@
-//! Assigns CPU cores to the parts of a run; the proxy gets its own core first, because it is measured.
+//! Assigns CPU cores to the parts of a run. The proxy gets its own core first, because it is measured.
 //!
-//! A child inherits the affinity of the thread that starts it. Nothing here changes a process that already runs.
+//! A child inherits the affinity of the thread that starts it. Running processes are not changed.
 
 use std::fs;
 use std::io;
@@ -8,17 +8,17 @@ use std::io;
 use report::results::Cores;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::agent::words::Share;
+use crate::agent::words::MachineShare;
 use crate::error::Error;
 
 /// Distributes the cores that this thread may use among the parts on this machine.
-pub(crate) fn assign(share: &Share) -> Result<Cores, Error> {
+pub(crate) fn assign(share: &MachineShare) -> Result<Cores, Error> {
     Ok(deal(&allowed()?, siblings, share))
 }
 
 /// Distributes the cores as for a run with all parts on this machine, and proxies with one worker.
 pub fn assign_all() -> Result<Cores, Error> {
-    assign(&Share { client: true, proxy: true, origins: true, workers: 1 })
+    assign(&MachineShare { client: true, proxy: true, origins: true, workers: 1 })
 }
 
 /// CPU cores that this thread may use.
@@ -55,15 +55,15 @@ pub struct Stay {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        // They were its own a moment ago; should the kernel have taken them since, the narrower set stays.
+        // If the kernel has since taken some of these cores away, the narrower set stays.
         let _ = sched_setaffinity(None, &self.before);
     }
 }
 
-/// One core for each worker of the proxy, then one for the origins, the rest for the load. With too few cores, parts
-/// share cores; the proxy's core is shared last. Hyper-threading siblings stay idle if there are enough cores. Parts on
-/// other machines get none.
-fn deal(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>, share: &Share) -> Cores {
+/// Assigns a core to each worker of the proxy, then one to the origins, and the rest to the load. With too few cores,
+/// parts share cores; the proxy's core is shared last. Hyper-threading siblings stay idle if there are enough cores.
+/// Parts on other machines get none.
+fn deal(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>, share: &MachineShare) -> Cores {
     let allowed = if allowed.is_empty() { &[0] } else { allowed };
     let others = usize::from(share.origins) + usize::from(share.client);
     let workers = share.workers.clamp(1, allowed.len().saturating_sub(others).max(1));
@@ -112,11 +112,11 @@ mod tests {
     fn the_proxy_shares_its_core_last() {
         let alone = |core: usize| vec![core];
         let pairs = |core: usize| vec![core & !1, core | 1];
-        let all = |workers| Share { client: true, proxy: true, origins: true, workers };
-        let only = Share { workers: 1, ..Share::default() };
+        let all = |workers| MachineShare { client: true, proxy: true, origins: true, workers };
+        let only = MachineShare { workers: 1, ..MachineShare::default() };
         type Siblings = fn(usize) -> Vec<usize>;
-        /// Cores allowed, their siblings, what is here; cores of the proxy, the origins and the load.
-        type Case = (&'static [usize], Siblings, Share, [&'static [usize]; 3]);
+        /// Allowed cores, their siblings, parts on this machine; expected cores of the proxy, the origins and the load.
+        type Case = (&'static [usize], Siblings, MachineShare, [&'static [usize]; 3]);
         let cases: [Case; 13] = [
             (&[3], alone, all(1), [&[3], &[3], &[3]]),
             (&[0, 1], alone, all(1), [&[0], &[1], &[1]]),
@@ -127,10 +127,10 @@ mod tests {
             (&[0, 1, 2, 3, 4, 5], alone, all(4), [&[0, 1, 2, 3], &[4], &[5]]),
             (&[0, 1, 2, 3], alone, all(8), [&[0, 1], &[2], &[3]]),
             (&[0, 1], alone, all(2), [&[0], &[1], &[1]]),
-            (&[0, 1], alone, Share { proxy: true, ..only }, [&[0], &[], &[]]),
-            (&[0, 1], alone, Share { proxy: true, workers: 4, ..only }, [&[0, 1], &[], &[]]),
-            (&[0, 1], alone, Share { client: true, ..only }, [&[], &[], &[0, 1]]),
-            (&[0, 1, 2], alone, Share { client: true, origins: true, ..only }, [&[], &[0], &[1, 2]]),
+            (&[0, 1], alone, MachineShare { proxy: true, ..only }, [&[0], &[], &[]]),
+            (&[0, 1], alone, MachineShare { proxy: true, workers: 4, ..only }, [&[0, 1], &[], &[]]),
+            (&[0, 1], alone, MachineShare { client: true, ..only }, [&[], &[], &[0, 1]]),
+            (&[0, 1, 2], alone, MachineShare { client: true, origins: true, ..only }, [&[], &[0], &[1, 2]]),
         ];
         for (allowed, siblings, share, [proxy, origins, load]) in cases {
             let cores = deal(allowed, siblings, &share);

@@ -4,25 +4,15 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Error of the lab, with a remedy.
+/// Each message names a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder for configurations and logs could not be written.
     #[error("cannot write {}: {source}; check the free space, or set TMPDIR to another folder", path.display())]
-    Write {
-        /// The file or folder.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
     /// The program to be copied to another machine could not be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A part of the lab failed on its machine.
     #[error("{}{reason}", at.as_ref().map(|at| format!("on {at}: ")).unwrap_or_default())]
     There {
@@ -34,7 +24,6 @@ pub enum Error {
     /// The connection to an agent was lost.
     #[error("the connection to the agent on {at} was lost{}", said(log))]
     Lost {
-        /// The machine.
         at: String,
         /// Last output of the agent or of ssh.
         log: String,
@@ -42,7 +31,6 @@ pub enum Error {
     /// A machine can be reached, but not used.
     #[error("{at} cannot be used: {reason}")]
     Unusable {
-        /// The machine.
         at: String,
         /// The reason and a remedy.
         reason: String,
@@ -50,33 +38,19 @@ pub enum Error {
     /// A server that should run already does not answer.
     #[error("{server} does not answer: {reason}; start it, or have the lab do so with command in [origin]")]
     NoServer {
-        /// The server, as `http://HOST:PORT`.
+        /// As `http://HOST:PORT`.
         server: String,
-        /// The reason.
         reason: String,
     },
-    /// A program could not be started.
     #[error("cannot start {program}: {source}; check that it is installed and may be executed")]
-    Spawn {
-        /// The program that was to be started.
-        program: String,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Spawn { program: String, source: io::Error },
     /// The system refused a port, the CPU affinity or the process list.
     #[error("cannot {action}: {source}")]
-    System {
-        /// The refused action.
-        action: &'static str,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// A process ended unexpectedly.
-    #[error("{name} ended by itself ({status}){}", said(log))]
+    System { action: &'static str, source: io::Error },
+    #[error("{name} ended on its own ({status}){}", said(log))]
     Ended {
-        /// Name of the process.
         name: String,
-        /// How the process ended.
+        /// Exit status.
         status: String,
         /// The end of its log.
         log: String,
@@ -84,27 +58,21 @@ pub enum Error {
     /// A process runs but does not answer.
     #[error("{name} did not answer within {limit:?}: {last}{}", said(log))]
     Silent {
-        /// Name of the process.
         name: String,
         /// How long the lab waited.
         limit: Duration,
-        /// Error of the last attempt.
         last: String,
         /// The end of its log.
         log: String,
     },
+    /// A server that is killed or paused has served nothing, so nothing changes for the proxy.
+    #[error("no request had come to {0} before, so nothing changed for the proxy")]
+    Unused(String),
     /// A proxy does not support a requested feature.
     #[error("{name} cannot be run with {what}")]
-    Unsupported {
-        /// Name of the proxy.
-        name: &'static str,
-        /// The feature.
-        what: &'static str,
-    },
-    /// A load generator produced no figures.
+    Unsupported { name: &'static str, what: &'static str },
     #[error("the load generator gave no figures: {reason}{}", said(log))]
     Generator {
-        /// The reason.
         reason: String,
         /// The end of its log.
         log: String,
@@ -113,9 +81,8 @@ pub enum Error {
     #[error("interrupted before anything was measured")]
     Interrupted,
     /// An earlier run does not match, so it cannot be continued.
-    #[error("the run that is there cannot be gone on with: {0}; choose another folder with --out")]
+    #[error("the existing run cannot be continued: {0}; choose another folder with --out")]
     Another(String),
-    /// The plan has nothing to measure.
     #[error("the plan has no {0} to measure")]
     Empty(&'static str),
 }

@@ -4,7 +4,7 @@
 //! only errors that affect all further measurements end the run.
 
 /// Describes a plan for the results.
-mod describe;
+pub(crate) mod describe;
 /// Forecast of the duration of a run.
 mod forecast;
 /// Continues an interrupted run.
@@ -19,29 +19,30 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::certificate::Certificate;
+use crate::certificate::CertificatePaths;
 use crate::error::Error;
 use crate::expect;
-use crate::generator::{End, Request};
+use crate::generator::{GeneratorRequest, LoadEnd};
 use crate::origins::Addresses;
-use crate::plan::{CasePlan, Load, Plan, UrlList};
-use crate::proxies::{Installed, Service, Verified};
-use crate::sites::{Order, Sites};
+use crate::pages;
+use crate::plan::{CasePlan, LabPlan, PlanLoad, UrlList};
+use crate::proxies::{Installed, OriginVerification, Service};
+use crate::sites::{MeasureOrder, Sites};
 use report::Summary;
 use report::results::{
-    Arrivals, Case, Conditions, Lacking, Measured, Outcome, Process, Results, Run, SCHEMA, Scheme, Started,
-    Step, Upstream, Version,
+    Arrivals, Case, ClientScheme, ClientVersion, Conditions, Lacking, MeasuredFigures, MeasurementOutcome,
+    OriginProtocol, Results, Run, SCHEMA, SearchStep, Started, StartedProcess,
 };
 use report::statistics::Estimate;
 
 pub use forecast::Forecast;
 pub(crate) use forecast::Takers;
-use search::{Search, Tried};
+use search::{RateSearch, Tried};
 
 /// Maximum number of load threads: more do not send load better.
 const LOAD_THREADS_MOST: usize = 8;
-/// One in this many measurements may be repeated if it was invalid, so that a busy machine does not prolong the run
-/// endlessly.
+/// Divisor of the number of measurements: this share of them may be repeated if invalid. The limit keeps a busy machine
+/// from prolonging the run endlessly.
 const REPEATED_SHARE: usize = 8;
 /// Longest interval between two samples of a proxy's usage.
 const BETWEEN_SAMPLES: Duration = Duration::from_secs(1);
@@ -50,35 +51,29 @@ const FIRST_RATE: f64 = 1_000.0;
 
 /// Progress of a run, before each measurement.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress<'p> {
-    /// Measurements done.
+pub struct ExperimentProgress<'p> {
     pub done: usize,
-    /// Measurements in all.
     pub total: usize,
-    /// Name of the proxy that is measured next.
     pub proxy: &'p str,
-    /// Name of the case that is measured next.
     pub case: &'p str,
-    /// The round, from 1.
+    /// Counts from 1.
     pub round: usize,
     /// Estimated remaining time.
     pub left: Duration,
 }
 
-/// Observer of a run.
 pub trait Watcher {
     /// Called before the first measurement, when everything is started.
     fn begins(&mut self, _forecast: &Forecast) {}
 
-    /// Called before each measurement.
-    fn next(&mut self, progress: Progress<'_>);
+    fn next(&mut self, progress: ExperimentProgress<'_>);
 
     /// Called after each measurement with all results so far, for example to save them.
     fn measured(&mut self, _results: &Results) {}
 }
 
-impl<F: FnMut(Progress<'_>)> Watcher for F {
-    fn next(&mut self, progress: Progress<'_>) {
+impl<F: FnMut(ExperimentProgress<'_>)> Watcher for F {
+    fn next(&mut self, progress: ExperimentProgress<'_>) {
         self(progress);
     }
 }
@@ -88,7 +83,7 @@ impl<F: FnMut(Progress<'_>)> Watcher for F {
 ///
 /// No process outlives the returned future.
 pub async fn run(
-    plan: &Plan,
+    plan: &LabPlan,
     sites: Sites,
     earlier: Option<Results>,
     interrupted: impl Future<Output = ()>,
@@ -104,14 +99,13 @@ pub async fn run(
     let stopped = tokio::select! {
         biased;
         () = &mut interrupted => Some("it was interrupted".to_owned()),
-        // What was measured before is worth keeping, whatever ended it.
+        // Earlier measurements are kept after any error.
         result = experiment.measure_all(watcher) => result.err().map(|error| error.to_string()),
     };
     Ok(experiment.finish(stopped))
 }
 
-/// Checks that the plan has something to measure.
-fn is_something(plan: &Plan) -> Result<(), Error> {
+fn is_something(plan: &LabPlan) -> Result<(), Error> {
     match (plan.proxies.is_empty(), plan.cases.is_empty()) {
         (_, true) => Err(Error::Empty("case")),
         (true, false) => Err(Error::Empty("proxy")),
@@ -119,15 +113,16 @@ fn is_something(plan: &Plan) -> Result<(), Error> {
     }
 }
 
-/// A run in progress.
 struct Experiment<'p> {
-    plan: &'p Plan,
+    plan: &'p LabPlan,
     sites: Sites,
     origins: Addresses,
     /// Certificate of the proxies; `None` if no case uses TLS.
-    certificate: Option<Certificate>,
-    /// How the certificate of origins that are not the lab's is verified.
-    verified: Option<Verified>,
+    certificate: Option<CertificatePaths>,
+    /// Certificate check for origins that are not the lab's.
+    verified: Option<OriginVerification>,
+    /// Checks of the responses of the lab's own origins, by path.
+    pages: BTreeMap<String, load::Check>,
     random: fastrand::Rng,
     began: Instant,
     /// Duration of the interrupted run that this one continues.
@@ -142,17 +137,19 @@ struct Experiment<'p> {
 }
 
 impl<'p> Experiment<'p> {
-    async fn prepare(plan: &'p Plan, mut sites: Sites, earlier: Option<Results>) -> Result<Self, Error> {
+    async fn prepare(plan: &'p LabPlan, mut sites: Sites, earlier: Option<Results>) -> Result<Self, Error> {
         let asks = |upstream| plan.cases.iter().any(|case| case.upstream == upstream);
-        let has_tls = asks(Upstream::Https) || plan.cases.iter().any(|case| case.scheme == Scheme::Https);
+        let has_tls =
+            asks(OriginProtocol::Https) || plan.cases.iter().any(|case| case.scheme == ClientScheme::Https);
         let certificate = if has_tls { Some(sites.certify().await?) } else { None };
         let verified = match &plan.origins.tls {
             Some(tls) => Some(sites.trust_origins(tls).await?),
             None => None,
         };
-        let (origins, processes) = sites.start_origins(plan, asks(Upstream::Https)).await?;
+        let (origins, processes) = sites.start_origins(plan, asks(OriginProtocol::Https)).await?;
         put_files(plan, &mut sites).await?;
-        let given = describe::Given {
+        let pages = pages_of(plan).await?;
+        let given = describe::GivenSettings {
             listen: sites.any_port_of_proxy(),
             origins: &origins,
             certificate: certificate.as_ref(),
@@ -198,6 +195,7 @@ impl<'p> Experiment<'p> {
             origins,
             certificate,
             verified,
+            pages,
             random: fastrand::Rng::with_seed(plan.seed),
             began: Instant::now(),
             before_seconds,
@@ -213,7 +211,7 @@ impl<'p> Experiment<'p> {
     async fn measure_all(&mut self, watcher: &mut impl Watcher) -> Result<(), Error> {
         watcher.begins(&self.forecast);
         let (closed, paced): (Vec<usize>, Vec<usize>) =
-            (0..self.plan.cases.len()).partition(|&index| self.plan.cases[index].load == Load::Closed);
+            (0..self.plan.cases.len()).partition(|&index| self.plan.cases[index].load == PlanLoad::Closed);
         self.measure_rounds(&closed, watcher).await?;
         let paced: Vec<usize> = paced.into_iter().filter(|&index| self.set_rate(index)).collect();
         self.measure_rounds(&paced, watcher).await
@@ -234,7 +232,7 @@ impl<'p> Experiment<'p> {
                     if is_done(&self.results, plan, (proxy, case, round)) {
                         continue;
                     }
-                    watcher.next(Progress {
+                    watcher.next(ExperimentProgress {
                         done: self.results.runs.len(),
                         total: self.total(),
                         proxy: &plan.proxies[proxy].name,
@@ -249,7 +247,7 @@ impl<'p> Experiment<'p> {
                     if are_up.is_err() {
                         self.forget_failure(known);
                     }
-                    // Whoever keeps it may have to do without the rest.
+                    // These results may be the last that a watcher saves.
                     self.results.took_seconds = self.seconds();
                     self.results.incomplete = Some(self.unfinished("nothing was kept after that"));
                     watcher.measured(&self.results);
@@ -263,14 +261,17 @@ impl<'p> Experiment<'p> {
     /// Removes measurements that failed because of the lab itself, so that a continued run repeats them. `known` is the
     /// number of measurements before.
     fn forget_failure(&mut self, known: usize) {
-        if self.results.runs[known..].iter().any(|run| matches!(run.outcome, Outcome::Failed { .. })) {
+        if self.results.runs[known..]
+            .iter()
+            .any(|run| matches!(run.outcome, MeasurementOutcome::Failed { .. }))
+        {
             self.results.runs.truncate(known);
         }
     }
 
     /// Measures a proxy in a case for one round: one measurement, perhaps a repetition, or the steps of a search.
     async fn take(&mut self, proxy: usize, case: usize, round: usize) {
-        if matches!(self.plan.cases[case].load, Load::Search(_)) {
+        if matches!(self.plan.cases[case].load, PlanLoad::Search(_)) {
             return self.search(proxy, case, round).await;
         }
         self.measure(proxy, case, round, None).await;
@@ -282,19 +283,21 @@ impl<'p> Experiment<'p> {
     /// Searches the highest rate. Every step is a measurement; a failed one ends the search. Steps that the generator
     /// spoiled are repeated a few times.
     async fn search(&mut self, proxy: usize, case: usize, round: usize) {
-        let mut search = Search::from(self.likely_rate(proxy, case));
+        let mut search = RateSearch::from(self.likely_rate(proxy, case));
         while let Some(rate) = search.next() {
             self.measure(proxy, case, round, Some(rate)).await;
             self.steps += 1;
             let Some(Run { step: Some(step), outcome, .. }) = self.results.runs.last() else { return };
             search.tell(match outcome {
-                Outcome::Failed { .. } => break,
-                Outcome::Invalid { is_generators: true, .. } => Tried::Spoiled,
-                Outcome::Measured(_) | Outcome::Invalid { .. } if step.is_met => Tried::Met(rate),
-                Outcome::Measured(_) | Outcome::Invalid { .. } => Tried::Missed(rate),
+                MeasurementOutcome::Failed { .. } => break,
+                MeasurementOutcome::Invalid { is_generators: true, .. } => Tried::Spoiled,
+                MeasurementOutcome::Measured(_) | MeasurementOutcome::Invalid { .. } if step.is_met => {
+                    Tried::Met(rate)
+                }
+                MeasurementOutcome::Measured(_) | MeasurementOutcome::Invalid { .. } => Tried::Missed(rate),
             });
         }
-        // The round as a whole is one of those that were planned.
+        // The forecast counts the round as one measurement already.
         self.steps = self.steps.saturating_sub(1);
     }
 
@@ -308,7 +311,7 @@ impl<'p> Experiment<'p> {
         let closed = self.plan.cases.iter().find(|each| each.is_closed_loop_of(plan));
         let managed = || {
             let of_loop = runs().filter(|run| closed.is_some_and(|closed| run.case == closed.name));
-            let per_second = |measured: &Measured| measured.requests as f64 / measured.seconds;
+            let per_second = |measured: &MeasuredFigures| measured.requests as f64 / measured.seconds;
             let found = of_loop.filter_map(|run| run.outcome.valid()).map(per_second).next_back();
             found.map(|rate| rate / 2.0)
         };
@@ -317,8 +320,11 @@ impl<'p> Experiment<'p> {
 
     /// Whether the last measurement is invalid and may be repeated. Both measurements stay in the results.
     fn may_repeat(&mut self) -> bool {
-        let is_invalid =
-            self.results.runs.last().is_some_and(|run| matches!(run.outcome, Outcome::Invalid { .. }));
+        let is_invalid = self
+            .results
+            .runs
+            .last()
+            .is_some_and(|run| matches!(run.outcome, MeasurementOutcome::Invalid { .. }));
         let may = is_invalid && self.repeats < self.forecast.measurements() / REPEATED_SHARE;
         self.repeats += usize::from(may);
         may
@@ -340,13 +346,13 @@ impl<'p> Experiment<'p> {
         let mut command = String::new();
         let outcome = match self.measured(proxy, case, rate, &mut command).await {
             Ok(outcome) => outcome,
-            Err(error) => Outcome::Failed { reason: error.to_string() },
+            Err(error) => MeasurementOutcome::Failed { reason: error.to_string() },
         };
         let is_met = match (&self.plan.cases[case].load, outcome.valid()) {
-            (Load::Search(bound), Some(measured)) => bound.is_met_by(&measured.latency),
+            (PlanLoad::Search(bound), Some(measured)) => bound.is_met_by(&measured.latency),
             _ => false,
         };
-        let step = rate.map(|rate_per_second| Step { rate_per_second, is_met });
+        let step = rate.map(|rate_per_second| SearchStep { rate_per_second, is_met });
         let (proxy, case) = (self.plan.proxies[proxy].name.clone(), self.plan.cases[case].name.clone());
         self.results.runs.push(Run { proxy, case, round, began_seconds, command, step, outcome });
     }
@@ -357,7 +363,7 @@ impl<'p> Experiment<'p> {
         case: usize,
         rate: Option<f64>,
         command: &mut String,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<MeasurementOutcome, Error> {
         let plan = self.plan;
         let (asked, installed) = (&plan.cases[case], &plan.proxies[proxy]);
         let service = self.given().service(asked).deviating(installed.deviation);
@@ -371,7 +377,7 @@ impl<'p> Experiment<'p> {
         let (server, port) = match (installed.target(), address) {
             (Some((server, port)), _) => (server.to_owned(), port),
             (None, Some(address)) => {
-                let scheme = if asked.scheme == Scheme::Https { "https" } else { "http" };
+                let scheme = if asked.scheme == ClientScheme::Https { "https" } else { "http" };
                 (format!("{scheme}://{address}"), address.port())
             }
             (None, None) => return Err(Error::Empty("origin")),
@@ -382,15 +388,17 @@ impl<'p> Experiment<'p> {
             Some(_) => {
                 let authority =
                     plan.authorities.get(&installed.name).map(|_| authority_name(&installed.name));
-                Request { authority: authority.map(PathBuf::from), ..self.request(case, url, None) }
+                // The lab does not know the pages of a service that runs already.
+                let request = GeneratorRequest { check: None, ..self.request(case, url, None) };
+                GeneratorRequest { authority: authority.map(PathBuf::from), ..request }
             }
         };
         request.rate_per_second = rate.or(request.rate_per_second);
-        if !plan.timing.warm_up.is_zero() && matches!(request.end, End::After(_)) {
-            let warm_up = Request { end: End::After(plan.timing.warm_up), ..request.clone() };
+        if !plan.timing.warm_up.is_zero() && matches!(request.end, LoadEnd::After(_)) {
+            let warm_up = GeneratorRequest { end: LoadEnd::After(plan.timing.warm_up), ..request.clone() };
             self.sites.warm_up(asked.generator, &warm_up).await?;
         }
-        let order = Order {
+        let order = MeasureOrder {
             port,
             origin_ports: origins.iter().map(SocketAddr::port).collect(),
 
@@ -403,8 +411,8 @@ impl<'p> Experiment<'p> {
         Ok(outcome)
     }
 
-    fn given(&self) -> describe::Given<'_> {
-        describe::Given {
+    fn given(&self) -> describe::GivenSettings<'_> {
+        describe::GivenSettings {
             listen: self.sites.any_port_of_proxy(),
             origins: &self.origins,
             certificate: self.certificate.as_ref(),
@@ -413,9 +421,9 @@ impl<'p> Experiment<'p> {
     }
 
     /// Records how a proxy is started, once for all cases that give it the same configuration.
-    fn note_start(&mut self, proxy: usize, case: &str, service: &Service, process: &Process) {
+    fn note_start(&mut self, proxy: usize, case: &str, service: &Service, process: &StartedProcess) {
         let given = [service.features(), service.features.phrases()].concat();
-        // What a command of the plan's own does is not known.
+        // The setup of a command from the plan is unknown.
         let is_known = self.plan.proxies[proxy].template.command.is_empty();
         let setup = if is_known { service.setup() } else { BTreeMap::new() };
         let known = &mut self.results.proxies[proxy].started;
@@ -430,19 +438,19 @@ impl<'p> Experiment<'p> {
     }
 
     /// Request for all clients together. File names are relative to the folder of each client.
-    fn request(&self, case: usize, url: String, trusted: Option<&Path>) -> Request {
+    fn request(&self, case: usize, url: String, trusted: Option<&Path>) -> GeneratorRequest {
         let plan = &self.plan.cases[case];
         let connections = plan.connections.get();
         let cores = self.sites.load_cores_least().min(LOAD_THREADS_MOST);
         let threads = plan.threads.map_or(cores, NonZeroUsize::get);
-        Request {
+        GeneratorRequest {
             url,
             version: plan.version,
             trusted: trusted.and_then(Path::file_name).map(PathBuf::from),
             authority: None,
             connections,
             threads: threads.min(connections),
-            end: plan.requests.map_or(End::After(plan.measured(self.plan.timing)), End::Requests),
+            end: plan.requests.map_or(LoadEnd::After(plan.measured(self.plan.timing)), LoadEnd::Requests),
             rate_per_second: match self.results.cases[case].arrivals {
                 Arrivals::Closed | Arrivals::Searched { .. } => None,
                 Arrivals::Constant { rate_per_second } => Some(rate_per_second),
@@ -455,14 +463,24 @@ impl<'p> Experiment<'p> {
             message: plan.message.clone(),
             streams: plan.streams.clone(),
             timeout: plan.timeout,
-            says_keep_alive: self.plan.says_keep_alive && plan.version == Version::Http1,
+            check: self.check(plan),
+            responses: plan.responses,
+            says_keep_alive: self.plan.says_keep_alive && plan.version == ClientVersion::Http1,
+        }
+    }
+
+    fn check(&self, case: &CasePlan) -> Option<load::Check> {
+        match case.urls {
+            _ if !self.plan.origins.is_own() || !case.asks_for_pages() => None,
+            Some(urls) => Some(urls.check()),
+            None => self.pages.get(&case.payload.path).cloned(),
         }
     }
 
     /// Sets the rate of a case from the slowest matching closed loop. Without one, the case is left out.
     fn set_rate(&mut self, case: usize) -> bool {
         let plan = &self.plan.cases[case];
-        let Load::ShareOfSlowest(share) = plan.load else { return true };
+        let PlanLoad::ShareOfSlowest(share) = plan.load else { return true };
         if matches!(self.results.cases[case].arrivals, Arrivals::Constant { .. }) {
             return true;
         }
@@ -474,7 +492,7 @@ impl<'p> Experiment<'p> {
                  every proxy went through.",
                 plan.name
             );
-            // One that was broken off may have said it already.
+            // An interrupted run may have the note already.
             if !self.results.notes.contains(&note) {
                 self.results.notes.push(note);
             }
@@ -487,14 +505,15 @@ impl<'p> Experiment<'p> {
 
     /// The lowest of the proxies' median requests per second in a case; `None` if a proxy has none.
     fn slowest_per_second(&self, case: &CasePlan) -> Option<f64> {
-        let rate = |measured: &Measured| measured.requests as f64 / measured.seconds;
+        let rate = |measured: &MeasuredFigures| measured.requests as f64 / measured.seconds;
         let lacks =
             |name: &str| self.results.lacking.iter().any(|each| each.proxy == name && each.case == case.name);
         let proxies = self.plan.proxies.iter().filter(|proxy| case.includes(proxy) && !lacks(&proxy.name));
         let medians = proxies.map(|proxy| {
             let is_its = |run: &&Run| run.proxy == proxy.name && run.case == case.name;
             let runs = self.results.runs.iter().filter(is_its);
-            Estimate::of(runs.filter_map(|run| run.outcome.valid()).map(rate)).map(|estimate| estimate.median)
+            Estimate::from_values(runs.filter_map(|run| run.outcome.valid()).map(rate))
+                .map(|estimate| estimate.median)
         });
         medians.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::min)
     }
@@ -510,14 +529,14 @@ impl<'p> Experiment<'p> {
         let measured = |case: &Case| self.results.runs.iter().any(|run| run.case == case.name);
         let cases = self.results.cases.iter().filter(|case| measured(case)).cloned().collect();
         self.results.cases = cases;
-        self.results.expectations = expect::judge(self.plan, &Summary::of(&self.results));
+        self.results.expectations = expect::judge(self.plan, &Summary::from_results(&self.results));
         self.results
     }
 }
 
 /// Indices of the proxies that take part in a case.
 fn takers<'p>(
-    plan: &'p Plan,
+    plan: &'p LabPlan,
     lacking: &'p [Lacking],
     case: &'p CasePlan,
 ) -> impl Iterator<Item = usize> + 'p {
@@ -529,11 +548,12 @@ fn takers<'p>(
 }
 
 /// Forecast of the measurements that are missing in the results.
-fn forecast(plan: &Plan, results: &Results) -> Forecast {
+fn forecast(plan: &LabPlan, results: &Results) -> Forecast {
     let role = |place: usize| plan.proxies[place].driver.role;
     let takers = |case| takers(plan, &results.lacking, case);
-    let roles: Vec<Takers> = plan.cases.iter().map(|case| Takers::of(takers(case).map(role))).collect();
-    let mut forecast = Forecast::of(plan.cases.iter().zip(roles), plan.timing);
+    let roles: Vec<Takers> =
+        plan.cases.iter().map(|case| Takers::from_roles(takers(case).map(role))).collect();
+    let mut forecast = Forecast::new(plan.cases.iter().zip(roles), plan.timing);
     for (index, case) in plan.cases.iter().enumerate() {
         let rounds = takers(case).flat_map(|proxy| (1..=plan.timing.rounds).map(move |round| (proxy, round)));
         for (proxy, round) in rounds {
@@ -545,14 +565,20 @@ fn forecast(plan: &Plan, results: &Results) -> Forecast {
     forecast
 }
 
-/// Whether a proxy has completed this case in this round.
-fn is_done(results: &Results, plan: &Plan, (proxy, case, round): (usize, usize, usize)) -> bool {
+fn is_done(results: &Results, plan: &LabPlan, (proxy, case, round): (usize, usize, usize)) -> bool {
     let (proxy, case) = (&plan.proxies[proxy].name, &plan.cases[case].name);
     results.runs.iter().any(|run| run.round == round && run.proxy == *proxy && run.case == *case)
 }
 
-/// Writes what the generators read on every client: authorities, URLs and requests.
-async fn put_files(plan: &Plan, sites: &mut Sites) -> Result<(), Error> {
+/// Checks of the responses of the lab's own origins, by path.
+async fn pages_of(plan: &LabPlan) -> Result<BTreeMap<String, load::Check>, Error> {
+    let cases = plan.cases.iter().filter(|case| case.asks_for_pages());
+    let paths = cases.map(|case| case.payload.path.as_str());
+    if plan.origins.is_own() { pages::of_origin(paths).await } else { Ok(BTreeMap::new()) }
+}
+
+/// Writes the input files of the generators on every client: authorities, URLs and requests.
+async fn put_files(plan: &LabPlan, sites: &mut Sites) -> Result<(), Error> {
     for (name, authority) in &plan.authorities {
         sites.put_for_clients(&authority_name(name), authority).await?;
     }
@@ -573,13 +599,12 @@ async fn put_files(plan: &Plan, sites: &mut Sites) -> Result<(), Error> {
     Ok(())
 }
 
-/// File name of a list of URLs.
 fn list_name(urls: &UrlList) -> String {
     format!("urls-{}-{}.txt", urls.total, urls.seed)
 }
 
-/// File name of the list of requests of a case: one for all cases with the same.
-fn requests_name(plan: &Plan, case: usize) -> String {
+/// File name of a case's list of requests. Cases with the same list share it.
+fn requests_name(plan: &LabPlan, case: usize) -> String {
     let list = &plan.cases[case].requests_from;
     let first = plan.cases.iter().position(|other| other.requests_from == *list);
     format!("requests-{}.json", first.unwrap_or(case))
@@ -600,7 +625,7 @@ fn round_rate(rate_per_second: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{OriginPlan, Own, Timing};
+    use crate::plan::{OriginPlan, OwnProgram, Timing};
 
     #[test]
     fn rates_have_two_digits_and_are_never_more_than_asked() {
@@ -612,8 +637,8 @@ mod tests {
 
     #[test]
     fn a_plan_without_cases_is_refused() {
-        let own = Own { program: "/bin/true".into(), version: String::new() };
-        let plan = Plan {
+        let own = OwnProgram { program: "/bin/true".into(), version: String::new() };
+        let plan = LabPlan {
             title: String::new(),
             command: String::new(),
             file: None,

@@ -2,41 +2,35 @@
 
 use report::results::Published;
 
-/// Built-in plan.
 #[derive(Debug, Clone, Copy)]
-pub struct Experiment {
-    /// Name, as in `vanward lab run`.
+pub struct BuiltInPlan {
+    /// As in `vanward lab run`.
     pub name: &'static str,
-    /// Text of the plan.
     pub text: &'static str,
 }
 
-/// All built-in experiments.
-pub const ALL: [Experiment; 7] = [
-    Experiment { name: "monolake", text: include_str!("../plans/monolake.toml") },
-    Experiment { name: "squid-wrk", text: include_str!("../plans/squid-wrk.toml") },
-    Experiment { name: "varnish-vs-squid", text: include_str!("../plans/varnish-vs-squid.toml") },
-    Experiment { name: "chaos-proxy", text: include_str!("../plans/chaos-proxy.toml") },
-    Experiment { name: "zproxy", text: include_str!("../plans/zproxy.toml") },
-    Experiment { name: "streams", text: include_str!("../plans/streams.toml") },
-    Experiment { name: "http3", text: include_str!("../plans/http3.toml") },
+pub const ALL: [BuiltInPlan; 7] = [
+    BuiltInPlan { name: "monolake", text: include_str!("../plans/monolake.toml") },
+    BuiltInPlan { name: "squid-wrk", text: include_str!("../plans/squid-wrk.toml") },
+    BuiltInPlan { name: "varnish-vs-squid", text: include_str!("../plans/varnish-vs-squid.toml") },
+    BuiltInPlan { name: "chaos-proxy", text: include_str!("../plans/chaos-proxy.toml") },
+    BuiltInPlan { name: "zproxy", text: include_str!("../plans/zproxy.toml") },
+    BuiltInPlan { name: "streams", text: include_str!("../plans/streams.toml") },
+    BuiltInPlan { name: "http3", text: include_str!("../plans/http3.toml") },
 ];
 
-/// All built-in plans of resilience runs.
-pub const RESILIENCE: [Experiment; 4] = [
-    Experiment { name: "dying-servers", text: include_str!("../plans/resilience/dying-servers.toml") },
-    Experiment { name: "slow-server", text: include_str!("../plans/resilience/slow-server.toml") },
-    Experiment { name: "reload-storm", text: include_str!("../plans/resilience/reload-storm.toml") },
-    Experiment { name: "overload", text: include_str!("../plans/resilience/overload.toml") },
+pub const RESILIENCE: [BuiltInPlan; 4] = [
+    BuiltInPlan { name: "dying-servers", text: include_str!("../plans/resilience/dying-servers.toml") },
+    BuiltInPlan { name: "slow-server", text: include_str!("../plans/resilience/slow-server.toml") },
+    BuiltInPlan { name: "reload-storm", text: include_str!("../plans/resilience/reload-storm.toml") },
+    BuiltInPlan { name: "overload", text: include_str!("../plans/resilience/overload.toml") },
 ];
 
-/// The plan of a resilience run with this name.
-pub fn resilience_named(name: &str) -> Option<Experiment> {
+pub fn resilience_named(name: &str) -> Option<BuiltInPlan> {
     RESILIENCE.into_iter().find(|plan| plan.name == name)
 }
 
-/// The experiment with this name.
-pub fn named(name: &str) -> Option<Experiment> {
+pub fn named(name: &str) -> Option<BuiltInPlan> {
     ALL.into_iter().find(|experiment| experiment.name == name)
 }
 
@@ -44,7 +38,7 @@ pub fn named(name: &str) -> Option<Experiment> {
 pub fn published(experiment: &str) -> Vec<Published> {
     let figures = report::published::experiment(experiment)
         .into_iter()
-        .flat_map(report::published::Experiment::figures);
+        .flat_map(report::published::PublishedExperiment::figures);
     let owned = figures.map(|figure| Published {
         system: figure.system.to_owned(),
         case: figure.case.to_owned(),
@@ -57,23 +51,23 @@ pub fn published(experiment: &str) -> Vec<Published> {
 
 #[cfg(test)]
 mod tests {
-    use report::results::Scheme;
+    use report::results::ClientScheme;
 
     use super::*;
     use crate::plan::CasePlan;
-    use crate::written::Written;
+    use crate::written::WrittenPlan;
 
     #[test]
     fn every_plan_can_be_read_and_has_figures_beside_it() {
         for experiment in ALL {
             for quick in [false, true] {
-                let plan = Written::read(experiment.text, experiment.name, quick).expect(experiment.name);
+                let plan = WrittenPlan::read(experiment.text, experiment.name, quick).expect(experiment.name);
                 if matches!(experiment.name, "streams" | "http3") {
-                    // Of our own, and nobody published anything of them.
+                    // These experiments are our own, so there are no published figures.
                     let is_http3 = experiment.name == "http3";
                     let suits = |case: &CasePlan| case.streams.is_some() != is_http3;
                     assert!(plan.published.is_none() && plan.cases.iter().all(suits));
-                    assert!(plan.cases.iter().all(|case| !is_http3 || case.scheme == Scheme::Https));
+                    assert!(plan.cases.iter().all(|case| !is_http3 || case.scheme == ClientScheme::Https));
                     continue;
                 }
                 let published = published(plan.published.as_deref().expect("each was published"));
@@ -92,7 +86,7 @@ mod tests {
         let grammar = crate::written::Grammar { fault: |_| Ok(()), profiles: &[] };
         for built_in in RESILIENCE {
             let [full, quick] = [false, true].map(|quick| {
-                crate::resilience::Plan::read(built_in.text, built_in.name, quick, grammar)
+                crate::resilience::ResiliencePlan::read(built_in.text, built_in.name, quick, grammar)
                     .expect(built_in.name)
             });
             assert!(quick.duration.as_secs() <= 20 && quick.duration < full.duration, "{}", built_in.name);
@@ -105,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_parameters_are_those_of_the_documents() {
-        let read = |name| Written::read(named(name).expect(name).text, name, false).expect(name);
+        let read = |name| WrittenPlan::read(named(name).expect(name).text, name, false).expect(name);
         let zproxy = read("zproxy");
         let two = crate::plan::OriginSource::Own(2.try_into().expect("is not zero"));
         assert_eq!((&zproxy.origins.source, zproxy.timing.measured.as_secs()), (&two, 15));

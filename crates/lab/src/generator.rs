@@ -1,7 +1,6 @@
-//! Load generators: a process for each measurement. Vanward's own, and others to cross-check it.
+//! Load generators, a process for each measurement: Vanward's own, and others to cross-check it.
 //!
-//! Only Vanward's generator sends at a rate and judges itself. A request that a generator does not support is rejected
-//! by name.
+//! Only Vanward's generator sends at a rate and checks itself. A generator rejects unsupported requests by name.
 
 /// `vanward load`.
 mod own;
@@ -17,14 +16,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use report::latency::Latency;
-use report::results::{Measured, Outcome, Version};
+use report::latency::LatencyHistogram;
+use report::results::{ClientVersion, MeasuredFigures, MeasurementOutcome};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use crate::error::Error;
-use crate::group::Group;
-use crate::plan::{Message, Own, StreamPlan};
+use crate::group::ProcessGroup;
+use crate::plan::{OwnProgram, RequestOptions, StreamPlan};
+use crate::stat::{ProcessFacts, ticks_per_second};
 use crate::usage::Root;
 use crate::{proxies, start};
 
@@ -37,57 +37,50 @@ const COUNTED_MOST: Duration = Duration::from_secs(600);
 /// Share of failed requests above which a measurement is invalid.
 const FAILED_MOST: f64 = 0.01;
 
-/// All generators, Vanward's own first.
+/// Vanward's own first.
 pub const ALL: [&Generator; 4] = [&own::GENERATOR, &wrk::GENERATOR, &h2load::GENERATOR, &ab::GENERATOR];
 
-/// Driver of a load generator.
 #[derive(Debug)]
 pub struct Generator {
-    /// Name in plans.
     pub name: &'static str,
     /// Name of the program; `None` for `vanward load`.
     program: Option<&'static str>,
-    /// How to install it.
+    /// Instructions to install it.
     pub remedy: &'static str,
-    /// The part of a request that the generator does not support, if any.
-    refuses: fn(&Request) -> Option<&'static str>,
-    /// Name and text of a script that it reads.
+    /// Returns the feature of a request that the generator does not support, if any.
+    refuses: fn(&GeneratorRequest) -> Option<&'static str>,
     script: Option<(&'static str, &'static str)>,
-    /// Maximum number of threads.
     threads_most: usize,
-    command: fn(&Path, &Request, &Path) -> Vec<String>,
-    read: fn(&Request, &str, &Path) -> Result<Outcome, String>,
+    command: fn(&Path, &GeneratorRequest, &Path) -> Vec<String>,
+    read: fn(&GeneratorRequest, &str, &Path) -> Result<MeasurementOutcome, String>,
 }
 
-/// The generator with this name.
 pub fn named(name: &str) -> Option<&'static Generator> {
     ALL.into_iter().find(|generator| generator.name == name)
 }
 
-/// Names of all generators, for messages.
 pub fn names() -> String {
     ALL.map(|generator| generator.name).join(", ")
 }
 
 impl Generator {
-    /// Path of the program, if it is installed.
-    pub fn program(&self, own: &Own) -> Option<PathBuf> {
+    pub fn program(&self, own: &OwnProgram) -> Option<PathBuf> {
         self.program.map_or_else(|| Some(own.program.clone()), proxies::on_path)
     }
 }
 
 /// Order to a generator for one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub(crate) struct GeneratorRequest {
     pub(crate) url: String,
-    pub(crate) version: Version,
+    pub(crate) version: ClientVersion,
     /// Certificate to trust, if the URL is `https` and the proxy is the lab's.
     pub(crate) trusted: Option<PathBuf>,
     /// Certificates of authorities to trust, of a service that is not the lab's; `None` trusts those of the system.
     pub(crate) authority: Option<PathBuf>,
     pub(crate) connections: usize,
     pub(crate) threads: usize,
-    pub(crate) end: End,
+    pub(crate) end: LoadEnd,
     /// Constant rate; `None` is a closed loop.
     pub(crate) rate_per_second: Option<f64>,
     /// File with paths to request instead of the URL's path.
@@ -95,34 +88,34 @@ pub(crate) struct Request {
     /// File with a list of requests to send instead of the URL's path, from [`crate::plan::RequestList`].
     pub(crate) requests_from: Option<PathBuf>,
     /// Differences from a plain GET.
-    pub(crate) message: Message,
-    /// Streams in place of requests.
+    pub(crate) message: RequestOptions,
     pub(crate) streams: Option<StreamPlan>,
-    /// Timeout of a request.
     pub(crate) timeout: Duration,
-    /// Whether requests have `Connection: keep-alive`.
+    /// Check of each response; `None` compares with the first ones, as `responses` says.
+    pub(crate) check: Option<load::Check>,
+    pub(crate) responses: load::Responses,
     pub(crate) says_keep_alive: bool,
 }
 
-/// What ends a load: a time, or a number of requests.
+/// The end of a load: a time, or a number of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) enum End {
+pub(crate) enum LoadEnd {
     After(Duration),
     Requests(u64),
 }
 
 /// A running generator. Its process ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Running<'r> {
+pub(crate) struct RunningGenerator<'r> {
     generator: &'static Generator,
-    request: &'r Request,
-    group: Group,
+    request: &'r GeneratorRequest,
+    group: ProcessGroup,
     folder: &'r Path,
     /// CPU time of children that ended before: the kernel reports only the sum of all ended children.
     ended_before_seconds: Option<f64>,
 }
 
-impl Request {
+impl GeneratorRequest {
     /// The share of part number `part` (from 0), if `of` generators send the load together.
     pub(crate) fn part(&self, part: usize, of: usize) -> Self {
         let share = |whole: usize| whole / of + usize::from(part < whole % of);
@@ -131,15 +124,17 @@ impl Request {
             connections,
             threads: self.threads.min(connections),
             end: match self.end {
-                End::After(duration) => End::After(duration),
-                End::Requests(all) => End::Requests(share(usize::try_from(all).unwrap_or(usize::MAX)) as u64),
+                LoadEnd::After(duration) => LoadEnd::After(duration),
+                LoadEnd::Requests(all) => {
+                    LoadEnd::Requests(share(usize::try_from(all).unwrap_or(usize::MAX)) as u64)
+                }
             },
             rate_per_second: self.rate_per_second.map(|rate| rate / of as f64),
             ..self.clone()
         }
     }
 
-    /// Puts the request's files into this folder.
+    /// Makes the file names of the request relative to this folder.
     pub(crate) fn within(self, folder: &Path) -> Self {
         let inside = |name: PathBuf| folder.join(name);
         Self {
@@ -155,10 +150,10 @@ impl Request {
     pub(crate) fn start<'r>(
         &'r self,
         generator: &'static Generator,
-        own: &Own,
+        own: &OwnProgram,
         cores: &[usize],
         folder: &'r Path,
-    ) -> Result<Running<'r>, Error> {
+    ) -> Result<RunningGenerator<'r>, Error> {
         let refused = |reason: &str| Error::Generator { reason: reason.to_owned(), log: String::new() };
         if let Some(reason) = (generator.refuses)(self) {
             return Err(refused(reason));
@@ -170,47 +165,50 @@ impl Request {
             fs::write(&path, text).map_err(|source| Error::Write { path, source })?;
         }
         let ended_before_seconds = children_seconds();
-        let group = Group::start("load", &(generator.command)(&program, self, folder), cores, folder)?;
-        Ok(Running { generator, request: self, group, folder, ended_before_seconds })
+        let group = ProcessGroup::start("load", &(generator.command)(&program, self, folder), cores, folder)?;
+        Ok(RunningGenerator { generator, request: self, group, folder, ended_before_seconds })
     }
 
     /// The command as it would be typed in a shell.
-    pub(crate) fn typed(&self, generator: &Generator, own: &Own, folder: &Path) -> String {
+    pub(crate) fn typed(&self, generator: &Generator, own: &OwnProgram, folder: &Path) -> String {
         let program = generator.program(own).unwrap_or_else(|| PathBuf::from(generator.name));
         start::typed(&(generator.command)(&program, self, folder))
     }
 }
 
-impl Running<'_> {
+impl RunningGenerator<'_> {
     /// Process tree to read the usage from.
     pub(crate) fn root(&self) -> Root {
         self.group.root()
     }
 
     /// Waits for the end of the generator, and reads its figures. The caller adds the proxy's usage.
-    pub(crate) async fn finish(mut self) -> Result<Outcome, Error> {
-        let failed = |group: &Group, reason: String| Err(Error::Generator { reason, log: group.log_tail() });
+    pub(crate) async fn finish(mut self) -> Result<MeasurementOutcome, Error> {
+        let failed =
+            |group: &ProcessGroup, reason: String| Err(Error::Generator { reason, log: group.log_tail() });
         let limit = self.request.timeout
             + PATIENCE
             + match self.request.end {
-                End::After(duration) => duration,
-                End::Requests(_) => COUNTED_MOST,
+                LoadEnd::After(duration) => duration,
+                LoadEnd::Requests(_) => COUNTED_MOST,
             };
         match timeout(limit, self.group.wait()).await {
             Err(_) => return failed(&self.group, format!("it did not end within {limit:?}")),
             Ok(Err(error)) => return failed(&self.group, error.to_string()),
-            // Whatever its exit code says is in its figures too.
+            // A bad exit code also shows in the figures.
             Ok(Ok(_)) => {}
         }
         let mut outcome = match (self.generator.read)(self.request, &self.group.output(), self.folder) {
             Ok(outcome) => outcome,
             Err(reason) => return failed(&self.group, reason),
         };
-        if let Outcome::Measured(measured) | Outcome::Invalid { measured, .. } = &mut outcome {
-            let Request { threads, connections, .. } = *self.request;
+        if let MeasurementOutcome::Measured(measured) | MeasurementOutcome::Invalid { measured, .. } =
+            &mut outcome
+        {
+            let GeneratorRequest { threads, connections, .. } = *self.request;
             measured.load_threads = Some(threads.min(connections).min(self.generator.threads_most));
             if measured.load_cpu_seconds.is_none() {
-                // Its start is in it too, which is little beside the rest.
+                // Includes the generator's start, which is small.
                 let used = children_seconds().zip(self.ended_before_seconds).map(|(now, then)| now - then);
                 measured.load_cpu_seconds = used.map(|seconds| seconds.max(0.0));
             }
@@ -221,12 +219,12 @@ impl Running<'_> {
 
 /// CPU time of all ended children of this process.
 fn children_seconds() -> Option<f64> {
-    let stat = procfs::process::Process::myself().and_then(|process| process.stat()).ok()?;
-    Some((stat.cutime + stat.cstime) as f64 / procfs::ticks_per_second() as f64)
+    let stat = ProcessFacts::own()?;
+    Some((stat.children_user_ticks + stat.children_system_ticks) as f64 / ticks_per_second() as f64)
 }
 
 /// Rejects rates and lists of URLs, for generators without them.
-fn closed_loop_of_one_url(request: &Request) -> Option<&'static str> {
+fn closed_loop_of_one_url(request: &GeneratorRequest) -> Option<&'static str> {
     let rate = request.rate_per_second.map(|_| "only vanward's own generator keeps to a rate here");
     let list = request.urls.as_ref().or(request.requests_from.as_ref());
     let list = list.map(|_| "only vanward's own generator takes a list here");
@@ -235,27 +233,27 @@ fn closed_loop_of_one_url(request: &Request) -> Option<&'static str> {
     rate.or(list).or(streams).or((!request.message.is_plain()).then_some(message))
 }
 
-/// Rejects HTTP/3, for generators whose packages have none.
-fn no_http3(request: &Request) -> Option<&'static str> {
-    (request.version == Version::Http3).then_some("only vanward's own generator speaks HTTP/3 here")
+/// Rejects HTTP/3, for generators whose packages do not support it.
+fn no_http3(request: &GeneratorRequest) -> Option<&'static str> {
+    (request.version == ClientVersion::Http3).then_some("only vanward's own generator speaks HTTP/3 here")
 }
 
 /// Arguments for the field `Connection: keep-alive`, if requests have it.
-fn keep_alive(request: &Request) -> Option<[String; 2]> {
+fn keep_alive(request: &GeneratorRequest) -> Option<[String; 2]> {
     request.says_keep_alive.then(|| ["-H", "Connection: keep-alive"].map(str::to_owned))
 }
 
 /// Duration in whole seconds, for generators without fractions.
-fn whole_seconds(request: &Request) -> u64 {
+fn whole_seconds(request: &GeneratorRequest) -> u64 {
     match request.end {
-        End::After(duration) => (duration.as_secs_f64().ceil() as u64).max(1),
-        End::Requests(_) => 1,
+        LoadEnd::After(duration) => (duration.as_secs_f64().ceil() as u64).max(1),
+        LoadEnd::Requests(_) => 1,
     }
 }
 
 /// Figures that every generator has; others are empty.
-fn measured(seconds: f64, requests: u64, received_bytes: u64, latency: Latency) -> Measured {
-    Measured {
+fn measured(seconds: f64, requests: u64, received_bytes: u64, latency: LatencyHistogram) -> MeasuredFigures {
+    MeasuredFigures {
         seconds,
         requests,
         received_bytes,
@@ -263,8 +261,8 @@ fn measured(seconds: f64, requests: u64, received_bytes: u64, latency: Latency) 
         latency,
         lateness_p99_us: None,
         usage: None,
-        first_byte: Latency::default(),
-        connect: Latency::default(),
+        first_byte: LatencyHistogram::default(),
+        connect: LatencyHistogram::default(),
         load_cpu_seconds: None,
         load_threads: None,
         origins_cpu_seconds: None,
@@ -278,15 +276,24 @@ fn measured(seconds: f64, requests: u64, received_bytes: u64, latency: Latency) 
     }
 }
 
-/// A valid outcome, or an invalid one if too many requests failed.
-fn counted(measured: Measured, example: &str) -> Outcome {
+/// Whether too many requests failed.
+fn fails(measured: &MeasuredFigures) -> bool {
+    let failed = measured.error_count();
+    failed as f64 > FAILED_MOST * (failed + measured.requests) as f64
+}
+
+/// A valid outcome, or an invalid one if too many requests failed. Without any response there are no figures.
+fn counted(measured: MeasuredFigures, counted: &str, example: &str) -> MeasurementOutcome {
     let failed = measured.error_count();
     let all = failed + measured.requests;
-    if failed as f64 > FAILED_MOST * all as f64 {
-        let reason = format!("{failed} of {all} requests failed{example}");
-        return Outcome::Invalid { reason, measured, is_generators: false };
+    if all == 0 {
+        return MeasurementOutcome::Failed { reason: format!("no {counted} succeeded{example}") };
     }
-    Outcome::Measured(measured)
+    if fails(&measured) {
+        let reason = format!("{failed} of {all} {counted}s failed{example}");
+        return MeasurementOutcome::Invalid { reason, measured, is_generators: false };
+    }
+    MeasurementOutcome::Measured(measured)
 }
 
 /// The failures with a count above 0.
@@ -294,7 +301,6 @@ fn errors<const N: usize>(all: [(&str, u64); N]) -> BTreeMap<String, u64> {
     all.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
-/// The number after a label in the output of a program.
 fn number_after(output: &str, label: &str) -> Option<f64> {
     let rest = output.split_once(label)?.1.trim_start();
     let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(rest.len());
@@ -310,21 +316,23 @@ mod tests {
     use super::*;
 
     /// A second over one connection.
-    pub(super) fn request() -> Request {
-        Request {
+    pub(super) fn request() -> GeneratorRequest {
+        GeneratorRequest {
             url: "http://127.0.0.1:1/tiny".to_owned(),
-            version: Version::Http1,
+            version: ClientVersion::Http1,
             trusted: None,
             authority: None,
             connections: 4,
             threads: 2,
-            end: End::After(Duration::from_millis(1500)),
+            end: LoadEnd::After(Duration::from_millis(1500)),
             rate_per_second: None,
             urls: None,
             requests_from: None,
-            message: Message::default(),
+            message: RequestOptions::default(),
             streams: None,
             timeout: Duration::from_secs(10),
+            check: None,
+            responses: load::Responses::Same,
             says_keep_alive: false,
         }
     }
@@ -360,7 +368,7 @@ mod tests {
         };
         let two = NonZeroUsize::new(2);
         let command = |streams: StreamPlan, version| {
-            let request = Request { streams: Some(streams), version, ..request() };
+            let request = GeneratorRequest { streams: Some(streams), version, ..request() };
             let command = (ALL[0].command)(Path::new("/p"), &request, Path::new("/f")).join(" ");
             let (flags, _) = command.split_once(" --quiet -c 4").expect("the flags of all");
             (flags.to_owned(), command.contains(" --h2 "))
@@ -373,24 +381,28 @@ mod tests {
         let bidi = StreamPlan { messages: two, message, ..streams(StreamKind::GrpcBidi) };
         let loops = StreamPlan { in_flight: two, ..streams(StreamKind::Echo) };
         for (streams, version, expected) in [
-            (fan_out, Version::Http1, ("/p load websocket --fan-out --senders=2 --size=200 --json", false)),
-            (events, Version::Http2, ("/p load events -m 2 --time-field=ts --json", true)),
-            (bidi, Version::Http2, ("/p load grpc --bidi --messages=2 --message=-x --json", false)),
-            (loops, Version::Http1, ("/p load websocket --echo --in-flight=2 --json", false)),
+            (
+                fan_out,
+                ClientVersion::Http1,
+                ("/p load websocket --fan-out --senders=2 --size=200 --json", false),
+            ),
+            (events, ClientVersion::Http2, ("/p load events -m 2 --time-field=ts --json", true)),
+            (bidi, ClientVersion::Http2, ("/p load grpc --bidi --messages=2 --message=-x --json", false)),
+            (loops, ClientVersion::Http1, ("/p load websocket --echo --in-flight=2 --json", false)),
         ] {
             let (flags, has_h2) = command(streams, version);
             assert_eq!((flags.as_str(), has_h2), expected);
         }
-        let others = Request { streams: Some(streams(StreamKind::Echo)), ..request() };
+        let others = GeneratorRequest { streams: Some(streams(StreamKind::Echo)), ..request() };
         assert!(ALL[1..].iter().all(|generator| (generator.refuses)(&others).is_some()));
     }
 
     #[test]
     fn each_says_that_it_keeps_connections_where_that_is_asked_for() {
-        let asked = Request { says_keep_alive: true, ..request() };
+        let asked = GeneratorRequest { says_keep_alive: true, ..request() };
         for generator in ALL {
             let command = (generator.command)(Path::new("/p"), &asked, Path::new("/f")).join(" ");
-            // ab does by itself.
+            // ab sends the field without a flag.
             let says = command.contains("-H Connection: keep-alive ")
                 || generator.name == "ab" && command.contains(" -k ");
             assert!(says && command.ends_with("/tiny"), "{command}");
@@ -399,11 +411,12 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_load_make_the_whole() {
-        let whole = Request { rate_per_second: Some(90.0), end: End::Requests(100), ..request() };
-        let parts: Vec<Request> = (0..3).map(|part| whole.part(part, 3)).collect();
-        let all: Vec<(usize, usize, End)> =
+        let whole =
+            GeneratorRequest { rate_per_second: Some(90.0), end: LoadEnd::Requests(100), ..request() };
+        let parts: Vec<GeneratorRequest> = (0..3).map(|part| whole.part(part, 3)).collect();
+        let all: Vec<(usize, usize, LoadEnd)> =
             parts.iter().map(|part| (part.connections, part.threads, part.end)).collect();
-        let ended = |requests| End::Requests(requests);
+        let ended = |requests| LoadEnd::Requests(requests);
         assert_eq!(all, [(2, 2, ended(34)), (1, 1, ended(33)), (1, 1, ended(33))]);
         assert_eq!(parts[2].rate_per_second, Some(30.0));
         assert_eq!(whole.part(0, 1), whole);
@@ -411,10 +424,10 @@ mod tests {
 
     #[test]
     fn what_one_cannot_do_is_refused() {
-        let rate = Request { rate_per_second: Some(5.0), ..request() };
-        let http2 = Request { version: Version::Http2, ..request() };
-        let counted = Request { end: End::Requests(5), ..request() };
-        let refused = |name: &str, request: &Request| {
+        let rate = GeneratorRequest { rate_per_second: Some(5.0), ..request() };
+        let http2 = GeneratorRequest { version: ClientVersion::Http2, ..request() };
+        let counted = GeneratorRequest { end: LoadEnd::Requests(5), ..request() };
+        let refused = |name: &str, request: &GeneratorRequest| {
             let generator = named(name).expect("one of the four");
             (generator.refuses)(request).is_some()
         };
@@ -425,11 +438,19 @@ mod tests {
 
     #[test]
     fn too_many_failures_make_the_rest_invalid() {
-        let mut measured = measured(1.0, 990, 1, Latency::default());
+        let mut measured = measured(1.0, 990, 1, LatencyHistogram::default());
         measured.errors = errors([("read", 10), ("write", 0)]);
         assert_eq!(measured.errors.len(), 1);
-        assert!(matches!(counted(measured.clone(), ""), Outcome::Measured(_)));
+        let read = |measured| counted(measured, "request", "");
+        assert!(matches!(read(measured.clone()), MeasurementOutcome::Measured(_)));
         measured.errors = errors([("read", 11)]);
-        assert!(matches!(counted(measured, ""), Outcome::Invalid { .. }));
+        assert!(matches!(read(measured.clone()), MeasurementOutcome::Invalid { .. }));
+        // A round without any success keeps its errors.
+        measured.requests = 0;
+        let refused = read(measured.clone());
+        assert_eq!(refused.figures().map(MeasuredFigures::error_count), Some(11));
+        assert_eq!(refused.refusal(), Some("11 of 11 requests failed"));
+        measured.errors.clear();
+        assert_eq!(read(measured), MeasurementOutcome::Failed { reason: "no request succeeded".to_owned() });
     }
 }

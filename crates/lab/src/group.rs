@@ -32,7 +32,7 @@ fn is_there(named: &str) -> bool {
 
 /// A started program and all its children.
 #[derive(Debug)]
-pub struct Group {
+pub struct ProcessGroup {
     name: String,
     child: Child,
     id: Pid,
@@ -41,11 +41,11 @@ pub struct Group {
     log: PathBuf,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Starts a program on some cores. Its output goes to `NAME.out` and `NAME.log` in the folder.
     pub fn start(name: &str, command: &[String], cores: &[usize], folder: &Path) -> Result<Self, Error> {
         let named = command.first().ok_or(Error::Empty("program"))?;
-        // One that is not there is to be told of by its own name.
+        // Without this check, a missing program would be reported as an error of the script that enters the group.
         let control = is_there(named).then(ControlGroup::new).flatten();
         let entered = control.as_ref().map(|control| control.entered(command));
         let command = entered.as_deref().unwrap_or(command);
@@ -61,8 +61,8 @@ impl Group {
             .stderr(file(&log)?)
             .process_group(0);
         let spawn_error = |source| Error::Spawn { program: program.clone(), source };
-        // A master that is killed leaves its workers to the nearest reaper: this process, so that it can wait for
-        // their end. Where the kernel refuses, they are killed all the same.
+        // The workers of a killed master become children of the nearest subreaper: this process, so that it can wait
+        // for their end. Without the kernel's permission they are killed all the same.
         let _ = set_child_subreaper(Some(rustix::process::getpid()));
         let child = cores::on(cores, || Command::from(prepared).spawn()).map_err(spawn_error)?;
         let id =
@@ -80,12 +80,10 @@ impl Group {
         Root { process: self.id, control: self.control.clone() }
     }
 
-    /// Name given at the start.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Standard output so far.
     pub fn output(&self) -> String {
         std::fs::read(&self.output)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -103,35 +101,36 @@ impl Group {
         String::from_utf8_lossy(tail).split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// Error that says how the first process ended, with the end of its log; `None` while it runs.
+    /// Error with the exit status of the first process and the end of its log; `None` while it runs.
     pub fn ended(&mut self) -> Option<Error> {
         let status = self.child.try_wait().ok().flatten()?.to_string();
         Some(Error::Ended { name: self.name.clone(), status, log: self.log_tail() })
     }
 
-    /// Waits for the first process to end.
+    /// Whether other processes of the group run on, after [`Group::ended`] has reported the end of the first.
+    pub(crate) fn has_others(&self) -> bool {
+        reap(self.id, WaitOptions::NOHANG) == Members::Running
+    }
+
     pub async fn wait(&mut self) -> std::io::Result<ExitStatus> {
         self.child.wait().await
     }
 
     /// Kills all processes of the group. Dropping the group waits for them.
     pub fn kill(&self) {
-        // Members are children of this process or descend from one: without such a child the group is empty, and its
-        // id may already be another's.
+        // All members descend from this process. If none is left, the group's ID may already belong to another group.
         if reap(self.id, WaitOptions::NOHANG) == Members::Running {
             let _ = kill_process_group(self.id, Signal::KILL);
         }
     }
 
-    /// Sends a signal to the first process.
     pub fn signal_first(&mut self, signal: Signal) {
-        // The id of one that has ended may already be another's.
+        // The ID of an ended process may already belong to another one.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process(self.id, signal);
         }
     }
 
-    /// Sends a signal to all processes of the group.
     pub fn signal_all(&self, signal: Signal) {
         if reap(self.id, WaitOptions::NOHANG) == Members::Running {
             let _ = kill_process_group(self.id, signal);
@@ -146,10 +145,10 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
-        // Nobody refuses this signal: the wait ends as soon as the kernel has taken the processes apart.
+        // No process can block SIGKILL, so this wait ends as soon as the kernel has removed the processes.
         reap(self.id, WaitOptions::empty());
     }
 }
@@ -180,13 +179,13 @@ mod tests {
         ["sh", "-c", script].map(str::to_owned).to_vec()
     }
 
-    fn start(script: &str, folder: &Path) -> Group {
+    fn start(script: &str, folder: &Path) -> ProcessGroup {
         let cores = cores::assign_all().expect("the kernel tells");
-        Group::start("test", &shell(script), &cores.load, folder).expect("a shell")
+        ProcessGroup::start("test", &shell(script), &cores.load, folder).expect("a shell")
     }
 
-    /// Waits until the script has said that it is ready.
-    async fn ready(group: &Group) {
+    /// Waits until the script has printed `ready`.
+    async fn ready(group: &ProcessGroup) {
         while !group.output().contains("ready") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -195,7 +194,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_left_of_a_group_that_is_dropped() {
         let folder = tempfile::tempdir().expect("a folder");
-        // Children and grandchildren that refuse to be asked.
+        // Children and grandchildren that ignore SIGTERM.
         let group = start(
             "trap '' TERM; sh -c 'sleep 600 & sleep 600' & sleep 600 & echo ready; wait",
             folder.path(),
@@ -249,7 +248,7 @@ mod tests {
         let cores = cores::assign_all().expect("the kernel tells");
         let missing = ["/no/such/program".to_owned()];
         let refused =
-            Group::start("test", &missing, &cores.load, folder.path()).expect_err("it is not there");
+            ProcessGroup::start("test", &missing, &cores.load, folder.path()).expect_err("it is not there");
         assert!(refused.to_string().contains("/no/such/program"), "{refused}");
     }
 }

@@ -3,7 +3,7 @@
 //! It talks to every proxy, Vanward included, over sockets and as a separate process; it does not link the proxy. The
 //! crate `report` interprets the results.
 
-/// Plan: what to measure, and for how long.
+/// Plan: cases, proxies and durations.
 pub mod plan;
 /// Plan files.
 pub mod written;
@@ -25,10 +25,14 @@ pub mod group;
 mod start;
 /// Test servers of a run.
 mod origins;
+/// Expected responses of the lab's own origins.
+mod pages;
 /// CPU time, memory, threads and context switches of process trees.
 mod usage;
 /// CPU time of control groups.
 mod charged;
+/// Processes in /proc.
+mod stat;
 /// TCP connections by port and state.
 mod connections;
 /// Bytes of TCP connections by port.
@@ -57,15 +61,15 @@ mod serving;
 mod error;
 
 pub use agent::agent;
-pub use agent::words::{Server, Wanted};
+pub use agent::words::{AgentService, WantedProxies};
 pub use changes::Changes;
 pub use error::Error;
-pub use experiment::{Forecast, Progress, Watcher, run};
+pub use experiment::{ExperimentProgress, Forecast, Watcher, run};
 pub use plan::{
-    CasePlan, Deviation, Features, Load, Message, OriginPlan, OriginSource, OriginsTls, Own, Payload, Plan,
-    RequestList, StreamPlan, Timing,
+    CasePlan, Deviation, Features, LabPlan, OriginPayload, OriginPlan, OriginSource, OriginsTls, OwnProgram,
+    PlanLoad, RequestList, RequestOptions, StreamPlan, Timing,
 };
 pub use serving::Serving;
 pub use site::Host;
 pub use sites::{Placement, Sites};
-pub use written::{Grammar, Target, Written, authority_of};
+pub use written::{Grammar, MeasuredService, WrittenPlan, authority_of};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
-use report::results::Machine;
+use report::results::RunMachine;
 
 /// Kernel settings that affect the cost of a proxy or its number of connections.
 const SETTINGS: [(&str, &str); 5] = [
@@ -16,7 +16,7 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 
 /// Describes this machine. Omits facts that the kernel does not report.
-pub fn describe(cores: usize) -> Machine {
+pub fn describe(cores: usize) -> RunMachine {
     let system = rustix::system::uname();
     let architecture = system.machine().to_string_lossy().into_owned();
     let kernel = format!("{} {}", system.sysname().to_string_lossy(), system.release().to_string_lossy());
@@ -27,7 +27,7 @@ pub fn describe(cores: usize) -> Machine {
         "open files (limit)".to_owned(),
         descriptors.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string()),
     );
-    Machine {
+    RunMachine {
         processor: processor(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
             .unwrap_or_else(|| format!("unnamed {architecture} processor")),
         architecture,
@@ -46,17 +46,17 @@ pub(crate) fn load_average() -> [f64; 3] {
     std::array::from_fn(|_| numbers.next().unwrap_or(0.0))
 }
 
-/// Idle time of the cores at one moment; busy time is computed from it. The kernel measures idle time exactly, but
-/// other times by ticks, and work that is driven by a clock (a constant rate) runs with the ticks or between them.
+/// Idle time of the cores at one moment, for computing busy time. The kernel measures idle time exactly, and other
+/// times by ticks, which miscount work that a clock drives (a constant rate).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Idled {
     at: Instant,
-    by: Idle,
+    by: MachineIdle,
 }
 
-/// Idle time as the kernel counts it since its start.
+/// Idle time since the kernel's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Idle {
+struct MachineIdle {
     cores: u32,
     /// Idle time of all cores together, including waits for disks.
     ticks: u64,
@@ -66,24 +66,23 @@ impl Idled {
     /// Idle time of `cores` until now; `None` if the kernel does not report it.
     pub(crate) fn now(cores: &[usize]) -> Option<Self> {
         let stat = fs::read_to_string("/proc/stat").ok()?;
-        Some(Self { at: Instant::now(), by: Idle::of(&stat, cores)? })
+        Some(Self { at: Instant::now(), by: MachineIdle::parse(&stat, cores)? })
     }
 
-    /// CPU time that all cores together were busy since `earlier`: programs, interrupts, and time that a hypervisor
-    /// took.
+    /// CPU time that all cores together were busy since `earlier`: programs, interrupts, time taken by a hypervisor.
     pub(crate) fn busy_seconds_since(&self, earlier: &Self) -> f64 {
         let idle_ticks = self.by.ticks.saturating_sub(earlier.by.ticks);
         let all = (self.at - earlier.at).as_secs_f64() * f64::from(self.by.cores);
-        (all - idle_ticks as f64 / procfs::ticks_per_second() as f64).max(0.0)
+        (all - idle_ticks as f64 / crate::stat::ticks_per_second() as f64).max(0.0)
     }
 }
 
-impl Idle {
-    fn of(stat: &str, cores: &[usize]) -> Option<Self> {
+impl MachineIdle {
+    fn parse(stat: &str, cores: &[usize]) -> Option<Self> {
         let idle_of = |line: &str| {
             let mut words = line.strip_prefix("cpu")?.split_whitespace();
             let core: usize = words.next()?.parse().ok()?;
-            // Behind user, nice and system time.
+            // Skips user, nice and system time.
             let mut ticks = words.skip(3).map_while(|word| word.parse::<u64>().ok());
             Some((core, ticks.next()? + ticks.next()?))
         };
@@ -135,17 +134,21 @@ mod tests {
     fn a_machine_is_busy_while_its_cores_neither_idle_nor_wait() {
         let stat = "cpu  1 2 4 1100 2200 8 16 32 0 0\ncpu0 1 2 4 800 1600 8 16 32 0 0\ncpu1 0 0 0 200 400 0 0 0 0 0\n\
                     cpu2 0 0 0 100 200 0 0 0 0 0\nintr 7 7 7 7 7 7\n";
-        assert_eq!(Idle::of(stat, &[0, 1, 2]), Some(Idle { cores: 3, ticks: 3300 }));
-        assert_eq!(Idle::of(stat, &[1, 2, 9]), Some(Idle { cores: 2, ticks: 900 }), "those that may be used");
-        assert_eq!(Idle::of(stat, &[9]), None);
-        assert_eq!(Idle::of("cpu  1 2\n", &[0]), None);
+        assert_eq!(MachineIdle::parse(stat, &[0, 1, 2]), Some(MachineIdle { cores: 3, ticks: 3300 }));
+        assert_eq!(
+            MachineIdle::parse(stat, &[1, 2, 9]),
+            Some(MachineIdle { cores: 2, ticks: 900 }),
+            "those that may be used"
+        );
+        assert_eq!(MachineIdle::parse(stat, &[9]), None);
+        assert_eq!(MachineIdle::parse("cpu  1 2\n", &[0]), None);
 
         let now = Instant::now();
         let reading = |seconds: u64, ticks: u64| Idled {
             at: now + Duration::from_secs(seconds),
-            by: Idle { cores: 2, ticks },
+            by: MachineIdle { cores: 2, ticks },
         };
-        let a_second = procfs::ticks_per_second();
+        let a_second = crate::stat::ticks_per_second();
         let busy = |idle_ticks: u64| reading(3, 100 + idle_ticks).busy_seconds_since(&reading(0, 100));
         assert_eq!([busy(0), busy(a_second), busy(6 * a_second), busy(7 * a_second)], [6.0, 5.0, 0.0, 0.0]);
         let cores = crate::cores::allowed().expect("the kernel tells");

@@ -1,22 +1,21 @@
-//! Servers behind the proxies, for the whole run: `vanward origin`, another program, a process each, or servers that run
-//! already.
+//! Servers behind the proxies for the whole run: processes of `vanward origin` or another program, or running servers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
-use report::results::{Process, Upstream};
+use report::results::{OriginProtocol, StartedProcess};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use crate::certificate::{CIPHER, Certificate};
+use crate::certificate::{CIPHER, CertificatePaths};
 use crate::error::Error;
-use crate::group::Group;
-use crate::plan::{OriginSource, Own};
-use crate::proxies::Verified;
+use crate::group::ProcessGroup;
+use crate::plan::{OriginSource, OwnProgram};
+use crate::proxies::OriginVerification;
 use crate::start;
-use crate::usage::{Processes, Reading, Root};
+use crate::usage::{CpuReading, Processes, Root};
 
 /// File with the certificates of authorities of origins that are not the lab's.
 pub(crate) const AUTHORITY: &str = "origins-ca.pem";
@@ -33,29 +32,25 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The addresses for this protocol.
-    pub(crate) fn that_speak(&self, upstream: Upstream) -> &[SocketAddr] {
+    pub(crate) fn that_speak(&self, upstream: OriginProtocol) -> &[SocketAddr] {
         match upstream {
-            Upstream::Http | Upstream::H2 => &self.plain,
-            Upstream::Https => &self.tls,
+            OriginProtocol::Http | OriginProtocol::H2 => &self.plain,
+            OriginProtocol::Https => &self.tls,
         }
     }
 }
 
-/// Settings of the origins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Wanted {
-    /// What they are.
+pub(crate) struct OriginSettings {
     pub(crate) source: OriginSource,
-    /// Path to ask another program for until it answers.
+    /// Path that is requested from another program until it answers.
     pub(crate) ready: String,
-    /// Address to listen on.
     pub(crate) address: IpAddr,
     /// Whether the origins also use TLS, with the certificate in the agent's folder.
     pub(crate) has_tls: bool,
     /// Whether responses have `Connection: keep-alive`.
     pub(crate) says_keep_alive: bool,
-    /// Requests that `vanward origin` works on at once; `None` for no limit.
+    /// Requests that `vanward origin` processes at once; `None` for no limit.
     pub(crate) capacity: Option<NonZeroUsize>,
     /// Name in the certificates of servers that run already and use TLS, with [`AUTHORITY`] in the agent's folder.
     pub(crate) tls_name: Option<String>,
@@ -64,11 +59,10 @@ pub(crate) struct Wanted {
 /// Running origins. They end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Origins {
-    groups: Vec<Group>,
-    /// Listening addresses.
+    groups: Vec<ProcessGroup>,
     pub(crate) addresses: Addresses,
-    /// How each origin was started.
-    pub(crate) processes: Vec<Process>,
+    /// Command and configuration of each origin.
+    pub(crate) processes: Vec<StartedProcess>,
     /// Whether they have counters that can be read.
     have_counters: bool,
     /// Connections that the lab used to read the counters.
@@ -78,8 +72,8 @@ pub(crate) struct Origins {
 impl Origins {
     /// Starts the origins on these cores, and waits until each listens.
     pub(crate) async fn start(
-        own: &Own,
-        wanted: &Wanted,
+        own: &OwnProgram,
+        wanted: &OriginSettings,
         cores: &[usize],
         folder: &Path,
     ) -> Result<Self, Error> {
@@ -94,7 +88,8 @@ impl Origins {
             OriginSource::Own(count) => {
                 let command = command(own, wanted, SocketAddr::new(wanted.address, 0), folder);
                 for number in 1..=count.get() {
-                    let mut group = Group::start(&format!("origin-{number}"), &command, cores, folder)?;
+                    let mut group =
+                        ProcessGroup::start(&format!("origin-{number}"), &command, cores, folder)?;
                     let said =
                         start::until_it_says_where(&mut group, 1 + usize::from(wanted.has_tls)).await?;
                     origins.addresses.tls.extend(said.get(1));
@@ -105,7 +100,8 @@ impl Origins {
                 for number in 1..=count.get() {
                     let listen = start::free_address(wanted.address)?;
                     let command: Vec<String> = template.iter().map(|word| filled(word, listen)).collect();
-                    let mut group = Group::start(&format!("origin-{number}"), &command, cores, folder)?;
+                    let mut group =
+                        ProcessGroup::start(&format!("origin-{number}"), &command, cores, folder)?;
                     start::until_a_server_answers(&mut group, listen, &wanted.ready).await?;
                     origins.started(group, listen, &command);
                 }
@@ -113,7 +109,7 @@ impl Origins {
             OriginSource::Running(servers) => {
                 let verified = wanted.tls_name.as_ref().map(|name| {
                     let authority = folder.join(AUTHORITY);
-                    Verified { authority, name: name.clone() }
+                    OriginVerification { authority, name: name.clone() }
                 });
                 for server in servers {
                     let address = start::running_server(server, &wanted.ready, verified.as_ref()).await?;
@@ -127,9 +123,9 @@ impl Origins {
         Ok(origins)
     }
 
-    fn started(&mut self, group: Group, address: SocketAddr, command: &[String]) {
+    fn started(&mut self, group: ProcessGroup, address: SocketAddr, command: &[String]) {
         self.addresses.plain.push(address);
-        self.processes.push(Process { command: start::typed(command), files: Vec::new() });
+        self.processes.push(StartedProcess { command: start::typed(command), files: Vec::new() });
         self.groups.push(group);
     }
 
@@ -138,7 +134,7 @@ impl Origins {
         if self.groups.is_empty() {
             return None;
         }
-        Some(Reading::of(&Processes::now().ok()?, &self.roots()).cpu_seconds())
+        Some(CpuReading::new(&Processes::now().ok()?, &self.roots()).cpu_seconds())
     }
 
     /// Connections that the origins accepted until now, without those that read the counters. `None` if an origin does
@@ -149,7 +145,7 @@ impl Origins {
         }
         let mut sum = 0;
         for address in &self.addresses.plain {
-            // This look has a connection of its own.
+            // This query opens a connection, too.
             self.looks += 1;
             let told = timeout(TELLING, start::body(*address, "/stats")).await.ok()?.ok()?;
             let told: serde_json::Value = serde_json::from_slice(&told).ok()?;
@@ -160,17 +156,17 @@ impl Origins {
 
     /// Process trees to read the usage from.
     pub(crate) fn roots(&self) -> Vec<Root> {
-        self.groups.iter().map(Group::root).collect()
+        self.groups.iter().map(ProcessGroup::root).collect()
     }
 
     /// Kills all origins, without waiting.
     pub(crate) fn kill(&self) {
-        self.groups.iter().for_each(Group::kill);
+        self.groups.iter().for_each(ProcessGroup::kill);
     }
 
     /// Error about the first origin that has ended, with the end of its log. Further figures would be worthless.
     pub(crate) fn ended(&mut self) -> Option<Error> {
-        self.groups.iter_mut().find_map(Group::ended)
+        self.groups.iter_mut().find_map(ProcessGroup::ended)
     }
 }
 
@@ -181,13 +177,17 @@ pub(crate) fn filled(word: &str, listen: SocketAddr) -> String {
         .replace("{host}", &listen.ip().to_string())
 }
 
-/// Command line of `vanward origin`.
-pub(crate) fn command(own: &Own, wanted: &Wanted, listen: SocketAddr, folder: &Path) -> Vec<String> {
+pub(crate) fn command(
+    own: &OwnProgram,
+    wanted: &OriginSettings,
+    listen: SocketAddr,
+    folder: &Path,
+) -> Vec<String> {
     let listen = listen.to_string();
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut command = vec![text(&own.program), "origin".to_owned(), "--listen".to_owned(), listen.clone()];
     if wanted.has_tls {
-        let Certificate { certificate, key, .. } = Certificate::within(folder);
+        let CertificatePaths { certificate, key, .. } = CertificatePaths::within(folder);
         let flags = [
             "--listen-tls",
             &listen,

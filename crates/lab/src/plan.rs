@@ -1,14 +1,16 @@
-//! Plan of a run: what to measure, and for how long. No I/O.
+//! Plan of a run: cases, proxies and durations. No I/O.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use report::figure;
 use report::results::{
-    Absent, DELAYED, File, LIMITED, Layer, Published, Role, Scheme, StreamKind, Upstream, Version,
+    Absent, ClientScheme, ClientVersion, DELAYED, File, LIMITED, Layer, OriginProtocol, ProxyRole, Published,
+    StreamKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,26 +19,21 @@ use crate::expect::{Bound, Expect};
 use crate::generator::Generator;
 use crate::proxies::Installed;
 
-/// Plan of one run.
 #[derive(Debug, Clone)]
-pub struct Plan {
-    /// Heading of the report.
+pub struct LabPlan {
     pub title: String,
     /// The command that repeats the run.
     pub command: String,
-    /// File of the plan, if there is one.
     pub file: Option<File>,
     /// Vanward's own program: proxy, origin and load generator.
-    pub own: Own,
+    pub own: OwnProgram,
     /// Proxies to compare, in the order of the tables.
     pub proxies: Vec<Installed>,
     /// Proxies of the plan that are not installed.
     pub absent: Vec<Absent>,
-    /// Cases, in the order of the tables.
+    /// In the order of the tables.
     pub cases: Vec<CasePlan>,
-    /// Servers behind each proxy.
     pub origins: OriginPlan,
-    /// Number of rounds, and durations.
     pub timing: Timing,
     /// Seed of the random order.
     pub seed: u64,
@@ -46,22 +43,19 @@ pub struct Plan {
     pub changes: Vec<String>,
     /// Published figures of the same experiment.
     pub published: Vec<Published>,
-    /// Expectations of figures.
     pub expectations: Vec<Expect>,
     /// Whether clients and origins send `Connection: keep-alive`, as HTTP/1.0 requires.
     pub says_keep_alive: bool,
-    /// Certificates of authorities, in PEM, for services that run already, by their names.
+    /// Certificates of authorities in PEM, for services that run already, by service name.
     pub authorities: BTreeMap<String, String>,
 }
 
-/// Servers behind the proxies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginPlan {
-    /// What they are.
     pub source: OriginSource,
     /// Path that is answered with 200 once a server is ready; `None` is the path of each case.
     pub ready: Option<String>,
-    /// TLS of servers that run already; `None` is none.
+    /// TLS of servers that run already.
     pub tls: Option<OriginsTls>,
 }
 
@@ -70,30 +64,29 @@ pub struct OriginPlan {
 pub struct OriginsTls {
     /// Certificates of authorities, in PEM.
     pub authority: String,
-    /// Name in the certificates.
     pub name: String,
 }
 
-/// What the servers behind the proxies are.
+/// The kind of servers behind the proxies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OriginSource {
-    /// This many of `vanward origin`.
+    /// This number of `vanward origin` processes.
     Own(NonZeroUsize),
-    /// This many of another program, started and stopped by the lab.
+    /// This number of processes of another program, started and stopped by the lab.
     Command(NonZeroUsize, Vec<String>),
     /// Servers that run already, as `HOST:PORT`.
     Running(Vec<String>),
-    /// None: what is measured runs already.
+    /// No servers: the plan measures services that run already.
     Nothing,
 }
 
 impl OriginPlan {
-    /// So many of `vanward origin`.
+    /// Makes a plan with this number of `vanward origin` processes.
     pub fn own(count: NonZeroUsize) -> Self {
         Self { source: OriginSource::Own(count), ready: None, tls: None }
     }
 
-    /// Nothing in place of `vanward origin`: what is measured runs already.
+    /// Replaces `vanward origin` by nothing, for services that run already.
     #[must_use]
     pub(crate) fn unless_own(self) -> Self {
         if self.is_own() { Self { source: OriginSource::Nothing, ..self } } else { self }
@@ -105,22 +98,20 @@ impl OriginPlan {
     }
 }
 
-impl Plan {
+impl LabPlan {
     /// The response that shows that a proxy is ready for a case.
-    pub(crate) fn probe(&self, case: &CasePlan) -> Payload {
+    pub(crate) fn probe(&self, case: &CasePlan) -> OriginPayload {
         match &self.origins.ready {
-            Some(path) => Payload { path: path.clone(), bytes: None, ..case.payload.clone() },
+            Some(path) => OriginPayload { path: path.clone(), bytes: None, ..case.payload.clone() },
             // A stream has no end to wait for.
-            None if case.streams.is_some() => Payload::tiny(),
+            None if case.streams.is_some() => OriginPayload::tiny(),
             None => case.payload.clone(),
         }
     }
 }
 
-/// Vanward's own program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Own {
-    /// Path of the program.
+pub struct OwnProgram {
     pub program: PathBuf,
     /// Version, as `vanward --version` prints it.
     pub version: String,
@@ -129,31 +120,27 @@ pub struct Own {
 /// Case of a plan: the task of every proxy.
 #[derive(Debug, Clone)]
 pub struct CasePlan {
-    /// Short name, unique in the plan.
+    /// Unique in the plan.
     pub name: String,
-    /// Scheme of the clients: HTTP or HTTPS.
-    pub scheme: Scheme,
+    pub scheme: ClientScheme,
     /// HTTP version of the clients.
-    pub version: Version,
-    /// Protocol of the origins.
-    pub upstream: Upstream,
-    /// Layer at which the proxies forward: 7 or 4.
+    pub version: ClientVersion,
+    pub upstream: OriginProtocol,
+    /// Layer at which the proxies forward.
     pub layer: Layer,
     /// Requested response. With a list of URLs, used only to probe the proxy.
-    pub payload: Payload,
+    pub payload: OriginPayload,
     /// List of URLs to request instead of the payload.
     pub urls: Option<UrlList>,
     /// List of requests to send instead of the payload, by their weights.
     pub requests_from: Option<RequestList>,
     /// Differences of the requests from a plain GET.
-    pub message: Message,
+    pub message: RequestOptions,
     /// Streams in place of requests, at the payload's path.
     pub streams: Option<StreamPlan>,
     /// When requests, or messages of streams, are sent.
-    pub load: Load,
-    /// Load generator.
+    pub load: PlanLoad,
     pub generator: &'static Generator,
-    /// Number of client connections.
     pub connections: NonZeroUsize,
     /// Threads of the generator; `None` is one for each of its cores.
     pub threads: Option<NonZeroUsize>,
@@ -163,28 +150,26 @@ pub struct CasePlan {
     pub requests: Option<u64>,
     /// Duration of a measurement, or of each step of a search; `None` is [`Timing::measured`].
     pub measured: Option<Duration>,
-    /// Timeout of a request.
     pub timeout: Duration,
+    /// Whether responses have to be those of the origins, or like the first ones.
+    pub responses: load::Responses,
     /// Features of the proxies beside forwarding.
     pub features: Features,
-    /// Name of the published case to compare with.
     pub published: Option<String>,
 }
 
-/// Streams of a case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamPlan {
-    /// What they are.
     pub kind: StreamKind,
-    /// Streams on each connection; more than one over HTTP/2 alone.
+    /// Streams on each connection; more than one only over HTTP/2.
     pub per_connection: NonZeroUsize,
-    /// What is sent, as it is written; `None` is what `vanward load` sends by default.
+    /// Template of the sent messages; `None` is the default of `vanward load`.
     pub message: Option<String>,
-    /// Shorter messages are filled up to this size.
+    /// Shorter messages are padded to this size.
     pub size_bytes: usize,
     /// In a closed loop: messages that a stream sends before the first is answered.
     pub in_flight: Option<NonZeroUsize>,
-    /// Streams that send, of a fan-out.
+    /// Number of streams that send, in a fan-out.
     pub senders: Option<NonZeroUsize>,
     /// Messages of a gRPC call.
     pub messages: Option<NonZeroUsize>,
@@ -192,7 +177,7 @@ pub struct StreamPlan {
     pub fields: load::StampFields,
 }
 
-/// A list of requests, which go to whatever is measured.
+/// A list of requests, for origins or services of any kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestList {
     /// The file, or the plan itself, for the report.
@@ -217,28 +202,24 @@ impl RequestList {
 
 /// Differences of a case's requests from a plain GET.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// Method; `None` is GET, or POST with a body.
+pub struct RequestOptions {
+    /// `None` is GET, or POST with a body.
     pub method: Option<String>,
-    /// Header fields, `Name: value`.
+    /// As `Name: value`.
     pub headers: Vec<String>,
-    /// Body.
     pub body: Option<String>,
 }
 
-impl Message {
-    /// Whether requests are plain GETs.
+impl RequestOptions {
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Features that proxies may be asked for beside forwarding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Features {
     /// Size of a cache in memory.
     pub cache_bytes: Option<u64>,
-    /// Delay of each request.
     pub delay: Option<Duration>,
     /// Rate limit of responses, for all clients together.
     pub rate_bytes_per_second: Option<u64>,
@@ -257,7 +238,6 @@ impl Features {
 /// Settings that differ for one proxy from the others. The judge reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deviation {
-    /// Worker threads or processes.
     pub workers: Option<NonZeroUsize>,
     /// Whether each request is logged to a file.
     pub access_log: Option<bool>,
@@ -265,10 +245,8 @@ pub struct Deviation {
     pub keep_alive: Option<bool>,
 }
 
-/// Response of the origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Payload {
-    /// Name: `tiny`.
+pub struct OriginPayload {
     pub name: String,
     /// Path of the response on the origin.
     pub path: String,
@@ -276,19 +254,19 @@ pub struct Payload {
     pub bytes: Option<u64>,
 }
 
-impl Payload {
+impl OriginPayload {
     /// 128 bytes: shows the cost per request.
     pub fn tiny() -> Self {
-        Self::of("tiny")
+        Self::from_written("tiny")
     }
 
     /// 165,854 bytes: shows the cost of moving a body.
     pub fn large() -> Self {
-        Self::of("large")
+        Self::from_written("large")
     }
 
-    /// One of the origin's four fixed pages by name, or any path. The name of a path is the path.
-    pub fn of(written: &str) -> Self {
+    /// Makes the payload for a fixed page of the origin by its name, or for any path, which is also the name.
+    pub fn from_written(written: &str) -> Self {
         let path = format!("/{}", written.trim_start_matches('/'));
         let words: Vec<&str> = path
             .split(|letter: char| !letter.is_ascii_alphanumeric())
@@ -315,19 +293,28 @@ fn body_bytes(path: &str) -> Option<u64> {
 /// URL list of the Varnish experiment: sizes from 10 to 40 KiB, nearly nine in ten cacheable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UrlList {
-    /// Number of URLs.
     pub total: usize,
-    /// Seed: the same seed gives the same list.
+    /// Equal seeds give equal lists.
     pub seed: u64,
 }
 
 impl UrlList {
+    /// The check that all responses of `vanward origin` to the list meet.
+    pub(crate) fn check(self) -> load::Check {
+        let [least, most] =
+            [Self::KILOBYTES.start(), Self::KILOBYTES.end()].map(|size| u64::from(*size) * 1024);
+        load::Check { status: vec![(200, 200)], size: Some((least, most)), ..load::Check::default() }
+    }
+
+    /// Sizes of the pages in KiB.
+    const KILOBYTES: RangeInclusive<u32> = 10..=40;
+
     /// Text of the list, one path per line.
     pub fn text(&self) -> String {
         let mut random = fastrand::Rng::with_seed(self.seed);
         let line = |_| {
-            let (size, number) = (random.u32(10..=40), random.u32(1..=100));
-            // The script's rule: what is cacheable has a number that does not begin with 1.
+            let (size, number) = (random.u32(Self::KILOBYTES), random.u32(1..=100));
+            // The script's rule: the number of a cacheable URL does not begin with 1.
             let cacheable = !number.to_string().starts_with('1');
             if cacheable {
                 format!("/varnish/gen/{size}?as={number}\n")
@@ -339,13 +326,12 @@ impl UrlList {
     }
 }
 
-/// When requests are sent.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Load {
+pub enum PlanLoad {
     /// Closed loop: each connection sends its next request when the last response is complete.
     Closed,
-    /// The same constant rate for all proxies: this share of the slowest proxy's requests per second in the matching
-    /// closed loop, which the plan must contain.
+    /// Constant rate for all proxies: this share of the slowest proxy's requests per second in the matching closed
+    /// loop, which the plan must contain.
     ShareOfSlowest(f64),
     /// Constant rate in requests per second.
     Rate(f64),
@@ -353,7 +339,6 @@ pub enum Load {
     Search(Bound),
 }
 
-/// Number of rounds, and durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// Number of rounds: every proxy does every case once in each.
@@ -385,28 +370,35 @@ pub fn cells(proxies: &[Installed], cases: &[CasePlan]) -> usize {
 }
 
 impl CasePlan {
+    /// Whether its responses are compared with the pages of the origins, if those are known.
+    pub(crate) fn asks_for_pages(&self) -> bool {
+        self.responses == load::Responses::Same
+            && self.message.is_plain()
+            && self.streams.is_none()
+            && self.requests_from.is_none()
+    }
+
     /// Duration of one measurement that does not end after a number of requests.
     pub fn measured(&self, timing: Timing) -> Duration {
         self.measured.unwrap_or(timing.measured)
     }
 
-    /// Whether a proxy takes part in the case.
     pub fn includes(&self, proxy: &Installed) -> bool {
         self.includes_role(proxy.driver.role)
     }
 
     /// Whether proxies with this role take part in the case: `direct` only if neither clients nor origins use TLS.
-    pub(crate) fn includes_role(&self, role: Role) -> bool {
-        (self.scheme == Scheme::Http && self.upstream != Upstream::Https) || role != Role::Direct
+    pub(crate) fn includes_role(&self, role: ProxyRole) -> bool {
+        (self.scheme == ClientScheme::Http && self.upstream != OriginProtocol::Https)
+            || role != ProxyRole::Direct
     }
 
-    /// Whether requests are not for the payload's path alone.
+    /// Whether requests differ in their paths.
     pub(crate) fn has_list(&self) -> bool {
         self.urls.is_some() || self.requests_from.is_some()
     }
 
-    /// Contradiction in the case: a list leaves no room for other requests; at layer 4, clients and origins must use the
-    /// same protocol.
+    /// Contradiction in the case: a list with other requests, or at layer 4 clients and origins of two protocols.
     pub(crate) fn contradiction(&self) -> Option<String> {
         if self.requests_from.is_some() && (self.urls.is_some() || !self.message.is_plain()) {
             return Some(format!(
@@ -420,9 +412,9 @@ impl CasePlan {
                 self.name
             ));
         }
-        if self.version == Version::Http3 {
+        if self.version == ClientVersion::Http3 {
             let wrong = match () {
-                () if self.scheme == Scheme::Http => {
+                () if self.scheme == ClientScheme::Http => {
                     Some("HTTP/3 is always encrypted; expected scheme = \"https\"")
                 }
                 () if self.layer == Layer::Four => {
@@ -439,9 +431,9 @@ impl CasePlan {
             return None;
         }
         let expected = match (self.scheme, self.version) {
-            (Scheme::Https, _) => Upstream::Https,
-            (Scheme::Http, Version::Http1) => Upstream::Http,
-            (Scheme::Http, Version::Http2 | Version::Http3) => Upstream::H2,
+            (ClientScheme::Https, _) => OriginProtocol::Https,
+            (ClientScheme::Http, ClientVersion::Http1) => OriginProtocol::Http,
+            (ClientScheme::Http, ClientVersion::Http2 | ClientVersion::Http3) => OriginProtocol::H2,
         };
         let word = expected.word();
         (self.upstream != expected).then(|| {
@@ -462,13 +454,14 @@ impl CasePlan {
             let asked = (case.payload.clone(), case.urls, list, case.message.clone(), streams);
             (asked, protocol, case.connections, case.workers, case.features)
         };
-        self.load == Load::Closed && key(self) == key(paced) && self.generator.name == paced.generator.name
+        self.load == PlanLoad::Closed
+            && key(self) == key(paced)
+            && self.generator.name == paced.generator.name
     }
 }
 
 impl Timing {
-    /// The most rounds with measurements long enough that fit in a time budget. `cells` is the number of measurements
-    /// per round.
+    /// The most rounds, with long enough measurements, that fit in a time budget. `cells`: measurements per round.
     pub fn within(budget: Duration, cells: usize) -> Self {
         let measured = |rounds: usize| {
             let share = budget / u32::try_from((rounds * cells).max(1)).unwrap_or(u32::MAX);
@@ -515,7 +508,7 @@ mod tests {
             ("/cgi-bin/second.pl", "cgi-bin-second-pl", "/cgi-bin/second.pl", None),
         ];
         for (written, name, path, bytes) in cases {
-            let payload = Payload::of(written);
+            let payload = OriginPayload::from_written(written);
             assert_eq!((&*payload.name, &*payload.path, payload.bytes), (name, path, bytes), "{written}");
         }
     }

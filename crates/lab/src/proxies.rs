@@ -1,7 +1,6 @@
 //! Drivers of the proxies, from one neutral description. A new proxy is a file and a row of `PEERS`.
 //!
-//! Each proxy gets its own best settings for the requested features. Nothing here starts a process, except to ask for
-//! its version.
+//! Each proxy gets its best settings for the requested features. No process is started, except to ask for a version.
 
 /// No proxy: the client connects to the origin.
 pub mod direct;
@@ -51,19 +50,18 @@ use std::process::Command;
 
 use report::figure;
 use report::judge::Trait;
-use report::results::{Absent, File, Layer, Role, StreamKind, Upstream, Version};
+use report::results::{Absent, ClientVersion, File, Layer, OriginProtocol, ProxyRole, StreamKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::agent::words::{Server, Wanted};
-use crate::certificate::{self, Certificate};
+use crate::agent::words::{AgentService, WantedProxies};
+use crate::certificate::{self, CertificatePaths};
 use crate::error::Error;
-use crate::plan::{Deviation, Features, Own};
-pub use command::Template;
+use crate::plan::{Deviation, Features, OwnProgram};
+pub use command::CommandTemplate;
 
 /// Maximum number of idle connections to the origins, for proxies that need a number: more than any plan has clients.
 const IDLE_MOST: usize = 1024;
 
-/// Text for an unsupported feature: layer 4.
 const LAYER_4: &str = "passing on at layer 4";
 /// Name in the lab's certificate of the origins.
 const ORIGIN_NAME: &str = "localhost";
@@ -71,7 +69,7 @@ const ORIGIN_NAME: &str = "localhost";
 /// Drivers that are always available.
 const OWN: [&Driver; 2] = [&direct::DRIVER, &vanward::DRIVER];
 
-/// The other proxies, in the order of the tables.
+/// In the order of the tables.
 pub const PEERS: [&Driver; 15] = [
     &nginx::DRIVER,
     &haproxy::DRIVER,
@@ -90,16 +88,13 @@ pub const PEERS: [&Driver; 15] = [
     &pingap::DRIVER,
 ];
 
-/// Driver of a proxy.
 #[derive(Debug)]
 pub struct Driver {
-    /// Short name, as in tables.
     pub name: &'static str,
-    /// Role in a comparison.
-    pub role: Role,
+    pub role: ProxyRole,
     /// Name of the program, and its argument that prints the version; `None` if there is no program.
     pub program: Option<(&'static str, &'static str)>,
-    /// How to install it.
+    /// Instructions to install it.
     pub remedy: &'static str,
     /// Finds the version in the program's output.
     pub version: fn(&str) -> Option<String>,
@@ -107,22 +102,20 @@ pub struct Driver {
     pub configure: fn(&Installed, &Service, &Path) -> Result<Launch, Error>,
 }
 
-/// An installed proxy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Installed {
-    /// Short name, unique in a plan.
+    /// Unique in a plan.
     pub name: String,
-    /// Driver of the proxy.
     #[serde(serialize_with = "driver_name", deserialize_with = "driver_named")]
     pub driver: &'static Driver,
-    /// Path of the program; empty if there is none.
+    /// Empty if there is none.
     pub program: PathBuf,
     /// Version that the program reports.
     pub version: String,
     /// Complete version output of the program; for Vanward, its flags.
     pub build: String,
-    /// How a proxy without a driver of its own is started; of a service that runs already, its URL and port.
-    pub template: Template,
+    /// Command and files of a proxy without a separate driver. For a service that runs already, its URL and port.
+    pub template: CommandTemplate,
     /// Settings of the plan that differ for this proxy from the others.
     pub deviation: Deviation,
 }
@@ -130,46 +123,41 @@ pub struct Installed {
 /// Task of a proxy, in terms that fit all proxies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
-    /// Listening address.
     pub listen: SocketAddr,
     /// Certificate for TLS with clients; `None` is plain HTTP.
-    pub tls: Option<Certificate>,
+    pub tls: Option<CertificatePaths>,
     /// HTTP version of the clients. Only this version must work.
-    pub version: Version,
+    pub version: ClientVersion,
     /// Servers behind the proxy, used in turn.
     pub origins: Vec<SocketAddr>,
-    /// Protocol of the origins.
-    pub upstream: Upstream,
-    /// How the certificate of the origins is verified, if they use TLS.
-    pub origins_certificate: Option<Verified>,
-    /// Layer at which the proxy forwards: 7 or 4.
+    pub upstream: OriginProtocol,
+    /// Certificate check for the origins, if they use TLS.
+    pub origins_certificate: Option<OriginVerification>,
+    /// Layer at which the proxy forwards.
     pub layer: Layer,
-    /// Worker threads or processes.
     pub workers: NonZeroUsize,
     /// Whether connections stay open between requests, on both sides.
     pub keep_alive: bool,
     /// Whether each request is logged to `access.log` in the proxy's folder.
     pub access_log: bool,
-    /// Features beside forwarding.
     pub features: Features,
     /// Path and query of all requests; `None` if they differ.
     pub target: Option<String>,
-    /// Streams in place of requests; what shows that the proxy is ready is a request all the same.
+    /// Streams in place of requests. The probe is a request all the same.
     pub streams: Option<StreamKind>,
 }
 
-/// How a proxy verifies the certificate of its origins.
+/// Certificate check of a proxy for its origins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verified {
+pub struct OriginVerification {
     /// Certificates of authorities, or the certificate itself, in PEM.
     pub authority: PathBuf,
-    /// Name in the certificate, and to ask for (SNI).
+    /// Name in the certificate, and for SNI.
     pub name: String,
 }
 
-impl Verified {
-    /// The lab's own certificate.
-    pub(crate) fn own(certificate: &Certificate) -> Self {
+impl OriginVerification {
+    pub(crate) fn own(certificate: &CertificatePaths) -> Self {
         Self { authority: certificate.certificate.clone(), name: ORIGIN_NAME.to_owned() }
     }
 }
@@ -179,9 +167,9 @@ impl Service {
     fn passes_on_only(&self, name: &'static str) -> Result<(), Error> {
         self.has_no_features(name)?;
         let upstream = match self.upstream {
-            Upstream::Http => None,
-            Upstream::Https => Some("origins over TLS"),
-            Upstream::H2 => Some("origins over HTTP/2"),
+            OriginProtocol::Http => None,
+            OriginProtocol::Https => Some("origins over TLS"),
+            OriginProtocol::H2 => Some("origins over HTTP/2"),
         };
         refuse(name, (self.layer == Layer::Four).then_some(LAYER_4).or(upstream))?;
         self.has_no_streams(name)
@@ -197,7 +185,6 @@ impl Service {
         refuse(name, streams)
     }
 
-    /// The service without its streams, for proxies that pass on whatever comes.
     fn without_streams(&self) -> Self {
         Self { streams: None, ..self.clone() }
     }
@@ -238,12 +225,12 @@ impl Service {
 
     /// Rejects HTTP/2, for proxies without it.
     fn is_http1(&self, name: &'static str) -> Result<(), Error> {
-        refuse(name, (self.version == Version::Http2).then_some("HTTP/2"))
+        refuse(name, (self.version == ClientVersion::Http2).then_some("HTTP/2"))
     }
 
     /// Rejects HTTP/2 without TLS, which few proxies support.
     fn is_http1_or_tls(&self, name: &'static str) -> Result<(), Error> {
-        let is_clear = self.version == Version::Http2 && self.tls.is_none();
+        let is_clear = self.version == ClientVersion::Http2 && self.tls.is_none();
         refuse(name, is_clear.then_some("HTTP/2 without TLS"))
     }
 
@@ -257,7 +244,7 @@ impl Service {
         }
     }
 
-    /// Settings that must be alike for figures to be compared. The generator asks for no compression.
+    /// Settings that must be alike for figures to be compared. The generator does not ask for compression.
     pub(crate) fn setup(&self) -> BTreeMap<Trait, String> {
         let word = |is_on: bool| if is_on { "on" } else { "off" }.to_owned();
         let logging = if self.access_log { "every request to a file" } else { "off" };
@@ -276,14 +263,14 @@ impl Service {
     /// Protocols with clients and origins, as a phrase.
     fn protocols(&self) -> String {
         let clients = match self.version {
-            Version::Http1 => "HTTP/1.1",
-            Version::Http2 => "HTTP/2",
-            Version::Http3 => "HTTP/3",
+            ClientVersion::Http1 => "HTTP/1.1",
+            ClientVersion::Http2 => "HTTP/2",
+            ClientVersion::Http3 => "HTTP/3",
         };
         let origins = match self.upstream {
-            Upstream::Http => "HTTP/1.1",
-            Upstream::Https => "HTTP/1.1 over TLS, verified,",
-            Upstream::H2 => "HTTP/2",
+            OriginProtocol::Http => "HTTP/1.1",
+            OriginProtocol::Https => "HTTP/1.1 over TLS, verified,",
+            OriginProtocol::H2 => "HTTP/2",
         };
         match self.layer {
             Layer::Four => format!("{clients} passed on at layer 4, as the bytes of a connection"),
@@ -297,7 +284,7 @@ impl Service {
         refuse(name, self.tls.as_ref().map(|_| "TLS"))
     }
 
-    /// Describes what is alike for every proxy with this service, a phrase each.
+    /// Describes the common settings of every proxy with this service, a phrase each.
     pub fn features(&self) -> Vec<String> {
         let mut features = vec![
             self.protocols(),
@@ -318,7 +305,6 @@ impl Service {
     }
 }
 
-/// Drivers that configure HTTP/3.
 const HTTP3: [&str; 9] = [
     direct::DRIVER.name,
     target::DRIVER.name,
@@ -332,12 +318,12 @@ const HTTP3: [&str; 9] = [
 ];
 
 impl Installed {
-    /// Command and files for a service, or what of it the proxy lacks.
+    /// Returns command and files for a service, or the feature that the proxy lacks.
     pub(crate) fn configure(&self, service: &Service, folder: &Path) -> Result<Launch, Error> {
         let name = self.driver.name;
         let lacks = match service.version {
-            Version::Http3 if !HTTP3.contains(&name) => Some("HTTP/3 here"),
-            Version::Http3 if service.layer == Layer::Four => Some("HTTP/3 at layer 4"),
+            ClientVersion::Http3 if !HTTP3.contains(&name) => Some("HTTP/3 here"),
+            ClientVersion::Http3 if service.layer == Layer::Four => Some("HTTP/3 at layer 4"),
             _ => None,
         };
         refuse(name, lacks)?;
@@ -345,7 +331,6 @@ impl Installed {
     }
 }
 
-/// Serialises a driver as its name.
 fn driver_name<S: Serializer>(driver: &&'static Driver, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(driver.name)
 }
@@ -372,31 +357,50 @@ pub struct Launch {
     pub settings: Vec<Setting>,
 }
 
+impl Launch {
+    /// The program with these arguments and one file. `{file}` stands for its path, `{folder}` for the folder's.
+    fn with(
+        (installed, folder): (&Installed, &Path),
+        (name, written): (&str, String),
+        arguments: &[&str],
+    ) -> Self {
+        let filled = |argument: &&str| {
+            argument.replace("{file}", &text(&folder.join(name))).replace("{folder}", &text(folder))
+        };
+        let command = std::iter::once(text(&installed.program)).chain(arguments.iter().map(filled)).collect();
+        Self { command, files: vec![File { name: name.to_owned(), text: written }], ..Self::default() }
+    }
+}
+
+/// Finds a version: the word behind this text.
+fn version_behind(build: &str, text: &str) -> Option<String> {
+    build.split_once(text)?.1.split_whitespace().next().map(str::to_owned)
+}
+
 /// POST request with JSON to a proxy's admin API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// Address of the admin API.
     pub address: SocketAddr,
-    /// Path of the request.
     pub path: String,
-    /// JSON body.
     pub body: String,
 }
 
 impl Installed {
     /// A proxy that is always available: `direct` or Vanward.
-    pub fn own(driver: &'static Driver, own: &Own) -> Self {
+    pub fn own(driver: &'static Driver, own: &OwnProgram) -> Self {
         let (program, version, build) = match driver.role {
-            Role::Direct => Default::default(),
-            Role::Subject | Role::Peer => (own.program.clone(), own.version.clone(), flags(&own.program)),
+            ProxyRole::Direct => Default::default(),
+            ProxyRole::Subject | ProxyRole::Peer => {
+                (own.program.clone(), own.version.clone(), flags(&own.program))
+            }
         };
         let name = driver.name.to_owned();
         let deviation = Deviation::default();
-        Self { name, driver, program, version, build, template: Template::default(), deviation }
+        Self { name, driver, program, version, build, template: CommandTemplate::default(), deviation }
     }
 
     /// A proxy that is given by its command line.
-    pub fn command(name: &str, template: Template) -> Self {
+    pub fn command(name: &str, template: CommandTemplate) -> Self {
         let program = PathBuf::from(template.command.first().map(String::as_str).unwrap_or_default());
         let (version, build) = (template.told_version(), String::new());
         let deviation = Deviation::default();
@@ -406,16 +410,16 @@ impl Installed {
 
 impl Installed {
     /// A service that runs already, at this scheme, host and port.
-    pub fn running(name: &str, server: &Server) -> Self {
+    pub fn running(name: &str, server: &AgentService) -> Self {
         Self {
             name: name.to_owned(),
             driver: &target::DRIVER,
             program: PathBuf::new(),
             version: String::new(),
             build: String::new(),
-            template: Template {
+            template: CommandTemplate {
                 command: vec![server.url.clone(), server.port.to_string()],
-                ..Template::default()
+                ..CommandTemplate::default()
             },
             deviation: Deviation::default(),
         }
@@ -437,7 +441,7 @@ fn flags(program: &Path) -> String {
 }
 
 /// The proxies of the demo: `direct`, Vanward, and each peer that is installed.
-pub fn installed(own: &Own) -> Vec<Installed> {
+pub fn installed(own: &OwnProgram) -> Vec<Installed> {
     let ours = OWN.map(|driver| Installed::own(driver, own));
     ours.into_iter().chain(DEMO.into_iter().filter_map(find)).collect()
 }
@@ -464,8 +468,8 @@ pub fn names() -> Vec<&'static str> {
 }
 
 /// The installed proxies of a plan in its order, and those that are not installed.
-pub(crate) fn chosen(wanted: &Wanted, own: &Own) -> (Vec<Installed>, Vec<Absent>) {
-    let Wanted { names, deviations, .. } = wanted;
+pub(crate) fn chosen(wanted: &WantedProxies, own: &OwnProgram) -> (Vec<Installed>, Vec<Absent>) {
+    let WantedProxies { names, deviations, .. } = wanted;
     let (mut here, mut absent) = (Vec::new(), Vec::new());
     for name in names {
         match look(name, wanted, own) {
@@ -479,8 +483,8 @@ pub(crate) fn chosen(wanted: &Wanted, own: &Own) -> (Vec<Installed>, Vec<Absent>
     (here, absent)
 }
 
-/// Finds a proxy by name, or says how to install it.
-fn look(name: &str, wanted: &Wanted, own: &Own) -> Result<Installed, String> {
+/// Finds a proxy by name. Fails with instructions to install it.
+fn look(name: &str, wanted: &WantedProxies, own: &OwnProgram) -> Result<Installed, String> {
     if let Some((_, template)) = wanted.commands.iter().find(|(known, _)| known == name) {
         return Ok(Installed::command(name, template.clone()));
     }
@@ -499,12 +503,12 @@ fn look(name: &str, wanted: &Wanted, own: &Own) -> Result<Installed, String> {
     }
 }
 
-/// Every known proxy in the order of [`names`], with its version or how to install it.
-pub fn census(own: &Own) -> Vec<(&'static str, Result<Installed, String>)> {
+/// Every known proxy in the order of [`names`], with its version or instructions to install it.
+pub fn census(own: &OwnProgram) -> Vec<(&'static str, Result<Installed, String>)> {
     names()
         .into_iter()
         .filter(|name| *name != direct::DRIVER.name)
-        .map(|name| (name, look(name, &Wanted::default(), own)))
+        .map(|name| (name, look(name, &WantedProxies::default(), own)))
         .collect()
 }
 
@@ -513,7 +517,7 @@ pub(crate) fn driver_of(name: &str) -> &str {
     name.split_once('@').map_or(name, |(driver, _)| driver)
 }
 
-/// A proxy by a program of the plan's choice: another version of a known one.
+/// Another version of a known proxy, by a program in the plan.
 fn variant(name: &str, program: &Path) -> Result<Installed, String> {
     let driver = driver_of(name);
     let path = program.display();
@@ -524,7 +528,7 @@ fn variant(name: &str, program: &Path) -> Result<Installed, String> {
         let version = version.trim().strip_prefix("vanward ").map(str::to_owned);
         let version =
             version.ok_or_else(|| format!("{path} is no vanward: `{path} --version` does not say so"))?;
-        Installed::own(&vanward::DRIVER, &Own { program: program.to_owned(), version })
+        Installed::own(&vanward::DRIVER, &OwnProgram { program: program.to_owned(), version })
     } else {
         let driver = PEERS.into_iter().find(|known| known.name == driver);
         let told = driver.and_then(|driver| at(driver, program.to_owned()));
@@ -547,7 +551,7 @@ fn at(driver: &'static Driver, program: PathBuf) -> Option<Installed> {
     let version = (driver.version)(&build)?;
     let name = driver.name.to_owned();
     let deviation = Deviation::default();
-    Some(Installed { name, driver, program, version, build, template: Template::default(), deviation })
+    Some(Installed { name, driver, program, version, build, template: CommandTemplate::default(), deviation })
 }
 
 /// Path of a program in PATH or a `sbin` folder, which PATH often lacks for users other than root.
@@ -556,7 +560,7 @@ pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     on_own_path(name).or_else(|| program_in(beyond, name))
 }
 
-/// Path of a program in PATH, as a command name starts it.
+/// Path of a program in PATH.
 pub(crate) fn on_own_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     program_in(env::split_paths(&path), name)

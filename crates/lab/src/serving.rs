@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use report::results::{Layer, Upstream, Version};
+use report::results::{ClientVersion, Layer, OriginProtocol};
 
 use crate::error::Error;
 use crate::origins::{self, Origins};
-use crate::plan::{Features, OriginSource, Own, Payload};
+use crate::plan::{Features, OriginPayload, OriginSource, OwnProgram};
 use crate::proxies::{Installed, Service, vanward};
 use crate::start::{self, Started};
 
@@ -24,11 +24,15 @@ pub struct Serving {
 
 impl Serving {
     /// Starts the origins and the proxy on the cores of this thread, and waits until they answer.
-    pub async fn start(own: &Own, origins: NonZeroUsize, workers: NonZeroUsize) -> Result<Self, Error> {
+    pub async fn start(
+        own: &OwnProgram,
+        origins: NonZeroUsize,
+        workers: NonZeroUsize,
+    ) -> Result<Self, Error> {
         let folder = tempfile::Builder::new().prefix("vanward-lab-").tempdir();
         let folder = folder.map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
         let cores = crate::cores::allowed()?;
-        let wanted = origins::Wanted {
+        let wanted = origins::OriginSettings {
             source: OriginSource::Own(origins),
             ready: String::new(),
             address: start::ANY_PORT.ip(),
@@ -42,9 +46,9 @@ impl Serving {
         let service = Service {
             listen: start::ANY_PORT,
             tls: None,
-            version: Version::Http1,
+            version: ClientVersion::Http1,
             origins: origins.addresses.plain.clone(),
-            upstream: Upstream::Http,
+            upstream: OriginProtocol::Http,
             origins_certificate: None,
             layer: Layer::Seven,
             workers,
@@ -54,17 +58,15 @@ impl Serving {
             target: None,
             streams: None,
         };
-        let proxy = start::proxy(&installed, &service, &cores, folder.path(), &Payload::tiny()).await?;
+        let proxy = start::proxy(&installed, &service, &cores, folder.path(), &OriginPayload::tiny()).await?;
         let proxy = proxy.ok_or(Error::Empty("proxy"))?;
         Ok(Self { proxy, origins, _folder: folder })
     }
 
-    /// Listening address of the proxy.
     pub fn address(&self) -> SocketAddr {
         self.proxy.address
     }
 
-    /// Command line of the proxy.
     pub fn command(&self) -> &str {
         &self.proxy.process.command
     }

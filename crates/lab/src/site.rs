@@ -17,19 +17,18 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use crate::agent::words::{Answer, Ask, Begun, Share};
+use crate::agent::words::{AgentOrder, AgentReply, Begun, MachineShare};
 use crate::error::Error;
-use crate::plan::Own;
+use crate::plan::OwnProgram;
 
 /// Interval of keep-alive messages to an agent.
 const BETWEEN_SIGNS: Duration = Duration::from_secs(3);
-/// Time without messages after which a remote agent ends: nobody else could end it.
+/// Time without messages after which a remote agent ends, because no other process could end it.
 pub(crate) const SILENCE_MOST: Duration = Duration::from_secs(20);
-/// Time for an agent to clean up. Behind a broken network, it cleans up by itself.
+/// Time for an agent to clean up. If the network fails, the agent cleans up without an order.
 const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
-/// Time to read the last messages of a lost agent. A process that it left behind could keep its standard error open
-/// forever.
+/// Time to read a lost agent's last messages: a process that it left could keep its standard error open forever.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Maximum number of unread answers: one for each order.
 const ANSWERS_WAITING_MOST: usize = 4;
@@ -38,12 +37,10 @@ const SAID_BYTES_MOST: usize = 600;
 /// Number of readings of the agent's clock; the quickest answer counts.
 const CLOCK_READINGS: usize = 16;
 
-/// Machine for a part of the lab.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Host {
     /// Destination for ssh; `None` is this machine.
     pub ssh: Option<String>,
-    /// Additional arguments for ssh.
     pub options: Vec<String>,
     /// Address for the other machines; `None` is the address that ssh connected to.
     pub address: Option<IpAddr>,
@@ -53,38 +50,38 @@ pub struct Host {
 
 /// A running agent. It ends with all its processes when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct RunningAgent {
     /// Name of the machine; `None` is this one.
     pub(crate) at: Option<String>,
     pub(crate) begun: Begun,
-    pub(crate) clock: Clock,
-    line: Line,
+    pub(crate) clock: ClockOffset,
+    line: SiteLine,
 }
 
 /// Difference between an agent's clock and this process's.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock {
+pub(crate) struct ClockOffset {
     /// This process's time when the agent's clock was 0.
     zero: Instant,
     /// Maximum error of the difference.
     pub(crate) uncertainty: Duration,
 }
 
-impl Site {
+impl RunningAgent {
     /// Starts an agent on a machine, with its share of the work.
-    pub(crate) async fn open(host: &Host, own: &Own, share: Share) -> Result<Self, Error> {
+    pub(crate) async fn open(host: &Host, own: &OwnProgram, share: MachineShare) -> Result<Self, Error> {
         let mut line = match &host.ssh {
             None => {
                 let mut command = Command::new(&own.program);
                 command.args(["lab", "agent"]);
-                Line::to(command, None)?
+                SiteLine::to(command, None)?
             }
             Some(to) => ssh::open(to, host, own).await?,
         };
-        line.tell(&Ask::Begin(share));
+        line.tell(&AgentOrder::Begin(share));
         let begun = match line.answer().await? {
-            Answer::Begun(begun) if begun.version == own.version => *begun,
-            Answer::Begun(begun) => {
+            AgentReply::Begun(begun) if begun.version == own.version => *begun,
+            AgentReply::Begun(begun) => {
                 return Err(line.unusable(&format!(
                     "its vanward is {}, this one is {}: build both from one source",
                     begun.version, own.version
@@ -92,49 +89,49 @@ impl Site {
             }
             _ => return Err(line.confused()),
         };
-        let clock = Clock::of(&mut line).await?;
+        let clock = ClockOffset::new(&mut line).await?;
         Ok(Self { at: host.ssh.clone(), begun, clock, line })
     }
 
     /// Measures the difference of the clocks again: over hours, clocks drift apart.
     pub(crate) async fn set_clock(&mut self) -> Result<(), Error> {
-        self.clock = Clock::of(&mut self.line).await?;
+        self.clock = ClockOffset::new(&mut self.line).await?;
         Ok(())
     }
 
     /// Sends an order and waits for the answer.
-    pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<Answer, Error> {
+    pub(crate) async fn ask(&mut self, ask: &AgentOrder) -> Result<AgentReply, Error> {
         self.line.tell(ask);
         self.line.answer().await
     }
 
     /// Sends an order without waiting.
-    pub(crate) fn tell(&self, ask: &Ask) {
+    pub(crate) fn tell(&self, ask: &AgentOrder) {
         self.line.tell(ask);
     }
 
     /// Waits for the answer to an order sent with [`Site::tell`].
-    pub(crate) async fn answer(&mut self) -> Result<Answer, Error> {
+    pub(crate) async fn answer(&mut self) -> Result<AgentReply, Error> {
         self.line.answer().await
     }
 
-    /// Error: the answer does not fit the order.
+    /// The error for an answer that does not fit the order.
     pub(crate) fn confused(&self) -> Error {
         self.line.confused()
     }
 }
 
-impl Clock {
+impl ClockOffset {
     /// Takes the middle between an order and its answer, of the quickest of several: its error is the smallest.
-    async fn of(line: &mut Line) -> Result<Self, Error> {
+    async fn new(line: &mut SiteLine) -> Result<Self, Error> {
         let mut best: Option<Self> = None;
         for _ in 0..CLOCK_READINGS {
             let asked = Instant::now();
-            line.tell(&Ask::Clock);
-            let Answer::Clock(since) = line.answer().await? else { return Err(line.confused()) };
+            line.tell(&AgentOrder::Clock);
+            let AgentReply::Clock(since) = line.answer().await? else { return Err(line.confused()) };
             let uncertainty = asked.elapsed() / 2;
             if best.is_none_or(|best| uncertainty < best.uncertainty) {
-                // A clock that began before this machine did would have no instant here.
+                // If the agent's clock began before this machine did, its start is not an instant here.
                 let zero = (asked + uncertainty).checked_sub(since).ok_or_else(|| line.confused())?;
                 best = Some(Self { zero, uncertainty });
             }
@@ -149,7 +146,7 @@ impl Clock {
 }
 
 /// Data for an agent's standard input.
-enum Piece {
+enum InputPiece {
     Line(Vec<u8>),
     /// The program, copied before it is started.
     Program(Vec<u8>),
@@ -157,25 +154,25 @@ enum Piece {
 
 /// The process at this end of the connection: the agent itself, or ssh.
 #[derive(Debug)]
-struct Line {
+struct SiteLine {
     at: Option<String>,
     child: Child,
     /// Queue of the data for standard input; `None` after the end was requested.
-    pieces: Option<Sender<Piece>>,
+    pieces: Option<Sender<InputPiece>>,
     answers: mpsc::Receiver<Vec<u8>>,
     said: Arc<Mutex<Vec<u8>>>,
     /// Closed at the end of standard error.
     all_said: mpsc::Receiver<Infallible>,
 }
 
-impl Line {
+impl SiteLine {
     fn to(mut command: Command, at: Option<String>) -> Result<Self, Error> {
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // What a terminal sends at Ctrl-C is for the lab, which ends its agents.
+            // Ctrl-C in a terminal is for the lab, which ends its agents.
             .process_group(0)
             .spawn();
         let mut child = child.map_err(|source| Error::Spawn { program, source })?;
@@ -205,24 +202,24 @@ impl Line {
         Ok(Self { at, child, pieces: Some(pieces), answers, said, all_said })
     }
 
-    fn tell(&self, ask: &Ask) {
+    fn tell(&self, ask: &AgentOrder) {
         let mut line =
             serde_json::to_vec(ask).expect("asks have string keys and finite numbers by their types");
         line.push(b'\n');
-        self.send(Piece::Line(line));
+        self.send(InputPiece::Line(line));
     }
 
-    fn send(&self, piece: Piece) {
+    fn send(&self, piece: InputPiece) {
         if let Some(pieces) = &self.pieces {
-            // If nobody takes it any more, the answer that does not come says why.
+            // If the reader is gone, the missing answer reports the reason.
             let _ = pieces.send(piece);
         }
     }
 
-    async fn answer(&mut self) -> Result<Answer, Error> {
+    async fn answer(&mut self) -> Result<AgentReply, Error> {
         let line = self.line().await?;
         match serde_json::from_slice(&line) {
-            Ok(Answer::Failed(reason)) => Err(Error::There { at: self.at.clone(), reason }),
+            Ok(AgentReply::Failed(reason)) => Err(Error::There { at: self.at.clone(), reason }),
             Ok(answer) => Ok(answer),
             Err(_) => Err(self.confused()),
         }
@@ -233,7 +230,7 @@ impl Line {
         if let Some(line) = self.answers.recv().await {
             return Ok(line);
         }
-        // Its output ended; the reason for that comes by another pipe, and may be read a moment later.
+        // Its output ended. The reason is on standard error, and may arrive a moment later.
         let _ = tokio::time::timeout(LAST_WORDS, self.all_said.recv()).await;
         Err(Error::Lost { at: self.name(), log: self.said() })
     }
@@ -257,9 +254,9 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for SiteLine {
     fn drop(&mut self) {
-        // Its input ends, and so does the agent, after it ended what it started.
+        // The agent's input ends. The agent then ends its processes, and itself.
         self.pieces = None;
         let until = Instant::now() + PATIENCE;
         while matches!(self.child.try_wait(), Ok(None)) {
@@ -268,7 +265,7 @@ impl Drop for Line {
                 let _ = self.child.wait();
                 return;
             }
-            // An answer that nobody wants must not hold it up.
+            // Discards answers, because a full queue would block the agent.
             while self.answers.try_recv().is_ok() {}
             std::thread::sleep(BETWEEN_LOOKS);
         }
@@ -276,17 +273,17 @@ impl Drop for Line {
 }
 
 /// Writes the queued data, and keep-alive messages between them. Standard input is closed with the queue.
-fn write(mut input: ChildStdin, pieces: &std::sync::mpsc::Receiver<Piece>) {
-    let mut alive = serde_json::to_vec(&Ask::Alive).expect("a word");
+fn write(mut input: ChildStdin, pieces: &std::sync::mpsc::Receiver<InputPiece>) {
+    let mut alive = serde_json::to_vec(&AgentOrder::Alive).expect("a word");
     alive.push(b'\n');
     let mut has_begun = false;
     loop {
         let bytes = match pieces.recv_timeout(BETWEEN_SIGNS) {
-            Ok(Piece::Line(line)) => {
+            Ok(InputPiece::Line(line)) => {
                 has_begun = true;
                 line
             }
-            Ok(Piece::Program(program)) => program,
+            Ok(InputPiece::Program(program)) => program,
             Err(RecvTimeoutError::Timeout) if has_begun => alive.clone(),
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return,
@@ -297,7 +294,6 @@ fn write(mut input: ChildStdin, pieces: &std::sync::mpsc::Receiver<Piece>) {
     }
 }
 
-/// Reads standard error to its end, and keeps the last bytes.
 fn keep_last(mut errors: impl Read, kept: &Mutex<Vec<u8>>) {
     let mut piece = [0; 1024];
     while let Ok(count @ 1..) = errors.read(&mut piece) {
@@ -316,8 +312,8 @@ mod tests {
     async fn the_last_words_of_what_was_lost_are_waited_for() {
         let mut command = Command::new("sh");
         command.args(["-c", "exec >&-; sleep 0.2; echo no such host >&2"]);
-        let mut line = Line::to(command, Some("there".to_owned())).expect("a shell");
-        // Whoever asks again hears the same.
+        let mut line = SiteLine::to(command, Some("there".to_owned())).expect("a shell");
+        // A second call returns the same error.
         for _ in 0..2 {
             let lost = line.line().await.expect_err("it says nothing");
             assert_eq!(

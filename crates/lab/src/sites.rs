@@ -1,7 +1,6 @@
 //! All machines of a run, and their parts: clients, proxy, origins. Often this is a single machine.
 //!
-//! A measurement begins on all machines at the same time, and their results are combined: several clients make one
-//! load.
+//! All machines begin a measurement at the same time. Their results are combined: several clients make one load.
 
 /// Combines the results of several machines.
 mod together;
@@ -11,17 +10,19 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use report::results::{Absent, Cores, Machine, Outcome, Place, Process};
+use report::results::{Absent, Cores, MachinePlace, MeasurementOutcome, RunMachine, StartedProcess};
 
-use crate::agent::words::{Answer, Ask, Load, Measurement, Seen, Share, Wanted};
-use crate::certificate::{Certificate, Pem};
+use crate::agent::words::{
+    AgentLoad, AgentOrder, AgentReply, MachineResults, MachineShare, Measurement, WantedProxies,
+};
+use crate::certificate::{CertificatePaths, Pem};
 use crate::error::Error;
-use crate::generator::{Generator, Request};
+use crate::generator::{Generator, GeneratorRequest};
 use crate::origins::{self, Addresses};
 
-use crate::plan::{OriginsTls, Own, Payload, Plan};
-use crate::proxies::{Installed, Service, Verified};
-use crate::site::{Host, Site};
+use crate::plan::{LabPlan, OriginPayload, OriginsTls, OwnProgram};
+use crate::proxies::{Installed, OriginVerification, Service};
+use crate::site::{Host, RunningAgent};
 
 /// Delay from the order to measure to the beginning: more than any message takes.
 const LEAD: Duration = Duration::from_millis(250);
@@ -31,9 +32,7 @@ const LEAD: Duration = Duration::from_millis(250);
 pub struct Placement {
     /// Machines of the load generators; several make one load.
     pub clients: Vec<Host>,
-    /// Machine of the proxies.
     pub proxy: Host,
-    /// Machine of the origins.
     pub origins: Host,
 }
 
@@ -46,15 +45,14 @@ impl Default for Placement {
 /// Agents on all machines of a run. They end with all their processes when this is dropped.
 #[derive(Debug)]
 pub struct Sites {
-    all: Vec<Site>,
+    all: Vec<RunningAgent>,
     addresses: Vec<IpAddr>,
     clients: Vec<usize>,
     proxy: usize,
     origins: usize,
 }
 
-/// Order to measure, for all machines.
-pub(crate) struct Order<'o> {
+pub(crate) struct MeasureOrder<'o> {
     pub(crate) port: u16,
     pub(crate) origin_ports: Vec<u16>,
     pub(crate) every: Duration,
@@ -63,7 +61,7 @@ pub(crate) struct Order<'o> {
 
 impl Sites {
     /// Starts an agent on each machine. `workers` is the highest number of workers of a proxy in the plan.
-    pub async fn open(placement: &Placement, own: &Own, workers: NonZeroUsize) -> Result<Self, Error> {
+    pub async fn open(placement: &Placement, own: &OwnProgram, workers: NonZeroUsize) -> Result<Self, Error> {
         let mut hosts: Vec<&Host> = Vec::new();
         let mut number = |host| match hosts.iter().position(|known| *known == host) {
             Some(number) => number,
@@ -77,23 +75,23 @@ impl Sites {
         clients.dedup();
         let mut all = Vec::new();
         for (number, host) in hosts.iter().enumerate() {
-            let share = Share {
+            let share = MachineShare {
                 client: clients.contains(&number),
                 proxy: proxy == number,
                 origins: origins == number,
                 workers: workers.get(),
             };
-            all.push(Site::open(host, own, share).await?);
+            all.push(RunningAgent::open(host, own, share).await?);
         }
         let addresses = addresses(&hosts, &all)?;
         Ok(Self { all, addresses, clients, proxy, origins })
     }
 
     /// The installed proxies in the wanted order, and those that are not installed.
-    pub async fn look(&mut self, wanted: Wanted) -> Result<(Vec<Installed>, Vec<Absent>), Error> {
+    pub async fn look(&mut self, wanted: WantedProxies) -> Result<(Vec<Installed>, Vec<Absent>), Error> {
         let site = &mut self.all[self.proxy];
-        match site.ask(&Ask::Look(wanted)).await? {
-            Answer::Looked { here, absent } => Ok((here, absent)),
+        match site.ask(&AgentOrder::Look(wanted)).await? {
+            AgentReply::Looked { here, absent } => Ok((here, absent)),
             _ => Err(site.confused()),
         }
     }
@@ -104,20 +102,20 @@ impl Sites {
         all: Vec<(Installed, Service)>,
     ) -> Result<Vec<Option<String>>, Error> {
         let site = &mut self.all[self.proxy];
-        match site.ask(&Ask::Refusals(all)).await? {
-            Answer::Refusals(refusals) => Ok(refusals),
+        match site.ask(&AgentOrder::Refusals(all)).await? {
+            AgentReply::Refusals(refusals) => Ok(refusals),
             _ => Err(site.confused()),
         }
     }
 
-    /// Starts the origins. Returns their addresses and how they were started.
+    /// Starts the origins. Returns their addresses and commands.
     pub(crate) async fn start_origins(
         &mut self,
-        plan: &Plan,
+        plan: &LabPlan,
         has_tls: bool,
-    ) -> Result<(Addresses, Vec<Process>), Error> {
+    ) -> Result<(Addresses, Vec<StartedProcess>), Error> {
         let path = || plan.cases.first().map(|case| case.payload.path.clone()).unwrap_or_default();
-        let ask = Ask::Origins(origins::Wanted {
+        let ask = AgentOrder::Origins(origins::OriginSettings {
             source: plan.origins.source.clone(),
             ready: plan.origins.ready.clone().unwrap_or_else(path),
             address: self.addresses[self.origins],
@@ -128,44 +126,42 @@ impl Sites {
         });
         let site = &mut self.all[self.origins];
         match site.ask(&ask).await? {
-            Answer::Origins { addresses, processes } => Ok((addresses, processes)),
+            AgentReply::Origins { addresses, processes } => Ok((addresses, processes)),
             _ => Err(site.confused()),
         }
     }
 
-    /// Gives the proxy and the origins a certificate and its key, and clients the certificate to trust. Returns the
-    /// paths for the proxy.
-    pub(crate) async fn certify(&mut self) -> Result<Certificate, Error> {
+    /// Gives proxy and origins a certificate and its key, and clients the trust in it. Returns the proxy's paths.
+    pub(crate) async fn certify(&mut self) -> Result<CertificatePaths, Error> {
         let pem = Pem::make(self.addresses[self.proxy])?;
-        let here = Certificate::within(&self.all[self.proxy].begun.folder);
+        let here = CertificatePaths::within(&self.all[self.proxy].begun.folder);
         for (path, text) in pem.files(&here) {
             put(&mut self.all[self.proxy], path, text).await?;
         }
         if self.origins != self.proxy {
-            let there = Certificate::within(&self.all[self.origins].begun.folder);
+            let there = CertificatePaths::within(&self.all[self.origins].begun.folder);
             for (path, text) in pem.files(&there) {
                 put(&mut self.all[self.origins], path, text).await?;
             }
         }
         let has_it = [self.proxy, self.origins];
         for &client in self.clients.iter().filter(|client| !has_it.contains(client)) {
-            let there = Certificate::within(&self.all[client].begun.folder);
+            let there = CertificatePaths::within(&self.all[client].begun.folder);
             put(&mut self.all[client], &there.certificate, pem.certificate.clone()).await?;
         }
         Ok(here)
     }
 
-    /// Gives the proxy and the machine of the origins the authorities of origins that are not the lab's.
-    pub(crate) async fn trust_origins(&mut self, tls: &OriginsTls) -> Result<Verified, Error> {
+    /// Copies the authorities of origins that are not the lab's to the machines of the proxy and of the origins.
+    pub(crate) async fn trust_origins(&mut self, tls: &OriginsTls) -> Result<OriginVerification, Error> {
         let both = [Some(self.proxy), Some(self.origins).filter(|origins| *origins != self.proxy)];
         for site in both.into_iter().flatten() {
             put(&mut self.all[site], Path::new(origins::AUTHORITY), tls.authority.clone()).await?;
         }
         let authority = self.all[self.proxy].begun.folder.join(origins::AUTHORITY);
-        Ok(Verified { authority, name: tls.name.clone() })
+        Ok(OriginVerification { authority, name: tls.name.clone() })
     }
 
-    /// Writes a file on every client.
     pub(crate) async fn put_for_clients(&mut self, name: &str, text: &str) -> Result<(), Error> {
         for &client in &self.clients {
             put(&mut self.all[client], Path::new(name), text.to_owned()).await?;
@@ -178,31 +174,29 @@ impl Sites {
         SocketAddr::new(self.addresses[self.proxy], 0)
     }
 
-    /// Starts a proxy. Returns its address and how it was started; `None` if there is nothing to start.
+    /// Starts a proxy. Returns its address and command; `None` if there is nothing to start.
     pub(crate) async fn start_proxy(
         &mut self,
         installed: &Installed,
         service: &Service,
-        payload: &Payload,
-    ) -> Result<Option<(SocketAddr, Process)>, Error> {
+        payload: &OriginPayload,
+    ) -> Result<Option<(SocketAddr, StartedProcess)>, Error> {
         let (installed, service, payload) = (installed.clone(), service.clone(), payload.clone());
         let site = &mut self.all[self.proxy];
-        match site.ask(&Ask::Proxy { installed, service: Box::new(service), payload }).await? {
-            Answer::Proxy(started) => Ok(started),
+        match site.ask(&AgentOrder::Proxy { installed, service: Box::new(service), payload }).await? {
+            AgentReply::Proxy(started) => Ok(started),
             _ => Err(site.confused()),
         }
     }
 
-    /// Ends the running proxy.
     pub(crate) async fn stop_proxy(&mut self) -> Result<(), Error> {
-        self.all[self.proxy].ask(&Ask::StopProxy).await.map(drop)
+        self.all[self.proxy].ask(&AgentOrder::StopProxy).await.map(drop)
     }
 
-    /// Checks that all required processes run, because further figures would be worthless. Also measures the clocks
-    /// again.
+    /// Checks that all required processes run, so that figures are not worthless. Measures the clocks again.
     pub(crate) async fn are_up(&mut self) -> Result<(), Error> {
-        self.all[self.origins].ask(&Ask::AreOriginsUp).await?;
-        // One alone begins at once, by no clock.
+        self.all[self.origins].ask(&AgentOrder::AreOriginsUp).await?;
+        // A single machine begins at once, without a common clock.
         if self.all.len() > 1 {
             for site in &mut self.all {
                 site.set_clock().await?;
@@ -212,13 +206,17 @@ impl Sites {
     }
 
     /// Sends load from all clients without measuring.
-    pub(crate) async fn warm_up(&mut self, generator: &Generator, request: &Request) -> Result<(), Error> {
+    pub(crate) async fn warm_up(
+        &mut self,
+        generator: &Generator,
+        request: &GeneratorRequest,
+    ) -> Result<(), Error> {
         for (part, &client) in self.clients.iter().enumerate() {
             let load = self.load(generator, request, part);
-            self.all[client].tell(&Ask::WarmUp(load));
+            self.all[client].tell(&AgentOrder::WarmUp(load));
         }
         let mut ended = Ok(());
-        // All of them, so that no answer is taken for a later one's.
+        // Reads all answers, so that none is read as a later one.
         for &client in &self.clients {
             let answer = self.all[client].answer().await.map(drop);
             ended = ended.and(answer);
@@ -229,13 +227,13 @@ impl Sites {
     /// Measures a load. Returns the generator's command line, and the outcome with the usage of all parts.
     pub(crate) async fn measure(
         &mut self,
-        order: &Order<'_>,
-        request: &Request,
-    ) -> Result<(String, Outcome), Error> {
+        order: &MeasureOrder<'_>,
+        request: &GeneratorRequest,
+    ) -> Result<(String, MeasurementOutcome), Error> {
         let at = (self.all.len() > 1).then(|| Instant::now() + LEAD);
         for (number, site) in self.all.iter().enumerate() {
             let part = self.clients.iter().position(|client| *client == number);
-            site.tell(&Ask::Measure(Measurement {
+            site.tell(&AgentOrder::Measure(Measurement {
                 at: at.map(|at| site.clock.at(at)),
                 every: order.every,
                 port: order.port,
@@ -243,30 +241,29 @@ impl Sites {
                 load: part.map(|part| self.load(order.generator, request, part)),
             }));
         }
-        let mut seen: Vec<Result<Seen, Error>> = Vec::new();
+        let mut seen: Vec<Result<MachineResults, Error>> = Vec::new();
         for &client in &self.clients {
             seen.push(told(&mut self.all[client]).await);
         }
         for (number, site) in self.all.iter_mut().enumerate() {
             if !self.clients.contains(&number) {
-                site.tell(&Ask::Enough);
+                site.tell(&AgentOrder::Enough);
                 seen.push(told(site).await);
             }
         }
         together::outcome(seen.into_iter().collect::<Result<_, _>>()?)
     }
 
-    /// The part of a load that one client sends.
-    fn load(&self, generator: &Generator, request: &Request, part: usize) -> Load {
+    fn load(&self, generator: &Generator, request: &GeneratorRequest, part: usize) -> AgentLoad {
         let folder = &self.all[self.clients[part]].begun.folder;
-        Load {
+        AgentLoad {
             generator: generator.name.to_owned(),
             request: request.part(part, self.clients.len()).within(folder),
         }
     }
 
     /// Machine of the proxies, for the report.
-    pub(crate) fn machine(&self) -> Machine {
+    pub(crate) fn machine(&self) -> RunMachine {
         self.all[self.proxy].begun.machine.clone()
     }
 
@@ -294,11 +291,11 @@ impl Sites {
     }
 
     /// All machines for the report; empty if there is only this one.
-    pub(crate) fn places(&self) -> Vec<Place> {
+    pub(crate) fn places(&self) -> Vec<MachinePlace> {
         if self.all.len() == 1 && self.all[0].at.is_none() {
             return Vec::new();
         }
-        let place = |(site, address): (&Site, &IpAddr)| Place {
+        let place = |(site, address): (&RunningAgent, &IpAddr)| MachinePlace {
             name: site.at.clone().unwrap_or_else(|| "here".to_owned()),
             address: address.to_string(),
             cores: site.begun.cores.clone(),
@@ -309,23 +306,22 @@ impl Sites {
     }
 }
 
-async fn told(site: &mut Site) -> Result<Seen, Error> {
+async fn told(site: &mut RunningAgent) -> Result<MachineResults, Error> {
     match site.answer().await? {
-        Answer::Seen(seen) => Ok(*seen),
+        AgentReply::Seen(seen) => Ok(*seen),
         _ => Err(site.confused()),
     }
 }
 
-/// Writes a file into a machine's folder.
-async fn put(site: &mut Site, path: &Path, text: String) -> Result<(), Error> {
+async fn put(site: &mut RunningAgent, path: &Path, text: String) -> Result<(), Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    site.ask(&Ask::Put { name, text }).await.map(drop)
+    site.ask(&AgentOrder::Put { name, text }).await.map(drop)
 }
 
 /// Addresses of the machines for each other: from the plan, or those that ssh used. A single machine needs none.
-fn addresses(hosts: &[&Host], sites: &[Site]) -> Result<Vec<IpAddr>, Error> {
+fn addresses(hosts: &[&Host], sites: &[RunningAgent]) -> Result<Vec<IpAddr>, Error> {
     let ours = sites.iter().find_map(|site| site.begun.reached).map(|(ours, _)| ours);
-    let address = |(host, site): (&&Host, &Site)| {
+    let address = |(host, site): (&&Host, &RunningAgent)| {
         let known = match (&host.ssh, site.begun.reached) {
             _ if host.address.is_some() => host.address,
             _ if sites.len() == 1 => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),

@@ -10,15 +10,15 @@ use std::process;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use report::results::{Process, Version};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use report::results::{ClientVersion, StartedProcess};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::Error;
-use crate::group::Group;
-use crate::plan::Payload;
-use crate::proxies::{Installed, Launch, Service, Setting, Verified};
+use crate::group::ProcessGroup;
+use crate::plan::OriginPayload;
+use crate::proxies::{Installed, Launch, OriginVerification, Service, Setting};
 
 /// Timeout of a start: long enough for the slowest program on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,9 +37,9 @@ const ATTEMPTS: usize = 3;
 /// A started proxy that answers.
 #[derive(Debug)]
 pub(crate) struct Started {
-    pub(crate) group: Group,
+    pub(crate) group: ProcessGroup,
     pub(crate) address: SocketAddr,
-    pub(crate) process: Process,
+    pub(crate) process: StartedProcess,
 }
 
 /// Writes the proxy's files, starts it on its cores on a free port, and waits until it serves `payload`. `None` if
@@ -49,7 +49,7 @@ pub(crate) async fn proxy(
     service: &Service,
     cores: &[usize],
     folder: &Path,
-    payload: &Payload,
+    payload: &OriginPayload,
 ) -> Result<Option<Started>, Error> {
     let launch = |service: &Service| installed.configure(service, folder);
     launched(&installed.name, service, cores, folder, payload, launch).await
@@ -61,7 +61,7 @@ pub(crate) async fn launched(
     service: &Service,
     cores: &[usize],
     folder: &Path,
-    payload: &Payload,
+    payload: &OriginPayload,
     launch: impl Fn(&Service) -> Result<Launch, Error>,
 ) -> Result<Option<Started>, Error> {
     let mut attempt = 1;
@@ -75,13 +75,13 @@ pub(crate) async fn launched(
             let path = folder.join(&file.name);
             fs::write(&path, &file.text).map_err(|source| Error::Write { path, source })?;
         }
-        let mut group = Group::start(name, &launch.command, cores, folder)?;
+        let mut group = ProcessGroup::start(name, &launch.command, cores, folder)?;
         for setting in &launch.settings {
             until_it_is_set(&mut group, setting).await?;
         }
         match until_it_answers(&mut group, &service, &payload.path, payload.bytes).await {
             Ok(()) => {
-                let process = Process { command: typed(&launch.command), files: launch.files };
+                let process = StartedProcess { command: typed(&launch.command), files: launch.files };
                 return Ok(Some(Started { group, address: service.listen, process }));
             }
             Err(Error::Ended { .. }) if attempt < ATTEMPTS => attempt += 1,
@@ -90,23 +90,23 @@ pub(crate) async fn launched(
     }
 }
 
-/// The ports that programs of the lab listen on. Linux gives connections those from 32768 on, so none of them takes such a port
-/// between the look whether it is free and the start of the program.
+/// The ports that programs of the lab listen on. Linux gives outgoing connections ports from 32768 on, so none of them
+/// takes such a port after the check that it is free.
 const PORTS: Range<u16> = 16_384..32_768;
-/// After so many ports that are in use, the kernel chooses one.
+/// After this many ports that are in use, the kernel chooses one.
 const PORTS_TRIED: usize = 256;
 
 /// An address with a port that was just free. Most programs cannot take over a bound socket.
 pub(crate) fn free_address(ip: IpAddr) -> Result<SocketAddr, Error> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Processes that run at the same time begin at different places.
+    // Processes that run at the same time begin at different ports.
     let first = process::id().wrapping_mul(97) as u16;
     let ports = PORTS.map(|_| {
         let place = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         PORTS.start + place % (PORTS.end - PORTS.start)
     });
     let is_free = |port: &u16| TcpListener::bind((ip, *port)).is_ok();
-    // If none is free, or the address is none of this machine, the kernel says why.
+    // If none is free, or the address does not belong to this machine, the kernel reports the reason.
     let port = ports.take(PORTS_TRIED).find(is_free).unwrap_or(0);
     let address = TcpListener::bind((ip, port)).and_then(|listener| listener.local_addr());
     address.map_err(|source| Error::System { action: "find a free port at the proxy's address", source })
@@ -119,11 +119,11 @@ pub(crate) fn put_private(path: &Path, text: &str) -> Result<(), Error> {
         .map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
-/// Repeats an attempt until it succeeds, the program ends, or the time is over. A failed attempt says what it has seen.
+/// Repeats an attempt until it succeeds, the program ends, or time is up. A failure returns a text for the error.
 async fn until<T>(
-    group: &mut Group,
+    group: &mut ProcessGroup,
     patience: Duration,
-    mut attempt: impl AsyncFnMut(&Group) -> Result<T, String>,
+    mut attempt: impl AsyncFnMut(&ProcessGroup) -> Result<T, String>,
 ) -> Result<T, Error> {
     let deadline = Instant::now() + patience;
     loop {
@@ -141,7 +141,7 @@ async fn until<T>(
     }
 }
 
-/// Status and Content-Length of a response, or why there is none within the limit.
+/// Status and Content-Length of a response, or the reason why there is none within the limit.
 async fn response(
     request: &str,
     limit: Duration,
@@ -156,12 +156,12 @@ async fn response(
 
 /// Waits until a GET request for `path` is answered with 200 and a body of this size, if it is known.
 async fn until_it_answers(
-    group: &mut Group,
+    group: &mut ProcessGroup,
     service: &Service,
     path: &str,
     body_bytes: Option<u64>,
 ) -> Result<(), Error> {
-    // Delays and rates that are asked for are no slowness of the proxy.
+    // Requested delays and rate limits extend the time-out.
     let asked = service.features.delay.unwrap_or_default()
         + match (service.features.rate_bytes_per_second, body_bytes) {
             (Some(rate), Some(bytes)) => Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64),
@@ -172,7 +172,7 @@ async fn until_it_answers(
     until(group, PATIENCE + asked, async |_| {
         let probed = async {
             match (service.trusted(), service.version) {
-                (None, Version::Http1) => probe(service.listen, path).await,
+                (None, ClientVersion::Http1) => probe(service.listen, path).await,
                 _ => probe_by_load(service, path, limit).await,
             }
         };
@@ -187,7 +187,7 @@ async fn until_it_answers(
 
 /// Waits until a server that the lab has started answers a GET request for `path` with 200.
 pub(crate) async fn until_a_server_answers(
-    group: &mut Group,
+    group: &mut ProcessGroup,
     address: SocketAddr,
     path: &str,
 ) -> Result<(), Error> {
@@ -199,12 +199,11 @@ pub(crate) async fn until_a_server_answers(
     .await
 }
 
-/// The address of a server that runs already, as `HOST:PORT`. It must answer a GET request for `path`, whatever the
-/// status.
+/// The address of a server that runs already, as `HOST:PORT`. It must answer a GET request for `path`, with any status.
 pub(crate) async fn running_server(
     server: &str,
     path: &str,
-    verified: Option<&Verified>,
+    verified: Option<&OriginVerification>,
 ) -> Result<SocketAddr, Error> {
     let scheme = if verified.is_some() { "https" } else { "http" };
     let refused = |reason: String| Error::NoServer { server: format!("{scheme}://{server}"), reason };
@@ -213,14 +212,14 @@ pub(crate) async fn running_server(
     let probed = async {
         match verified {
             None => probe(address, path).await,
-            Some(Verified { authority, name }) => {
+            Some(OriginVerification { authority, name }) => {
                 let tls = load::Tls {
                     ca: Some(authority.clone()),
                     server_name: Some(name.clone()),
                     ..load::Tls::default()
                 };
                 probe_plan(
-                    load::Plan { tls, ..load::Plan::new(format!("https://{address}{path}")) },
+                    load::LoadPlan { tls, ..load::LoadPlan::new(format!("https://{address}{path}")) },
                     PROBE_LIMIT,
                 )
                 .await
@@ -235,7 +234,7 @@ pub(crate) async fn running_server(
 }
 
 /// Waits until a program accepts connections at an address.
-pub(crate) async fn until_it_listens(group: &mut Group, address: SocketAddr) -> Result<(), Error> {
+pub(crate) async fn until_it_listens(group: &mut ProcessGroup, address: SocketAddr) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let last = match timeout(PROBE_LIMIT, TcpStream::connect(address)).await {
@@ -254,7 +253,7 @@ pub(crate) async fn until_it_listens(group: &mut Group, address: SocketAddr) -> 
 }
 
 /// Waits until a setting request succeeds.
-async fn until_it_is_set(group: &mut Group, setting: &Setting) -> Result<(), Error> {
+async fn until_it_is_set(group: &mut ProcessGroup, setting: &Setting) -> Result<(), Error> {
     let Setting { address, path, body } = setting;
     let length = body.len();
     let request = format!(
@@ -269,9 +268,11 @@ async fn until_it_is_set(group: &mut Group, setting: &Setting) -> Result<(), Err
     .await
 }
 
-/// Waits until standard output has this many lines with an address: an origin writes one for each address when it
-/// listens.
-pub(crate) async fn until_it_says_where(group: &mut Group, count: usize) -> Result<Vec<SocketAddr>, Error> {
+/// Waits for this many lines with an address on standard output: an origin writes one per listening address.
+pub(crate) async fn until_it_says_where(
+    group: &mut ProcessGroup,
+    count: usize,
+) -> Result<Vec<SocketAddr>, Error> {
     until(group, PATIENCE, async |group| {
         let said: Vec<SocketAddr> = group.output().lines().filter_map(address_in).collect();
         if said.len() >= count { Ok(said) } else { Err("no line with an address".to_owned()) }
@@ -279,7 +280,7 @@ pub(crate) async fn until_it_says_where(group: &mut Group, count: usize) -> Resu
     .await
 }
 
-fn silent(group: &Group, last: String) -> Error {
+fn silent(group: &ProcessGroup, last: String) -> Error {
     Error::Silent { name: group.name().to_owned(), limit: PATIENCE, last, log: group.log_tail() }
 }
 
@@ -303,7 +304,8 @@ pub(crate) fn typed(command: &[String]) -> String {
     words.join(" ")
 }
 
-/// Sends a GET request. Returns the status and Content-Length of the response.
+/// Sends a GET request. Returns the status and Content-Length of the response. This is not `http_client`: the lab uses no
+/// crate of the proxy, so that it notices what both ends of ours get wrong.
 pub(crate) async fn probe(address: SocketAddr, path: &str) -> io::Result<(u16, Option<u64>)> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     asked(address, &request).await
@@ -312,14 +314,27 @@ pub(crate) async fn probe(address: SocketAddr, path: &str) -> io::Result<(u16, O
 /// Sends a GET request to a server that closes the connection afterwards. Returns the body.
 pub(crate) async fn body(address: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    let mut stream = TcpStream::connect(address).await?;
+    head_and_body(closed(TcpStream::connect(address).await?, &request).await?).map(|(_, body)| body)
+}
+
+/// Sends any request to a server that closes the connection after its response. Returns all bytes of the response.
+pub(crate) async fn closed(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: &str,
+) -> io::Result<Vec<u8>> {
     stream.write_all(request.as_bytes()).await?;
     let mut response = Vec::new();
     stream.take(BODY_BYTES_MOST).read_to_end(&mut response).await?;
+    Ok(response)
+}
+
+/// Splits a response after the empty line behind its head.
+pub(crate) fn head_and_body(mut response: Vec<u8>) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let end = response.windows(4).position(|window| window == b"\r\n\r\n");
     let end =
         end.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "closed before the end of the head"))?;
-    Ok(response.split_off(end + 4))
+    let body = response.split_off(end + 4);
+    Ok((response, body))
 }
 
 /// Sends any request. Returns the status and Content-Length of the response.
@@ -349,18 +364,18 @@ async fn asked(address: SocketAddr, request: &str) -> io::Result<(u16, Option<u6
 async fn probe_by_load(service: &Service, path: &str, limit: Duration) -> io::Result<(u16, Option<u64>)> {
     let trusted = service.trusted().map(Path::to_owned);
     let scheme = if trusted.is_some() { "https" } else { "http" };
-    let plan = load::Plan {
+    let plan = load::LoadPlan {
         tls: load::Tls { ca: trusted, ..load::Tls::default() },
-        http2: service.version == Version::Http2,
-        http3: service.version == Version::Http3,
-        ..load::Plan::new(format!("{scheme}://{}{path}", service.listen))
+        http2: service.version == ClientVersion::Http2,
+        http3: service.version == ClientVersion::Http3,
+        ..load::LoadPlan::new(format!("{scheme}://{}{path}", service.listen))
     };
     probe_plan(plan, limit).await
 }
 
 /// Sends one request of a plan.
-async fn probe_plan(plan: load::Plan, limit: Duration) -> io::Result<(u16, Option<u64>)> {
-    let plan = load::Plan {
+async fn probe_plan(plan: load::LoadPlan, limit: Duration) -> io::Result<(u16, Option<u64>)> {
+    let plan = load::LoadPlan {
         connections: 1,
         requests: Some(1),
         duration_seconds: None,
@@ -380,7 +395,7 @@ async fn probe_plan(plan: load::Plan, limit: Duration) -> io::Result<(u16, Optio
 
 #[cfg(test)]
 mod tests {
-    use report::results::{Layer, Upstream};
+    use report::results::{Layer, OriginProtocol};
 
     use super::*;
 
@@ -419,13 +434,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let command = ["sh", "-c", "echo no such luck >&2; exit 3"].map(str::to_owned);
         let cores = crate::cores::assign_all().expect("the kernel tells");
-        let mut group = Group::start("short", &command, &cores.load, folder.path()).expect("a shell");
+        let mut group = ProcessGroup::start("short", &command, &cores.load, folder.path()).expect("a shell");
         let service = Service {
             listen: free_address(ANY_PORT.ip()).expect("a port"),
             tls: None,
-            version: Version::Http1,
+            version: ClientVersion::Http1,
             origins: Vec::new(),
-            upstream: Upstream::Http,
+            upstream: OriginProtocol::Http,
             origins_certificate: None,
             layer: Layer::Seven,
             workers: std::num::NonZeroUsize::MIN,

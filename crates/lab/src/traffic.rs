@@ -4,21 +4,21 @@
 
 use std::collections::HashMap;
 
-use report::results::Traffic;
+use report::results::TcpTraffic;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
 
-use crate::connections::{Connection, Connections, Ports};
+use crate::connections::{Connections, CountedConnection, Ports};
 
 /// Maximum size of a netlink message.
 const PIECE_BYTES: usize = 64 * 1024;
 
-// What the kernel's headers call NLMSG_ERROR, NLMSG_DONE and SOCK_DIAG_BY_FAMILY.
+// The kernel's names are NLMSG_ERROR, NLMSG_DONE and SOCK_DIAG_BY_FAMILY.
 const REFUSED: u16 = 2;
 const DONE: u16 = 3;
 const SOCKETS_OF_A_FAMILY: u16 = 20;
-/// Flags NLM_F_REQUEST and NLM_F_DUMP.
+/// NLM_F_REQUEST and NLM_F_DUMP.
 const REQUEST_ALL: u16 = 0x301;
 /// INET_DIAG_INFO, the attribute with the counts.
 const COUNTS: u16 = 2;
@@ -40,20 +40,20 @@ const ACKNOWLEDGED_AT: usize = 120;
 const RECEIVED_AT: usize = 128;
 
 /// All connections of this network namespace at one moment.
-pub(crate) struct Sockets(Vec<Socket>);
+pub(crate) struct Sockets(Vec<TrafficSocket>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Socket {
+struct TrafficSocket {
     /// Kernel's unique identifier of a socket.
     cookie: u64,
-    connection: Connection,
-    /// Counts; `None` if the kernel does not count yet or any more.
-    counted: Option<Traffic>,
+    connection: CountedConnection,
+    /// `None` if the kernel does not count yet or any more.
+    counted: Option<TcpTraffic>,
 }
 
 /// Counts of a part's connections at the last sample.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Counted(HashMap<u64, Traffic>);
+pub(crate) struct PartTraffic(HashMap<u64, TcpTraffic>);
 
 impl Sockets {
     /// Reads all connections; `None` if the kernel does not report them.
@@ -72,21 +72,20 @@ impl Sockets {
             loop {
                 let (bytes, _) = recv(&asking, piece.as_mut_slice(), RecvFlags::empty()).ok()?;
                 match read(&piece[..bytes], &mut sockets)? {
-                    Rest::Follows => {}
-                    Rest::Nothing => break,
+                    ListRest::Follows => {}
+                    ListRest::Nothing => break,
                 }
             }
         }
         Some(Self(sockets))
     }
 
-    /// The connections of these sockets.
     pub(crate) fn connections(&self) -> Connections {
         self.0.iter().map(|socket| socket.connection).collect()
     }
 }
 
-impl Counted {
+impl PartTraffic {
     /// Begins with the present counts, so that only later traffic is counted.
     pub(crate) fn begin(sockets: Option<&Sockets>, ports: &Ports) -> Self {
         let mut counted = Self::default();
@@ -96,13 +95,12 @@ impl Counted {
         counted
     }
 
-    /// Traffic since the last sample, over the connections that exist now. Of a new connection, all its traffic.
-    pub(crate) fn since_last(&mut self, sockets: &Sockets, ports: &Ports) -> Traffic {
-        let mut sum = Traffic::default();
-        let theirs = sockets
-            .0
-            .iter()
-            .filter(|Socket { connection, .. }| ports.has(connection.local_port, connection.remote_port));
+    /// Traffic since the last sample, over the connections that exist now; all traffic of a new connection.
+    pub(crate) fn since_last(&mut self, sockets: &Sockets, ports: &Ports) -> TcpTraffic {
+        let mut sum = TcpTraffic::default();
+        let theirs = sockets.0.iter().filter(|TrafficSocket { connection, .. }| {
+            ports.has(connection.local_port, connection.remote_port)
+        });
         let now = theirs.filter_map(|socket| Some((socket.cookie, socket.counted?))).collect();
         let before = std::mem::replace(&mut self.0, now);
         for (cookie, now) in &self.0 {
@@ -131,40 +129,40 @@ fn request(family: AddressFamily) -> [u8; REQUEST_BYTES] {
 
 /// Whether more messages of a list follow.
 #[derive(Debug, PartialEq, Eq)]
-enum Rest {
+enum ListRest {
     Follows,
     Nothing,
 }
 
 /// Reads the sockets in a message. `None` if the kernel reports an error.
-fn read(mut piece: &[u8], sockets: &mut Vec<Socket>) -> Option<Rest> {
+fn read(mut piece: &[u8], sockets: &mut Vec<TrafficSocket>) -> Option<ListRest> {
     while let Some(length) = u32_at(piece, 0) {
         let length = (length as usize).clamp(HEADER_BYTES, piece.len().max(HEADER_BYTES));
         let message = piece.get(..length)?;
         match u16_at(message, 4)? {
-            DONE => return Some(Rest::Nothing),
+            DONE => return Some(ListRest::Nothing),
             REFUSED => return None,
             _ => sockets.extend(socket(&message[HEADER_BYTES..])),
         }
         piece = piece.get(aligned(length)..).unwrap_or_default();
     }
-    Some(Rest::Follows)
+    Some(ListRest::Follows)
 }
 
 /// Parses a socket, with its counts if present.
-fn socket(message: &[u8]) -> Option<Socket> {
+fn socket(message: &[u8]) -> Option<TrafficSocket> {
     let attributes = message.get(SOCKET_BYTES..)?;
     let port = |at: usize| Some(u16::from_be_bytes(message.get(at..at + 2)?.try_into().ok()?));
     let state = usize::from(*message.get(STATE_AT)?);
-    Some(Socket {
+    Some(TrafficSocket {
         cookie: u64_at(message, COOKIE_AT)?,
-        connection: Connection::new(port(LOCAL_PORT_AT)?, port(REMOTE_PORT_AT)?, state)?,
+        connection: CountedConnection::new(port(LOCAL_PORT_AT)?, port(REMOTE_PORT_AT)?, state)?,
         counted: counted(attributes),
     })
 }
 
 /// Finds the counts among the attributes of a socket. `None` if they are missing or too short.
-fn counted(mut attributes: &[u8]) -> Option<Traffic> {
+fn counted(mut attributes: &[u8]) -> Option<TcpTraffic> {
     let counts = loop {
         let length = usize::from(u16_at(attributes, 0)?);
         let value = attributes.get(ATTRIBUTE_HEADER_BYTES..length)?;
@@ -173,7 +171,7 @@ fn counted(mut attributes: &[u8]) -> Option<Traffic> {
         }
         attributes = attributes.get(aligned(length)..)?;
     };
-    Some(Traffic {
+    Some(TcpTraffic {
         received_bytes: u64_at(counts, RECEIVED_AT)?,
         sent_bytes: u64_at(counts, ACKNOWLEDGED_AT)?,
         segments_sent_again: u32_at(counts, SENT_AGAIN_AT)?.into(),
@@ -203,7 +201,6 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
-    /// A message of the kernel's with one attribute, which is of that kind.
     fn message(kind: u16, local_port: u16, attribute: u16, counts: &[u8]) -> Vec<u8> {
         let length = HEADER_BYTES + SOCKET_BYTES + ATTRIBUTE_HEADER_BYTES + counts.len();
         let mut message = vec![0; length];
@@ -229,17 +226,17 @@ mod tests {
 
     #[test]
     fn a_list_is_read_to_its_end() {
-        let own = Traffic { received_bytes: 5_000_000_000, sent_bytes: 700, segments_sent_again: 3 };
+        let own = TcpTraffic { received_bytes: 5_000_000_000, sent_bytes: 700, segments_sent_again: 3 };
         let of = |local_port: u16| message(SOCKETS_OF_A_FAMILY, local_port, COUNTS, &counts());
         let mut sockets = Vec::new();
         let piece = [of(80), of(81)].concat();
-        assert_eq!(read(&piece, &mut sockets), Some(Rest::Follows));
+        assert_eq!(read(&piece, &mut sockets), Some(ListRest::Follows));
         assert_eq!(
             sockets.iter().map(|one| (one.connection.local_port, one.counted)).collect::<Vec<_>>(),
             [(80, Some(own)), (81, Some(own))]
         );
         let last = [of(82), message(DONE, 0, 0, &[]), of(83)].concat();
-        assert_eq!((read(&last, &mut sockets), sockets.len()), (Some(Rest::Nothing), 3));
+        assert_eq!((read(&last, &mut sockets), sockets.len()), (Some(ListRest::Nothing), 3));
         assert_eq!(read(&message(REFUSED, 0, 0, &[]), &mut sockets), None);
     }
 
@@ -263,7 +260,7 @@ mod tests {
         let ports = Ports { of: vec![80], to: Vec::new() };
         for (piece, established) in [(older, 1), (others, 1), (ended, 0)] {
             let mut sockets = Vec::new();
-            assert_eq!((read(&piece, &mut sockets), sockets.len()), (Some(Rest::Follows), 1));
+            assert_eq!((read(&piece, &mut sockets), sockets.len()), (Some(ListRest::Follows), 1));
             assert_eq!(sockets[0].counted, None);
             let connections = Sockets(sockets).connections();
             let others = connections.others(&ports).into_values().sum::<usize>();
@@ -275,7 +272,7 @@ mod tests {
     fn what_is_in_no_state_is_no_connection() {
         let endless = [&[0; HEADER_BYTES + SOCKET_BYTES][..], &[0; 8]].concat();
         let mut sockets = Vec::new();
-        assert_eq!((read(&endless, &mut sockets), sockets.len()), (Some(Rest::Follows), 0));
+        assert_eq!((read(&endless, &mut sockets), sockets.len()), (Some(ListRest::Follows), 0));
     }
 
     #[test]
@@ -285,13 +282,13 @@ mod tests {
         let mut client = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
         let (mut server, _) = listener.accept().expect("a connection");
         let sides = [Ports { of: vec![port], to: Vec::new() }, Ports { of: Vec::new(), to: vec![port] }];
-        // A machine whose kernel does not tell has nothing to be tested here.
+        // If the kernel does not report connections, there is nothing to test.
         let Some(before) = Sockets::now() else { return };
         for ports in &sides {
             assert_eq!(before.connections().established(ports), 1);
             assert_eq!(Connections::listed().established(ports), 1, "the kernel's two lists agree");
         }
-        let mut counted = sides.each_ref().map(|ports| Counted::begin(Some(&before), ports));
+        let mut counted = sides.each_ref().map(|ports| PartTraffic::begin(Some(&before), ports));
         let mut exchange = |bytes: usize| {
             client.write_all(&vec![b'a'; bytes]).expect("it reads");
             server.read_exact(&mut vec![0; bytes]).expect("it was sent");
@@ -303,7 +300,7 @@ mod tests {
             let now = Sockets::now().expect("it told before");
             let [server, client] = [0, 1].map(|side| counted[side].since_last(&now, &sides[side]));
             assert_eq!((server.received_bytes, client.received_bytes), (bytes as u64, 4));
-            // It has the client's answer, so it knows that its own arrived.
+            // The client has got the answer, so its own bytes have arrived.
             assert_eq!(client.sent_bytes, bytes as u64);
         }
     }

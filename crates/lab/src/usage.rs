@@ -9,8 +9,6 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use procfs::WithCurrentSystemInfo as _;
-use procfs::process::{Process, Stat};
 use rustix::process::Pid;
 use tokio::time::Instant;
 
@@ -18,6 +16,7 @@ use report::results::Usage;
 
 use crate::charged::{self, Charged, ControlGroup};
 use crate::error::Error;
+use crate::stat::{ProcessFacts, ticks_per_second};
 
 /// Maximum bytes read from /proc at once: the kernel produces them without letting other threads run.
 const PIECE_BYTES: usize = 4096;
@@ -32,7 +31,7 @@ pub(crate) struct Root {
 
 /// CPU usage of a process tree until now.
 #[derive(Debug, Clone)]
-pub(crate) struct Reading {
+pub(crate) struct CpuReading {
     at: Instant,
     user_ticks: u64,
     system_ticks: u64,
@@ -45,23 +44,20 @@ pub(crate) struct Reading {
     processes: usize,
 }
 
-/// Statistics of the scheduler about a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
     /// Nanoseconds on a CPU.
     busy_ns: u64,
-    /// Voluntary context switches: the thread waited for something.
+    /// The thread waited for something.
     voluntary_switches: u64,
-    /// Involuntary context switches: the thread was preempted.
+    /// The thread was preempted.
     involuntary_switches: u64,
 }
 
-/// All processes of the system at one moment.
-pub(crate) struct Processes(Vec<Stat>);
+pub(crate) struct Processes(Vec<ProcessFacts>);
 
-/// Memory of a process tree at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Memory {
+pub(crate) struct TreeMemory {
     /// Proportional set size (PSS): shared pages count in parts. Resident size if PSS cannot be read.
     pub(crate) bytes: u64,
 }
@@ -69,27 +65,18 @@ pub(crate) struct Memory {
 impl Processes {
     /// Reads all processes. Skips those that end meanwhile.
     pub(crate) fn now() -> Result<Self, Error> {
-        let error = |cause: procfs::ProcError| Error::System {
-            action: "read the list of processes in /proc",
-            source: std::io::Error::other(cause),
-        };
-        let all = procfs::process::all_processes().map_err(error)?;
-        let stat = |process: procfs::ProcResult<Process>| {
-            give_way();
-            process.and_then(|process| process.stat()).ok()
-        };
-        Ok(Self(all.filter_map(stat).collect()))
+        let error = |source| Error::System { action: "read the list of processes in /proc", source };
+        ProcessFacts::all(give_way).map(Self).map_err(error)
     }
 
-    /// Processes of the groups `roots`, and all their descendants.
-    fn tree(&self, roots: &[Root]) -> Vec<&Stat> {
+    fn tree(&self, roots: &[Root]) -> Vec<&ProcessFacts> {
         let roots: Vec<i32> = roots.iter().map(|root| root.process.as_raw_nonzero().get()).collect();
-        let is_root = |stat: &&Stat| roots.contains(&stat.pgrp) || roots.contains(&stat.pid);
+        let is_root = |stat: &&ProcessFacts| roots.contains(&stat.group) || roots.contains(&stat.pid);
         let mut inside: HashSet<i32> = self.0.iter().filter(is_root).map(|stat| stat.pid).collect();
         loop {
             let before = inside.len();
             for stat in &self.0 {
-                if inside.contains(&stat.ppid) {
+                if inside.contains(&stat.parent) {
                     inside.insert(stat.pid);
                 }
             }
@@ -101,18 +88,17 @@ impl Processes {
     }
 }
 
-impl Reading {
-    /// Reads the usage of the trees with these roots.
-    pub(crate) fn of(processes: &Processes, roots: &[Root]) -> Self {
+impl CpuReading {
+    pub(crate) fn new(processes: &Processes, roots: &[Root]) -> Self {
         let tree = processes.tree(roots);
         let at = Instant::now();
         let scheduled = tree.iter().flat_map(|stat| threads(stat.pid)).collect();
         Self {
             at,
-            // What the children that ended had used is with the parent that waited for them.
-            user_ticks: tree.iter().map(|stat| stat.utime + not_negative(stat.cutime)).sum(),
-            system_ticks: tree.iter().map(|stat| stat.stime + not_negative(stat.cstime)).sum(),
-            ended_ticks: tree.iter().map(|stat| not_negative(stat.cutime) + not_negative(stat.cstime)).sum(),
+            // The parent's counts include those of ended children that it has waited for.
+            user_ticks: tree.iter().map(|stat| stat.user_ticks + stat.children_user_ticks).sum(),
+            system_ticks: tree.iter().map(|stat| stat.system_ticks + stat.children_system_ticks).sum(),
+            ended_ticks: tree.iter().map(|stat| stat.children_user_ticks + stat.children_system_ticks).sum(),
             scheduled,
             charged: charged::sum(roots.iter().map(|root| root.control.as_ref()?.charged())),
             processes: tree.len(),
@@ -122,34 +108,32 @@ impl Reading {
     /// CPU time until now. Ended threads are counted only in the ticks of their process.
     pub(crate) fn cpu_seconds(&self) -> f64 {
         let ticks = self.user_ticks + self.system_ticks;
-        let by_ticks = ticks as f64 / procfs::ticks_per_second() as f64;
+        let by_ticks = ticks as f64 / ticks_per_second() as f64;
         by_ticks.max(self.scheduled.values().map(|account| account.busy_ns).sum::<u64>() as f64 / 1e9)
     }
 
-    /// Number of threads at the reading.
     pub(crate) fn threads(&self) -> usize {
         self.scheduled.len()
     }
 
-    /// Time of the reading.
     pub(crate) fn at(&self) -> Instant {
         self.at
     }
 
     /// Usage from an earlier reading to this one. `memory` is the highest value between them.
-    pub(crate) fn since(&self, earlier: &Self, memory: Memory) -> Usage {
-        let tick_seconds = 1.0 / procfs::ticks_per_second() as f64;
+    pub(crate) fn since(&self, earlier: &Self, memory: TreeMemory) -> Usage {
+        let tick_seconds = 1.0 / ticks_per_second() as f64;
         let user = self.user_ticks.saturating_sub(earlier.user_ticks) as f64 * tick_seconds;
         let system = self.system_ticks.saturating_sub(earlier.system_ticks) as f64 * tick_seconds;
         let charged = self.charged_seconds_since(earlier);
         let (user_seconds, system_seconds) = charged.unwrap_or_else(|| {
             let by_ticks = user + system;
-            // What each of both readings rounds down, of user and system time of each process.
+            // Each reading rounds down user and system time of each process.
             let rounded = 4.0 * tick_seconds * self.processes.max(earlier.processes) as f64;
-            // Where ticks are more, threads came and went in between, which only their processes still know of.
+            // If the ticks exceed the scheduler's time, threads came and went; only their processes' ticks have them.
             let is_whole = |scheduled: &f64| by_ticks <= scheduled + rounded;
             let both = self.scheduled_seconds_since(earlier).filter(is_whole).unwrap_or(by_ticks);
-            // Without a tick in between there is no way to tell: then it is the kernel's, as most of a proxy's time is.
+            // Without a tick the time counts as the kernel's, because most of a proxy's time is.
             let user_share = if user + system > 0.0 { user / (user + system) } else { 0.0 };
             (both * user_share, both * (1.0 - user_share))
         });
@@ -180,8 +164,7 @@ impl Reading {
         self.scheduled.iter().map(|(thread, now)| count(now).saturating_sub(before(thread))).sum()
     }
 
-    /// CPU time from the scheduler. `None` if a thread or process ended since the earlier reading, because its
-    /// statistics are lost.
+    /// CPU time from the scheduler. `None` if a thread or process ended meanwhile, because its statistics are lost.
     fn scheduled_seconds_since(&self, earlier: &Self) -> Option<f64> {
         let complete = !self.scheduled.is_empty()
             && self.ended_ticks == earlier.ended_ticks
@@ -190,14 +173,11 @@ impl Reading {
     }
 }
 
-impl Memory {
-    /// Reads the memory of the trees with these roots.
-    pub(crate) fn of(processes: &Processes, roots: &[Root]) -> Self {
+impl TreeMemory {
+    pub(crate) fn new(processes: &Processes, roots: &[Root]) -> Self {
         let tree = processes.tree(roots);
-        let bytes = tree
-            .iter()
-            .map(|stat| proportional_bytes(stat.pid, &tree).unwrap_or_else(|| stat.rss_bytes().get()))
-            .sum();
+        let bytes =
+            tree.iter().map(|stat| proportional_bytes(stat.pid, &tree).unwrap_or(stat.resident_bytes)).sum();
         Self { bytes }
     }
 }
@@ -227,9 +207,9 @@ fn switches(status: &str) -> (u64, u64) {
     (count("voluntary_ctxt_switches:"), count("nonvoluntary_ctxt_switches:"))
 }
 
-/// Proportional set size, with the program's own file counted in full: origins and generator run from the file of
-/// Vanward's proxy, and would reduce the proxy's share.
-fn proportional_bytes(process: i32, tree: &[&Stat]) -> Option<u64> {
+/// Proportional set size, with the program's own file counted in full. Origins and generator run from the file of
+/// Vanward's proxy, which would reduce the proxy's share.
+fn proportional_bytes(process: i32, tree: &[&ProcessFacts]) -> Option<u64> {
     let program = |process: i32| fs::read_link(format!("/proc/{process}/exe"));
     let own = program(process).ok()?;
     let sharers = tree.iter().filter(|stat| program(stat.pid).is_ok_and(|other| other == own)).count().max(1);
@@ -258,7 +238,7 @@ fn mapped_bytes(maps: &str, own: &str, sharers: u64) -> u64 {
     bytes
 }
 
-/// Reads a file of /proc piece by piece.
+/// Reads a file of /proc in pieces.
 fn read(path: impl AsRef<Path>) -> io::Result<String> {
     let (mut file, mut text, mut piece) = (File::open(path)?, Vec::new(), [0; PIECE_BYTES]);
     loop {
@@ -270,36 +250,31 @@ fn read(path: impl AsRef<Path>) -> io::Result<String> {
     }
 }
 
-/// Yields the core to waiting threads. Otherwise they could wait for milliseconds: reading /proc would delay the
-/// generator and the proxy.
+/// Yields the core to waiting threads: reading /proc could delay the generator and the proxy for milliseconds.
 fn give_way() {
     std::thread::yield_now();
-}
-
-fn not_negative(ticks: i64) -> u64 {
-    u64::try_from(ticks).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cores;
-    use crate::group::Group;
+    use crate::group::ProcessGroup;
     use std::time::Duration;
 
-    /// A group that runs `script`, once it has said that it is ready.
-    async fn running(script: &str, folder: &std::path::Path) -> Group {
+    /// A group that runs `script`, once it has printed that it is ready.
+    async fn running(script: &str, folder: &std::path::Path) -> ProcessGroup {
         let command = ["sh", "-c", script].map(str::to_owned);
         let cores = cores::assign_all().expect("the kernel tells");
-        let group = Group::start("test", &command, &cores.load, folder).expect("a shell");
+        let group = ProcessGroup::start("test", &command, &cores.load, folder).expect("a shell");
         while !group.output().contains("ready") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         group
     }
 
-    fn reading(group: &Group) -> Reading {
-        Reading::of(&Processes::now().expect("the kernel tells"), &[group.root()])
+    fn reading(group: &ProcessGroup) -> CpuReading {
+        CpuReading::new(&Processes::now().expect("the kernel tells"), &[group.root()])
     }
 
     #[test]
@@ -328,12 +303,12 @@ mod tests {
         let busy_folder = tempfile::tempdir().expect("a folder");
         let busy = running("sh -c 'echo ready; while :; do :; done' & wait", busy_folder.path()).await;
         let before = [&idle, &busy].map(reading);
-        let none = Memory { bytes: 0 };
-        let used = |group: &Group, before: &Reading| {
+        let none = TreeMemory { bytes: 0 };
+        let used = |group: &ProcessGroup, before: &CpuReading| {
             let usage = reading(group).since(before, none);
             usage.user_seconds + usage.system_seconds
         };
-        // Until it has used something: how long that takes is the machine's business.
+        // Waits until it has used some CPU time; the duration depends on the machine.
         while used(&busy, &before[1]) < 0.05 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -356,16 +331,17 @@ mod tests {
         while !group.output().contains("done") {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let usage = reading(&group).since(&before, Memory { bytes: 0 });
+        let usage = reading(&group).since(&before, TreeMemory { bytes: 0 });
         assert!(usage.voluntary_switches > 0, "it waited for its children: {usage:?}");
-        // The shell itself only waits: nearly all of this is its children's.
+        // The shell only waits, so nearly all CPU time is its children's.
         assert!(usage.user_seconds + usage.system_seconds > 0.1, "{usage:?}");
     }
 
     #[tokio::test]
     async fn the_time_of_a_thread_that_came_and_went_is_not_lost() {
         let this = Root { process: rustix::process::getpid(), control: None };
-        let look = || Reading::of(&Processes::now().expect("the kernel tells"), std::slice::from_ref(&this));
+        let look =
+            || CpuReading::new(&Processes::now().expect("the kernel tells"), std::slice::from_ref(&this));
         let before = look();
         let busy = || {
             let time = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -374,11 +350,11 @@ mod tests {
             }
         };
         std::thread::spawn(busy).join().expect("it ends");
-        let usage = look().since(&before, Memory { bytes: 0 });
+        let usage = look().since(&before, TreeMemory { bytes: 0 });
         assert!(usage.user_seconds + usage.system_seconds >= 0.35, "{usage:?}");
     }
 
-    /// Whoever ran between two looks, and was gone at both.
+    /// A process that ran between two samples is in neither of them.
     #[tokio::test]
     async fn a_control_group_is_charged_for_all_that_ran_in_it_and_goes_with_it() {
         let Some(control) = ControlGroup::new() else { return };
@@ -389,15 +365,15 @@ mod tests {
         let (work, go) = (place.path().join("work"), place.path().join("go"));
         std::fs::write(&work, "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done")
             .expect("a file");
-        // No parent of the work waits for it, and it has left the group of processes.
+        // No parent waits for the working process, and it has left the process group.
         let (work, waits) = (work.display(), go.display());
         let script = format!(
             "echo ready; while [ ! -e {waits} ]; do sleep 0.02; done; (setsid sh {work} &); exec sleep 600"
         );
-        // By its name alone, as many programs are given.
+        // By its name alone, like many programs in plans.
         let command = ["sh".to_owned(), "-c".to_owned(), script];
         let cores = cores::assign_all().expect("the kernel tells");
-        let group = Group::start("test", &command, &cores.load, place.path()).expect("a shell");
+        let group = ProcessGroup::start("test", &command, &cores.load, place.path()).expect("a shell");
         while !group.output().contains("ready") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -406,7 +382,7 @@ mod tests {
         while !group.output().contains("done") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let usage = reading(&group).since(&before, Memory { bytes: 0 });
+        let usage = reading(&group).since(&before, TreeMemory { bytes: 0 });
         assert!(usage.by_control_group);
         assert!(usage.user_seconds + usage.system_seconds > 0.05, "{usage:?}");
         let folder = group.root().control.expect("it has one").folder().to_owned();
@@ -424,8 +400,8 @@ mod tests {
             running("sleep 600 & sleep 600 & sleep 600 & sleep 600 & echo ready; wait", other_folder.path())
                 .await;
         let processes = Processes::now().expect("the kernel tells");
-        let one = Memory::of(&processes, &[one.root()]).bytes;
-        let many = Memory::of(&processes, &[many.root()]).bytes;
+        let one = TreeMemory::new(&processes, &[one.root()]).bytes;
+        let many = TreeMemory::new(&processes, &[many.root()]).bytes;
         assert!(one > 0 && many > one, "{one} and {many}");
     }
 }

@@ -1,14 +1,14 @@
-//! Plan files, and their conversion to a [`Plan`]: every combination of a case's lists becomes a case.
+//! Plan files, and their conversion to a [`LabPlan`]: every combination of a case's lists becomes a case.
 //!
 //! Mistakes are reported with line and column. Nothing here searches the system for programs; the caller does that.
 
 /// Reports all mistakes of a text.
 mod every;
-/// Cases that nobody could measure.
+/// Cases that are impossible to measure.
 mod impossible;
 /// Tables of the machines.
 mod machines;
-/// Origins and requests of one's own.
+/// The user's own origins and requests.
 mod own_services;
 /// Lists of requests.
 mod lists;
@@ -24,16 +24,16 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use mistake::{Mistake, Places, nearest};
-use report::results::{Layer, Role, Scheme, StreamKind, Upstream, Version};
+use mistake::{LineMap, Mistake, nearest};
+use report::results::{ClientScheme, ClientVersion, Layer, OriginProtocol, ProxyRole, StreamKind};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::agent::words::{Server, Wanted};
+use crate::agent::words::{AgentService, WantedProxies};
 use crate::expect::Expect;
 use crate::experiment::{Forecast, Takers};
 use crate::generator::Generator;
-use crate::plan::{CasePlan, Deviation, Features, Load, OriginPlan, Payload, Timing, UrlList};
+use crate::plan::{CasePlan, Deviation, Features, OriginPayload, OriginPlan, PlanLoad, Timing, UrlList};
 use crate::proxies;
 use crate::sites::Placement;
 pub use resilience::Grammar;
@@ -45,47 +45,39 @@ pub use own_services::authority_of;
 use own_services::{RawCommand, RawOrigin, RawRequest, RawTarget};
 use streams::RawStreams;
 use values::{
-    Each, Rate, RawGenerator, RawLoad, RawPayload, RawUrls, Size, Span, Workers, ten_seconds, three,
+    Each, Rate, RawGenerator, RawLoad, RawPayload, RawUrls, Size, ValueSpan, Workers, ten_seconds, three,
 };
 
 /// A service that is measured in place of the proxies of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// The service.
-    pub server: Server,
+pub struct MeasuredService {
+    pub server: AgentService,
     /// Certificates of authorities to trust, in PEM; `None` trusts those of the system.
     pub authority: Option<String>,
 }
 
-/// Maximum number of cases: nobody reads more.
+/// Maximum number of cases: a longer report would not be read.
 const CASES_MOST: usize = 2_000;
 
-/// Content of a plan file.
 #[derive(Debug, Clone)]
-pub struct Written {
-    /// Heading of the report.
+pub struct WrittenPlan {
     pub title: String,
     /// Experiment whose published figures are shown next to the measured ones.
     pub published: Option<String>,
-    /// Proxies of the plan.
-    pub wanted: Wanted,
+    pub wanted: WantedProxies,
     /// Machines for the parts of the lab.
     pub placement: Placement,
-    /// Servers behind each proxy.
     pub origins: OriginPlan,
-    /// Number of rounds, and durations.
     pub timing: Timing,
-    /// Cases of the plan.
     pub cases: Vec<CasePlan>,
-    /// Expectations of figures.
     pub expectations: Vec<Expect>,
     /// Whether clients and origins send `Connection: keep-alive`.
     pub says_keep_alive: bool,
-    /// Certificates of authorities, in PEM, for services that run already, by their names.
+    /// Certificates of authorities in PEM for services that run already, by service name.
     pub authorities: BTreeMap<String, String>,
 }
 
-impl Written {
+impl WrittenPlan {
     /// Reads the text of `file`. With `quick`, values of its `quick` tables replace the others.
     ///
     /// # Errors
@@ -99,21 +91,21 @@ impl Written {
     /// # Errors
     /// Every mistake, in the order of the file.
     pub fn read_for(
-        target: Option<Target>,
+        target: Option<MeasuredService>,
         text: &str,
         file: &str,
         quick: bool,
     ) -> Result<Self, Vec<Mistake>> {
         let mut every = every::read::<RawPlan>(text, file);
         let mut mistakes = std::mem::take(&mut every.mistakes);
-        // Of a plan that has lost something it is not known which cases it has.
+        // If lines were removed, the plan's cases are not completely known.
         let is_whole = mistakes.is_empty();
         let Some(mut raw) = every.value.take() else { return Err(mistakes) };
         let mut authorities = BTreeMap::new();
-        if let Some(Target { server, authority }) = target {
+        if let Some(MeasuredService { server, authority }) = target {
             authorities.extend(raw.measure_only(server).zip(authority));
         }
-        let places = Places::new(text, file);
+        let places = LineMap::new(text, file);
         let there =
             [raw.title.is_some(), !raw.proxies.is_empty(), raw.duration.is_some(), !raw.case.is_empty()];
         for (key, is_there) in ["title", "proxies", "duration", "case"].into_iter().zip(there) {
@@ -133,13 +125,13 @@ impl Written {
         let origins = RawOrigin::plan(raw.origin.as_ref(), raw.origins.as_ref(), file, &mut refuse);
         let origins = if has_targets_alone { origins.unless_own() } else { origins };
         authorities.extend(own_services::authorities(&raw.target, file, &mut refuse));
-        let given = Given { quick, clients, origins: &origins, says_keep_alive: raw.say_keep_alive };
+        let given = GivenPlan { quick, clients, origins: &origins, says_keep_alive: raw.say_keep_alive };
         let mut lists = Lists::new(text, file);
         let mut cases =
             if is_whole { cases_of(&raw.case, given, &mut lists, &mut refuse) } else { Vec::new() };
         without_its_loop(&cases).into_iter().for_each(|alone| refuse(0..0, alone));
         mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
-        // Those of other files come behind the plan's own.
+        // Mistakes in other files come after the plan's.
         mistakes.extend(lists.mistakes);
         let (Ok(placement), Some(title), Some(duration), true) =
             (placement, raw.title, raw.duration, mistakes.is_empty())
@@ -171,13 +163,13 @@ impl Written {
     /// Duration of a run, if all proxies are installed and support all cases.
     pub fn forecast(&self) -> Forecast {
         let role = |name: &String| {
-            if name == proxies::direct::DRIVER.name { Role::Direct } else { Role::Peer }
+            if name == proxies::direct::DRIVER.name { ProxyRole::Direct } else { ProxyRole::Peer }
         };
         let takers = |case: &CasePlan| {
-            let is_in = |role: &Role| case.includes_role(*role);
-            Takers::of(self.wanted.names.iter().map(role).filter(is_in))
+            let is_in = |role: &ProxyRole| case.includes_role(*role);
+            Takers::from_roles(self.wanted.names.iter().map(role).filter(is_in))
         };
-        Forecast::of(self.cases.iter().map(|case| (case, takers(case))), self.timing)
+        Forecast::new(self.cases.iter().map(|case| (case, takers(case))), self.timing)
     }
 }
 
@@ -200,11 +192,12 @@ fn expectations(
     expectations
 }
 
-/// Mistake: a case whose rate follows from a closed loop that the plan does not have. Otherwise found only at the end
-/// of a run.
+/// Mistake: the rate of a case follows from a closed loop that the plan does not have. Without this check it would be
+/// found only at the end of a run.
 fn without_its_loop(cases: &[CasePlan]) -> Option<String> {
     let is_alone = |case: &&CasePlan| {
-        matches!(case.load, Load::ShareOfSlowest(_)) && !cases.iter().any(|one| one.is_closed_loop_of(case))
+        matches!(case.load, PlanLoad::ShareOfSlowest(_))
+            && !cases.iter().any(|one| one.is_closed_loop_of(case))
     };
     let alone = cases.iter().find(is_alone)?;
     Some(format!(
@@ -216,7 +209,7 @@ fn without_its_loop(cases: &[CasePlan]) -> Option<String> {
 
 impl RawPlan {
     /// Replaces all proxies by one service that runs already. Returns its name.
-    fn measure_only(&mut self, server: Server) -> Option<String> {
+    fn measure_only(&mut self, server: AgentService) -> Option<String> {
         let name = proxies::target::DRIVER.name.to_owned();
         self.proxies = vec![Spanned::new(0..0, name.clone())];
         let target = RawTarget { server, ca: None };
@@ -227,12 +220,11 @@ impl RawPlan {
         Some(name)
     }
 
-    /// Whether a case has streams.
     fn has_streams(&self) -> bool {
         self.case.iter().any(|case| case.get_ref().stream.is_some())
     }
 
-    /// Whether all that is measured runs already.
+    /// Whether the plan measures only services that run already.
     fn has_targets_alone(&self) -> bool {
         !self.proxies.is_empty()
             && self.proxies.iter().all(|name| self.target.contains_key(name.get_ref().as_str()))
@@ -260,9 +252,9 @@ struct RawPlan {
     program: BTreeMap<Spanned<String>, PathBuf>,
     #[serde(default = "three")]
     repeats: NonZeroUsize,
-    duration: Option<Span>,
+    duration: Option<ValueSpan>,
     #[serde(default)]
-    warm_up: Span,
+    warm_up: ValueSpan,
     #[serde(default)]
     expect: Vec<Spanned<String>>,
     #[serde(default)]
@@ -279,13 +271,12 @@ type Tables = (
     BTreeMap<Spanned<String>, PathBuf>,
 );
 
-/// The proxies of a plan.
 fn wanted(
     proxies: Vec<Spanned<String>>,
     (commands, targets, programs): Tables,
     deviations: BTreeMap<String, RawDeviation>,
-) -> Wanted {
-    Wanted {
+) -> WantedProxies {
+    WantedProxies {
         names: proxies.into_iter().map(Spanned::into_inner).collect(),
         commands: unplaced(commands).into_iter().map(|(name, raw)| (name, raw.template())).collect(),
         targets: unplaced(targets).into_iter().map(|(name, raw)| (name, raw.server)).collect(),
@@ -300,7 +291,7 @@ fn unplaced<V>(table: BTreeMap<Spanned<String>, V>) -> Vec<(String, V)> {
 }
 
 /// Names of proxies in a plan, and the tables about them.
-struct Named<'r> {
+struct NamedProxies<'r> {
     proxies: &'r [Spanned<String>],
     command: &'r BTreeMap<Spanned<String>, RawCommand>,
     target: &'r BTreeMap<Spanned<String>, RawTarget>,
@@ -308,9 +299,9 @@ struct Named<'r> {
 }
 
 impl RawPlan {
-    fn named(&self) -> Named<'_> {
+    fn named(&self) -> NamedProxies<'_> {
         let Self { proxies, command, target, program, .. } = self;
-        Named { proxies, command, target, program }
+        NamedProxies { proxies, command, target, program }
     }
 }
 
@@ -322,7 +313,7 @@ fn check_deviations(raw: &RawPlan, refuse: &mut dyn FnMut(Range<usize>, String))
 }
 
 /// Reports unknown proxies, and tables about proxies that the plan does not have.
-fn check_proxies(raw: &Named<'_>, refuse: &mut dyn FnMut(Range<usize>, String)) {
+fn check_proxies(raw: &NamedProxies<'_>, refuse: &mut dyn FnMut(Range<usize>, String)) {
     for name in raw.proxies {
         let written = name.get_ref();
         if proxies::is_known(written)
@@ -370,7 +361,7 @@ fn check_proxies(raw: &Named<'_>, refuse: &mut dyn FnMut(Range<usize>, String)) 
         if proxies::is_known(written) {
             refuse(
                 name.span(),
-                format!("[{table}] has {written:?}, which the lab knows by itself; expected another name"),
+                format!("[{table}] has {written:?}, a name that the lab already has; expected another one"),
             );
         } else if !is_measured(written) {
             refuse(name.span(), format!("[{table}] has {written:?}, which is none of the plan's proxies"));
@@ -378,9 +369,9 @@ fn check_proxies(raw: &Named<'_>, refuse: &mut dyn FnMut(Range<usize>, String)) 
     }
 }
 
-/// What is known of a plan besides its cases.
+/// Facts about a plan, besides its cases.
 #[derive(Clone, Copy)]
-struct Given<'g> {
+struct GivenPlan<'g> {
     quick: bool,
     /// Number of machines that send load.
     clients: usize,
@@ -389,24 +380,22 @@ struct Given<'g> {
     says_keep_alive: bool,
 }
 
-impl Given<'_> {
-    /// Whether responses are those of `vanward origin`.
+impl GivenPlan<'_> {
     fn has_own_origins(&self) -> bool {
         self.origins.is_own()
     }
 }
 
-/// Every combination of every case.
 fn cases_of(
     written: &[Spanned<RawCase>],
-    given: Given<'_>,
+    given: GivenPlan<'_>,
     lists: &mut Lists<'_>,
     refuse: &mut dyn FnMut(Range<usize>, String),
 ) -> Vec<CasePlan> {
     let mut cases = Vec::new();
     let mut names = HashSet::new();
     for case in written {
-        // The combinations of a case have the same mistakes.
+        // All combinations of a case have the same mistakes, so they are reported once.
         let mut is_refused = false;
         if let Some(message) = case.get_ref().request.as_ref().and_then(RawRequest::impossible) {
             refuse(case.span(), message);
@@ -416,6 +405,9 @@ fn cases_of(
         {
             refuse(streams.span(), message);
             is_refused = true;
+        }
+        if let (false, Some(message)) = (is_refused, case.get_ref().compares_nothing()) {
+            refuse(case.span(), message.to_owned());
         }
         let list = case.get_ref().requests_from.as_ref();
         let list = list.and_then(|written| lists.read(written, &case.get_ref().hosts, refuse));
@@ -466,8 +458,8 @@ impl From<RawDeviation> for Deviation {
 #[serde(deny_unknown_fields)]
 struct Quick {
     repeats: Option<NonZeroUsize>,
-    duration: Option<Span>,
-    warm_up: Option<Span>,
+    duration: Option<ValueSpan>,
+    warm_up: Option<ValueSpan>,
 }
 
 #[derive(Deserialize)]
@@ -475,10 +467,10 @@ struct Quick {
 struct RawCase {
     name: Option<String>,
     #[serde(default)]
-    scheme: Each<Scheme>,
-    /// HTTP/2 for gRPC, which knows no other.
-    version: Option<Each<Version>>,
-    upstream: Option<Each<Upstream>>,
+    scheme: Each<ClientScheme>,
+    /// Defaults to HTTP/2 for gRPC, which has no other version.
+    version: Option<Each<ClientVersion>>,
+    upstream: Option<Each<OriginProtocol>>,
     #[serde(default)]
     layer: Each<Layer>,
     #[serde(default)]
@@ -491,9 +483,10 @@ struct RawCase {
     workers: Each<Workers>,
     threads: Option<NonZeroUsize>,
     requests: Option<u64>,
-    duration: Option<Span>,
+    duration: Option<ValueSpan>,
     #[serde(default = "ten_seconds")]
-    timeout: Span,
+    timeout: ValueSpan,
+    responses: Option<load::Responses>,
     urls: Option<RawUrls>,
     requests_from: Option<Spanned<RawRequestsFrom>>,
     #[serde(default)]
@@ -501,7 +494,7 @@ struct RawCase {
     request: Option<RawRequest>,
     stream: Option<Spanned<RawStreams>>,
     cache: Option<Size>,
-    delay: Option<Span>,
+    delay: Option<ValueSpan>,
     rate: Option<Rate>,
     published: Option<String>,
     quick: Option<QuickCase>,
@@ -511,19 +504,19 @@ struct RawCase {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QuickCase {
-    scheme: Option<Each<Scheme>>,
+    scheme: Option<Each<ClientScheme>>,
     payload: Option<Each<String>>,
     connections: Option<Each<NonZeroUsize>>,
     requests: Option<u64>,
 }
 
 impl RawCase {
-    /// One case for each combination of the lists.
+    /// Makes a case for each combination of the lists.
     fn plans(&self, quick: bool) -> Vec<CasePlan> {
         let short = self.quick.as_ref().filter(|_| quick);
         let schemes = short.and_then(|short| short.scheme.as_ref()).unwrap_or(&self.scheme);
         let connections = short.and_then(|short| short.connections.as_ref()).unwrap_or(&self.connections);
-        let payloads: Vec<Payload> = self
+        let payloads: Vec<OriginPayload> = self
             .payload
             .0
             .iter()
@@ -535,8 +528,8 @@ impl RawCase {
         let mut plans = Vec::new();
         let is_grpc = self.stream.as_ref().is_some_and(|streams| streams.get_ref().kind.is_grpc());
         let usual = match is_grpc {
-            true => (Each(vec![Version::Http2]), Each(vec![Upstream::H2])),
-            false => <(Each<Version>, Each<Upstream>)>::default(),
+            true => (Each(vec![ClientVersion::Http2]), Each(vec![OriginProtocol::H2])),
+            false => <(Each<ClientVersion>, Each<OriginProtocol>)>::default(),
         };
         let protocols: Vec<_> = both(schemes, self.version.as_ref().unwrap_or(&usual.0)).collect();
         let behind: Vec<_> = both(self.upstream.as_ref().unwrap_or(&usual.1), &self.layer).collect();
@@ -565,6 +558,17 @@ impl RawCase {
         plans
     }
 
+    /// The reason why `responses` has no effect, if it is set.
+    fn compares_nothing(&self) -> Option<&'static str> {
+        self.responses?;
+        let has_others = self.generator.0.iter().any(|one| one.0.name != crate::generator::ALL[0].name);
+        if self.stream.is_some() {
+            Some("responses is about requests, and the case has streams; leave it out")
+        } else {
+            has_others.then_some("only the generator vanward compares responses; leave responses out")
+        }
+    }
+
     fn plan(&self, short: Option<&QuickCase>, variant: &Variant<'_>) -> CasePlan {
         let name = variant.filled(self.name.as_deref().unwrap_or("{scheme}-{payload}-c{connections}-{load}"));
         let published = self.published.as_deref().map_or_else(|| name.clone(), |text| variant.filled(text));
@@ -588,6 +592,7 @@ impl RawCase {
             requests: short.and_then(|short| short.requests).or(self.requests),
             measured: self.duration.map(|span| span.0),
             timeout: self.timeout.0,
+            responses: self.responses.unwrap_or(load::Responses::Same),
             features: Features {
                 cache_bytes: self.cache.map(|size| size.0),
                 delay: self.delay.map(|span| span.0),
@@ -602,17 +607,17 @@ fn both<'l, A, B>(one: &'l Each<A>, other: &'l Each<B>) -> impl Iterator<Item = 
     one.0.iter().flat_map(|a| other.0.iter().map(move |b| (a, b)))
 }
 
-/// One combination of a case's lists.
+/// A combination of values from a case's lists.
 struct Variant<'p> {
-    scheme: Scheme,
-    version: Version,
-    upstream: Upstream,
+    scheme: ClientScheme,
+    version: ClientVersion,
+    upstream: OriginProtocol,
     layer: Layer,
     workers: NonZeroUsize,
     generator: &'static Generator,
-    payload: &'p Payload,
+    payload: &'p OriginPayload,
     connections: NonZeroUsize,
-    load: &'p Load,
+    load: &'p PlanLoad,
     streams: Option<StreamKind>,
 }
 
@@ -620,13 +625,13 @@ impl Variant<'_> {
     /// A case name with its `{…}` placeholders replaced.
     fn filled(&self, template: &str) -> String {
         let load = match self.load {
-            Load::Closed => "closed".to_owned(),
-            Load::ShareOfSlowest(share) => format!("{}%", share * 100.0),
-            Load::Rate(rate) => format!("{rate}"),
-            Load::Search(_) => "highest".to_owned(),
+            PlanLoad::Closed => "closed".to_owned(),
+            PlanLoad::ShareOfSlowest(share) => format!("{}%", share * 100.0),
+            PlanLoad::Rate(rate) => format!("{rate}"),
+            PlanLoad::Search(_) => "highest".to_owned(),
         };
         template
-            .replace("{scheme}", if self.scheme == Scheme::Https { "https" } else { "http" })
+            .replace("{scheme}", if self.scheme == ClientScheme::Https { "https" } else { "http" })
             .replace("{version}", self.version.number())
             .replace("{upstream}", self.upstream.word())
             .replace("{layer}", &u8::from(self.layer).to_string())

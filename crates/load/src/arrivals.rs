@@ -1,5 +1,4 @@
-//! Arrivals: when a connection may send its next request. At once in a closed loop, or when a request falls due on the
-//! schedule.
+//! Arrivals: when a connection may send its next request. At once in a closed loop, or when the schedule says so.
 //!
 //! Uses a timerfd, because tokio's timer has a resolution of milliseconds. The thread never spins: it sleeps until a
 //! request is due or a response arrives.
@@ -15,12 +14,12 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-use crate::schedule::{Dispatch, Schedule, Window};
+use crate::schedule::{Dispatch, Schedule, ScheduleWindow};
 use crate::think::Thinking;
 
 /// Permission to send one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct RequestTurn {
     pub(crate) due: Instant,
     /// Whether the request belongs to the measured window.
     pub(crate) counted: bool,
@@ -28,33 +27,32 @@ pub(crate) struct Turn {
 
 /// Answer to a connection that asks for its next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
-    Send(Turn),
-    /// The run is over.
+pub(crate) enum NextTurn {
+    Send(RequestTurn),
     Over,
 }
 
 /// Gives turns to the connections of one thread, in a closed loop or on a schedule.
 #[derive(Debug)]
-pub(crate) enum Arrivals {
+pub(crate) enum ArrivalSchedule {
     Closed(Closed),
-    Open(Open),
+    Open(OpenModel),
 }
 
-impl Arrivals {
+impl ArrivalSchedule {
     pub(crate) fn new(
         schedule: Option<Schedule>,
         thinking: Option<Thinking>,
-        window: Window,
+        window: ScheduleWindow,
         requests: Option<u64>,
         connections: usize,
     ) -> io::Result<Self> {
         Ok(match schedule {
             None => Self::Closed(Closed { start: window.start, remaining: Cell::new(requests), thinking }),
-            Some(schedule) => Self::Open(Open {
+            Some(schedule) => Self::Open(OpenModel {
                 dispatch: RefCell::new(Dispatch::new(schedule, window, requests)),
                 start: window.start,
-                places: (0..connections).map(|_| RefCell::new(Place::Busy)).collect(),
+                places: (0..connections).map(|_| RefCell::new(TurnState::Busy)).collect(),
                 alarm: Alarm::new()?,
             }),
         })
@@ -66,7 +64,7 @@ impl Arrivals {
         connection: usize,
         free: Instant,
         context: &mut Context<'_>,
-    ) -> Poll<Next> {
+    ) -> Poll<NextTurn> {
         match self {
             Self::Closed(closed) => closed.poll_next(connection, free, context),
             Self::Open(open) => open.poll_next(connection, free, context),
@@ -77,11 +75,11 @@ impl Arrivals {
     pub(crate) fn leave(&self, connection: usize) {
         if let Self::Open(open) = self {
             open.dispatch.borrow_mut().leave(connection);
-            *open.places[connection].borrow_mut() = Place::Busy;
+            *open.places[connection].borrow_mut() = TurnState::Busy;
         }
     }
 
-    /// Wakes connections when requests fall due. Runs as a task of its own, possibly longer than the last connection.
+    /// Wakes connections when requests fall due. Runs as a separate task, which may outlive the last connection.
     pub(crate) async fn serve(&self) {
         if let Self::Open(open) = self {
             open.serve().await;
@@ -96,12 +94,13 @@ impl Arrivals {
         }
     }
 
-    /// Number of requests of the measured window that were due at `by` and that no connection sent.
-    pub(crate) fn unclaimed(&self, by: Instant) -> u64 {
-        match self {
-            Self::Closed(_) => 0,
-            Self::Open(open) => open.dispatch.borrow().unclaimed(by),
-        }
+    /// Due times of the window's requests that no connection had sent at `by`.
+    pub(crate) fn unclaimed(&self, by: Instant) -> impl Iterator<Item = Instant> + use<> {
+        let open = match self {
+            Self::Closed(_) => None,
+            Self::Open(open) => Some(open.dispatch.borrow().unclaimed(by)),
+        };
+        open.into_iter().flatten()
     }
 }
 
@@ -109,7 +108,7 @@ impl Arrivals {
 #[derive(Debug)]
 pub(crate) struct Closed {
     start: Instant,
-    /// Requests that are left in the measured window.
+    /// Requests that are left in the measured window; `None` without a limit.
     remaining: Cell<Option<u64>>,
     /// Pauses between requests, if there are any.
     thinking: Option<Thinking>,
@@ -118,11 +117,11 @@ pub(crate) struct Closed {
 impl Closed {
     /// Takes a turn for a connection that could not be opened. Returns true if none was left.
     pub(crate) fn is_over(&self, free: Instant) -> bool {
-        self.next(free) == Next::Over
+        self.next(free) == NextTurn::Over
     }
 
-    fn poll_next(&self, connection: usize, free: Instant, context: &mut Context<'_>) -> Poll<Next> {
-        // Who has nothing more to send does not think about it.
+    fn poll_next(&self, connection: usize, free: Instant, context: &mut Context<'_>) -> Poll<NextTurn> {
+        // After the last request there is no pause.
         match &self.thinking {
             Some(thinking) if self.remaining.get() != Some(0) => {
                 thinking.poll(connection, free, context).map(|free| self.next(free))
@@ -135,62 +134,60 @@ impl Closed {
         self.remaining.get() == Some(0)
     }
 
-    /// The next turn of a sender that does not think.
+    /// The next turn of a sender without pauses.
     #[inline]
-    pub(crate) fn next(&self, free: Instant) -> Next {
+    pub(crate) fn next(&self, free: Instant) -> NextTurn {
         let counted = free >= self.start;
         if counted && let Some(requests) = self.remaining.get() {
-            let Some(left) = requests.checked_sub(1) else { return Next::Over };
+            let Some(left) = requests.checked_sub(1) else { return NextTurn::Over };
             self.remaining.set(Some(left));
         }
-        Next::Send(Turn { due: free, counted })
+        NextTurn::Send(RequestTurn { due: free, counted })
     }
 }
 
 /// Open model: requests fall due on a schedule, and go to free connections.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenModel {
     dispatch: RefCell<Dispatch>,
     start: Instant,
-    /// State of each connection.
-    places: Vec<RefCell<Place>>,
+    places: Vec<RefCell<TurnState>>,
     alarm: Alarm,
 }
 
-/// State of a connection: busy, waiting, or called.
 #[derive(Debug)]
-enum Place {
+enum TurnState {
     Busy,
     Waiting(Waker),
-    Called(Next),
+    Called(NextTurn),
 }
 
-impl Open {
+impl OpenModel {
     /// Whether a connection that could not be opened may stop trying: the window or the schedule is over.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         let dispatch = self.dispatch.borrow();
         dispatch.is_past_end(now) || dispatch.next_due().is_none()
     }
 
-    fn poll_next(&self, connection: usize, free: Instant, context: &mut Context<'_>) -> Poll<Next> {
+    fn poll_next(&self, connection: usize, free: Instant, context: &mut Context<'_>) -> Poll<NextTurn> {
         let mut place = self.places[connection].borrow_mut();
         match &mut *place {
-            Place::Called(next) => {
+            TurnState::Called(next) => {
                 let next = *next;
-                *place = Place::Busy;
+                *place = TurnState::Busy;
                 return Poll::Ready(next);
             }
-            Place::Waiting(waker) => waker.clone_from(context.waker()),
-            Place::Busy => {
+            TurnState::Waiting(waker) => waker.clone_from(context.waker()),
+            TurnState::Busy => {
                 let mut dispatch = self.dispatch.borrow_mut();
-                // Those that wait come first: what is due was due for them, and a connection that has just become
-                // free would hide that the generator was late to wake them.
+                // Waiting connections come first, because due requests were due for them. A connection that has just
+                // become free would hide that the generator woke them late.
                 self.assign(&mut dispatch, free);
                 if let Some(due) = dispatch.claim(free) {
                     return Poll::Ready(self.turn(due));
                 }
-                let Some(due) = dispatch.next_due() else { return Poll::Ready(Next::Over) };
-                *place = Place::Waiting(context.waker().clone());
+                let Some(due) = dispatch.next_due() else { return Poll::Ready(NextTurn::Over) };
+                *place = TurnState::Waiting(context.waker().clone());
                 if dispatch.wait(connection) {
                     self.alarm.set(due.saturating_duration_since(free));
                 }
@@ -207,7 +204,7 @@ impl Open {
                 Some(due) if dispatch.has_idle() => self.alarm.set(due.saturating_duration_since(now)),
                 Some(_) => {}
                 None => {
-                    dispatch.dismiss().for_each(|connection| self.call(connection, Next::Over));
+                    dispatch.dismiss().for_each(|connection| self.call(connection, NextTurn::Over));
                     return;
                 }
             }
@@ -221,15 +218,15 @@ impl Open {
         }
     }
 
-    fn call(&self, connection: usize, next: Next) {
-        let place = self.places[connection].replace(Place::Called(next));
-        if let Place::Waiting(waker) = place {
+    fn call(&self, connection: usize, next: NextTurn) {
+        let place = self.places[connection].replace(TurnState::Called(next));
+        if let TurnState::Waiting(waker) = place {
             waker.wake();
         }
     }
 
-    fn turn(&self, due: Instant) -> Next {
-        Next::Send(Turn { due, counted: due >= self.start })
+    fn turn(&self, due: Instant) -> NextTurn {
+        NextTurn::Send(RequestTurn { due, counted: due >= self.start })
     }
 }
 
@@ -281,24 +278,24 @@ mod tests {
         runtime.expect("a runtime").block_on(future)
     }
 
-    fn open(requests: u64, rate: f64, load: Instant) -> Arrivals {
+    fn open(requests: u64, rate: f64, load: Instant) -> ArrivalSchedule {
         let schedule = Schedule::new(&Arrival::Constant { requests_per_second: rate }, 0.0, 0, 1);
-        let window = Window { load, start: load, end: None };
-        Arrivals::new(schedule, None, window, Some(requests), 2).expect("a timer")
+        let window = ScheduleWindow { load, start: load, end: None };
+        ArrivalSchedule::new(schedule, None, window, Some(requests), 2).expect("a timer")
     }
 
     #[test]
     fn a_closed_loop_gives_turns_at_once_until_the_count_is_used_up() {
         let load = Instant::now();
-        let window = Window { load, start: load + Duration::from_secs(1), end: None };
-        let arrivals = Arrivals::new(None, None, window, Some(2), 1).expect("no timer");
+        let window = ScheduleWindow { load, start: load + Duration::from_secs(1), end: None };
+        let arrivals = ArrivalSchedule::new(None, None, window, Some(2), 1).expect("no timer");
         let mut context = Context::from_waker(Waker::noop());
         let mut next = |free| arrivals.poll_next(0, free, &mut context);
-        let send = |due, counted| Poll::Ready(Next::Send(Turn { due, counted }));
+        let send = |due, counted| Poll::Ready(NextTurn::Send(RequestTurn { due, counted }));
         assert_eq!(next(load), send(load, false), "the warm-up is not counted");
         assert_eq!(next(window.start), send(window.start, true));
         assert_eq!(next(window.start), send(window.start, true));
-        assert_eq!(next(window.start), Poll::Ready(Next::Over));
+        assert_eq!(next(window.start), Poll::Ready(NextTurn::Over));
     }
 
     #[test]
@@ -313,11 +310,11 @@ mod tests {
                     loop {
                         let free = Instant::now();
                         match poll_fn(|context| arrivals.poll_next(connection, free, context)).await {
-                            Next::Send(turn) => {
+                            NextTurn::Send(turn) => {
                                 assert!(Instant::now() >= turn.due, "never early");
                                 dues.push(turn.due);
                             }
-                            Next::Over => return dues,
+                            NextTurn::Over => return dues,
                         }
                     }
                 })
@@ -347,14 +344,14 @@ mod tests {
             };
             let due = |after_ms| {
                 let due = load + Duration::from_millis(after_ms);
-                Poll::Ready(Next::Send(Turn { due, counted: true }))
+                Poll::Ready(NextTurn::Send(RequestTurn { due, counted: true }))
             };
             assert_eq!(next(0, 0), due(0));
             assert_eq!(next(1, 0), Poll::Pending);
-            // The alarm has not been heard yet, and the request of 1 ms is overdue: it is for the one that waits.
+            // The timer was not polled yet, and the request of 1 ms is overdue: it goes to the waiting connection.
             assert_eq!(next(0, 2), due(2));
             assert_eq!(next(1, 2), due(1));
-            assert_eq!(next(1, 2), Poll::Ready(Next::Over));
+            assert_eq!(next(1, 2), Poll::Ready(NextTurn::Over));
         });
     }
 
@@ -369,9 +366,9 @@ mod tests {
             arrivals.serve().await;
             assert!(matches!(
                 arrivals.poll_next(1, Instant::now(), &mut context),
-                Poll::Ready(Next::Send(_))
+                Poll::Ready(NextTurn::Send(_))
             ));
-            assert_eq!(arrivals.poll_next(0, Instant::now(), &mut context), Poll::Ready(Next::Over));
+            assert_eq!(arrivals.poll_next(0, Instant::now(), &mut context), Poll::Ready(NextTurn::Over));
         });
     }
 }

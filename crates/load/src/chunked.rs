@@ -1,5 +1,4 @@
-//! Decoder for the framing of a chunked body (RFC 9112 §7.1). It reads byte by byte, so that any split of the input
-//! gives the same result.
+//! Decoder of chunked framing (RFC 9112 §7.1). It reads byte by byte, so any split of the input gives the same result.
 //!
 //! It counts the content and checks the framing, and keeps neither content nor trailers.
 
@@ -8,9 +7,8 @@ use crate::check::Malformed;
 /// Maximum bytes of one chunk line with its extensions, or of all trailers.
 const LINE_BYTES_MAX: u32 = 16 * 1024;
 
-/// Position in the framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ChunkPosition {
     Size { digits: u32 },
     Extension,
     SizeEnd,
@@ -23,17 +21,14 @@ enum Place {
     LastLf,
 }
 
-/// Decoder of a chunked body.
 #[derive(Debug, Clone)]
-pub(crate) struct Chunked {
-    place: Place,
-    /// Remaining bytes of the current chunk.
+pub(crate) struct LoadChunked {
+    place: ChunkPosition,
     left_bytes: u64,
     line_bytes: u32,
     content_bytes: u64,
 }
 
-/// Result of [`Chunked::read`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Chunks {
     /// All input belongs to the body, and more follows.
@@ -42,9 +37,9 @@ pub(crate) enum Chunks {
     Ended { used_bytes: usize },
 }
 
-impl Chunked {
+impl LoadChunked {
     pub(crate) fn new() -> Self {
-        Self { place: Place::Size { digits: 0 }, left_bytes: 0, line_bytes: 0, content_bytes: 0 }
+        Self { place: ChunkPosition::Size { digits: 0 }, left_bytes: 0, line_bytes: 0, content_bytes: 0 }
     }
 
     /// Bytes of content so far, without framing.
@@ -56,7 +51,7 @@ impl Chunked {
         self.read_to(input, |_| {})
     }
 
-    /// Like [`Chunked::read`], and gives pieces of the content to a function.
+    /// Like [`Chunked::read`], and passes pieces of the content to a function.
     #[inline]
     pub(crate) fn read_to(
         &mut self,
@@ -65,7 +60,7 @@ impl Chunked {
     ) -> Result<Chunks, Malformed> {
         let mut at = 0;
         while at < input.len() {
-            if self.place == Place::Content {
+            if self.place == ChunkPosition::Content {
                 let available = (input.len() - at) as u64;
                 let taken = available.min(self.left_bytes);
                 self.left_bytes -= taken;
@@ -73,13 +68,13 @@ impl Chunked {
                 content(&input[at..at + taken as usize]);
                 at += taken as usize;
                 if self.left_bytes == 0 {
-                    self.place = Place::ContentCr;
+                    self.place = ChunkPosition::ContentCr;
                 }
                 continue;
             }
             let byte = input[at];
             at += 1;
-            if self.place == Place::LastLf {
+            if self.place == ChunkPosition::LastLf {
                 return if byte == b'\n' {
                     Ok(Chunks::Ended { used_bytes: at })
                 } else {
@@ -92,36 +87,36 @@ impl Chunked {
     }
 
     /// The position after a byte that is not content.
-    fn framing(&mut self, byte: u8) -> Result<Place, Malformed> {
+    fn framing(&mut self, byte: u8) -> Result<ChunkPosition, Malformed> {
         self.line_bytes += 1;
         if self.line_bytes > LINE_BYTES_MAX {
             return Err(Malformed::Chunk);
         }
         let next = match (self.place, byte) {
-            (Place::Size { digits }, _) if byte.is_ascii_hexdigit() => {
-                // 16 digits are all that 64 bits hold; more would overflow.
+            (ChunkPosition::Size { digits }, _) if byte.is_ascii_hexdigit() => {
+                // 64 bits hold 16 digits; more would overflow.
                 if digits == 16 {
                     return Err(Malformed::Chunk);
                 }
                 self.left_bytes = self.left_bytes << 4 | u64::from(hexadecimal(byte));
-                Place::Size { digits: digits + 1 }
+                ChunkPosition::Size { digits: digits + 1 }
             }
-            (Place::Size { digits: 0 }, _) => return Err(Malformed::Chunk),
-            (Place::Size { .. }, b';' | b' ' | b'\t') => Place::Extension,
-            (Place::Size { .. } | Place::Extension, b'\r') => Place::SizeEnd,
-            // A control character other than TAB is in no extension and no field.
-            (Place::Extension | Place::Trailer, b'\t' | b' '..=b'~' | 0x80..) => self.place,
-            (Place::SizeEnd, b'\n') if self.left_bytes == 0 => Place::TrailerStart,
-            (Place::SizeEnd, b'\n') => Place::Content,
-            (Place::ContentCr, b'\r') => Place::ContentLf,
-            (Place::ContentLf, b'\n') => {
+            (ChunkPosition::Size { digits: 0 }, _) => return Err(Malformed::Chunk),
+            (ChunkPosition::Size { .. }, b';' | b' ' | b'\t') => ChunkPosition::Extension,
+            (ChunkPosition::Size { .. } | ChunkPosition::Extension, b'\r') => ChunkPosition::SizeEnd,
+            // Extensions and fields have no control characters except TAB.
+            (ChunkPosition::Extension | ChunkPosition::Trailer, b'\t' | b' '..=b'~' | 0x80..) => self.place,
+            (ChunkPosition::SizeEnd, b'\n') if self.left_bytes == 0 => ChunkPosition::TrailerStart,
+            (ChunkPosition::SizeEnd, b'\n') => ChunkPosition::Content,
+            (ChunkPosition::ContentCr, b'\r') => ChunkPosition::ContentLf,
+            (ChunkPosition::ContentLf, b'\n') => {
                 self.line_bytes = 0;
-                Place::Size { digits: 0 }
+                ChunkPosition::Size { digits: 0 }
             }
-            (Place::TrailerStart, b'\r') => Place::LastLf,
-            (Place::TrailerStart, b'!'..=b'~') => Place::Trailer,
-            (Place::Trailer, b'\r') => Place::TrailerEnd,
-            (Place::TrailerEnd, b'\n') => Place::TrailerStart,
+            (ChunkPosition::TrailerStart, b'\r') => ChunkPosition::LastLf,
+            (ChunkPosition::TrailerStart, b'!'..=b'~') => ChunkPosition::Trailer,
+            (ChunkPosition::Trailer, b'\r') => ChunkPosition::TrailerEnd,
+            (ChunkPosition::TrailerEnd, b'\n') => ChunkPosition::TrailerStart,
             _ => return Err(Malformed::Chunk),
         };
         Ok(next)
@@ -140,7 +135,7 @@ mod tests {
     use super::*;
 
     fn read(input: &[u8]) -> Result<(Chunks, u64), Malformed> {
-        let mut chunked = Chunked::new();
+        let mut chunked = LoadChunked::new();
         chunked.read(input).map(|chunks| (chunks, chunked.content_bytes()))
     }
 

@@ -1,5 +1,4 @@
-//! Opens connections: TCP to the first address that accepts, then the TLS handshake for https. Each is timed
-//! separately.
+//! Opens connections: TCP to the first address that accepts, then TLS for https. Each step is timed separately.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,25 +9,25 @@ use std::time::Instant;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::check::Cut;
-use crate::directions::Address;
-use crate::failure::Failure;
+use crate::directions::DialAddress;
+use crate::failure::LoadFailure;
 use crate::give_up::GiveUp;
 use crate::secure::Secure;
 use crate::tls::Sessions;
-use crate::transport::{Fault, Transport};
-use crate::worker::Worker;
+use crate::transport::{Transport, TransportFault};
+use crate::worker::LoadWorker;
 
 /// Opens a connection to a server, and records the times of its parts.
 pub(crate) async fn open(
-    worker: &Worker,
+    worker: &LoadWorker,
     sessions: &Sessions,
     server: usize,
     give_up: &mut GiveUp,
-) -> Result<Transport, Failure> {
+) -> Result<Transport, LoadFailure> {
     let began = Instant::now();
     give_up.start(began);
     let after = give_up.after();
-    let late = || Failure::ConnectTimeout { after };
+    let late = || LoadFailure::ConnectTimeout { after };
     let stream = give_up.bound(tcp(worker, server)).await.ok_or_else(late)??;
     let connected = Instant::now();
     let is_measured = worker.is_measured(began);
@@ -44,16 +43,16 @@ pub(crate) async fn open(
         worker.record.borrow_mut().handshake(agreed, is_measured.then(|| connected.elapsed()));
     }
     if worker.shared.plan.http2 && secure.protocol() != Some(b"h2") {
-        return Err(Failure::NoHttp2);
+        return Err(LoadFailure::NoHttp2);
     }
     Ok(Transport::Tls(Box::new(secure)))
 }
 
 /// Connects to the first address that accepts, starting with the address that accepted last time.
-async fn tcp(worker: &Worker, server: usize) -> Result<TcpStream, Failure> {
+async fn tcp(worker: &LoadWorker, server: usize) -> Result<TcpStream, LoadFailure> {
     let addresses = &worker.shared.targets.servers.get(server).addresses;
     let preferred = worker.preferred_address[server].get();
-    let mut result = Err(Failure::Cut(Cut::Nothing));
+    let mut result = Err(LoadFailure::Cut(Cut::Nothing));
     for offset in 0..addresses.len() {
         let chosen = (preferred + offset) % addresses.len();
         let address = &addresses[chosen];
@@ -62,37 +61,37 @@ async fn tcp(worker: &Worker, server: usize) -> Result<TcpStream, Failure> {
                 worker.preferred_address[server].set(chosen);
                 return Ok(stream);
             }
-            Err(source) => result = Err(Failure::Connect { address: address.clone(), source }),
+            Err(source) => result = Err(LoadFailure::Connect { address: address.clone(), source }),
         }
     }
     result
 }
 
-async fn connect(address: &Address) -> io::Result<TcpStream> {
+async fn connect(address: &DialAddress) -> io::Result<TcpStream> {
     match address {
-        Address::Ip(address) => {
+        DialAddress::Ip(address) => {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
             Ok(stream)
         }
-        Address::Unix(path) => unix(path).await,
+        DialAddress::Unix(path) => unix(path).await,
     }
 }
 
-/// A connection of Unix sockets, as the same type: the runtime's stream takes any socket.
+/// Connects to a Unix socket. The type is the same, because the runtime's stream accepts any socket.
 async fn unix(path: &Path) -> io::Result<TcpStream> {
     let stream = UnixStream::connect(path).await?.into_std()?;
     TcpStream::from_std(std::net::TcpStream::from(OwnedFd::from(stream)))
 }
 
-async fn shake_hands(worker: &Worker, mut secure: Secure) -> Result<Secure, Failure> {
+async fn shake_hands(worker: &LoadWorker, mut secure: Secure) -> Result<Secure, LoadFailure> {
     let made = poll_fn(|context| {
         let mut scratch = worker.scratch.borrow_mut();
         secure.poll_handshake(context, &mut scratch.buffer)
     });
     match made.await {
         Ok(()) => Ok(secure),
-        Err(Fault::Io(error)) => Err(Failure::Handshake(error)),
-        Err(Fault::Tls(error)) => Err(Failure::Tls { error }),
+        Err(TransportFault::Io(error)) => Err(LoadFailure::Handshake(error)),
+        Err(TransportFault::Tls(error)) => Err(LoadFailure::Tls { error }),
     }
 }

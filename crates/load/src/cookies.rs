@@ -1,15 +1,14 @@
-//! Cookies of one user (RFC 6265): those that its servers set, and those that a request carries. No clock.
+//! Cookies of one user (RFC 6265): stores those that servers set, and selects those for a request. No clock.
 
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::url::{Scheme, Url};
+use crate::url::{Url, UrlScheme};
 
 /// Maximum bytes of name and value together (RFC 6265 §6.1).
 const COOKIE_BYTES_MAX: usize = 4096;
-/// Maximum number of cookies of a user. Beyond it the oldest one goes.
+/// Maximum number of cookies of a user; beyond it the oldest is removed.
 const COOKIES_MAX: usize = 100;
 
-/// Cookies of one user.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Jar {
     cookies: Vec<Cookie>,
@@ -19,9 +18,9 @@ pub(crate) struct Jar {
 struct Cookie {
     name: String,
     value: String,
-    /// Host or domain it is for, in lower case; empty for every host.
+    /// Host or domain in lower case; empty for every host.
     domain: String,
-    /// Only for this host, not for names below it.
+    /// Only for this host, not for its subdomains.
     is_host_only: bool,
     path: String,
     is_secure: bool,
@@ -29,7 +28,7 @@ struct Cookie {
 }
 
 impl Jar {
-    /// The cookies that every user has at first, `name=value; name2=value2`, for every host.
+    /// Parses the initial cookies of every user, `name=value; name2=value2`, which apply to every host.
     pub(crate) fn given(text: &str) -> Result<Self, &'static str> {
         let pairs = text.split(';').map(str::trim).filter(|pair| !pair.is_empty());
         let cookies = pairs.map(|pair| {
@@ -57,7 +56,7 @@ impl Jar {
         let is_sent = |cookie: &&Cookie| {
             cookie.is_for(&host)
                 && cookie.covers(path)
-                && (!cookie.is_secure || url.scheme == Scheme::Https)
+                && (!cookie.is_secure || url.scheme == UrlScheme::Https)
                 && cookie.expires.is_none_or(|expires| expires > now)
         };
         let mut sent: Vec<&Cookie> = self.cookies.iter().filter(is_sent).collect();
@@ -68,11 +67,11 @@ impl Jar {
         pairs.join("; ")
     }
 
-    /// Keeps what a response's Set-Cookie field says. What cannot be understood is ignored (RFC 6265 §5.2).
+    /// Stores the cookie of a Set-Cookie field. A malformed field is ignored (RFC 6265 §5.2).
     pub(crate) fn set(&mut self, text: &str, url: &Url<'_>, now: Instant, clock: SystemTime) {
         let Some(cookie) = Cookie::parse(text, url, now, clock) else { return };
         let is_same = |other: &Cookie| {
-            // One that the user was given is replaced by the server's.
+            // The server's cookie replaces an initial one with the same name.
             other.name == cookie.name
                 && (other.domain.is_empty() || (other.domain == cookie.domain && other.path == cookie.path))
         };
@@ -123,12 +122,12 @@ impl Cookie {
                 _ => {}
             }
         }
-        // RFC 6265 §5.3: Max-Age counts more than Expires.
+        // RFC 6265 §5.3: Max-Age overrides Expires.
         if let Some(seconds) = max_age {
             let seconds = u64::try_from(seconds).unwrap_or(0);
             cookie.expires = now.checked_add(Duration::from_secs(seconds));
         }
-        // A server sets no cookies for others, nor for a whole top-level domain.
+        // A server cannot set cookies for other hosts, or for a whole top-level domain.
         let is_its_own = cookie.is_host_only
             || (cookie.is_for(&host) && (cookie.domain.contains('.') || cookie.domain == host));
         is_its_own.then_some(cookie)
@@ -159,9 +158,9 @@ fn default_path(target: &str) -> String {
     }
 }
 
-/// When a date is, on the run's clock.
+/// Converts a date to the run's clock.
 fn expiry(date: &str, now: Instant, clock: SystemTime) -> Option<Instant> {
-    // Cookies may have dashes in their dates.
+    // Dates in cookies may have dashes.
     let at = httpdate::parse_http_date(&date.replace('-', " ")).ok()?;
     match at.duration_since(clock) {
         Ok(left) => now.checked_add(left),
@@ -184,7 +183,7 @@ mod tests {
     #[test]
     fn cookies_go_where_their_attributes_say() {
         const A: &str = "http://www.a.test/x/y?z";
-        /// Set-Cookie fields with the URLs that they come from, a URL, and what is sent to it.
+        /// Set-Cookie fields with the URLs that set them, a URL, and the Cookie field for it.
         type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
         let cases: [Case<'_>; 17] = [
             (&[(A, "k=v")], "http://www.a.test/x/other", "k=v"),

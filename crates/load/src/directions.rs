@@ -1,5 +1,5 @@
-//! Where connections go: the addresses of a URL's host, unless `--resolve`, `--connect-to` or `--unix-socket` say
-//! otherwise, with curl's meaning of them.
+//! Targets of connections: the addresses of a URL's host, unless `--resolve`, `--connect-to` or `--unix-socket`
+//! override them, with the same meaning as in curl.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -8,14 +8,13 @@ use std::path::PathBuf;
 use crate::error::Error;
 use crate::plan;
 
-/// Where a connection goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Address {
+pub(crate) enum DialAddress {
     Ip(SocketAddr),
     Unix(PathBuf),
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for DialAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ip(address) => address.fmt(formatter),
@@ -26,7 +25,7 @@ impl fmt::Display for Address {
 
 /// The directions of a plan, parsed.
 #[derive(Debug, Default)]
-pub(crate) struct Directions {
+pub(crate) struct DialDirections {
     resolve: Vec<Resolve>,
     connect_to: Vec<ConnectTo>,
     unix_socket: Option<PathBuf>,
@@ -41,7 +40,7 @@ struct Resolve {
     addresses: Vec<IpAddr>,
 }
 
-/// `HOST:PORT:OTHER:OTHER`: another host and port; an empty part of the first two means any, of the others the same.
+/// `HOST:PORT:OTHER:OTHER`: another host and port. Empty HOST or PORT match any; empty OTHER keeps the original.
 #[derive(Debug, PartialEq, Eq)]
 struct ConnectTo {
     host: String,
@@ -50,8 +49,8 @@ struct ConnectTo {
     to_port: Option<u16>,
 }
 
-impl Directions {
-    pub(crate) fn new(plan: &plan::Directions) -> Result<Self, Error> {
+impl DialDirections {
+    pub(crate) fn new(plan: &plan::ConnectTargets) -> Result<Self, Error> {
         let wrong = |what, value: &str, reason| Error::Direction { what, value: value.to_owned(), reason };
         let mut directions = Self { unix_socket: plan.unix_socket.clone(), ..Self::default() };
         for text in &plan.resolve {
@@ -66,9 +65,9 @@ impl Directions {
     }
 
     /// Addresses of a host and port, at least one.
-    pub(crate) fn addresses(&self, host: &str, port: u16) -> Result<Vec<Address>, Error> {
+    pub(crate) fn addresses(&self, host: &str, port: u16) -> Result<Vec<DialAddress>, Error> {
         if let Some(path) = &self.unix_socket {
-            return Ok(vec![Address::Unix(path.clone())]);
+            return Ok(vec![DialAddress::Unix(path.clone())]);
         }
         let is_meant = |to: &&ConnectTo| {
             (to.host.is_empty() || to.host.eq_ignore_ascii_case(host))
@@ -81,12 +80,12 @@ impl Directions {
         let named = |to: &&Resolve| to.port == port && to.host.eq_ignore_ascii_case(host);
         let any = |to: &&Resolve| to.port == port && to.host == "*";
         if let Some(to) = self.resolve.iter().rfind(named).or_else(|| self.resolve.iter().rfind(any)) {
-            return Ok(to.addresses.iter().map(|ip| Address::Ip(SocketAddr::new(*ip, port))).collect());
+            return Ok(to.addresses.iter().map(|ip| DialAddress::Ip(SocketAddr::new(*ip, port))).collect());
         }
         let told = || format!("{host}:{port}");
         let found = (host, port).to_socket_addrs();
-        let found: Vec<Address> =
-            found.map_err(|source| Error::Resolve { host: told(), source })?.map(Address::Ip).collect();
+        let found: Vec<DialAddress> =
+            found.map_err(|source| Error::Resolve { host: told(), source })?.map(DialAddress::Ip).collect();
         if found.is_empty() {
             return Err(Error::Resolve { host: told(), source: std::io::ErrorKind::NotFound.into() });
         }
@@ -96,7 +95,7 @@ impl Directions {
 
 impl Resolve {
     fn parse(text: &str) -> Result<Self, &'static str> {
-        // curl's + limits how long it keeps the address; a run keeps it.
+        // curl's + limits how long it keeps the address; a run always keeps it.
         let text = text.strip_prefix('+').unwrap_or(text);
         let (host, rest) = host(text).ok_or(EXPECTED_RESOLVE)?;
         let (port, addresses) = rest.split_once(':').ok_or(EXPECTED_RESOLVE)?;
@@ -162,9 +161,12 @@ mod tests {
         port: u16,
     ) -> Result<Vec<String>, String> {
         let owned = |texts: &[&str]| texts.iter().copied().map(str::to_owned).collect();
-        let plan =
-            plan::Directions { resolve: owned(resolve), connect_to: owned(connect_to), unix_socket: None };
-        let directions = Directions::new(&plan).map_err(|error| error.to_string())?;
+        let plan = plan::ConnectTargets {
+            resolve: owned(resolve),
+            connect_to: owned(connect_to),
+            unix_socket: None,
+        };
+        let directions = DialDirections::new(&plan).map_err(|error| error.to_string())?;
         let found = directions.addresses(host, port).map_err(|error| error.to_string())?;
         Ok(found.iter().map(ToString::to_string).collect())
     }

@@ -2,7 +2,6 @@
 
 use std::io;
 
-/// Why a run could not start or finish.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A value of the plan is out of range.
@@ -10,7 +9,6 @@ pub enum Error {
     Plan {
         /// The value and its flag.
         what: &'static str,
-        /// The allowed range.
         expected: String,
     },
     /// The URL is not `http://HOST[:PORT][/PATH]` or `https://HOST[:PORT][/PATH]`.
@@ -34,15 +32,13 @@ pub enum Error {
     /// A request of a list cannot be sent.
     #[error("{place}: {source}")]
     Listed {
-        /// Where it is written.
+        /// Its file and line.
         place: String,
-        /// The mistake.
         source: Box<Error>,
     },
     /// A direction for connections cannot be used.
     #[error("{what} {value:?}: {reason}")]
     Direction {
-        /// The flag.
         what: &'static str,
         /// The value as it was written.
         value: String,
@@ -59,12 +55,7 @@ pub enum Error {
     },
     /// A host name has no address.
     #[error("cannot resolve {host}: {source}; check the name, or write an address")]
-    Resolve {
-        /// Host and port.
-        host: String,
-        /// Error of the resolver.
-        source: io::Error,
-    },
+    Resolve { host: String, source: io::Error },
     /// No connection could be opened before the load began, so there is nothing to measure.
     #[error("{reason}")]
     Unreachable {
@@ -73,24 +64,15 @@ pub enum Error {
     },
     /// The system refused a thread, a runtime or a timer.
     #[error("cannot {action}: {source}; check the limits of this process (ulimit -n, ulimit -u)")]
-    System {
-        /// The refused action.
-        action: &'static str,
-        /// Error of the kernel.
-        source: io::Error,
-    },
-    /// An encoded histogram cannot be decoded.
+    System { action: &'static str, source: io::Error },
     #[error("the histogram does not decode: {reason}; it must be base64 of the HdrHistogram V2 deflate form")]
-    Histogram {
-        /// Error of the decoder.
-        reason: String,
-    },
-    /// A generator told another second than the next one.
+    Histogram { reason: String },
+    /// A generator reported a second other than the next one.
     #[error("second {told} was told, and {expected} is the next one")]
     Second {
-        /// What it told.
+        /// The reported second.
         told: u64,
-        /// The next one.
+        /// The next second.
         expected: u64,
     },
     /// A thread ended because of a bug in this program.

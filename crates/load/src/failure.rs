@@ -4,22 +4,20 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::check::{Cut, Malformed};
-use crate::directions::Address;
-use crate::http2::Code;
+use crate::directions::DialAddress;
+use crate::http2::H2Code;
 use crate::outcome::ErrorClass;
 use crate::stream::StreamFailure;
-use crate::worker::Worker;
+use crate::worker::LoadWorker;
 
 /// First pause after repeated failures; each further pause is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
-/// The longest pause.
 const PAUSE_LONGEST: Duration = Duration::from_millis(500);
 
-/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum LoadFailure {
     #[error("cannot connect to {address}: {source}")]
-    Connect { address: Address, source: io::Error },
+    Connect { address: DialAddress, source: io::Error },
     #[error("no connection within {after:?}")]
     ConnectTimeout { after: Duration },
     #[error("the connection ended within the TLS handshake: {0}")]
@@ -45,9 +43,9 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Malformed(Malformed),
     #[error("the server reset the stream: {0}")]
-    Reset(Code),
+    Reset(H2Code),
     #[error("the server refused the request with GOAWAY: {0}")]
-    GoAway(Code),
+    GoAway(H2Code),
     #[error("the response breaks HTTP/2: {0}")]
     Http2(&'static str),
     #[error(
@@ -59,7 +57,7 @@ pub(crate) enum Failure {
     #[error("the QUIC connection ended: {0}")]
     Quic(String),
     #[error("the server reset the stream: {0}")]
-    Http3Reset(h3::Code),
+    Http3Reset(lab_http3::LabH3Code),
     #[error("the response breaks HTTP/3: {0}")]
     Http3(&'static str),
     #[error("a redirect is not followed: {0}")]
@@ -70,7 +68,7 @@ pub(crate) enum Failure {
     Stream(#[from] StreamFailure),
 }
 
-impl Failure {
+impl LoadFailure {
     pub(crate) fn class(&self) -> ErrorClass {
         match self {
             Self::Connect { .. } | Self::ConnectTimeout { .. } | Self::NoStreams { .. } => {
@@ -101,14 +99,22 @@ impl Failure {
         }
     }
 
-    /// Whether the server reported that it has not processed the request, because it was closing its connection.
-    /// The request can then be sent again on another connection (RFC 9113 §8.7).
+    /// Whether the server reported that it has not processed the request: it was closing its connection, or had reached
+    /// its limit of active requests. The request can then be sent again (RFC 9113 §8.7, RFC 9114 §4.1.1, §5.2).
     pub(crate) fn is_unprocessed(&self) -> bool {
-        matches!(self, Self::GoAway(Code::NO_ERROR))
+        matches!(self, Self::GoAway(H2Code::NO_ERROR)) || self.is_refused()
+    }
+
+    /// Whether the server refused only the stream.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(
+            self,
+            Self::Reset(H2Code::REFUSED_STREAM) | Self::Http3Reset(lab_http3::LabH3Code::REQUEST_REJECTED)
+        )
     }
 }
 
-impl From<rustls::Error> for Failure {
+impl From<rustls::Error> for LoadFailure {
     fn from(error: rustls::Error) -> Self {
         Self::Tls { error }
     }
@@ -137,13 +143,26 @@ impl Setbacks {
         self.in_a_row = 0;
     }
 
-    /// Records a failure of a request that was due then; of a connect without a request, now. Pauses if it follows another failure.
-    pub(crate) async fn fail(&mut self, worker: &Worker, failure: &Failure, due: Instant, counted: bool) {
+    /// Records the failure of a request that was due at `due`; for a connect without a request, `due` is now. Pauses if
+    /// it follows another failure.
+    pub(crate) async fn fail(
+        &mut self,
+        worker: &LoadWorker,
+        failure: &LoadFailure,
+        due: Instant,
+        counted: bool,
+    ) {
         if counted {
             let words = || failure.to_string();
             worker.record.borrow_mut().failure(failure.class(), due, Instant::now(), words);
             worker.publish();
         }
+        self.pause().await;
+    }
+
+    /// Pauses before an unprocessed request is sent again.
+    pub(crate) async fn back_off(&mut self) {
+        self.in_a_row = self.in_a_row.max(1);
         self.pause().await;
     }
 

@@ -5,30 +5,27 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::form::Form;
+use crate::form::RequestForm;
 use crate::listed::Listed;
-use crate::template::{Template, Values};
+use crate::template::{LoadTemplate, Values};
 use crate::url::Url;
 
-/// The templates of a request.
 #[derive(Debug)]
 pub(crate) struct Fill {
-    url: Template,
+    url: LoadTemplate,
     /// HTTP/1.1: the head, up to the fields that depend on the body.
-    head: Template,
-    body: Template,
+    head: LoadTemplate,
+    body: LoadTemplate,
     seed: u64,
-    /// Index of the request in the plan.
     planned: usize,
-    /// How often the request was sent.
     sent: AtomicU64,
 }
 
 impl Fill {
-    /// The templates of a request; `None` if it has none.
+    /// Parses the templates of a request; `None` if it has none.
     pub(crate) fn new(
         listed: &Listed,
-        form: &Form,
+        form: &RequestForm,
         url: &Url<'_>,
         planned: usize,
         seed: u64,
@@ -36,8 +33,9 @@ impl Fill {
         if !listed.is_template {
             return Ok(None);
         }
-        let parse = |text: &[u8]| Template::parse(text).map_err(|(_, message)| message);
-        let body = if listed.is_literal_body { Template::of(form.body()) } else { parse(form.body())? };
+        let parse = |text: &[u8]| LoadTemplate::parse(text).map_err(|(_, message)| message);
+        let body =
+            if listed.is_literal_body { LoadTemplate::from_text(form.body()) } else { parse(form.body())? };
         let fill = Self {
             url: parse(listed.url.as_bytes())?,
             head: parse(&form.head(url))?,
@@ -56,8 +54,7 @@ impl Fill {
         Values::new(self.seed, self.planned, counter, now.as_nanos() as u64)
     }
 
-    /// The HTTP/1.1 request.
-    pub(crate) fn render(&self, form: &Form) -> Vec<u8> {
+    pub(crate) fn render(&self, form: &RequestForm) -> Vec<u8> {
         let (mut values, mut bytes, mut body) = (self.values(), Vec::with_capacity(512), Vec::new());
         self.head.render(&mut values, &mut bytes);
         self.body.render(&mut values, &mut body);
@@ -67,13 +64,13 @@ impl Fill {
     }
 
     /// The URL, and the form with its values.
-    pub(crate) fn filled(&self, form: &Form) -> (String, Form) {
+    pub(crate) fn filled(&self, form: &RequestForm) -> (String, RequestForm) {
         let (mut values, mut url, mut body) = (self.values(), Vec::new(), Vec::new());
         self.url.render(&mut values, &mut url);
         let fields = |text: &str, values: &mut Values| {
             let mut out = Vec::with_capacity(text.len());
-            // The head was parsed with them.
-            if let Ok(template) = Template::parse(text.as_bytes()) {
+            // The fields were parsed as templates when the run was prepared.
+            if let Ok(template) = LoadTemplate::parse(text.as_bytes()) {
                 template.render(values, &mut out);
             }
             String::from_utf8_lossy(&out).into_owned()
@@ -85,7 +82,7 @@ impl Fill {
     }
 
     /// The head of the HTTP/2 request, and its body.
-    pub(crate) fn message(&self, form: &Form) -> Result<(::http::Request<()>, Bytes), &'static str> {
+    pub(crate) fn message(&self, form: &RequestForm) -> Result<(::http::Request<()>, Bytes), &'static str> {
         let (url, form) = self.filled(form);
         let head = form.message(&Url::parse(&url)?)?;
         Ok((head, Bytes::from(form.into_body())))

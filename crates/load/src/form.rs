@@ -1,4 +1,4 @@
-//! Requests rendered for the wire: what all requests of a run have in common, and how one differs after a redirect.
+//! Requests rendered for the wire: the common part of a run's requests, and the changes after a redirect.
 
 use ::http::header::CONTENT_LENGTH;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
@@ -6,61 +6,59 @@ use base64::Engine;
 
 use crate::error::Error;
 use crate::listed::Listed;
-use crate::plan::Plan;
-use crate::url::{Scheme, Url, shortened};
+use crate::plan::LoadPlan;
+use crate::url::{Url, UrlScheme, shortened};
 
 /// Common parts of the requests to the URLs of a run, or a request of a list.
 #[derive(Debug)]
-pub(crate) struct Form {
+pub(crate) struct RequestForm {
     method: String,
     /// Value of a given Host field.
     host: Option<String>,
-    /// The given fields.
-    given: Fields,
-    /// The given fields that only the servers of the run's URLs get: credentials.
-    private: Fields,
+    given: FormFields,
+    /// Given credentials, sent only to the servers of the run's URLs.
+    private: FormFields,
     body: Vec<u8>,
     keepalive: bool,
 }
 
 /// Header fields, as text for HTTP/1.1 and as a map for HTTP/2.
 #[derive(Debug, Default)]
-struct Fields {
+struct FormFields {
     text: Vec<u8>,
     map: HeaderMap,
 }
 
-/// How a request differs from the plan's.
+/// Differences of a request from the plan's.
 #[derive(Debug)]
 pub(crate) struct Variation<'a> {
     pub(crate) method: &'a str,
     pub(crate) has_body: bool,
-    /// A redirect led to another origin: it gets neither the given Host nor credentials.
+    /// A redirect led to another origin, which gets neither the given Host nor credentials.
     pub(crate) is_elsewhere: bool,
     /// Value of a Cookie field; empty for none.
     pub(crate) cookies: &'a str,
 }
 
-impl Form {
-    /// What the requests to the URLs of a plan have in common.
-    pub(crate) fn new(plan: &Plan) -> Result<Self, Error> {
-        Self::of(&plan.method, &[], &plan.body, plan)
+impl RequestForm {
+    /// Makes the common part of the requests to the URLs of a plan.
+    pub(crate) fn new(plan: &LoadPlan) -> Result<Self, Error> {
+        Self::from_method(&plan.method, &[], &plan.body, plan)
     }
 
-    /// A request of a list.
-    pub(crate) fn listed(request: &Listed, plan: &Plan) -> Result<Self, Error> {
-        let form = Self::of(&request.method, &request.headers, &request.body, plan);
+    pub(crate) fn listed(request: &Listed, plan: &LoadPlan) -> Result<Self, Error> {
+        let form = Self::from_method(&request.method, &request.headers, &request.body, plan);
         form.map_err(|source| Error::Listed { place: request.place.clone(), source: Box::new(source) })
     }
 
-    /// `own` fields replace those of the plan with the same name.
-    fn of(method: &str, own: &[String], body: &[u8], plan: &Plan) -> Result<Self, Error> {
+    /// Fields in `own` replace the plan's fields with the same name.
+    fn from_method(method: &str, own: &[String], body: &[u8], plan: &LoadPlan) -> Result<Self, Error> {
         check_method(method).map_err(|reason| refused("method", method, reason))?;
         let mut form = Self {
             method: method.to_owned(),
             host: None,
-            given: Fields::default(),
-            private: Fields::default(),
+            given: FormFields::default(),
+            private: FormFields::default(),
             body: body.to_vec(),
             keepalive: plan.keepalive,
         };
@@ -75,8 +73,7 @@ impl Form {
         Ok(form)
     }
 
-    /// Adds a given field.
-    fn add(&mut self, field: &str, plan: &Plan) -> Result<(), Error> {
+    fn add(&mut self, field: &str, plan: &LoadPlan) -> Result<(), Error> {
         let wrong = |reason| Err(refused("header", field, reason));
         let Some((name, value)) = field.split_once(':') else {
             return wrong("write it as 'Name: value'");
@@ -90,7 +87,7 @@ impl Form {
                 self.host = Some(value.to_owned());
                 true
             }
-            // RFC 9113 §8.2.2: fields that are about one connection.
+            // RFC 9113 §8.2.2: connection-specific fields.
             "connection" | "keep-alive" | "proxy-connection" | "upgrade" if plan.has_streams() => {
                 return wrong("HTTP/2 and HTTP/3 have no such field; leave it out");
             }
@@ -173,7 +170,7 @@ impl Form {
         length(variation.method, if variation.has_body { self.body.len() } else { 0 })
     }
 
-    /// The same with other text in its fields.
+    /// Replaces the text of the fields by `fill`.
     pub(crate) fn filled(&self, mut fill: impl FnMut(&str) -> String) -> Self {
         Self {
             method: self.method.clone(),
@@ -206,7 +203,7 @@ impl Form {
         let slash = if url.target.starts_with('/') { "" } else { "/" };
         let host = self.host.as_deref().filter(|_| !variation.is_elsewhere).unwrap_or(url.authority);
         let uri = Uri::builder()
-            .scheme(if url.scheme == Scheme::Https { "https" } else { "http" })
+            .scheme(if url.scheme == UrlScheme::Https { "https" } else { "http" })
             .authority(host)
             .path_and_query(format!("{slash}{}", url.target))
             .build()
@@ -238,8 +235,8 @@ fn length(method: &str, body_bytes: usize) -> Option<usize> {
     (body_bytes > 0 || expects_content).then_some(body_bytes)
 }
 
-impl Fields {
-    /// The same with other text in its values.
+impl FormFields {
+    /// Replaces the values by `fill`.
     fn filled(&self, mut fill: impl FnMut(&str) -> String) -> Self {
         let mut filled = Self::default();
         for line in String::from_utf8_lossy(&self.text).lines() {
@@ -250,7 +247,7 @@ impl Fields {
         filled
     }
 
-    /// Adds a field. False if it cannot be sent.
+    /// Adds a field. Returns false if it cannot be sent.
     fn push(&mut self, name: &str, value: &str) -> bool {
         let known = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value));
         let (Ok(known_name), Ok(known_value)) = known else { return false };
@@ -260,12 +257,12 @@ impl Fields {
     }
 }
 
-/// Whether the value of a field is a secret: it is sent only where the user sends it, and is in no output.
+/// Whether the value of a field is a secret: it is sent only to the servers of the plan, and is not printed.
 fn is_secret(name: &str) -> bool {
     ["authorization", "proxy-authorization", "cookie"].iter().any(|secret| secret.eq_ignore_ascii_case(name))
 }
 
-/// The field as it may be shown.
+/// The field for output, without a secret value.
 pub(crate) fn shown(field: &str) -> String {
     match field.split_once(':') {
         Some((name, _)) if is_secret(name.trim()) => format!("{name}: …"),
@@ -276,7 +273,7 @@ pub(crate) fn shown(field: &str) -> String {
 /// Basic credentials (RFC 7617) of `NAME:PASSWORD`.
 fn basic(user: &str) -> Result<String, Error> {
     let wrong = |reason| {
-        // The password stays out of the message.
+        // The message does not contain the password.
         let name = user.split(':').next().unwrap_or_default();
         Err(refused("user", name, reason))
     };
@@ -294,7 +291,7 @@ fn refused(what: &'static str, value: &str, reason: &'static str) -> Error {
     Error::Request { what, value: shortened(&value), reason }
 }
 
-/// Why requests with this method are impossible.
+/// The reason why requests with this method are impossible.
 pub(crate) fn check_method(method: &str) -> Result<(), &'static str> {
     if !is_token(method) {
         return Err("it must be a word such as GET or POST");
@@ -305,7 +302,7 @@ pub(crate) fn check_method(method: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Why a field cannot be sent with any version of HTTP.
+/// The reason why a field cannot be sent with any version of HTTP.
 pub(crate) fn check_field(name: &str, value: &str) -> Result<(), &'static str> {
     if !is_token(name) {
         return Err("the name before the colon is not one; write 'Name: value'");
@@ -331,14 +328,14 @@ mod tests {
 
     #[test]
     fn another_origin_gets_neither_the_given_host_nor_credentials() {
-        let plan = Plan {
+        let plan = LoadPlan {
             method: "POST".into(),
             headers: vec!["Host: given".into(), "Cookie: a=b".into(), "X-A: b".into()],
             user: Some("name:se:cret".into()),
             body: b"hi".to_vec(),
-            ..Plan::default()
+            ..LoadPlan::default()
         };
-        let form = Form::new(&plan).expect("a good plan");
+        let form = RequestForm::new(&plan).expect("a good plan");
         let url = Url::parse("http://other:81/x").expect("a URL");
         let planned = String::from_utf8(form.render(&url).into_vec()).expect("text");
         let credentials = "cookie: a=b\r\nAuthorization: Basic bmFtZTpzZTpjcmV0\r\n";
@@ -358,19 +355,19 @@ mod tests {
 
     #[test]
     fn secrets_are_in_no_message() {
-        let with = |headers: &[&str], user: Option<&str>| Plan {
+        let with = |headers: &[&str], user: Option<&str>| LoadPlan {
             headers: headers.iter().copied().map(str::to_owned).collect(),
             user: user.map(str::to_owned),
-            ..Plan::default()
+            ..LoadPlan::default()
         };
         for (plan, message) in [
             (with(&[], Some("name")), "NAME:PASSWORD"),
             (with(&[], Some("name:secret\n")), "control character"),
             (with(&["Authorization: secret"], Some("name:secret")), "--user"),
             (with(&["Authorization: secret\u{7f}"], None), "control character"),
-            (Plan { cookies: Some(String::new()), ..with(&["Cookie: secret"], None) }, "--cookie"),
+            (LoadPlan { cookies: Some(String::new()), ..with(&["Cookie: secret"], None) }, "--cookie"),
         ] {
-            let error = Form::new(&plan).expect_err(message).to_string();
+            let error = RequestForm::new(&plan).expect_err(message).to_string();
             assert!(error.contains(message) && !error.contains("secret"), "{error}");
         }
         assert_eq!(shown("cookie: a=b"), "cookie: …");

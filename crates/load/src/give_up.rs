@@ -1,5 +1,5 @@
-//! Timeout of a connection's current step, at almost no cost per step: the timer is registered once, and moved only if
-//! it fires too early because earlier steps were quick.
+//! Timeout of a connection's current step, at almost no cost per step. The timer is registered once. It is moved only
+//! if it fires too early, because earlier steps were quick.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use tokio::time::Sleep;
 
-/// Timeout of a connection's current step.
 #[derive(Debug)]
 pub(crate) struct GiveUp {
     after: Duration,
@@ -33,10 +32,9 @@ impl GiveUp {
         self.after
     }
 
-    /// Starts the timeout of a new step.
     pub(crate) fn start(&mut self, now: Instant) {
         self.deadline = now + self.after;
-        // A timer that went off unseen wakes nobody again.
+        // An elapsed timer does not wake the task again.
         if self.timer.is_elapsed() {
             self.is_registered = false;
         }

@@ -1,10 +1,10 @@
-//! HTTP/2 as a client speaks it (RFC 9113, RFC 7541), without a socket: bytes in, responses out, and back. No I/O, no clock.
+//! HTTP/2 for a client (RFC 9113, RFC 7541), without a socket: bytes in, responses out, and back. No I/O, no clock.
 
 /// Reads header blocks.
 mod decode;
 /// Renders header blocks.
 mod encode;
-/// Frames and their numbers.
+/// Frame headers and codes.
 mod frame;
 /// Checks and keeps the head of a response.
 mod head;
@@ -16,9 +16,9 @@ mod connection;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use connection::{Asked, Connection, Ended};
+pub(crate) use connection::{H2LoadConnection, H2LoadRequest, H2StreamFailure};
 pub(crate) use decode::Decode;
-pub(crate) use encode::{Block, Common};
-pub(crate) use frame::Code;
-pub(crate) use head::{FIELDS_BYTES_MAX, Fault, Heads};
-pub(crate) use incoming::{Incoming, Received};
+pub(crate) use encode::{CommonFields, RequestBlock};
+pub(crate) use frame::H2Code;
+pub(crate) use head::{BlockFault, FIELDS_BYTES_MAX, Heads};
+pub(crate) use incoming::{IncomingResponse, ReceivedResponse};

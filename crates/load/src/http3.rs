@@ -1,5 +1,5 @@
-//! HTTP/3 as a client speaks it (RFC 9114), over QUIC: each connection has a socket of its own, as other clients have, so
-//! that a server spreads them over its threads. Packets are for the QUIC implementation.
+//! HTTP/3 for a client (RFC 9114), over QUIC. Each connection has its own socket, as with other clients, so that a
+//! server spreads them over its threads. The QUIC implementation handles packets.
 
 /// TLS within QUIC.
 mod session;
@@ -8,5 +8,5 @@ mod connection;
 /// Socket and timer of a connection, and its handshake.
 mod wire;
 
-pub(crate) use connection::Connection;
-pub(crate) use wire::{Quic, Wire, open};
+pub(crate) use connection::H3LoadConnection;
+pub(crate) use wire::{Quic, QuicWire, open};

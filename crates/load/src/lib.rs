@@ -1,13 +1,13 @@
 //! Load generator: arrival schedule, send, check, record.
 //!
-//! It works with any HTTP/1.1, HTTP/2 or HTTP/3 server, with or without TLS, and shares no code with the proxy: it has its own
-//! response reader. Failures of requests are counted in the `Outcome`; an `Error` means that the run could not start.
+//! It works with any HTTP/1.1, HTTP/2 or HTTP/3 server, with or without TLS. It shares no code with the proxy. Failures
+//! of requests are counted in the `Outcome`; an `Error` means that the run could not start.
 
 /// Settings of a run.
 mod plan;
 /// Parses URLs, and references relative to them.
 mod url;
-/// Requests of a list, their weights, and what their responses must be.
+/// Requests of a list, their weights and checks.
 mod listed;
 /// Text with values that differ each time. No I/O.
 mod template;
@@ -17,15 +17,17 @@ mod fill;
 pub mod requests;
 /// Checks of responses. No I/O.
 mod watch;
+/// Common properties of the responses to a request. No I/O.
+mod page;
 /// Renders requests.
 mod form;
-/// Where connections go: `--resolve`, `--connect-to`, `--unix-socket`.
+/// Targets of connections: `--resolve`, `--connect-to`, `--unix-socket`.
 mod directions;
 /// Servers and requests of a run.
 mod target;
 /// Seeded randomness.
 mod random;
-/// Rates that change: when requests of stages are due. No I/O.
+/// Rates that change: due times of the requests of stages. No I/O.
 mod stages;
 /// Schedule of the requests, and which connection sends each. No I/O.
 mod schedule;
@@ -63,7 +65,7 @@ mod stream;
 mod slots;
 /// CPU time and memory of the server, if it is a process of this machine.
 mod usage;
-/// Detects that the server is gone. No I/O.
+/// Detects a server that is gone. No I/O.
 mod vigil;
 /// Failures of requests, and the pauses after them.
 mod failure;
@@ -77,10 +79,12 @@ mod chunked;
 mod record;
 /// Measurements by status class, URL, name or stage.
 mod breakdown;
-/// Figures of each second, while a run is under way.
+/// Figures of each second, during a run.
 mod seconds;
 /// Figures of short slots of time, by when requests were due.
 mod timeline;
+/// Histograms as text.
+mod histogram_text;
 /// Combines the records of threads into the outcome, and judges its validity.
 mod summary;
 /// Several generators as one.
@@ -95,15 +99,19 @@ mod error;
 pub use error::Error;
 pub use listed::{Check, LISTED_MAX, Listed, WEIGHT_MAX};
 pub use outcome::{
-    BrokenDown, BrokenDownRow, ChecksMissed, Cpu, Distribution, ErrorClass, Errors, Expectation, MissedBy,
-    Outcome, Problem, SCHEMA, ScheduleKept, ServerUsage, Settings, TlsMade,
+    BrokenDown, BrokenDownRow, ChecksMissed, Cpu, Distribution, ErrorClass, Errors, MissedBy, RunExpectation,
+    RunOutcome, RunProblem, RunSettings, SCHEMA, ScheduleKept, ServerUsage, TlsMade,
 };
+pub use page::digest;
 pub use plan::{
-    Arrival, Breakdown, CONNECTIONS_MAX, Directions, Plan, STREAMS_MAX, Stage, THREADS_MAX, ThinkTime, Tls,
-    TlsVersion, URLS_MAX,
+    Arrival, Breakdown, CONNECTIONS_MAX, ConnectTargets, LoadPlan, RateStage, Responses, STREAMS_MAX,
+    THREADS_MAX, ThinkTime, Tls, TlsVersion, URLS_MAX,
 };
-pub use run::{Control, Progress, Running, check, run, start};
-pub use seconds::{Second, Seconds, SecondsOf, ToldSecond, seconds_together};
-pub use stream::{Call, Counts, MESSAGE_BYTES_MAX, Message, StampFields, StreamFigures, Streams, Workload};
+pub use run::{RunControl, RunProgress, RunningLoad, check, run, start};
+pub use seconds::{MeasuredSecond, Seconds, SecondsOf, ToldSecond, seconds_together};
+pub use stream::{
+    Call, MESSAGE_BYTES_MAX, StampFields, StreamCounts, StreamFigures, StreamMessage, StreamsPlan, Workload,
+};
+pub use summary::Percentile;
 pub use text::{explained, percentiles, report};
-pub use timeline::Slot;
+pub use timeline::TimelineSlot;

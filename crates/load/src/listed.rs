@@ -1,6 +1,6 @@
-//! Requests of a list: what each is, how often it is sent, and what its response must be.
+//! Requests of a list, with their weights and the checks of their responses.
 //!
-//! Plain serialisable values, as the plan's.
+//! Plain serialisable values, like the plan's.
 
 use std::ops::RangeInclusive;
 
@@ -11,36 +11,31 @@ use crate::error::Error;
 use crate::random::Random;
 use crate::watch::Checker;
 
-/// Maximum number of requests in a list.
 pub const LISTED_MAX: usize = 10_000;
-/// Maximum weight of a request.
 pub const WEIGHT_MAX: u32 = 10_000;
 /// Maximum length of the sequence that weights make: their sum, divided by their greatest common divisor.
 const SEQUENCE_MAX: u64 = 1_000_000;
 /// Minimum length of a shuffled sequence, so that a short one does not repeat one order.
 const SHUFFLED_MIN: usize = 10_000;
 
-/// A request of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Listed {
     /// Name in tables; `None` takes the one of the URL.
     pub name: Option<String>,
-    /// The request method.
     pub method: String,
     /// Absolute URL.
     pub url: String,
     /// Header fields, `Name: value`. They replace those of the plan with the same name.
     pub headers: Vec<String>,
-    /// Request body; empty for none.
+    /// Empty for none.
     pub body: Vec<u8>,
-    /// How often it is sent, in relation to the others; 0 is sent never.
+    /// How often it is sent, relative to the others; 0 is never.
     pub weight: u32,
-    /// What the response must be.
     pub check: Check,
-    /// URL, header fields and body have values such as `{{counter}}`, which differ each time.
+    /// Whether URL, header fields and body have values such as `{{counter}}`, which differ each time.
     pub is_template: bool,
-    /// The body has none, whatever is in it.
+    /// Whether the body is sent unchanged, even if it contains `{{`.
     pub is_literal_body: bool,
     /// Where it is written, for error messages: `orders.toml:3:1`.
     pub place: String,
@@ -56,7 +51,7 @@ impl Listed {
     }
 }
 
-/// What the response of a request must be. A response that is not is an error of class `check`.
+/// Requirements for the response to a request. A response that misses one is an error of class `check`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Check {
@@ -64,14 +59,16 @@ pub struct Check {
     pub status: Vec<(u16, u16)>,
     /// Names of header fields and their values, in which `*` stands for any text.
     pub header: Vec<(String, String)>,
-    /// Texts that the body contains, as it is sent: a compressed one is not decoded.
+    /// Texts that the body contains. A compressed body is not decoded.
     pub contains: Vec<String>,
-    /// Least and most bytes of the body.
+    /// Minimum and maximum bytes of the body.
     pub size: Option<(u64, u64)>,
+    /// Digest of the body, computed by [`crate::digest`].
+    pub digest: Option<u32>,
 }
 
 impl Check {
-    /// The check of responses; `None` if there is nothing to check.
+    /// `None` if there is nothing to check.
     pub(crate) fn checker(&self) -> Option<Checker> {
         let finder = |text: &String| Finder::new(text.as_bytes()).into_owned();
         let range = |(first, last): &(u16, u16)| RangeInclusive::new(*first, *last);
@@ -80,12 +77,12 @@ impl Check {
             fields: self.header.clone(),
             contains: self.contains.iter().map(finder).collect(),
             size: self.size.map(|(least, most)| least..=most),
+            digest: self.digest,
         })
     }
 }
 
-/// The order in which requests with these weights are sent, again and again: each at intervals that are as equal as
-/// possible, or with a seed in random order.
+/// Order of requests with these weights, which repeats: at the most equal intervals, or shuffled with a seed.
 pub(crate) fn sequence(listed: &[Listed], shuffle_seed: Option<u64>) -> Result<Vec<u32>, Error> {
     let divisor = listed.iter().map(|request| request.weight).fold(0, greatest_common_divisor);
     let weights = || listed.iter().map(|request| u64::from(request.weight / divisor.max(1)));
@@ -118,7 +115,7 @@ fn greatest_common_divisor(first: u32, second: u32) -> u32 {
 mod tests {
     use super::*;
 
-    fn of(weights: &[u32], seed: Option<u64>) -> Result<Vec<u32>, Error> {
+    fn from_weights(weights: &[u32], seed: Option<u64>) -> Result<Vec<u32>, Error> {
         let listed: Vec<Listed> =
             weights.iter().map(|weight| Listed { weight: *weight, ..Listed::default() }).collect();
         sequence(&listed, seed)
@@ -133,13 +130,13 @@ mod tests {
             (&[0, 5], &[1]),
             (&[5, 1, 1], &[0, 0, 0, 1, 2, 0, 0]),
         ] {
-            assert_eq!(of(weights, None).expect("weights"), expected, "{weights:?}");
+            assert_eq!(from_weights(weights, None).expect("weights"), expected, "{weights:?}");
         }
         let count = |sequence: &[u32], of: u32| sequence.iter().filter(|request| **request == of).count();
-        let shuffled = of(&[3, 1], Some(7)).expect("weights");
+        let shuffled = from_weights(&[3, 1], Some(7)).expect("weights");
         assert_eq!((count(&shuffled, 0), count(&shuffled, 1)), (7500, 2500));
-        assert_eq!(shuffled, of(&[3, 1], Some(7)).expect("weights"));
-        assert_ne!(shuffled, of(&[3, 1], Some(8)).expect("weights"));
+        assert_eq!(shuffled, from_weights(&[3, 1], Some(7)).expect("weights"));
+        assert_ne!(shuffled, from_weights(&[3, 1], Some(8)).expect("weights"));
         assert_ne!(shuffled[..4], shuffled[4..8]);
     }
 
@@ -147,7 +144,7 @@ mod tests {
     fn weights_that_make_no_sequence_are_refused() {
         let many: Vec<u32> = (0..500).map(|index| 9_999 - index % 2).collect();
         for weights in [&[][..], &[0, 0], &[WEIGHT_MAX + 1], &many] {
-            let error = of(weights, None).expect_err("no sequence").to_string();
+            let error = from_weights(weights, None).expect_err("no sequence").to_string();
             assert!(error.contains("weights"), "{error}");
         }
     }

@@ -1,7 +1,7 @@
-//! HTTP/2 and HTTP/3: several senders share one connection, which the first that needs it opens.
+//! HTTP/2 and HTTP/3: several senders share one connection, which the first of them opens.
 //!
-//! One task moves the bytes of a connection, for all its senders: what they send together leaves in one system call. In a
-//! plain closed loop it also sends the request that follows a response, so that senders are woken only for failures.
+//! One task moves the bytes of a connection for all its senders, so that concurrent requests leave in one system call.
+//! In a plain closed loop it also sends the next request after a response, so that senders are woken only for failures.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -14,18 +14,19 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use crate::arrivals::{Next, Turn};
+use crate::arrivals::{NextTurn, RequestTurn};
 use crate::cookies::Jar;
-use crate::failure::{Failure, Setbacks};
+use crate::failure::{LoadFailure, Setbacks};
 use crate::fill::Fill;
 use crate::give_up::GiveUp;
-use crate::http2::{Asked, Block, Code, Connection, Received};
-use crate::slots::Slot;
-use crate::target::{Message, Requests};
+use crate::http2::{H2LoadConnection, H2LoadRequest, ReceivedResponse, RequestBlock};
+use crate::page::PagePattern;
+use crate::slots::TakenSlot;
+use crate::target::{H2Request, RenderedRequests};
 use crate::tls::Sessions;
-use crate::visit::{Answer, Visit};
-use crate::watch::{Checker, Watch};
-use crate::worker::Worker;
+use crate::visit::{Visit, VisitFields};
+use crate::watch::{Checker, Observer};
+use crate::worker::LoadWorker;
 use crate::{connect, http3};
 
 /// HTTP/2 over TCP, or HTTP/3 over UDP.
@@ -33,15 +34,11 @@ mod carrier;
 /// An open connection, shared by its task and its senders.
 mod open;
 
-use carrier::{Carrier, Wire};
-use open::{Exchange, Open, Waiting, record};
+use carrier::{Carrier, CarrierWire};
+use open::{OpenConnection, OpenRequest, WaitingSender, record};
 
-/// Maximum number of connections on which a request is tried, if each ends before the server processes the request.
-const ATTEMPTS_MAX: u32 = 3;
-
-/// Starts a sender for each stream of a connection.
-pub(crate) fn drive_all(worker: &Rc<Worker>, connection: usize, senders: &mut JoinSet<()>) {
-    let link = Rc::new(Link::new(Rc::clone(worker)));
+pub(crate) fn drive_all(worker: &Rc<LoadWorker>, connection: usize, senders: &mut JoinSet<()>) {
+    let link = Rc::new(GroupLink::new(Rc::clone(worker)));
     let streams = worker.shared.plan.streams;
     for place in 0..streams {
         senders.spawn_local(drive(Rc::clone(&link), place, connection * streams + place));
@@ -49,13 +46,14 @@ pub(crate) fn drive_all(worker: &Rc<Worker>, connection: usize, senders: &mut Jo
 }
 
 /// Sends one request at a time until the run is over.
-async fn drive(link: Rc<Link>, place: usize, index: usize) {
+async fn drive(link: Rc<GroupLink>, place: usize, index: usize) {
     let timeout = Duration::from_secs_f64(link.worker.shared.plan.timeout_seconds);
-    let mut sender = Sender {
+    let mut sender = RequestSender {
         index,
         place,
         held: None,
         last_server: 0,
+        was_answered: false,
         give_up: GiveUp::new(timeout),
         setbacks: Setbacks::default(),
         user: link.user(),
@@ -63,7 +61,7 @@ async fn drive(link: Rc<Link>, place: usize, index: usize) {
     };
     match sender.open_ahead().await {
         Ok(()) => sender.link.worker.shared.reach.succeeded(),
-        // A server that is down for some of them is counted when the load begins.
+        // A server that is down for some senders is counted when the load begins.
         Err(failure) => sender.link.worker.shared.reach.failed(|| failure.unreached()),
     }
     let Some(mut free) = sender.link.worker.wait_for_start().await else { return };
@@ -73,28 +71,26 @@ async fn drive(link: Rc<Link>, place: usize, index: usize) {
 }
 
 /// Connections of a group of senders: one for each server.
-struct Link {
-    worker: Rc<Worker>,
-    /// Open connection to each server.
-    open: RefCell<Vec<Option<Session>>>,
+struct GroupLink {
+    worker: Rc<LoadWorker>,
+    open: RefCell<Vec<Option<SharedSession>>>,
     sessions: Sessions,
     /// Lock of the sender that opens a connection; the other senders wait to share it.
     opening: Mutex<()>,
-    traffic: Rc<Traffic>,
-    /// Whether the connection itself sends the request that follows a response.
+    traffic: Rc<PendingTraffic>,
+    /// Whether the connection's task sends the next request after a response.
     follows: bool,
 }
 
 /// Bytes that were transferred and are not recorded yet.
 #[derive(Debug, Default)]
-struct Traffic {
+struct PendingTraffic {
     received_bytes: Cell<u64>,
     sent_bytes: Cell<u64>,
-    /// Number of connections opened so far.
     connections: Cell<u64>,
 }
 
-impl Traffic {
+impl PendingTraffic {
     fn received(&self, bytes: u64) {
         self.received_bytes.set(self.received_bytes.get() + bytes);
     }
@@ -104,8 +100,8 @@ impl Traffic {
     }
 }
 
-impl Link {
-    fn new(worker: Rc<Worker>) -> Self {
+impl GroupLink {
+    fn new(worker: Rc<LoadWorker>) -> Self {
         let servers = worker.shared.targets.servers.count();
         let follows = worker.follows_at_once();
         Self {
@@ -119,26 +115,26 @@ impl Link {
     }
 
     /// The state of a new user, if requests depend on earlier responses.
-    fn user(&self) -> Option<Box<User>> {
+    fn user(&self) -> Option<Box<StreamUser>> {
         let plan = &self.worker.shared.plan;
         // They were checked before the run.
         let jar = || plan.cookies.as_ref().map(|cookies| Jar::given(cookies).unwrap_or_default());
-        plan.has_visits().then(|| Box::new(User { jar: jar() }))
+        plan.has_visits().then(|| Box::new(StreamUser { jar: jar() }))
     }
 
     /// The open connection to a server, or a new one.
-    async fn session(&self, server: usize, give_up: &mut GiveUp) -> Result<Session, Failure> {
+    async fn session(&self, server: usize, give_up: &mut GiveUp) -> Result<SharedSession, LoadFailure> {
         if let Some(session) = self.usable(server) {
             return Ok(session);
         }
         give_up.start(Instant::now());
         let after = give_up.after();
         let turn = give_up.bound(self.opening.lock()).await;
-        let _turn = turn.ok_or(Failure::ConnectTimeout { after })?;
+        let _turn = turn.ok_or(LoadFailure::ConnectTimeout { after })?;
         if let Some(session) = self.usable(server) {
             return Ok(session);
         }
-        // Boxed: each request would otherwise move the room that opening takes.
+        // Boxed, because each request would otherwise move the large state of opening.
         let session = Box::pin(self.open(server, give_up)).await?;
         if self.worker.shared.plan.keepalive {
             self.open.borrow_mut()[server] = Some(session.clone());
@@ -146,7 +142,7 @@ impl Link {
         Ok(session)
     }
 
-    fn usable(&self, server: usize) -> Option<Session> {
+    fn usable(&self, server: usize) -> Option<SharedSession> {
         let session = self.open.borrow()[server].clone()?;
         if !session.0.slots.is_over() {
             return Some(session);
@@ -155,75 +151,76 @@ impl Link {
         None
     }
 
-    async fn open(&self, server: usize, give_up: &mut GiveUp) -> Result<Session, Failure> {
+    async fn open(&self, server: usize, give_up: &mut GiveUp) -> Result<SharedSession, LoadFailure> {
         let places = self.worker.shared.plan.streams;
         let (carrier, wire) = if self.worker.shared.plan.http3 {
             let (connection, wire) = http3::open(&self.worker, &self.sessions, server, give_up).await?;
-            (Carrier::Http3(Box::new(connection)), Wire::Udp(Box::new(wire)))
+            (Carrier::Http3(Box::new(connection)), CarrierWire::Udp(Box::new(wire)))
         } else {
             let transport = connect::open(&self.worker, &self.sessions, server, give_up).await?;
-            let wire = Wire::Tcp { transport, sent_bytes: 0, news_bytes: 0 };
-            (Carrier::Http2(Box::new(Connection::new(places))), wire)
+            let wire = CarrierWire::Tcp { transport, sent_bytes: 0, news_bytes: 0 };
+            (Carrier::Http2(Box::new(H2LoadConnection::new(places))), wire)
         };
         let number = self.traffic.connections.get() + 1;
         self.traffic.connections.set(number);
-        let open = Rc::new(Open {
+        let open = Rc::new(OpenConnection {
             connection: RefCell::new(carrier),
-            waiting: RefCell::new((0..places).map(|_| Waiting::default()).collect()),
+            waiting: RefCell::new((0..places).map(|_| WaitingSender::default()).collect()),
             slots: Rc::default(),
             number,
             handles: Cell::new(0),
             driver: RefCell::new(None),
             is_woken: Cell::new(false),
             cause: RefCell::new(None),
+            was_answered: Cell::new(false),
             traffic: Rc::clone(&self.traffic),
             worker: Rc::clone(&self.worker),
             follows: self.follows,
         });
-        let session = Session::new(&open);
+        let session = SharedSession::new(&open);
         tokio::task::spawn_local(Rc::clone(&open.slots).drive(open::run(open, wire)));
-        // RFC 9113 §3.4: the server says first how many streams it takes. Those beyond that it would refuse.
+        // RFC 9113 §3.4: waits for the server's limit of streams, because it would refuse those beyond.
         let after = give_up.after();
         let opened = session.0.slots.opened(|| session.most());
-        give_up.bound(opened).await.ok_or(Failure::NoStreams { after })?;
+        give_up.bound(opened).await.ok_or(LoadFailure::NoStreams { after })?;
         Ok(session)
     }
 
     /// Removes a connection that accepts no more requests.
-    fn forget(&self, server: usize, session: &Session) {
+    fn forget(&self, server: usize, session: &SharedSession) {
         self.open.borrow_mut()[server].take_if(|open| open.0.number == session.0.number);
-        // Who waits for a slot on it waits for one on the next instead, and has tried nothing yet.
+        // Senders that wait for a slot then wait on the next connection; they have tried nothing yet.
         session.0.slots.end();
     }
 }
 
-/// An open connection, as one of those that use it has it. When the last is dropped, it is closed.
-struct Session(Rc<Open>);
+/// Handle to an open connection. Dropping the last handle closes the connection.
+struct SharedSession(Rc<OpenConnection>);
 
-impl Session {
-    fn new(open: &Rc<Open>) -> Self {
+impl SharedSession {
+    fn new(open: &Rc<OpenConnection>) -> Self {
         open.handles.set(open.handles.get() + 1);
         Self(Rc::clone(open))
     }
 
-    /// Number of concurrent streams that the server takes.
+    /// Maximum number of concurrent streams.
     fn most(&self) -> usize {
         self.0.connection.borrow().most()
     }
 
     /// Takes a slot of the connection, and reports whether it had to wait. `None` if the connection is over.
-    async fn slot(&self) -> Option<(Slot, bool)> {
+    async fn slot(&self) -> Option<(TakenSlot, bool)> {
         self.0.slots.take(|| self.most()).await
     }
 }
 
-impl Clone for Session {
+impl Clone for SharedSession {
     fn clone(&self) -> Self {
         Self::new(&self.0)
     }
 }
 
-impl Drop for Session {
+impl Drop for SharedSession {
     fn drop(&mut self) {
         let left = self.0.handles.get() - 1;
         self.0.handles.set(left);
@@ -234,105 +231,107 @@ impl Drop for Session {
 }
 
 /// A connection with a slot on it, for the requests of one sender.
-struct Held {
-    session: Session,
+struct HeldSlot {
+    session: SharedSession,
     server: usize,
     /// Released when it is dropped.
-    _slot: Slot,
+    _slot: TakenSlot,
 }
 
-/// What a user has besides a sender.
-struct User {
+/// State of a user, besides its sender.
+struct StreamUser {
     jar: Option<Jar>,
 }
 
-/// A sender: sends one request at a time.
-struct Sender {
+struct RequestSender {
     /// Set if requests depend on earlier responses.
-    user: Option<Box<User>>,
-    link: Rc<Link>,
+    user: Option<Box<StreamUser>>,
+    link: Rc<GroupLink>,
     index: usize,
-    /// Its place on connections.
     place: usize,
-    held: Option<Held>,
-    /// Server of the last request.
+    held: Option<HeldSlot>,
+    /// Server of the last request, and whether its connection had a response.
     last_server: usize,
+    was_answered: bool,
     give_up: GiveUp,
     setbacks: Setbacks,
 }
 
-/// What a request sends, and what its response must be.
+/// A request to send, and the checks of its response.
 #[derive(Clone, Copy)]
-struct Sent<'m> {
-    block: &'m Block,
+struct SentRequest<'m> {
+    block: &'m RequestBlock,
     is_head: bool,
-    /// Its body, if it has one.
     body: Option<&'m Bytes>,
     checker: Option<&'m Arc<Checker>>,
+    pattern: Option<&'m Arc<PagePattern>>,
 }
 
-impl<'m> Sent<'m> {
+impl<'m> SentRequest<'m> {
     #[inline]
-    fn of(message: &'m Message, worker: &'m Worker) -> Self {
+    fn from_message(message: &'m H2Request, worker: &'m LoadWorker) -> Self {
         let body = Some(&worker.bodies[message.body]);
-        Self { block: &message.block, is_head: message.is_head, body, checker: message.checker.as_ref() }
+        let (checker, pattern) = (message.checker.as_ref(), message.pattern.as_ref());
+        Self { block: &message.block, is_head: message.is_head, body, checker, pattern }
     }
 
     #[inline]
-    fn asked(self, worker: &'m Worker, server: usize, keeps_fields: bool) -> Asked<'m> {
-        Asked {
+    fn asked(self, worker: &'m LoadWorker, server: usize, keeps_fields: bool) -> H2LoadRequest<'m> {
+        H2LoadRequest {
             common: worker.shared.targets.common(server),
             block: self.block,
             body: self.body.cloned().unwrap_or_default(),
             is_head: self.is_head,
             keeps_fields,
-            watch: self.checker.map(|checker| Box::new(Watch::new(checker))),
+            observer: Observer::new(self.checker, self.pattern),
         }
     }
 }
 
-impl Sender {
+impl RequestSender {
     /// Opens the connection before a request needs it, if all requests go to one server.
-    async fn open_ahead(&mut self) -> Result<(), Failure> {
+    async fn open_ahead(&mut self) -> Result<(), LoadFailure> {
         if !self.link.worker.opens_ahead() {
             return Ok(());
         }
         self.link.session(0, &mut self.give_up).await.map(drop)
     }
 
-    /// Prepares for a request: a connection and a slot, if all requests go to one server. Returns whether it took new
-    /// ones.
-    async fn hold_ahead(&mut self) -> Result<bool, Failure> {
+    /// Takes a connection and a slot before a request, if all go to one server. Returns whether it took new ones.
+    async fn hold_ahead(&mut self) -> Result<bool, LoadFailure> {
         let is_ready = self.held.as_ref().is_some_and(|held| !held.session.0.slots.is_over());
         if is_ready || !self.link.worker.opens_ahead() {
             return Ok(false);
         }
-        Box::pin(self.hold(0)).await.map(|_| true)
+        // A connection that cannot be opened is as late as a response.
+        let number = self.link.usable(0).is_none().then(|| self.link.worker.opening()).flatten();
+        let held = Box::pin(self.hold(0)).await.map(|_| true);
+        number.into_iter().for_each(|number| self.link.worker.settled(number));
+        held
     }
 
     /// Takes a connection to this server and a slot on it. Returns whether it waited for the slot.
-    async fn hold(&mut self, server: usize) -> Result<bool, Failure> {
+    async fn hold(&mut self, server: usize) -> Result<bool, LoadFailure> {
         self.held = None;
         loop {
             let session = self.link.session(server, &mut self.give_up).await?;
-            // It may have ended meanwhile: then there is another.
+            // The connection may have ended meanwhile: then a new one is needed.
             let Some((slot, waited)) = session.slot().await else {
                 self.link.forget(server, &session);
                 continue;
             };
-            self.held = Some(Held { session, server, _slot: slot });
+            self.held = Some(HeldSlot { session, server, _slot: slot });
             return Ok(waited);
         }
     }
 
-    /// Waits for the next request to send; `None` is the end of the run. Updates `free`, the time since which the
-    /// sender is ready.
-    async fn next_turn(&mut self, free: &mut Instant) -> Option<Turn> {
+    /// Waits for the next request to send; `None` ends the run. Updates `free`: since when the sender is ready.
+    async fn next_turn(&mut self, free: &mut Instant) -> Option<RequestTurn> {
         let worker = Rc::clone(&self.link.worker);
         loop {
             match self.hold_ahead().await {
                 Ok(false) => break,
-                // It was not ready for a request while it waited for a slot: that is no delay of the generator's.
+                // While it waited for a slot, the sender was not ready. This is not the generator's delay.
                 Ok(true) => {
                     *free = Instant::now();
                     break;
@@ -349,22 +348,22 @@ impl Sender {
             }
         }
         match poll_fn(|context| worker.arrivals().poll_next(self.index, *free, context)).await {
-            Next::Send(turn) => Some(turn),
-            Next::Over => None,
+            NextTurn::Send(turn) => Some(turn),
+            NextTurn::Over => None,
         }
     }
 
     /// Sends the request of this turn and records its result. Returns when the sender is free again.
-    async fn perform(&mut self, turn: Turn, free: Instant) -> Instant {
+    async fn perform(&mut self, turn: RequestTurn, free: Instant) -> Instant {
         let worker = Rc::clone(&self.link.worker);
-        let Requests::Streams(messages) = &worker.shared.targets.requests else {
+        let RenderedRequests::Streams(messages) = &worker.shared.targets.requests else {
             unreachable!("the requests of a run are of one protocol")
         };
         let chosen = worker.next_request(messages.len());
         let message = &messages[chosen];
         let sent = if worker.is_open_model { Instant::now() } else { turn.due };
-        let number = turn.counted.then(|| worker.departure(&turn, free, sent));
-        let mut exchange = Exchange { turn, sent, chosen, number };
+        let number = turn.counted.then(|| worker.departure(&turn, free, sent, Some(chosen)));
+        let mut exchange = OpenRequest { turn, sent, chosen, number };
         let exchanged = if self.user.is_none() {
             match &message.fill {
                 None => self.tried(message.server, None, &mut exchange).await,
@@ -373,40 +372,43 @@ impl Sender {
         } else {
             Box::pin(self.visit(message, &mut exchange)).await
         };
-        record(&worker, &self.link.traffic, &exchange, exchanged.as_ref().ok());
+        record(&worker, &self.link.traffic, &exchange, exchanged.as_ref());
         match exchanged {
-            Ok(Received { done, .. }) => {
+            Ok(ReceivedResponse { done, .. }) => {
                 self.setbacks.end();
                 done
             }
             Err(failure) => {
-                let Turn { due, counted } = exchange.turn;
+                let RequestTurn { due, counted } = exchange.turn;
                 Box::pin(self.setbacks.fail(&worker, &failure, due, counted)).await;
                 Instant::now()
             }
         }
     }
 
-    /// A request that differs each time.
+    /// Sends a request with a template.
     async fn filled(
         &mut self,
-        message: &Message,
+        message: &H2Request,
         fill: &Fill,
-        exchange: &mut Exchange,
-    ) -> Result<Received, Failure> {
+        exchange: &mut OpenRequest,
+    ) -> Result<ReceivedResponse, LoadFailure> {
         let worker = Rc::clone(&self.link.worker);
         let targets = &worker.shared.targets;
         let filled = fill.message(targets.form(exchange.chosen));
-        let (head, body) = filled.map_err(Failure::Unsent)?;
+        let (head, body) = filled.map_err(LoadFailure::Unsent)?;
         let block = targets.common(message.server).block(&head);
         let body = Some(&body);
-        let request =
-            Sent { block: &block, is_head: message.is_head, body, checker: message.checker.as_ref() };
+        let request = SentRequest { block: &block, body, ..SentRequest::from_message(message, &worker) };
         self.tried(message.server, Some(request), exchange).await
     }
 
-    /// A request of a user, with the redirects that follow it.
-    async fn visit(&mut self, message: &Message, exchange: &mut Exchange) -> Result<Received, Failure> {
+    /// Sends a request of a user, and the redirects that follow it.
+    async fn visit(
+        &mut self,
+        message: &H2Request,
+        exchange: &mut OpenRequest,
+    ) -> Result<ReceivedResponse, LoadFailure> {
         let worker = Rc::clone(&self.link.worker);
         let targets = &worker.shared.targets;
         let mut visit = Visit::new(&worker.shared, exchange.chosen, message.server, message.fill.as_deref());
@@ -418,10 +420,11 @@ impl Sender {
             let body = filled.as_ref().unwrap_or(&worker.bodies[message.body]);
             let body = Some(body).filter(|_| visit.has_body());
             let is_head = head.method() == ::http::Method::HEAD;
-            let request = Sent { block: &block, is_head, body, checker: message.checker.as_ref() };
+            let request =
+                SentRequest { block: &block, is_head, body, ..SentRequest::from_message(message, &worker) };
             let received = self.tried(visit.server, Some(request), exchange).await?;
             let fields = received.fields.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
-            let answer = Answer::of_fields(received.status, fields);
+            let answer = VisitFields::of_fields(received.page.status, fields);
             let jar = self.user.as_mut().and_then(|user| user.jar.as_mut());
             if !visit.takes(&worker.shared, &answer, jar)? {
                 return Ok(received);
@@ -430,42 +433,34 @@ impl Sender {
         }
     }
 
-    /// Sends a request, by default the one that was chosen. Sends it again on another connection or later if the server
-    /// has not processed it. Where requests follow at once, the exchange is the last of them.
+    /// Sends a request, by default the chosen one. If the server has not processed it, sends it again until its
+    /// timeout. If the connection's task sends more requests, `exchange` becomes the last of them.
     async fn tried(
         &mut self,
         server: usize,
-        request: Option<Sent<'_>>,
-        exchange: &mut Exchange,
-    ) -> Result<Received, Failure> {
-        let mut attempt = 1;
+        request: Option<SentRequest<'_>>,
+        exchange: &mut OpenRequest,
+    ) -> Result<ReceivedResponse, LoadFailure> {
         loop {
-            let number = exchange.number;
-            let exchanged = self.exchange(server, request, exchange).await;
-            if exchange.number != number {
-                attempt = 1;
-            }
-            match exchanged {
-                Err(failure) if failure.is_unprocessed() && attempt < ATTEMPTS_MAX => attempt += 1,
-                // RFC 9113 §8.7, RFC 9114 §4.1.1: not looked at, since more were under way than the server takes.
-                Err(
-                    Failure::Reset(Code::REFUSED_STREAM) | Failure::Http3Reset(h3::Code::REQUEST_REJECTED),
-                ) if self.waits_for_another(exchange.sent).await => {
-                    let mut record = self.link.worker.record.borrow_mut();
-                    record.streams_refused += u64::from(exchange.turn.counted);
-                }
+            let failure = match self.exchange(server, request, exchange).await {
+                Err(failure) if failure.is_unprocessed() => failure,
                 exchanged => return exchanged,
+            };
+            if !self.may_send_again(exchange.sent).await {
+                return Err(failure);
             }
+            let is_counted = exchange.turn.counted && failure.is_refused();
+            self.link.worker.record.borrow_mut().streams_refused += u64::from(is_counted);
         }
     }
 
     async fn exchange(
         &mut self,
         server: usize,
-        request: Option<Sent<'_>>,
-        exchange: &mut Exchange,
-    ) -> Result<Received, Failure> {
-        let is_held = |held: &Held| held.server == server && !held.session.0.slots.is_over();
+        request: Option<SentRequest<'_>>,
+        exchange: &mut OpenRequest,
+    ) -> Result<ReceivedResponse, LoadFailure> {
+        let is_held = |held: &HeldSlot| held.server == server && !held.session.0.slots.is_over();
         if !self.held.as_ref().is_some_and(is_held) {
             Box::pin(self.hold(server)).await?;
         }
@@ -477,8 +472,10 @@ impl Sender {
         let worker = &*open.worker;
         let sent = match (&worker.shared.targets.requests, request) {
             (_, Some(request)) => request,
-            (Requests::Streams(messages), None) => Sent::of(&messages[exchange.chosen], worker),
-            (Requests::Http1(_), None) => unreachable!("the requests of a run are of one protocol"),
+            (RenderedRequests::Streams(messages), None) => {
+                SentRequest::from_message(&messages[exchange.chosen], worker)
+            }
+            (RenderedRequests::Http1(_), None) => unreachable!("the requests of a run are of one protocol"),
         };
         open.waiting.borrow_mut()[place].exchange = Some(*exchange);
         open.ask(&mut open.connection.borrow_mut(), place, sent.asked(worker, server, self.user.is_some()));
@@ -491,7 +488,7 @@ impl Sender {
             if !std::mem::replace(&mut was_woken, true) {
                 return give_up.watch(context).map(|()| None);
             }
-            // Others may have followed the request.
+            // The connection's task may have sent further requests.
             if let Some(exchange) = &open.waiting.borrow()[place].exchange {
                 give_up.start(exchange.sent);
             }
@@ -500,17 +497,18 @@ impl Sender {
         let exchanged = exchanged.await;
         let (last, has_succeeded) = open.waiting.borrow_mut()[place].end();
         *exchange = last.unwrap_or(*exchange);
+        self.was_answered = open.was_answered.get();
         if has_succeeded {
             self.setbacks.end();
         }
         let exchanged = exchanged.unwrap_or_else(|| {
             open.connection.borrow_mut().cancel(place);
             open.wake();
-            Err(Failure::Timeout { after: give_up.after() })
+            Err(LoadFailure::Timeout { after: give_up.after() })
         });
         match &exchanged {
-            // The connection is as good as before.
-            Ok(_) | Err(Failure::Reset(_) | Failure::Http3Reset(_)) => {}
+            // The connection is still usable.
+            Ok(_) | Err(LoadFailure::Reset(_) | LoadFailure::Http3Reset(_)) => {}
             Err(_) => {
                 if let Some(held) = &self.held {
                     self.link.forget(server, &held.session);
@@ -523,11 +521,23 @@ impl Sender {
         exchanged
     }
 
-    /// Waits until another request on the connection ends, within the timeout of this request. False if there is no
-    /// other request, or after the timeout.
-    async fn waits_for_another(&mut self, sent: Instant) -> bool {
-        let Some(session) = self.link.open.borrow()[self.last_server].clone() else { return false };
-        self.give_up.start(sent);
-        self.give_up.bound(session.0.slots.freed()).await.unwrap_or(false)
+    /// Waits until a request that was not processed may be sent again. Returns false after its timeout.
+    async fn may_send_again(&mut self, sent: Instant) -> bool {
+        let session = self.link.usable(self.last_server);
+        let Self { give_up, setbacks, was_answered, .. } = self;
+        give_up.start(sent);
+        let waited = give_up.bound(async {
+            match session {
+                // Waits for the end of another request, or for a while: other requests may last as long as the load.
+                Some(session) => tokio::select! {
+                    () = session.0.slots.freed() => {}
+                    () = setbacks.back_off() => {}
+                },
+                None if *was_answered => {}
+                // The server accepts connections, but sends no response on them.
+                None => setbacks.back_off().await,
+            }
+        });
+        waited.await.is_some() && sent.elapsed() < give_up.after()
     }
 }

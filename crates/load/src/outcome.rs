@@ -7,36 +7,32 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Arrival, Breakdown, Directions, ThinkTime, Tls};
-use crate::seconds::Second;
+use crate::plan::{Arrival, Breakdown, ConnectTargets, Responses, ThinkTime, Tls};
+use crate::seconds::MeasuredSecond;
 use crate::stream::StreamFigures;
-use crate::timeline::Slot;
+use crate::timeline::TimelineSlot;
 use crate::watch::Missed;
 
-/// Version of this schema. It changes when a field changes its meaning or is removed.
+/// Changes when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
 /// Result of a run, within the measured window (without the warm-up).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// [`SCHEMA`] at the time of writing.
     pub schema: u32,
-    /// Version of the generator.
     pub version: String,
     /// Start of the measured window, in milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// Settings of the run.
-    pub settings: Settings,
+    pub settings: RunSettings,
     /// Duration of the measured window. With a rate, the run waits up to a second for requests that are active or
-    /// overdue at the end of the schedule; the window then ends with the last response.
+    /// overdue at the end of the schedule. The window then ends with the last response.
     pub measured_seconds: f64,
     /// Whether the run was stopped early.
     pub interrupted: bool,
-    /// Why the run ended before its number of requests, if the server was gone: no responses, only failures.
-    #[serde(default)]
+    /// The reason why the run ended before its number of requests, if the server was gone: no responses, only failures.
     pub server_gone: Option<String>,
-    /// Successes: complete responses with status 2xx or 3xx, or as the checks of their request say. Only they count in the
-    /// distributions.
+    /// Complete responses with status 2xx or 3xx that are like the first ones, or meet their request's checks.
     pub requests: u64,
     /// `requests` divided by `measured_seconds`.
     pub requests_per_second: f64,
@@ -44,29 +40,26 @@ pub struct Outcome {
     pub bytes_received: u64,
     /// Bytes of response bodies, without chunk framing.
     pub body_bytes: u64,
-    /// Bytes sent.
     pub bytes_sent: u64,
     /// Complete responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Failures by class.
     pub errors: Errors,
-    /// Of the errors of class `check`: how many responses missed which kind of check. A response that misses several counts
-    /// once, in this order.
+    /// Errors of class `check`, by the kind of check. A response that misses several counts once, in this order.
     #[serde(default)]
     pub checks_missed: ChecksMissed,
     /// Text of the first failure of each class.
     pub error_examples: BTreeMap<ErrorClass, String>,
-    /// Requests active at the end of the run. No other figure includes them.
+    /// Requests active at the end of the run. Their ages are censored times of `latency` and `service`.
     pub unfinished: u64,
     /// Age of the oldest unfinished request: a hanging request is older than the slowest response.
     #[serde(default)]
     pub oldest_unfinished_us: u64,
     /// Connections opened in the window.
     pub connections_opened: u64,
-    /// HTTP/2: streams that the server refused unprocessed, and that were sent again later. They are no errors.
+    /// HTTP/2: streams that the server refused unprocessed, and that were sent again later. They are not errors.
     #[serde(default)]
     pub streams_refused: u64,
-    /// Redirects that were followed. Each request counts once, with its last response, and its times include all of them.
+    /// Redirects that were followed. A request with redirects counts once: last response, sum of the times.
     #[serde(default)]
     pub redirects: u64,
     /// Latency, the main figure. With a rate it counts from the time when the request was due, otherwise from sending,
@@ -79,37 +72,32 @@ pub struct Outcome {
     /// Time of the TCP connect, without the TLS handshake.
     pub connect: Distribution,
     /// TLS handshakes of the window, for `https` URLs.
-    #[serde(default)]
     pub tls: Option<TlsMade>,
     /// Figures by part of the run: by status, URL or name on request, and by stage.
     #[serde(default)]
     pub breakdowns: Vec<BrokenDown>,
-    /// Figures of streams, if the run has streams in place of requests. `requests` then counts messages received, or gRPC
-    /// calls with one response that ended with OK, and `latency` is the delay of messages.
-    #[serde(default)]
+    /// Figures of streams, if the run has streams in place of requests. `requests` then counts messages received, or
+    /// gRPC calls with one response that ended with OK, and `latency` is the delay of messages.
     pub stream: Option<Box<StreamFigures>>,
-    /// Figures of each second; filled by who watches the run.
+    /// Figures of each second; the caller fills them in.
     #[serde(default)]
-    pub seconds: Vec<Second>,
-    /// Figures of the slots that [`crate::Plan::slot`] asks for, by when requests were due.
+    pub seconds: Vec<MeasuredSecond>,
+    /// Figures of the slots that [`crate::LoadPlan::slot`] requests, by when requests were due.
     #[serde(skip)]
-    pub slots: Vec<Slot>,
-    /// How well the schedule was kept, for runs with a rate.
+    pub slots: Vec<TimelineSlot>,
+    /// Adherence to the schedule, for runs with a rate.
     pub schedule: Option<ScheduleKept>,
-    /// CPU time of the generator.
     pub cpu: Cpu,
-    /// What the server used in the window, if its process was named.
-    #[serde(default)]
+    /// CPU time and memory of the server in the window, if its process was named.
     pub server: Option<ServerUsage>,
     /// Reasons why the run is invalid; empty for a valid run.
-    pub problems: Vec<Problem>,
-    /// What was expected of the run, and whether it was met; filled by who expects it.
+    pub problems: Vec<RunProblem>,
+    /// Expectations with their results; the caller fills them in.
     #[serde(default)]
-    pub expectations: Vec<Expectation>,
+    pub expectations: Vec<RunExpectation>,
 }
 
-impl Outcome {
-    /// Whether the run is valid.
+impl RunOutcome {
     pub fn is_valid(&self) -> bool {
         self.problems.is_empty()
     }
@@ -117,7 +105,7 @@ impl Outcome {
 
 /// Expectation of a run, with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Expectation {
+pub struct RunExpectation {
     /// Text of the expectation: `p99 < 50ms`.
     pub text: String,
     /// Measured value with its unit; `None` if nothing was measured.
@@ -126,67 +114,49 @@ pub struct Expectation {
     pub is_met: bool,
 }
 
-/// Settings of a run, as they were understood.
+/// Settings of a run, with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Settings {
-    /// The first URL.
+pub struct RunSettings {
     pub url: String,
-    /// Number of URLs.
     pub urls: usize,
-    /// Seed of the shuffled URLs.
     pub shuffle_seed: Option<u64>,
-    /// The request method.
     pub method: String,
     /// Given header fields, without the values of secret ones.
     pub headers: Vec<String>,
-    /// Name of the given user; the password is in no output.
-    #[serde(default)]
+    /// Name of the given user, without the password.
     pub user: Option<String>,
-    /// Whether cookies were kept.
     #[serde(default)]
     pub cookies: bool,
     /// Maximum number of redirects to follow; `None` follows none.
-    #[serde(default)]
     pub redirects_max: Option<u32>,
-    /// Where connections went.
     #[serde(default)]
-    pub directions: Directions,
-    /// Size of the request body.
+    pub responses: Responses,
+    #[serde(default)]
+    pub directions: ConnectTargets,
     pub request_body_bytes: usize,
     /// Whether connections were kept open between requests.
     pub keepalive: bool,
-    /// TLS settings.
     #[serde(default)]
     pub tls: Tls,
-    /// Whether HTTP/2 was used.
     #[serde(default)]
     pub http2: bool,
-    /// Whether HTTP/3 was used.
     #[serde(default)]
     pub http3: bool,
     /// Concurrent requests on each connection.
     #[serde(default = "one")]
     pub streams: usize,
-    /// Connections, over all threads.
     pub connections: usize,
-    /// Number of OS threads.
     pub threads: usize,
-    /// When requests were sent.
     pub arrival: Arrival,
     /// Pause of each connection between requests.
-    #[serde(default)]
     pub think_time: Option<ThinkTime>,
-    /// Requested duration.
     pub duration_seconds: Option<f64>,
-    /// Requested number of requests.
     pub requests: Option<u64>,
     /// Duration of the load before the measured window.
     pub warm_up_seconds: f64,
-    /// Timeout of a request.
     pub timeout_seconds: f64,
 }
 
-/// Default for outcomes of earlier versions.
 fn one() -> usize {
     1
 }
@@ -209,13 +179,12 @@ pub struct TlsMade {
 /// Figures of a run by one of its parts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BrokenDown {
-    /// What the rows stand for.
     pub by: Breakdown,
     /// The rows that have a request.
     pub rows: Vec<BrokenDownRow>,
 }
 
-/// Figures of one part. Connects that fail before a request is chosen are in none.
+/// Figures of one part. A failed connect before a request was chosen is in no part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BrokenDownRow {
     /// The part: `4xx`, a URL, a name, `2: 10s at 500/s`.
@@ -226,7 +195,7 @@ pub struct BrokenDownRow {
     pub failed: u64,
     /// `requests` per second of the run, or of the stage.
     pub requests_per_second: f64,
-    /// Latency of `requests`; by status, of all complete responses.
+    /// Latency of `requests`, and the ages of unanswered ones; by status, of all complete responses.
     pub latency: Distribution,
 }
 
@@ -239,7 +208,7 @@ pub struct Errors {
     pub read: u64,
     /// Requests that could not be sent.
     pub write: u64,
-    /// Responses that were incomplete at the timeout. They are in no distribution.
+    /// Responses that were incomplete at the timeout. Their ages are censored times of `latency` and `service`.
     pub timeout: u64,
     /// Complete responses with a status other than 2xx and 3xx.
     pub status: u64,
@@ -254,30 +223,26 @@ pub struct Errors {
     /// Redirects that were not followed: too many, or to a host that no URL of the run names.
     #[serde(default)]
     pub redirect: u64,
-    /// Complete responses that a check of their request does not accept.
+    /// Complete responses that miss a check of their request, or are unlike the first ones.
     #[serde(default)]
     pub check: u64,
 }
 
-/// Responses that a check of their request does not accept, by the kind of check.
+/// Responses that miss a check of their request, or are unlike the first ones, by the kind of check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChecksMissed {
-    /// The status.
     pub status: u64,
-    /// A header field.
     pub header: u64,
-    /// The size of the body.
     pub size: u64,
-    /// What the body contains.
     pub contains: u64,
+    pub digest: u64,
 }
 
 impl ChecksMissed {
-    /// Every kind with its count.
-    pub fn by_kind(self) -> [(&'static str, u64); 4] {
-        let Self { status, header, size, contains } = self;
-        [("status", status), ("header", header), ("size", size), ("contains", contains)]
+    pub fn by_kind(self) -> [(&'static str, u64); 5] {
+        let Self { status, header, size, contains, digest } = self;
+        [("status", status), ("header", header), ("size", size), ("contains", contains), ("digest", digest)]
     }
 
     /// Kinds that were missed, with their counts: `status 3, contains 1`; empty if none was.
@@ -289,9 +254,10 @@ impl ChecksMissed {
     pub(crate) fn count(&mut self, missed: Missed) {
         let count = match missed {
             Missed::Status => &mut self.status,
-            Missed::Field(_) => &mut self.header,
+            Missed::Field(_) | Missed::Kind => &mut self.header,
             Missed::Size => &mut self.size,
             Missed::Contains(_) => &mut self.contains,
+            Missed::Digest => &mut self.digest,
         };
         *count += 1;
     }
@@ -301,17 +267,16 @@ impl ChecksMissed {
         self.header += other.header;
         self.size += other.size;
         self.contains += other.contains;
+        self.digest += other.digest;
     }
 }
 
 impl Errors {
-    /// Failures of all classes.
     pub fn total(&self) -> u64 {
         let Self { connect, read, write, timeout, status, malformed, tls, reset, redirect, check } = *self;
         connect + read + write + timeout + status + malformed + tls + reset + redirect + check
     }
 
-    /// Counts a failure.
     pub(crate) fn count(&mut self, class: ErrorClass) {
         let count = match class {
             ErrorClass::Connect => &mut self.connect,
@@ -343,29 +308,19 @@ impl Errors {
     }
 }
 
-/// The class of a failure.
+/// The class of a failure, described in [`Errors`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorClass {
-    /// The connection could not be opened.
     Connect,
-    /// The connection ended or failed before the response was whole.
     Read,
-    /// The request could not be sent.
     Write,
-    /// The response was incomplete at the timeout.
     Timeout,
-    /// The response is complete, but its status is not 2xx or 3xx.
     Status,
-    /// The response violates HTTP/1.1, HTTP/2 or HTTP/3.
     Malformed,
-    /// The TLS handshake failed, or a TLS record was invalid.
     Tls,
-    /// HTTP/2 and HTTP/3: the server reset the request, or rejected it with GOAWAY.
     Reset,
-    /// A redirect was not followed.
     Redirect,
-    /// The response is complete, but a check of its request does not accept it.
     Check,
 }
 
@@ -374,27 +329,26 @@ pub enum ErrorClass {
 pub struct Distribution {
     /// Number of recorded times. If 0, all other values are 0.
     pub count: u64,
-    /// Minimum.
+    /// Number of censored times: the ages of unanswered requests, whose times are at least so long.
+    #[serde(default)]
+    pub censored: u64,
+    /// Names of the figures that fall among censored times, so they are lower limits: `p99_us`, `max_us`.
+    #[serde(default)]
+    pub at_least: Vec<String>,
+    /// Histogram of the censored times, in the form of `histogram`.
+    #[serde(default)]
+    pub censored_histogram: String,
+    /// Minimum, of answers if there are any.
     pub min_us: u64,
-    /// Mean.
     pub mean_us: f64,
-    /// Standard deviation.
     pub stdev_us: f64,
-    /// Median (50th percentile).
     pub p50_us: u64,
-    /// 75th percentile.
     pub p75_us: u64,
-    /// 90th percentile.
     pub p90_us: u64,
-    /// 95th percentile.
     pub p95_us: u64,
-    /// 99th percentile.
     pub p99_us: u64,
-    /// 99.9th percentile.
     pub p99_9_us: u64,
-    /// 99.99th percentile.
     pub p99_99_us: u64,
-    /// Maximum.
     pub max_us: u64,
     /// Number of times above the histogram's maximum (an hour), recorded as that maximum.
     pub clamped: u64,
@@ -403,7 +357,7 @@ pub struct Distribution {
     pub histogram: String,
 }
 
-/// How well the schedule of a run with a rate was kept.
+/// Adherence to the schedule in a run with a rate.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleKept {
     /// Requests that fell due in the window.
@@ -424,12 +378,11 @@ pub struct ScheduleKept {
     pub own_lateness: Distribution,
 }
 
-/// CPU time of the load threads in the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// User and system CPU time.
     pub total_seconds: f64,
-    /// `total_seconds` per complete response, in microseconds.
+    /// `total_seconds` per complete response.
     pub us_per_request: f64,
     /// `total_seconds` divided by window and threads: 1 means that every load thread was always busy.
     pub utilisation: f64,
@@ -438,27 +391,34 @@ pub struct Cpu {
     pub waited_seconds: f64,
 }
 
-/// What the server's process and its children used in the window.
+/// CPU time and memory of the server's process and its children in the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerUsage {
     /// User and system CPU time, to hundredths of a second.
     pub cpu_seconds: f64,
-    /// `cpu_seconds` per complete response, in microseconds.
+    /// `cpu_seconds` per complete response.
     pub cpu_us_per_request: f64,
     /// Resident memory at the end.
     pub memory_bytes: u64,
 }
 
-/// Why a run is invalid.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
-pub enum Problem {
+pub enum RunProblem {
     /// The generator sent late although a connection was free: it had too little CPU time.
     GeneratorLate {
         /// 99th percentile of the generator's own delay.
         own_lateness_p99_us: u64,
         /// The allowed delay.
         limit_us: u64,
+    },
+    /// Requests were unanswered at the end, although they were much older than the slowest answer.
+    Hung {
+        unfinished: u64,
+        /// Age of the oldest, without the time that the generator waited for a core.
+        oldest_us: u64,
+        /// Time of the slowest answer.
+        slowest_us: u64,
     },
     /// The schedule was not kept: the last request was too late, or requests were never sent.
     RateMissed {
@@ -472,20 +432,18 @@ pub enum Problem {
         limit_us: u64,
         /// Sent requests that had to wait for a free connection.
         waited_for_connection: u64,
-        /// The cause.
         #[serde(default)]
         by: MissedBy,
     },
     /// A generator of several was lost, and its part of the load is missing.
     AgentLost {
-        /// The command that led to it.
+        /// The command that started it.
         command: String,
-        /// How it was lost.
         why: String,
     },
 }
 
-/// Why a rate was missed.
+/// The reason why a rate was missed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MissedBy {

@@ -1,4 +1,4 @@
-//! Plan of a run: where requests go, how many, when, and for how long.
+//! Plan of a run: URLs, arrivals, connections, and duration.
 //!
 //! Plain serialisable values. Nothing here opens a socket or resolves a name. `Plan::check` reports mistakes.
 
@@ -8,39 +8,34 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::listed::{LISTED_MAX, Listed};
-use crate::stream::{self, Streams};
+use crate::listed::{Check, LISTED_MAX, Listed};
+use crate::stream::{self, StreamsPlan};
 
-/// Maximum number of threads.
 pub const THREADS_MAX: usize = 256;
-/// Maximum number of connections, over all threads.
+/// Over all threads.
 pub const CONNECTIONS_MAX: usize = 100_000;
 /// Maximum number of concurrent requests on one HTTP/2 connection.
 pub const STREAMS_MAX: usize = 1_000;
-/// Maximum number of URLs in a list.
 pub const URLS_MAX: usize = 1_000_000;
-/// Maximum number of stages.
 const STAGES_MAX: usize = 1_000;
 /// Maximum duration of a run or a wait: a year.
 const SECONDS_MAX: f64 = 366.0 * 86_400.0;
 /// Maximum requests per second, over all threads.
 const RATE_MAX: f64 = 10_000_000.0;
 
-/// Plan of one run of the generator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Plan {
+pub struct LoadPlan {
     /// Absolute URLs, `http://HOST[:PORT][/PATH]` or `https://HOST[:PORT][/PATH]`, requested in turn. At least one.
     pub urls: Vec<String>,
     /// Requests in place of `urls`, `method` and `body`, sent by their weights.
     pub listed: Vec<Listed>,
     /// Streams to the one URL, in place of requests.
-    pub stream: Option<Box<Streams>>,
-    /// Seed of random values in `listed`: the same seed gives the same ones.
+    pub stream: Option<Box<StreamsPlan>>,
+    /// Seed of random values in `listed`.
     pub values_seed: u64,
     /// Seed that shuffles the URLs once, or the requests of the list; `None` keeps their order.
     pub shuffle_seed: Option<u64>,
-    /// The request method.
     pub method: String,
     /// Header fields, `Name: value`, sent after Host. A Host field replaces the Host of the URL.
     pub headers: Vec<String>,
@@ -48,28 +43,29 @@ pub struct Plan {
     pub body: Vec<u8>,
     /// Credentials, `NAME:PASSWORD`, sent as HTTP Basic authentication to the servers of the URLs.
     pub user: Option<String>,
-    /// Cookies, `name=value; name2=value2`, that each connection (over HTTP/2 each stream) has at first; it keeps those
-    /// that servers set. `None` ignores cookies.
+    /// Initial cookies, `name=value; name2=value2`, of each connection (over HTTP/2, of each stream). It also stores
+    /// those that servers set. `None` ignores cookies.
     pub cookies: Option<String>,
-    /// Follows so many redirects of a request at most, to hosts of the URLs; `None` follows none.
+    /// Maximum number of redirects that a request follows, to hosts of the URLs; `None` follows none.
     pub redirects_max: Option<u32>,
-    /// Where connections go.
-    pub directions: Directions,
-    /// Keeps connections open between requests; otherwise each request opens its own.
+    /// Requirements for each response, except for those of `listed` that have a separate check.
+    pub check: Check,
+    /// Requirements for responses to requests without a check.
+    pub responses: Responses,
+    pub directions: ConnectTargets,
+    /// Keeps connections open between requests; otherwise each request opens a connection.
     pub keepalive: bool,
     /// TLS settings, for `https` URLs.
     pub tls: Tls,
-    /// Use HTTP/2: over TLS by ALPN, over TCP by prior knowledge.
+    /// Uses HTTP/2: over TLS by ALPN, over TCP by prior knowledge.
     pub http2: bool,
-    /// Use HTTP/3: over QUIC, for `https` URLs.
+    /// Uses HTTP/3: over QUIC, for `https` URLs.
     pub http3: bool,
     /// Concurrent requests on each connection; more than one requires HTTP/2 or HTTP/3.
     pub streams: usize,
-    /// Connections over all threads.
     pub connections: usize,
     /// Number of OS threads, which share the connections.
     pub threads: usize,
-    /// When requests are sent.
     pub arrival: Arrival,
     /// Closed loop: pause of each connection between a response and its next request.
     pub think_time: Option<ThinkTime>,
@@ -77,9 +73,9 @@ pub struct Plan {
     pub breakdowns: Vec<Breakdown>,
     /// Process of the server on this machine, whose CPU time and memory are measured too, with its children.
     pub server_process: Option<u32>,
-    /// Whether figures of each second are recorded, for [`crate::Running::seconds`].
+    /// Whether figures of each second are recorded, for [`crate::RunningLoad::seconds`].
     pub seconds: bool,
-    /// Length of the slots of [`crate::Outcome::slots`], if they are wanted; at least a millisecond.
+    /// Length of the slots of [`crate::RunOutcome::slots`], if requested; at least a millisecond.
     pub slot: Option<Duration>,
     /// Ends the run after this time; `None` runs until `requests` are done. Not for stages, which have their own end.
     pub duration_seconds: Option<f64>,
@@ -91,15 +87,26 @@ pub struct Plan {
     pub timeout_seconds: f64,
 }
 
-/// Where connections go, if not to the host and port of the URL. Host fields and certificate names stay those of the URL.
+/// Requirements for responses to requests without a check.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Responses {
+    /// Any response with status 2xx or 3xx.
+    #[default]
+    Any,
+    /// Like the first responses to the same request: equal status and media type, and a body if they have one; if all
+    /// their bodies were equal, an equal body. For unsafe methods, only the status class must be equal.
+    Same,
+}
+
+/// Targets of connections, if not those of the URL. Host fields and certificate names stay those of the URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Directions {
+pub struct ConnectTargets {
     /// `HOST:PORT:ADDRESS[,ADDRESS]`: addresses of a host at a port.
     pub resolve: Vec<String>,
     /// `HOST:PORT:OTHER:PORT`: another host and port to connect to.
     pub connect_to: Vec<String>,
-    /// Unix socket to connect to.
     pub unix_socket: Option<PathBuf>,
 }
 
@@ -117,7 +124,7 @@ pub struct Tls {
     pub version_max: Option<TlsVersion>,
     /// Only cipher suite to offer, by its IANA name; `None` offers all safe ones.
     pub cipher: Option<String>,
-    /// Server name to ask for and to verify, instead of the URL's host.
+    /// Server name for SNI and verification, instead of the URL's host.
     pub server_name: Option<String>,
     /// PEM file of the client's certificate and its chain.
     pub certificate: Option<PathBuf>,
@@ -140,13 +147,10 @@ impl Default for Tls {
     }
 }
 
-/// TLS version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TlsVersion {
-    /// TLS 1.2 (RFC 5246).
     #[serde(rename = "1.2")]
     Tls12,
-    /// TLS 1.3 (RFC 8446).
     #[serde(rename = "1.3")]
     Tls13,
 }
@@ -154,19 +158,16 @@ pub enum TlsVersion {
 /// Pause of a connection between requests, uniformly random between two values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ThinkTime {
-    /// Shortest pause.
     pub least_seconds: f64,
-    /// Longest pause.
     pub most_seconds: f64,
 }
 
-/// What the rows of a table stand for.
+/// The key of a table's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Breakdown {
     /// The class of the status: `2xx`, `4xx`. Times of all complete responses, not only of successes.
     Status,
-    /// The URL.
     Url,
     /// The name of the URL: its fragment, otherwise its path without the query.
     Name,
@@ -174,18 +175,16 @@ pub enum Breakdown {
     Stage,
 }
 
-/// Part of a schedule: a rate that holds, or changes linearly.
+/// Part of a schedule: a rate that is constant, or changes linearly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Stage {
-    /// Duration.
+pub struct RateStage {
     pub seconds: f64,
     /// Rate at its start, over all threads.
     pub from_per_second: f64,
-    /// Rate at its end.
     pub to_per_second: f64,
 }
 
-impl std::fmt::Display for Stage {
+impl std::fmt::Display for RateStage {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { seconds, from_per_second: from, to_per_second: to } = self;
         if from == to {
@@ -196,7 +195,6 @@ impl std::fmt::Display for Stage {
     }
 }
 
-/// When requests are sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Arrival {
@@ -211,20 +209,20 @@ pub enum Arrival {
     Poisson {
         /// Mean rate over all threads.
         requests_per_second: f64,
-        /// Seed: the same seed gives the same arrivals.
+        /// Equal seeds give equal arrivals.
         seed: u64,
     },
-    /// Rates that hold or change linearly, one after the other. The run ends with the last stage.
+    /// Rates that are constant or change linearly, one after the other. The run ends with the last stage.
     Stages {
-        /// The stages, at least one.
-        stages: Vec<Stage>,
-        /// Seed of random arrivals (a Poisson process); `None` for equal intervals at a rate that holds.
+        /// At least one.
+        stages: Vec<RateStage>,
+        /// Seed of random arrivals (a Poisson process); `None` for equal intervals at a constant rate.
         seed: Option<u64>,
     },
 }
 
 impl Arrival {
-    /// The requested rate, of stages their mean; `None` for a closed loop.
+    /// The requested rate, or the mean of the stages; `None` for a closed loop.
     pub fn requests_per_second(&self) -> Option<f64> {
         match self {
             Self::Closed => None,
@@ -233,7 +231,7 @@ impl Arrival {
             }
             Self::Stages { stages, .. } => {
                 let requests =
-                    |stage: &Stage| stage.seconds * (stage.from_per_second + stage.to_per_second) / 2.0;
+                    |stage: &RateStage| stage.seconds * (stage.from_per_second + stage.to_per_second) / 2.0;
                 let seconds: f64 = stages.iter().map(|stage| stage.seconds).sum();
                 Some(stages.iter().map(requests).sum::<f64>() / seconds)
             }
@@ -241,7 +239,7 @@ impl Arrival {
     }
 
     /// The stages; empty for other arrivals.
-    pub fn stages(&self) -> &[Stage] {
+    pub fn stages(&self) -> &[RateStage] {
         match self {
             Self::Stages { stages, .. } => stages,
             _ => &[],
@@ -249,7 +247,7 @@ impl Arrival {
     }
 }
 
-impl Default for Plan {
+impl Default for LoadPlan {
     fn default() -> Self {
         Self {
             urls: Vec::new(),
@@ -263,7 +261,9 @@ impl Default for Plan {
             user: None,
             cookies: None,
             redirects_max: None,
-            directions: Directions::default(),
+            check: Check::default(),
+            responses: Responses::Any,
+            directions: ConnectTargets::default(),
             keepalive: true,
             tls: Tls::default(),
             http2: false,
@@ -285,13 +285,13 @@ impl Default for Plan {
     }
 }
 
-impl Plan {
+impl LoadPlan {
     /// A closed loop of 10 connections on one URL for 10 s, as a start for other plans.
     pub fn new(url: impl Into<String>) -> Self {
         Self { urls: vec![url.into()], ..Self::default() }
     }
 
-    /// Duration of the measured window: of the stages together, or as planned.
+    /// Duration of the measured window: the sum of the stages, or the planned one.
     pub fn window_seconds(&self) -> Option<f64> {
         match self.arrival.stages() {
             [] => self.duration_seconds,
@@ -299,12 +299,10 @@ impl Plan {
         }
     }
 
-    /// URLs of all requests.
     pub(crate) fn all_urls(&self) -> impl Iterator<Item = &str> {
         self.urls.iter().chain(self.listed.iter().map(|request| &request.url)).map(String::as_str)
     }
 
-    /// URL of the request with this number.
     pub(crate) fn url(&self, planned: usize) -> &str {
         let listed = || self.listed.get(planned).map(|request| &request.url);
         self.urls.get(planned).or_else(listed).map_or("", String::as_str)
@@ -328,7 +326,7 @@ impl Plan {
         has_stages.then_some(Breakdown::Stage).into_iter().chain(self.breakdowns.iter().copied()).collect()
     }
 
-    /// Reports values out of range. URLs and headers are checked where they are parsed.
+    /// Reports values out of range. The parsers of URLs and headers report their mistakes.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |what: &'static str, expected: String| Err(Error::Plan { what, expected });
         if !self.listed.is_empty() {
@@ -399,7 +397,7 @@ impl Plan {
         }
     }
 
-    /// What HTTP/3 cannot be combined with.
+    /// Reports options that HTTP/3 cannot be combined with.
     fn check_http3(&self) -> Result<(), Error> {
         let wrong =
             |what: &'static str, expected: &str| Err(Error::Plan { what, expected: expected.to_owned() });
@@ -409,7 +407,7 @@ impl Plan {
             Self { stream: Some(_), .. } => {
                 wrong("the version of HTTP", "HTTP/1.1, or HTTP/2 (--h2): streams are not sent over HTTP/3")
             }
-            Self { directions: Directions { unix_socket: Some(_), .. }, .. } => wrong(
+            Self { directions: ConnectTargets { unix_socket: Some(_), .. }, .. } => wrong(
                 "the Unix socket (--unix-socket)",
                 "left out with HTTP/3 (--h3), which is sent over UDP",
             ),
@@ -435,7 +433,7 @@ impl Plan {
             }
         }
         let is_rate = |rate: f64| (0.0..=RATE_MAX).contains(&rate);
-        let is_good = |stage: &Stage| {
+        let is_good = |stage: &RateStage| {
             stage.seconds > 0.0 && is_rate(stage.from_per_second) && is_rate(stage.to_per_second)
         };
         if !stages.iter().all(is_good) {
@@ -467,37 +465,37 @@ mod tests {
 
     #[test]
     fn a_plan_that_cannot_run_is_refused_by_the_name_of_its_flag() {
-        let base = || Plan::new("http://127.0.0.1/");
+        let base = || LoadPlan::new("http://127.0.0.1/");
         let stage =
-            |seconds, from_per_second, to_per_second| Stage { seconds, from_per_second, to_per_second };
-        let staged = |stages: &[Stage]| Plan {
+            |seconds, from_per_second, to_per_second| RateStage { seconds, from_per_second, to_per_second };
+        let staged = |stages: &[RateStage]| LoadPlan {
             duration_seconds: None,
             arrival: Arrival::Stages { stages: stages.to_vec(), seed: None },
             ..base()
         };
         staged(&[stage(1.0, 0.0, 5.0)]).check().expect("a ramp runs");
         let think = |least_seconds, most_seconds| Some(ThinkTime { least_seconds, most_seconds });
-        let cases: [(Plan, &str); 20] = [
+        let cases: [(LoadPlan, &str); 20] = [
             (staged(&[]), "--stages"),
             (staged(&[stage(0.0, 1.0, 1.0)]), "--stages"),
             (staged(&[stage(1.0, -1.0, 1.0)]), "--stages"),
             (staged(&[stage(1.0, 0.0, 0.0)]), "mean rate"),
-            (Plan { duration_seconds: Some(1.0), ..staged(&[stage(1.0, 1.0, 1.0)]) }, "-d"),
-            (Plan { think_time: think(2.0, 1.0), ..base() }, "--think-time"),
-            (Plan { think_time: think(0.0, 1.0), ..staged(&[stage(1.0, 1.0, 1.0)]) }, "--think-time"),
-            (Plan::default(), "URLs"),
-            (Plan { threads: 0, ..base() }, "-t"),
-            (Plan { threads: 4, connections: 3, ..base() }, "-c"),
-            (Plan { connections: CONNECTIONS_MAX + 1, ..base() }, "-c"),
-            (Plan { streams: 2, ..base() }, "-m"),
-            (Plan { streams: 2, http2: true, keepalive: false, ..base() }, "-m"),
-            (Plan { streams: 1_000, http2: true, connections: 101, ..base() }, "-m"),
-            (Plan { duration_seconds: None, ..base() }, "-d"),
-            (Plan { duration_seconds: Some(f64::NAN), ..base() }, "-d"),
-            (Plan { requests: Some(0), ..base() }, "-n"),
-            (Plan { timeout_seconds: 0.0, ..base() }, "time-out"),
-            (Plan { warm_up_seconds: f64::INFINITY, ..base() }, "warm-up"),
-            (Plan { arrival: Arrival::Constant { requests_per_second: -1.0 }, ..base() }, "-R"),
+            (LoadPlan { duration_seconds: Some(1.0), ..staged(&[stage(1.0, 1.0, 1.0)]) }, "-d"),
+            (LoadPlan { think_time: think(2.0, 1.0), ..base() }, "--think-time"),
+            (LoadPlan { think_time: think(0.0, 1.0), ..staged(&[stage(1.0, 1.0, 1.0)]) }, "--think-time"),
+            (LoadPlan::default(), "URLs"),
+            (LoadPlan { threads: 0, ..base() }, "-t"),
+            (LoadPlan { threads: 4, connections: 3, ..base() }, "-c"),
+            (LoadPlan { connections: CONNECTIONS_MAX + 1, ..base() }, "-c"),
+            (LoadPlan { streams: 2, ..base() }, "-m"),
+            (LoadPlan { streams: 2, http2: true, keepalive: false, ..base() }, "-m"),
+            (LoadPlan { streams: 1_000, http2: true, connections: 101, ..base() }, "-m"),
+            (LoadPlan { duration_seconds: None, ..base() }, "-d"),
+            (LoadPlan { duration_seconds: Some(f64::NAN), ..base() }, "-d"),
+            (LoadPlan { requests: Some(0), ..base() }, "-n"),
+            (LoadPlan { timeout_seconds: 0.0, ..base() }, "time-out"),
+            (LoadPlan { warm_up_seconds: f64::INFINITY, ..base() }, "warm-up"),
+            (LoadPlan { arrival: Arrival::Constant { requests_per_second: -1.0 }, ..base() }, "-R"),
         ];
         for (plan, named) in cases {
             let message = plan.check().expect_err(named).to_string();
@@ -508,14 +506,14 @@ mod tests {
 
     #[test]
     fn a_plan_survives_json() {
-        let plan = Plan {
+        let plan = LoadPlan {
             arrival: Arrival::Poisson { requests_per_second: 12.5, seed: 7 },
             body: b"x=1".to_vec(),
             tls: Tls { ca: Some("ca.pem".into()), version_max: Some(TlsVersion::Tls12), ..Tls::default() },
             http2: true,
-            ..Plan::new("https://127.0.0.1/")
+            ..LoadPlan::new("https://127.0.0.1/")
         };
         let text = serde_json::to_string(&plan).expect("serialises");
-        assert_eq!(serde_json::from_str::<Plan>(&text).expect("parses"), plan);
+        assert_eq!(serde_json::from_str::<LoadPlan>(&text).expect("parses"), plan);
     }
 }

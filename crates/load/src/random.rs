@@ -1,5 +1,4 @@
-//! Repeatable randomness: SplitMix64 (Steele, Lea and Flood, 2014), so that a seed gives the same numbers in every
-//! version.
+//! Repeatable randomness: SplitMix64 (Steele, Lea and Flood, 2014). A seed gives the same numbers in every version.
 //!
 //! Good enough for arrivals and shuffled lists; not for secrets.
 
@@ -14,7 +13,7 @@ impl Random {
         Self { state: seed }
     }
 
-    /// An independent stream for each thread, from one seed.
+    /// An independent sequence for each thread, from one seed.
     pub(crate) fn of_thread(seed: u64, thread: usize) -> Self {
         let mut seeds = Self::new(seed ^ (thread as u64).rotate_left(32));
         Self::new(seeds.next())

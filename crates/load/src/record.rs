@@ -9,13 +9,13 @@ use hdrhistogram::Histogram;
 use rustls::{CipherSuite, ProtocolVersion};
 
 use crate::breakdown::Rows;
-use crate::check::Response;
 use crate::outcome::{ChecksMissed, ErrorClass, Errors};
-use crate::seconds::{Counts, Current};
+use crate::page::PageFacts;
+use crate::seconds::{CurrentSecond, WindowCounts};
 use crate::secure::Agreed;
 use crate::stream::Tally;
 use crate::timeline::Timeline;
-use crate::watch::{Missed, Verdict};
+use crate::watch::ResponseVerdict;
 
 /// Maximum time in a histogram: an hour. Longer times are recorded as an hour, and counted.
 const LONGEST_US: u64 = 3_600_000_000;
@@ -26,22 +26,24 @@ const STATUSES: usize = 1000;
 
 /// Histogram of times in microseconds.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Times {
+pub(crate) struct TimeHistogram {
     pub(crate) histogram: Histogram<u64>,
     /// Number of times above the histogram's maximum.
     pub(crate) clamped: u64,
+    /// Censored times: a request without an answer took at least this long.
+    pub(crate) censored: Option<Box<Histogram<u64>>>,
 }
 
-impl Times {
+impl TimeHistogram {
     pub(crate) fn new() -> Self {
         // The bounds are constants, and valid ones.
         let histogram = Histogram::new_with_bounds(1, LONGEST_US, SIGNIFICANT_DIGITS);
         #[allow(clippy::expect_used, reason = "constant bounds, checked by every test")]
         let histogram = histogram.expect("1 us to an hour with 3 digits is a histogram");
-        Self { histogram, clamped: 0 }
+        Self { histogram, clamped: 0, censored: None }
     }
 
-    /// A histogram that grows with its times, for many of which most stay small.
+    /// A histogram that grows with its times, for cases in which most of many histograms stay small.
     pub(crate) fn growing() -> Self {
         Self::with_digits(SIGNIFICANT_DIGITS)
     }
@@ -56,13 +58,26 @@ impl Times {
         #[allow(clippy::expect_used, reason = "constants, checked by every test")]
         let mut histogram = histogram.expect("2 and 3 digits are a histogram");
         histogram.auto(true);
-        Self { histogram, clamped: 0 }
+        Self { histogram, clamped: 0, censored: None }
     }
 
     #[inline]
     pub(crate) fn record(&mut self, time: Duration) {
         let time_us = self.clamp(time);
         self.histogram.saturating_record(time_us);
+    }
+
+    /// Records the age of a request without an answer.
+    pub(crate) fn record_censored(&mut self, age: Duration) {
+        let age_us = self.clamp(age);
+        // It grows up to an hour, which both can hold.
+        let recorded = self.histogram.record(age_us);
+        debug_assert!(recorded.is_ok());
+        self.censored().saturating_record(age_us);
+    }
+
+    fn censored(&mut self) -> &mut Histogram<u64> {
+        self.censored.get_or_insert_with(|| Box::new(Self::new().histogram))
     }
 
     /// Records in a histogram that may have to grow.
@@ -76,7 +91,7 @@ impl Times {
 
     #[inline]
     fn clamp(&mut self, time: Duration) -> u64 {
-        // In 64 bits: the conversion of the standard library takes 128, and this runs several times a request.
+        // In 64 bits: the standard library's conversion uses 128, and this runs several times per request.
         let time_us =
             time.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(time.subsec_micros()));
         if time_us > LONGEST_US {
@@ -87,13 +102,16 @@ impl Times {
 
     pub(crate) fn merge(&mut self, other: &Self) {
         self.clamped += other.clamped;
-        // Nothing in either is longer than an hour, which both can hold.
+        // Both histograms can hold an hour, their maximum.
+        if let Some(ages) = &other.censored {
+            let added = self.censored().add(&**ages);
+            debug_assert!(added.is_ok());
+        }
         let added = self.histogram.add(&other.histogram);
         debug_assert!(added.is_ok());
     }
 }
 
-/// Timestamps of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moments {
     /// When the request was due; in a closed loop, when it was sent.
@@ -103,28 +121,26 @@ pub(crate) struct Moments {
     pub(crate) done: Instant,
 }
 
-/// Measurements of one thread.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct ThreadRecord {
     /// Whether requests follow a schedule. Otherwise `latency` and the schedule's times stay empty.
     open_model: bool,
-    pub(crate) latency: Times,
-    pub(crate) service: Times,
-    pub(crate) first_byte: Times,
-    pub(crate) connect: Times,
+    pub(crate) latency: TimeHistogram,
+    pub(crate) service: TimeHistogram,
+    pub(crate) first_byte: TimeHistogram,
+    pub(crate) connect: TimeHistogram,
     /// Times of TLS handshakes, full and resumed.
-    pub(crate) handshake: Times,
+    pub(crate) handshake: TimeHistogram,
     pub(crate) resumed: u64,
     /// Agreed TLS versions and cipher suites, also before the window.
     pub(crate) agreed: Vec<(ProtocolVersion, CipherSuite)>,
-    pub(crate) lateness: Times,
-    pub(crate) own_lateness: Times,
-    /// Complete responses by status.
+    pub(crate) lateness: TimeHistogram,
+    pub(crate) own_lateness: TimeHistogram,
     pub(crate) statuses: Vec<u64>,
     /// Measurements for the tables of the run.
     pub(crate) rows: Rows,
     /// The current second, if seconds are recorded.
-    pub(crate) second: Option<Box<Current>>,
+    pub(crate) second: Option<Box<CurrentSecond>>,
     /// Slots by when requests were due, if they are recorded.
     pub(crate) timeline: Option<Box<Timeline>>,
     /// Counts of streams, if the run has streams in place of requests.
@@ -139,7 +155,6 @@ pub(crate) struct Record {
     pub(crate) connections_opened: u64,
     /// HTTP/2 streams that were refused and sent again.
     pub(crate) streams_refused: u64,
-    /// Redirects that were followed.
     pub(crate) redirects: u64,
     pub(crate) sent: u64,
     pub(crate) sent_in_window: u64,
@@ -149,19 +164,19 @@ pub(crate) struct Record {
     pub(crate) last_done: Option<Instant>,
 }
 
-impl Record {
+impl ThreadRecord {
     pub(crate) fn new(open_model: bool) -> Self {
         Self {
             open_model,
-            latency: Times::new(),
-            service: Times::new(),
-            first_byte: Times::new(),
-            connect: Times::new(),
-            handshake: Times::new(),
+            latency: TimeHistogram::new(),
+            service: TimeHistogram::new(),
+            first_byte: TimeHistogram::new(),
+            connect: TimeHistogram::new(),
+            handshake: TimeHistogram::new(),
             resumed: 0,
             agreed: Vec::new(),
-            lateness: Times::new(),
-            own_lateness: Times::new(),
+            lateness: TimeHistogram::new(),
+            own_lateness: TimeHistogram::new(),
             statuses: vec![0; STATUSES],
             rows: Rows::default(),
             second: None,
@@ -216,30 +231,30 @@ impl Record {
         self.bytes_received += received_bytes;
     }
 
-    /// Records a complete response. `words` says what a check missed.
+    /// Records a complete response. `words` describes a missed check.
     pub(crate) fn response(
         &mut self,
-        response: Response,
-        verdict: Verdict,
+        page: PageFacts,
+        verdict: ResponseVerdict,
         moments: &Moments,
-        words: impl FnOnce(Missed) -> String,
+        words: impl FnOnce() -> String,
     ) {
-        self.body_bytes += response.body_bytes;
+        self.body_bytes += page.body_bytes;
         self.last_done = Some(moments.done);
-        if let Some(count) = self.statuses.get_mut(usize::from(response.status)) {
+        if let Some(count) = self.statuses.get_mut(usize::from(page.status)) {
             *count += 1;
         }
         match verdict {
-            Verdict::Good => {}
-            Verdict::Status => {
+            ResponseVerdict::Good => {}
+            ResponseVerdict::Status => {
                 self.fails(ErrorClass::Status, moments.due);
-                self.example(ErrorClass::Status, || format!("status {}", response.status));
+                self.example(ErrorClass::Status, || format!("status {}", page.status));
                 return;
             }
-            Verdict::Missed(missed) => {
+            ResponseVerdict::Missed(missed) | ResponseVerdict::Unlike(missed) => {
                 self.fails(ErrorClass::Check, moments.due);
                 self.checks_missed.count(missed);
-                self.example(ErrorClass::Check, || words(missed));
+                self.example(ErrorClass::Check, words);
                 return;
             }
         }
@@ -251,7 +266,7 @@ impl Record {
         } else {
             moments.done - moments.sent
         };
-        // Once, not twice: what a second has recorded is added to the whole at its end.
+        // Recorded once: at its end, a second is added to the whole run.
         match (&mut self.second, self.open_model) {
             (Some(second), _) => second.record(headline),
             (None, true) => self.latency.record(headline),
@@ -263,19 +278,29 @@ impl Record {
         }
     }
 
+    /// Records a due request without an answer, by its age since it was due and, if it was sent, since then.
+    pub(crate) fn unanswered(&mut self, since_due: Duration, since_sent: Option<Duration>) {
+        if self.open_model {
+            self.latency.record_censored(since_due);
+        }
+        if let Some(since_sent) = since_sent {
+            self.service.record_censored(since_sent);
+        }
+    }
+
     /// Records a message of a stream. `delay` is from when it was due or sent, `service` from when it was sent.
     pub(crate) fn message(&mut self, delay: Option<Duration>, service: Option<Duration>, now: Instant) {
         self.requests += 1;
         self.last_done = Some(now);
-        if let Some(service) = service {
+        // At its end, a second is added to the main figure.
+        if let Some(service) = service.filter(|_| self.open_model || self.second.is_none()) {
             self.service.record(service);
         }
         let Some(delay) = delay else { return };
-        if self.open_model {
-            self.latency.record(delay);
-        }
-        if let Some(second) = &mut self.second {
-            second.record(delay);
+        match &mut self.second {
+            Some(second) => second.record(delay),
+            None if self.open_model => self.latency.record(delay),
+            None => {}
         }
         if let Some(timeline) = &mut self.timeline {
             timeline.at(now.checked_sub(delay).unwrap_or(now)).succeeded(delay);
@@ -284,7 +309,7 @@ impl Record {
 
     /// Ends the current second, if seconds are recorded. `at` is from the start of the window.
     pub(crate) fn end_second(&mut self, at: Duration, is_last: bool) {
-        let counts = Counts {
+        let counts = WindowCounts {
             requests: self.requests,
             failed: self.errors.total(),
             bytes_received: self.bytes_received,
@@ -304,7 +329,7 @@ impl Record {
         }
     }
 
-    /// Records a failed request. `due` is when it was due; of a connect without a request, now.
+    /// Records a failed request. `due` is when it was due; for a connect without a request, now.
     pub(crate) fn failure(
         &mut self,
         class: ErrorClass,
@@ -328,7 +353,7 @@ impl Record {
     }
 
     /// Times of the main figure: `latency` with a schedule, otherwise `service`.
-    pub(crate) fn headline(&self) -> &Times {
+    pub(crate) fn headline(&self) -> &TimeHistogram {
         if self.open_model { &self.latency } else { &self.service }
     }
 
@@ -371,7 +396,7 @@ impl Record {
         self.sent += other.sent;
         self.sent_in_window += other.sent_in_window;
         self.waited_for_connection += other.waited_for_connection;
-        // The thread that is latest is the one to judge the schedule by.
+        // The thread with the latest request decides whether the schedule was kept.
         let late = |moments: &(Instant, Instant)| moments.1.saturating_duration_since(moments.0);
         self.last_sent = self.last_sent.into_iter().chain(other.last_sent).max_by_key(late);
         self.last_done = self.last_done.max(other.last_done);
@@ -386,6 +411,10 @@ mod tests {
         start + Duration::from_micros(time_us)
     }
 
+    fn page(status: u16, body_bytes: u64) -> PageFacts {
+        PageFacts { status, kind: 0, body_bytes, digest: None }
+    }
+
     fn moments(start: Instant, due_us: u64, sent_us: u64, done_us: u64) -> Moments {
         let sent = after(start, sent_us);
         Moments { due: after(start, due_us), sent, first_byte: sent, done: after(start, done_us) }
@@ -393,12 +422,10 @@ mod tests {
 
     #[test]
     fn only_successes_are_timed() {
-        let (start, mut record) = (Instant::now(), Record::new(false));
+        let (start, mut record) = (Instant::now(), ThreadRecord::new(false));
         for status in [200, 204, 301, 399, 400, 500, 999] {
-            let response = Response { status, body_bytes: 10, keepalive: true };
-            record.response(response, Verdict::of(response.status), &moments(start, 0, 0, 100), |_| {
-                String::new()
-            });
+            let verdict = ResponseVerdict::from_status(status);
+            record.response(page(status, 10), verdict, &moments(start, 0, 0, 100), String::new);
         }
         record.failure(ErrorClass::Read, start, start, || "first".to_owned());
         record.failure(ErrorClass::Read, start, start, || "second".to_owned());
@@ -411,11 +438,10 @@ mod tests {
 
     #[test]
     fn a_stall_is_in_the_headline_and_not_in_the_generators_own_lateness() {
-        let (start, mut record) = (Instant::now(), Record::new(true));
-        let response = Response { status: 200, body_bytes: 0, keepalive: true };
-        // Due at 0, but the only connection was busy until 5,000; sent 3 later, served in 100.
+        let (start, mut record) = (Instant::now(), ThreadRecord::new(true));
+        // Due at 0, but the only connection was busy until 5,000; sent 3 later, answered in 100.
         record.departure(start, after(start, 5_000), after(start, 5_003), None);
-        record.response(response, Verdict::Good, &moments(start, 0, 5_003, 5_103), |_| String::new());
+        record.response(page(200, 0), ResponseVerdict::Good, &moments(start, 0, 5_003, 5_103), String::new);
         assert_eq!(record.headline().histogram.max() / 10, 510);
         assert_eq!(record.service.histogram.max(), 100);
         assert_eq!(record.lateness.histogram.max(), record.lateness.histogram.highest_equivalent(5_003));
@@ -428,13 +454,13 @@ mod tests {
 
     #[test]
     fn times_too_long_are_clamped_and_told() {
-        let mut times = Times::new();
+        let mut times = TimeHistogram::new();
         times.record(Duration::from_secs(3601));
         times.record(Duration::MAX);
         times.record(Duration::ZERO);
         assert_eq!((times.clamped, times.histogram.len(), times.histogram.min()), (2, 3, 0));
         assert_eq!(times.histogram.max(), times.histogram.highest_equivalent(LONGEST_US));
-        let mut growing = Times::growing();
+        let mut growing = TimeHistogram::growing();
         for seconds in [0, 1, 10_000] {
             growing.record_growing(Duration::from_secs(seconds));
         }
@@ -446,10 +472,14 @@ mod tests {
     fn merging_adds_everything() {
         let start = Instant::now();
         let one = |lateness_us| {
-            let mut record = Record::new(true);
-            let response = Response { status: 200, body_bytes: 3, keepalive: true };
+            let mut record = ThreadRecord::new(true);
             record.departure(start, start, after(start, lateness_us), None);
-            record.response(response, Verdict::Good, &moments(start, 0, lateness_us, 100), |_| String::new());
+            record.response(
+                page(200, 3),
+                ResponseVerdict::Good,
+                &moments(start, 0, lateness_us, 100),
+                String::new,
+            );
             record.failure(ErrorClass::Connect, start, after(start, 200), || "refused".to_owned());
             record
         };

@@ -17,20 +17,17 @@ mod handed;
 
 use std::ops::Range;
 
-use mistake::{Mistake, Places};
+use mistake::{LineMap, Mistake};
 
-use crate::listed::{LISTED_MAX, Listed};
+use crate::listed::{Check, LISTED_MAX, Listed};
 
 /// Maximum number of mistakes that are reported.
 const MISTAKES_MAX: usize = 20;
-/// Kinds of checks.
-const CHECKS: [&str; 4] = ["status", "header", "contains", "size"];
-/// Maximum bytes of all bodies together.
+const CHECKS: [&str; 5] = ["status", "header", "contains", "size", "digest"];
 const BODIES_BYTES_MAX: usize = 256 << 20;
 
-/// Format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum ListFormat {
     /// Tables `[[request]]` in TOML.
     Toml,
     /// `.http` files of the REST Client and of IntelliJ.
@@ -43,9 +40,8 @@ pub enum Format {
     Handed,
 }
 
-impl Format {
-    /// The format of a file with this name.
-    pub fn of(file: &str) -> Option<Self> {
+impl ListFormat {
+    pub fn from_file(file: &str) -> Option<Self> {
         let extension = file.rsplit_once('.')?.1.to_ascii_lowercase();
         match extension.as_str() {
             "toml" => Some(Self::Toml),
@@ -56,49 +52,54 @@ impl Format {
     }
 }
 
-/// A list of requests, and what it refers to.
-pub struct Source<'s> {
-    /// Content of the file.
+pub struct RequestSource<'s> {
     pub text: &'s str,
-    /// Name of the file in messages.
     pub file: &'s str,
-    /// URL whose host requests with a path go to.
+    /// URL with the host for requests that have only a path.
     pub base: Option<&'s str>,
-    /// Hosts of a recording whose requests are sent; none for that of `base`, or the only one.
+    /// Hosts of a recording whose requests are sent. Empty: the host of `base`, or the only one.
     pub hosts: &'s [String],
-    /// Names of header fields that are given otherwise, in place of recorded ones.
+    /// Names of header fields that replace recorded ones.
     pub given: &'s [String],
-    /// Reads a file that the list names, relative to the list, or says why it cannot.
+    /// Reads a file that the list names, relative to the list. Fails with the reason.
     pub read: &'s dyn Fn(&str) -> Result<Vec<u8>, String>,
 }
 
-impl std::fmt::Debug for Source<'_> {
+impl std::fmt::Debug for RequestSource<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Source").field("file", &self.file).finish_non_exhaustive()
     }
 }
 
-/// Whether a list of URLs has methods, so that it is of [`Format::Lines`].
+/// Parses a check in the form of comments in `.http` files and of `--check`: `status 200`, `size 1KB..`.
+///
+/// # Errors
+/// The mistake, and the expected form.
+pub fn check(text: &str, check: &mut Check) -> Result<(), String> {
+    checks::add(text, check).map_err(|wrong| wrong.to_string())
+}
+
+/// Whether a list of URLs has methods, which makes it [`ListFormat::Lines`].
 pub fn has_methods(text: &str) -> bool {
     text.lines().any(lines::has_method)
 }
 
-/// Reads a list. At least one request, or at least one mistake.
-pub fn parse(format: Format, source: &Source<'_>) -> Result<Vec<Listed>, Vec<Mistake>> {
-    let mut reading = Reading::new(source);
+/// Reads a list. Returns at least one request, or at least one mistake.
+pub fn parse(format: ListFormat, source: &RequestSource<'_>) -> Result<Vec<Listed>, Vec<Mistake>> {
+    let mut reading = ListReading::new(source);
     match format {
-        Format::Toml => tables::read(&mut reading),
-        Format::Http => http::read(&mut reading),
-        Format::Har => har::read(&mut reading),
-        Format::Lines => lines::read(&mut reading),
-        Format::Handed => handed::read(&mut reading),
+        ListFormat::Toml => tables::read(&mut reading),
+        ListFormat::Http => http::read(&mut reading),
+        ListFormat::Har => har::read(&mut reading),
+        ListFormat::Lines => lines::read(&mut reading),
+        ListFormat::Handed => handed::read(&mut reading),
     }
     reading.end()
 }
 
 /// Reads the requests of a list of tables within a larger TOML text, at this place in it.
-pub fn parse_tables(source: &Source<'_>, at: &Range<usize>) -> Result<Vec<Listed>, Vec<Mistake>> {
-    let mut reading = Reading::new(source);
+pub fn parse_tables(source: &RequestSource<'_>, at: &Range<usize>) -> Result<Vec<Listed>, Vec<Mistake>> {
+    let mut reading = ListReading::new(source);
     tables::read_at(&mut reading, at);
     reading.end()
 }
@@ -115,7 +116,7 @@ pub fn hosts(requests: &[Listed]) -> Vec<&str> {
     hosts
 }
 
-/// Makes the URL of a request a path: it is for whatever host is meant later.
+/// Removes scheme and host from a request's URL, so that it fits any host.
 pub fn here(request: &mut Listed) {
     request.url.replace_range(..draft::authority(&request.url).len(), "");
     if !request.url.starts_with('/') {
@@ -123,24 +124,22 @@ pub fn here(request: &mut Listed) {
     }
 }
 
-/// Reading of a list under way.
-struct Reading<'s> {
-    source: &'s Source<'s>,
-    places: Places<'s>,
+struct ListReading<'s> {
+    source: &'s RequestSource<'s>,
+    places: LineMap<'s>,
     listed: Vec<Listed>,
     bodies_bytes: usize,
     mistakes: Vec<Mistake>,
-    /// A limit is exceeded: nothing that follows matters.
+    /// A limit is exceeded, so the rest is ignored.
     is_over: bool,
 }
 
-impl<'s> Reading<'s> {
-    fn new(source: &'s Source<'s>) -> Self {
-        let places = Places::new(source.text, source.file);
+impl<'s> ListReading<'s> {
+    fn new(source: &'s RequestSource<'s>) -> Self {
+        let places = LineMap::new(source.text, source.file);
         Self { source, places, listed: Vec::new(), bodies_bytes: 0, mistakes: Vec::new(), is_over: false }
     }
 
-    /// Reports a mistake.
     fn wrong(&mut self, at: &Range<usize>, message: impl Into<String>) {
         let mistake = self.places.mistake(at, message);
         self.report(mistake);
@@ -162,7 +161,6 @@ impl<'s> Reading<'s> {
         format!("{file}:{line}:{column}")
     }
 
-    /// Reads a file that the list names.
     fn file(&mut self, name: &str, at: &Range<usize>) -> Option<Vec<u8>> {
         match (self.source.read)(name) {
             Ok(content) => Some(content),

@@ -12,51 +12,51 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::arrivals::Arrivals;
+use crate::arrivals::ArrivalSchedule;
 use crate::error::Error;
-use crate::outcome::Outcome;
-use crate::plan::{Arrival, Plan};
-use crate::record::Record;
-use crate::schedule::Window;
-use crate::seconds::{self, Current, Part, Seconds};
-use crate::summary::{self, Ending, Measured};
-use crate::target::{Requests, Targets};
+use crate::outcome::RunOutcome;
+use crate::plan::{Arrival, LoadPlan};
+use crate::record::ThreadRecord;
+use crate::schedule::ScheduleWindow;
+use crate::seconds::{self, CurrentSecond, SecondPart, Seconds};
+use crate::summary::{self, RunEnding, ThreadMeasurements};
+use crate::target::{RenderedRequests, Targets};
 use crate::timeline::Timeline;
 use crate::usage::{self, Usage};
 use crate::vigil::Vigil;
-use crate::worker::{Live, Orders, Reach, Shared, Worker};
+use crate::worker::{Active, Live, LoadShared, LoadWorker, Orders, ServerReach};
 use crate::{multiplex, send, stream};
 
 /// File descriptors besides connections: standard streams; and a poller, its waker and a timer for each thread.
 const OTHER_DESCRIPTORS: u64 = 32;
 /// Delay from the last ready connection to the first request, so that all threads are informed.
 const HEAD_START: Duration = Duration::from_millis(2);
-/// How long a run with a schedule waits at its end for active and overdue requests. Without them the slowest would be
+/// Time that a run with a schedule waits at its end for active and overdue requests. Without them the slowest would be
 /// missing; the run still ends within a second.
 const OVERTIME: Duration = Duration::from_millis(800);
 /// Interval between checks whether the server is gone.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
-/// Stack size of a load thread.
 const STACK_BYTES: usize = 512 * 1024;
-/// The same with HTTP/3: the QUIC implementation moves connections while they begin.
+/// Stack size with HTTP/3: the QUIC implementation moves connections on the stack while they begin.
 const STACK_BYTES_HTTP3: usize = 2 * 1024 * 1024;
 
 /// Runs a plan to its end. Blocks the calling thread, which sends no load itself.
-pub fn run(plan: &Plan) -> Result<Outcome, Error> {
+pub fn run(plan: &LoadPlan) -> Result<RunOutcome, Error> {
     start(plan)?.wait()
 }
 
-/// Whether a plan can be started: what [`start`] refuses before it connects.
-pub fn check(plan: &Plan) -> Result<(), Error> {
+/// # Errors
+/// Every reason for which [`start`] refuses a plan before it connects.
+pub fn check(plan: &LoadPlan) -> Result<(), Error> {
     checked(plan).map(drop)
 }
 
-fn checked(plan: &Plan) -> Result<Targets, Error> {
+fn checked(plan: &LoadPlan) -> Result<Targets, Error> {
     plan.check()?;
     let targets = Targets::new(&stream::completed(plan))?;
     check_descriptors(plan, targets.servers.planned())?;
     match plan.server_process {
-        Some(process) if usage::of(process).is_none() => Err(Error::Plan {
+        Some(process) if usage::usage_of(process).is_none() => Err(Error::Plan {
             what: "the server's process (--pid)",
             expected: format!("a running one; there is no process {process}"),
         }),
@@ -65,17 +65,17 @@ fn checked(plan: &Plan) -> Result<Targets, Error> {
 }
 
 /// Starts the threads of a plan and returns at once.
-pub fn start(plan: &Plan) -> Result<Running, Error> {
+pub fn start(plan: &LoadPlan) -> Result<RunningLoad, Error> {
     let targets = checked(plan)?;
     let streams = stream::Prepared::new(plan)?;
-    let shared = Arc::new(Shared { plan: plan.clone(), targets, streams, reach: Reach::default() });
+    let shared = Arc::new(LoadShared { plan: plan.clone(), targets, streams, reach: ServerReach::default() });
     let (orders, _) = watch::channel(Orders::default());
     let live: Arc<[Live]> = (0..plan.threads).map(|_| Live::default()).collect();
-    let control = Control { orders: Arc::new(orders), live };
+    let control = RunControl { orders: Arc::new(orders), live };
     let unready = Arc::new(AtomicUsize::new(plan.threads));
     let (sender, seconds) = seconds::watching(plan.threads);
     let threads = Vec::with_capacity(plan.threads);
-    let mut running = Running { shared, control, threads, seconds: plan.seconds.then_some(seconds) };
+    let mut running = RunningLoad { shared, control, threads, seconds: plan.seconds.then_some(seconds) };
     for thread in 0..plan.threads {
         let sender = plan.seconds.then(|| sender.clone());
         running.threads.push(spawn(&running, thread, Arc::clone(&unready), sender)?);
@@ -83,13 +83,13 @@ pub fn start(plan: &Plan) -> Result<Running, Error> {
     Ok(running)
 }
 
-type Thread = JoinHandle<Result<Measured, Error>>;
+type Thread = JoinHandle<Result<ThreadMeasurements, Error>>;
 
 fn spawn(
-    running: &Running,
+    running: &RunningLoad,
     thread: usize,
     unready: Arc<AtomicUsize>,
-    seconds: Option<Sender<Part>>,
+    seconds: Option<Sender<SecondPart>>,
 ) -> Result<Thread, Error> {
     let (shared, control) = (Arc::clone(&running.shared), running.control.clone());
     let ready = {
@@ -105,8 +105,8 @@ fn spawn(
     let stack_bytes = if shared.plan.http3 { STACK_BYTES_HTTP3 } else { STACK_BYTES };
     let load = move || {
         let (orders, live) = (control.orders.subscribe(), Arc::clone(&control.live));
-        let worker = Worker::new(shared, thread, orders, live, Box::new(ready));
-        worker.record.borrow_mut().second = seconds.map(|sender| Box::new(Current::new(sender)));
+        let worker = LoadWorker::new(shared, thread, orders, live, Box::new(ready));
+        worker.record.borrow_mut().second = seconds.map(|sender| Box::new(CurrentSecond::new(sender)));
         let measured = measure(worker, &control);
         guard.lift(measured.is_ok());
         measured
@@ -115,28 +115,27 @@ fn spawn(
     builder.spawn(load).map_err(|source| Error::System { action: "start a thread", source })
 }
 
-/// A run under way.
 #[derive(Debug)]
-pub struct Running {
-    shared: Arc<Shared>,
-    control: Control,
+pub struct RunningLoad {
+    shared: Arc<LoadShared>,
+    control: RunControl,
     threads: Vec<Thread>,
     seconds: Option<Seconds>,
 }
 
-impl Running {
+impl RunningLoad {
     /// A handle to watch and stop the run from any thread.
-    pub fn control(&self) -> Control {
+    pub fn control(&self) -> RunControl {
         self.control.clone()
     }
 
-    /// Figures of each second, while the run is under way; `None` if the plan does not ask for them, or at the second call.
+    /// Figures of each second, during the run; `None` if the plan does not request them, or at the second call.
     pub fn seconds(&mut self) -> Option<Seconds> {
         self.seconds.take()
     }
 
     /// Blocks until the run is over.
-    pub fn wait(self) -> Result<Outcome, Error> {
+    pub fn wait(self) -> Result<RunOutcome, Error> {
         let mut parts = Vec::with_capacity(self.threads.len());
         for thread in self.threads {
             parts.push(thread.join().unwrap_or(Err(Error::ThreadEnded)));
@@ -147,24 +146,23 @@ impl Running {
         }
         let Orders { stop, is_gone, .. } = *self.control.orders.borrow();
         let ending = match (is_gone, stop) {
-            (true, _) => Ending::Gone,
-            (false, true) => Ending::Interrupted,
-            (false, false) => Ending::Planned,
+            (true, _) => RunEnding::Gone,
+            (false, true) => RunEnding::Interrupted,
+            (false, false) => RunEnding::Planned,
         };
         Ok(summary::outcome(&self.shared, parts, ending))
     }
 }
 
-/// Handle to watch and stop a run.
 #[derive(Debug, Clone)]
-pub struct Control {
+pub struct RunControl {
     orders: Arc<watch::Sender<Orders>>,
     live: Arc<[Live]>,
 }
 
-impl Control {
+impl RunControl {
     /// Begins the load, unless no connection could be opened.
-    fn start(&self, shared: &Shared) {
+    fn start(&self, shared: &LoadShared) {
         if shared.reach.refusal().is_some() {
             return self.stop();
         }
@@ -172,7 +170,7 @@ impl Control {
         self.orders.send_modify(|orders| orders.window = Some(window));
     }
 
-    /// Stops the run. Its outcome contains what was measured so far.
+    /// Stops the run. Its outcome contains the measurements so far.
     pub fn stop(&self) {
         self.orders.send_modify(|orders| orders.stop = true);
     }
@@ -182,20 +180,19 @@ impl Control {
         self.orders.send_modify(|orders| (orders.stop, orders.is_gone) = (true, true));
     }
 
-    /// When the measured window begins; `None` while connecting.
+    /// Start of the measured window; `None` while connecting.
     pub fn window_start(&self) -> Option<Instant> {
         self.orders.borrow().window.map(|window| window.start)
     }
 
-    /// Progress of the run.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> RunProgress {
         let since = self
             .orders
             .borrow()
             .window
             .and_then(|window| Instant::now().checked_duration_since(window.start));
         let sum = |count: fn(&Live) -> u64| self.live.iter().map(count).sum();
-        Progress {
+        RunProgress {
             measured_seconds: since.map(|elapsed| elapsed.as_secs_f64()),
             requests: sum(|live| live.requests.load(Ordering::Relaxed)),
             errors: sum(|live| live.errors.load(Ordering::Relaxed)),
@@ -203,20 +200,17 @@ impl Control {
     }
 }
 
-/// Progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
+pub struct RunProgress {
     /// Time since the measured window began; `None` while connecting or warming up.
     pub measured_seconds: Option<f64>,
-    /// Successful requests so far.
     pub requests: u64,
-    /// Failed requests so far.
     pub errors: u64,
 }
 
 /// Guard that stops the run if a thread fails: the other threads would wait for it forever.
 #[derive(Debug)]
-struct StopOnFailure(Option<Control>);
+struct StopOnFailure(Option<RunControl>);
 
 impl StopOnFailure {
     fn lift(mut self, is_well: bool) {
@@ -234,24 +228,29 @@ impl Drop for StopOnFailure {
     }
 }
 
-fn window(plan: &Plan, load: Instant) -> Window {
+fn window(plan: &LoadPlan, load: Instant) -> ScheduleWindow {
     let start = load + Duration::from_secs_f64(plan.warm_up_seconds);
-    Window { load, start, end: plan.window_seconds().map(|seconds| start + Duration::from_secs_f64(seconds)) }
+    ScheduleWindow {
+        load,
+        start,
+        end: plan.window_seconds().map(|seconds| start + Duration::from_secs_f64(seconds)),
+    }
 }
 
-/// Starts the connections of a thread.
-fn drive_all(worker: &Rc<Worker>, connections: &mut JoinSet<()>) {
+fn drive_all(worker: &Rc<LoadWorker>, connections: &mut JoinSet<()>) {
     for index in 0..worker.connections() {
         match &worker.shared.targets.requests {
             _ if worker.shared.streams.is_some() => stream::drive_all(worker, index, connections),
-            Requests::Http1(_) => drop(connections.spawn_local(send::drive(Rc::clone(worker), index))),
-            Requests::Streams(_) => multiplex::drive_all(worker, index, connections),
+            RenderedRequests::Http1(_) => {
+                drop(connections.spawn_local(send::drive(Rc::clone(worker), index)));
+            }
+            RenderedRequests::Streams(_) => multiplex::drive_all(worker, index, connections),
         }
     }
 }
 
 /// Runs one load thread, from its runtime to its record.
-fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
+fn measure(worker: LoadWorker, control: &RunControl) -> Result<ThreadMeasurements, Error> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build_local(tokio::runtime::LocalOptions::default());
     let runtime = runtime.map_err(|source| Error::System { action: "start an event loop", source })?;
@@ -263,7 +262,7 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
             window = worker.wait_for_window() => window,
             () = all_ended(&mut connections) => worker.wait_for_window().await,
         };
-        let Some(window) = window else { return Ok(Measured::nothing()) };
+        let Some(window) = window else { return Ok(ThreadMeasurements::nothing()) };
         worker.record.borrow_mut().timeline =
             worker.shared.plan.slot.map(|slot| Box::new(Timeline::new(window.start, slot)));
         worker.begin(window).map_err(|source| Error::System { action: "create a timer", source })?;
@@ -271,7 +270,7 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
         tokio::task::spawn_local(async move { serving.arrivals().serve().await });
         tokio::select! {
             () = tokio::time::sleep_until(window.start.into()) => {}
-            () = worker.wait_for_stop() => return Ok(Measured::nothing()),
+            () = worker.wait_for_stop() => return Ok(ThreadMeasurements::nothing()),
         }
         let (started_at, cpu_before, waited_before) = (SystemTime::now(), cpu_time(), waited());
         let server_before = worker.server_usage();
@@ -284,14 +283,14 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
             () = sleep_until(end) => {}
             () = worker.wait_for_stop() => {}
             () = worker.stream_done.notified() => {}
-            // The end of a time comes by itself.
+            // A window with an end needs no check.
             () = until_gone(&worker), if window.end.is_none() => control.give_up(),
         }
         if worker.shared.streams.is_some() {
-            // A stream counts what it has not received as it ends.
+            // When it ends, a stream counts the messages that it has not received.
             connections.shutdown().await;
         }
-        // Whoever is done waits for nobody.
+        // The other threads must not wait for this one.
         worker.tell_gone(true);
         let ended = Instant::now();
         let cpu = cpu_time().saturating_sub(cpu_before);
@@ -300,29 +299,51 @@ fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
             memory_bytes: after.memory_bytes,
         });
         worker.record.borrow_mut().end_second(ended.saturating_duration_since(window.start), true);
+        let slowest_us = worker.record.borrow().headline().histogram.max();
         let (unfinished, oldest_unfinished) = worker.under_way.borrow().at(ended);
-        if let Some(timeline) = &mut worker.record.borrow_mut().timeline {
-            for sent in worker.under_way.borrow().sent() {
-                timeline.at(sent).unanswered += 1;
-            }
-        }
-        let due_by = window.end.map_or(ended, |end| end.min(ended));
-        Ok(Measured {
+        let unclaimed = count_unanswered(&worker, window, ended);
+        let waited = waited().saturating_sub(waited_before);
+        Ok(ThreadMeasurements {
             window: Some((window, ended)),
             started_at,
             cpu,
-            waited: waited().saturating_sub(waited_before),
+            waited,
             server,
-            unclaimed: worker.arrivals().unclaimed(due_by),
+            unclaimed,
             unfinished,
             oldest_unfinished,
-            record: worker.record.replace(Record::new(worker.is_open_model)),
+            hanging: oldest_unfinished.saturating_sub(waited),
+            slowest_us,
+            record: worker.record.replace(ThreadRecord::new(worker.is_open_model)),
         })
     })
 }
 
+/// Records the unanswered requests at the end. Returns how many of them were never sent.
+fn count_unanswered(worker: &LoadWorker, window: ScheduleWindow, ended: Instant) -> u64 {
+    for Active { due, sent, request } in worker.under_way.borrow().all() {
+        let [since_due, since_sent] = [due, sent].map(|then| ended.saturating_duration_since(then));
+        let mut record = worker.record.borrow_mut();
+        record.unanswered(since_due, Some(since_sent));
+        if let Some(timeline) = &mut record.timeline {
+            timeline.at(sent).unanswered += 1;
+        }
+        drop(record);
+        worker.unanswered_part(request, due, if worker.is_open_model { since_due } else { since_sent });
+    }
+    let due_by = window.end.map_or(ended, |end| end.min(ended));
+    let mut unclaimed = 0;
+    for due in worker.arrivals().unclaimed(due_by) {
+        let since_due = ended.saturating_duration_since(due);
+        worker.record.borrow_mut().unanswered(since_due, None);
+        worker.unanswered_part(None, due, since_due);
+        unclaimed += 1;
+    }
+    unclaimed
+}
+
 /// Ends each second of a thread's record.
-async fn each_second(worker: Rc<Worker>, start: Instant) {
+async fn each_second(worker: Rc<LoadWorker>, start: Instant) {
     for number in 1.. {
         let at = Duration::from_secs(number);
         tokio::time::sleep_until((start + at).into()).await;
@@ -332,16 +353,16 @@ async fn each_second(worker: Rc<Worker>, start: Instant) {
 
 /// How long active and overdue requests may continue after the window. A closed loop does not wait for them; a schedule
 /// does, because without them the slowest would be missing.
-fn overtime(worker: &Worker) -> Duration {
+fn overtime(worker: &LoadWorker) -> Duration {
     match worker.arrivals() {
-        // Receivers wait for what senders in other threads have sent.
-        Arrivals::Closed(_) if worker.shared.plan.arrival == Arrival::Closed => Duration::ZERO,
+        // Receivers wait for the messages of senders in other threads.
+        ArrivalSchedule::Closed(_) if worker.shared.plan.arrival == Arrival::Closed => Duration::ZERO,
         _ => OVERTIME.min(Duration::from_secs_f64(worker.shared.plan.timeout_seconds)),
     }
 }
 
 /// Waits until every connection is done: after the number of requests, or at the end of the window.
-async fn all_done(connections: &mut JoinSet<()>, arrivals: &Arrivals, window_end: Option<Instant>) {
+async fn all_done(connections: &mut JoinSet<()>, arrivals: &ArrivalSchedule, window_end: Option<Instant>) {
     all_ended(connections).await;
     // The last request of a schedule may be done long before its window ends.
     if !arrivals.is_spent() {
@@ -351,7 +372,7 @@ async fn all_done(connections: &mut JoinSet<()>, arrivals: &Arrivals, window_end
 
 async fn all_ended(connections: &mut JoinSet<()>) {
     while let Some(ended) = connections.join_next().await {
-        // A bug of ours must not pass for a connection that is done.
+        // A panic must not look like a connection that is done.
         if let Err(error) = ended
             && error.is_panic()
         {
@@ -368,7 +389,7 @@ async fn sleep_until(end: Option<Instant>) {
 }
 
 /// Waits until the server is gone for all threads.
-async fn until_gone(worker: &Worker) {
+async fn until_gone(worker: &LoadWorker) {
     let mut vigil = Vigil::new(worker.senders(), Instant::now());
     loop {
         tokio::time::sleep(BETWEEN_LOOKS).await;
@@ -392,7 +413,7 @@ fn cpu_time() -> Duration {
 }
 
 /// Checks that the limit on open files suffices for the plan.
-fn check_descriptors(plan: &Plan, servers: usize) -> Result<(), Error> {
+fn check_descriptors(plan: &LoadPlan, servers: usize) -> Result<(), Error> {
     let servers = if plan.has_streams() { servers as u64 } else { 1 };
     let needed = plan.connections as u64 * servers + OTHER_DESCRIPTORS + 4 * plan.threads as u64;
     let limit = getrlimit(Resource::Nofile).current;

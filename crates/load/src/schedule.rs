@@ -1,4 +1,4 @@
-//! Schedule of requests: due times as offsets from the start, and which connection sends each. No clock, no timer.
+//! Schedule of requests: due times as offsets from the start, and the connection that sends each. No clock, no timer.
 //!
 //! A backlog needs no queue: only the next due time is stored, however late the server is.
 
@@ -15,11 +15,10 @@ use crate::stages::Profile;
 pub(crate) enum Schedule {
     /// Equal intervals. The threads interleave, so that the intervals are equal over all threads too.
     Constant { interval_ns: f64, index: u64, stride: u64 },
-    /// Poisson process. Each thread has its share of the rate: a sum of independent Poisson processes is a Poisson
-    /// process.
+    /// Poisson process with this thread's share of the rate: a sum of Poisson processes is a Poisson process.
     Poisson { mean_ns: f64, at_ns: f64, random: Random },
-    /// Stages: a position in the requests of all threads, and when it is due. With random steps between positions it is
-    /// a Poisson process with a rate that changes.
+    /// Stages: a position in the requests of all threads, and its due time. With random steps between positions it is a
+    /// Poisson process with a rate that changes.
     Stages { profile: Arc<Profile>, count: f64, due: Duration, threads: f64, random: Option<Random> },
 }
 
@@ -57,10 +56,9 @@ impl Schedule {
         }
     }
 
-    /// Due time of the next request.
     fn due(&self) -> Duration {
         let nanoseconds = match *self {
-            // From the index each time: adding up intervals would drift.
+            // Computed from the index, because adding up intervals would drift.
             Self::Constant { interval_ns, index, .. } => index as f64 * interval_ns,
             Self::Poisson { at_ns, .. } => at_ns,
             Self::Stages { due, .. } => return due,
@@ -83,30 +81,27 @@ impl Schedule {
     }
 }
 
-/// Measured window.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Window {
+pub(crate) struct ScheduleWindow {
     /// Start of the load. The warm-up is from here to `start`.
     pub(crate) load: Instant,
-    /// Start of the measured window.
     pub(crate) start: Instant,
     /// End of the measured window; `None` if a number of requests ends it.
     pub(crate) end: Option<Instant>,
 }
 
-/// Gives due requests to free connections of one thread. The connection that has been free for longest is first, so
-/// that all stay in use.
+/// Gives due requests to one thread's free connections: first to the one free for longest, so that all are used.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     schedule: Schedule,
-    window: Window,
+    window: ScheduleWindow,
     /// Requests that are left in the measured window.
     remaining: Option<u64>,
     idle: VecDeque<usize>,
 }
 
 impl Dispatch {
-    pub(crate) fn new(schedule: Schedule, window: Window, requests: Option<u64>) -> Self {
+    pub(crate) fn new(schedule: Schedule, window: ScheduleWindow, requests: Option<u64>) -> Self {
         Self { schedule, window, remaining: requests, idle: VecDeque::new() }
     }
 
@@ -142,13 +137,12 @@ impl Dispatch {
         Some(due)
     }
 
-    /// Adds a waiting connection. True if it is the only one that waits.
+    /// Adds a waiting connection. Returns true if it is the only one.
     pub(crate) fn wait(&mut self, connection: usize) -> bool {
         self.idle.push_back(connection);
         self.idle.len() == 1
     }
 
-    /// Removes a waiting connection.
     pub(crate) fn leave(&mut self, connection: usize) {
         self.idle.retain(|idle| *idle != connection);
     }
@@ -162,7 +156,6 @@ impl Dispatch {
         self.idle.pop_front().map(|connection| (connection, due))
     }
 
-    /// Whether any connection waits.
     pub(crate) fn has_idle(&self) -> bool {
         !self.idle.is_empty()
     }
@@ -172,15 +165,16 @@ impl Dispatch {
         self.idle.drain(..)
     }
 
-    /// Number of requests of the measured window that were due at `by` and that no connection took.
-    pub(crate) fn unclaimed(&self, by: Instant) -> u64 {
+    /// Due times of the window's requests that no connection had taken at `by`.
+    pub(crate) fn unclaimed(&self, by: Instant) -> impl Iterator<Item = Instant> + use<> {
         let mut rest = Self {
             schedule: self.schedule.clone(),
             window: self.window,
             remaining: self.remaining,
             idle: VecDeque::new(),
         };
-        std::iter::from_fn(|| rest.claim(by)).filter(|due| *due >= self.window.start).count() as u64
+        let start = self.window.start;
+        std::iter::from_fn(move || rest.claim(by)).filter(move |due| *due >= start)
     }
 }
 
@@ -200,9 +194,9 @@ mod tests {
         std::iter::repeat_with(next).take(count).collect()
     }
 
-    fn window(load: Instant, warm_up_ms: u64, duration_ms: Option<u64>) -> Window {
+    fn window(load: Instant, warm_up_ms: u64, duration_ms: Option<u64>) -> ScheduleWindow {
         let start = load + Duration::from_millis(warm_up_ms);
-        Window { load, start, end: duration_ms.map(|span| start + Duration::from_millis(span)) }
+        ScheduleWindow { load, start, end: duration_ms.map(|span| start + Duration::from_millis(span)) }
     }
 
     fn thousand_a_second() -> Schedule {
@@ -247,9 +241,9 @@ mod tests {
         assert_eq!(dispatch.assign(second), Some((9, second)));
         assert!(!dispatch.has_idle());
         assert_eq!(dispatch.assign(start + Duration::from_secs(1)), None, "nobody waits");
-        // What was due while nobody was free is still due, one by one, at its own time.
+        // Requests that fell due while no connection was free keep their due times.
         assert_eq!(dispatch.claim(start + Duration::from_secs(1)), Some(start + Duration::from_millis(2)));
-        assert_eq!(dispatch.unclaimed(start + Duration::from_secs(1)), 7);
+        assert_eq!(dispatch.unclaimed(start + Duration::from_secs(1)).count(), 7);
     }
 
     #[test]
@@ -259,9 +253,9 @@ mod tests {
         let mut by_time = Dispatch::new(thousand_a_second(), window(start, 5, Some(10)), None);
         assert_eq!(std::iter::from_fn(|| by_time.claim(late)).count(), 15);
         assert_eq!(by_time.next_due(), None);
-        // The warm-up does not use the count up.
+        // The warm-up does not use up the number of requests.
         let mut by_count = Dispatch::new(thousand_a_second(), window(start, 5, None), Some(3));
-        assert_eq!(by_count.unclaimed(late), 3);
+        assert_eq!(by_count.unclaimed(late).count(), 3);
         assert_eq!(std::iter::from_fn(|| by_count.claim(late)).count(), 8);
         assert_eq!(by_count.next_due(), None);
     }

@@ -1,4 +1,4 @@
-//! Figures of each second of a run, while it runs: recorded by each thread, merged by who watches.
+//! Figures of each second, during a run. Each thread records its own; the watching thread merges them.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,39 +8,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::outcome::Distribution;
-use crate::record::Times;
+use crate::record::TimeHistogram;
 use crate::summary::distribution;
 
 /// Figures of one second of the measured window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Second {
-    /// Its number, from 0.
+pub struct MeasuredSecond {
+    /// Counts from 0.
     pub second: u64,
-    /// Its duration: less than 1 at the end of a run.
+    /// Less than 1 at the end of a run.
     pub seconds: f64,
     /// Successful requests that ended in it.
     pub requests: u64,
-    /// Requests that failed in it.
     pub failed: u64,
-    /// Bytes received.
     pub bytes_received: u64,
     /// Median latency of `requests`; 0 without any.
     pub p50_us: u64,
-    /// 90th percentile.
     pub p90_us: u64,
-    /// 99th percentile.
     pub p99_us: u64,
-    /// 99.9th percentile.
     pub p99_9_us: u64,
-    /// Maximum.
     pub max_us: u64,
     #[serde(skip)]
     times: Option<Box<TimesOf>>,
 }
 
-/// Times that take no part in comparisons.
+/// Times that comparisons ignore.
 #[derive(Debug, Clone)]
-struct TimesOf(Times);
+struct TimesOf(TimeHistogram);
 
 impl PartialEq for TimesOf {
     fn eq(&self, _: &Self) -> bool {
@@ -48,16 +42,15 @@ impl PartialEq for TimesOf {
     }
 }
 
-impl Second {
-    /// Successful requests per second.
+impl MeasuredSecond {
     pub fn requests_per_second(&self) -> f64 {
         if self.seconds > 0.0 { self.requests as f64 / self.seconds } else { 0.0 }
     }
 
-    /// Several seconds as one. Percentiles are exact unless [`Second::forget_times`] was called.
+    /// Several seconds as one. Percentiles are exact unless [`MeasuredSecond::forget_times`] was called.
     pub fn merged<'s>(seconds: impl IntoIterator<Item = &'s Self>) -> Self {
         let mut merged = Self::default();
-        let mut times = Times::growing();
+        let mut times = TimeHistogram::growing();
         for (index, second) in seconds.into_iter().enumerate() {
             if index == 0 {
                 merged.second = second.second;
@@ -73,12 +66,12 @@ impl Second {
         merged.with(times)
     }
 
-    /// Forgets the histogram: a long run has many seconds.
+    /// Drops the histogram, because a long run has many seconds.
     pub fn forget_times(&mut self) {
         self.times = None;
     }
 
-    fn with(mut self, times: Times) -> Self {
+    fn with(mut self, times: TimeHistogram) -> Self {
         let quantile = |quantile| times.histogram.value_at_quantile(quantile);
         if !times.histogram.is_empty() {
             self.p50_us = quantile(0.5);
@@ -92,40 +85,44 @@ impl Second {
     }
 }
 
-/// What one thread has recorded in a second.
+/// A second's record of one thread.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct SecondPart {
     second: u64,
     elapsed: Duration,
-    counts: Counts,
-    times: Times,
-    /// The thread is done.
+    counts: WindowCounts,
+    times: TimeHistogram,
     is_last: bool,
 }
 
 /// Counters of a thread, from the start of the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct WindowCounts {
     pub(crate) requests: u64,
     pub(crate) failed: u64,
     pub(crate) bytes_received: u64,
 }
 
-/// The current second of one thread.
 #[derive(Debug)]
-pub(crate) struct Current {
+pub(crate) struct CurrentSecond {
     second: u64,
-    times: Times,
+    times: TimeHistogram,
     /// Counters at its start.
-    before: Counts,
+    before: WindowCounts,
     /// Its start, from the start of the window.
     from: Duration,
-    sender: Sender<Part>,
+    sender: Sender<SecondPart>,
 }
 
-impl Current {
-    pub(crate) fn new(sender: Sender<Part>) -> Self {
-        Self { second: 0, times: Times::growing(), before: Counts::default(), from: Duration::ZERO, sender }
+impl CurrentSecond {
+    pub(crate) fn new(sender: Sender<SecondPart>) -> Self {
+        Self {
+            second: 0,
+            times: TimeHistogram::growing(),
+            before: WindowCounts::default(),
+            from: Duration::ZERO,
+            sender,
+        }
     }
 
     #[inline]
@@ -133,26 +130,25 @@ impl Current {
         self.times.record_growing(time);
     }
 
-    /// Times of the second so far.
-    pub(crate) fn times(&self) -> &Times {
+    pub(crate) fn times(&self) -> &TimeHistogram {
         &self.times
     }
 
-    /// Hands the second over, and begins the next. `at` is from the start of the window.
-    pub(crate) fn end(&mut self, counts: Counts, at: Duration, is_last: bool) {
-        let Counts { requests, failed, bytes_received } = self.before;
-        let part = Part {
+    /// Passes the second on, and begins the next. `at` is from the start of the window.
+    pub(crate) fn end(&mut self, counts: WindowCounts, at: Duration, is_last: bool) {
+        let WindowCounts { requests, failed, bytes_received } = self.before;
+        let part = SecondPart {
             second: self.second,
             elapsed: at.saturating_sub(self.from),
-            counts: Counts {
+            counts: WindowCounts {
                 requests: counts.requests - requests,
                 failed: counts.failed - failed,
                 bytes_received: counts.bytes_received - bytes_received,
             },
-            times: std::mem::replace(&mut self.times, Times::growing()),
+            times: std::mem::replace(&mut self.times, TimeHistogram::growing()),
             is_last,
         };
-        // Nobody watches any longer.
+        // An error means that the receiver is gone.
         let _ = self.sender.send(part);
         self.second += 1;
         self.before = counts;
@@ -163,33 +159,32 @@ impl Current {
 /// Merges the seconds of all threads.
 #[derive(Debug)]
 pub struct Seconds {
-    receiver: Receiver<Part>,
+    receiver: Receiver<SecondPart>,
     threads: usize,
     ended: usize,
     /// Seconds that some threads have not ended.
-    open: BTreeMap<u64, Open>,
-    /// The next second to hand out.
+    open: BTreeMap<u64, OpenSecond>,
     next: u64,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenSecond {
     parts: usize,
     /// Threads for which it was the last second.
     last: usize,
-    merged: Second,
-    times: Option<Times>,
+    merged: MeasuredSecond,
+    times: Option<TimeHistogram>,
 }
 
-/// A second with its times, as one generator tells it to who merges those of several.
+/// A second with its times, as a generator reports it to a merger of several generators.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ToldSecond {
-    figures: Second,
+    figures: MeasuredSecond,
     times: Distribution,
 }
 
-impl Second {
-    /// As it is told to who merges seconds of several generators.
+impl MeasuredSecond {
+    /// Converts for a merger of several generators.
     pub fn told(&self) -> ToldSecond {
         let times = self.times.as_ref().map_or_else(Distribution::default, |times| distribution(&times.0));
         ToldSecond { figures: Self { times: None, ..self.clone() }, times }
@@ -199,9 +194,8 @@ impl Second {
 /// The seconds of one of several generators.
 #[derive(Debug)]
 pub struct SecondsOf {
-    /// The next one.
     next: u64,
-    sender: Sender<Part>,
+    sender: Sender<SecondPart>,
 }
 
 /// Merges the seconds of several generators, which begin together, by their numbers.
@@ -215,21 +209,21 @@ impl SecondsOf {
     /// Adds the next second.
     ///
     /// # Errors
-    /// It is another one, or its histogram does not decode.
+    /// If it is not the next one, or its histogram does not decode.
     pub fn add(&mut self, told: &ToldSecond) -> Result<(), Error> {
         let ToldSecond { figures, times } = told;
         if figures.second != self.next || !(0.0..=2.0).contains(&figures.seconds) {
             return Err(Error::Second { told: figures.second, expected: self.next });
         }
         self.next += 1;
-        // What was read holds no more than was in it.
-        let mut all = Times::growing();
-        all.merge(&Times { histogram: times.histogram()?, clamped: times.clamped });
-        // Nobody watches any longer, if it cannot be sent.
-        let _ = self.sender.send(Part {
+        // The new histogram can hold everything that a valid one contains.
+        let mut all = TimeHistogram::growing();
+        all.merge(&times.times()?);
+        // An error means that the receiver is gone.
+        let _ = self.sender.send(SecondPart {
             second: figures.second,
             elapsed: Duration::from_secs_f64(figures.seconds),
-            counts: Counts {
+            counts: WindowCounts {
                 requests: figures.requests,
                 failed: figures.failed,
                 bytes_received: figures.bytes_received,
@@ -240,23 +234,22 @@ impl SecondsOf {
         Ok(())
     }
 
-    /// There are no more.
     pub fn end(self) {
-        let times = Times::growing();
-        let (second, elapsed, counts) = (self.next, Duration::ZERO, Counts::default());
-        let _ = self.sender.send(Part { second, elapsed, counts, times, is_last: true });
+        let times = TimeHistogram::growing();
+        let (second, elapsed, counts) = (self.next, Duration::ZERO, WindowCounts::default());
+        let _ = self.sender.send(SecondPart { second, elapsed, counts, times, is_last: true });
     }
 }
 
-/// A place to send to for each thread, and who merges what they send.
-pub(crate) fn watching(threads: usize) -> (Sender<Part>, Seconds) {
+/// A sender for each thread, and the receiver that merges their seconds.
+pub(crate) fn watching(threads: usize) -> (Sender<SecondPart>, Seconds) {
     let (sender, receiver) = channel();
     (sender, Seconds { receiver, threads, ended: 0, open: BTreeMap::new(), next: 0 })
 }
 
 impl Seconds {
     /// The seconds that have ended since the last call. Does not wait.
-    pub fn take(&mut self) -> Vec<Second> {
+    pub fn take(&mut self) -> Vec<MeasuredSecond> {
         while let Ok(part) = self.receiver.try_recv() {
             self.add(part);
         }
@@ -270,8 +263,8 @@ impl Seconds {
         taken
     }
 
-    /// All that is left, after the end of the run.
-    pub fn finish(mut self) -> Vec<Second> {
+    /// All remaining seconds, after the end of the run.
+    pub fn finish(mut self) -> Vec<MeasuredSecond> {
         let mut taken = self.take();
         while !self.open.is_empty() {
             taken.extend(self.hand_out());
@@ -279,16 +272,16 @@ impl Seconds {
         taken
     }
 
-    fn hand_out(&mut self) -> Option<Second> {
+    fn hand_out(&mut self) -> Option<MeasuredSecond> {
         let (second, open) = self.open.pop_first()?;
         self.next = second + 1;
         self.ended += open.last;
-        // The window may end with a second: what is left then is nothing.
+        // The window may end with a second, which leaves an empty rest.
         let is_nothing = open.merged.seconds < 0.001 && open.merged.requests + open.merged.failed == 0;
-        (!is_nothing).then(|| open.merged.with(open.times.unwrap_or_else(Times::growing)))
+        (!is_nothing).then(|| open.merged.with(open.times.unwrap_or_else(TimeHistogram::growing)))
     }
 
-    fn add(&mut self, part: Part) {
+    fn add(&mut self, part: SecondPart) {
         let open = self.open.entry(part.second).or_default();
         open.parts += 1;
         open.last += usize::from(part.is_last);
@@ -308,16 +301,15 @@ impl Seconds {
 mod tests {
     use super::*;
 
-    fn counts(requests: u64) -> Counts {
-        Counts { requests, failed: requests / 10, bytes_received: requests * 100 }
+    fn counts(requests: u64) -> WindowCounts {
+        WindowCounts { requests, failed: requests / 10, bytes_received: requests * 100 }
     }
 
-    /// A second of a generator, of requests with these times.
     fn told(second: u64, times_ms: &[u64]) -> ToldSecond {
         let (sender, mut seconds) = watching(1);
-        let mut current = Current { second, ..Current::new(sender) };
+        let mut current = CurrentSecond { second, ..CurrentSecond::new(sender) };
         times_ms.iter().for_each(|time| current.record(Duration::from_millis(*time)));
-        let counts = Counts { requests: times_ms.len() as u64, ..Counts::default() };
+        let counts = WindowCounts { requests: times_ms.len() as u64, ..WindowCounts::default() };
         current.end(counts, Duration::from_secs(1), true);
         seconds.next = second;
         let line = serde_json::to_string(&seconds.take()[0].told()).expect("it is JSON");
@@ -334,13 +326,13 @@ mod tests {
         other.add(&told(0, &[9_000; 11])).expect("the first");
         let taken = seconds.take();
         let [first] = &taken[..] else { panic!("{taken:?}") };
-        // The average of both medians is another figure.
+        // The average of both medians would differ.
         assert_eq!((first.second, first.requests, first.p50_us / 1_000_000, first.seconds), (0, 20, 9, 1.0));
         assert!(other.add(&told(2, &[])).is_err() && other.add(&told(0, &[])).is_err(), "it is another one");
-        // One is lost: from then on the other is all there is.
+        // One generator is lost: from then on, the other's seconds are complete.
         other.end();
         one.add(&told(2, &[3, 3])).expect("the next");
-        let counts = |seconds: Vec<Second>| -> Vec<(u64, u64)> {
+        let counts = |seconds: Vec<MeasuredSecond>| -> Vec<(u64, u64)> {
             seconds.iter().map(|second| (second.second, second.requests)).collect()
         };
         assert_eq!(counts(seconds.take()), [(1, 1), (2, 2)]);
@@ -351,7 +343,7 @@ mod tests {
     #[test]
     fn seconds_of_threads_are_merged_once_all_have_ended_them() {
         let (sender, mut seconds) = watching(2);
-        let (mut one, mut other) = (Current::new(sender.clone()), Current::new(sender));
+        let (mut one, mut other) = (CurrentSecond::new(sender.clone()), CurrentSecond::new(sender));
         let second = Duration::from_secs(1);
         one.record(Duration::from_millis(1));
         one.end(counts(10), second, false);
@@ -368,9 +360,9 @@ mod tests {
         other.end(counts(30), 3 * second, false);
         let taken = seconds.take();
         assert_eq!(taken.iter().map(|second| second.requests).collect::<Vec<_>>(), [10, 5]);
-        let both = Second::merged(&taken);
+        let both = MeasuredSecond::merged(&taken);
         assert_eq!((both.second, both.seconds, both.requests), (1, 2.0, 15));
-        // Nothing after a whole second is no second.
+        // After a whole second there is no empty rest.
         other.end(counts(30), 3 * second, true);
         assert_eq!(seconds.finish(), []);
     }

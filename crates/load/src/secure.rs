@@ -14,7 +14,7 @@ use rustls::{CipherSuite, ClientConfig, HandshakeKind, ProtocolVersion};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::transport::{Arrival, Fault};
+use crate::transport::{ReceiveResult, TransportFault};
 
 /// Plaintext that is encrypted at once: a few records.
 const ENCRYPTED_BYTES: usize = 64 * 1024;
@@ -22,7 +22,6 @@ const ENCRYPTED_BYTES: usize = 64 * 1024;
 const RECORD_BYTES: usize = 16 * 1024;
 const RECORD_OVERHEAD_BYTES: usize = 64;
 
-/// Result of a TLS handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) version: ProtocolVersion,
@@ -31,7 +30,6 @@ pub(crate) struct Agreed {
     pub(crate) is_resumed: bool,
 }
 
-/// A TLS connection over TCP.
 pub(crate) struct Secure {
     stream: TcpStream,
     connection: UnbufferedClientConnection,
@@ -40,7 +38,7 @@ pub(crate) struct Secure {
     /// Encrypted bytes; those from `sent_bytes` on are not sent yet.
     outgoing: Vec<u8>,
     sent_bytes: usize,
-    /// Content that came with the end of the handshake: a server may speak first.
+    /// Content that arrived with the end of the handshake: a server may speak first.
     early: Vec<u8>,
     /// The server sent close_notify, or violated the protocol.
     is_ended: bool,
@@ -84,7 +82,6 @@ impl Secure {
         })
     }
 
-    /// Protocol selected by ALPN.
     pub(crate) fn protocol(&self) -> Option<&[u8]> {
         self.connection.alpn_protocol()
     }
@@ -94,7 +91,7 @@ impl Secure {
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut [u8],
-    ) -> Poll<Result<(), Fault>> {
+    ) -> Poll<Result<(), TransportFault>> {
         // The first flight is due before anything was received.
         if let Err(error) = self.process(&mut [], &mut |_| {}) {
             return Poll::Ready(Err(self.rejected(context, error)));
@@ -109,7 +106,7 @@ impl Secure {
                 self.poll_process(context, buffer, &mut |content| early.extend_from_slice(content));
             self.early = early;
             if ready!(received)? == 0 {
-                return Poll::Ready(Err(Fault::Io(io::ErrorKind::UnexpectedEof.into())));
+                return Poll::Ready(Err(TransportFault::Io(io::ErrorKind::UnexpectedEof.into())));
             }
         }
     }
@@ -120,7 +117,7 @@ impl Secure {
         context: &mut Context<'_>,
         buffer: &mut [u8],
         mut take: impl FnMut(&[u8]),
-    ) -> Poll<Result<Arrival, Fault>> {
+    ) -> Poll<Result<ReceiveResult, TransportFault>> {
         let mut has_content = !self.early.is_empty();
         if has_content {
             take(&std::mem::take(&mut self.early));
@@ -131,11 +128,11 @@ impl Secure {
                 take(content);
             });
             if ready!(received)? == 0 {
-                // RFC 8446 §6.1: without a close_notify, whether anything is missing is not known.
-                return Poll::Ready(Ok(if self.is_ended { Arrival::End } else { Arrival::Torn }));
+                // RFC 8446 §6.1: without a close_notify, the data may be truncated.
+                return Poll::Ready(Ok(if self.is_ended { ReceiveResult::End } else { ReceiveResult::Torn }));
             }
         }
-        Poll::Ready(Ok(if has_content { Arrival::Content } else { Arrival::End }))
+        Poll::Ready(Ok(if has_content { ReceiveResult::Content } else { ReceiveResult::End }))
     }
 
     /// Receives once, processes complete records, and keeps the rest. Returns the number of bytes received.
@@ -144,13 +141,15 @@ impl Secure {
         context: &mut Context<'_>,
         buffer: &mut [u8],
         take: &mut dyn FnMut(&[u8]),
-    ) -> Poll<Result<usize, Fault>> {
+    ) -> Poll<Result<usize, TransportFault>> {
         let known_bytes = self.pending.len();
         if known_bytes >= buffer.len() {
-            return Poll::Ready(Err(Fault::Tls(rustls::Error::General("a message is too long".to_owned()))));
+            return Poll::Ready(Err(TransportFault::Tls(rustls::Error::General(
+                "a message is too long".to_owned(),
+            ))));
         }
         let mut space = ReadBuf::new(&mut buffer[known_bytes..]);
-        ready!(Pin::new(&mut self.stream).poll_read(context, &mut space)).map_err(Fault::Io)?;
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut space)).map_err(TransportFault::Io)?;
         let received_bytes = space.filled().len();
         buffer[..known_bytes].copy_from_slice(&self.pending);
         let filled = &mut buffer[..known_bytes + received_bytes];
@@ -160,15 +159,14 @@ impl Secure {
         };
         self.pending.clear();
         self.pending.extend_from_slice(&filled[used_bytes..]);
-        // Such as the answer to a key update. What cannot leave now goes before the next request.
+        // For example the response to a key update. Unsent bytes go before the next request.
         if let Poll::Ready(Err(fault)) = self.poll_flush(context) {
             return Poll::Ready(Err(fault));
         }
         Poll::Ready(Ok(received_bytes))
     }
 
-    /// Processes complete records: passes content to `take`, and appends replies to `outgoing`. Returns the number of
-    /// bytes used.
+    /// Processes complete records: passes content to `take`, appends replies to `outgoing`. Returns the bytes used.
     fn process(&mut self, incoming: &mut [u8], take: &mut dyn FnMut(&[u8])) -> Result<usize, rustls::Error> {
         let mut used_bytes = 0;
         loop {
@@ -195,20 +193,20 @@ impl Secure {
         }
     }
 
-    /// Sends the alert for an error, as far as the socket accepts it at once.
-    fn rejected(&mut self, context: &mut Context<'_>, error: rustls::Error) -> Fault {
+    /// Sends the alert for an error, if the socket accepts it at once.
+    fn rejected(&mut self, context: &mut Context<'_>, error: rustls::Error) -> TransportFault {
         self.is_ended = true;
         while self.connection.wants_write() {
-            // The alert comes before anything is looked at, and nothing is left to look at.
+            // The library returns the alert before it processes input, so no input is needed.
             let status = self.connection.process_tls_records(&mut []);
             let Ok(ConnectionState::EncodeTlsData(data)) = status.state else { break };
             if encode(data, &mut self.outgoing).is_err() {
                 break;
             }
         }
-        // Whatever comes of it, the first error is the one that counts.
+        // The result is ignored, because the first error counts.
         let _ = self.poll_flush(context);
-        Fault::Tls(error)
+        TransportFault::Tls(error)
     }
 
     /// Encrypts bytes to send, and returns how many. They are sent only when `poll_flush` is ready.
@@ -216,10 +214,10 @@ impl Secure {
         &mut self,
         context: &mut Context<'_>,
         bytes: &[u8],
-    ) -> Poll<Result<usize, Fault>> {
+    ) -> Poll<Result<usize, TransportFault>> {
         ready!(self.poll_flush(context))?;
         let part = &bytes[..bytes.len().min(ENCRYPTED_BYTES)];
-        self.encrypt(part).map_err(Fault::Tls)?;
+        self.encrypt(part).map_err(TransportFault::Tls)?;
         if let Poll::Ready(Err(fault)) = self.poll_flush(context) {
             return Poll::Ready(Err(fault));
         }
@@ -227,11 +225,13 @@ impl Secure {
     }
 
     /// Ready when all written bytes are sent.
-    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), TransportFault>> {
         while self.sent_bytes < self.outgoing.len() {
             let unsent = &self.outgoing[self.sent_bytes..];
-            match ready!(Pin::new(&mut self.stream).poll_write(context, unsent)).map_err(Fault::Io)? {
-                0 => return Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into()))),
+            match ready!(Pin::new(&mut self.stream).poll_write(context, unsent))
+                .map_err(TransportFault::Io)?
+            {
+                0 => return Poll::Ready(Err(TransportFault::Io(io::ErrorKind::WriteZero.into()))),
                 written_bytes => self.sent_bytes += written_bytes,
             }
         }
@@ -242,7 +242,7 @@ impl Secure {
 
     fn encrypt(&mut self, content: &[u8]) -> Result<(), rustls::Error> {
         loop {
-            // With what is pending: the library counts on its bytes being there. Nothing in it is whole.
+            // The library needs the pending bytes again, although no record in them is complete.
             let status = self.connection.process_tls_records(&mut self.pending);
             let UnbufferedStatus { discard, state } = status;
             let mut is_done = false;
@@ -278,7 +278,7 @@ impl Secure {
         if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state {
             let mut room = [0; 2 * RECORD_OVERHEAD_BYTES];
             if let Ok(written_bytes) = traffic.queue_close_notify(&mut room) {
-                // A socket that takes no alert has worse to tell.
+                // A socket that does not accept the alert is broken anyway.
                 let _ = self.stream.try_write(&room[..written_bytes]);
             }
         }

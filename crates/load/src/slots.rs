@@ -1,5 +1,5 @@
-//! Limit of concurrent requests on an HTTP/2 connection, as the server sets it (RFC 9113 §5.1.2). Further requests wait
-//! here, and count neither as sent nor as failed.
+//! The server's limit of concurrent requests on an HTTP/2 connection (RFC 9113 §5.1.2). Further requests wait here, and
+//! count neither as sent nor as failed.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -8,13 +8,11 @@ use std::task::{Context, Poll};
 
 use tokio::sync::Notify;
 
-/// The request slots of one HTTP/2 connection.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     taken: Cell<usize>,
     is_over: Cell<bool>,
-    /// Notified when a slot became free, the connection is over, or, before the first request, the server's limit may
-    /// be known.
+    /// Notified when a slot is free, the connection is over, or the server's limit may be known for the first time.
     changed: Notify,
     /// Notified when a slot became free, for tasks that wait only for that.
     freed: Notify,
@@ -22,33 +20,31 @@ pub(crate) struct Slots {
 
 /// A taken slot; dropping it releases the slot.
 #[derive(Debug)]
-pub(crate) struct Slot(Rc<Slots>);
+pub(crate) struct TakenSlot(Rc<Slots>);
 
 impl Slots {
     /// Takes a slot, waiting if all are in use. Also returns whether it waited. `None` once the connection is over.
-    pub(crate) async fn take(self: &Rc<Self>, most: impl Fn() -> usize) -> Option<(Slot, bool)> {
+    pub(crate) async fn take(self: &Rc<Self>, most: impl Fn() -> usize) -> Option<(TakenSlot, bool)> {
         let mut waited = false;
         while !self.is_over.get() {
-            // The server may say something else at any time.
+            // The server may change its limit at any time.
             if self.taken.get() < most() {
                 self.taken.set(self.taken.get() + 1);
-                return Some((Slot(Rc::clone(self)), waited));
+                return Some((TakenSlot(Rc::clone(self)), waited));
             }
             waited = true;
             self.changed.notified().await;
         }
-        // Whoever else waits has to hear of it as well.
+        // Wakes the next waiting task, which has to end, too.
         self.changed.notify_one();
         None
     }
 
-    /// Waits until a slot is released. False if no other slot is in use.
-    pub(crate) async fn freed(&self) -> bool {
-        if self.taken.get() == 0 || self.is_over.get() {
-            return false;
+    /// Waits until a slot is released, or the connection is over.
+    pub(crate) async fn freed(&self) {
+        if !self.is_over.get() {
+            self.freed.notified().await;
         }
-        self.freed.notified().await;
-        true
     }
 
     /// Waits until the server's limit is known.
@@ -63,7 +59,7 @@ impl Slots {
         let mut connection = std::pin::pin!(connection);
         poll_fn(|context: &mut Context<'_>| {
             let polled = connection.as_mut().poll(context);
-            // The first that is heard is how many streams the server takes.
+            // The first message of the server is its limit of streams.
             if self.taken.get() == 0 {
                 self.changed.notify_one();
             }
@@ -86,7 +82,7 @@ impl Slots {
     }
 }
 
-impl Drop for Slot {
+impl Drop for TakenSlot {
     fn drop(&mut self) {
         self.0.taken.set(self.0.taken.get() - 1);
         self.0.changed.notify_one();
@@ -101,7 +97,6 @@ mod tests {
 
     use super::*;
 
-    /// Polls a future once.
     fn now<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
         future.poll(&mut Context::from_waker(Waker::noop()))
     }
@@ -119,7 +114,7 @@ mod tests {
         drop(first);
         let Poll::Ready(Some((second, true))) = now(second.as_mut()) else { panic!("it is free again") };
         assert!(now(third.as_mut()).is_pending());
-        // A server may take fewer than before.
+        // A server may lower its limit.
         limit.set(0);
         drop(second);
         assert!(now(third.as_mut()).is_pending());

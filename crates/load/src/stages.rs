@@ -1,43 +1,42 @@
-//! Stages of a schedule: rates that hold or change linearly, and when each request of them is due. No clock.
+//! Stages of a schedule: rates that are constant or change linearly, and the due times of their requests. No clock.
 
 use std::time::Duration;
 
-use crate::plan::Stage;
+use crate::plan::RateStage;
 
-/// Beyond the last stage nothing is due: the window is over long before.
+/// Due time beyond the last stage: the window is over long before.
 const NEVER: Duration = Duration::from_secs(10 * 366 * 86_400);
 
-/// When the requests of all threads are due: the inverse of the number of requests over time.
+/// Due times of the requests of all threads: the inverse of the number of requests over time.
 #[derive(Debug)]
 pub(crate) struct Profile {
-    parts: Vec<Part>,
+    parts: Vec<StagePart>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct StagePart {
     starts_seconds: f64,
     /// Requests that were due before.
     starts_count: f64,
-    stage: Stage,
+    stage: RateStage,
 }
 
-impl Part {
-    /// Requests that are due in the stage.
+impl StagePart {
     fn count(&self) -> f64 {
         self.stage.seconds * (self.stage.from_per_second + self.stage.to_per_second) / 2.0
     }
 }
 
 impl Profile {
-    /// The stages, after a warm-up at the rate with which the first one starts.
-    pub(crate) fn new(stages: &[Stage], warm_up_seconds: f64) -> Self {
+    /// The stages, after a warm-up at the initial rate of the first one.
+    pub(crate) fn new(stages: &[RateStage], warm_up_seconds: f64) -> Self {
         let first = stages.first().map_or(0.0, |stage| stage.from_per_second);
-        let warm_up = Stage { seconds: warm_up_seconds, from_per_second: first, to_per_second: first };
+        let warm_up = RateStage { seconds: warm_up_seconds, from_per_second: first, to_per_second: first };
         let (mut starts_seconds, mut starts_count) = (0.0, 0.0);
         let warm_up = [warm_up];
         let all = warm_up.iter().chain(stages).filter(|stage| stage.seconds > 0.0);
         let parts = all.map(|stage| {
-            let part = Part { starts_seconds, starts_count, stage: *stage };
+            let part = StagePart { starts_seconds, starts_count, stage: *stage };
             starts_seconds += stage.seconds;
             starts_count += part.count();
             part
@@ -45,9 +44,9 @@ impl Profile {
         Self { parts: parts.collect() }
     }
 
-    /// When so many requests are due, over all threads.
+    /// The due time of the request with this position, over all threads.
     pub(crate) fn due(&self, count: f64) -> Duration {
-        // The last part that has begun by then. One without requests is passed over: it ends where it starts.
+        // The last part that has begun by then. A part without requests ends where it starts, and is skipped.
         let after = self.parts.partition_point(|part| part.starts_count <= count);
         let Some(part) = after.checked_sub(1).and_then(|at| self.parts.get(at)) else { return NEVER };
         let within = count - part.starts_count;
@@ -58,8 +57,8 @@ impl Profile {
     }
 }
 
-impl Stage {
-    /// Time from the start of the stage until so many of its requests are due.
+impl RateStage {
+    /// Time from the start of the stage until this many of its requests are due.
     fn seconds_until(&self, count: f64) -> f64 {
         if count <= 0.0 {
             return 0.0;
@@ -71,8 +70,8 @@ impl Stage {
     }
 }
 
-/// The stage in which a time after the start of the window is.
-pub(crate) fn at(stages: &[Stage], after: Duration) -> usize {
+/// Index of the stage at this time after the start of the window.
+pub(crate) fn at(stages: &[RateStage], after: Duration) -> usize {
     let mut end_seconds = 0.0;
     let ended = stages.iter().take_while(|stage| {
         end_seconds += stage.seconds;
@@ -87,11 +86,11 @@ mod tests {
 
     use super::*;
 
-    fn stage(seconds: f64, from_per_second: f64, to_per_second: f64) -> Stage {
-        Stage { seconds, from_per_second, to_per_second }
+    fn stage(seconds: f64, from_per_second: f64, to_per_second: f64) -> RateStage {
+        RateStage { seconds, from_per_second, to_per_second }
     }
 
-    fn dues_ms(stages: &[Stage], warm_up_seconds: f64, counts: &[f64]) -> Vec<u128> {
+    fn dues_ms(stages: &[RateStage], warm_up_seconds: f64, counts: &[f64]) -> Vec<u128> {
         let profile = Profile::new(stages, warm_up_seconds);
         counts.iter().map(|count| profile.due(*count).as_micros().div_ceil(1_000)).collect()
     }
@@ -107,7 +106,7 @@ mod tests {
         );
         // The warm-up has the rate of the start.
         assert_eq!(dues_ms(&stages, 2.0, &[0.0, 19.0, 20.0, 30.0]), [0, 1_900, 2_000, 3_000]);
-        // From nothing, down to nothing, and a pause between.
+        // Up from zero, a pause, and down to zero.
         let stages = [stage(2.0, 0.0, 10.0), stage(1.0, 0.0, 0.0), stage(2.0, 10.0, 0.0)];
         assert_eq!(dues_ms(&stages, 1.0, &[0.0, 2.5, 10.0, 17.5, 20.0]), [1_000, 2_000, 4_000, 5_000, never]);
     }
@@ -124,7 +123,7 @@ mod tests {
         fn due_times_ascend_and_are_as_many_as_the_rates_say(
             rates in prop::collection::vec((0.1f64..5.0, 0.0f64..500.0, 0.0f64..500.0), 1..6),
         ) {
-            let stages: Vec<Stage> = rates.iter().map(|&(seconds, from, to)| stage(seconds, from, to)).collect();
+            let stages: Vec<RateStage> = rates.iter().map(|&(seconds, from, to)| stage(seconds, from, to)).collect();
             let profile = Profile::new(&stages, 0.0);
             let dues: Vec<Duration> =
                 (0..).map(|index| profile.due(f64::from(index))).take_while(|due| *due < NEVER).collect();

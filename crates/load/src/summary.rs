@@ -2,29 +2,28 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use base64::Engine;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
 use crate::error::Error;
 use crate::form;
+use crate::histogram_text::{self, encode};
 use crate::outcome::{
-    BrokenDown, BrokenDownRow, Cpu, Distribution, ErrorClass, MissedBy, Outcome, Problem, SCHEMA,
-    ScheduleKept, ServerUsage, Settings, TlsMade,
+    BrokenDown, BrokenDownRow, Cpu, Distribution, ErrorClass, MissedBy, RunOutcome, RunProblem, RunSettings,
+    SCHEMA, ScheduleKept, ServerUsage, TlsMade,
 };
-use crate::plan::{Breakdown, Plan};
-use crate::record::{Record, Times};
-use crate::schedule::Window;
+use crate::plan::{Breakdown, LoadPlan};
+use crate::record::{ThreadRecord, TimeHistogram};
+use crate::schedule::ScheduleWindow;
 use crate::stream::StreamFigures;
 use crate::tls;
 use crate::usage::Usage;
-use crate::worker::Shared;
+use crate::worker::LoadShared;
 
 /// Lateness of the generator that is always allowed.
 const OWN_LATENESS_US: u64 = 1_000;
-/// Lateness that is also allowed, as a part of the p99 of the latency: it changes no important figure.
+/// Divisor of the latency's p99: this much lateness is also allowed, because it changes no important figure.
 const OWN_LATENESS_DIVISOR: u64 = 10;
-/// Allowed slip of a schedule, as a part of its window.
+/// Divisor of the window: the allowed slip of a schedule.
 const SLIP_DIVISOR: u64 = 100;
 /// Slip that is always allowed: a hundredth of a short window would be too little.
 const SLIP_US: u64 = 10_000;
@@ -33,27 +32,46 @@ const BUSY: f64 = 0.95;
 /// Failures explain a missed rate if more than one request in this many failed.
 const FAILED_DIVISOR: u64 = 10;
 
+/// Requests hang from this age on …
+const HUNG_US: u64 = 500_000;
+/// … if they are also this many times as old as the slowest answer.
+const HUNG_TIMES: u64 = 4;
+
+/// Percentiles of a distribution, by the names of their fields.
+const QUANTILES: [(&str, f64); 8] = [
+    ("p50_us", 0.5),
+    ("p75_us", 0.75),
+    ("p90_us", 0.9),
+    ("p95_us", 0.95),
+    ("p99_us", 0.99),
+    ("p99_9_us", 0.999),
+    ("p99_99_us", 0.9999),
+    ("max_us", 1.0),
+];
+
 /// Measurements of one thread.
 #[derive(Debug)]
-pub(crate) struct Measured {
+pub(crate) struct ThreadMeasurements {
     /// Window of the load, and when the thread ended; `None` if it was stopped before the window began.
-    pub(crate) window: Option<(Window, Instant)>,
+    pub(crate) window: Option<(ScheduleWindow, Instant)>,
     pub(crate) started_at: SystemTime,
     pub(crate) cpu: Duration,
     /// Time that the thread was ready to run and waited for a core.
     pub(crate) waited: Duration,
-    /// What the server used in the window, told by one thread.
+    /// CPU time and memory of the server in the window; only one thread has it.
     pub(crate) server: Option<Usage>,
-    /// Requests that were due and that no connection sent.
+    /// Due requests that no connection sent.
     pub(crate) unclaimed: u64,
     /// Requests active at the end.
     pub(crate) unfinished: u64,
-    /// Age of the oldest unfinished request.
     pub(crate) oldest_unfinished: Duration,
-    pub(crate) record: Record,
+    /// How long a request hangs: the age of the oldest, without the time that this thread waited for a core.
+    pub(crate) hanging: Duration,
+    pub(crate) slowest_us: u64,
+    pub(crate) record: ThreadRecord,
 }
 
-impl Measured {
+impl ThreadMeasurements {
     /// Measurements of a thread that was stopped before the window began.
     pub(crate) fn nothing() -> Self {
         Self {
@@ -65,7 +83,9 @@ impl Measured {
             unclaimed: 0,
             unfinished: 0,
             oldest_unfinished: Duration::ZERO,
-            record: Record::new(false),
+            hanging: Duration::ZERO,
+            slowest_us: 0,
+            record: ThreadRecord::new(false),
         }
     }
 
@@ -81,28 +101,28 @@ impl Measured {
         self.unclaimed += other.unclaimed;
         self.unfinished += other.unfinished;
         self.oldest_unfinished = self.oldest_unfinished.max(other.oldest_unfinished);
+        self.hanging = self.hanging.max(other.hanging);
+        self.slowest_us = self.slowest_us.max(other.slowest_us);
         self.record.merge(other.record);
     }
 }
 
-/// Why a run ended.
+/// The reason why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum RunEnding {
     /// The planned end: by time, or by the number of requests.
     Planned,
-    /// Stopped by the caller.
     Interrupted,
-    /// The server was gone.
     Gone,
 }
 
 /// Combines the measurements of all threads.
-pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> Outcome {
+pub(crate) fn outcome(shared: &LoadShared, parts: Vec<ThreadMeasurements>, ending: RunEnding) -> RunOutcome {
     let all = parts.into_iter().reduce(|mut all, part| {
         all.merge(part);
         all
     });
-    let mut all = all.unwrap_or_else(Measured::nothing);
+    let mut all = all.unwrap_or_else(ThreadMeasurements::nothing);
     let slots = all.record.timeline.take().map(|timeline| timeline.into_slots()).unwrap_or_default();
     let plan = &shared.plan;
     let record = &all.record;
@@ -110,7 +130,7 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
     let latency = distribution(record.headline());
     let schedule = plan.arrival.requests_per_second().map(|_| schedule_kept(&all));
     let cpu = cpu(&all, plan.threads, measured_seconds);
-    let problems = match &schedule {
+    let mut problems = match &schedule {
         Some(kept) => problems(
             kept,
             latency.p99_us,
@@ -119,7 +139,8 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
         ),
         None => Vec::new(),
     };
-    Outcome {
+    problems.extend(hung(&all));
+    RunOutcome {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_unix_ms: all
@@ -128,8 +149,8 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
             .map_or(0, |since| since.as_millis() as u64),
         settings: settings(plan),
         measured_seconds,
-        interrupted: ending == Ending::Interrupted,
-        server_gone: (ending == Ending::Gone).then(|| gone(record)),
+        interrupted: ending == RunEnding::Interrupted,
+        server_gone: (ending == RunEnding::Gone).then(|| gone(record)),
         requests: record.requests,
         requests_per_second: ratio(record.requests as f64, measured_seconds),
         bytes_received: record.bytes_received,
@@ -167,8 +188,8 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> 
     }
 }
 
-fn settings(plan: &Plan) -> Settings {
-    Settings {
+fn settings(plan: &LoadPlan) -> RunSettings {
+    RunSettings {
         url: plan.url(0).to_owned(),
         urls: plan.urls.len() + plan.listed.len(),
         shuffle_seed: plan.shuffle_seed,
@@ -177,6 +198,7 @@ fn settings(plan: &Plan) -> Settings {
         user: plan.user.as_ref().and_then(|user| user.split(':').next()).map(str::to_owned),
         cookies: plan.cookies.is_some(),
         redirects_max: plan.redirects_max,
+        responses: plan.responses,
         directions: plan.directions.clone(),
         request_body_bytes: plan.listed.first().map_or(&plan.body, |request| &request.body).len(),
         keepalive: plan.keepalive,
@@ -195,10 +217,10 @@ fn settings(plan: &Plan) -> Settings {
     }
 }
 
-fn breakdowns(shared: &Shared, record: &Record, measured_seconds: f64) -> Vec<BrokenDown> {
+fn breakdowns(shared: &LoadShared, record: &ThreadRecord, measured_seconds: f64) -> Vec<BrokenDown> {
     let stages = shared.plan.arrival.stages();
     let told = shared.targets.tables.iter().enumerate().map(|(number, table)| {
-        let rows = record.rows.of(number).map(|(index, row)| {
+        let rows = record.rows.for_table(number).map(|(index, row)| {
             let stage = stages.get(index).filter(|_| table.by == Breakdown::Stage);
             BrokenDownRow {
                 name: table.labels[index].clone(),
@@ -216,10 +238,10 @@ fn breakdowns(shared: &Shared, record: &Record, measured_seconds: f64) -> Vec<Br
     told.collect()
 }
 
-fn tls_made(record: &Record, measured_seconds: f64) -> TlsMade {
+fn tls_made(record: &ThreadRecord, measured_seconds: f64) -> TlsMade {
     let handshake = distribution(&record.handshake);
     let agreed = record.agreed.iter().map(|(version, suite)| {
-        // `TLSv1_3` in the library.
+        // The library's name is `TLSv1_3`.
         format!("{} {}", format!("{version:?}").replacen('_', ".", 1), tls::name(*suite))
     });
     TlsMade {
@@ -232,8 +254,8 @@ fn tls_made(record: &Record, measured_seconds: f64) -> TlsMade {
 }
 
 /// Actual duration of the window. A run that was not stopped early lasts at least the planned time, even if the last
-/// response came earlier.
-fn measured_seconds(all: &Measured) -> f64 {
+/// response arrived earlier.
+fn measured_seconds(all: &ThreadMeasurements) -> f64 {
     let Some((window, ended)) = all.window else { return 0.0 };
     let last_done = all.record.last_done.unwrap_or(window.start);
     let end = match window.end {
@@ -243,7 +265,7 @@ fn measured_seconds(all: &Measured) -> f64 {
     end.saturating_duration_since(window.start).as_secs_f64()
 }
 
-fn schedule_kept(all: &Measured) -> ScheduleKept {
+fn schedule_kept(all: &ThreadMeasurements) -> ScheduleKept {
     let record = &all.record;
     let start = all.window.map(|(window, _)| window.start);
     let (mut slip, mut sending) = (Duration::ZERO, Duration::ZERO);
@@ -251,7 +273,7 @@ fn schedule_kept(all: &Measured) -> ScheduleKept {
         slip = sent.saturating_duration_since(due);
         sending = sent.saturating_duration_since(start);
     }
-    // The first request leaves at the very start: so many requests have one interval less between them.
+    // The first request leaves at the very start, so n requests have n - 1 intervals.
     let intervals = record.sent.saturating_sub(1) as f64;
     ScheduleKept {
         due: record.sent + all.unclaimed,
@@ -265,40 +287,56 @@ fn schedule_kept(all: &Measured) -> ScheduleKept {
     }
 }
 
-/// Why a run with a rate is invalid. Each problem contains its limit.
+/// Reasons why a run with a rate is invalid. Each problem contains its limit.
 fn problems(
     kept: &ScheduleKept,
     headline_p99_us: u64,
     measured_seconds: f64,
     missed_by: MissedBy,
-) -> Vec<Problem> {
+) -> Vec<RunProblem> {
     let mut problems = Vec::new();
     let limit_us = OWN_LATENESS_US.max(headline_p99_us / OWN_LATENESS_DIVISOR);
     let own_lateness_p99_us = kept.own_lateness.p99_us;
     if own_lateness_p99_us > limit_us {
-        problems.push(Problem::GeneratorLate { own_lateness_p99_us, limit_us });
+        problems.push(RunProblem::GeneratorLate { own_lateness_p99_us, limit_us });
     }
     let window_us = (measured_seconds * 1e6) as u64;
     let limit_us = SLIP_US.max(window_us / SLIP_DIVISOR);
     if kept.slip_us > limit_us || kept.unsent > kept.due / SLIP_DIVISOR {
-        problems.push(Problem::RateMissed {
+        problems.push(RunProblem::RateMissed {
             due: kept.due,
             unsent: kept.unsent,
             slip_us: kept.slip_us,
             limit_us,
             waited_for_connection: kept.waited_for_connection,
-            // Whoever is late with a connection free is too late for the rate as well.
+            // A generator that is late although a connection is free is also too late for the rate.
             by: if problems.is_empty() { missed_by } else { MissedBy::Generator },
         });
     }
     problems
 }
 
+/// Requests that hang at the end: they are much older than the slowest answer, so the server's present speed is
+/// unknown. A closed loop sends nothing in their place, so they are always few. The time that a thread waited for a
+/// core is not the server's.
+fn hung(all: &ThreadMeasurements) -> Option<RunProblem> {
+    let oldest_us = u64::try_from(all.hanging.as_micros()).unwrap_or(u64::MAX);
+    let limit_us = HUNG_US.max(all.slowest_us.saturating_mul(HUNG_TIMES));
+    let (unfinished, slowest_us) = (all.unfinished, all.slowest_us);
+    (oldest_us > limit_us).then_some(RunProblem::Hung { unfinished, oldest_us, slowest_us })
+}
+
 /// Cause of a missed rate.
-fn by(kept: &ScheduleKept, record: &Record, cpu: &Cpu, threads: usize, measured_seconds: f64) -> MissedBy {
+fn by(
+    kept: &ScheduleKept,
+    record: &ThreadRecord,
+    cpu: &Cpu,
+    threads: usize,
+    measured_seconds: f64,
+) -> MissedBy {
     let busy = ratio(cpu.total_seconds + cpu.waited_seconds, measured_seconds * threads as f64);
     let errors = &record.errors;
-    // What times out was not answered: that is the server's slowness, and what is answered is no failure of a connection.
+    // A timeout shows a slow server, and a response shows a working connection; neither is a failed connection.
     let failed = errors.total() - errors.status - errors.check - errors.timeout;
     if busy >= BUSY {
         MissedBy::Generator
@@ -311,17 +349,17 @@ fn by(kept: &ScheduleKept, record: &Record, cpu: &Cpu, threads: usize, measured_
     }
 }
 
-/// Text: how the server was found to be gone.
-fn gone(record: &Record) -> String {
+/// Describes how the server was found to be gone.
+fn gone(record: &ThreadRecord) -> String {
     let (answered, failed) = record.answered_and_failed();
     let examples = &record.error_examples;
-    // What came last is that nobody is there at all.
+    // The last example is a failed connect, if there is one.
     let example = examples.get(&ErrorClass::Connect).or_else(|| examples.values().next());
     let example = example.map(|words| format!(": {words}")).unwrap_or_default();
     format!("nothing was answered any more, after {answered} responses and {failed} failures{example}")
 }
 
-fn cpu(all: &Measured, threads: usize, measured_seconds: f64) -> Cpu {
+fn cpu(all: &ThreadMeasurements, threads: usize, measured_seconds: f64) -> Cpu {
     let total_seconds = all.cpu.as_secs_f64();
     let responses = responses(&all.record);
     Cpu {
@@ -333,11 +371,11 @@ fn cpu(all: &Measured, threads: usize, measured_seconds: f64) -> Cpu {
 }
 
 /// Complete responses, or messages received.
-fn responses(record: &Record) -> u64 {
+fn responses(record: &ThreadRecord) -> u64 {
     if record.tally.is_some() { record.requests } else { record.statuses.iter().sum() }
 }
 
-fn server_usage(server: &Usage, record: &Record) -> ServerUsage {
+fn server_usage(server: &Usage, record: &ThreadRecord) -> ServerUsage {
     let (cpu_seconds, responses) = (server.cpu.as_secs_f64(), responses(record));
     ServerUsage {
         cpu_seconds,
@@ -351,15 +389,19 @@ pub(crate) fn ratio(dividend: f64, divisor: f64) -> f64 {
     if divisor > 0.0 { dividend / divisor } else { 0.0 }
 }
 
-pub(crate) fn distribution(times: &Times) -> Distribution {
+pub(crate) fn distribution(times: &TimeHistogram) -> Distribution {
     let histogram = &times.histogram;
     if histogram.is_empty() {
         return Distribution::default();
     }
     let quantile = |quantile| histogram.value_at_quantile(quantile);
+    let censored = times.censored.as_deref().filter(|censored| !censored.is_empty());
     Distribution {
         count: histogram.len(),
-        min_us: histogram.min(),
+        censored: censored.map_or(0, Histogram::len),
+        at_least: censored.map(|censored| at_least(histogram, censored)).unwrap_or_default(),
+        censored_histogram: censored.map(encode).unwrap_or_default(),
+        min_us: censored.map_or(histogram.min(), |censored| least(histogram, censored)),
         mean_us: histogram.mean(),
         stdev_us: histogram.stdev(),
         p50_us: quantile(0.5),
@@ -375,32 +417,79 @@ pub(crate) fn distribution(times: &Times) -> Distribution {
     }
 }
 
-pub(crate) fn encode(histogram: &Histogram<u64>) -> String {
-    let mut bytes = Vec::new();
-    // Writing to memory fails only for histograms that are out of range, which ours cannot be.
-    let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
-    debug_assert!(written.is_ok());
-    base64::engine::general_purpose::STANDARD.encode(bytes)
+/// Whether a value is that of an unanswered request: at least half of those with this value are.
+fn is_censored(all: &Histogram<u64>, censored: &Histogram<u64>, value_us: u64) -> bool {
+    let (low, high) = (all.lowest_equivalent(value_us), all.highest_equivalent(value_us));
+    let count = censored.count_between(low, high);
+    count > 0 && 2 * count >= all.count_between(low, high)
+}
+
+/// Names of the figures that are only lower limits.
+fn at_least(all: &Histogram<u64>, censored: &Histogram<u64>) -> Vec<String> {
+    let is_least = |quantile| is_censored(all, censored, all.value_at_quantile(quantile));
+    let named = QUANTILES.into_iter().filter(|(_, quantile)| is_least(*quantile)).map(|(name, _)| name);
+    // The mean is unknown if the longest times are.
+    let mean = is_least(1.0).then_some("mean_us");
+    mean.into_iter().chain(named).map(str::to_owned).collect()
+}
+
+/// The shortest time of an answer; without any, of all.
+fn least(all: &Histogram<u64>, censored: &Histogram<u64>) -> u64 {
+    let is_answer = |value| {
+        let (low, high) = (all.lowest_equivalent(value), all.highest_equivalent(value));
+        all.count_between(low, high) > censored.count_between(low, high)
+    };
+    let answers = all.iter_recorded().map(|step| step.value_iterated_to()).find(|value| is_answer(*value));
+    answers.map_or(all.min(), |value| all.lowest_equivalent(value).max(all.min()))
+}
+
+fn decode(text: &str) -> Result<Histogram<u64>, Error> {
+    if text.is_empty() {
+        return Ok(TimeHistogram::new().histogram);
+    }
+    histogram_text::decode(text).map_err(|reason| Error::Histogram { reason })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Percentile {
+    pub time_us: u64,
+    /// Whether it belongs to an unanswered request, so that the time is only a lower limit.
+    pub is_at_least: bool,
 }
 
 impl Distribution {
     /// Decodes the complete histogram, to merge it with others or to compute any percentile.
     pub fn histogram(&self) -> Result<Histogram<u64>, Error> {
-        let failed = |reason: String| Error::Histogram { reason };
-        if self.histogram.is_empty() {
-            return Ok(Times::new().histogram);
-        }
-        let bytes = base64::engine::general_purpose::STANDARD.decode(&self.histogram);
-        let bytes = bytes.map_err(|error| failed(error.to_string()))?;
-        let decoded = Deserializer::new().deserialize(&mut bytes.as_slice());
-        decoded.map_err(|error| failed(error.to_string()))
+        decode(&self.histogram)
+    }
+
+    /// The time of any quantile, from 0 to 1.
+    ///
+    /// # Errors
+    /// If the histogram does not decode.
+    pub fn percentile(&self, quantile: f64) -> Result<Percentile, Error> {
+        let (all, censored) = (self.histogram()?, decode(&self.censored_histogram)?);
+        let time_us = all.value_at_quantile(quantile);
+        Ok(Percentile { time_us, is_at_least: is_censored(&all, &censored, time_us) })
+    }
+
+    /// Whether the figure with this name, such as `p99_us`, is only a lower limit.
+    pub fn is_at_least(&self, name: &str) -> bool {
+        self.at_least.iter().any(|other| other == name)
+    }
+
+    /// The times that the distribution was made from.
+    pub(crate) fn times(&self) -> Result<TimeHistogram, Error> {
+        let censored = decode(&self.censored_histogram)?;
+        let censored = Some(Box::new(censored)).filter(|censored| !censored.is_empty());
+        Ok(TimeHistogram { histogram: self.histogram()?, clamped: self.clamped, censored })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::Reach;
+    use crate::worker::ServerReach;
 
     fn kept(own_lateness_p99_us: u64, slip_us: u64, unsent: u64) -> ScheduleKept {
         let own_lateness = Distribution { p99_us: own_lateness_p99_us, ..Distribution::default() };
@@ -409,7 +498,7 @@ mod tests {
 
     #[test]
     fn a_run_is_invalid_when_the_generator_was_late_or_the_rate_missed() {
-        let late = |limit_us| move |problem: &Problem| matches!(problem, Problem::GeneratorLate { limit_us: limit, .. } if *limit == limit_us);
+        let late = |limit_us| move |problem: &RunProblem| matches!(problem, RunProblem::GeneratorLate { limit_us: limit, .. } if *limit == limit_us);
         // Lateness p99, headline p99, slip, unsent, window in seconds: late, missed.
         let cases = [
             ((1_000, 100, 10_000, 100, 1.0), (false, false)),
@@ -426,7 +515,7 @@ mod tests {
             let found = problems(&kept(own_us, slip_us, unsent), headline_us, seconds, MissedBy::Server);
             assert_eq!(found.iter().any(late(1_000.max(headline_us / 10))), is_late, "{case:?}");
             assert_eq!(
-                found.iter().any(|found| matches!(found, Problem::RateMissed { .. })),
+                found.iter().any(|found| matches!(found, RunProblem::RateMissed { .. })),
                 is_missed,
                 "{case:?}"
             );
@@ -451,7 +540,7 @@ mod tests {
             let mut kept = kept(own_us, 20_000, unsent);
             kept.own_lateness.max_us = own_us;
             kept.lateness.max_us = all_us;
-            let mut record = Record::new(true);
+            let mut record = ThreadRecord::new(true);
             record.sent = 1_000;
             (record.errors.read, record.errors.timeout) = (read, timeout);
             let cpu = Cpu { total_seconds, waited_seconds, ..Cpu::default() };
@@ -461,7 +550,7 @@ mod tests {
 
     #[test]
     fn a_distribution_carries_its_whole_histogram() {
-        let mut times = Times::new();
+        let mut times = TimeHistogram::new();
         for time_us in 1..=1000 {
             times.record(Duration::from_micros(time_us));
         }
@@ -477,17 +566,17 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_told_in_zeros() {
-        let plan = Plan::new("http://127.0.0.1:1/");
+        let plan = LoadPlan::new("http://127.0.0.1:1/");
         let targets = crate::target::Targets::new(&plan).expect("a good plan");
         let told = outcome(
-            &Shared { plan, targets, streams: None, reach: Reach::default() },
-            vec![Measured::nothing(), Measured::nothing()],
-            Ending::Interrupted,
+            &LoadShared { plan, targets, streams: None, reach: ServerReach::default() },
+            vec![ThreadMeasurements::nothing(), ThreadMeasurements::nothing()],
+            RunEnding::Interrupted,
         );
         assert_eq!((told.requests, told.requests_per_second, told.cpu), (0, 0.0, Cpu::default()));
         assert_eq!((told.measured_seconds, told.latency.clone()), (0.0, Distribution::default()));
         let text = serde_json::to_string(&told).expect("serialises");
         assert!(!text.contains("null,\"requests_per_second\"") && !text.contains("NaN"), "{text}");
-        assert_eq!(serde_json::from_str::<Outcome>(&text).expect("parses"), told);
+        assert_eq!(serde_json::from_str::<RunOutcome>(&text).expect("parses"), told);
     }
 }

@@ -4,13 +4,28 @@ use std::ops::Range;
 
 use crate::random::Random;
 
-/// What stands between `{{` and `}}`.
+/// The values that may stand between `{{` and `}}`.
 const EXPECTED: &str = "expected counter, random FIRST LAST, uuid, timestamp, timestamp_ms or timestamp_ns";
+
+/// Stands for two braces.
+const BRACES: &str = "braces";
+
+/// Escapes text for a template, so that no part of it is a value.
+pub(crate) fn literal(text: &[u8]) -> Vec<u8> {
+    let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
+    while let Some(begin) = memchr::memmem::find(&text[at..], b"{{").map(|found| at + found) {
+        out.extend_from_slice(&text[at..begin]);
+        out.extend_from_slice(format!("{{{{{BRACES}}}}}").as_bytes());
+        at = begin + 2;
+    }
+    out.extend_from_slice(&text[at..]);
+    out
+}
 
 /// A value that differs each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Value {
-    /// How often the request was sent, from 1, with zeros up to so many digits.
+enum VaryingValue {
+    /// How often the request was sent, from 1, padded with zeros to this many digits.
     Counter(usize),
     /// Number of the stream that sends the message, from 0.
     Stream,
@@ -24,16 +39,14 @@ enum Value {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum LoadTemplatePiece {
     Text(Box<[u8]>),
-    Value(Value),
+    Value(VaryingValue),
 }
 
-/// Text with values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Template(Vec<Piece>);
+pub(crate) struct LoadTemplate(Vec<LoadTemplatePiece>);
 
-/// What a template is filled with, of one request.
 #[derive(Debug)]
 pub(crate) struct Values {
     counter: u64,
@@ -42,19 +55,18 @@ pub(crate) struct Values {
     random: Random,
 }
 
-/// What is wrong with a template, and where.
+/// The place of a mistake, and its message.
 pub(crate) type Wrong = (Range<usize>, String);
 
-impl Template {
+impl LoadTemplate {
     /// Parses the text of a request, in which each `{{` begins a value.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, Wrong> {
         let template = Self::parse_message(text)?;
-        let has_stream = template.0.contains(&Piece::Value(Value::Stream));
+        let has_stream = template.0.contains(&LoadTemplatePiece::Value(VaryingValue::Stream));
         let wrong = || (0..text.len(), format!("{{{{stream}}}} is of messages in streams; {EXPECTED}"));
         if has_stream { Err(wrong()) } else { Ok(template) }
     }
 
-    /// Parses the text of a message in a stream.
     pub(crate) fn parse_message(text: &[u8]) -> Result<Self, Wrong> {
         let (mut pieces, mut at) = (Vec::new(), 0);
         while let Some(begin) = memchr::memmem::find(&text[at..], b"{{").map(|found| at + found) {
@@ -67,66 +79,68 @@ impl Template {
                 (begin..end + 2, format!("{{{{{shown}}}}} is no value; {EXPECTED}"))
             };
             if begin > at {
-                pieces.push(Piece::Text(text[at..begin].into()));
+                pieces.push(LoadTemplatePiece::Text(text[at..begin].into()));
             }
-            pieces.push(Piece::Value(Value::parse(&written).ok_or_else(wrong)?));
+            pieces.push(match written.trim() {
+                BRACES => LoadTemplatePiece::Text((*b"{{").into()),
+                _ => LoadTemplatePiece::Value(VaryingValue::parse(&written).ok_or_else(wrong)?),
+            });
             at = end + 2;
         }
         if at < text.len() {
-            pieces.push(Piece::Text(text[at..].into()));
+            pieces.push(LoadTemplatePiece::Text(text[at..].into()));
         }
         Ok(Self(pieces))
     }
 
-    /// Text without values, whatever it has in it.
-    pub(crate) fn of(text: &[u8]) -> Self {
-        Self(vec![Piece::Text(text.into())])
+    /// Makes a template from text, without looking for values in it.
+    pub(crate) fn from_text(text: &[u8]) -> Self {
+        Self(vec![LoadTemplatePiece::Text(text.into())])
     }
 
-    /// The same with other text between its values.
+    /// Changes the text between its values.
     pub(crate) fn with_text<E>(self, change: impl Fn(&[u8]) -> Result<Vec<u8>, E>) -> Result<Self, E> {
         let pieces = self.0.into_iter().map(|piece| match piece {
-            Piece::Text(text) => Ok(Piece::Text(change(&text)?.into())),
-            Piece::Value(value) => Ok(Piece::Value(value)),
+            LoadTemplatePiece::Text(text) => Ok(LoadTemplatePiece::Text(change(&text)?.into())),
+            LoadTemplatePiece::Value(value) => Ok(LoadTemplatePiece::Value(value)),
         });
         Ok(Self(pieces.collect::<Result<_, E>>()?))
     }
 
-    /// Whether every time gives the same text.
+    /// Whether it has no values.
     pub(crate) fn is_constant(&self) -> bool {
-        self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
+        self.0.iter().all(|piece| matches!(piece, LoadTemplatePiece::Text(_)))
     }
 
-    /// The text in a form without spaces within values, so that it can stand in a URL.
+    /// The template without spaces within values, so that it can stand in a URL.
     pub(crate) fn canonical(&self) -> String {
         let told = self.0.iter().map(|piece| match piece {
-            Piece::Text(text) => String::from_utf8_lossy(text).into_owned(),
-            Piece::Value(value) => match value {
-                Value::Counter(0) => "{{counter}}".to_owned(),
-                Value::Counter(digits) => format!("{{{{counter:{digits}}}}}"),
-                Value::Stream => "{{stream}}".to_owned(),
-                Value::Random(first, last) => format!("{{{{random:{first}:{last}}}}}"),
-                Value::Uuid => "{{uuid}}".to_owned(),
-                Value::Timestamp => "{{timestamp}}".to_owned(),
-                Value::TimestampMs => "{{timestamp_ms}}".to_owned(),
-                Value::TimestampNs => "{{timestamp_ns}}".to_owned(),
+            LoadTemplatePiece::Text(text) => String::from_utf8_lossy(&literal(text)).into_owned(),
+            LoadTemplatePiece::Value(value) => match value {
+                VaryingValue::Counter(0) => "{{counter}}".to_owned(),
+                VaryingValue::Counter(digits) => format!("{{{{counter:{digits}}}}}"),
+                VaryingValue::Stream => "{{stream}}".to_owned(),
+                VaryingValue::Random(first, last) => format!("{{{{random:{first}:{last}}}}}"),
+                VaryingValue::Uuid => "{{uuid}}".to_owned(),
+                VaryingValue::Timestamp => "{{timestamp}}".to_owned(),
+                VaryingValue::TimestampMs => "{{timestamp_ms}}".to_owned(),
+                VaryingValue::TimestampNs => "{{timestamp_ns}}".to_owned(),
             },
         });
         told.collect()
     }
 
-    /// Appends the text with its values.
     pub(crate) fn render(&self, values: &mut Values, out: &mut Vec<u8>) {
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Value(value) => value.render(values, out),
+                LoadTemplatePiece::Text(text) => out.extend_from_slice(text),
+                LoadTemplatePiece::Value(value) => value.render(values, out),
             }
         }
     }
 }
 
-impl Value {
+impl VaryingValue {
     fn parse(written: &str) -> Option<Self> {
         let mut words = written.split([' ', '\t', ':']).filter(|word| !word.is_empty());
         let name = words.next()?;
@@ -166,7 +180,7 @@ impl Value {
                 let chosen = (u128::from(values.random.next()) * count) >> 64;
                 decimal(first + chosen as u64, out);
             }
-            // RFC 9562 §5.4: a random one has version 4 and variant 10.
+            // RFC 9562 §5.4: a random UUID has version 4 and variant 10.
             Self::Uuid => {
                 let high = values.random.next() & !0xf000 | 0x4000;
                 let low = values.random.next() & !(0b11 << 62) | 0b10 << 62;
@@ -181,18 +195,17 @@ impl Value {
 
 fn decimal(number: u64, out: &mut Vec<u8>) {
     use std::io::Write;
-    // Writing to a vector does not fail.
     let _ = write!(out, "{number}");
 }
 
 impl Values {
-    /// Of the request that is sent for this time, from 1. They depend on the seed alone, but for the time of day.
+    /// The values of the `counter`th sending of a request, from 1. Only the time of day does not come from the seed.
     pub(crate) fn new(seed: u64, request: usize, counter: u64, unix_ns: u64) -> Self {
         let random = Random::of_thread(seed.wrapping_add((request as u64) << 48), counter as usize);
         Self { counter, stream: 0, unix_ns, random }
     }
 
-    /// Of the message that a stream sends for this time, from 1.
+    /// The values of a stream's `counter`th message, from 1.
     pub(crate) fn of_stream(seed: u64, stream: usize, counter: u64, unix_ns: u64) -> Self {
         Self { stream: stream as u64, ..Self::new(seed, stream, counter, unix_ns) }
     }
@@ -206,7 +219,7 @@ mod tests {
 
     fn rendered(text: &str, counter: u64) -> String {
         let mut out = Vec::new();
-        let template = Template::parse_message(text.as_bytes()).expect(text);
+        let template = LoadTemplate::parse_message(text.as_bytes()).expect(text);
         template.render(&mut Values::of_stream(1, 3, counter, 1_700_000_000_123_456_789), &mut out);
         String::from_utf8(out).expect("text")
     }
@@ -242,7 +255,7 @@ mod tests {
             ("{{counter 21}}", 0..14),
             ("{{stream}}", 0..10),
         ] {
-            let (wrong_at, message) = Template::parse(text.as_bytes()).expect_err(text);
+            let (wrong_at, message) = LoadTemplate::parse(text.as_bytes()).expect_err(text);
             assert_eq!(wrong_at, at, "{text}");
             assert!(message.contains("expected counter"), "{message}");
         }
@@ -251,9 +264,9 @@ mod tests {
     proptest! {
         #[test]
         fn the_canonical_form_means_the_same(text in "[a{} ]{0,6}(\\{\\{(counter|counter 7|uuid|timestamp_ns| random 1  9 )\\}\\}[a{ ]?){0,3}") {
-            if let Ok(template) = Template::parse(text.as_bytes()) {
+            if let Ok(template) = LoadTemplate::parse(text.as_bytes()) {
                 let canonical = template.canonical();
-                prop_assert_eq!(Template::parse(canonical.as_bytes()), Ok(template));
+                prop_assert_eq!(LoadTemplate::parse(canonical.as_bytes()), Ok(template));
             }
         }
     }

@@ -5,27 +5,28 @@ use std::fmt::Write;
 
 use crate::error::Error;
 use crate::outcome::{
-    BrokenDown, BrokenDownRow, Distribution, Expectation, MissedBy, Outcome, Problem, ServerUsage, TlsMade,
+    BrokenDown, BrokenDownRow, Distribution, MissedBy, RunExpectation, RunOutcome, RunProblem, ServerUsage,
+    TlsMade,
 };
-use crate::plan::{Arrival, Breakdown, Directions, ThinkTime};
+use crate::plan::{Arrival, Breakdown, ConnectTargets, ThinkTime};
 use crate::stream;
 
 /// Lines of the percentile format per halving of the distance to 100%.
 const LINES_PER_HALVING: u32 = 5;
-/// Rows of a table that are printed.
+/// Maximum number of printed rows of a table.
 const ROWS_SHOWN: usize = 30;
-/// Utilisation of its threads from which the generator may limit a closed loop.
+/// Utilisation of its threads above which the generator may limit a closed loop.
 const SATURATED: f64 = 0.95;
 
 /// Outcome as text, for a terminal.
-pub fn report(outcome: &Outcome) -> String {
+pub fn report(outcome: &RunOutcome) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = write_report(&mut text, outcome);
     text
 }
 
-fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+fn write_report(text: &mut String, outcome: &RunOutcome) -> std::fmt::Result {
     write_settings(text, outcome)?;
     write_times(text, outcome)?;
     let interrupted = match (outcome.interrupted, &outcome.server_gone) {
@@ -88,7 +89,7 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     write_expectations(text, &outcome.expectations)
 }
 
-fn write_total(text: &mut String, outcome: &Outcome, interrupted: &str) -> std::fmt::Result {
+fn write_total(text: &mut String, outcome: &RunOutcome, interrupted: &str) -> std::fmt::Result {
     let (requests, received) = (outcome.requests, bytes(outcome.bytes_received as f64));
     let measured = seconds(outcome.measured_seconds);
     writeln!(text, "  {requests} requests in {measured}{interrupted}, {received} received")?;
@@ -97,13 +98,13 @@ fn write_total(text: &mut String, outcome: &Outcome, interrupted: &str) -> std::
         let unfinished = outcome.unfinished;
         writeln!(
             text,
-            "  {unfinished} more were under way at the end, one for {oldest}, and are not counted"
+            "  {unfinished} more were under way at the end, one for {oldest}: times have their age (≥: at least)"
         )?;
     }
     Ok(())
 }
 
-fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+fn write_settings(text: &mut String, outcome: &RunOutcome) -> std::fmt::Result {
     let settings = &outcome.settings;
     let list = if settings.urls > 1 { format!(" and {} more", settings.urls - 1) } else { String::new() };
     writeln!(text, "{} {}{list}", settings.method, settings.url)?;
@@ -144,7 +145,7 @@ fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     if let Some(figures) = &outcome.stream {
         writeln!(text, "  {}", stream::text::workload(figures))?;
     }
-    let Directions { resolve, connect_to, unix_socket } = &settings.directions;
+    let ConnectTargets { resolve, connect_to, unix_socket } = &settings.directions;
     let flags = [("--resolve", resolve), ("--connect-to", connect_to)];
     for (flag, values) in flags.into_iter().filter(|(_, values)| !values.is_empty()) {
         writeln!(text, "  {flag} {}", values.join(", "))?;
@@ -160,7 +161,7 @@ fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     writeln!(text)
 }
 
-fn write_times(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+fn write_times(text: &mut String, outcome: &RunOutcome) -> std::fmt::Result {
     let has_times = match &outcome.stream {
         None => outcome.latency.count > 0,
         Some(figures) => stream::text::has_times(outcome, figures),
@@ -202,7 +203,7 @@ fn write_times(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     if outcome.errors.timeout > 0 {
         let (count, limit) =
             (count_of(outcome.errors.timeout, "request"), seconds(outcome.settings.timeout_seconds));
-        writeln!(text, "  {count} timed out after {limit}: longer than these times, and not in them")?;
+        writeln!(text, "  {count} timed out after {limit}, and count with that (≥: at least)")?;
     }
     writeln!(text)
 }
@@ -211,15 +212,31 @@ pub(crate) fn row(text: &mut String, name: &str, times: &Distribution) -> std::f
     if times.count == 0 {
         return writeln!(text, "  {name:<13}     none");
     }
-    let exact = [times.min_us as f64, times.mean_us, times.stdev_us];
-    let percentiles = [times.p50_us, times.p75_us, times.p90_us, times.p99_us, times.p99_9_us, times.max_us];
+    let values = [
+        ("min_us", times.min_us as f64),
+        ("mean_us", times.mean_us),
+        ("stdev_us", times.stdev_us),
+        ("p50_us", times.p50_us as f64),
+        ("p75_us", times.p75_us as f64),
+        ("p90_us", times.p90_us as f64),
+        ("p99_us", times.p99_us as f64),
+        ("p99_9_us", times.p99_9_us as f64),
+        ("max_us", times.max_us as f64),
+    ];
     write!(text, "  {name:<13}")?;
-    let values = exact.into_iter().chain(percentiles.map(|time_us| time_us as f64));
-    values.into_iter().try_for_each(|time_us| write!(text, "{:>9}", time(time_us)))?;
+    values
+        .into_iter()
+        .try_for_each(|(figure, time_us)| write!(text, "{:>9}", bounded(times, figure, time_us)))?;
     writeln!(text)
 }
 
-fn write_schedule(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+/// A time, with a sign if it is only a lower limit.
+fn bounded(times: &Distribution, figure: &str, time_us: f64) -> String {
+    let sign = if times.is_at_least(figure) { "≥" } else { "" };
+    format!("{sign}{}", time(time_us))
+}
+
+fn write_schedule(text: &mut String, outcome: &RunOutcome) -> std::fmt::Result {
     let Some(kept) = &outcome.schedule else { return Ok(()) };
     let (due, unsent, waited) = (kept.due, kept.unsent, kept.waited_for_connection);
     let rate = kept.sent_per_second;
@@ -229,7 +246,7 @@ fn write_schedule(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     )
 }
 
-fn write_errors(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+fn write_errors(text: &mut String, outcome: &RunOutcome) -> std::fmt::Result {
     let errors = outcome.errors;
     if errors.total() == 0 {
         return Ok(());
@@ -266,7 +283,7 @@ fn write_errors(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     Ok(())
 }
 
-/// Table by status, URL, name or stage; of many rows those with the most requests.
+/// Table by status, URL, name or stage; of many rows, those with the most requests.
 fn write_breakdown(text: &mut String, table: &BrokenDown) -> std::fmt::Result {
     let heading = match table.by {
         Breakdown::Status => "status",
@@ -287,9 +304,15 @@ fn write_breakdown(text: &mut String, table: &BrokenDown) -> std::fmt::Result {
     for row in rows {
         let BrokenDownRow { name, requests, failed, requests_per_second, latency } = row;
         write!(text, "  {name:<width$}{requests:>11}{failed:>9}{requests_per_second:>12.2}")?;
-        let times = [latency.p50_us, latency.p90_us, latency.p99_us, latency.max_us];
-        for time_us in times {
-            let shown = if latency.count == 0 { "–".to_owned() } else { time(time_us as f64) };
+        let times = [
+            ("p50_us", latency.p50_us),
+            ("p90_us", latency.p90_us),
+            ("p99_us", latency.p99_us),
+            ("max_us", latency.max_us),
+        ];
+        for (figure, time_us) in times {
+            let shown =
+                if latency.count == 0 { "–".to_owned() } else { bounded(latency, figure, time_us as f64) };
             write!(text, "{shown:>9}")?;
         }
         writeln!(text)?;
@@ -300,30 +323,37 @@ fn write_breakdown(text: &mut String, table: &BrokenDown) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_expectations(text: &mut String, expectations: &[Expectation]) -> std::fmt::Result {
+fn write_expectations(text: &mut String, expectations: &[RunExpectation]) -> std::fmt::Result {
     if !expectations.is_empty() {
         writeln!(text)?;
     }
-    expectations.iter().try_for_each(|Expectation { text: expected, measured, is_met }| {
+    expectations.iter().try_for_each(|RunExpectation { text: expected, measured, is_met }| {
         let verdict = if *is_met { "met" } else { "MISSED" };
         let measured = measured.as_deref().unwrap_or("nothing was measured");
         writeln!(text, "  {verdict:<6}  expected {expected}, measured {measured}")
     })
 }
 
-/// Why a run is invalid, as a sentence with the remedy.
-pub fn explained(problem: &Problem) -> String {
+/// The reason why a run is invalid, as a sentence with the remedy.
+pub fn explained(problem: &RunProblem) -> String {
     match *problem {
-        Problem::AgentLost { ref command, ref why } => {
+        RunProblem::AgentLost { ref command, ref why } => {
             format!("the agent of `{command}` was lost: {why}. The figures are those of the others.")
         }
-        Problem::GeneratorLate { own_lateness_p99_us, limit_us } => format!(
+        RunProblem::Hung { unfinished, oldest_us, slowest_us } => format!(
+            "the server does not answer any longer: {} had no answer at the end, one for {}, and the slowest answer took {}. \
+             If it is only slow, measure for longer (-d).",
+            count_of(unfinished, "request"),
+            time(oldest_us as f64),
+            time(slowest_us as f64),
+        ),
+        RunProblem::GeneratorLate { own_lateness_p99_us, limit_us } => format!(
             "the generator itself was late: {} at p99 with a connection free (at most {} is allowed). \
              Give it a quiet core or more threads (-t), or lower the rate (-R).",
             time(own_lateness_p99_us as f64),
             time(limit_us as f64),
         ),
-        Problem::RateMissed { due, unsent, slip_us, limit_us, by, .. } => {
+        RunProblem::RateMissed { due, unsent, slip_us, limit_us, by, .. } => {
             let fault = match by {
                 MissedBy::Server => {
                     "No connection was free: the server was too slow for it; lower the rate (-R) or open more connections (-c)."
@@ -413,29 +443,30 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::plan::Plan;
-    use crate::summary::{Measured, outcome};
+    use crate::plan::LoadPlan;
+    use crate::summary::{ThreadMeasurements, outcome};
     use crate::target::Targets;
-    use crate::worker::{Reach, Shared};
+    use crate::worker::{LoadShared, ServerReach};
 
-    fn nothing(plan: Plan) -> Outcome {
+    fn nothing(plan: LoadPlan) -> RunOutcome {
         let targets = Targets::new(&plan).expect("a good plan");
-        let measured = Measured { started_at: SystemTime::UNIX_EPOCH, ..Measured::nothing() };
+        let measured =
+            ThreadMeasurements { started_at: SystemTime::UNIX_EPOCH, ..ThreadMeasurements::nothing() };
         outcome(
-            &Shared { plan, targets, streams: None, reach: Reach::default() },
+            &LoadShared { plan, targets, streams: None, reach: ServerReach::default() },
             vec![measured],
-            crate::summary::Ending::Interrupted,
+            crate::summary::RunEnding::Interrupted,
         )
     }
 
     #[test]
     fn a_run_that_measured_nothing_reads_sensibly() {
         let plans = [
-            Plan::new("http://127.0.0.1:9/"),
-            Plan { keepalive: false, ..Plan::new("http://127.0.0.1:9/") },
-            Plan {
+            LoadPlan::new("http://127.0.0.1:9/"),
+            LoadPlan { keepalive: false, ..LoadPlan::new("http://127.0.0.1:9/") },
+            LoadPlan {
                 arrival: Arrival::Constant { requests_per_second: 5.0 },
-                ..Plan::new("http://127.0.0.1:9/")
+                ..LoadPlan::new("http://127.0.0.1:9/")
             },
         ];
         for plan in plans {
@@ -448,13 +479,13 @@ mod tests {
 
     #[test]
     fn errors_and_problems_are_told_with_their_remedy() {
-        let mut told = nothing(Plan::new("http://127.0.0.1:9/"));
+        let mut told = nothing(LoadPlan::new("http://127.0.0.1:9/"));
         told.errors.read = 3;
         told.errors.status = 1;
         told.statuses.insert(503, 1);
         told.problems = vec![
-            Problem::GeneratorLate { own_lateness_p99_us: 2_500, limit_us: 1_000 },
-            Problem::RateMissed {
+            RunProblem::GeneratorLate { own_lateness_p99_us: 2_500, limit_us: 1_000 },
+            RunProblem::RateMissed {
                 due: 100,
                 unsent: 7,
                 slip_us: 1_200_000,
@@ -478,13 +509,13 @@ mod tests {
 
     #[test]
     fn the_percentile_format_is_that_of_the_plotters() {
-        let mut times = crate::record::Times::new();
+        let mut times = crate::record::TimeHistogram::new();
         (1..=4).for_each(|milliseconds| times.record(Duration::from_millis(milliseconds)));
         let distribution = Distribution {
             count: 4,
             max_us: 4_000,
             mean_us: 2_500.0,
-            histogram: crate::summary::encode(&times.histogram),
+            histogram: crate::histogram_text::encode(&times.histogram),
             ..Distribution::default()
         };
         let text = percentiles(&distribution).expect("decodes");

@@ -23,9 +23,9 @@ pub(crate) struct Thinking {
 
 #[derive(Debug)]
 enum Pause {
-    /// It has sent nothing yet.
+    /// The connection has sent nothing yet.
     Unbegun,
-    /// It has sent its last request.
+    /// The connection has sent its last request.
     Awake,
     Thinking(Pin<Box<Sleep>>),
 }
@@ -39,12 +39,12 @@ impl Thinking {
         }
     }
 
-    /// When the pause of a connection that has been free since `free` is over.
+    /// End of the pause of a connection that has been free since `free`.
     pub(crate) fn poll(&self, connection: usize, free: Instant, context: &mut Context<'_>) -> Poll<Instant> {
         let mut pause = self.pauses[connection].borrow_mut();
         let sleep = match &mut *pause {
             Pause::Thinking(sleep) => sleep,
-            // The first pause is a part of one, so that connections do not move in step.
+            // The first pause is shortened at random, so that connections do not move in step.
             Pause::Unbegun => {
                 let part = self.random.borrow_mut().between(0.0, 1.0);
                 self.begin(&mut pause, free, part)

@@ -1,42 +1,38 @@
 //! Figures of a run in short slots of time, each with the requests that were due in it. Recorded only on request.
 //!
-//! A request that hangs counts for the slot in which it was due, not for the one in which it timed out. So what happens to
-//! a server at a known time can be compared with what its clients then got.
+//! A hanging request counts in the slot in which it was due, not in that of its timeout. So events on a server can be
+//! compared with the results of its clients at that time.
 
 use std::time::{Duration, Instant};
 
 use crate::outcome::{ErrorClass, Errors};
-use crate::record::Times;
+use crate::record::TimeHistogram;
 
 /// Maximum number of slots. Later requests share the last one.
 pub(crate) const SLOTS_MAX: usize = 10_000;
 
 /// Figures of the requests that were due in one slot.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Slot {
-    /// Successful requests.
+pub struct TimelineSlot {
     pub requests: u64,
     /// Failed requests. A connect that failed before a request was chosen counts when it failed.
     pub errors: Errors,
-    /// Requests without a result at the end of the run, by when they were sent. Those that were never sent are in no slot.
+    /// Requests without a result when the run ended, in the slot of their sending. Those never sent are in no slot.
     pub unanswered: u64,
-    /// Latencies of `requests`, to one part in a hundred.
-    times: Option<Box<Times>>,
+    /// Latencies of `requests`, with a precision of 1%.
+    times: Option<Box<TimeHistogram>>,
 }
 
-impl Slot {
-    /// Counts a successful request.
+impl TimelineSlot {
     pub fn succeeded(&mut self, latency: Duration) {
         self.requests += 1;
-        self.times.get_or_insert_with(|| Box::new(Times::coarse())).record_growing(latency);
+        self.times.get_or_insert_with(|| Box::new(TimeHistogram::coarse())).record_growing(latency);
     }
 
-    /// Counts a failed request.
     pub fn failed(&mut self, class: ErrorClass) {
         self.errors.count(class);
     }
 
-    /// Several slots as one.
     pub fn merged<'s>(slots: impl IntoIterator<Item = &'s Self>) -> Self {
         slots.into_iter().fold(Self::default(), |mut merged, slot| {
             merged.merge(slot);
@@ -44,7 +40,6 @@ impl Slot {
         })
     }
 
-    /// Adds the requests of another slot.
     pub fn merge(&mut self, other: &Self) {
         self.requests += other.requests;
         self.errors.add(&other.errors);
@@ -79,7 +74,7 @@ impl Slot {
 pub(crate) struct Timeline {
     start: Instant,
     slot: Duration,
-    slots: Vec<Slot>,
+    slots: Vec<TimelineSlot>,
 }
 
 impl Timeline {
@@ -89,26 +84,26 @@ impl Timeline {
     }
 
     /// The slot of a request that was due at this time.
-    pub(crate) fn at(&mut self, due: Instant) -> &mut Slot {
+    pub(crate) fn at(&mut self, due: Instant) -> &mut TimelineSlot {
         let since = due.saturating_duration_since(self.start).as_micros();
         let index =
             usize::try_from(since / self.slot.as_micros().max(1)).unwrap_or(usize::MAX).min(SLOTS_MAX - 1);
         if index >= self.slots.len() {
-            self.slots.resize_with(index + 1, Slot::default);
+            self.slots.resize_with(index + 1, TimelineSlot::default);
         }
         &mut self.slots[index]
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
         if self.slots.len() < other.slots.len() {
-            self.slots.resize_with(other.slots.len(), Slot::default);
+            self.slots.resize_with(other.slots.len(), TimelineSlot::default);
         }
         for (slot, more) in self.slots.iter_mut().zip(&other.slots) {
             slot.merge(more);
         }
     }
 
-    pub(crate) fn into_slots(self) -> Vec<Slot> {
+    pub(crate) fn into_slots(self) -> Vec<TimelineSlot> {
         self.slots
     }
 }
@@ -124,7 +119,7 @@ mod tests {
         let mut one = Timeline::new(start, Duration::from_millis(100));
         one.at(after(0)).succeeded(Duration::from_millis(1));
         one.at(after(99)).succeeded(Duration::from_millis(3));
-        // It is known to have timed out a second later.
+        // The timeout is known a second later.
         one.at(after(100)).failed(ErrorClass::Timeout);
         let mut other = Timeline::new(start, Duration::from_millis(100));
         other.at(after(350)).succeeded(Duration::from_secs(2));
@@ -136,7 +131,7 @@ mod tests {
         assert_eq!((slots[1].errors.timeout, slots[1].errors.status), (1, 1));
         assert_eq!((slots[1].failed_share(), slots[2].failed_share()), (Some(1.0), None));
         assert_eq!((slots[1].quantile_us(0.5), slots[1].mean_us()), (None, None));
-        let all = Slot::merged(&slots);
+        let all = TimelineSlot::merged(&slots);
         assert_eq!((all.requests, all.failed_share()), (3, Some(0.4)));
         let max_us = all.quantile_us(1.0).expect("successes");
         assert!((1_980_000..=2_020_000).contains(&max_us), "{max_us}");

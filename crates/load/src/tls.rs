@@ -17,13 +17,12 @@ use rustls::{
 };
 
 use crate::error::Error;
-use crate::plan::{Plan, Tls, TlsVersion};
+use crate::plan::{LoadPlan, Tls, TlsVersion};
 
 /// Sessions kept for one server, each used once: as many as a server issues at once.
 const SESSIONS: usize = 8;
 
-/// TLS configuration of a run.
-pub(crate) fn config(plan: &Plan) -> Result<ClientConfig, Error> {
+pub(crate) fn config(plan: &LoadPlan) -> Result<ClientConfig, Error> {
     let tls = &plan.tls;
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites = suites(tls, provider.cipher_suites)?;
@@ -36,7 +35,7 @@ pub(crate) fn config(plan: &Plan) -> Result<ClientConfig, Error> {
     let verifier: Arc<dyn ServerCertVerifier> = match (tls.verify, &tls.ca) {
         (false, _) => Arc::new(Anybody { algorithms }),
         (true, None) => web_pki(roots_of_the_system()?, &provider)?,
-        (true, Some(file)) => Arc::new(Named::read(file, &provider)?),
+        (true, Some(file)) => Arc::new(NamedVerifier::read(file, &provider)?),
     };
     let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&versions);
     let builder = builder.map_err(|error| refused("the TLS settings", error.to_string()))?;
@@ -50,8 +49,8 @@ pub(crate) fn config(plan: &Plan) -> Result<ClientConfig, Error> {
         }
     };
     let protocol: &[u8] = match plan {
-        Plan { http3: true, .. } => b"h3",
-        Plan { http2: true, .. } => b"h2",
+        LoadPlan { http3: true, .. } => b"h3",
+        LoadPlan { http2: true, .. } => b"h2",
         _ => b"http/1.1",
     };
     config.alpn_protocols = vec![protocol.to_vec()];
@@ -71,7 +70,7 @@ impl Sessions {
     }
 
     /// The run's configuration with this client's session cache for a server.
-    pub(crate) fn config(&self, server: usize, run: &ClientConfig, plan: &Plan) -> Arc<ClientConfig> {
+    pub(crate) fn config(&self, server: usize, run: &ClientConfig, plan: &LoadPlan) -> Arc<ClientConfig> {
         let own = self.configs[server].get_or_init(|| {
             let mut config = run.clone();
             if plan.tls.resume {
@@ -85,7 +84,7 @@ impl Sessions {
 
 /// IANA name of a cipher suite.
 pub(crate) fn name(suite: CipherSuite) -> String {
-    // Ours is the only library that tells 1.3 from 1.2 in the name.
+    // Only the library adds the version 1.3 to the name.
     suite.as_str().map_or_else(|| format!("{suite:?}"), |name| name.replacen("TLS13_", "TLS_", 1))
 }
 
@@ -115,7 +114,6 @@ fn suites(tls: &Tls, all: Vec<SupportedCipherSuite>) -> Result<Vec<SupportedCiph
     }
 }
 
-/// TLS versions that have a cipher suite in `suites`.
 fn versions(suites: &[SupportedCipherSuite]) -> Vec<&'static SupportedProtocolVersion> {
     let has = |version: &&&'static SupportedProtocolVersion| {
         suites.iter().any(|suite| suite.version().version == version.version)
@@ -135,7 +133,6 @@ fn roots_of_the_system() -> Result<RootCertStore, Error> {
     Err(refused("the system's certificate authorities", reason))
 }
 
-/// The client's certificate chain and its key.
 fn identity(
     certificate: &Path,
     key: &Path,
@@ -162,12 +159,12 @@ fn web_pki(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<W
 /// Verifier of `--ca FILE`: accepts chains to the CAs in the file, and also the exact certificates in it. A self-signed
 /// certificate is often both, and no chain may end in its first certificate.
 #[derive(Debug)]
-struct Named {
+struct NamedVerifier {
     web_pki: Arc<WebPkiServerVerifier>,
     certificates: Vec<CertificateDer<'static>>,
 }
 
-impl Named {
+impl NamedVerifier {
     fn read(file: &Path, provider: &Arc<CryptoProvider>) -> Result<Self, Error> {
         let failed = |reason: String| refused("--ca", format!("{}: {reason}", file.display()));
         let certificates = CertificateDer::pem_file_iter(file).map_err(|error| failed(error.to_string()))?;
@@ -186,7 +183,7 @@ impl Named {
     }
 }
 
-impl ServerCertVerifier for Named {
+impl ServerCertVerifier for NamedVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -198,7 +195,7 @@ impl ServerCertVerifier for Named {
         let verified =
             self.web_pki.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // An authority's own; its dates are right, as they are looked at first.
+            // The CA's own certificate. Its dates are valid, because they are checked first.
             Err(rustls::Error::InvalidCertificate(CertificateError::Other(_)))
                 if self.certificates.contains(end_entity) =>
             {
@@ -232,8 +229,7 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// Verifier of `--insecure`: accepts any certificate, but checks that the server has its key. The cost equals that of a
-/// trusted certificate.
+/// Verifier of `--insecure`: accepts any certificate, but checks the server's key, at the cost of a trusted one.
 #[derive(Debug)]
 struct Anybody {
     algorithms: WebPkiSupportedAlgorithms,

@@ -1,16 +1,16 @@
-//! Several generators as one: the part of a plan that each has, and one outcome of theirs. Counts are added and histograms are
-//! merged, so percentiles are those of all requests together.
+//! Several generators as one: divides a plan, and merges the outcomes. Counts are added and histograms are merged, so
+//! percentiles are those of all requests together.
 
 use std::collections::BTreeMap;
 
 use crate::error::Error;
-use crate::outcome::{BrokenDown, BrokenDownRow, Cpu, Distribution, Outcome, ScheduleKept, TlsMade};
-use crate::plan::{Arrival, Breakdown, Plan, Stage};
-use crate::record::Times;
+use crate::outcome::{BrokenDown, BrokenDownRow, Cpu, Distribution, RunOutcome, ScheduleKept, TlsMade};
+use crate::plan::{Arrival, Breakdown, LoadPlan, RateStage};
+use crate::record::TimeHistogram;
 use crate::summary::{distribution, ratio};
 
-impl Plan {
-    /// The part of one of `of` generators: a share of connections, requests and rates. Random numbers are its own.
+impl LoadPlan {
+    /// The part of one of `of` generators: a share of connections, requests and rates, with different random numbers.
     pub fn part(&self, number: usize, of: usize) -> Self {
         let of = of.max(1);
         let whole = |count: usize| count / of + usize::from(number < count % of);
@@ -36,7 +36,7 @@ impl Plan {
 }
 
 fn scaled(arrival: &Arrival, factor: f64) -> Arrival {
-    let stage = |stage: &Stage| Stage {
+    let stage = |stage: &RateStage| RateStage {
         seconds: stage.seconds,
         from_per_second: stage.from_per_second * factor,
         to_per_second: stage.to_per_second * factor,
@@ -55,12 +55,12 @@ fn scaled(arrival: &Arrival, factor: f64) -> Arrival {
     }
 }
 
-impl Outcome {
-    /// One outcome of generators that ran together; `None` of none. Figures of slots and streams are left out, and of seconds,
-    /// which [`crate::seconds_together`] merges.
+impl RunOutcome {
+    /// Merges the outcomes of generators that ran together; `None` without any. Leaves out the figures of slots and
+    /// streams, and those of seconds, which [`crate::seconds_together`] merges.
     ///
     /// # Errors
-    /// A histogram does not decode.
+    /// If a histogram does not decode.
     pub fn together(parts: Vec<Self>) -> Result<Option<Self>, Error> {
         let count = parts.len();
         let mut parts = parts.into_iter();
@@ -139,12 +139,11 @@ impl Outcome {
 }
 
 impl Distribution {
-    /// Both together.
     fn with(&self, other: &Self) -> Result<Self, Error> {
-        // What was read holds no more than was in it.
-        let mut times = Times::new();
+        // The new histogram can hold everything that a valid one contains.
+        let mut times = TimeHistogram::new();
         for one in [self, other] {
-            times.merge(&Times { histogram: one.histogram()?, clamped: one.clamped });
+            times.merge(&one.times()?);
         }
         Ok(distribution(&times))
     }
@@ -209,21 +208,21 @@ mod tests {
 
     use super::*;
 
-    /// The distribution of times in milliseconds.
-    fn of(times_ms: impl IntoIterator<Item = u64>) -> Distribution {
-        let mut times = Times::new();
+    fn from_times_ms(times_ms: impl IntoIterator<Item = u64>) -> Distribution {
+        let mut times = TimeHistogram::new();
         times_ms.into_iter().for_each(|time| times.record(Duration::from_millis(time)));
         distribution(&times)
     }
 
-    /// The average of percentiles would be another figure: 1 ms and 1000 ms have no median of 500 ms.
+    /// An average of percentiles would be wrong: 1 ms and 1000 ms have no median of 500 ms.
     #[test]
     fn percentiles_are_those_of_all_times_together() {
-        let (quick, slow, none) = (of([1; 99]), of((0..101).map(|_| 1000)), of([]));
+        let (quick, slow, none) =
+            (from_times_ms([1; 99]), from_times_ms((0..101).map(|_| 1000)), from_times_ms([]));
         let both = quick.with(&slow).expect("they decode").with(&none).expect("it decodes");
-        assert_eq!(both, of([1; 99].into_iter().chain([1000; 101])));
-        // Tables have histograms that are as large as their times.
-        let mut small = Times::growing();
+        assert_eq!(both, from_times_ms([1; 99].into_iter().chain([1000; 101])));
+        // The histograms of tables are as large as their times need.
+        let mut small = TimeHistogram::growing();
         small.record_growing(Duration::from_micros(3));
         let all = distribution(&small).with(&slow).expect("they decode");
         assert_eq!((all.count, all.min_us, all.max_us), (102, 3, slow.max_us));
@@ -231,14 +230,54 @@ mod tests {
     }
 
     #[test]
+    fn times_without_an_end_stay_such() {
+        let mut times = TimeHistogram::new();
+        (0..80).for_each(|_| times.record(Duration::from_millis(1)));
+        (1..=20).for_each(|time| times.record_censored(Duration::from_millis(time * 100)));
+        let one = distribution(&times);
+        assert_eq!((one.count, one.censored, one.min_us), (100, 20, 1_000));
+        let names = ["mean_us", "p90_us", "p95_us", "p99_us", "p99_9_us", "p99_99_us", "max_us"];
+        assert_eq!(one.at_least, names);
+        let both = one.with(&from_times_ms([1; 900])).expect("they decode");
+        assert_eq!((both.count, both.censored), (1_000, 20));
+        assert_eq!(both.at_least, ["mean_us", "p99_us", "p99_9_us", "p99_99_us", "max_us"]);
+        assert_eq!(
+            both,
+            serde_json::from_str(&serde_json::to_string(&both).expect("JSON")).expect("the same")
+        );
+        // A few requests that had just been sent say nothing about the others.
+        let mut fresh = TimeHistogram::new();
+        fresh.record_censored(Duration::from_micros(3));
+        let healthy = distribution(&fresh).with(&from_times_ms(1..=100)).expect("they decode");
+        assert_eq!((healthy.at_least.len(), healthy.min_us), (0, 1_000), "{healthy:?}");
+        assert_eq!(healthy.percentile(0.001).expect("a histogram").time_us, 3);
+        assert!(healthy.percentile(0.001).expect("a histogram").is_at_least);
+    }
+
+    /// The lower limit of each percentile, for every share of unanswered requests.
+    #[test]
+    fn a_percentile_is_known_up_to_the_requests_without_an_answer() {
+        for answered in 1..100 {
+            let mut times = TimeHistogram::new();
+            (0..answered).for_each(|_| times.record(Duration::from_millis(1)));
+            (answered..100).for_each(|_| times.record_censored(Duration::from_secs(2)));
+            let one = distribution(&times);
+            for percent in 1..=100 {
+                let found = one.percentile((f64::from(percent) - 0.5) / 100.0).expect("a histogram");
+                assert_eq!(found.is_at_least, percent > answered, "{percent} of {answered}");
+            }
+        }
+    }
+
+    #[test]
     fn parts_are_the_whole() {
-        let mut plan = Plan::new("http://127.0.0.1:1/");
+        let mut plan = LoadPlan::new("http://127.0.0.1:1/");
         plan.connections = 10;
         plan.threads = 4;
         plan.requests = Some(11);
         plan.arrival = Arrival::Poisson { requests_per_second: 300.0, seed: 7 };
-        let parts: Vec<Plan> = (0..3).map(|number| plan.part(number, 3)).collect();
-        let told = |part: &Plan| (part.connections, part.threads, part.requests, part.arrival.clone());
+        let parts: Vec<LoadPlan> = (0..3).map(|number| plan.part(number, 3)).collect();
+        let told = |part: &LoadPlan| (part.connections, part.threads, part.requests, part.arrival.clone());
         let of = |connections, threads, requests, seed| {
             let arrival = Arrival::Poisson { requests_per_second: 100.0, seed };
             (connections, threads, Some(requests), arrival)

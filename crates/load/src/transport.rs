@@ -9,16 +9,14 @@ use tokio::net::TcpStream;
 
 use crate::secure::Secure;
 
-/// An open connection: TCP, or TLS over TCP.
 #[derive(Debug)]
 pub(crate) enum Transport {
     Plain(TcpStream),
     Tls(Box<Secure>),
 }
 
-/// Result of a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum ReceiveResult {
     /// Bytes were received and passed on.
     Content,
     /// The server sends no more.
@@ -29,16 +27,16 @@ pub(crate) enum Arrival {
 
 /// Error that ends a connection.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum TransportFault {
     Io(io::Error),
     Tls(rustls::Error),
 }
 
-impl From<Fault> for io::Error {
-    fn from(fault: Fault) -> Self {
+impl From<TransportFault> for io::Error {
+    fn from(fault: TransportFault) -> Self {
         match fault {
-            Fault::Io(error) => error,
-            Fault::Tls(error) => Self::new(io::ErrorKind::InvalidData, error),
+            TransportFault::Io(error) => error,
+            TransportFault::Tls(error) => Self::new(io::ErrorKind::InvalidData, error),
         }
     }
 }
@@ -51,17 +49,17 @@ impl Transport {
         context: &mut Context<'_>,
         buffer: &mut [u8],
         mut take: impl FnMut(&[u8]),
-    ) -> Poll<Result<Arrival, Fault>> {
+    ) -> Poll<Result<ReceiveResult, TransportFault>> {
         match self {
             Self::Plain(stream) => {
                 let mut space = ReadBuf::new(buffer);
-                ready!(Pin::new(stream).poll_read(context, &mut space)).map_err(Fault::Io)?;
+                ready!(Pin::new(stream).poll_read(context, &mut space)).map_err(TransportFault::Io)?;
                 let bytes = space.filled();
                 if bytes.is_empty() {
-                    return Poll::Ready(Ok(Arrival::End));
+                    return Poll::Ready(Ok(ReceiveResult::End));
                 }
                 take(bytes);
-                Poll::Ready(Ok(Arrival::Content))
+                Poll::Ready(Ok(ReceiveResult::Content))
             }
             Self::Tls(secure) => secure.poll_receive(context, buffer, take),
         }
@@ -73,24 +71,23 @@ impl Transport {
         &mut self,
         context: &mut Context<'_>,
         bytes: &[u8],
-    ) -> Poll<Result<usize, Fault>> {
+    ) -> Poll<Result<usize, TransportFault>> {
         match self {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes).map_err(Fault::Io),
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes).map_err(TransportFault::Io),
             Self::Tls(secure) => secure.poll_write(context, bytes),
         }
     }
 
     /// Ready when the written bytes are sent.
     #[inline]
-    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), TransportFault>> {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
             Self::Tls(secure) => secure.poll_flush(context),
         }
     }
 
-    /// Whether the server has announced the end of its data (TLS close_notify). With plain TCP, only a receive can
-    /// tell.
+    /// Whether the server has sent close_notify (TLS). With plain TCP, only a receive shows the end of its data.
     pub(crate) fn is_ended(&self) -> bool {
         match self {
             Self::Plain(_) => false,

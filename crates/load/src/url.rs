@@ -1,7 +1,7 @@
 //! URLs: their parts, and references relative to them.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Scheme {
+pub(crate) enum UrlScheme {
     Http,
     Https,
 }
@@ -9,7 +9,7 @@ pub(crate) enum Scheme {
 /// The parts of an `http` or `https` URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Url<'a> {
-    pub(crate) scheme: Scheme,
+    pub(crate) scheme: UrlScheme,
     /// Authority for the Host field, with the port if it was written.
     pub(crate) authority: &'a str,
     /// Host, without the brackets of an IPv6 address.
@@ -26,8 +26,8 @@ impl<'a> Url<'a> {
             scheme.eq_ignore_ascii_case(prefix).then_some(rest)
         };
         let (scheme, rest) = match (split("http://"), split("https://")) {
-            (Some(rest), _) => (Scheme::Http, rest),
-            (None, Some(rest)) => (Scheme::Https, rest),
+            (Some(rest), _) => (UrlScheme::Http, rest),
+            (None, Some(rest)) => (UrlScheme::Https, rest),
             (None, None) => return Err("write http://HOST[:PORT]/PATH, or the same with https"),
         };
         if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -48,7 +48,7 @@ impl<'a> Url<'a> {
             return Err("the host is missing; write it as http://HOST[:PORT]/PATH");
         }
         let port = match port {
-            "" if scheme == Scheme::Https => 443,
+            "" if scheme == UrlScheme::Https => 443,
             "" => 80,
             _ => port
                 .strip_prefix(':')
@@ -65,7 +65,7 @@ impl<'a> Url<'a> {
 pub(crate) fn resolved(base: &Url<'_>, reference: &str) -> String {
     let reference = reference.split('#').next().unwrap_or_default();
     let reference = encoded(reference.trim_matches([' ', '\t']));
-    let scheme = if base.scheme == Scheme::Https { "https" } else { "http" };
+    let scheme = if base.scheme == UrlScheme::Https { "https" } else { "http" };
     if let Some(colon) = reference.find(':')
         && reference[..colon].bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
         && !reference[..colon].is_empty()
@@ -119,7 +119,7 @@ fn without_dots(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// Percent-encodes what no URL may have, as browsers and curl do.
+/// Percent-encodes characters that a URL cannot have, as browsers and curl do.
 pub(crate) fn encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         byte if byte.is_ascii_graphic() => char::from(byte).to_string(),
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn urls_in_their_parts() {
-        use Scheme::{Http, Https};
+        use UrlScheme::{Http, Https};
         let cases = [
             ("http://a/b?c", (Http, "a", "a", 80, "/b?c")),
             ("HTTP://a.b:8080", (Http, "a.b:8080", "a.b", 8080, "")),

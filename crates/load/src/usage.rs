@@ -3,35 +3,34 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// The kernel tells times in hundredths of a second (USER_HZ), on every architecture.
+/// The kernel reports times in hundredths of a second (USER_HZ), on every architecture.
 const TICK: Duration = Duration::from_millis(10);
 const KIB: u64 = 1024;
 
-/// What processes have used.
+/// CPU time and memory of processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// User and system CPU time, from their start.
     pub(crate) cpu: Duration,
-    /// Resident memory; what they share is counted for each.
+    /// Resident memory; shared memory counts for each process.
     pub(crate) memory_bytes: u64,
 }
 
-/// A line of /proc/PID/stat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stat {
+struct StatLine {
     parent: u32,
     ticks: u64,
     memory_pages: u64,
 }
 
 /// Usage of a process and its descendants; `None` if there is no such process.
-pub(crate) fn of(process: u32) -> Option<Usage> {
+pub(crate) fn usage_of(process: u32) -> Option<Usage> {
     let page_bytes = rustix::param::page_size() as u64;
     debug_assert!(page_bytes >= KIB);
     let all = all();
     all.get(&process)?;
     let is_below = |mut id: u32| {
-        // Bounded: a process may end, and its number be another's, while all are read.
+        // Bounded, because process IDs may be reused during the reading, which could make a cycle.
         for _ in 0..64 {
             if id == process {
                 return true;
@@ -51,19 +50,19 @@ pub(crate) fn of(process: u32) -> Option<Usage> {
     Some(usage)
 }
 
-fn all() -> HashMap<u32, Stat> {
+fn all() -> HashMap<u32, StatLine> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     ids.filter_map(|id| {
         let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        Some((id, Stat::parse(&text)?))
+        Some((id, StatLine::parse(&text)?))
     })
     .collect()
 }
 
-impl Stat {
+impl StatLine {
     fn parse(text: &str) -> Option<Self> {
-        // The name may have spaces and brackets: what follows the last bracket is numbers. proc_pid_stat(5).
+        // The name may have spaces and brackets; only numbers follow the last bracket. proc_pid_stat(5).
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -82,21 +81,21 @@ mod tests {
     #[test]
     fn a_line_is_read_whatever_the_name_is() {
         let line = "12 (a) b (c) S 3 12 12 0 -1 4194560 100 0 0 0 70 30 5 6 20 0 4 0 100 1000 250 18446744073709551615";
-        let expected = Stat { parent: 3, ticks: 100, memory_pages: 250 };
-        assert_eq!(Stat::parse(line), Some(expected));
-        assert!(["", "12 (a", "12 (a) S", "12 (a) S x 1"].iter().all(|line| Stat::parse(line).is_none()));
+        let expected = StatLine { parent: 3, ticks: 100, memory_pages: 250 };
+        assert_eq!(StatLine::parse(line), Some(expected));
+        assert!(["", "12 (a", "12 (a) S", "12 (a) S x 1"].iter().all(|line| StatLine::parse(line).is_none()));
     }
 
     #[test]
     fn children_are_counted_with_their_parent() {
-        let own = of(std::process::id()).expect("this process");
+        let own = usage_of(std::process::id()).expect("this process");
         assert!(own.memory_bytes > KIB);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
-        let both = of(std::process::id()).expect("this process");
-        let alone = of(child.id()).expect("a child");
+        let both = usage_of(std::process::id()).expect("this process");
+        let alone = usage_of(child.id()).expect("a child");
         child.kill().expect("a child of ours");
         child.wait().expect("a child of ours");
         assert!(alone.memory_bytes > 0 && both.memory_bytes > alone.memory_bytes);
-        assert_eq!(of(child.id()), None, "it is gone");
+        assert_eq!(usage_of(child.id()), None, "it is gone");
     }
 }

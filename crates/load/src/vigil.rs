@@ -20,7 +20,6 @@ pub(crate) struct Vigil {
 }
 
 impl Vigil {
-    /// Begins to watch, for this number of senders.
     pub(crate) fn new(senders: usize, now: Instant) -> Self {
         Self { senders: senders as u64, answered: 0, failed: 0, quiet_since: now, failing_since: None }
     }
@@ -56,16 +55,16 @@ mod tests {
     fn a_server_is_gone_once_everybody_fails_and_nothing_is_answered() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        // Whole responses, failures, when the oldest under way was sent, when that is seen.
+        // Whole responses, failures, send time of the oldest active request, time of the check; whether it is gone.
         let gone: &[(u64, u64, Option<u64>, u64, bool)] = &[
             (10, 0, Some(0), 1, false),
             (10, 4, None, 2, false),
             (10, 4, None, 8, true),
-            // One more answer, and all begins anew.
+            // Another response restarts the check.
             (11, 4, None, 9, false),
             (11, 7, None, 15, false),
             (11, 8, None, 16, true),
-            // A long download goes on, though others are refused.
+            // A long download continues, although other requests are refused.
             (12, 8, Some(16), 17, false),
             (12, 30, Some(16), 40, false),
             (12, 30, Some(41), 41, true),

@@ -1,27 +1,27 @@
-//! One request of a user with cookies or redirects: what is sent, and what a response changes. Only for runs that ask for
-//! either; all others send requests that are rendered before the load.
+//! A request of a user with cookies or redirects, and its changes by responses. Only for runs with either; all others
+//! send requests that are rendered before the load.
 
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 
 use crate::cookies::Jar;
-use crate::failure::Failure;
+use crate::failure::LoadFailure;
 use crate::fill::Fill;
-use crate::form::{Form, Variation};
+use crate::form::{RequestForm, Variation};
 use crate::target::Targets;
-use crate::url::{self, Scheme, Url};
-use crate::worker::Shared;
+use crate::url::{self, Url, UrlScheme};
+use crate::worker::LoadShared;
 
-/// The fields of a response that change what a user sends next.
+/// The fields of a response that change the user's next requests.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct VisitFields {
     pub(crate) status: u16,
     pub(crate) location: Option<String>,
     pub(crate) cookies: Vec<String>,
 }
 
-impl Answer {
+impl VisitFields {
     /// From the head of an HTTP/1.1 response that was checked already.
     pub(crate) fn of_head(head: &[u8]) -> Self {
         let mut fields = [httparse::EMPTY_HEADER; 256];
@@ -47,27 +47,24 @@ impl Answer {
     }
 }
 
-/// A request, and those that redirects make of it.
+/// A request, and its continuation after redirects.
 #[derive(Debug)]
 pub(crate) struct Visit {
-    /// Index of the request in the plan.
     planned: usize,
     /// URL of the next request; a valid one.
     url: String,
-    /// Server of the next request.
     pub(crate) server: usize,
     method: String,
     has_body: bool,
     is_elsewhere: bool,
-    /// Redirects that were followed.
     pub(crate) redirects: u32,
     /// The form with its values, of a request that differs each time.
-    filled: Option<Box<Form>>,
+    filled: Option<Box<RequestForm>>,
 }
 
 impl Visit {
     /// The planned request with this number.
-    pub(crate) fn new(shared: &Shared, request: usize, server: usize, fill: Option<&Fill>) -> Self {
+    pub(crate) fn new(shared: &LoadShared, request: usize, server: usize, fill: Option<&Fill>) -> Self {
         let planned = shared.targets.order[request];
         let filled = fill.map(|fill| fill.filled(shared.targets.form(planned)));
         let (url, filled) = match filled {
@@ -93,7 +90,7 @@ impl Visit {
         }
     }
 
-    fn form<'f>(&'f self, targets: &'f Targets) -> &'f Form {
+    fn form<'f>(&'f self, targets: &'f Targets) -> &'f RequestForm {
         self.filled.as_deref().unwrap_or_else(|| targets.form(self.planned))
     }
 
@@ -102,23 +99,20 @@ impl Visit {
         self.filled.as_ref().map(|form| Bytes::copy_from_slice(form.body()))
     }
 
-    /// The HTTP/1.1 request.
     pub(crate) fn render(&self, targets: &Targets, jar: Option<&Jar>) -> Vec<u8> {
         let (url, cookies) = (self.url(), self.cookies(jar));
         self.form(targets).render_varied(&url, &self.variation(&cookies))
     }
 
-    /// The head of the HTTP/2 request.
     pub(crate) fn message(
         &self,
         targets: &Targets,
         jar: Option<&Jar>,
-    ) -> Result<::http::Request<()>, Failure> {
+    ) -> Result<::http::Request<()>, LoadFailure> {
         let (url, cookies) = (self.url(), self.cookies(jar));
-        self.form(targets).message_varied(&url, &self.variation(&cookies)).map_err(Failure::Redirect)
+        self.form(targets).message_varied(&url, &self.variation(&cookies)).map_err(LoadFailure::Redirect)
     }
 
-    /// Whether the request has the body that is planned.
     pub(crate) fn has_body(&self) -> bool {
         self.has_body
     }
@@ -132,13 +126,13 @@ impl Visit {
         Variation { method, has_body: *has_body, is_elsewhere: *is_elsewhere, cookies }
     }
 
-    /// Takes what a response says. True if the visit goes on with another request.
+    /// Applies a response. Returns true if the visit continues with another request.
     pub(crate) fn takes(
         &mut self,
-        shared: &Shared,
-        answer: &Answer,
+        shared: &LoadShared,
+        answer: &VisitFields,
         jar: Option<&mut Jar>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, LoadFailure> {
         if let Some(jar) = jar {
             let (url, now, clock) = (self.url(), Instant::now(), SystemTime::now());
             answer.cookies.iter().for_each(|cookie| jar.set(cookie, &url, now, clock));
@@ -150,16 +144,17 @@ impl Visit {
             return Ok(false);
         }
         if self.redirects >= most {
-            return Err(Failure::Redirect("there are more redirects than --max-redirs allows"));
+            return Err(LoadFailure::Redirect("there are more redirects than --max-redirs allows"));
         }
         self.redirects += 1;
         let base = self.url();
         let next = url::resolved(&base, location);
-        let to = Url::parse(&next).map_err(|_| Failure::Redirect("it leads to no http or https URL"))?;
-        let origin = |url: &Url<'_>| (url.host.to_ascii_lowercase(), url.port, url.scheme == Scheme::Https);
+        let to = Url::parse(&next).map_err(|_| LoadFailure::Redirect("it leads to no http or https URL"))?;
+        let origin =
+            |url: &Url<'_>| (url.host.to_ascii_lowercase(), url.port, url.scheme == UrlScheme::Https);
         let is_same = origin(&base) == origin(&to);
         let server = if is_same { self.server } else { shared.targets.servers.lead_to(&to)? };
-        // RFC 9110 §15.4: 303 is asked for with GET; so is 301 or 302 after a POST, as by every browser.
+        // RFC 9110 §15.4: a 303 is followed by a GET; so is a 301 or 302 after a POST, as in every browser.
         let changes = match answer.status {
             303 => self.method != "HEAD",
             301 | 302 => self.method == "POST",
@@ -179,23 +174,23 @@ impl Visit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Plan;
-    use crate::worker::Reach;
+    use crate::plan::LoadPlan;
+    use crate::worker::ServerReach;
 
-    fn shared(method: &str) -> Shared {
-        let plan = Plan {
+    fn shared(method: &str) -> LoadShared {
+        let plan = LoadPlan {
             method: method.into(),
             body: b"hi".to_vec(),
             redirects_max: Some(2),
             tls: crate::plan::Tls { verify: false, ..Default::default() },
-            ..Plan::new("http://127.0.0.1:9/a/b")
+            ..LoadPlan::new("http://127.0.0.1:9/a/b")
         };
         let targets = Targets::new(&plan).expect("a good plan");
-        Shared { plan, targets, streams: None, reach: Reach::default() }
+        LoadShared { plan, targets, streams: None, reach: ServerReach::default() }
     }
 
-    fn to(status: u16, location: &str) -> Answer {
-        Answer { status, location: Some(location.to_owned()), cookies: Vec::new() }
+    fn to(status: u16, location: &str) -> VisitFields {
+        VisitFields { status, location: Some(location.to_owned()), cookies: Vec::new() }
     }
 
     #[test]
@@ -220,7 +215,8 @@ mod tests {
     #[test]
     fn redirects_end_and_lead_only_to_hosts_of_the_run() {
         let shared = shared("GET");
-        let failed = |answer: &Answer| match Visit::new(&shared, 0, 0, None).takes(&shared, answer, None) {
+        let failed = |answer: &VisitFields| match Visit::new(&shared, 0, 0, None).takes(&shared, answer, None)
+        {
             Err(failure) => failure.to_string(),
             Ok(goes_on) => panic!("{answer:?}: {goes_on}"),
         };
@@ -230,7 +226,11 @@ mod tests {
         for status in [300, 304, 200] {
             assert!(!visit.takes(&shared, &to(status, "/"), None).expect("no redirect"), "{status}");
         }
-        assert!(!visit.takes(&shared, &Answer { status: 302, ..Answer::default() }, None).expect("nowhere"));
+        assert!(
+            !visit
+                .takes(&shared, &VisitFields { status: 302, ..VisitFields::default() }, None)
+                .expect("nowhere")
+        );
         // Another port and scheme of a known host is another server, the same one each time.
         assert!(visit.takes(&shared, &to(302, "https://127.0.0.1/x"), None).expect("a redirect"));
         assert_eq!((visit.server, visit.is_elsewhere), (1, true));

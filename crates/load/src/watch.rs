@@ -1,31 +1,34 @@
-//! Checks of responses that a list of requests asks for: status, header fields, size, and text in bodies, which come in
-//! pieces. No I/O.
+//! Checks of responses in a plan: status, fields, size, digest, and text in bodies that arrive in pieces. No I/O.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Instant;
 
+use flate2::Crc;
 use memchr::memmem::Finder;
 
-/// What the response of a request must be.
+use crate::page::{PageFacts, PagePattern};
+
 #[derive(Debug)]
 pub(crate) struct Checker {
-    /// Statuses that are good; empty for 2xx and 3xx.
+    /// Good statuses; empty for 2xx and 3xx.
     pub(crate) statuses: Vec<RangeInclusive<u16>>,
-    /// Names of fields, and what one of their values must be: `*` stands for any text.
+    /// Names of fields, and a pattern for one of their values: `*` stands for any text.
     pub(crate) fields: Vec<(String, String)>,
-    /// Texts that the body must contain.
     pub(crate) contains: Vec<Finder<'static>>,
-    /// Bytes of the body.
     pub(crate) size: Option<RangeInclusive<u64>>,
+    pub(crate) digest: Option<u32>,
 }
 
 /// Whether a complete response is a success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ResponseVerdict {
     Good,
     /// Without a check of the status: it is not 2xx or 3xx.
     Status,
     Missed(Missed),
+    /// The response is unlike the first responses to its request.
+    Unlike(Missed),
 }
 
 /// The first check that a response does not meet.
@@ -33,38 +36,128 @@ pub(crate) enum Verdict {
 pub(crate) enum Missed {
     Status,
     Field(usize),
+    /// The media type of the first responses.
+    Kind,
     Size,
     Contains(usize),
+    Digest,
 }
 
-impl Verdict {
-    /// Of a response without checks.
+impl ResponseVerdict {
+    /// The verdict on a response without checks.
     #[inline]
-    pub(crate) fn of(status: u16) -> Self {
+    pub(crate) fn from_status(status: u16) -> Self {
         if (200..400).contains(&status) { Self::Good } else { Self::Status }
     }
 }
 
-/// Observes a response for its checks.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    checker: Arc<Checker>,
-    /// First field that is not as expected, and its value if it has one.
-    field_missed: Option<(usize, Option<String>)>,
-    searches: Vec<Search>,
+/// Observes a response: for its checks, and for the digest of its body.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    watch: Option<Box<ResponseWatch>>,
+    digest: Option<Crc>,
 }
 
-/// Search for a text in pieces.
+impl Observer {
+    /// For the response to a request with these checks, and this pattern.
+    #[inline]
+    pub(crate) fn new(checker: Option<&Arc<Checker>>, pattern: Option<&Arc<PagePattern>>) -> Self {
+        let wants_digest = pattern.is_some_and(|pattern| pattern.wants_digest())
+            || checker.is_some_and(|checker| checker.digest.is_some());
+        Self {
+            watch: checker.map(|checker| Box::new(ResponseWatch::new(checker))),
+            digest: wants_digest.then(Crc::new),
+        }
+    }
+
+    /// Whether it needs heads.
+    #[inline]
+    pub(crate) fn has_watch(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// Whether it needs bodies.
+    #[inline]
+    pub(crate) fn sees_bodies(&self) -> bool {
+        self.watch.is_some() || self.digest.is_some()
+    }
+
+    /// The checks of the response, if it has any.
+    pub(crate) fn watch(&mut self) -> Option<&mut ResponseWatch> {
+        self.watch.as_deref_mut()
+    }
+
+    #[inline]
+    pub(crate) fn body(&mut self, piece: &[u8]) {
+        if let Some(digest) = &mut self.digest {
+            digest.update(piece);
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.body(piece);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn end_body(&mut self) -> Option<u32> {
+        let digest = self.digest.as_mut()?;
+        let whole = digest.sum();
+        // Another response may follow, after a redirect.
+        digest.reset();
+        Some(whole)
+    }
+
+    /// Judges the complete response by its checks, or by the pattern of earlier responses.
+    #[inline]
+    pub(crate) fn verdict(
+        &self,
+        page: PageFacts,
+        pattern: Option<&Arc<PagePattern>>,
+        now: Instant,
+    ) -> ResponseVerdict {
+        match (&self.watch, pattern) {
+            (Some(watch), _) => watch.verdict(page),
+            (None, Some(pattern)) if ResponseVerdict::from_status(page.status) == ResponseVerdict::Good => {
+                pattern.verdict(page, now)
+            }
+            (None, _) => ResponseVerdict::from_status(page.status),
+        }
+    }
+
+    /// Describes a missed check.
+    pub(crate) fn words(
+        &self,
+        verdict: ResponseVerdict,
+        page: PageFacts,
+        pattern: Option<&Arc<PagePattern>>,
+    ) -> String {
+        match (verdict, &self.watch, pattern) {
+            (ResponseVerdict::Missed(missed), Some(watch), _) => watch.words(missed, page),
+            (ResponseVerdict::Unlike(missed), _, Some(pattern)) => {
+                pattern.words(missed, page.status, page.body_bytes)
+            }
+            _ => format!("status {}", page.status),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ResponseWatch {
+    checker: Arc<Checker>,
+    /// Index of the first field that missed its check, and its value if it has one.
+    field_missed: Option<(usize, Option<String>)>,
+    searches: Vec<PageSearch>,
+}
+
 #[derive(Debug, Default)]
-struct Search {
+struct PageSearch {
     is_found: bool,
     /// End of the pieces so far: shorter than the text.
     tail: Vec<u8>,
 }
 
-impl Watch {
+impl ResponseWatch {
     pub(crate) fn new(checker: &Arc<Checker>) -> Self {
-        let searches = checker.contains.iter().map(|_| Search::default()).collect();
+        let searches = checker.contains.iter().map(|_| PageSearch::default()).collect();
         let mut watch = Self { checker: Arc::clone(checker), field_missed: None, searches };
         watch.fields(&[]);
         watch
@@ -83,7 +176,7 @@ impl Watch {
         }
     }
 
-    /// Reads the fields of a head, in place of those before.
+    /// Reads the fields of a head, which replace earlier ones.
     pub(crate) fn fields(&mut self, fields: &[(&str, &[u8])]) {
         self.field_missed = None;
         for (number, (name, pattern)) in self.checker.fields.iter().enumerate() {
@@ -98,38 +191,48 @@ impl Watch {
         }
     }
 
-    /// Reads the next piece of the body.
     pub(crate) fn body(&mut self, piece: &[u8]) {
         for (finder, search) in self.checker.contains.iter().zip(&mut self.searches) {
             search.read(finder, piece);
         }
     }
 
-    /// Judges the complete response.
-    pub(crate) fn verdict(&self, status: u16, body_bytes: u64) -> Verdict {
+    fn verdict(&self, page: PageFacts) -> ResponseVerdict {
+        let PageFacts { status, body_bytes, .. } = page;
         let checker = &*self.checker;
         if checker.statuses.is_empty() {
-            if Verdict::of(status) != Verdict::Good {
-                return Verdict::Status;
+            if ResponseVerdict::from_status(status) != ResponseVerdict::Good {
+                return ResponseVerdict::Status;
             }
         } else if !checker.statuses.iter().any(|good| good.contains(&status)) {
-            return Verdict::Missed(Missed::Status);
+            return ResponseVerdict::Missed(Missed::Status);
         }
         let size = || checker.size.as_ref().is_some_and(|size| !size.contains(&body_bytes));
         let text = || self.searches.iter().position(|search| !search.is_found);
+        let digest = || checker.digest.is_some_and(|digest| page.digest != Some(digest));
         if let Some((field, _)) = self.field_missed {
-            Verdict::Missed(Missed::Field(field))
+            ResponseVerdict::Missed(Missed::Field(field))
         } else if size() {
-            Verdict::Missed(Missed::Size)
+            ResponseVerdict::Missed(Missed::Size)
+        } else if let Some(text) = text() {
+            ResponseVerdict::Missed(Missed::Contains(text))
+        } else if digest() {
+            ResponseVerdict::Missed(Missed::Digest)
         } else {
-            text().map_or(Verdict::Good, |text| Verdict::Missed(Missed::Contains(text)))
+            ResponseVerdict::Good
         }
     }
 
-    /// What was missed, for people.
-    pub(crate) fn words(&self, missed: Missed, status: u16, body_bytes: u64) -> String {
-        let checker = &*self.checker;
+    /// Describes a missed check.
+    fn words(&self, missed: Missed, page: PageFacts) -> String {
+        let (checker, PageFacts { status, body_bytes, digest, .. }) = (&*self.checker, page);
         match missed {
+            Missed::Digest | Missed::Kind => {
+                let [found, expected] = [digest, checker.digest].map(Option::unwrap_or_default);
+                format!(
+                    "the body of {body_bytes} bytes has the digest crc32:{found:08x}, expected crc32:{expected:08x}"
+                )
+            }
             Missed::Status => {
                 let good = checker.statuses.iter().map(|good| match (good.start(), good.end()) {
                     (first, last) if first == last => first.to_string(),
@@ -162,7 +265,7 @@ impl Watch {
     }
 }
 
-impl Search {
+impl PageSearch {
     fn read(&mut self, finder: &Finder<'_>, piece: &[u8]) {
         let overlap = finder.needle().len().saturating_sub(1);
         if self.is_found || piece.is_empty() {
@@ -180,7 +283,7 @@ impl Search {
     }
 }
 
-/// Whether a value is like a pattern, in which `*` stands for any text.
+/// Whether a value matches a pattern, in which `*` stands for any text.
 fn is_like(value: &[u8], pattern: &[u8]) -> bool {
     let mut parts = pattern.split(|byte| *byte == b'*');
     let first = parts.next().unwrap_or_default();
@@ -207,9 +310,14 @@ mod tests {
 
     use super::*;
 
+    fn page(status: u16, body: &[u8]) -> PageFacts {
+        let digest = Some(crate::page::digest(body));
+        PageFacts { status, kind: 0, body_bytes: body.len() as u64, digest }
+    }
+
     fn checker(contains: &[&[u8]]) -> Arc<Checker> {
         let contains = contains.iter().map(|text| Finder::new(text).into_owned()).collect();
-        Arc::new(Checker { statuses: Vec::new(), fields: Vec::new(), contains, size: None })
+        Arc::new(Checker { statuses: Vec::new(), fields: Vec::new(), contains, size: None, digest: None })
     }
 
     #[test]
@@ -238,13 +346,15 @@ mod tests {
             fields: vec![("Content-Type".into(), "text/*".into()), ("x-a".into(), "1".into())],
             contains: vec![Finder::new("hello").into_owned()],
             size: Some(3..=u64::MAX),
+            digest: Some(crate::page::digest(b"oh hello")),
         });
         let told = |status, head: &str, body: &[u8]| {
-            let mut watch = Watch::new(&checker);
+            let mut watch = ResponseWatch::new(&checker);
             watch.head(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes());
             watch.body(body);
-            match watch.verdict(status, body.len() as u64) {
-                Verdict::Missed(missed) => watch.words(missed, status, body.len() as u64),
+            let page = page(status, body);
+            match watch.verdict(page) {
+                ResponseVerdict::Missed(missed) => watch.words(missed, page),
                 other => format!("{other:?}"),
             }
         };
@@ -256,8 +366,13 @@ mod tests {
         assert_eq!(told(200, other, b""), "header Content-Type is \"image/png\", expected \"text/*\"");
         assert_eq!(told(200, good, b"hi"), "the body has 2 bytes, expected at least 3");
         assert_eq!(told(200, good, b"hell"), "the body of 4 bytes does not contain \"hello\"");
-        let watch = Watch::new(&self::checker(&[]));
-        assert_eq!((watch.verdict(302, 0), watch.verdict(404, 0)), (Verdict::Good, Verdict::Status));
+        let words = "the body of 8 bytes has the digest crc32:54ecfb2a, expected crc32:";
+        assert!(told(200, good, b"oh,hello").starts_with(words), "{}", told(200, good, b"oh,hello"));
+        let watch = ResponseWatch::new(&self::checker(&[]));
+        assert_eq!(
+            (watch.verdict(page(302, b"")), watch.verdict(page(404, b""))),
+            (ResponseVerdict::Good, ResponseVerdict::Status)
+        );
     }
 
     proptest! {
@@ -267,7 +382,7 @@ mod tests {
             text in prop::collection::vec(0u8..3, 1..6),
             cuts in prop::collection::vec(0usize..40, 0..8),
         ) {
-            let mut watch = Watch::new(&checker(&[&text]));
+            let mut watch = ResponseWatch::new(&checker(&[&text]));
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(body.len())).collect();
             cuts.push(body.len());
             cuts.sort_unstable();
@@ -276,7 +391,7 @@ mod tests {
                 watch.body(&body[start..cut]);
                 start = cut;
             }
-            let is_found = watch.verdict(200, 0) == Verdict::Good;
+            let is_found = watch.verdict(page(200, b"")) == ResponseVerdict::Good;
             prop_assert_eq!(is_found, memchr::memmem::find(&body, &text).is_some());
         }
     }

@@ -12,38 +12,38 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::sync::{Notify, watch};
 
-use crate::arrivals::{Arrivals, Turn};
+use crate::arrivals::{ArrivalSchedule, RequestTurn};
 use crate::breakdown;
 use crate::http3::Quic;
-use crate::plan::{Arrival, Plan};
-use crate::record::Record;
-use crate::schedule::{Schedule, Window};
-use crate::send::Scratch;
+use crate::page::PagePattern;
+use crate::plan::{Arrival, LoadPlan};
+use crate::record::ThreadRecord;
+use crate::schedule::{Schedule, ScheduleWindow};
+use crate::send::SendScratch;
 use crate::stream;
-use crate::target::{Requests, Targets};
+use crate::target::{RenderedRequests, Targets};
 use crate::think::Thinking;
 use crate::tls::Sessions;
 use crate::usage::{self, Usage};
 use crate::vigil::Vigil;
 
-/// State that all threads share.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) plan: Plan,
+pub(crate) struct LoadShared {
+    pub(crate) plan: LoadPlan,
     pub(crate) targets: Targets,
-    /// What streams share, if the run has streams in place of requests.
+    /// Shared state of streams, if the run has streams in place of requests.
     pub(crate) streams: Option<stream::Prepared>,
-    pub(crate) reach: Reach,
+    pub(crate) reach: ServerReach,
 }
 
 /// Whether any connection could be opened before the load begins. If none, there is nothing to measure.
 #[derive(Debug, Default)]
-pub(crate) struct Reach {
+pub(crate) struct ServerReach {
     is_reached: AtomicBool,
     failure: OnceLock<String>,
 }
 
-impl Reach {
+impl ServerReach {
     pub(crate) fn succeeded(&self) {
         self.is_reached.store(true, Ordering::Relaxed);
     }
@@ -52,18 +52,17 @@ impl Reach {
         self.failure.get_or_init(words);
     }
 
-    /// Why no connection could be opened; `None` if one was opened.
+    /// The reason why no connection could be opened; `None` if one was opened.
     pub(crate) fn refusal(&self) -> Option<&str> {
         let failure = self.failure.get().map(String::as_str);
         failure.filter(|_| !self.is_reached.load(Ordering::Relaxed))
     }
 }
 
-/// Orders to the load threads.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Orders {
     /// The measured window. Set when every connection is ready: then the load begins.
-    pub(crate) window: Option<Window>,
+    pub(crate) window: Option<ScheduleWindow>,
     /// Set to stop the run early.
     pub(crate) stop: bool,
     /// Set together with `stop` if the server is gone.
@@ -89,55 +88,62 @@ impl std::fmt::Debug for OnReady {
     }
 }
 
-/// The active requests, with the time when each was sent. Allocates once, for the number of senders.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Active {
+    pub(crate) due: Instant,
+    pub(crate) sent: Instant,
+    /// Its index in the list, if it was chosen.
+    pub(crate) request: Option<usize>,
+}
+
+/// The active requests. Allocates once, for the number of senders.
 #[derive(Debug, Default)]
 pub(crate) struct UnderWay {
-    sent: Vec<Option<Instant>>,
+    active: Vec<Option<Active>>,
     free: Vec<usize>,
 }
 
 impl UnderWay {
-    fn add(&mut self, sent: Instant) -> usize {
-        let number = self.free.pop().unwrap_or(self.sent.len());
-        match self.sent.get_mut(number) {
-            Some(place) => *place = Some(sent),
-            None => self.sent.push(Some(sent)),
+    pub(crate) fn add(&mut self, due: Instant, sent: Instant, request: Option<usize>) -> usize {
+        let number = self.free.pop().unwrap_or(self.active.len());
+        let active = Some(Active { due, sent, request });
+        match self.active.get_mut(number) {
+            Some(place) => *place = active,
+            None => self.active.push(active),
         }
         number
     }
 
-    fn remove(&mut self, number: usize) {
-        self.sent[number] = None;
+    fn remove(&mut self, number: usize) -> Option<Active> {
         self.free.push(number);
+        self.active[number].take()
     }
 
-    /// When the active requests were sent.
-    pub(crate) fn sent(&self) -> impl Iterator<Item = Instant> {
-        self.sent.iter().flatten().copied()
+    pub(crate) fn all(&self) -> impl Iterator<Item = Active> + Clone {
+        self.active.iter().flatten().copied()
     }
 
     /// Number of active requests, and the age of the oldest.
     pub(crate) fn at(&self, now: Instant) -> (u64, Duration) {
-        let sent = self.sent.iter().flatten();
-        let oldest = sent.clone().min().map_or(Duration::ZERO, |sent| now.saturating_duration_since(*sent));
+        let sent = self.all().map(|active| active.sent);
+        let oldest = sent.clone().min().map_or(Duration::ZERO, |sent| now.saturating_duration_since(sent));
         (sent.count() as u64, oldest)
     }
 }
 
-/// State of one load thread.
 #[derive(Debug)]
-pub(crate) struct Worker {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct LoadWorker {
+    pub(crate) shared: Arc<LoadShared>,
     pub(crate) is_open_model: bool,
-    pub(crate) record: RefCell<Record>,
-    pub(crate) scratch: RefCell<Scratch>,
+    pub(crate) record: RefCell<ThreadRecord>,
+    pub(crate) scratch: RefCell<SendScratch>,
     /// Buffers of HTTP/3, if the run has it.
     pub(crate) quic: RefCell<Quic>,
     /// For each server, the index of the address that accepted last.
     pub(crate) preferred_address: Vec<Cell<usize>>,
     /// Active requests of the measured window.
     pub(crate) under_way: RefCell<UnderWay>,
-    /// Bodies of HTTP/2 messages. Each thread has its own, since counting references to a shared one would cost it.
+    /// Bodies of HTTP/2 messages. Each thread has its own, because counting references to shared ones would cost time.
     pub(crate) bodies: Box<[Bytes]>,
     /// Position in the URL list or in the sequence.
     cursor: Cell<usize>,
@@ -146,7 +152,7 @@ pub(crate) struct Worker {
     ready: OnReady,
     orders: watch::Receiver<Orders>,
     /// Window and arrivals, set when the load begins.
-    begun: OnceCell<(Window, Arrivals)>,
+    begun: OnceCell<(ScheduleWindow, ArrivalSchedule)>,
     has_begun: Notify,
     live: Arc<[Live]>,
     thread: usize,
@@ -156,10 +162,10 @@ pub(crate) struct Worker {
     pub(crate) stream_done: Notify,
 }
 
-impl Worker {
+impl LoadWorker {
     /// Creates the state of a thread. `ready` is called when each connection has tried to connect.
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<LoadShared>,
         thread: usize,
         orders: watch::Receiver<Orders>,
         live: Arc<[Live]>,
@@ -168,13 +174,13 @@ impl Worker {
         let is_open_model = shared.plan.arrival != Arrival::Closed;
         Self {
             is_open_model,
-            record: RefCell::new(Record::new(is_open_model)),
+            record: RefCell::new(ThreadRecord::new(is_open_model)),
             quic: RefCell::default(),
-            scratch: RefCell::new(Scratch::new(shared.targets.tls.is_some())),
+            scratch: RefCell::new(SendScratch::new(shared.targets.tls.is_some())),
             preferred_address: (0..shared.targets.servers.count()).map(|_| Cell::new(0)).collect(),
             under_way: RefCell::default(),
             cursor: Cell::new(match &shared.targets.sequence {
-                // The threads take every so-many-th entry, so that together they go through the list in its order.
+                // With n threads, each takes every n-th entry, so that together they go through the list in its order.
                 None => thread % shared.targets.requests.count(),
                 // Each sends all requests by their weights.
                 Some(sequence) => thread * sequence.len() / shared.plan.threads,
@@ -193,7 +199,6 @@ impl Worker {
         }
     }
 
-    /// Number of connections of this thread.
     pub(crate) fn connections(&self) -> usize {
         share(self.shared.plan.connections, self.thread, self.shared.plan.threads)
     }
@@ -210,7 +215,7 @@ impl Worker {
     }
 
     /// Creates the arrivals of the window, before the connections are started.
-    pub(crate) fn begin(&self, window: Window) -> io::Result<()> {
+    pub(crate) fn begin(&self, window: ScheduleWindow) -> io::Result<()> {
         let plan = &self.shared.plan;
         let turns = stream::turns(plan, self.thread);
         let schedule = turns.and_then(|(thread, threads)| {
@@ -223,15 +228,15 @@ impl Worker {
         });
         let thinking =
             plan.think_time.map(|time| Thinking::new(time, senders(plan, self.thread), self.thread));
-        let arrivals = Arrivals::new(schedule, thinking, window, requests, senders(plan, self.thread))?;
+        let arrivals =
+            ArrivalSchedule::new(schedule, thinking, window, requests, senders(plan, self.thread))?;
         let begun = self.begun.set((window, arrivals));
         debug_assert!(begun.is_ok(), "a load begins once");
         self.has_begun.notify_waiters();
         Ok(())
     }
 
-    /// Waits until all connections of all threads are ready, then until the load begins. `None` if the run is stopped
-    /// before.
+    /// Waits until all threads' connections are ready and the load begins. `None` if the run is stopped before.
     pub(crate) async fn wait_for_start(&self) -> Option<Instant> {
         self.unready.set(self.unready.get() - 1);
         if self.unready.get() == 0
@@ -241,7 +246,7 @@ impl Worker {
         }
         let window = self.wait_for_window().await?;
         tokio::time::sleep_until(window.load.into()).await;
-        // On a busy machine that time has passed before this thread has heard of it.
+        // On a busy machine this time may have passed before this thread gets the order.
         while self.begun.get().is_none() {
             self.has_begun.notified().await;
         }
@@ -249,21 +254,20 @@ impl Worker {
     }
 
     /// Waits for the measured window; `None` if the run is stopped before.
-    pub(crate) async fn wait_for_window(&self) -> Option<Window> {
+    pub(crate) async fn wait_for_window(&self) -> Option<ScheduleWindow> {
         let mut orders = self.orders.clone();
         let orders = orders.wait_for(|orders| orders.window.is_some() || orders.stop).await.ok()?;
         orders.window.filter(|_| !orders.stop)
     }
 
-    /// Waits for the order to stop early.
     pub(crate) async fn wait_for_stop(&self) {
         let mut orders = self.orders.clone();
-        // Without a sender nobody can stop it: it is over then, too.
+        // An error means that the sender is gone: then the run is over, too.
         let _ = orders.wait_for(|orders| orders.stop).await;
     }
 
-    /// The arrivals. Panics before the load has begun.
-    pub(crate) fn arrivals(&self) -> &Arrivals {
+    /// Panics before the load has begun.
+    pub(crate) fn arrivals(&self) -> &ArrivalSchedule {
         match self.begun.get() {
             Some((_, arrivals)) => arrivals,
             None => unreachable!("connections ask for a turn only after the start"),
@@ -276,11 +280,10 @@ impl Worker {
     }
 
     /// The measured window, once the load has begun.
-    pub(crate) fn window(&self) -> Option<Window> {
+    pub(crate) fn window(&self) -> Option<ScheduleWindow> {
         self.begun.get().map(|(window, _)| *window)
     }
 
-    /// Number of this thread.
     pub(crate) fn thread(&self) -> usize {
         self.thread
     }
@@ -290,16 +293,14 @@ impl Worker {
         self.shared.plan.keepalive && self.shared.targets.servers.planned() == 1
     }
 
-    /// Whether the next request of a sender follows a response at once: in a closed loop without pauses, of requests that
-    /// depend on nothing.
+    /// Whether a sender's next request follows at once: a closed loop without pauses or requests that need responses.
     pub(crate) fn follows_at_once(&self) -> bool {
-        let Shared { plan, targets, .. } = &*self.shared;
+        let LoadShared { plan, targets, .. } = &*self.shared;
         let is_closed = !self.is_open_model && plan.think_time.is_none() && !plan.has_visits();
-        let Requests::Streams(messages) = &targets.requests else { return false };
+        let RenderedRequests::Streams(messages) = &targets.requests else { return false };
         is_closed && self.opens_ahead() && messages.iter().all(|message| message.fill.is_none())
     }
 
-    /// Index of the next request in a list of this length.
     pub(crate) fn next_request(&self, count: usize) -> usize {
         let position = self.cursor.get();
         match &self.shared.targets.sequence {
@@ -315,21 +316,27 @@ impl Worker {
     }
 
     /// In a closed loop, counts a failed connect as one of the requested requests, so that a run against a dead server
-    /// ends. True if none was left.
+    /// ends. Returns true if none was left.
     pub(crate) fn spend_on_failure(&self, now: Instant) -> bool {
         match self.arrivals() {
-            Arrivals::Closed(closed) => closed.is_over(now),
-            Arrivals::Open(open) => open.is_over(now),
+            ArrivalSchedule::Closed(closed) => closed.is_over(now),
+            ArrivalSchedule::Open(open) => open.is_over(now),
         }
     }
 
     /// Records that a counted request is sent. Returns its number for [`Worker::settled`].
-    pub(crate) fn departure(&self, turn: &Turn, free: Instant, sent: Instant) -> usize {
+    pub(crate) fn departure(
+        &self,
+        turn: &RequestTurn,
+        free: Instant,
+        sent: Instant,
+        request: Option<usize>,
+    ) -> usize {
         if self.is_open_model {
             let end = self.begun.get().and_then(|(window, _)| window.end);
             self.record.borrow_mut().departure(turn.due, free, sent, end);
         }
-        self.under_way.borrow_mut().add(sent)
+        self.under_way.borrow_mut().add(turn.due, sent, request)
     }
 
     /// Records that the counted request with this number is complete or has failed.
@@ -338,7 +345,45 @@ impl Worker {
         self.publish();
     }
 
-    /// Name of a request of a list, before what its response missed.
+    /// Records that the counted request with this number stays unanswered: its age is a lower limit of its time.
+    #[cold]
+    pub(crate) fn unanswered(&self, number: usize, now: Instant) {
+        let active = self.under_way.borrow_mut().remove(number);
+        if let Some(Active { due, sent, request }) = active {
+            self.record.borrow_mut().unanswered(now - due, Some(now - sent));
+            self.unanswered_part(request, due, if self.is_open_model { now - due } else { now - sent });
+        }
+        self.publish();
+    }
+
+    /// Records an unanswered request in the tables of the run.
+    pub(crate) fn unanswered_part(&self, request: Option<usize>, due: Instant, age: Duration) {
+        if self.has_tables() {
+            let start = self.begun.get().map_or(due, |(window, _)| window.start);
+            let LoadShared { plan, targets, .. } = &*self.shared;
+            let part = (request, due.saturating_duration_since(start));
+            self.record.borrow_mut().rows.unanswered(&targets.tables, plan, part, age);
+        }
+    }
+
+    /// In a closed loop, counts a sender that opens a connection among the active requests. On a schedule, requests
+    /// fall due all the same. Returns its number for [`Worker::settled`].
+    pub(crate) fn opening(&self) -> Option<usize> {
+        let now = Instant::now();
+        let counts = !self.is_open_model && self.is_measured(now) && !self.arrivals().is_spent();
+        counts.then(|| self.under_way.borrow_mut().add(now, now, None))
+    }
+
+    /// The pattern of the responses to a request, if they are compared.
+    #[inline]
+    pub(crate) fn pattern(&self, request: usize) -> Option<&Arc<PagePattern>> {
+        match &self.shared.targets.requests {
+            RenderedRequests::Http1(requests) => requests[request].pattern.as_ref(),
+            RenderedRequests::Streams(messages) => messages[request].pattern.as_ref(),
+        }
+    }
+
+    /// Adds the name of a listed request to the description of a missed check.
     pub(crate) fn missed(&self, request: usize, words: &str) -> String {
         match self.shared.plan.listed.get(request) {
             Some(listed) => format!("{}: {words}", listed.label()),
@@ -346,8 +391,7 @@ impl Worker {
         }
     }
 
-    /// Records a counted request in the tables of the run, if it has any. `done` is the status of a complete response, and
-    /// its time.
+    /// Records a counted request in the run's tables, if any. `done`: status and time of a complete response.
     pub(crate) fn break_down(
         &self,
         request: usize,
@@ -356,27 +400,26 @@ impl Worker {
         is_success: bool,
     ) {
         let start = self.begun.get().map_or(due, |(window, _)| window.start);
-        let part = breakdown::Part {
+        let part = breakdown::TablePart {
             request,
             due: due.saturating_duration_since(start),
             status: done.map(|(status, _)| status),
             is_success,
         };
-        let Shared { plan, targets, .. } = &*self.shared;
+        let LoadShared { plan, targets, .. } = &*self.shared;
         self.record.borrow_mut().rows.record(&targets.tables, plan, part, done.map(|(_, time)| time));
     }
 
-    /// Whether the run has tables, which each request is recorded in.
+    /// Whether the run has tables, in which each request is recorded.
     pub(crate) fn has_tables(&self) -> bool {
         !self.shared.targets.tables.is_empty()
     }
 
-    /// What the server has used so far, if its process is known and this thread is the first.
+    /// Usage of the server so far, if its process is known and this thread is the first.
     pub(crate) fn server_usage(&self) -> Option<Usage> {
-        usage::of(self.shared.plan.server_process.filter(|_| self.thread == 0)?)
+        usage::usage_of(self.shared.plan.server_process.filter(|_| self.thread == 0)?)
     }
 
-    /// Whether the server is gone for this thread now.
     pub(crate) fn is_gone(&self, vigil: &mut Vigil, now: Instant) -> bool {
         let (answered, failed) = self.record.borrow().answered_and_failed();
         let (count, age) = self.under_way.borrow().at(now);
@@ -384,13 +427,12 @@ impl Worker {
         vigil.is_gone(answered, failed, oldest, now)
     }
 
-    /// Tells the other threads whether the server is gone for this one. Returns whether it is gone for all.
+    /// Publishes whether the server is gone for this thread. Returns whether it is gone for all.
     pub(crate) fn tell_gone(&self, is_gone: bool) -> bool {
         self.live[self.thread].is_gone.store(is_gone, Ordering::Relaxed);
         is_gone && self.live.iter().all(|live| live.is_gone.load(Ordering::Relaxed))
     }
 
-    /// Number of senders of this thread.
     pub(crate) fn senders(&self) -> usize {
         senders(&self.shared.plan, self.thread)
     }
@@ -404,7 +446,7 @@ impl Worker {
 }
 
 /// Number of senders of a thread: one for each stream of each connection.
-fn senders(plan: &Plan, thread: usize) -> usize {
+fn senders(plan: &LoadPlan, thread: usize) -> usize {
     share(plan.connections, thread, plan.threads) * plan.streams
 }
 

@@ -1,7 +1,4 @@
-//! Real conversations with servers that keep to HTTP/1.1, and with those that don't: what is counted, and as what.
-
-/// Servers that follow a script.
-mod scripted;
+//! Conversations with servers that comply with HTTP/1.1, or do not: counts and error classes.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -10,16 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use load::{Arrival, Error, ErrorClass, Errors, Listed, MissedBy, Outcome, Plan, Problem};
-use scripted::{OK, Peer, answering, plan, server};
+use crate::scripted::{OK, Peer, answering, plan, server};
+use load::{
+    Arrival, Breakdown, Check, ChecksMissed, Error, ErrorClass, Errors, Listed, LoadPlan, MissedBy,
+    Responses, RunOutcome, RunProblem,
+};
 
-fn run(plan: &Plan) -> Outcome {
+fn run(plan: &LoadPlan) -> RunOutcome {
     load::run(plan).expect("the run starts")
 }
 
 #[test]
 fn whole_responses_are_counted_over_all_threads() {
-    let told = run(&Plan { connections: 5, threads: 2, ..plan(answering(OK), 101) });
+    let told = run(&LoadPlan { connections: 5, threads: 2, ..plan(answering(OK), 101) });
     assert_eq!((told.requests, told.errors, told.unfinished), (101, Errors::default(), 0));
     assert_eq!(told.statuses, BTreeMap::from([(200, 101)]));
     assert_eq!((told.body_bytes, told.bytes_received), (505, 101 * OK.len() as u64));
@@ -27,7 +27,7 @@ fn whole_responses_are_counted_over_all_threads() {
     assert!(told.latency.max_us > 0 && told.measured_seconds > 0.0 && told.requests_per_second > 0.0);
     assert!(told.cpu.total_seconds > 0.0 && told.is_valid() && !told.interrupted);
     let text = serde_json::to_string(&told).expect("serialises");
-    assert_eq!(serde_json::from_str::<Outcome>(&text).expect("parses"), told);
+    assert_eq!(serde_json::from_str::<RunOutcome>(&text).expect("parses"), told);
 }
 
 #[test]
@@ -88,16 +88,18 @@ fn failures_are_counted_by_class_and_never_as_successes() {
     ];
     for (name, class, script) in cases {
         let address = server(move |peer, _| script(peer));
-        let told = run(&Plan { timeout_seconds: 0.1, ..plan(address, 3) });
+        let told = run(&LoadPlan { timeout_seconds: 0.1, ..plan(address, 3) });
         assert_eq!(
             told.error_examples.keys().collect::<Vec<_>>(),
             [&class],
             "{name}: {:?}",
             told.error_examples
         );
+        // Timeouts are among the times, as lower limits.
+        let timed = told.latency.count - told.errors.timeout;
         assert_eq!(
-            (told.requests, told.errors.total(), told.latency.count),
-            (0, 3, 0),
+            (told.requests, told.errors.total(), timed, told.latency.censored),
+            (0, 3, 0, told.errors.timeout),
             "{name}: {:?}",
             told.errors
         );
@@ -124,7 +126,7 @@ fn a_server_that_recovers_is_used_again() {
 fn a_server_that_nobody_reaches_is_not_measured() {
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let error =
-        load::run(&Plan { connections: 4, threads: 2, ..plan(closed, 100) }).expect_err("nobody listens");
+        load::run(&LoadPlan { connections: 4, threads: 2, ..plan(closed, 100) }).expect_err("nobody listens");
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains(&closed.to_string()), "{error}");
 }
@@ -155,11 +157,11 @@ fn an_answer_before_the_end_of_the_request_counts_and_the_connection_is_left() {
     let body = vec![b'x'; 8 << 20];
     let address = server(|mut peer, _| {
         peer.head();
-        // Told, as a machine that sends all of the body first would rightly use the connection again.
+        // Announced, because a machine that sends the whole body first may use the connection again.
         peer.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
         peer.finish();
     });
-    let told = run(&Plan { method: "POST".into(), body, ..plan(address, 2) });
+    let told = run(&LoadPlan { method: "POST".into(), body, ..plan(address, 2) });
     assert_eq!((told.requests, told.errors), (2, Errors::default()), "{:?}", told.error_examples);
 }
 
@@ -173,7 +175,7 @@ fn requests_arrive_as_they_were_asked_for() {
             peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
         }
     });
-    let told = run(&Plan {
+    let told = run(&LoadPlan {
         method: "HEAD".into(),
         headers: vec!["X-Test: 1".into()],
         keepalive: false,
@@ -194,9 +196,9 @@ fn requests_arrive_as_they_were_asked_for() {
 fn a_list_may_lead_to_several_servers() {
     let (one, other) = (answering(OK), answering(b"HTTP/1.1 204 No Content\r\n\r\n"));
     let urls = vec![format!("http://{one}/"), format!("http://{other}/"), format!("http://{other}/again")];
-    let told = run(&Plan { urls, ..plan(one, 9) });
+    let told = run(&LoadPlan { urls, ..plan(one, 9) });
     assert_eq!(told.statuses, BTreeMap::from([(200, 3), (204, 6)]));
-    // Two in a row to the same server share a connection.
+    // Two requests in a row to the same server share a connection.
     assert_eq!((told.errors, told.connections_opened), (Errors::default(), 6));
 }
 
@@ -211,7 +213,7 @@ fn a_stall_counts_for_every_request_that_was_due_in_it() {
         }
     });
     let arrival = Arrival::Constant { requests_per_second: 100.0 };
-    let told = run(&Plan { arrival, ..plan(address, 30) });
+    let told = run(&LoadPlan { arrival, ..plan(address, 30) });
     let kept = told.schedule.as_ref().expect("a schedule");
     assert_eq!((told.requests, kept.due, kept.unsent), (30, 30, 0), "{told:?}");
     let slow = |distribution: &load::Distribution| {
@@ -234,15 +236,15 @@ fn a_rate_above_what_the_server_can_do_makes_the_run_invalid() {
         }
     });
     let arrival = Arrival::Poisson { requests_per_second: 1_000.0, seed: 1 };
-    let told = run(&Plan {
+    let told = run(&LoadPlan {
         arrival,
         duration_seconds: Some(0.5),
         timeout_seconds: 0.3,
         requests: None,
         ..plan(address, 1)
     });
-    let missed = told.problems.iter().find(|problem| matches!(problem, Problem::RateMissed { .. }));
-    let Some(Problem::RateMissed { due, unsent, by, .. }) = missed else { panic!("{:?}", told.problems) };
+    let missed = told.problems.iter().find(|problem| matches!(problem, RunProblem::RateMissed { .. }));
+    let Some(RunProblem::RateMissed { due, unsent, by, .. }) = missed else { panic!("{:?}", told.problems) };
     assert_eq!(*by, MissedBy::Server, "{:?}", told.schedule);
     assert!(*unsent > 0 && unsent < due && told.requests < *due, "{:?}", told.schedule);
     assert!(!told.is_valid() && load::report(&told).contains("INVALID"));
@@ -250,7 +252,7 @@ fn a_rate_above_what_the_server_can_do_makes_the_run_invalid() {
 
 #[test]
 fn a_rate_is_missed_by_a_server_that_answers_none_or_whose_connections_fail() {
-    // It stalls: few were sent, and so few had waited.
+    // The server stalls: few requests were sent, so few had waited.
     let stalls = server(|mut peer, number| {
         peer.request();
         if number > 0 {
@@ -269,24 +271,29 @@ fn a_rate_is_missed_by_a_server_that_answers_none_or_whose_connections_fail() {
     });
     for (address, expected) in [(stalls, MissedBy::Server), (resets, MissedBy::Errors)] {
         let arrival = Arrival::Constant { requests_per_second: 1_000.0 };
-        let ended =
-            Plan { arrival, duration_seconds: Some(0.5), requests: None, connections: 2, ..plan(address, 1) };
+        let ended = LoadPlan {
+            arrival,
+            duration_seconds: Some(0.5),
+            requests: None,
+            connections: 2,
+            ..plan(address, 1)
+        };
         let told = run(&ended);
         let missed = told.problems.iter().find_map(|problem| match problem {
-            Problem::RateMissed { by, .. } => Some(*by),
-            Problem::GeneratorLate { .. } | Problem::AgentLost { .. } => None,
+            RunProblem::RateMissed { by, .. } => Some(*by),
+            RunProblem::GeneratorLate { .. } | RunProblem::AgentLost { .. } | RunProblem::Hung { .. } => None,
         });
-        // On a busy machine the generator blames itself as well, and rightly so.
+        // On a busy machine the generator rightly blames itself as well.
         let expected = if was_short_of_time(&told) { missed.unwrap_or(expected) } else { expected };
         assert_eq!(missed, Some(expected), "{:?} {:?}", told.problems, told.errors);
-        // What hangs is not waited for until it times out: it is under way at the end.
+        // A hanging request does not extend the run until its timeout: it is active at the end.
         assert!(address == resets || told.unfinished > 0 && told.errors == Errors::default(), "{told:?}");
     }
 }
 
-/// Whether the generator got too little time for its figures to say who missed the rate.
-fn was_short_of_time(told: &load::Outcome) -> bool {
-    let is_late = told.problems.iter().any(|problem| matches!(problem, Problem::GeneratorLate { .. }));
+/// Whether the generator got too little CPU time to find the cause of the missed rate.
+fn was_short_of_time(told: &load::RunOutcome) -> bool {
+    let is_late = told.problems.iter().any(|problem| matches!(problem, RunProblem::GeneratorLate { .. }));
     let busy_seconds = told.cpu.total_seconds + told.cpu.waited_seconds;
     let schedule = told.schedule.as_ref().expect("it has a rate");
     is_late
@@ -296,7 +303,7 @@ fn was_short_of_time(told: &load::Outcome) -> bool {
 
 #[test]
 fn a_server_that_is_gone_ends_a_run_of_a_number_which_says_so() {
-    // It stops to listen, it hangs, it closes every connection: in each case after ten answers.
+    // After ten answers the server stops listening, hangs, or closes every connection.
     let hangs = server(|mut peer, _| {
         static ANSWERED: AtomicUsize = AtomicUsize::new(0);
         while peer.request().is_some() {
@@ -324,7 +331,7 @@ fn a_server_that_is_gone_ends_a_run_of_a_number_which_says_so() {
     });
     let runs = [(hangs, 2, 0.2, 4), (closes, 1, 10.0, 4), (leaves, 1, 10.0, 1)].map(
         |(address, threads, timeout_seconds, connections)| {
-            let plan = Plan { connections, threads, timeout_seconds, ..plan(address, 1_000_000) };
+            let plan = LoadPlan { connections, threads, timeout_seconds, ..plan(address, 1_000_000) };
             thread::spawn(move || run(&plan))
         },
     );
@@ -348,7 +355,7 @@ fn an_idle_connection_that_the_server_closes_is_no_error() {
         peer.send(OK);
     });
     let arrival = Arrival::Constant { requests_per_second: 5.0 };
-    let told = run(&Plan { arrival, ..plan(address, 3) });
+    let told = run(&LoadPlan { arrival, ..plan(address, 3) });
     assert_eq!((told.requests, told.errors), (3, Errors::default()), "{:?}", told.error_examples);
     assert!(told.connections_opened >= 2);
 }
@@ -366,7 +373,8 @@ fn a_run_that_is_stopped_tells_what_it_measured() {
         });
         (address, receiver)
     };
-    let running = load::start(&Plan { duration_seconds: Some(3600.0), requests: None, ..plan(address, 1) });
+    let running =
+        load::start(&LoadPlan { duration_seconds: Some(3600.0), requests: None, ..plan(address, 1) });
     let running = running.expect("the run starts");
     served.iter().take(10).for_each(drop);
     running.control().stop();
@@ -377,7 +385,7 @@ fn a_run_that_is_stopped_tells_what_it_measured() {
 
 #[test]
 fn the_warm_up_is_not_counted() {
-    let told = run(&Plan { warm_up_seconds: 0.05, ..plan(answering(OK), 20) });
+    let told = run(&LoadPlan { warm_up_seconds: 0.05, ..plan(answering(OK), 20) });
     assert_eq!((told.requests, told.latency.count, told.body_bytes), (20, 20, 100));
     assert_eq!(told.connections_opened, 0, "they were opened before the window");
 }
@@ -391,11 +399,18 @@ fn what_hangs_at_the_end_is_told_by_how_long_it_has() {
             }
         }
     });
-    let ended = Plan { connections: 3, requests: None, duration_seconds: Some(0.5), ..plan(address, 1) };
+    let ended = LoadPlan { connections: 3, requests: None, duration_seconds: Some(0.5), ..plan(address, 1) };
     let told = run(&ended);
     assert!(told.requests > 0 && told.errors == Errors::default() && told.unfinished > 0, "{told:?}");
     // The first connection has waited since the beginning.
     assert!(told.oldest_unfinished_us as f64 >= 0.8e6 * told.measured_seconds, "{told:?}");
+    // The figures include it with its age.
+    let latency = &told.latency;
+    assert_eq!((latency.count, latency.censored), (told.requests + told.unfinished, told.unfinished));
+    assert!(
+        latency.is_at_least("max_us") && latency.is_at_least("mean_us") && !latency.is_at_least("p50_us")
+    );
+    assert!(latency.percentile(1.0).expect("a histogram").is_at_least);
     assert!(
         load::report(&told).contains("more were under way at the end, one for "),
         "{}",
@@ -403,8 +418,132 @@ fn what_hangs_at_the_end_is_told_by_how_long_it_has() {
     );
 }
 
-/// What a server receives of a plan for one connection, in its order.
-fn received(plan_of: impl Fn(Plan) -> Plan, requests: u64) -> Vec<String> {
+/// Answers the first requests with a page, and the others with another response.
+fn changing(first: &'static [u8], count: usize, then: &'static [u8]) -> SocketAddr {
+    let answered = AtomicUsize::new(0);
+    server(move |mut peer, _| {
+        while peer.request().is_some() {
+            let number = answered.fetch_add(1, Ordering::Relaxed);
+            peer.send(if number < count { first } else { then });
+        }
+    })
+}
+
+#[test]
+fn responses_unlike_the_first_ones_are_errors_by_their_kind() {
+    let [status, header, size] = [
+        ChecksMissed { status: 5, ..ChecksMissed::default() },
+        ChecksMissed { header: 5, ..ChecksMissed::default() },
+        ChecksMissed { size: 5, ..ChecksMissed::default() },
+    ];
+    let cases: [(&[u8], ChecksMissed); 6] = [
+        (OK, ChecksMissed::default()),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", status),
+        (b"HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n", status),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello", header),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", size),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nhello!\r\n0\r\n\r\n", size),
+    ];
+    for (then, missed) in cases {
+        let plan = LoadPlan { responses: Responses::Same, ..plan(changing(OK, 15, then), 20) };
+        let told = run(&plan);
+        let shown = String::from_utf8_lossy(then);
+        assert_eq!((told.checks_missed, told.errors.total()), (missed, told.errors.check), "{shown}");
+        assert_eq!(told.requests + told.errors.check, 20, "{shown}");
+        // Unless any response is allowed.
+        let plan = LoadPlan { urls: vec![format!("http://{}/", changing(OK, 15, then))], ..plan };
+        assert_eq!(run(&LoadPlan { responses: Responses::Any, ..plan }).requests, 20, "{shown}");
+    }
+    // A 500 is not another version of a page.
+    let broken = changing(OK, 15, b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n");
+    let told = run(&LoadPlan { responses: Responses::Same, ..plan(broken, 20) });
+    assert_eq!((told.errors.status, told.errors.total()), (5, 5));
+}
+
+#[test]
+fn a_plan_that_knows_its_page_takes_no_other_from_the_first_on() {
+    let check = Check {
+        status: vec![(200, 200)],
+        size: Some((5, 5)),
+        digest: Some(load::digest(b"hello")),
+        ..Check::default()
+    };
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n";
+    let other = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother";
+    let redirected = changing(b"HTTP/1.1 302 Found\r\nLocation: /b\r\nContent-Length: 2\r\n\r\nhm", 1, OK);
+    let cases = [
+        (answering(OK), None, 4, ChecksMissed::default()),
+        (answering(chunked), None, 4, ChecksMissed::default()),
+        (answering(other), None, 0, ChecksMissed { digest: 4, ..ChecksMissed::default() }),
+        (
+            answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            None,
+            0,
+            ChecksMissed { size: 4, ..ChecksMissed::default() },
+        ),
+        (redirected, Some(3), 4, ChecksMissed::default()),
+    ];
+    for (number, (address, redirects_max, requests, checks_missed)) in cases.into_iter().enumerate() {
+        let told = run(&LoadPlan { check: check.clone(), redirects_max, ..plan(address, 4) });
+        assert_eq!((told.requests, told.checks_missed), (requests, checks_missed), "{number}: {told:?}");
+    }
+}
+
+/// Answers this many requests, then falls silent.
+fn falling_silent(after: usize) -> SocketAddr {
+    let answered = AtomicUsize::new(0);
+    server(move |mut peer, _| {
+        while peer.request().is_some() {
+            if answered.fetch_add(1, Ordering::Relaxed) < after {
+                peer.send(OK);
+            }
+        }
+    })
+}
+
+#[test]
+fn a_server_that_falls_silent_is_in_the_figures_and_makes_the_run_invalid() {
+    let ended = LoadPlan { requests: None, duration_seconds: Some(0.8), ..plan(falling_silent(0), 1) };
+    let arrival = Arrival::Constant { requests_per_second: 100.0 };
+    let of = |connections, arrival: &Arrival| LoadPlan {
+        urls: vec![format!("http://{}/", falling_silent(50))],
+        connections,
+        arrival: arrival.clone(),
+        breakdowns: vec![Breakdown::Status, Breakdown::Url],
+        ..ended.clone()
+    };
+    // 50 requests are answered; the others wait, or cannot be sent.
+    for (plan, count) in [
+        (of(10, &Arrival::Closed), 60),
+        (of(200, &arrival), 80),
+        (of(10, &arrival), 80),
+        (LoadPlan { timeout_seconds: 0.2, ..of(100, &arrival) }, 80),
+    ] {
+        let told = run(&plan);
+        let latency = &told.latency;
+        assert_eq!((told.requests, latency.count, latency.censored), (50, count, count - 50), "{told:?}");
+        assert!(latency.is_at_least("p99_us") && latency.is_at_least("p90_us"), "{latency:?}");
+        assert!(!latency.is_at_least("p50_us") && latency.min_us < latency.p90_us, "{latency:?}");
+        // The tables include them; unsent requests only in tables that do not need the request.
+        let unsent = told.schedule.as_ref().map_or(0, |kept| kept.unsent);
+        let of = |by| {
+            let table = told.breakdowns.iter().find(|table| table.by == by).expect("a table");
+            table.rows.iter().map(|row| row.latency.censored).sum::<u64>()
+        };
+        assert_eq!(
+            (of(Breakdown::Status), of(Breakdown::Url)),
+            (count - 50, count - 50 - unsent),
+            "{told:?}"
+        );
+        let is_hung = told.problems.iter().any(|problem| matches!(problem, RunProblem::Hung { .. }));
+        assert_eq!(is_hung, plan.timeout_seconds > 1.0, "{:?}", told.problems);
+        let text = load::report(&told);
+        assert!(text.contains('≥') && text.contains("does not answer any longer") == is_hung, "{text}");
+    }
+}
+
+/// The requests of a plan that a server receives on one connection, in order.
+fn received(plan_of: impl Fn(LoadPlan) -> LoadPlan, requests: u64) -> Vec<String> {
     let received: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = Arc::clone(&received);
     let address = server(move |mut peer, _| {
@@ -423,7 +562,7 @@ fn received(plan_of: impl Fn(Plan) -> Plan, requests: u64) -> Vec<String> {
 #[test]
 fn values_are_those_of_the_seed_and_the_length_is_that_of_the_body() {
     let with = |values_seed| {
-        move |base: Plan| {
+        move |base: LoadPlan| {
             let url = base.urls[0].clone();
             let listed = |path: &str, body: &str| Listed {
                 method: "POST".into(),
@@ -436,7 +575,7 @@ fn values_are_those_of_the_seed_and_the_length_is_that_of_the_body() {
             };
             let listed =
                 vec![listed("{{random:1:1000000}}", "{{counter}}{{counter}}"), listed("b", "{{uuid}}")];
-            Plan { urls: Vec::new(), listed, values_seed, ..base }
+            LoadPlan { urls: Vec::new(), listed, values_seed, ..base }
         }
     };
     let first = received(with(1), 24);
@@ -464,7 +603,7 @@ fn fields_of_a_request_replace_those_of_the_plan() {
                 ..Listed::default()
             };
             let headers = vec!["X-A: all".into(), "X-B: all".into()];
-            Plan { urls: Vec::new(), listed: vec![listed], headers, ..base }
+            LoadPlan { urls: Vec::new(), listed: vec![listed], headers, ..base }
         },
         1,
     );

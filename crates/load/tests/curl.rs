@@ -1,17 +1,14 @@
-//! Redirects, cookies, credentials and where connections go: the same as curl, beside it on nginx, where both are
-//! installed. On CI they must be there.
-
-/// Certificates for the tests.
-mod made;
+//! Redirects, cookies, credentials and directions: compares the generator with curl on nginx, if both are installed. On
+//! CI they must be installed.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use load::{Directions, Errors, Outcome, Plan, Tls};
-use made::Made;
+use crate::made::Made;
+use load::{ConnectTargets, Errors, LoadPlan, RunOutcome, Tls};
 
-/// nginx whose statuses tell what it was asked.
+/// nginx whose statuses reveal the request.
 struct Nginx {
     child: Child,
     /// HTTP/1.1, HTTP/2, and both over TLS.
@@ -20,10 +17,10 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// `None` where nginx or curl is not installed, unless this is CI.
+    /// `None` if nginx or curl is not installed, unless this is CI.
     fn start() -> Option<Self> {
         let has_curl = Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok();
-        // nginx takes no port of the kernel's choice: three that were free a moment ago, all at once, so none twice.
+        // nginx cannot use a port that the kernel chooses. These three were free at once a moment ago, so they differ.
         let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free"));
         let ports = free.map(|listener| listener.local_addr().expect("it is bound").port());
         let made = Made::new(&format!("curl-{}", ports[0]), &["shop.test"]);
@@ -90,7 +87,7 @@ fn configuration(path: &str, [plain, http2, tls]: [u16; 3]) -> String {
     )
 }
 
-/// The status that curl ends with, and how many redirects it followed.
+/// The final status in curl, and the number of redirects that it followed.
 fn curl(arguments: &[&str]) -> (u16, u64) {
     let output = Command::new("curl")
         .args(["-s", "-o", "/dev/null", "-w", "%{http_code} %{num_redirects}", "--noproxy", "*"])
@@ -102,31 +99,31 @@ fn curl(arguments: &[&str]) -> (u16, u64) {
     (status.parse().expect("a status"), redirects.parse().expect("a number"))
 }
 
-/// The status that every one of three requests ended with, and how many redirects each followed.
-fn load(plan: &Plan) -> (u16, u64) {
+/// The final status of each of three requests, and the number of redirects that each followed.
+fn load(plan: &LoadPlan) -> (u16, u64) {
     let told = run(plan);
     let statuses: Vec<(u16, u64)> = told.statuses.into_iter().collect();
     let [(status, 3)] = statuses[..] else { panic!("{statuses:?}, {:?}", told.error_examples) };
     (status, told.redirects / 3)
 }
 
-fn run(plan: &Plan) -> Outcome {
+fn run(plan: &LoadPlan) -> RunOutcome {
     load::run(plan).expect("it is reached")
 }
 
 /// Plans of three requests on one connection: HTTP/1.1 and HTTP/2 without TLS, then both with it.
-fn plans(nginx: &Nginx, path: &str, change: impl Fn(&mut Plan)) -> Vec<Plan> {
+fn plans(nginx: &Nginx, path: &str, change: impl Fn(&mut LoadPlan)) -> Vec<LoadPlan> {
     let [plain, http2, tls] = nginx.ports;
     let versions =
         [("http", plain, false), ("http", http2, true), ("https", tls, false), ("https", tls, true)];
     let plan = |(scheme, port, http2)| {
-        let mut plan = Plan {
+        let mut plan = LoadPlan {
             http2,
             connections: 1,
             duration_seconds: None,
             requests: Some(3),
             tls: Tls { verify: false, ..Tls::default() },
-            ..Plan::new(format!("{scheme}://127.0.0.1:{port}{path}"))
+            ..LoadPlan::new(format!("{scheme}://127.0.0.1:{port}{path}"))
         };
         change(&mut plan);
         plan
@@ -137,7 +134,7 @@ fn plans(nginx: &Nginx, path: &str, change: impl Fn(&mut Plan)) -> Vec<Plan> {
 #[test]
 fn redirects_cookies_and_credentials_are_those_of_curl() {
     let Some(nginx) = Nginx::start() else { return };
-    type Case = (&'static str, &'static [&'static str], fn(&mut Plan));
+    type Case = (&'static str, &'static [&'static str], fn(&mut LoadPlan));
     let cases: [Case; 12] = [
         ("/hop", &[], |_| {}),
         ("/hop", &["-L"], |plan| plan.redirects_max = Some(10)),
@@ -182,10 +179,10 @@ fn another_origin_gets_no_credentials_and_a_loop_or_a_stranger_is_an_error() {
     });
     let told = run(&plan[0]);
     assert_eq!((told.statuses[&204], told.redirects, told.errors), (3, 3, Errors::default()));
-    // The first was open before; the one to the other origin is kept for the next redirect, and so is the first.
+    // The first connection was open before; the one to the other origin is kept for the next redirect, as is the first.
     assert_eq!(told.connections_opened, 1);
-    assert_eq!(load(&Plan { urls: vec![url("/secret", 2)], ..plan[0].clone() }), (403, 0));
-    // To the same origin they go.
+    assert_eq!(load(&LoadPlan { urls: vec![url("/secret", 2)], ..plan[0].clone() }), (403, 0));
+    // Credentials are sent to the same origin.
     assert_eq!(load(&plan[2]), (403, 1));
     assert_eq!(curl(&["-k", "-L", "-u", user, &url("/leave", 2)]), (403, 1));
     for (path, most) in [("/loop", "--max-redirs"), ("/away", "no URL of the run")] {
@@ -209,29 +206,29 @@ fn connections_go_where_they_are_led_with_the_name_of_the_url() {
     {
         let url = format!("{scheme}://shop.test:{port}/host");
         let entry = format!("shop.test:{port}:127.0.0.1");
-        let base = || Plan {
+        let base = || LoadPlan {
             http2: is_http2,
             connections: 1,
             duration_seconds: None,
             requests: Some(3),
             tls: made(),
-            ..Plan::new(url.clone())
+            ..LoadPlan::new(url.clone())
         };
         if !(is_http2 && scheme == "http") {
             assert_eq!(curl(&["--resolve", &entry, "--cacert", &ca, &url]), (204, 0));
         }
-        let resolve = Directions { resolve: vec![entry], ..Directions::default() };
-        assert_eq!(load(&Plan { directions: resolve, ..base() }), (204, 0));
+        let resolve = ConnectTargets { resolve: vec![entry], ..ConnectTargets::default() };
+        assert_eq!(load(&LoadPlan { directions: resolve, ..base() }), (204, 0));
         let connect_to = vec![format!("shop.test:{port}:127.0.0.1:")];
-        let led = Directions { connect_to, ..Directions::default() };
-        assert_eq!(load(&Plan { directions: led, ..base() }), (204, 0));
+        let led = ConnectTargets { connect_to, ..ConnectTargets::default() };
+        assert_eq!(load(&LoadPlan { directions: led, ..base() }), (204, 0));
     }
     let socket = nginx.socket();
     let path = socket.display().to_string();
     assert_eq!(curl(&["--unix-socket", &path, "http://shop.test/host"]), (204, 0));
-    let directions = Directions { unix_socket: Some(socket), ..Directions::default() };
+    let directions = ConnectTargets { unix_socket: Some(socket), ..ConnectTargets::default() };
     let plan = plans(&nginx, "/host", |_| {}).swap_remove(0);
-    let told = Plan { urls: vec!["http://shop.test/host".into()], directions, ..plan };
+    let told = LoadPlan { urls: vec!["http://shop.test/host".into()], directions, ..plan };
     assert_eq!(load(&told), (204, 0));
 }
 
@@ -254,7 +251,7 @@ fn a_server_sees_the_asked_name_and_the_clients_certificate() {
             assert_eq!(load(&plan), (status, 0), "{certificate:?}");
         }
     }
-    // The name is asked for, and the certificate has to be for it.
+    // The name is sent as SNI, and the certificate must be valid for it.
     for mut plan in plans(&nginx, "/sni", |_| {}).split_off(2) {
         assert_eq!(load(&plan), (400, 0));
         plan.tls = Tls { ca: Some(cert.clone()), server_name: Some("shop.test".into()), ..Tls::default() };

@@ -1,16 +1,13 @@
-//! HTTPS: handshakes counted by kind, certificates verified, and what goes wrong below HTTP told from what goes wrong
-//! in it.
-
-/// Certificates for the tests.
-mod made;
+//! HTTPS: handshakes by kind, verification of certificates, and errors of TLS as opposed to errors of HTTP.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use load::{Error, ErrorClass, Errors, Outcome, Plan, Tls, TlsVersion};
-use made::Made;
+use crate::made::Made;
+use load::{Error, ErrorClass, Errors, LoadPlan, RunOutcome, Tls, TlsVersion};
 use rustls::{ServerConfig, ServerConnection};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
@@ -22,7 +19,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// The next request that ends with its head; `None` at the end of the connection.
+    /// Reads the next request without a body; `None` at the end of the connection.
     fn request(&mut self) -> Option<()> {
         let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
         while !received.windows(4).any(|window| window == b"\r\n\r\n") {
@@ -36,18 +33,17 @@ impl Peer {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        // The generator may have gone already; what it makes of that is what the test looks at.
+        // The generator may have gone already; the test checks its outcome.
         let _ = rustls::Stream::new(&mut self.tls, &mut self.tcp).write_all(bytes);
     }
 
-    /// Says that nothing more comes.
     fn close(mut self) {
         self.tls.send_close_notify();
         let _ = self.tls.write_tls(&mut self.tcp);
         self.tear();
     }
 
-    /// Ends the connection without a word, and reads until the generator is done.
+    /// Ends the connection without close_notify, and reads until the generator is done.
     fn tear(mut self) {
         let _ = self.tcp.shutdown(Shutdown::Write);
         let mut buffer = [0; 4096];
@@ -90,13 +86,13 @@ fn answering(config: Arc<ServerConfig>) -> SocketAddr {
     })
 }
 
-fn plan(address: SocketAddr, tls: Tls, requests: u64) -> Plan {
-    Plan {
+fn plan(address: SocketAddr, tls: Tls, requests: u64) -> LoadPlan {
+    LoadPlan {
         tls,
         connections: 1,
         requests: Some(requests),
         duration_seconds: None,
-        ..Plan::new(format!("https://{address}/"))
+        ..LoadPlan::new(format!("https://{address}/"))
     }
 }
 
@@ -104,7 +100,7 @@ fn insecure() -> Tls {
     Tls { verify: false, ..Tls::default() }
 }
 
-fn run(plan: &Plan) -> Outcome {
+fn run(plan: &LoadPlan) -> RunOutcome {
     load::run(plan).expect("the run starts")
 }
 
@@ -113,7 +109,7 @@ fn whole_responses_are_counted_over_all_threads() {
     let made = Made::new("whole", &["127.0.0.1"]);
     let address = answering(made.config("http/1.1"));
     let tls = Tls { ca: Some(made.certificate()), ..Tls::default() };
-    let told = run(&Plan { connections: 5, threads: 2, ..plan(address, tls, 101) });
+    let told = run(&LoadPlan { connections: 5, threads: 2, ..plan(address, tls, 101) });
     assert_eq!((told.requests, told.errors, told.body_bytes), (101, Errors::default(), 505));
     assert_eq!(told.bytes_received, 101 * OK.len() as u64);
     let made = told.tls.as_ref().expect("it was https");
@@ -122,7 +118,30 @@ fn whole_responses_are_counted_over_all_threads() {
     assert_eq!(made.agreed, ["TLSv1.3 TLS_AES_256_GCM_SHA384"]);
     assert!(load::report(&told).contains("TLSv1.3 TLS_AES_256_GCM_SHA384"), "{}", load::report(&told));
     let text = serde_json::to_string(&told).expect("serialises");
-    assert_eq!(serde_json::from_str::<Outcome>(&text).expect("parses"), told);
+    assert_eq!(serde_json::from_str::<RunOutcome>(&text).expect("parses"), told);
+}
+
+/// In a closed loop no request is due while its connection is opened.
+#[test]
+fn a_connection_that_cannot_be_opened_again_is_no_silence() {
+    let made = Made::new("once", &["localhost"]);
+    let (config, connections) = (made.config("http/1.1"), AtomicUsize::new(0));
+    let address = raw_server(move |mut tcp| {
+        if connections.fetch_add(1, Ordering::Relaxed) > 0 {
+            // Its handshake is not answered.
+            while matches!(tcp.read(&mut [0; 1024]), Ok(bytes) if bytes > 0) {}
+            return;
+        }
+        let tls = ServerConnection::new(Arc::clone(&config)).expect("a good configuration");
+        let mut peer = Peer { tls, tcp };
+        if peer.request().is_some() {
+            peer.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello");
+            peer.close();
+        }
+    });
+    let told = run(&LoadPlan { requests: None, duration_seconds: Some(1.5), ..plan(address, insecure(), 1) });
+    assert_eq!((told.requests, told.unfinished, told.latency.censored), (1, 1, 1), "{told:?}");
+    assert!(told.latency.is_at_least("max_us") && !told.is_valid(), "{told:?}");
 }
 
 #[test]
@@ -132,7 +151,7 @@ fn handshakes_are_counted_by_their_kind() {
     for version_max in [TlsVersion::Tls12, TlsVersion::Tls13] {
         for (resume, expected) in [(true, (1, 9)), (false, (10, 0))] {
             let tls = Tls { resume, version_max: Some(version_max), ..insecure() };
-            let told = run(&Plan { keepalive: false, ..plan(address, tls, 10) });
+            let told = run(&LoadPlan { keepalive: false, ..plan(address, tls, 10) });
             let made = told.tls.as_ref().expect("it was https");
             assert_eq!((told.requests, told.errors), (10, Errors::default()), "{:?}", told.error_examples);
             assert_eq!((made.full, made.resumed), expected, "{version_max:?}");
@@ -227,7 +246,7 @@ fn failures_below_http_have_their_class_and_are_never_successes() {
         ("is longer than it says", longer, ErrorClass::Malformed),
     ];
     for (name, address, class) in cases {
-        let told = run(&Plan { keepalive: false, ..plan(address, insecure(), 3) });
+        let told = run(&LoadPlan { keepalive: false, ..plan(address, insecure(), 3) });
         let classes: Vec<_> = told.error_examples.keys().collect();
         assert_eq!((classes, told.requests, told.errors.total()), (vec![&class], 0, 3), "{name}: {told:?}");
     }
@@ -264,7 +283,7 @@ fn bodies_of_many_records_are_whole_both_ways() {
         peer.close();
     });
     let body = [&vec![b'y'; BYTES][..], b"end"].concat();
-    let told = run(&Plan { body, method: "POST".into(), ..plan(address, insecure(), 2) });
+    let told = run(&LoadPlan { body, method: "POST".into(), ..plan(address, insecure(), 2) });
     assert_eq!((told.requests, told.body_bytes), (2, 2 * BYTES as u64), "{:?}", told.error_examples);
     assert!(told.bytes_sent > 2 * BYTES as u64);
 }
@@ -278,7 +297,7 @@ fn a_schedule_is_kept_over_tls_and_idle_connections_may_be_closed() {
         peer.close();
     });
     let arrival = load::Arrival::Constant { requests_per_second: 50.0 };
-    let told = run(&Plan { arrival, ..plan(address, insecure(), 5) });
+    let told = run(&LoadPlan { arrival, ..plan(address, insecure(), 5) });
     assert_eq!((told.requests, told.errors), (5, Errors::default()), "{:?}", told.error_examples);
     assert!(told.schedule.is_some_and(|kept| kept.due == 5 && kept.unsent == 0));
     assert!(told.connections_opened >= 4);
@@ -320,6 +339,6 @@ fn what_a_server_says_with_its_handshake_is_heard() {
             }
         }
     });
-    let told = run(&Plan { http2: true, timeout_seconds: 2.0, ..plan(address, insecure(), 3) });
+    let told = run(&LoadPlan { http2: true, timeout_seconds: 2.0, ..plan(address, insecure(), 3) });
     assert_eq!((told.statuses[&204], told.errors), (3, Errors::default()), "{:?}", told.error_examples);
 }

@@ -1,14 +1,11 @@
-//! Against nginx, where it is installed: a server whose responses nobody here wrote. On CI it must be there.
-
-/// Certificates for the tests.
-mod made;
+//! The generator with nginx, a server that is independent of it, if it is installed. On CI it must be installed.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use load::{Errors, Outcome, Plan, Tls};
-use made::Made;
+use crate::made::Made;
+use load::{Errors, LoadPlan, RunOutcome, Tls};
 
 struct Nginx {
     child: Child,
@@ -18,9 +15,9 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// `None` where nginx is not installed, unless this is CI.
+    /// `None` if nginx is not installed, unless this is CI.
     fn start(files: &[(&str, usize)]) -> Option<Self> {
-        // nginx takes no port of the kernel's choice: three that were free a moment ago, all at once, so none twice.
+        // nginx cannot use a port that the kernel chooses. These three were free at once a moment ago, so they differ.
         let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free"));
         let ports = free.map(|listener| listener.local_addr().expect("it is bound").port());
         let made = Made::new(&format!("nginx-{}", ports[0]), &["localhost"]);
@@ -68,17 +65,23 @@ impl Drop for Nginx {
     }
 }
 
-fn base() -> Plan {
-    Plan { connections: 8, threads: 2, requests: Some(1_000), duration_seconds: None, ..Plan::default() }
+fn base() -> LoadPlan {
+    LoadPlan {
+        connections: 8,
+        threads: 2,
+        requests: Some(1_000),
+        duration_seconds: None,
+        ..LoadPlan::default()
+    }
 }
 
-fn run(plan: &Plan) -> Outcome {
+fn run(plan: &LoadPlan) -> RunOutcome {
     load::run(plan).expect("the run starts")
 }
 
-/// A thousand whole responses, with that much in their bodies.
+/// Expects a thousand whole responses, with this many bytes in their bodies.
 #[track_caller]
-fn assert_whole(plan: &Plan, body_bytes: u64) -> Outcome {
+fn assert_whole(plan: &LoadPlan, body_bytes: u64) -> RunOutcome {
     let told = run(plan);
     let counted = (told.requests, told.errors, told.body_bytes);
     assert_eq!(counted, (1_000, Errors::default(), body_bytes), "{plan:?}: {:?}", told.error_examples);
@@ -89,17 +92,17 @@ fn assert_whole(plan: &Plan, body_bytes: u64) -> Outcome {
 fn every_response_of_nginx_is_whole() {
     let Some(nginx) = Nginx::start(&[("tiny", 128), ("large", 165_854)]) else { return };
     let url = |file: &str| format!("http://127.0.0.1:{}/{file}", nginx.ports[0]);
-    // After every 100 requests nginx closes a connection, and says so.
+    // After every 100 requests nginx closes a connection, and announces it.
     let cases = [
-        (Plan { urls: vec![url("tiny")], ..base() }, 128_000),
-        (Plan { urls: vec![url("tiny"), url("large")], ..base() }, 500 * (128 + 165_854)),
-        (Plan { urls: vec![url("tiny")], keepalive: false, ..base() }, 128_000),
-        (Plan { urls: vec![url("large")], method: "HEAD".into(), ..base() }, 0),
+        (LoadPlan { urls: vec![url("tiny")], ..base() }, 128_000),
+        (LoadPlan { urls: vec![url("tiny"), url("large")], ..base() }, 500 * (128 + 165_854)),
+        (LoadPlan { urls: vec![url("tiny")], keepalive: false, ..base() }, 128_000),
+        (LoadPlan { urls: vec![url("large")], method: "HEAD".into(), ..base() }, 0),
     ];
     for (plan, body_bytes) in cases {
         assert_whole(&plan, body_bytes);
     }
-    let told = run(&Plan { urls: vec![url("missing")], ..base() });
+    let told = run(&LoadPlan { urls: vec![url("missing")], ..base() });
     assert_eq!((told.requests, told.errors.status, told.statuses[&404]), (0, 1_000, 1_000));
 }
 
@@ -108,17 +111,17 @@ fn every_response_of_nginx_is_whole_over_tls_and_sessions_are_resumed() {
     let Some(nginx) = Nginx::start(&[("tiny", 128), ("large", 165_854)]) else { return };
     let url = |file: &str| format!("https://localhost:{}/{file}", nginx.ports[2]);
     let tls = || Tls { ca: Some(nginx.made.certificate()), ..Tls::default() };
-    let base = || Plan { tls: tls(), ..base() };
-    assert_whole(&Plan { urls: vec![url("tiny")], ..base() }, 128_000);
-    assert_whole(&Plan { urls: vec![url("tiny"), url("large")], ..base() }, 500 * (128 + 165_854));
+    let base = || LoadPlan { tls: tls(), ..base() };
+    assert_whole(&LoadPlan { urls: vec![url("tiny")], ..base() }, 128_000);
+    assert_whole(&LoadPlan { urls: vec![url("tiny"), url("large")], ..base() }, 500 * (128 + 165_854));
     for version_max in [load::TlsVersion::Tls12, load::TlsVersion::Tls13] {
         let tls = Tls { version_max: Some(version_max), ..tls() };
-        let fresh = Plan { urls: vec![url("tiny")], keepalive: false, tls, ..base() };
+        let fresh = LoadPlan { urls: vec![url("tiny")], keepalive: false, tls, ..base() };
         let made = assert_whole(&fresh, 128_000).tls.expect("it was https");
         assert_eq!(made.full + made.resumed, 1_000);
-        // Each connection has sessions of its own to resume, but the first time.
+        // Each connection resumes its own sessions, after the first handshake.
         assert_eq!(made.full, fresh.connections as u64, "{version_max:?}");
-        let fresh = Plan { tls: Tls { resume: false, ..fresh.tls.clone() }, requests: Some(20), ..fresh };
+        let fresh = LoadPlan { tls: Tls { resume: false, ..fresh.tls.clone() }, requests: Some(20), ..fresh };
         let made = run(&fresh).tls.expect("it was https");
         assert_eq!((made.full, made.resumed), (20, 0));
     }
@@ -128,16 +131,16 @@ fn every_response_of_nginx_is_whole_over_tls_and_sessions_are_resumed() {
 fn every_response_of_nginx_is_whole_over_http2() {
     let Some(nginx) = Nginx::start(&[("tiny", 128), ("large", 165_854)]) else { return };
     let tls = Tls { verify: false, ..Tls::default() };
-    let base = || Plan { http2: true, streams: 16, tls: tls.clone(), ..base() };
+    let base = || LoadPlan { http2: true, streams: 16, tls: tls.clone(), ..base() };
     let [_, plain, secure] = nginx.ports;
     for base_url in [format!("http://127.0.0.1:{plain}"), format!("https://127.0.0.1:{secure}")] {
         let url = |file: &str| format!("{base_url}/{file}");
-        // After every 100 requests nginx sends GOAWAY, and refuses what crossed with it.
-        assert_whole(&Plan { urls: vec![url("tiny")], ..base() }, 128_000);
-        assert_whole(&Plan { urls: vec![url("tiny"), url("large")], ..base() }, 500 * (128 + 165_854));
-        assert_whole(&Plan { urls: vec![url("large")], method: "HEAD".into(), ..base() }, 0);
-        assert_whole(&Plan { urls: vec![url("tiny")], keepalive: false, streams: 1, ..base() }, 128_000);
-        let told = run(&Plan { urls: vec![url("missing")], ..base() });
+        // After every 100 requests nginx sends GOAWAY, and refuses requests that crossed with it.
+        assert_whole(&LoadPlan { urls: vec![url("tiny")], ..base() }, 128_000);
+        assert_whole(&LoadPlan { urls: vec![url("tiny"), url("large")], ..base() }, 500 * (128 + 165_854));
+        assert_whole(&LoadPlan { urls: vec![url("large")], method: "HEAD".into(), ..base() }, 0);
+        assert_whole(&LoadPlan { urls: vec![url("tiny")], keepalive: false, streams: 1, ..base() }, 128_000);
+        let told = run(&LoadPlan { urls: vec![url("missing")], ..base() });
         assert_eq!((told.requests, told.errors.status, told.statuses[&404]), (0, 1_000, 1_000));
     }
 }

@@ -1,20 +1,17 @@
-//! Against `openssl s_server`, where it is installed: a TLS library that is neither ours nor nginx's way of using it. Its
-//! responses end with the connection, so that only its close_notify says that they are whole. On CI it must be there.
-
-/// Certificates for the tests.
-mod made;
+//! The generator with `openssl s_server`, another TLS library, if installed (on CI it must be). Its responses end with
+//! the connection, so only close_notify shows that they are whole.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use load::{Errors, Plan, Tls};
-use made::Made;
+use crate::made::Made;
+use load::{Errors, LoadPlan, Tls};
 
 struct Server(Child);
 
 impl Server {
-    /// `None` where there is no openssl, unless this is CI.
+    /// `None` without openssl, unless this is CI.
     fn start(made: &Made, options: &[&str]) -> Option<(Self, u16)> {
         let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = address.expect("a port").port();
@@ -58,12 +55,12 @@ fn every_response_of_openssl_is_whole_and_of_the_version_asked_for() {
     let made = Made::new("openssl", &["localhost"]);
     for (option, version) in [("-tls1_2", "TLSv1.2 "), ("-tls1_3", "TLSv1.3 ")] {
         let Some((_server, port)) = Server::start(&made, &[option]) else { return };
-        let told = load::run(&Plan {
+        let told = load::run(&LoadPlan {
             tls: Tls { ca: Some(made.certificate()), ..Tls::default() },
             connections: 1,
             requests: Some(20),
             duration_seconds: None,
-            ..Plan::new(format!("https://localhost:{port}/"))
+            ..LoadPlan::new(format!("https://localhost:{port}/"))
         });
         let told = told.expect("the run starts");
         assert_eq!((told.requests, told.errors), (20, Errors::default()), "{:?}", told.error_examples);

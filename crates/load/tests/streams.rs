@@ -1,31 +1,30 @@
-//! Streams with servers that lose, repeat and reorder messages, end early, or speak something else: what is counted, and
-//! as what.
-
-/// Servers that follow a script.
-mod scripted;
+//! Streams with servers that lose, repeat and reorder messages, end early, or speak another protocol.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::scripted::{self, Peer, server};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use load::{Arrival, Counts, Message, Outcome, Plan, StreamFigures, Streams, Workload};
-use scripted::{Peer, server};
+use load::{
+    Arrival, LoadPlan, RunOutcome, RunProblem, StreamCounts, StreamFigures, StreamMessage, StreamsPlan,
+    Workload,
+};
 use sha1::{Digest, Sha1};
 
-fn plan(address: SocketAddr, workload: Workload, messages: u64) -> Plan {
-    let stream = Streams { workload, message: Message::stamped(0), ..Streams::default() };
-    Plan { stream: Some(Box::new(stream)), ..scripted::plan(address, messages) }
+fn plan(address: SocketAddr, workload: Workload, messages: u64) -> LoadPlan {
+    let stream = StreamsPlan { workload, message: StreamMessage::stamped(0), ..StreamsPlan::default() };
+    LoadPlan { stream: Some(Box::new(stream)), ..scripted::plan(address, messages) }
 }
 
-fn run(plan: &Plan) -> (Outcome, StreamFigures) {
+fn run(plan: &LoadPlan) -> (RunOutcome, StreamFigures) {
     told(load::run(plan).expect("the run starts"))
 }
 
-fn told(outcome: Outcome) -> (Outcome, StreamFigures) {
+fn told(outcome: RunOutcome) -> (RunOutcome, StreamFigures) {
     let text = serde_json::to_string(&outcome).expect("serialises");
-    assert_eq!(serde_json::from_str::<Outcome>(&text).expect("parses"), outcome);
+    assert_eq!(serde_json::from_str::<RunOutcome>(&text).expect("parses"), outcome);
     let figures = outcome.stream.as_deref().cloned().expect("figures of streams");
     (outcome, figures)
 }
@@ -40,7 +39,7 @@ impl Gate {
         drop(self.0.1.wait_while(is_open, |is_open| !*is_open).expect("no panic"));
     }
 
-    fn run(&self, plan: &Plan) -> (Outcome, StreamFigures) {
+    fn run(&self, plan: &LoadPlan) -> (RunOutcome, StreamFigures) {
         let running = load::start(plan).expect("the run starts");
         while running.control().window_start().is_none_or(|start| start > Instant::now()) {
             std::thread::sleep(Duration::from_millis(1));
@@ -73,7 +72,7 @@ fn events_that_are_lost_repeated_late_or_from_the_future_are_told() {
         peer.stall();
     });
     let (outcome, figures) = gate.run(&plan(address, Workload::Events, 9));
-    let Counts { opened, received, lost, duplicates, out_of_order, from_future, .. } = figures.counts;
+    let StreamCounts { opened, received, lost, duplicates, out_of_order, from_future, .. } = figures.counts;
     assert_eq!((opened, received, lost, duplicates, out_of_order, from_future), (1, 8, 1, 1, 1, 1));
     assert_eq!((outcome.requests, outcome.errors.total(), outcome.latency.count), (8, 0, 6));
     assert!(outcome.latency.p75_us >= 40_000 && outcome.latency.min_us == 0, "{:?}", outcome.latency);
@@ -113,9 +112,9 @@ fn an_event_stream_that_ends_is_opened_again_with_the_last_id() {
             }
         }
     });
-    // What cannot be opened takes one of the number.
+    // A stream that cannot be opened uses up one request.
     let (outcome, figures) = gate.run(&plan(address, Workload::Events, 5));
-    let Counts { opened, failed, closed_early, reconnected, received, .. } = figures.counts;
+    let StreamCounts { opened, failed, closed_early, reconnected, received, .. } = figures.counts;
     assert_eq!((opened, failed, closed_early, reconnected, received), (3, 1, 2, 2, 4));
     assert_eq!((outcome.errors.read, outcome.errors.status, outcome.errors.total()), (1, 1, 2));
     let seen = seen.lock().expect("no panic");
@@ -209,11 +208,13 @@ fn answers_that_are_lost_repeated_or_late_are_told_and_the_rest_is_timed() {
     });
     let rate = Arrival::Constant { requests_per_second: 200.0 };
     let (outcome, figures) =
-        run(&Plan { arrival: rate, timeout_seconds: 0.3, ..plan(address, Workload::Echo, 8) });
-    let Counts { sent, received, lost, duplicates, out_of_order, .. } = figures.counts;
-    // The one that is lost is waited for, since it was not overtaken by the end of the stream but by other answers.
+        run(&LoadPlan { arrival: rate, timeout_seconds: 0.3, ..plan(address, Workload::Echo, 8) });
+    let StreamCounts { sent, received, lost, duplicates, out_of_order, .. } = figures.counts;
+    // The stream waits for the lost message, because later answers have overtaken it, not the end of the stream.
     assert_eq!((sent, received, lost, duplicates, out_of_order), (8, 7, 1, 1, 1), "{outcome:?}");
-    assert_eq!((outcome.requests, outcome.latency.count, outcome.service.count), (7, 7, 7));
+    // The times include the lost message with its age.
+    let (latency, service) = (&outcome.latency, &outcome.service);
+    assert_eq!((outcome.requests, latency.count, latency.censored, service.censored), (7, 8, 1, 1));
 }
 
 #[test]
@@ -228,10 +229,48 @@ fn a_closed_loop_waits_for_answers_and_a_silent_server_times_out() {
             }
         }
     });
-    let (outcome, figures) = run(&Plan { timeout_seconds: 0.05, ..plan(address, Workload::Echo, 5) });
-    let Counts { opened, closed_early, reconnected, sent, received, lost, .. } = figures.counts;
+    let (outcome, figures) = run(&LoadPlan { timeout_seconds: 0.05, ..plan(address, Workload::Echo, 5) });
+    let StreamCounts { opened, closed_early, reconnected, sent, received, lost, .. } = figures.counts;
     assert_eq!((opened, closed_early, reconnected, sent, received, lost), (2, 1, 1, 5, 4, 1));
     assert_eq!((outcome.errors.timeout, outcome.errors.total()), (1, 1));
+}
+
+#[test]
+fn a_silence_is_in_the_times_of_messages() {
+    let address = server(|peer, _| {
+        let Some(mut socket) = WebSocket::accept(peer) else { return };
+        for count in 0.. {
+            match socket.receive() {
+                Some((0x81, payload)) if count < 20 => socket.send(0x81, &payload),
+                Some(_) => {}
+                None => return,
+            }
+        }
+    });
+    let plan = LoadPlan { requests: None, duration_seconds: Some(1.5), ..plan(address, Workload::Echo, 1) };
+    let (outcome, _) = run(&plan);
+    let latency = &outcome.latency;
+    assert_eq!((outcome.requests, latency.count, latency.censored, outcome.unfinished), (20, 21, 1, 1));
+    assert!(latency.is_at_least("max_us") && !latency.is_at_least("p50_us"), "{latency:?}");
+    assert!(
+        matches!(outcome.problems[..], [RunProblem::Hung { unfinished: 1, .. }]),
+        "{:?}",
+        outcome.problems
+    );
+    assert!(load::report(&outcome).contains('≥'), "{}", load::report(&outcome));
+}
+
+/// With seconds, the times of messages are those of the seconds.
+#[test]
+fn each_message_of_a_closed_loop_is_timed_once() {
+    let address = server(|peer, _| {
+        let Some(mut socket) = WebSocket::accept(peer) else { return };
+        while let Some((0x81, payload)) = socket.receive() {
+            socket.send(0x81, &payload);
+        }
+    });
+    let (outcome, _) = run(&LoadPlan { seconds: true, ..plan(address, Workload::Echo, 9) });
+    assert_eq!((outcome.requests, outcome.latency.count, outcome.service.count), (9, 9, 9));
 }
 
 #[test]
@@ -286,7 +325,7 @@ fn a_run_of_time_ends_with_silent_and_with_busy_streams() {
         }
         peer.stall();
     });
-    let plan = Plan {
+    let plan = LoadPlan {
         connections: 3,
         threads: 2,
         requests: None,
@@ -294,7 +333,7 @@ fn a_run_of_time_ends_with_silent_and_with_busy_streams() {
         ..plan(address, Workload::Events, 1)
     };
     let (outcome, figures) = run(&plan);
-    // The one may have come before the window.
+    // The one message may have arrived before the window.
     assert!(outcome.requests <= 1 && figures.counts.opened == 3);
     assert!(outcome.measured_seconds >= 0.2 && figures.longest_gap_us > 100_000, "{figures:?}");
     assert!(figures.longest_gap_us <= Duration::from_secs(5).as_micros() as u64);

@@ -1,47 +1,43 @@
-//! Lines of a log on their way to where they are written. What quick lines are written over is initialised already, so no
-//! line pays for that.
+//! Buffered log lines on the way to their target. The buffer behind the lines is initialised once, so quick lines
+//! need not do it.
 
-/// Whole lines, one after the other.
 #[derive(Debug, Default)]
-pub struct Batch {
-    /// The lines, and behind them bytes without a meaning.
+pub struct LineBatch {
+    /// The lines, then initialised bytes without meaning.
     bytes: Vec<u8>,
-    /// How many bytes the lines have.
+    /// The length of the lines in `bytes`.
     end: usize,
 }
 
-impl Batch {
-    /// No lines yet, and room for `bytes` of them.
+impl LineBatch {
+    /// Creates an empty batch with room for `bytes` bytes.
     #[must_use]
     pub fn with_room(bytes: usize) -> Self {
         Self { bytes: vec![0; bytes], end: 0 }
     }
 
-    /// The lines, each with its line feed.
     #[must_use]
     pub fn lines(&self) -> &[u8] {
         &self.bytes[..self.end]
     }
 
-    /// Whether there are no lines.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.end == 0
     }
 
-    /// The memory that it takes, in bytes.
+    /// The allocated memory in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Forgets the lines and keeps the memory.
     pub fn clear(&mut self) {
         self.end = 0;
     }
 
-    /// Appends a line that `write` puts into an array right behind the others, and whose length it returns; `None` if it wrote
-    /// none. Returns whether it did.
+    /// Appends a line that `write` writes into the array behind the last line. `write` returns the length, or
+    /// `None` if it wrote no line. Returns whether a line was appended.
     #[inline]
     #[must_use]
     pub(crate) fn in_place<const ROOM: usize>(
@@ -58,7 +54,6 @@ impl Batch {
         written.is_some()
     }
 
-    /// Appends a line that `write` appends to the bytes of the others.
     pub(crate) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.bytes.truncate(self.end);
         write(&mut self.bytes);

@@ -1,121 +1,107 @@
-//! The access log's view of one finished request, borrowed from wherever its parts are. Nothing here is validated or
-//! escaped: writing the line does that. A new field of the log is declared and defaulted here, named in `field`;
-//! `context/record` of the proxy fills it.
+//! The access log's view of a finished request, borrowed from the exchange. Values are neither validated nor
+//! escaped: the writer of the line does that. A new log field is declared here with its default, is named in
+//! `field`, and is filled by `record` in the proxy.
 
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::line::{Pairs, limit, name};
+use crate::line::{PairWriter, limit, name};
 use crate::masks::Addresses;
 
-/// The facts about a request when its exchange ends. Bytes are as the client sent them; empty fields are logged as
-/// absent.
+/// A request at the end of its exchange. Bytes are as the client sent them; empty fields are logged as absent.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry<'a> {
-    /// The client's address.
+pub struct LogEntry<'a> {
     pub client: IpAddr,
-    /// The authenticated user; empty if no password was asked for.
+    /// Empty if no password was required.
     pub user: &'a str,
-    /// `http` or `https`, as the client used it.
+    /// `http` or `https`, from the client's point of view.
     pub scheme: &'static str,
-    /// The method; empty when no request line could be read.
+    /// Empty if no request line could be read.
     pub method: &'a [u8],
-    /// The request target as the client sent it.
+    /// As the client sent it.
     pub target: &'a [u8],
-    /// The version of the request; `None` when it could not be read.
-    pub version: Option<Version>,
-    /// The status sent to the client; 0 when the client got none.
+    /// `None` if it could not be read.
+    pub version: Option<LoggedVersion>,
+    /// 0 if the client got no response.
     pub status: u16,
-    /// The number of response body bytes sent to the client.
+    /// Response body bytes sent to the client.
     pub body_bytes_sent: u64,
-    /// The number of request bytes received, including the head.
+    /// Request bytes received, including the head.
     pub bytes_received: u64,
-    /// The Referer header.
     pub referer: &'a [u8],
-    /// The User-Agent header.
     pub user_agent: &'a [u8],
-    /// The Host header.
     pub host: &'a [u8],
-    /// The route that matched.
     pub route: Option<&'a str>,
-    /// The upstream of that route.
     pub upstream: Option<&'a str>,
     /// The server of the last attempt.
     pub server: Option<&'a str>,
-    /// The time from the first byte of the request to the last byte of the response.
+    /// Time from the first byte of the request to the last byte of the response.
     pub duration: Duration,
-    /// The number of attempts after the first.
+    /// Attempts after the first.
     pub retries: u8,
     /// The log word for the cause of the failure.
     pub cause: Option<&'static str>,
-    /// Details of the failure, with the beginning of the bytes at fault.
+    /// Details of the failure, with the first of the offending bytes.
     pub detail: Option<&'a str>,
-    /// How many requests the line stands for, in hundredths: [`WHOLE`] unless it is a sample.
+    /// The number of requests that the line stands for, in hundredths: [`WHOLE`] unless it is a sample.
     pub weight: u32,
-    /// The number of response bytes sent to the client, including the head.
+    /// Response bytes sent to the client, including the head.
     pub bytes_sent: u64,
-    /// What the cache did, in one word; empty without a cache.
+    /// The cache's result in one word; empty without a cache.
     pub cache: &'static str,
-    /// What few formats tell: made only where one does ([`Needs::MORE`](crate::Needs::MORE)).
+    /// Filled only if the format needs it ([`Needs::MORE`](crate::Needs::MORE)).
     pub more: &'a More<'a>,
 }
 
-/// What few formats tell of a request, but for the default ones. Empty fields are logged as absent here, too.
 #[derive(Debug, Clone, Copy)]
 pub struct More<'a> {
-    /// The proxy that sent the connection, if it named the client.
+    /// The proxy that sent the connection, if it named the client (PROXY protocol).
     pub peer: Option<IpAddr>,
-    /// The ID that servers know the request by; empty if there is none.
+    /// The ID that is sent to servers; empty if there is none.
     pub request_id: &'a [u8],
-    /// The trace that the request is in.
     pub trace_id: Option<u128>,
-    /// The client's TLS session.
-    pub tls: ClientTls<'a>,
-    /// The time to connect to the server; `None` on a reused connection.
+    pub tls: LoggedTls<'a>,
+    /// Time to connect to the server; `None` on a reused connection.
     pub upstream_connect: Option<Duration>,
-    /// The time from the start of the attempt to the first byte of the response.
+    /// Time from the start of the attempt to the first byte of the response.
     pub upstream_first_byte: Option<Duration>,
-    /// The time from the start of the attempt to the end of the response.
+    /// Time from the start of the attempt to the end of the response.
     pub upstream_total: Option<Duration>,
-    /// The failed attempts before the last one, in order, up to the number that is recorded.
+    /// Failed attempts before the last one, in order, up to the recorded maximum.
     pub retried: &'a [Retried<'a>],
-    /// The total time in the wait queue for a server, over all attempts; `None` if the request did not wait.
+    /// Total time in wait queues of servers, over all attempts; `None` if the request did not wait.
     pub queued: Option<Duration>,
-    /// Why the session moved to another server, and its previous server, if that is known.
+    /// Why the session moved to another server, and its previous server, if known.
     pub session_moved: Option<(&'static str, Option<&'a str>)>,
-    /// The concurrency limit because of which the request was rejected (shedding).
+    /// The concurrency limit that rejected the request (load shedding).
     pub shed: Option<&'static str>,
-    /// The fault that was injected.
     pub fault: Option<Injected<'a>>,
-    /// How much of the duration the request waited neither for its client nor for a server.
+    /// The part of the duration in which the request waited neither for its client nor for a server.
     pub held: Option<Duration>,
-    /// The time from the first byte of the request to the moment when the response's first byte left.
+    /// Time from the first byte of the request to the first byte of the response.
     pub first_byte: Option<Duration>,
-    /// The name of the listener; empty if it is gone.
+    /// Empty if the listener has been closed.
     pub listener: &'a str,
-    /// The number of the worker, from 0.
+    /// Numbered from 0.
     pub worker: usize,
     /// The number of the request on the client's connection, from 1; 0 without a request, and over HTTP/2.
     pub connection_request: u64,
-    /// Whether the request went to the server over a connection that had been used before; `None` without a server.
+    /// Whether the server connection had been used before; `None` without a server.
     pub is_upstream_reused: Option<bool>,
-    /// The header fields of request and response.
     pub headers: &'a dyn Headers,
 }
 
 /// The weight of a line that stands for one request.
 pub const WHOLE: u32 = 100;
 
-/// The header fields of a request and its response, by name.
 pub trait Headers: Debug {
-    /// Passes the value of each field line of the request with this name, in whatever case, to `see`.
+    /// Passes each value of the request's field lines with this name (in any case) to `see`.
     fn request(&self, name: &[u8], see: &mut dyn FnMut(&[u8]));
-    /// The same of the response to the client.
+    /// Passes each value of the response's field lines with this name (in any case) to `see`.
     fn response(&self, name: &[u8], see: &mut dyn FnMut(&[u8]));
 }
 
-/// No header fields.
 impl Headers for () {
     fn request(&self, _name: &[u8], _see: &mut dyn FnMut(&[u8])) {}
 
@@ -123,12 +109,11 @@ impl Headers for () {
 }
 
 impl More<'static> {
-    /// Nothing of it.
     pub const NONE: Self = Self {
         peer: None,
         request_id: b"",
         trace_id: None,
-        tls: ClientTls {
+        tls: LoggedTls {
             version: "",
             cipher: "",
             server_name: "",
@@ -156,8 +141,7 @@ impl More<'static> {
     };
 }
 
-impl Entry<'_> {
-    /// A request of which only the client is known.
+impl LogEntry<'_> {
     #[must_use]
     pub const fn new(client: IpAddr) -> Self {
         Self {
@@ -187,14 +171,14 @@ impl Entry<'_> {
         }
     }
 
-    /// Writes the fields that both formats log as name and value: those without a place in the Combined Log Format.
-    pub(crate) fn write_named(&self, addresses: Addresses, fields: &mut Pairs<'_>) {
+    /// Writes the fields that both formats log as name and value: the Combined Log Format has no place for them.
+    pub(crate) fn write_named(&self, addresses: Addresses, fields: &mut PairWriter<'_>) {
         if let Some(peer) = self.more.peer {
-            fields.address(name!("peer"), addresses.of(peer));
+            fields.address(name!("peer"), addresses.for_address(peer));
         }
         fields.text(name!("request_id"), self.more.request_id, limit::NAME);
         fields.text(name!("scheme"), self.scheme.as_bytes(), limit::NAME);
-        let ClientTls { version, cipher, server_name, subject, issuer, serial, names, fingerprint } =
+        let LoggedTls { version, cipher, server_name, subject, issuer, serial, names, fingerprint } =
             self.more.tls;
         fields.text(name!("tls_version"), version.as_bytes(), limit::NAME);
         fields.text(name!("tls_cipher"), cipher.as_bytes(), limit::NAME);
@@ -235,28 +219,24 @@ impl Entry<'_> {
     }
 }
 
-/// A client's TLS session; all fields are empty without TLS.
+/// A client's TLS session and certificate; all fields are empty without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ClientTls<'a> {
+pub struct LoggedTls<'a> {
     /// `TLSv1.3` or `TLSv1.2`.
     pub version: &'a str,
-    /// The cipher suite.
     pub cipher: &'a str,
-    /// The server name that the client asked for (SNI).
+    /// The server name from the ClientHello (SNI).
     pub server_name: &'a str,
-    /// The subject of the client's certificate.
     pub subject: &'a str,
-    /// Its issuer.
     pub issuer: &'a str,
-    /// Its serial number, in hexadecimal digits.
+    /// In hexadecimal.
     pub serial: &'a str,
-    /// Its alternative names.
     pub names: &'a str,
-    /// Its SHA-256 fingerprint, in hexadecimal digits.
+    /// SHA-256 in hexadecimal.
     pub fingerprint: &'a str,
 }
 
-/// A failed attempt that was followed by another one.
+/// A failed attempt that another attempt followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retried<'a> {
     /// The server of the attempt; empty if none was chosen.
@@ -265,10 +245,8 @@ pub struct Retried<'a> {
     pub cause: &'static str,
 }
 
-/// A fault that was injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Injected<'a> {
-    /// The name of the fault rule.
     pub rule: &'a str,
     /// The seed of the rule's random decisions.
     pub seed: u64,
@@ -278,4 +256,4 @@ pub struct Injected<'a> {
 
 /// An HTTP version, major and minor: `Version(1, 1)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Version(pub u8, pub u8);
+pub struct LoggedVersion(pub u8, pub u8);

@@ -76,7 +76,7 @@ pub fn json(bytes: &[u8], line: &mut Vec<u8>) {
             '\n' => line.extend_from_slice(b"\\n"),
             '\r' => line.extend_from_slice(b"\\r"),
             '\t' => line.extend_from_slice(b"\\t"),
-            // JSON allows the last two as they are, but many readers take them for line breaks.
+            // JSON allows the last two unescaped, but many readers take them for line breaks.
             _ if is_order(character) => {
                 let [.., high, low] = u32::from(character).to_be_bytes();
                 line.extend_from_slice(&[b'\\', b'u', hex(high >> 4), hex(high), hex(low >> 4), hex(low)]);
@@ -89,7 +89,7 @@ pub fn json(bytes: &[u8], line: &mut Vec<u8>) {
 
 /// Copies runs of plain bytes; `special` writes what starts with any other byte and returns how many it took.
 fn copy_plain(bytes: &[u8], line: &mut Vec<u8>, special: impl Fn(&[u8], &mut Vec<u8>) -> usize) {
-    // Most fields are plain throughout, and most are short.
+    // Most fields are short and entirely plain.
     if are_plain(bytes) {
         line.extend_from_slice(bytes);
         return;
@@ -108,7 +108,7 @@ fn escape_some(bytes: &[u8], line: &mut Vec<u8>, special: impl Fn(&[u8], &mut Ve
     line.extend_from_slice(rest);
 }
 
-/// Whether all bytes are plain: eight at a time, the last eight again where their number is no multiple of eight.
+/// Whether all bytes are plain. Reads eight at a time; the last read overlaps unless the length is a multiple of eight.
 #[inline]
 fn are_plain(bytes: &[u8]) -> bool {
     let Some(last) = bytes.last_chunk::<8>() else { return bytes.iter().all(|&byte| is_plain(byte)) };
@@ -116,25 +116,25 @@ fn are_plain(bytes: &[u8]) -> bool {
     words.iter().fold(0, |special, word| special | specials(*word)) | specials(*last) == 0
 }
 
-/// Not zero if a byte of a word is not plain.
+/// Returns a nonzero value if a byte of the word is not plain.
 #[inline]
 pub(crate) fn specials(word: [u8; 8]) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * ONES;
     let word = u64::from_le_bytes(word);
-    // The lowest byte that is below the bound has its high bit set; those above it may have so by a borrow, which only
-    // happens where one is below.
+    // The lowest byte that is below the bound gets its high bit set. Bytes above it may get theirs by a borrow,
+    // which needs a lower byte below the bound.
     let below = |word: u64, bound: u8| word.wrapping_sub(u64::from(bound) * ONES) & !word;
     let is = |byte: u8| below(word ^ (u64::from(byte) * ONES), 1);
     (word | below(word, b' ') | is(0x7f) | is(b'"') | is(b'\\')) & HIGH
 }
 
-/// What both formats copy as it is: printable ASCII but the quote and the backslash.
+/// Returns whether both formats copy the byte unescaped: printable ASCII except quote and backslash.
 fn is_plain(byte: u8) -> bool {
     (b' '..=b'~').contains(&byte) & (byte != b'"') & (byte != b'\\')
 }
 
-/// The character that `bytes` starts with, if they start with UTF-8.
+/// Decodes the first character, if `bytes` start with valid UTF-8.
 fn first_character(bytes: &[u8]) -> Option<char> {
     let head = &bytes[..bytes.len().min(4)];
     head.utf8_chunks().next()?.valid().chars().next()

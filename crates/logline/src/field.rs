@@ -1,12 +1,11 @@
-//! What can be logged of a request, by name. Names are those of the JSON format, and those of the variables of requests
-//! (`route`) where these mean the same.
+//! Log fields by name. The names are those of the JSON format, and those of request variables (`route`) with the
+//! same meaning.
 
 use std::fmt::Write;
 
-/// A field of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Field {
-    Time(Clock),
+pub(crate) enum LogField {
+    Time(TimeForm),
     Client,
     Peer,
     User,
@@ -27,20 +26,20 @@ pub(crate) enum Field {
     BodyBytesSent,
     BytesSent,
     BytesReceived,
-    Duration(Unit),
-    Held(Unit),
-    FirstByte(Unit),
+    Duration(FieldUnit),
+    Held(FieldUnit),
+    FirstByte(FieldUnit),
     Route,
     Upstream,
     Server,
     Attempts,
     Retries,
     Retried,
-    UpstreamConnect(Unit),
-    UpstreamFirstByte(Unit),
-    UpstreamTotal(Unit),
+    UpstreamConnect(FieldUnit),
+    UpstreamFirstByte(FieldUnit),
+    UpstreamTotal(FieldUnit),
     UpstreamReused,
-    Queued(Unit),
+    Queued(FieldUnit),
     Cache,
     TlsVersion,
     TlsCipher,
@@ -62,19 +61,15 @@ pub(crate) enum Field {
     FaultSeed,
     FaultNumber,
     Weight,
-    /// A header field of the request.
     Header(Box<[u8]>),
-    /// A header field of the response to the client.
     ResponseHeader(Box<[u8]>),
-    /// A cookie of the request.
     Cookie(Box<[u8]>),
-    /// A parameter of the query, as it was sent.
+    /// A query parameter, as sent.
     Argument(Box<[u8]>),
 }
 
-/// A form of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Clock {
+pub(crate) enum TimeForm {
     /// `2000-10-10T13:55:36.007Z` (RFC 3339).
     Rfc3339,
     /// `10/Oct/2000:13:55:36 +0000`.
@@ -89,113 +84,109 @@ pub(crate) enum Clock {
     Milliseconds,
 }
 
-/// The unit of a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum FieldUnit {
     /// With three decimals.
     Milliseconds,
     /// With six decimals.
     Seconds,
 }
 
-/// A field without a parameter.
-struct Named {
-    field: Field,
-    /// Its name in JSON, and other names.
+struct PlainField {
+    field: LogField,
+    /// The name in JSON, then aliases.
     names: &'static [&'static str],
-    /// Its name in the W3C Extended Log Format; empty if that is `x-` and the name.
+    /// The name in the W3C Extended Log Format; empty stands for `x-` and the name.
     w3c: &'static str,
 }
 
-const fn named(field: Field, names: &'static [&'static str]) -> Named {
-    Named { field, names, w3c: "" }
+const fn named(field: LogField, names: &'static [&'static str]) -> PlainField {
+    PlainField { field, names, w3c: "" }
 }
 
-const fn as_w3c(field: Field, names: &'static [&'static str], w3c: &'static str) -> Named {
-    Named { field, names, w3c }
+const fn as_w3c(field: LogField, names: &'static [&'static str], w3c: &'static str) -> PlainField {
+    PlainField { field, names, w3c }
 }
 
-static NAMED: &[Named] = &[
-    named(Field::Time(Clock::Rfc3339), &["time"]),
-    named(Field::Time(Clock::Common), &["time.common"]),
-    as_w3c(Field::Time(Clock::Date), &["time.date"], "date"),
-    as_w3c(Field::Time(Clock::OfDay), &["time.clock"], "time"),
-    named(Field::Time(Clock::Seconds), &["time.unix"]),
-    named(Field::Time(Clock::Milliseconds), &["time.unix_ms"]),
-    as_w3c(Field::Client, &["client", "client_address"], "c-ip"),
-    named(Field::Peer, &["peer"]),
-    as_w3c(Field::User, &["user"], "cs-username"),
-    named(Field::RequestId, &["request_id"]),
-    named(Field::TraceId, &["trace_id"]),
-    named(Field::Scheme, &["scheme"]),
-    as_w3c(Field::Method, &["method"], "cs-method"),
-    as_w3c(Field::Target, &["target", "path_and_query"], "cs-uri"),
-    as_w3c(Field::Path, &["path"], "cs-uri-stem"),
-    as_w3c(Field::Query, &["query"], "cs-uri-query"),
-    named(Field::Version, &["version"]),
-    as_w3c(Field::Protocol, &["protocol"], "cs-version"),
-    named(Field::RequestLine, &["request"]),
-    as_w3c(Field::Host, &["host"], "cs-host"),
-    as_w3c(Field::Status, &["status"], "sc-status"),
-    named(Field::Cause, &["cause"]),
-    named(Field::Detail, &["detail"]),
-    named(Field::BodyBytesSent, &["body_bytes_sent"]),
-    as_w3c(Field::BytesSent, &["bytes_sent"], "sc-bytes"),
-    as_w3c(Field::BytesReceived, &["bytes_received"], "cs-bytes"),
-    named(Field::Duration(Unit::Milliseconds), &["duration_ms"]),
-    as_w3c(Field::Duration(Unit::Seconds), &["duration_s"], "time-taken"),
-    named(Field::Held(Unit::Milliseconds), &["held_ms"]),
-    named(Field::Held(Unit::Seconds), &["held_s"]),
-    named(Field::FirstByte(Unit::Milliseconds), &["first_byte_ms"]),
-    named(Field::FirstByte(Unit::Seconds), &["first_byte_s"]),
-    named(Field::Route, &["route"]),
-    named(Field::Upstream, &["upstream"]),
-    named(Field::Server, &["server"]),
-    named(Field::Attempts, &["attempts"]),
-    named(Field::Retries, &["retries"]),
-    named(Field::Retried, &["retried"]),
-    named(Field::UpstreamConnect(Unit::Milliseconds), &["upstream_connect_ms"]),
-    named(Field::UpstreamConnect(Unit::Seconds), &["upstream_connect_s"]),
-    named(Field::UpstreamFirstByte(Unit::Milliseconds), &["upstream_first_byte_ms"]),
-    named(Field::UpstreamFirstByte(Unit::Seconds), &["upstream_first_byte_s"]),
-    named(Field::UpstreamTotal(Unit::Milliseconds), &["upstream_total_ms"]),
-    named(Field::UpstreamTotal(Unit::Seconds), &["upstream_total_s"]),
-    named(Field::UpstreamReused, &["upstream_reused"]),
-    named(Field::Queued(Unit::Milliseconds), &["queued_ms"]),
-    named(Field::Queued(Unit::Seconds), &["queued_s"]),
-    named(Field::Cache, &["cache"]),
-    named(Field::TlsVersion, &["tls_version", "tls.version"]),
-    named(Field::TlsCipher, &["tls_cipher", "tls.cipher"]),
-    named(Field::TlsServerName, &["tls_sni", "tls.sni"]),
-    named(Field::TlsSubject, &["tls_subject", "tls.subject"]),
-    named(Field::TlsIssuer, &["tls_issuer", "tls.issuer"]),
-    named(Field::TlsSerial, &["tls_serial", "tls.serial"]),
-    named(Field::TlsNames, &["tls_san", "tls.san"]),
-    named(Field::TlsFingerprint, &["tls_fingerprint", "tls.fingerprint"]),
-    named(Field::Listener, &["listener"]),
-    named(Field::Worker, &["worker"]),
-    named(Field::ConnectionRequest, &["connection_request"]),
-    as_w3c(Field::Referer, &["referer"], "cs(Referer)"),
-    as_w3c(Field::UserAgent, &["user_agent"], "cs(User-Agent)"),
-    named(Field::SessionMoved, &["session_moved"]),
-    named(Field::SessionFrom, &["session_from"]),
-    named(Field::Shed, &["shed"]),
-    named(Field::Fault, &["fault"]),
-    named(Field::FaultSeed, &["fault_seed"]),
-    named(Field::FaultNumber, &["fault_number"]),
-    named(Field::Weight, &["weight"]),
+static NAMED: &[PlainField] = &[
+    named(LogField::Time(TimeForm::Rfc3339), &["time"]),
+    named(LogField::Time(TimeForm::Common), &["time.common"]),
+    as_w3c(LogField::Time(TimeForm::Date), &["time.date"], "date"),
+    as_w3c(LogField::Time(TimeForm::OfDay), &["time.clock"], "time"),
+    named(LogField::Time(TimeForm::Seconds), &["time.unix"]),
+    named(LogField::Time(TimeForm::Milliseconds), &["time.unix_ms"]),
+    as_w3c(LogField::Client, &["client", "client_address"], "c-ip"),
+    named(LogField::Peer, &["peer"]),
+    as_w3c(LogField::User, &["user"], "cs-username"),
+    named(LogField::RequestId, &["request_id"]),
+    named(LogField::TraceId, &["trace_id"]),
+    named(LogField::Scheme, &["scheme"]),
+    as_w3c(LogField::Method, &["method"], "cs-method"),
+    as_w3c(LogField::Target, &["target", "path_and_query"], "cs-uri"),
+    as_w3c(LogField::Path, &["path"], "cs-uri-stem"),
+    as_w3c(LogField::Query, &["query"], "cs-uri-query"),
+    named(LogField::Version, &["version"]),
+    as_w3c(LogField::Protocol, &["protocol"], "cs-version"),
+    named(LogField::RequestLine, &["request"]),
+    as_w3c(LogField::Host, &["host"], "cs-host"),
+    as_w3c(LogField::Status, &["status"], "sc-status"),
+    named(LogField::Cause, &["cause"]),
+    named(LogField::Detail, &["detail"]),
+    named(LogField::BodyBytesSent, &["body_bytes_sent"]),
+    as_w3c(LogField::BytesSent, &["bytes_sent"], "sc-bytes"),
+    as_w3c(LogField::BytesReceived, &["bytes_received"], "cs-bytes"),
+    named(LogField::Duration(FieldUnit::Milliseconds), &["duration_ms"]),
+    as_w3c(LogField::Duration(FieldUnit::Seconds), &["duration_s"], "time-taken"),
+    named(LogField::Held(FieldUnit::Milliseconds), &["held_ms"]),
+    named(LogField::Held(FieldUnit::Seconds), &["held_s"]),
+    named(LogField::FirstByte(FieldUnit::Milliseconds), &["first_byte_ms"]),
+    named(LogField::FirstByte(FieldUnit::Seconds), &["first_byte_s"]),
+    named(LogField::Route, &["route"]),
+    named(LogField::Upstream, &["upstream"]),
+    named(LogField::Server, &["server"]),
+    named(LogField::Attempts, &["attempts"]),
+    named(LogField::Retries, &["retries"]),
+    named(LogField::Retried, &["retried"]),
+    named(LogField::UpstreamConnect(FieldUnit::Milliseconds), &["upstream_connect_ms"]),
+    named(LogField::UpstreamConnect(FieldUnit::Seconds), &["upstream_connect_s"]),
+    named(LogField::UpstreamFirstByte(FieldUnit::Milliseconds), &["upstream_first_byte_ms"]),
+    named(LogField::UpstreamFirstByte(FieldUnit::Seconds), &["upstream_first_byte_s"]),
+    named(LogField::UpstreamTotal(FieldUnit::Milliseconds), &["upstream_total_ms"]),
+    named(LogField::UpstreamTotal(FieldUnit::Seconds), &["upstream_total_s"]),
+    named(LogField::UpstreamReused, &["upstream_reused"]),
+    named(LogField::Queued(FieldUnit::Milliseconds), &["queued_ms"]),
+    named(LogField::Queued(FieldUnit::Seconds), &["queued_s"]),
+    named(LogField::Cache, &["cache"]),
+    named(LogField::TlsVersion, &["tls_version", "tls.version"]),
+    named(LogField::TlsCipher, &["tls_cipher", "tls.cipher"]),
+    named(LogField::TlsServerName, &["tls_sni", "tls.sni"]),
+    named(LogField::TlsSubject, &["tls_subject", "tls.subject"]),
+    named(LogField::TlsIssuer, &["tls_issuer", "tls.issuer"]),
+    named(LogField::TlsSerial, &["tls_serial", "tls.serial"]),
+    named(LogField::TlsNames, &["tls_san", "tls.san"]),
+    named(LogField::TlsFingerprint, &["tls_fingerprint", "tls.fingerprint"]),
+    named(LogField::Listener, &["listener"]),
+    named(LogField::Worker, &["worker"]),
+    named(LogField::ConnectionRequest, &["connection_request"]),
+    as_w3c(LogField::Referer, &["referer"], "cs(Referer)"),
+    as_w3c(LogField::UserAgent, &["user_agent"], "cs(User-Agent)"),
+    named(LogField::SessionMoved, &["session_moved"]),
+    named(LogField::SessionFrom, &["session_from"]),
+    named(LogField::Shed, &["shed"]),
+    named(LogField::Fault, &["fault"]),
+    named(LogField::FaultSeed, &["fault_seed"]),
+    named(LogField::FaultNumber, &["fault_number"]),
+    named(LogField::Weight, &["weight"]),
 ];
 
-/// The names of all fields. Those that end in `.NAME` are families.
+/// Lists the names of all fields. Names that end in `.NAME` are families.
 pub fn field_names() -> impl Iterator<Item = &'static str> {
     let families = ["header.NAME", "response_header.NAME", "cookie.NAME", "arg.NAME"];
     NAMED.iter().flat_map(|named| named.names).copied().chain(families)
 }
 
-/// What is wrong with the name of a field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FieldFault {
-    /// There is none of this name.
     #[error("there is no field {0:?} in the log")]
     Unknown(String),
     /// `header.` without a name, or with one that no message can have.
@@ -203,8 +194,7 @@ pub enum FieldFault {
     Member(String),
 }
 
-impl Field {
-    /// The field of a name.
+impl LogField {
     pub(crate) fn named(name: &str) -> Result<Self, FieldFault> {
         if let Some(known) = NAMED.iter().find(|known| known.names.contains(&name)) {
             return Ok(known.field.clone());
@@ -230,7 +220,7 @@ impl Field {
         Ok(of(member.as_bytes().into()))
     }
 
-    /// What the entry has of the request's fields already is taken from there.
+    /// Headers that the entry already has are read from there.
     fn of_header(name: Box<[u8]>) -> Self {
         match name.to_ascii_lowercase().as_slice() {
             b"referer" => Self::Referer,
@@ -239,7 +229,6 @@ impl Field {
         }
     }
 
-    /// The name in the W3C Extended Log Format.
     pub(crate) fn w3c_name(&self) -> String {
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         match self {
@@ -324,51 +313,38 @@ impl Field {
     }
 }
 
-/// What a format needs of an entry that costs something to find out. The rest of an entry is always filled in.
+/// The costly parts of an entry that a format needs. The other parts are always filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs(u16);
 
 impl Needs {
-    /// Nothing of these.
     pub const NONE: Self = Self(0);
-    /// `request_id`.
     pub const REQUEST_ID: Self = Self(1);
-    /// `referer`, `user_agent` and `host`.
     pub const NAMED_HEADERS: Self = Self(1 << 1);
-    /// `upstream_connect`, `upstream_first_byte` and `upstream_total`.
     pub const UPSTREAM_TIMES: Self = Self(1 << 2);
-    /// `first_byte`.
     pub const FIRST_BYTE: Self = Self(1 << 3);
-    /// `detail`.
     pub const DETAIL: Self = Self(1 << 4);
-    /// `listener`.
     pub const LISTENER: Self = Self(1 << 5);
-    /// `tls`.
     pub const TLS: Self = Self(1 << 6);
-    /// The response's head, for `headers`.
+    /// The head of the response, for `headers`.
     pub const RESPONSE_HEAD: Self = Self(1 << 7);
-    /// An entry at all: there is a log.
+    /// Any entry: there is a log.
     pub const ENTRY: Self = Self(1 << 8);
-    /// `trace_id`.
     pub const TRACE_ID: Self = Self(1 << 9);
-    /// `held`.
     pub const HELD: Self = Self(1 << 10);
-    /// Any of `more`.
+    /// Any field of `more`.
     pub const MORE: Self = Self(1 << 11);
 
-    /// Whether all of `other` is needed.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is needed.
     #[must_use]
     pub const fn has_any(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -383,7 +359,7 @@ mod tests {
     fn every_name_is_that_of_one_field() {
         let mut names: Vec<_> = field_names().collect();
         for name in &names {
-            assert!(Field::named(name).is_ok(), "{name}");
+            assert!(LogField::named(name).is_ok(), "{name}");
         }
         let count = names.len();
         names.sort_unstable();
@@ -399,12 +375,12 @@ mod tests {
     fn families() {
         let bytes = |text: &str| text.as_bytes().into();
         for (name, field) in [
-            ("header.X-Api-Version", Ok(Field::Header(bytes("X-Api-Version")))),
-            ("header.user-agent", Ok(Field::UserAgent)),
-            ("response_header.Server", Ok(Field::ResponseHeader(bytes("Server")))),
-            ("cookie.a", Ok(Field::Cookie(bytes("a")))),
-            ("arg.page[]", Ok(Field::Argument(bytes("page[]")))),
-            ("tls.version", Ok(Field::TlsVersion)),
+            ("header.X-Api-Version", Ok(LogField::Header(bytes("X-Api-Version")))),
+            ("header.user-agent", Ok(LogField::UserAgent)),
+            ("response_header.Server", Ok(LogField::ResponseHeader(bytes("Server")))),
+            ("cookie.a", Ok(LogField::Cookie(bytes("a")))),
+            ("arg.page[]", Ok(LogField::Argument(bytes("page[]")))),
+            ("tls.version", Ok(LogField::TlsVersion)),
             ("header.", Err(FieldFault::Member("header.".to_owned()))),
             ("header.a b", Err(FieldFault::Member("header.".to_owned()))),
             ("arg.\"", Err(FieldFault::Member("arg.".to_owned()))),
@@ -412,9 +388,9 @@ mod tests {
             ("Time", Err(FieldFault::Unknown("Time".to_owned()))),
             ("", Err(FieldFault::Unknown(String::new()))),
         ] {
-            assert_eq!(Field::named(name), field, "{name}");
+            assert_eq!(LogField::named(name), field, "{name}");
         }
-        assert_eq!(Field::named("header.X-A").unwrap().w3c_name(), "cs(X-A)");
-        assert_eq!(Field::Cause.w3c_name(), "x-cause");
+        assert_eq!(LogField::named("header.X-A").unwrap().w3c_name(), "cs(X-A)");
+        assert_eq!(LogField::Cause.w3c_name(), "x-cause");
     }
 }

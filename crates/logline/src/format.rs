@@ -1,17 +1,15 @@
-//! Formats of lines: presets, lists of fields, and templates with the variables of requests, compiled once to the steps
-//! that write a line.
+//! Formats of lines: presets, lists of fields, and templates with request variables. They are compiled once into
+//! the steps that write a line.
 
-use route::{TEMPLATE_BYTES_MAX, TemplateFault, Token};
+use route::{TEMPLATE_BYTES_MAX, TemplateFault, TemplateToken};
 
-use crate::field::{Field, FieldFault, Needs};
+use crate::field::{FieldFault, LogField, Needs};
 use crate::masks::Masks;
-use crate::out::Style;
+use crate::out::ValueStyle;
 use crate::timestamp::Timestamp;
 
-/// The most fields of a format.
 pub const FIELDS_MAX: usize = 100;
 
-/// The fields of the W3C Extended Log Format, unless others are chosen.
 const W3C_FIELDS: [&str; 16] = [
     "time.date",
     "time.clock",
@@ -31,109 +29,89 @@ const W3C_FIELDS: [&str; 16] = [
     "cause",
 ];
 
-/// The format of the access log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Format {
-    /// The Combined Log Format, then timings and the rest as `name=value`.
+pub enum LineFormat {
+    /// The Combined Log Format, then timings and other fields as `name=value`.
     #[default]
     Extended,
-    /// The Combined Log Format of NCSA and Apache httpd, and nothing else.
+    /// The Combined Log Format of NCSA and Apache httpd without additions.
     Combined,
-    /// One JSON object with all fields; those without a value are left out.
+    /// A JSON object with all fields that have a value.
     Json,
-    /// Fields by choice.
     Chosen(Chosen),
 }
 
-/// A format with fields by choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
     written: Box<str>,
     fields: Box<[String]>,
-    kind: Kind,
-    pub(crate) steps: Box<[Step]>,
+    kind: LogFormatKind,
+    pub(crate) steps: Box<[FormatStep]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// One JSON object with these fields.
+enum LogFormatKind {
     Json,
-    /// The W3C Extended Log Format.
     W3c,
-    /// A text with variables.
     Template,
 }
 
-/// A step of writing a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum FormatStep {
     Text(Box<[u8]>),
     Value {
-        field: Field,
-        style: Style,
+        field: LogField,
+        style: ValueStyle,
         is_hidden: bool,
     },
-    /// A member of a JSON object, if it has a value.
+    /// A member of a JSON object, if its field has a value.
     Member {
         /// The name with its punctuation: `"status":`.
         key: Box<[u8]>,
-        field: Field,
+        field: LogField,
         is_hidden: bool,
     },
-    /// The end of a JSON object with members.
     Close,
 }
 
-/// What is wrong with a format, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{fault}")]
 pub struct FormatError {
-    /// The place in the text in bytes, or the index of the field.
+    /// The byte offset in the text, or the index of the field.
     pub place: usize,
-    /// Whether the list of fields is wrong, rather than the text.
+    /// Whether the mistake is in the list of fields rather than in the text.
     pub is_in_fields: bool,
-    /// What is wrong.
     pub fault: FormatFault,
 }
 
-/// What is wrong with a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatFault {
     /// Neither a preset nor a text with variables.
     #[error("{0:?} is no format, and a text without variables says nothing")]
     Unknown(String),
-    /// Fields for a format that has no choice of them.
     #[error("{0} has no choice of fields")]
     NoChoice(String),
-    /// More than [`FIELDS_MAX`].
     #[error("there are {0} fields; at most {FIELDS_MAX} are allowed")]
     TooMany(usize),
-    /// A field is listed twice.
     #[error("{0:?} is listed twice")]
     Twice(String),
     /// A control character, which could end the line.
     #[error("{0:?} has no place in a line")]
     Character(char),
-    /// The syntax of a variable.
     #[error("{0}")]
     Template(TemplateFault),
-    /// The name of a field.
     #[error("{0}")]
     Field(FieldFault),
 }
 
-impl Format {
-    /// The words that stand for formats.
+impl LineFormat {
     pub const PRESETS: [&'static str; 4] = ["extended", "combined", "json", "w3c"];
 
-    /// Reads a format: a preset, or a text with variables such as `$client [$time] "$request" $status`. `json` and `w3c` may
-    /// have fields by choice.
+    /// Parses a format: a preset, or a text with variables such as `$client [$time] "$request" $status`. `json` and
+    /// `w3c` accept a list of fields. The error is the first mistake with its place.
     ///
-    /// A text that begins with `{` is a JSON object: values outside of its quotes are written as JSON, so that
-    /// `{"ip":$client,"status":$status}` is an object whatever they are.
-    ///
-    /// # Errors
-    /// What is wrong first, and where.
+    /// A text that begins with `{` is a JSON object. Values outside its quotes are written as JSON, so
+    /// `{"ip":$client,"status":$status}` is always a valid object.
     pub fn new(written: &str, fields: &[String]) -> Result<Self, FormatError> {
         let in_fields = |place, fault| FormatError { place, is_in_fields: true, fault };
         let no_choice = |what: &str| Err(in_fields(0, FormatFault::NoChoice(what.to_owned())));
@@ -142,9 +120,9 @@ impl Format {
             "extended" => return Ok(Self::Extended),
             "combined" => return Ok(Self::Combined),
             "json" if fields.is_empty() => return Ok(Self::Json),
-            "json" => (Kind::Json, members(fields)),
-            "w3c" if fields.is_empty() => (Kind::W3c, columns(&W3C_FIELDS.map(str::to_owned))),
-            "w3c" => (Kind::W3c, columns(fields)),
+            "json" => (LogFormatKind::Json, members(fields)),
+            "w3c" if fields.is_empty() => (LogFormatKind::W3c, columns(&W3C_FIELDS.map(str::to_owned))),
+            "w3c" => (LogFormatKind::W3c, columns(fields)),
             text if !text.contains('$') => {
                 let fault = FormatFault::Unknown(text.to_owned());
                 return Err(FormatError { place: 0, is_in_fields: false, fault });
@@ -153,14 +131,14 @@ impl Format {
             text => {
                 let steps = template(text);
                 let at = |(place, fault)| FormatError { place, is_in_fields: false, fault };
-                (Kind::Template, steps.map_err(at))
+                (LogFormatKind::Template, steps.map_err(at))
             }
         };
         let (kind, steps) = (steps.0, steps.1?);
         Ok(Self::Chosen(Chosen { written: written.into(), fields: fields.into(), kind, steps: steps.into() }))
     }
 
-    /// The format and its fields, as they were written.
+    /// The format and its fields as configured.
     #[must_use]
     pub fn written(&self) -> (&str, &[String]) {
         match self {
@@ -171,16 +149,15 @@ impl Format {
         }
     }
 
-    /// Whether its files begin with directives, which a target that takes single lines has no place for.
+    /// Whether files of this format begin with directives. Targets that take single lines have no place for them.
     #[must_use]
     pub fn has_directives(&self) -> bool {
-        matches!(self, Self::Chosen(Chosen { kind: Kind::W3c, .. }))
+        matches!(self, Self::Chosen(Chosen { kind: LogFormatKind::W3c, .. }))
     }
 
-    /// Whether it is a template of a JSON object.
     #[must_use]
     pub fn is_json_template(&self) -> bool {
-        matches!(self, Self::Chosen(chosen) if chosen.kind == Kind::Template && is_object(&chosen.written))
+        matches!(self, Self::Chosen(chosen) if chosen.kind == LogFormatKind::Template && is_object(&chosen.written))
     }
 
     pub(crate) fn needs(&self) -> Needs {
@@ -193,21 +170,24 @@ impl Format {
                 .and(Needs::TLS)
                 .and(Needs::MORE),
             Self::Chosen(chosen) => chosen.steps.iter().fold(Needs::NONE, |needs, step| match step {
-                Step::Value { field, .. } | Step::Member { field, .. } => needs.and(field.needs()),
-                Step::Text(_) | Step::Close => needs,
+                FormatStep::Value { field, .. } | FormatStep::Member { field, .. } => {
+                    needs.and(field.needs())
+                }
+                FormatStep::Text(_) | FormatStep::Close => needs,
             }),
         }
     }
 
-    /// The same format, with the fields hidden that are to be.
     pub(crate) fn hiding(mut self, masks: &Masks) -> Self {
         if let Self::Chosen(chosen) = &mut self {
             for step in &mut chosen.steps {
-                if let Step::Value { field, is_hidden, .. } | Step::Member { field, is_hidden, .. } = step {
+                if let FormatStep::Value { field, is_hidden, .. }
+                | FormatStep::Member { field, is_hidden, .. } = step
+                {
                     *is_hidden = match field {
-                        Field::Header(name) | Field::ResponseHeader(name) => masks.hides(name),
-                        Field::Referer => masks.hides(b"referer"),
-                        Field::UserAgent => masks.hides(b"user-agent"),
+                        LogField::Header(name) | LogField::ResponseHeader(name) => masks.hides(name),
+                        LogField::Referer => masks.hides(b"referer"),
+                        LogField::UserAgent => masks.hides(b"user-agent"),
                         _ => false,
                     };
                 }
@@ -218,17 +198,16 @@ impl Format {
 }
 
 impl Chosen {
-    /// The directives of the W3C Extended Log Format.
     pub(crate) fn head(&self, now: &Timestamp) -> Vec<u8> {
         let mut head = Vec::new();
-        if self.kind == Kind::W3c {
+        if self.kind == LogFormatKind::W3c {
             head.extend_from_slice(b"#Version: 1.0\n#Software: Vanward\n#Date: ");
             head.extend_from_slice(now.date());
             head.push(b' ');
             head.extend_from_slice(now.clock());
             head.extend_from_slice(b"\n#Fields:");
             for step in &self.steps {
-                if let Step::Value { field, .. } = step {
+                if let FormatStep::Value { field, .. } = step {
                     head.push(b' ');
                     head.extend_from_slice(field.w3c_name().as_bytes());
                 }
@@ -239,15 +218,14 @@ impl Chosen {
     }
 }
 
-/// The fields of a list, each once.
-fn listed(names: &[String]) -> Result<Vec<Field>, FormatError> {
+fn listed(names: &[String]) -> Result<Vec<LogField>, FormatError> {
     let fault = |place, fault| FormatError { place, is_in_fields: true, fault };
     if names.len() > FIELDS_MAX {
         return Err(fault(0, FormatFault::TooMany(names.len())));
     }
     let mut fields = Vec::with_capacity(names.len());
     for (place, name) in names.iter().enumerate() {
-        let field = Field::named(name).map_err(|wrong| fault(place, FormatFault::Field(wrong)))?;
+        let field = LogField::named(name).map_err(|wrong| fault(place, FormatFault::Field(wrong)))?;
         if fields.contains(&field) {
             return Err(fault(place, FormatFault::Twice(name.clone())));
         }
@@ -256,63 +234,66 @@ fn listed(names: &[String]) -> Result<Vec<Field>, FormatError> {
     Ok(fields)
 }
 
-fn members(names: &[String]) -> Result<Vec<Step>, FormatError> {
-    let member = |(field, name): (Field, &String)| {
+fn members(names: &[String]) -> Result<Vec<FormatStep>, FormatError> {
+    let member = |(field, name): (LogField, &String)| {
         let mut key = vec![b'"'];
         crate::escape::json(name.as_bytes(), &mut key);
         key.extend_from_slice(b"\":");
-        Step::Member { key: key.into(), field, is_hidden: false }
+        FormatStep::Member { key: key.into(), field, is_hidden: false }
     };
-    let open = std::iter::once(Step::Text((*b"{").into()));
-    Ok(open.chain(listed(names)?.into_iter().zip(names).map(member)).chain([Step::Close]).collect())
+    let open = std::iter::once(FormatStep::Text((*b"{").into()));
+    Ok(open.chain(listed(names)?.into_iter().zip(names).map(member)).chain([FormatStep::Close]).collect())
 }
 
-fn columns(names: &[String]) -> Result<Vec<Step>, FormatError> {
+fn columns(names: &[String]) -> Result<Vec<FormatStep>, FormatError> {
     let mut steps = Vec::new();
     for field in listed(names)? {
         if !steps.is_empty() {
-            steps.push(Step::Text((*b" ").into()));
+            steps.push(FormatStep::Text((*b" ").into()));
         }
-        steps.push(Step::Value { field, style: Style::W3c, is_hidden: false });
+        steps.push(FormatStep::Value { field, style: ValueStyle::W3c, is_hidden: false });
     }
     Ok(steps)
 }
 
-/// Whether a template is one of a JSON object.
 fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }
 
-/// The steps of a text with variables. Whether a variable is within quotes decides how its value is escaped.
-fn template(text: &str) -> Result<Vec<Step>, (usize, FormatFault)> {
+/// Compiles a text with variables. Quotes around a variable decide how its value is escaped.
+fn template(text: &str) -> Result<Vec<FormatStep>, (usize, FormatFault)> {
     if text.len() > TEMPLATE_BYTES_MAX {
         return Err((0, FormatFault::Template(TemplateFault::TooLong(text.len()))));
     }
     let is_json = is_object(text);
-    let [outside, inside] =
-        if is_json { [Style::Json, Style::JsonPart] } else { [Style::Word, Style::Quoted] };
+    let [outside, inside] = if is_json {
+        [ValueStyle::Json, ValueStyle::JsonPart]
+    } else {
+        [ValueStyle::Word, ValueStyle::Quoted]
+    };
     let (mut steps, mut plain, mut fields) = (Vec::new(), String::new(), 0);
     let (mut is_quoted, mut is_escaped, mut at) = (false, false, 0);
     while let Some((token, len)) =
         route::token(&text[at..]).map_err(|fault| (at, FormatFault::Template(fault)))?
     {
         match token {
-            Token::Character(character) if character.is_control() => {
+            TemplateToken::Character(character) if character.is_control() => {
                 return Err((at, FormatFault::Character(character)));
             }
-            Token::Character(character) => {
+            TemplateToken::Character(character) => {
                 is_quoted ^= character == '"' && !is_escaped;
                 is_escaped = is_json && character == '\\' && !is_escaped;
                 plain.push(character);
             }
-            Token::Variable(name) => {
-                let field = Field::named(name).map_err(|fault| (at, FormatFault::Field(fault)))?;
+            TemplateToken::Variable(name) => {
+                let field = LogField::named(name).map_err(|fault| (at, FormatFault::Field(fault)))?;
                 if !plain.is_empty() {
-                    steps.push(Step::Text(std::mem::take(&mut plain).into_bytes().into()));
+                    steps.push(FormatStep::Text(std::mem::take(&mut plain).into_bytes().into()));
                 }
                 let style = if is_quoted { inside } else { outside };
-                // A time with a space in it is in brackets in most formats: it is one of ours, and stays as it is.
-                steps.push(Step::Value { field, style, is_hidden: false });
+                // Most formats put the time in brackets because of its space. It is not from the client, so it stays
+                // unescaped.
+                steps.push(FormatStep::Value { field, style, is_hidden: false });
                 fields += 1;
                 is_escaped = false;
             }
@@ -320,7 +301,7 @@ fn template(text: &str) -> Result<Vec<Step>, (usize, FormatFault)> {
         at += len;
     }
     if !plain.is_empty() {
-        steps.push(Step::Text(plain.into_bytes().into()));
+        steps.push(FormatStep::Text(plain.into_bytes().into()));
     }
     if fields > FIELDS_MAX {
         return Err((0, FormatFault::TooMany(fields)));

@@ -1,6 +1,6 @@
-//! Hexadecimal digits of identifiers: traces have 48 of them for each request.
+//! Hexadecimal digits of identifiers: traces write 48 of them for each request.
 
-/// The 16 digits of a number, in lower case.
+/// In lower case.
 #[must_use]
 #[inline]
 pub fn digits(number: u64) -> [u8; 16] {
@@ -10,7 +10,7 @@ pub fn digits(number: u64) -> [u8; 16] {
     all
 }
 
-/// The 32 digits of a number, in lower case.
+/// In lower case.
 #[must_use]
 #[inline]
 pub fn wide_digits(number: u128) -> [u8; 32] {
@@ -20,8 +20,7 @@ pub fn wide_digits(number: u128) -> [u8; 32] {
     all
 }
 
-/// The 8 digits of a number, all of them at a time: each is one byte of a word. A loop over the bytes takes 130 instructions
-/// for 16 digits, this takes 35.
+/// Converts all digits at once, one per byte of a word. 16 digits take 35 instructions; in a loop over bytes, 130.
 #[inline]
 fn eight_digits(number: u32) -> [u8; 8] {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -29,7 +28,7 @@ fn eight_digits(number: u32) -> [u8; 8] {
     nibbles = (nibbles | nibbles << 16) & 0x0000_ffff_0000_ffff;
     nibbles = (nibbles | nibbles << 8) & 0x00ff_00ff_00ff_00ff;
     nibbles = (nibbles | nibbles << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    // 1 in each byte that is above 9: no sum and no product below carries into the next byte.
+    // 1 in each byte above 9. No sum or product below carries into the next byte.
     let letters = ((nibbles + 6 * ONES) >> 4) & ONES;
     let above_9 = u64::from(b'a' - b'0' - 10);
     (nibbles + u64::from(b'0') * ONES + letters * above_9).to_be_bytes()

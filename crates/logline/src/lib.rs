@@ -1,18 +1,19 @@
-//! Lines of the access log: what is known of a request, which of it a format wants, and how it is written and escaped.
+//! Lines of the access log: the facts about a request, the fields that a format wants, and how they are written and
+//! escaped.
 //!
-//! Pure: a request and a time in, one line out. Where lines go is the business of `telemetry`.
+//! Pure: a request and a time in, one line out. `telemetry` sends lines to their targets.
 
 /// The access log's view of one finished request.
 mod entry;
-/// What can be logged of a request, by name.
+/// Log fields by name.
 mod field;
 /// Parses formats: presets, lists of fields, and templates.
 mod format;
 /// Hides query strings, or their values.
 mod query;
-/// What is hidden in lines.
+/// Parts of lines that are hidden.
 mod masks;
-/// Lines on their way to where they are written.
+/// Buffered lines.
 mod batch;
 /// The time of a line, rendered once a second.
 mod timestamp;
@@ -20,18 +21,18 @@ mod timestamp;
 pub mod hexadecimal;
 /// Escapes untrusted bytes.
 pub mod escape;
-/// Writes an entry as a line in the formats with fixed fields.
+/// Writes lines in the formats with fixed fields.
 mod line;
-/// Writes the fields of formats with chosen ones.
+/// Writes fields of formats with chosen fields.
 mod out;
-/// Writes JSON lines of short and plain values faster.
+/// Fast path for JSON lines of short and plain values.
 mod quick;
 
-pub use batch::Batch;
-pub use entry::{ClientTls, Entry, Headers, Injected, More, Retried, Version, WHOLE};
+pub use batch::LineBatch;
+pub use entry::{Headers, Injected, LogEntry, LoggedTls, LoggedVersion, More, Retried, WHOLE};
 pub use field::{FieldFault, Needs, field_names};
-pub use format::{FIELDS_MAX, Format, FormatError, FormatFault};
-pub use line::Lines;
+pub use format::{FIELDS_MAX, FormatError, FormatFault, LineFormat};
+pub use line::LineWriter;
 pub use masks::{Addresses, HIDDEN_HEADERS, Masks};
-pub use query::Query;
+pub use query::LoggedQuery;
 pub use timestamp::Timestamp;

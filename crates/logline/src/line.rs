@@ -1,78 +1,74 @@
-//! Formats an entry as one line of the log, directly into a buffer: no allocation once the buffer has its size. The
-//! formats with fixed fields are here; those of others are written by `out`.
+//! Writes an entry as one log line directly into a buffer, without allocation once the buffer has grown. Formats
+//! with fixed fields are here; `out` writes the others.
 
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::batch::Batch;
-use crate::entry::{Entry, Retried, Version, WHOLE};
+use crate::batch::LineBatch;
+use crate::entry::{LogEntry, LoggedVersion, Retried, WHOLE};
 use crate::escape;
 use crate::field::Needs;
-use crate::format::{Chosen, Format, Step};
+use crate::format::{Chosen, FormatStep, LineFormat};
 use crate::masks::Masks;
-use crate::out::{Out, Style};
-use crate::query::Query;
+use crate::out::{ValueOut, ValueStyle};
+use crate::query::LoggedQuery;
 use crate::quick::Quick;
 use crate::timestamp::Timestamp;
 
-/// Writes lines: a format, and what is hidden in it.
+/// Writes lines in a format, with its masks applied.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Lines {
-    format: Format,
+pub struct LineWriter {
+    format: LineFormat,
     masks: Masks,
-    /// What writes most of the lines.
     quick: Option<Quick>,
 }
 
-impl Lines {
-    /// Lines of a format, with what the masks hide.
+impl LineWriter {
     #[must_use]
-    pub fn new(format: Format, masks: Masks) -> Self {
+    pub fn new(format: LineFormat, masks: Masks) -> Self {
         let format = format.hiding(&masks);
         let quick = match &format {
-            Format::Chosen(chosen) => Quick::new(&chosen.steps, &masks),
+            LineFormat::Chosen(chosen) => Quick::new(&chosen.steps, &masks),
             _ => None,
         };
         Self { format, masks, quick }
     }
 
-    /// What has to be found out for the format.
     #[must_use]
     pub fn needs(&self) -> Needs {
         self.format.needs().and(Needs::ENTRY)
     }
 
-    /// What a file of the format begins with: the directives of the W3C Extended Log Format, else nothing.
+    /// Returns the first lines of a file: the directives of the W3C Extended Log Format, else nothing.
     #[must_use]
     pub fn head(&self, now: &Timestamp) -> Vec<u8> {
         match &self.format {
-            Format::Chosen(chosen) => chosen.head(now),
+            LineFormat::Chosen(chosen) => chosen.head(now),
             _ => Vec::new(),
         }
     }
 
-    /// Appends the line of `entry`, including its line feed.
-    pub fn write(&self, entry: &Entry<'_>, timestamp: &Timestamp, batch: &mut Batch) {
+    pub fn write(&self, entry: &LogEntry<'_>, timestamp: &Timestamp, batch: &mut LineBatch) {
         if !self.quick(entry, timestamp, batch) {
             self.slow(entry, timestamp, batch);
         }
     }
 
-    /// Appends the line the quick way, or returns `false`.
+    /// Appends the line by the fast path, or returns `false`.
     #[inline]
-    pub(crate) fn quick(&self, entry: &Entry<'_>, timestamp: &Timestamp, batch: &mut Batch) -> bool {
+    pub(crate) fn quick(&self, entry: &LogEntry<'_>, timestamp: &Timestamp, batch: &mut LineBatch) -> bool {
         self.quick.as_ref().is_some_and(|quick| quick.write(entry, &self.masks, timestamp, batch))
     }
 
-    pub(crate) fn slow(&self, entry: &Entry<'_>, timestamp: &Timestamp, batch: &mut Batch) {
+    pub(crate) fn slow(&self, entry: &LogEntry<'_>, timestamp: &Timestamp, batch: &mut LineBatch) {
         let masks = &self.masks;
         batch.append(|line| {
             match &self.format {
-                Format::Extended => extended(entry, masks, timestamp, line),
-                Format::Combined => combined(entry, masks, timestamp, line),
-                Format::Json => json(entry, masks, timestamp, line),
-                Format::Chosen(chosen) => chosen_fields(chosen, entry, masks, timestamp, line),
+                LineFormat::Extended => extended(entry, masks, timestamp, line),
+                LineFormat::Combined => combined(entry, masks, timestamp, line),
+                LineFormat::Json => json(entry, masks, timestamp, line),
+                LineFormat::Chosen(chosen) => chosen_fields(chosen, entry, masks, timestamp, line),
             }
             line.push(b'\n');
         });
@@ -81,31 +77,31 @@ impl Lines {
 
 fn chosen_fields(
     chosen: &Chosen,
-    entry: &Entry<'_>,
+    entry: &LogEntry<'_>,
     masks: &Masks,
     timestamp: &Timestamp,
     line: &mut Vec<u8>,
 ) {
     for step in &chosen.steps {
         match step {
-            Step::Text(text) => line.extend_from_slice(text),
-            Step::Value { field, style, is_hidden } => {
-                let mut out = Out { line, style: *style };
+            FormatStep::Text(text) => line.extend_from_slice(text),
+            FormatStep::Value { field, style, is_hidden } => {
+                let mut out = ValueOut { line, style: *style };
                 if !out.field((field, *is_hidden), entry, masks, timestamp) {
                     out.absent();
                 }
             }
-            Step::Member { key, field, is_hidden } => {
+            FormatStep::Member { key, field, is_hidden } => {
                 let start = line.len();
                 line.extend_from_slice(key);
-                let mut out = Out { line, style: Style::Json };
+                let mut out = ValueOut { line, style: ValueStyle::Json };
                 if out.field((field, *is_hidden), entry, masks, timestamp) {
                     line.push(b',');
                 } else {
                     line.truncate(start);
                 }
             }
-            Step::Close => {
+            FormatStep::Close => {
                 if line.last() == Some(&b',') {
                     line.pop();
                 }
@@ -128,16 +124,15 @@ pub(crate) mod limit {
     pub(crate) const HEADER: usize = 4096;
 }
 
-/// A field name with its punctuation in each format, to be copied in one piece.
-pub(crate) struct Name {
+pub(crate) struct PunctuatedName {
     pub(crate) combined: &'static [u8],
     pub(crate) json: &'static [u8],
 }
 
-/// The `Name` of a field, put together by the compiler.
+/// Builds a [`Name`] at compile time.
 macro_rules! name {
     ($name:literal) => {
-        $crate::line::Name {
+        $crate::line::PunctuatedName {
             combined: concat!(" ", $name, "=").as_bytes(),
             json: concat!(",\"", $name, "\":").as_bytes(),
         }
@@ -145,9 +140,9 @@ macro_rules! name {
 }
 pub(crate) use name;
 
-fn combined(entry: &Entry<'_>, masks: &Masks, timestamp: &Timestamp, line: &mut Vec<u8>) {
+fn combined(entry: &LogEntry<'_>, masks: &Masks, timestamp: &Timestamp, line: &mut Vec<u8>) {
     let query = &masks.query;
-    address(masks.addresses.of(entry.client), line);
+    address(masks.addresses.for_address(entry.client), line);
     line.extend_from_slice(b" - ");
     if entry.user.is_empty() {
         line.push(b'-');
@@ -179,39 +174,40 @@ fn combined(entry: &Entry<'_>, masks: &Masks, timestamp: &Timestamp, line: &mut 
     line.push(b'"');
 }
 
-fn extended(entry: &Entry<'_>, masks: &Masks, timestamp: &Timestamp, line: &mut Vec<u8>) {
+fn extended(entry: &LogEntry<'_>, masks: &Masks, timestamp: &Timestamp, line: &mut Vec<u8>) {
     combined(entry, masks, timestamp, line);
-    let mut rest = Pairs { line, layout: Layout::Extended };
+    let mut rest = PairWriter { line, layout: Layout::Extended };
     rest.text(name!("host"), entry.host, limit::HOST);
     entry.write_named(masks.addresses, &mut rest);
 }
 
-/// `-` for what is not there, as httpd writes it.
+/// Writes `-` for an absent value, as httpd does.
 fn or_dash(field: &[u8]) -> &[u8] {
     if field.is_empty() { b"-" } else { field }
 }
 
-fn json(entry: &Entry<'_>, masks: &Masks, timestamp: &Timestamp, line: &mut Vec<u8>) {
+fn json(entry: &LogEntry<'_>, masks: &Masks, timestamp: &Timestamp, line: &mut Vec<u8>) {
     let query = &masks.query;
     line.extend_from_slice(b"{\"time\":\"");
     line.extend_from_slice(timestamp.rfc3339());
     line.push(b'.');
     digits::<3>(timestamp.millisecond(), line);
     line.extend_from_slice(b"Z\",\"client\":\"");
-    address(masks.addresses.of(entry.client), line);
+    address(masks.addresses.for_address(entry.client), line);
     line.push(b'"');
 
-    let mut fields = Pairs { line, layout: Layout::Json };
+    let mut fields = PairWriter { line, layout: Layout::Json };
     fields.text(name!("user"), entry.user.as_bytes(), limit::NAME);
     if !entry.method.is_empty() {
         fields.text(name!("method"), entry.method, limit::METHOD);
         fields.url(name!("target"), entry.target, limit::TARGET, query);
-        if let Some(sent) = entry.version {
-            fields.name(name!("version"));
-            fields.line.push(b'"');
-            version(sent, fields.line);
-            fields.line.push(b'"');
-        }
+    }
+    // Unreadable requests and connections have none.
+    if let Some(sent) = entry.version {
+        fields.name(name!("version"));
+        fields.line.push(b'"');
+        version(sent, fields.line);
+        fields.line.push(b'"');
     }
     fields.text(name!("host"), entry.host, limit::HOST);
     if entry.status != 0 {
@@ -224,20 +220,18 @@ fn json(entry: &Entry<'_>, masks: &Masks, timestamp: &Timestamp, line: &mut Vec<
     line.push(b'}');
 }
 
-/// How pairs of name and value look.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Extended,
     Json,
 }
 
-/// Writes fields as pairs of name and value.
-pub(crate) struct Pairs<'l> {
+pub(crate) struct PairWriter<'l> {
     line: &'l mut Vec<u8>,
     layout: Layout,
 }
 
-impl Pairs<'_> {
+impl PairWriter<'_> {
     /// Writes failed attempts: as `cause@server,…` in the extended format, as an array of objects in JSON.
     pub(crate) fn retried(&mut self, attempts: &[Retried<'_>]) {
         if attempts.is_empty() {
@@ -259,14 +253,14 @@ impl Pairs<'_> {
         self.line.push(b'"');
     }
 
-    fn name(&mut self, name: Name) {
+    fn name(&mut self, name: PunctuatedName) {
         self.line.extend_from_slice(match self.layout {
             Layout::Extended => name.combined,
             Layout::Json => name.json,
         });
     }
 
-    pub(crate) fn text(&mut self, name: Name, value: &[u8], bytes_max: usize) {
+    pub(crate) fn text(&mut self, name: PunctuatedName, value: &[u8], bytes_max: usize) {
         if !value.is_empty() {
             self.name(name);
             self.line.push(b'"');
@@ -278,7 +272,7 @@ impl Pairs<'_> {
         }
     }
 
-    fn url(&mut self, name: Name, value: &[u8], bytes_max: usize, query: &Query) {
+    fn url(&mut self, name: PunctuatedName, value: &[u8], bytes_max: usize, query: &LoggedQuery) {
         if !value.is_empty() {
             self.name(name);
             self.line.push(b'"');
@@ -290,19 +284,19 @@ impl Pairs<'_> {
         }
     }
 
-    pub(crate) fn address(&mut self, name: Name, value: IpAddr) {
+    pub(crate) fn address(&mut self, name: PunctuatedName, value: IpAddr) {
         self.name(name);
         self.line.push(b'"');
         address(value, self.line);
         self.line.push(b'"');
     }
 
-    pub(crate) fn number(&mut self, name: Name, value: u64) {
+    pub(crate) fn number(&mut self, name: PunctuatedName, value: u64) {
         self.name(name);
         decimal(value, self.line);
     }
 
-    pub(crate) fn milliseconds(&mut self, name: Name, value: Option<Duration>) {
+    pub(crate) fn milliseconds(&mut self, name: PunctuatedName, value: Option<Duration>) {
         let Some(duration) = value else { return };
         let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.number(name, microseconds / 1000);
@@ -310,13 +304,12 @@ impl Pairs<'_> {
         digits::<3>((microseconds % 1000) as u32, self.line);
     }
 
-    pub(crate) fn hundredths(&mut self, name: Name, value: u32) {
+    pub(crate) fn hundredths(&mut self, name: PunctuatedName, value: u32) {
         self.name(name);
         hundredths(value, self.line);
     }
 }
 
-/// Failed attempts as an array of objects.
 pub(crate) fn retried_as_json(attempts: &[Retried<'_>], line: &mut Vec<u8>) {
     line.push(b'[');
     for (at, Retried { server, cause }) in attempts.iter().enumerate() {
@@ -339,15 +332,14 @@ fn cut(value: &[u8], bytes_max: usize, escape: impl Fn(&[u8], &mut Vec<u8>), lin
     }
 }
 
-/// The same for a URL, whose query may be left out.
 fn url(
     value: &[u8],
     bytes_max: usize,
-    query: &Query,
+    query: &LoggedQuery,
     escape: impl Fn(&[u8], &mut Vec<u8>),
     line: &mut Vec<u8>,
 ) {
-    if *query == Query::Full {
+    if *query == LoggedQuery::Full {
         return cut(value, bytes_max, escape, line);
     }
     query.pieces(&value[..value.len().min(bytes_max)], |piece| escape(piece, line));
@@ -356,7 +348,7 @@ fn url(
     }
 }
 
-/// An IPv4 client that came through an IPv6 socket is shown as what it is.
+/// Writes an IPv4 address that was mapped to IPv6 as IPv4.
 pub(crate) fn address(address: IpAddr, line: &mut Vec<u8>) {
     match address.to_canonical() {
         IpAddr::V4(address) => {
@@ -372,19 +364,19 @@ pub(crate) fn address(address: IpAddr, line: &mut Vec<u8>) {
     }
 }
 
-pub(crate) fn version(Version(major, minor): Version, line: &mut Vec<u8>) {
+pub(crate) fn version(LoggedVersion(major, minor): LoggedVersion, line: &mut Vec<u8>) {
     decimal(u64::from(major), line);
     line.push(b'.');
     decimal(u64::from(minor), line);
 }
 
-/// `-` for nothing, as httpd writes `%b` and a missing status.
+/// Writes `-` for zero, as httpd does for `%b` and a missing status.
 fn decimal_or_dash(number: u64, line: &mut Vec<u8>) {
     if number == 0 { line.push(b'-') } else { decimal(number, line) }
 }
 
 pub(crate) fn decimal(number: u64, line: &mut Vec<u8>) {
-    // A status, a part of an address, a time below a second.
+    // A status, a part of an address, or a time below a second.
     match number {
         0..=9 => line.push(b'0' + number as u8),
         10..=99 => digits::<2>(number as u32, line),
@@ -404,7 +396,7 @@ fn long_decimal(mut number: u64, line: &mut Vec<u8>) {
     line.extend_from_slice(&digits[at..]);
 }
 
-/// The last `COUNT` digits of a number, with zeros in front.
+/// Writes the last `COUNT` digits of a number, with leading zeros.
 pub(crate) fn digits<const COUNT: usize>(mut number: u32, line: &mut Vec<u8>) {
     let mut digits = [b'0'; COUNT];
     for digit in digits.iter_mut().rev() {
@@ -414,7 +406,7 @@ pub(crate) fn digits<const COUNT: usize>(mut number: u32, line: &mut Vec<u8>) {
     line.extend_from_slice(&digits);
 }
 
-/// A number of hundredths: `100` or `33.33`.
+/// Writes a number of hundredths: `100` or `33.33`.
 pub(crate) fn hundredths(value: u32, line: &mut Vec<u8>) {
     decimal(u64::from(value / WHOLE), line);
     if !value.is_multiple_of(WHOLE) {
@@ -432,16 +424,16 @@ mod tests {
 
     use super::*;
     use crate::entry::More;
-    use crate::entry::{ClientTls, Injected};
+    use crate::entry::{Injected, LoggedTls};
 
-    const MINIMAL: Entry<'static> = Entry::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)));
+    const MINIMAL: LogEntry<'static> = LogEntry::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)));
 
-    const COMPLETE: Entry<'static> = Entry {
+    const COMPLETE: LogEntry<'static> = LogEntry {
         user: "me \"too\"",
         scheme: "https",
         method: b"GET",
         target: b"/a?b",
-        version: Some(Version(1, 1)),
+        version: Some(LoggedVersion(1, 1)),
         status: 502,
         body_bytes_sent: 18_446_744_073_709_551_615,
         bytes_received: 310,
@@ -457,7 +449,7 @@ mod tests {
         detail: Some("it said \"\\n\""),
         more: &More {
             request_id: b"7f\"",
-            tls: ClientTls {
+            tls: LoggedTls {
                 version: "TLSv1.3",
                 cipher: "TLS_AES_128_GCM_SHA256",
                 server_name: "example.test",
@@ -483,23 +475,23 @@ mod tests {
         ..MINIMAL
     };
 
-    fn line(format: Format, entry: &Entry<'_>) -> String {
-        line_with(format, entry, &Query::Full)
+    fn line(format: LineFormat, entry: &LogEntry<'_>) -> String {
+        line_with(format, entry, &LoggedQuery::Full)
     }
 
-    fn line_with(format: Format, entry: &Entry<'_>, query: &Query) -> String {
+    fn line_with(format: LineFormat, entry: &LogEntry<'_>, query: &LoggedQuery) -> String {
         let mut timestamp = Timestamp::new();
         timestamp.set(UNIX_EPOCH + Duration::from_millis(971_186_136_007));
-        let mut batch = Batch::default();
+        let mut batch = LineBatch::default();
         let masks = Masks { query: query.clone(), ..Masks::default() };
-        Lines::new(format, masks).write(entry, &timestamp, &mut batch);
+        LineWriter::new(format, masks).write(entry, &timestamp, &mut batch);
         str::from_utf8(batch.lines()).expect("a line is UTF-8").to_owned()
     }
 
     #[test]
     fn combined_is_httpd_s_nine_fields_and_the_rest_by_name() {
         assert_eq!(
-            line(Format::Extended, &COMPLETE),
+            line(LineFormat::Extended, &COMPLETE),
             "192.0.2.7 - me\\x20\\\"too\\\" [10/Oct/2000:13:55:36 +0000] \"GET /a?b HTTP/1.1\" 502 18446744073709551615 \
              \"http://example.test/\\\"\" \"curl/8.0\" host=\"example.test\" request_id=\"7f\\\"\" scheme=\"https\" tls_version=\"TLSv1.3\" \
              tls_cipher=\"TLS_AES_128_GCM_SHA256\" tls_sni=\"example.test\" tls_subject=\"CN=a\\\"\" \
@@ -511,14 +503,15 @@ mod tests {
              cause=\"upstream_reset\" detail=\"it said \\\"\\\\n\\\"\"\n"
         );
         assert_eq!(
-            line(Format::Extended, &MINIMAL),
+            line(LineFormat::Extended, &MINIMAL),
             "192.0.2.7 - - [10/Oct/2000:13:55:36 +0000] \"-\" - - \"-\" \"-\" bytes_received=0 duration_ms=0.000\n"
         );
     }
 
     #[test]
     fn json_has_what_is_known() {
-        let parsed = |entry| serde_json::from_str::<Value>(&line(Format::Json, entry)).expect("valid JSON");
+        let parsed =
+            |entry| serde_json::from_str::<Value>(&line(LineFormat::Json, entry)).expect("valid JSON");
         assert_eq!(
             parsed(&COMPLETE),
             json!({
@@ -551,12 +544,12 @@ mod tests {
     #[test]
     fn queries_that_are_not_for_the_log() {
         let long = [b"/?token=", &[b'a'; 10_000][..]].concat();
-        let entry = Entry { target: &long, referer: b"http://from/?token=\"1\"&b=2", ..COMPLETE };
-        let query = Query::Without(vec!["token".to_owned()]);
-        let combined = line_with(Format::Extended, &entry, &query);
+        let entry = LogEntry { target: &long, referer: b"http://from/?token=\"1\"&b=2", ..COMPLETE };
+        let query = LoggedQuery::Without(vec!["token".to_owned()]);
+        let combined = line_with(LineFormat::Extended, &entry, &query);
         assert!(combined.contains("\"GET /?token=***... HTTP/1.1\""), "{combined}");
         assert!(combined.contains("\"http://from/?token=***&b=2\""), "{combined}");
-        let json = line_with(Format::Json, &Entry { target: b"/a?b", ..entry }, &Query::Omitted);
+        let json = line_with(LineFormat::Json, &LogEntry { target: b"/a?b", ..entry }, &LoggedQuery::Omitted);
         let json: Value = serde_json::from_str(&json).expect("valid JSON");
         assert_eq!((&json["target"], &json["referer"]), (&json!("/a"), &json!("http://from/")));
     }
@@ -570,26 +563,26 @@ mod tests {
             ("::ffff:192.0.2.1", "192.0.2.1"),
         ] {
             let client = client.parse().expect("an address");
-            let line = line(Format::Extended, &Entry { client, ..MINIMAL });
+            let line = line(LineFormat::Extended, &LogEntry { client, ..MINIMAL });
             assert_eq!(line.split(' ').next(), Some(shown));
         }
         let peer = "198.51.100.1".parse().ok();
-        let line = line(Format::Extended, &Entry { more: &More { peer, ..More::NONE }, ..MINIMAL });
+        let line = line(LineFormat::Extended, &LogEntry { more: &More { peer, ..More::NONE }, ..MINIMAL });
         assert!(line.contains(" peer=\"198.51.100.1\" "), "who asks, and who said so: {line}");
     }
 
     #[test]
     fn long_fields_are_cut() {
         let (target, agent) = (vec![b'a'; 100_000], vec![0; 100_000]);
-        let entry = Entry { target: &target, user_agent: &agent, ..COMPLETE };
-        let line = line(Format::Json, &entry);
+        let entry = LogEntry { target: &target, user_agent: &agent, ..COMPLETE };
+        let line = line(LineFormat::Json, &entry);
         assert!(line.len() < 8192 + 6 * 1024 + 1024, "{} bytes", line.len());
         let line: Value = serde_json::from_str(&line).expect("valid JSON");
         assert_eq!(line["target"].as_str().map(str::len), Some(8192 + 3));
         assert!(line["user_agent"].as_str().is_some_and(|agent| agent.ends_with("\0...")));
     }
 
-    /// Takes back what `escape::combined` did.
+    /// Reverses `escape::combined`.
     fn unescaped(text: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut rest = text.as_bytes().iter();
@@ -633,13 +626,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_client_sends_json_stays_one_valid_line(
+        fn for_any_input_json_stays_one_valid_line(
             target in outside(), referer in outside(), user_agent in outside(), host in outside(),
         ) {
-            let entry = Entry {
+            let entry = LogEntry {
                 target: &target, referer: &referer, user_agent: &user_agent, host: &host, ..COMPLETE
             };
-            let line = line(Format::Json, &entry);
+            let line = line(LineFormat::Json, &entry);
             prop_assert_eq!(line.as_bytes().last_chunk(), Some(b"}\n"));
             prop_assert!(!line[..line.len() - 1].contains(|character: char| character.is_control()));
             let line: Value = serde_json::from_str(&line).expect("valid JSON");
@@ -657,14 +650,14 @@ mod tests {
         }
 
         #[test]
-        fn whatever_a_client_sends_combined_stays_one_line_that_can_be_read_back(
+        fn for_any_input_combined_stays_one_line_that_can_be_restored(
             target in outside(), referer in outside(), user_agent in outside(),
         ) {
-            let entry = Entry { target: &target, referer: &referer, user_agent: &user_agent, ..COMPLETE };
-            let line = line(Format::Extended, &entry);
+            let entry = LogEntry { target: &target, referer: &referer, user_agent: &user_agent, ..COMPLETE };
+            let line = line(LineFormat::Extended, &entry);
             let text = line.strip_suffix('\n').expect("a line feed at the end");
             prop_assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
-            // Quotes that no backslash stands before are the format's own.
+            // Quotes without a preceding backslash belong to the format.
             let marked = text.replace("\\\\", "\u{1}").replace("\\\"", "\u{2}");
             let quoted: Vec<Vec<u8>> = marked
                 .split('"')

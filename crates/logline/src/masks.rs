@@ -1,13 +1,13 @@
-//! What is hidden in lines: queries, header fields, and parts of clients' addresses.
+//! Hidden parts of lines: queries, header fields, and parts of client addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::query::Query;
+use crate::query::LoggedQuery;
 
 /// Header fields that are never logged unless they are listed as shown.
 pub const HIDDEN_HEADERS: [&str; 4] = ["Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie"];
 
-/// Header fields with addresses of clients, which are hidden where addresses are.
+/// Header fields with client addresses. They are hidden if addresses are masked.
 const ADDRESS_HEADERS: [&str; 8] = [
     "Forwarded",
     "X-Forwarded-For",
@@ -19,31 +19,25 @@ const ADDRESS_HEADERS: [&str; 8] = [
     "Fastly-Client-IP",
 ];
 
-/// What is hidden in lines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Masks {
-    /// How queries of targets and of Referer are logged.
-    pub query: Query,
-    /// How addresses of clients are logged.
+    pub query: LoggedQuery,
     pub addresses: Addresses,
-    /// Header fields whose values are `***`, besides [`HIDDEN_HEADERS`]. Case does not matter.
+    /// Further header fields (in any case) whose values are logged as `***`.
     pub hidden_headers: Vec<String>,
-    /// Header fields that are logged although they are among [`HIDDEN_HEADERS`]. Case does not matter.
+    /// Header fields (in any case) that are logged although they are in [`HIDDEN_HEADERS`].
     pub shown_headers: Vec<String>,
 }
 
-/// How addresses of clients are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Addresses {
-    /// The whole address.
     #[default]
     Full,
-    /// The network: the first 24 bits of an IPv4 address, the first 48 of an IPv6 address; the rest is zero.
+    /// The network: the first 24 bits of an IPv4 address, or 48 of an IPv6 address. The other bits are zero.
     Network,
 }
 
 impl Masks {
-    /// Whether the value of a header field is hidden.
     pub(crate) fn hides(&self, name: &[u8]) -> bool {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let among = |names: &[String]| names.iter().any(|known| is(known));
@@ -54,8 +48,8 @@ impl Masks {
 }
 
 impl Addresses {
-    /// What is logged of an address. An IPv4 client that came through an IPv6 socket is one of IPv4.
-    pub(crate) fn of(self, address: IpAddr) -> IpAddr {
+    /// An IPv4-mapped IPv6 address becomes IPv4.
+    pub(crate) fn for_address(self, address: IpAddr) -> IpAddr {
         match (self, address.to_canonical()) {
             (Self::Full, address) => address,
             (Self::Network, IpAddr::V4(address)) => {
@@ -83,8 +77,8 @@ mod tests {
             ("::1", "::"),
         ] {
             let address: IpAddr = address.parse().unwrap();
-            assert_eq!(Addresses::Network.of(address).to_string(), network);
-            assert_eq!(Addresses::Full.of(address), address.to_canonical());
+            assert_eq!(Addresses::Network.for_address(address).to_string(), network);
+            assert_eq!(Addresses::Full.for_address(address), address.to_canonical());
         }
     }
 

@@ -1,144 +1,142 @@
-//! Writes the fields that a format has chosen: each value in the style of its place, so that none leaves it.
+//! Writes the fields of formats with chosen fields. Each value is escaped for its place, so that it cannot leave it.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::entry::{Entry, Retried};
+use crate::entry::{LogEntry, Retried};
 use crate::escape;
-use crate::field::{Clock, Field, Unit};
+use crate::field::{FieldUnit, LogField, TimeForm};
 use crate::hexadecimal;
 use crate::line::{address, decimal, digits, limit, version};
 use crate::masks::Masks;
-use crate::query::Query;
+use crate::query::LoggedQuery;
 use crate::timestamp::Timestamp;
 
-/// What stands for a value that is hidden.
 const HIDDEN: &[u8] = b"***";
 
-/// The place of a value in a line, which decides how it is escaped, and what stands for one that is not there.
+/// The place of a value in a line. It decides how the value is escaped, and what stands for an absent one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
-    /// Between quotes of the format: escapes of Apache httpd.
+pub(crate) enum ValueStyle {
+    /// Between quotes of the format: escaped as Apache httpd does.
     Quoted,
-    /// Up to the next space: the same, and spaces are escaped.
+    /// Ends at the next space: as `Quoted`, with spaces escaped.
     Word,
-    /// A value of JSON.
     Json,
-    /// A part of a JSON string, whose quotes are the format's.
+    /// A part of a JSON string whose quotes belong to the format.
     JsonPart,
-    /// A field of the W3C Extended Log Format.
     W3c,
 }
 
-/// Writes one value.
-pub(crate) struct Out<'l> {
+pub(crate) struct ValueOut<'l> {
     pub(crate) line: &'l mut Vec<u8>,
-    pub(crate) style: Style,
+    pub(crate) style: ValueStyle,
 }
 
-impl Out<'_> {
-    /// Writes what stands for a value that is not there.
+impl ValueOut<'_> {
     pub(crate) fn absent(&mut self) {
         self.line.extend_from_slice(match self.style {
-            Style::Quoted | Style::Word | Style::W3c => b"-",
-            Style::Json => b"null",
-            Style::JsonPart => b"",
+            ValueStyle::Quoted | ValueStyle::Word | ValueStyle::W3c => b"-",
+            ValueStyle::Json => b"null",
+            ValueStyle::JsonPart => b"",
         });
     }
 
-    /// Writes a field of an entry. Returns `false` if it has no value: then nothing is written.
+    /// Writes a field of an entry, or returns `false` if it has no value.
     pub(crate) fn field(
         &mut self,
-        (field, is_hidden): (&Field, bool),
-        entry: &Entry<'_>,
+        (field, is_hidden): (&LogField, bool),
+        entry: &LogEntry<'_>,
         masks: &Masks,
         timestamp: &Timestamp,
     ) -> bool {
         let of = |text: Option<&'static str>| text.unwrap_or_default().as_bytes();
         match field {
-            Field::Time(clock) => self.time(*clock, timestamp),
-            Field::Client => self.address(masks.addresses.of(entry.client)),
-            Field::Peer => entry.more.peer.is_some_and(|peer| self.address(masks.addresses.of(peer))),
-            Field::User => self.text(entry.user.as_bytes(), limit::NAME),
-            Field::RequestId => self.text(entry.more.request_id, limit::NAME),
-            Field::TraceId => entry.more.trace_id.is_some_and(|id| self.trace_id(id)),
-            Field::Scheme => self.text(entry.scheme.as_bytes(), limit::NAME),
-            Field::Method => self.text(entry.method, limit::METHOD),
-            Field::Target => self.url(entry.target, limit::TARGET, &masks.query),
-            Field::Path => self.text(path(entry.target), limit::TARGET),
-            Field::Query => self.query(entry.target, &masks.query),
-            Field::Version | Field::Protocol => self.version(entry, *field == Field::Protocol),
-            Field::RequestLine => self.request_line(entry, &masks.query),
-            Field::Host => self.text(entry.host, limit::HOST),
-            Field::Status => entry.status != 0 && self.number(u64::from(entry.status)),
-            Field::Cause => self.text(of(entry.cause), limit::NAME),
-            Field::Detail => self.text(entry.detail.unwrap_or_default().as_bytes(), limit::DETAIL),
-            Field::BodyBytesSent => self.number(entry.body_bytes_sent),
-            Field::BytesSent => self.number(entry.bytes_sent),
-            Field::BytesReceived => self.number(entry.bytes_received),
-            Field::Duration(unit) => self.duration(Some(entry.duration), *unit),
-            Field::Held(unit) => self.duration(entry.more.held, *unit),
-            Field::FirstByte(unit) => self.duration(entry.more.first_byte, *unit),
-            Field::UpstreamConnect(unit) => self.duration(entry.more.upstream_connect, *unit),
-            Field::UpstreamFirstByte(unit) => self.duration(entry.more.upstream_first_byte, *unit),
-            Field::UpstreamTotal(unit) => self.duration(entry.more.upstream_total, *unit),
-            Field::Queued(unit) => self.duration(entry.more.queued, *unit),
-            Field::Referer if is_hidden => self.hidden(!entry.referer.is_empty()),
-            Field::Referer => self.url(entry.referer, limit::REFERER, &masks.query),
-            Field::UserAgent if is_hidden => self.hidden(!entry.user_agent.is_empty()),
-            Field::UserAgent => self.text(entry.user_agent, limit::USER_AGENT),
-            Field::Header(_) | Field::ResponseHeader(_) | Field::Cookie(_) | Field::Argument(_) => {
-                self.sent(field, is_hidden, entry, masks)
+            LogField::Time(clock) => self.time(*clock, timestamp),
+            LogField::Client => self.address(masks.addresses.for_address(entry.client)),
+            LogField::Peer => {
+                entry.more.peer.is_some_and(|peer| self.address(masks.addresses.for_address(peer)))
             }
+            LogField::User => self.text(entry.user.as_bytes(), limit::NAME),
+            LogField::RequestId => self.text(entry.more.request_id, limit::NAME),
+            LogField::TraceId => entry.more.trace_id.is_some_and(|id| self.trace_id(id)),
+            LogField::Scheme => self.text(entry.scheme.as_bytes(), limit::NAME),
+            LogField::Method => self.text(entry.method, limit::METHOD),
+            LogField::Target => self.url(entry.target, limit::TARGET, &masks.query),
+            LogField::Path => self.text(path(entry.target), limit::TARGET),
+            LogField::Query => self.query(entry.target, &masks.query),
+            LogField::Version | LogField::Protocol => self.version(entry, *field == LogField::Protocol),
+            LogField::RequestLine => self.request_line(entry, &masks.query),
+            LogField::Host => self.text(entry.host, limit::HOST),
+            LogField::Status => entry.status != 0 && self.number(u64::from(entry.status)),
+            LogField::Cause => self.text(of(entry.cause), limit::NAME),
+            LogField::Detail => self.text(entry.detail.unwrap_or_default().as_bytes(), limit::DETAIL),
+            LogField::BodyBytesSent => self.number(entry.body_bytes_sent),
+            LogField::BytesSent => self.number(entry.bytes_sent),
+            LogField::BytesReceived => self.number(entry.bytes_received),
+            LogField::Duration(unit) => self.duration(Some(entry.duration), *unit),
+            LogField::Held(unit) => self.duration(entry.more.held, *unit),
+            LogField::FirstByte(unit) => self.duration(entry.more.first_byte, *unit),
+            LogField::UpstreamConnect(unit) => self.duration(entry.more.upstream_connect, *unit),
+            LogField::UpstreamFirstByte(unit) => self.duration(entry.more.upstream_first_byte, *unit),
+            LogField::UpstreamTotal(unit) => self.duration(entry.more.upstream_total, *unit),
+            LogField::Queued(unit) => self.duration(entry.more.queued, *unit),
+            LogField::Referer if is_hidden => self.hidden(!entry.referer.is_empty()),
+            LogField::Referer => self.url(entry.referer, limit::REFERER, &masks.query),
+            LogField::UserAgent if is_hidden => self.hidden(!entry.user_agent.is_empty()),
+            LogField::UserAgent => self.text(entry.user_agent, limit::USER_AGENT),
+            LogField::Header(_)
+            | LogField::ResponseHeader(_)
+            | LogField::Cookie(_)
+            | LogField::Argument(_) => self.sent(field, is_hidden, entry, masks),
             of_server_or_client => self.rest(of_server_or_client, entry),
         }
     }
 
-    /// What has to do with servers, connections and the proxy itself.
-    fn rest(&mut self, field: &Field, entry: &Entry<'_>) -> bool {
+    /// Writes fields about servers, connections and the proxy itself.
+    fn rest(&mut self, field: &LogField, entry: &LogEntry<'_>) -> bool {
         let tls = &entry.more.tls;
         let mut name = |text: &str| self.text(text.as_bytes(), limit::NAME);
         match field {
-            Field::Route => name(entry.route.unwrap_or_default()),
-            Field::Upstream => name(entry.upstream.unwrap_or_default()),
-            Field::Server => name(entry.server.unwrap_or_default()),
-            Field::Cache => name(entry.cache),
-            Field::TlsVersion => name(tls.version),
-            Field::TlsCipher => name(tls.cipher),
-            Field::TlsServerName => name(tls.server_name),
-            Field::TlsSerial => name(tls.serial),
-            Field::TlsFingerprint => name(tls.fingerprint),
-            Field::Listener => name(entry.more.listener),
-            Field::SessionMoved => name(entry.more.session_moved.map_or("", |(reason, _)| reason)),
-            Field::SessionFrom => {
+            LogField::Route => name(entry.route.unwrap_or_default()),
+            LogField::Upstream => name(entry.upstream.unwrap_or_default()),
+            LogField::Server => name(entry.server.unwrap_or_default()),
+            LogField::Cache => name(entry.cache),
+            LogField::TlsVersion => name(tls.version),
+            LogField::TlsCipher => name(tls.cipher),
+            LogField::TlsServerName => name(tls.server_name),
+            LogField::TlsSerial => name(tls.serial),
+            LogField::TlsFingerprint => name(tls.fingerprint),
+            LogField::Listener => name(entry.more.listener),
+            LogField::SessionMoved => name(entry.more.session_moved.map_or("", |(reason, _)| reason)),
+            LogField::SessionFrom => {
                 name(entry.more.session_moved.and_then(|(_, from)| from).unwrap_or_default())
             }
-            Field::Shed => name(entry.more.shed.unwrap_or_default()),
-            Field::Fault => name(entry.more.fault.map_or("", |fault| fault.rule)),
-            Field::TlsSubject => self.text(tls.subject.as_bytes(), limit::SUBJECT),
-            Field::TlsIssuer => self.text(tls.issuer.as_bytes(), limit::SUBJECT),
-            Field::TlsNames => self.text(tls.names.as_bytes(), limit::SUBJECT),
-            Field::Attempts => entry.server.is_some() && self.number(u64::from(entry.retries) + 1),
-            Field::Retries => self.number(u64::from(entry.retries)),
-            Field::Retried => self.retried(entry.more.retried),
-            Field::UpstreamReused => {
+            LogField::Shed => name(entry.more.shed.unwrap_or_default()),
+            LogField::Fault => name(entry.more.fault.map_or("", |fault| fault.rule)),
+            LogField::TlsSubject => self.text(tls.subject.as_bytes(), limit::SUBJECT),
+            LogField::TlsIssuer => self.text(tls.issuer.as_bytes(), limit::SUBJECT),
+            LogField::TlsNames => self.text(tls.names.as_bytes(), limit::SUBJECT),
+            LogField::Attempts => entry.server.is_some() && self.number(u64::from(entry.retries) + 1),
+            LogField::Retries => self.number(u64::from(entry.retries)),
+            LogField::Retried => self.retried(entry.more.retried),
+            LogField::UpstreamReused => {
                 entry.more.is_upstream_reused.is_some_and(|is_reused| self.truth(is_reused))
             }
-            Field::Worker => self.number(entry.more.worker as u64),
-            Field::ConnectionRequest => {
+            LogField::Worker => self.number(entry.more.worker as u64),
+            LogField::ConnectionRequest => {
                 entry.more.connection_request > 0 && self.number(entry.more.connection_request)
             }
-            Field::FaultSeed => entry.more.fault.is_some_and(|fault| self.number(fault.seed)),
-            Field::FaultNumber => entry.more.fault.is_some_and(|fault| self.number(fault.number)),
-            Field::Weight => self.weight(entry.weight),
+            LogField::FaultSeed => entry.more.fault.is_some_and(|fault| self.number(fault.seed)),
+            LogField::FaultNumber => entry.more.fault.is_some_and(|fault| self.number(fault.number)),
+            LogField::Weight => self.weight(entry.weight),
             _ => false,
         }
     }
 
-    fn time(&mut self, clock: Clock, timestamp: &Timestamp) -> bool {
-        if matches!(clock, Clock::Seconds | Clock::Milliseconds) {
+    fn time(&mut self, clock: TimeForm, timestamp: &Timestamp) -> bool {
+        if matches!(clock, TimeForm::Seconds | TimeForm::Milliseconds) {
             decimal(timestamp.second(), self.line);
-            if clock == Clock::Seconds {
+            if clock == TimeForm::Seconds {
                 self.line.push(b'.');
             }
             digits::<3>(timestamp.millisecond(), self.line);
@@ -146,13 +144,13 @@ impl Out<'_> {
         }
         self.quote();
         match clock {
-            Clock::Date => self.line.extend_from_slice(timestamp.date()),
-            Clock::OfDay => self.line.extend_from_slice(timestamp.clock()),
-            Clock::Common if self.style == Style::W3c => {
+            TimeForm::Date => self.line.extend_from_slice(timestamp.date()),
+            TimeForm::OfDay => self.line.extend_from_slice(timestamp.clock()),
+            TimeForm::Common if self.style == ValueStyle::W3c => {
                 self.line
                     .extend(timestamp.combined().iter().map(|&byte| if byte == b' ' { b'+' } else { byte }));
             }
-            Clock::Common => self.line.extend_from_slice(timestamp.combined()),
+            TimeForm::Common => self.line.extend_from_slice(timestamp.combined()),
             _ => {
                 self.line.extend_from_slice(timestamp.rfc3339());
                 self.line.push(b'.');
@@ -164,19 +162,19 @@ impl Out<'_> {
         true
     }
 
-    /// A quote, where the style has the value bring its own.
+    /// Writes a quote if the style leaves it to the value.
     fn quote(&mut self) {
-        if self.style == Style::Json {
+        if self.style == ValueStyle::Json {
             self.line.push(b'"');
         }
     }
 
     fn escape(&mut self, bytes: &[u8], is_first: bool) {
         match self.style {
-            Style::Quoted => escape::combined(bytes, self.line),
-            Style::Word => escape::word(bytes, self.line),
-            Style::Json | Style::JsonPart => escape::json(bytes, self.line),
-            Style::W3c => escape::w3c(bytes, is_first, self.line),
+            ValueStyle::Quoted => escape::combined(bytes, self.line),
+            ValueStyle::Word => escape::word(bytes, self.line),
+            ValueStyle::Json | ValueStyle::JsonPart => escape::json(bytes, self.line),
+            ValueStyle::W3c => escape::w3c(bytes, is_first, self.line),
         }
     }
 
@@ -197,7 +195,7 @@ impl Out<'_> {
         }
     }
 
-    fn url(&mut self, value: &[u8], bytes_max: usize, query: &Query) -> bool {
+    fn url(&mut self, value: &[u8], bytes_max: usize, query: &LoggedQuery) -> bool {
         if value.is_empty() {
             return false;
         }
@@ -207,8 +205,8 @@ impl Out<'_> {
         true
     }
 
-    fn cut_url(&mut self, value: &[u8], bytes_max: usize, query: &Query) {
-        if *query == Query::Full {
+    fn cut_url(&mut self, value: &[u8], bytes_max: usize, query: &LoggedQuery) {
+        if *query == LoggedQuery::Full {
             return self.cut(value, bytes_max);
         }
         let mut is_first = true;
@@ -221,16 +219,16 @@ impl Out<'_> {
     }
 
     /// The query of a target, without its question mark.
-    fn query(&mut self, target: &[u8], query: &Query) -> bool {
+    fn query(&mut self, target: &[u8], query: &LoggedQuery) -> bool {
         let Some(mark) = target.iter().position(|&byte| byte == b'?') else { return false };
-        if *query == Query::Omitted || mark + 1 == target.len() {
+        if *query == LoggedQuery::Omitted || mark + 1 == target.len() {
             return false;
         }
         self.quote();
         let (rest, bytes_max) = (&target[mark..], limit::TARGET);
         let mut at = 0;
         query.pieces(&rest[..rest.len().min(bytes_max)], |piece| {
-            // The question mark is the first byte of the first piece.
+            // The first piece begins with the question mark.
             let piece = if at == 0 { &piece[1..] } else { piece };
             self.escape(piece, at == 0);
             at += 1;
@@ -242,7 +240,7 @@ impl Out<'_> {
         true
     }
 
-    fn version(&mut self, entry: &Entry<'_>, has_name: bool) -> bool {
+    fn version(&mut self, entry: &LogEntry<'_>, has_name: bool) -> bool {
         let Some(sent) = entry.version else { return false };
         self.quote();
         if has_name {
@@ -253,14 +251,14 @@ impl Out<'_> {
         true
     }
 
-    /// `GET /a HTTP/1.1`, of which spaces are as in a request, also where they end words.
-    fn request_line(&mut self, entry: &Entry<'_>, query: &Query) -> bool {
+    /// Writes `GET /a HTTP/1.1`. Its spaces are not escaped, even where a space ends the field.
+    fn request_line(&mut self, entry: &LogEntry<'_>, query: &LoggedQuery) -> bool {
         if entry.method.is_empty() {
             return false;
         }
         let space: &[u8] = match self.style {
-            Style::Word => b"\\x20",
-            Style::W3c => b"+",
+            ValueStyle::Word => b"\\x20",
+            ValueStyle::W3c => b"+",
             _ => b" ",
         };
         self.quote();
@@ -293,16 +291,16 @@ impl Out<'_> {
         true
     }
 
-    fn duration(&mut self, value: Option<Duration>, unit: Unit) -> bool {
+    fn duration(&mut self, value: Option<Duration>, unit: FieldUnit) -> bool {
         let Some(duration) = value else { return false };
         let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         match unit {
-            Unit::Milliseconds => {
+            FieldUnit::Milliseconds => {
                 decimal(microseconds / 1000, self.line);
                 self.line.push(b'.');
                 digits::<3>((microseconds % 1000) as u32, self.line);
             }
-            Unit::Seconds => {
+            FieldUnit::Seconds => {
                 decimal(microseconds / 1_000_000, self.line);
                 self.line.push(b'.');
                 digits::<6>((microseconds % 1_000_000) as u32, self.line);
@@ -320,7 +318,7 @@ impl Out<'_> {
         if attempts.is_empty() {
             return false;
         }
-        if self.style == Style::Json {
+        if self.style == ValueStyle::Json {
             crate::line::retried_as_json(attempts, self.line);
             return true;
         }
@@ -339,30 +337,31 @@ impl Out<'_> {
         is_there && self.text(HIDDEN, HIDDEN.len())
     }
 
-    /// What is sent in fields or in the query, by its name.
+    /// Writes values of header fields, cookies and query parameters.
     #[inline(never)]
-    fn sent(&mut self, field: &Field, is_hidden: bool, entry: &Entry<'_>, masks: &Masks) -> bool {
+    fn sent(&mut self, field: &LogField, is_hidden: bool, entry: &LogEntry<'_>, masks: &Masks) -> bool {
         let mut values = Values { out: self, is_there: false, bytes_left: limit::HEADER, is_hidden };
         match field {
-            Field::Header(name) => {
-                entry.more.headers.request(name, &mut |value| values.add(value, &Query::Full));
+            LogField::Header(name) => {
+                entry.more.headers.request(name, &mut |value| values.add(value, &LoggedQuery::Full));
             }
-            Field::ResponseHeader(name) => {
-                let query = if name.eq_ignore_ascii_case(b"location") { &masks.query } else { &Query::Full };
+            LogField::ResponseHeader(name) => {
+                let query =
+                    if name.eq_ignore_ascii_case(b"location") { &masks.query } else { &LoggedQuery::Full };
                 entry.more.headers.response(name, &mut |value| values.add(value, query));
             }
-            Field::Cookie(name) => entry.more.headers.request(b"cookie", &mut |pairs| {
+            LogField::Cookie(name) => entry.more.headers.request(b"cookie", &mut |pairs| {
                 if let Some(value) = cookie(pairs, name).filter(|_| !values.is_there) {
-                    values.add(value, &Query::Full);
+                    values.add(value, &LoggedQuery::Full);
                 }
             }),
-            Field::Argument(name) => {
+            LogField::Argument(name) => {
                 values.is_hidden = is_hidden || !masks.query.shows(name);
                 let query = entry.target.iter().position(|&byte| byte == b'?');
                 let query = query.map_or(&b""[..], |mark| &entry.target[mark + 1..]);
                 let found = route::parameters(query).find(|(written, _)| written == &name.as_ref());
                 if let Some((_, value)) = found {
-                    values.add(value, &Query::Full);
+                    values.add(value, &LoggedQuery::Full);
                 }
             }
             _ => {}
@@ -381,16 +380,16 @@ impl Out<'_> {
     }
 }
 
-/// The values of one name: one list (RFC 9110 §5.3).
+/// Joins the values of one name to one list (RFC 9110 §5.3).
 struct Values<'o, 'l> {
-    out: &'o mut Out<'l>,
+    out: &'o mut ValueOut<'l>,
     is_there: bool,
     bytes_left: usize,
     is_hidden: bool,
 }
 
 impl Values<'_, '_> {
-    fn add(&mut self, value: &[u8], query: &Query) {
+    fn add(&mut self, value: &[u8], query: &LoggedQuery) {
         let is_first = !self.is_there;
         if is_first {
             self.out.quote();
@@ -409,7 +408,7 @@ impl Values<'_, '_> {
     }
 }
 
-/// The path of a target: of a URL without scheme and authority, and without the query.
+/// Returns the path of a target, without scheme, authority and query.
 pub(crate) fn path(target: &[u8]) -> &[u8] {
     let end = target.iter().position(|&byte| byte == b'?').unwrap_or(target.len());
     let target = &target[..end];

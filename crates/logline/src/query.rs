@@ -1,26 +1,22 @@
-//! Query strings in the log: whole, removed, or without the values of parameters.
+//! Query strings in the log: complete, removed, or with parameter values masked.
 //!
 //! A URL is shortened where its query has secrets, but never decoded or reassembled.
 
-/// What stands for a value that is not logged.
 const MASK: &[u8] = b"***";
 
-/// How the queries of targets and of Referer are logged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Query {
-    /// The whole query is logged.
+pub enum LoggedQuery {
     #[default]
     Full,
-    /// The query is removed: the URL ends before its `?`.
+    /// The URL ends before its `?`.
     Omitted,
-    /// The names of parameters are logged, with `***` for each value.
+    /// Parameter names are logged, with `***` for each value.
     Masked,
-    /// The values of parameters with these names (in any case) are replaced; the rest is logged.
+    /// Values of parameters with these names (in any case) are masked.
     Without(Vec<String>),
 }
 
-impl Query {
-    /// Whether the value of a parameter of this name is logged.
+impl LoggedQuery {
     pub(crate) fn shows(&self, name: &[u8]) -> bool {
         match self {
             Self::Full => true,
@@ -29,7 +25,7 @@ impl Query {
         }
     }
 
-    /// Passes the parts of a URL that are logged to `write`, in order.
+    /// Passes the logged parts of a URL to `write`, in order.
     pub(crate) fn pieces<'u>(&self, url: &'u [u8], mut write: impl FnMut(&'u [u8])) {
         let names = match self {
             Self::Full => return write(url),
@@ -57,13 +53,13 @@ impl Query {
     }
 }
 
-/// Where the value begins that is masked. Some servers take `;` for a separator, so a name may stand behind one; what
-/// follows a masked value is masked with it, as others take it for a part of that.
+/// Returns where the masked value begins. Some servers also split at `;`, so a name may follow one. Others do not,
+/// so everything after a masked value is masked, too.
 fn masked_from(parameter: &[u8], names: Option<&[String]>) -> Option<usize> {
     let mut start = 0;
     for piece in parameter.split(|&byte| byte == b';') {
         let equals = piece.iter().position(|&byte| byte == b'=');
-        // Of a piece without a name all may be secret: `/?TOKEN`.
+        // Without a name, the whole parameter may be a secret: `/?TOKEN`.
         let (name, value) = match equals {
             Some(equals) => (&piece[..equals], start + equals + 1),
             None => (piece, start),
@@ -80,7 +76,7 @@ fn masked_from(parameter: &[u8], names: Option<&[String]>) -> Option<usize> {
     None
 }
 
-/// Whether a server reads this name of it, whatever is escaped and in whatever case.
+/// Returns whether a server reads `written` as this name, escaped or in another case.
 fn is_name(mut written: &[u8], name: &str) -> bool {
     let mut name = name.bytes();
     loop {
@@ -108,15 +104,15 @@ fn digit(byte: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
-    fn logged(query: &Query, url: &str) -> String {
+    fn logged(query: &LoggedQuery, url: &str) -> String {
         let mut logged = Vec::new();
         query.pieces(url.as_bytes(), |piece| logged.extend_from_slice(piece));
         String::from_utf8(logged).expect("it is text")
     }
 
     #[test]
-    fn what_is_left_of_a_url() {
-        let without = Query::Without(vec!["token".to_owned(), "api key".to_owned()]);
+    fn logged_parts_of_a_url() {
+        let without = LoggedQuery::Without(vec!["token".to_owned(), "api key".to_owned()]);
         for (url, omitted, masked, some) in [
             ("/a", "/a", "/a", "/a"),
             ("*", "*", "*", "*"),
@@ -137,9 +133,9 @@ mod tests {
             ("/a?u=http://b/?token=1", "/a", "/a?u=***", "/a?u=http://b/?token=1"),
             ("http://b/?token=1#f", "http://b/", "http://b/?token=***", "http://b/?token=***"),
         ] {
-            assert_eq!(logged(&Query::Full, url), url);
-            assert_eq!(logged(&Query::Omitted, url), omitted, "{url}");
-            assert_eq!(logged(&Query::Masked, url), masked, "{url}");
+            assert_eq!(logged(&LoggedQuery::Full, url), url);
+            assert_eq!(logged(&LoggedQuery::Omitted, url), omitted, "{url}");
+            assert_eq!(logged(&LoggedQuery::Masked, url), masked, "{url}");
             assert_eq!(logged(&without, url), some, "{url}");
         }
     }

@@ -1,27 +1,27 @@
-//! Writes JSON lines whose values are all short and plain, which most are, in one pass over room that is there, without
-//! a call for a few bytes or a look at what is left. Whatever is else is left to `out`, whose lines are the same.
+//! Writes JSON lines of short and plain values in one pass: no call for a few bytes, and no check of the remaining
+//! room. `out` writes all other lines, in the same form.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::batch::Batch;
-use crate::entry::{Entry, Version};
+use crate::batch::LineBatch;
+use crate::entry::{LogEntry, LoggedVersion};
 use crate::escape::specials;
-use crate::field::{Clock, Field, Unit};
-use crate::format::Step;
+use crate::field::{FieldUnit, LogField, TimeForm};
+use crate::format::FormatStep;
 use crate::line::limit;
 use crate::masks::Masks;
 use crate::out::path;
-use crate::query::Query;
+use crate::query::LoggedQuery;
 use crate::timestamp::Timestamp;
 
-/// Room for a line, a power of two. One that needs more is left to `out`.
+/// Room for a line, a power of two. `out` writes longer lines.
 const ROOM: usize = 1024;
-/// What is written at once may reach beyond by this much.
+/// The maximum number of bytes that one write may reach beyond the room.
 const BEYOND: usize = 32;
-/// Room for a key, which is copied as a whole.
+/// Room for a key, which is always copied as a whole.
 const KEY_ROOM: usize = BEYOND;
-/// The digits of 0 to 999 without zeros in front, and behind them how many there are.
+/// The digits of 0 to 999 without leading zeros, then their number.
 static SMALL: [[u8; 4]; 1000] = {
     let mut all = [[0; 4]; 1000];
     let mut number = 0;
@@ -37,39 +37,40 @@ static SMALL: [[u8; 4]; 1000] = {
     all
 };
 
-/// The members of an object, compiled for speed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Quick(Box<[Member]>);
+pub(crate) struct Quick(Box<[JsonMember]>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Member {
-    /// Comma, name and colon, and the quote of a text.
+struct JsonMember {
+    /// Comma, name and colon, and the opening quote of a text.
     key: [u8; KEY_ROOM],
     key_bytes: usize,
-    field: Field,
+    field: LogField,
 }
 
 impl Quick {
-    /// The steps of a format, if they are members that are known here, and nothing of them is hidden.
-    pub(crate) fn new(steps: &[Step], masks: &Masks) -> Option<Self> {
-        let (Step::Close, members) = steps.split_last()? else { return None };
-        let members = members.iter().filter(|step| !matches!(step, Step::Text(text) if **text == *b"{"));
-        let member = |step: &Step| match step {
-            Step::Member { key, field, is_hidden: false } => Member::new(key, field, form(field, masks)?),
+    /// Compiles the steps of a format, if all are supported members without masks.
+    pub(crate) fn new(steps: &[FormatStep], masks: &Masks) -> Option<Self> {
+        let (FormatStep::Close, members) = steps.split_last()? else { return None };
+        let members =
+            members.iter().filter(|step| !matches!(step, FormatStep::Text(text) if **text == *b"{"));
+        let member = |step: &FormatStep| match step {
+            FormatStep::Member { key, field, is_hidden: false } => {
+                JsonMember::new(key, field, form(field, masks)?)
+            }
             _ => None,
         };
         members.map(member).collect::<Option<_>>().map(Self)
     }
 
-    /// Appends the object and a line feed. Returns `false`, with the lines as they were, if a value is long or has to be
-    /// escaped.
+    /// Appends the object and a line feed. `false`, with `batch` unchanged, if a value is long or must be escaped.
     #[must_use]
     pub(crate) fn write(
         &self,
-        entry: &Entry<'_>,
+        entry: &LogEntry<'_>,
         masks: &Masks,
         timestamp: &Timestamp,
-        batch: &mut Batch,
+        batch: &mut LineBatch,
     ) -> bool {
         batch.in_place(|room| {
             let mut pen = Pen { room, at: 0, has_special: false };
@@ -80,60 +81,59 @@ impl Quick {
     }
 }
 
-/// What a value is in JSON.
 #[derive(Clone, Copy)]
-enum Form {
+enum JsonForm {
     Text,
     Number,
 }
 
-/// The form of a field that is written here: only what is as it is in the entry, or made of a few digits.
-fn form(field: &Field, masks: &Masks) -> Option<Form> {
+/// Returns the form of a supported field: one that is copied from the entry, or has a few digits.
+fn form(field: &LogField, masks: &Masks) -> Option<JsonForm> {
     match field {
-        // Their queries may be hidden.
-        Field::Target | Field::Referer if masks.query != Query::Full => None,
-        Field::Time(clock) if *clock != Clock::Rfc3339 => None,
-        Field::Target
-        | Field::Referer
-        | Field::Time(_)
-        | Field::Client
-        | Field::Method
-        | Field::Path
-        | Field::Version
-        | Field::Protocol
-        | Field::Host
-        | Field::Scheme
-        | Field::User
-        | Field::RequestId
-        | Field::UserAgent
-        | Field::Cause
-        | Field::Route
-        | Field::Upstream
-        | Field::Server
-        | Field::Cache
-        | Field::Listener => Some(Form::Text),
-        Field::Status
-        | Field::BodyBytesSent
-        | Field::BytesSent
-        | Field::BytesReceived
-        | Field::Retries
-        | Field::Duration(_)
-        | Field::Held(_)
-        | Field::FirstByte(_)
-        | Field::UpstreamConnect(_)
-        | Field::UpstreamFirstByte(_)
-        | Field::UpstreamTotal(_)
-        | Field::Queued(_) => Some(Form::Number),
+        // Their queries may be masked.
+        LogField::Target | LogField::Referer if masks.query != LoggedQuery::Full => None,
+        LogField::Time(clock) if *clock != TimeForm::Rfc3339 => None,
+        LogField::Target
+        | LogField::Referer
+        | LogField::Time(_)
+        | LogField::Client
+        | LogField::Method
+        | LogField::Path
+        | LogField::Version
+        | LogField::Protocol
+        | LogField::Host
+        | LogField::Scheme
+        | LogField::User
+        | LogField::RequestId
+        | LogField::UserAgent
+        | LogField::Cause
+        | LogField::Route
+        | LogField::Upstream
+        | LogField::Server
+        | LogField::Cache
+        | LogField::Listener => Some(JsonForm::Text),
+        LogField::Status
+        | LogField::BodyBytesSent
+        | LogField::BytesSent
+        | LogField::BytesReceived
+        | LogField::Retries
+        | LogField::Duration(_)
+        | LogField::Held(_)
+        | LogField::FirstByte(_)
+        | LogField::UpstreamConnect(_)
+        | LogField::UpstreamFirstByte(_)
+        | LogField::UpstreamTotal(_)
+        | LogField::Queued(_) => Some(JsonForm::Number),
         _ => None,
     }
 }
 
-impl Member {
+impl JsonMember {
     /// `key` is the name with its quotes and the colon.
-    fn new(key: &[u8], field: &Field, form: Form) -> Option<Self> {
+    fn new(key: &[u8], field: &LogField, form: JsonForm) -> Option<Self> {
         let quote: &[u8] = match form {
-            Form::Text => b"\"",
-            Form::Number => b"",
+            JsonForm::Text => b"\"",
+            JsonForm::Number => b"",
         };
         let written = [b",", key, quote].concat();
         let mut key = [0; KEY_ROOM];
@@ -141,32 +141,32 @@ impl Member {
         Some(Self { key, key_bytes: written.len(), field: field.clone() })
     }
 
-    /// Writes the member, if it has a value. `None` if it has to be written by others.
+    /// Writes the member if it has a value. `None` if the fast path cannot write it.
     #[inline]
     fn write(
         &self,
-        entry: &Entry<'_>,
+        entry: &LogEntry<'_>,
         masks: &Masks,
         timestamp: &Timestamp,
         pen: &mut Pen<'_>,
     ) -> Option<()> {
         let name = |name: Option<&'static str>| name.unwrap_or_default().as_bytes();
         let (text, bytes_max): (&[u8], usize) = match &self.field {
-            Field::Method => (entry.method, limit::METHOD),
-            Field::Target => (entry.target, limit::TARGET),
-            Field::Path => (path(entry.target), limit::TARGET),
-            Field::Host => (entry.host, limit::HOST),
-            Field::Referer => (entry.referer, limit::REFERER),
-            Field::UserAgent => (entry.user_agent, limit::USER_AGENT),
-            Field::RequestId => (entry.more.request_id, limit::NAME),
-            Field::User => (entry.user.as_bytes(), limit::NAME),
-            Field::Scheme => (entry.scheme.as_bytes(), limit::NAME),
-            Field::Cause => (name(entry.cause), limit::NAME),
-            Field::Route => (entry.route.unwrap_or_default().as_bytes(), limit::NAME),
-            Field::Upstream => (entry.upstream.unwrap_or_default().as_bytes(), limit::NAME),
-            Field::Server => (entry.server.unwrap_or_default().as_bytes(), limit::NAME),
-            Field::Cache => (entry.cache.as_bytes(), limit::NAME),
-            Field::Listener => (entry.more.listener.as_bytes(), limit::NAME),
+            LogField::Method => (entry.method, limit::METHOD),
+            LogField::Target => (entry.target, limit::TARGET),
+            LogField::Path => (path(entry.target), limit::TARGET),
+            LogField::Host => (entry.host, limit::HOST),
+            LogField::Referer => (entry.referer, limit::REFERER),
+            LogField::UserAgent => (entry.user_agent, limit::USER_AGENT),
+            LogField::RequestId => (entry.more.request_id, limit::NAME),
+            LogField::User => (entry.user.as_bytes(), limit::NAME),
+            LogField::Scheme => (entry.scheme.as_bytes(), limit::NAME),
+            LogField::Cause => (name(entry.cause), limit::NAME),
+            LogField::Route => (entry.route.unwrap_or_default().as_bytes(), limit::NAME),
+            LogField::Upstream => (entry.upstream.unwrap_or_default().as_bytes(), limit::NAME),
+            LogField::Server => (entry.server.unwrap_or_default().as_bytes(), limit::NAME),
+            LogField::Cache => (entry.cache.as_bytes(), limit::NAME),
+            LogField::Listener => (entry.more.listener.as_bytes(), limit::NAME),
             _ => return self.write_other(entry, masks, timestamp, pen),
         };
         if text.is_empty() {
@@ -181,24 +181,24 @@ impl Member {
         Some(())
     }
 
-    /// The same of what is no text of the entry.
+    /// As `write`, for values that are not texts of the entry.
     #[inline]
     fn write_other(
         &self,
-        entry: &Entry<'_>,
+        entry: &LogEntry<'_>,
         masks: &Masks,
         timestamp: &Timestamp,
         pen: &mut Pen<'_>,
     ) -> Option<()> {
         let (duration, unit) = match &self.field {
-            Field::Time(_) => {
+            LogField::Time(_) => {
                 self.key(pen);
                 pen.time(timestamp);
                 return Some(());
             }
-            Field::Client => {
-                // One of version 4 that came through a socket of version 6 is shown as what it is.
-                let client = match masks.addresses.of(entry.client) {
+            LogField::Client => {
+                // An IPv4-mapped IPv6 address is written as IPv4.
+                let client = match masks.addresses.for_address(entry.client) {
                     IpAddr::V4(client) => client,
                     IpAddr::V6(client) => client.to_ipv4_mapped()?,
                 };
@@ -206,25 +206,25 @@ impl Member {
                 pen.address(client);
                 return Some(());
             }
-            Field::Version | Field::Protocol => {
+            LogField::Version | LogField::Protocol => {
                 let Some(version) = entry.version else { return Some(()) };
                 self.key(pen);
-                pen.version(version, matches!(self.field, Field::Protocol));
+                pen.version(version, matches!(self.field, LogField::Protocol));
                 return Some(());
             }
-            Field::Status if entry.status == 0 => return Some(()),
-            Field::Status => return self.number(u64::from(entry.status), pen),
-            Field::BodyBytesSent => return self.number(entry.body_bytes_sent, pen),
-            Field::BytesSent => return self.number(entry.bytes_sent, pen),
-            Field::BytesReceived => return self.number(entry.bytes_received, pen),
-            Field::Retries => return self.number(u64::from(entry.retries), pen),
-            Field::Duration(unit) => (Some(entry.duration), *unit),
-            Field::Held(unit) => (entry.more.held, *unit),
-            Field::FirstByte(unit) => (entry.more.first_byte, *unit),
-            Field::UpstreamConnect(unit) => (entry.more.upstream_connect, *unit),
-            Field::UpstreamFirstByte(unit) => (entry.more.upstream_first_byte, *unit),
-            Field::UpstreamTotal(unit) => (entry.more.upstream_total, *unit),
-            Field::Queued(unit) => (entry.more.queued, *unit),
+            LogField::Status if entry.status == 0 => return Some(()),
+            LogField::Status => return self.number(u64::from(entry.status), pen),
+            LogField::BodyBytesSent => return self.number(entry.body_bytes_sent, pen),
+            LogField::BytesSent => return self.number(entry.bytes_sent, pen),
+            LogField::BytesReceived => return self.number(entry.bytes_received, pen),
+            LogField::Retries => return self.number(u64::from(entry.retries), pen),
+            LogField::Duration(unit) => (Some(entry.duration), *unit),
+            LogField::Held(unit) => (entry.more.held, *unit),
+            LogField::FirstByte(unit) => (entry.more.first_byte, *unit),
+            LogField::UpstreamConnect(unit) => (entry.more.upstream_connect, *unit),
+            LogField::UpstreamFirstByte(unit) => (entry.more.upstream_first_byte, *unit),
+            LogField::UpstreamTotal(unit) => (entry.more.upstream_total, *unit),
+            LogField::Queued(unit) => (entry.more.queued, *unit),
             _ => return None,
         };
         let Some(duration) = duration else { return Some(()) };
@@ -244,23 +244,21 @@ impl Member {
     }
 }
 
-/// The three digits of a number below a thousand.
 const fn digits(number: u32) -> [u8; 3] {
     [b'0' + (number / 100 % 10) as u8, b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8]
 }
 
-/// Writes into room that is there. What reaches beyond it is written somewhere within, and noticed at the end: `at` tells.
-/// So no step has to ask whether there is room.
+/// Writes into the room without bounds checks. Writes beyond the end wrap to places within it, as `at` shows at the
+/// end.
 struct Pen<'l> {
     room: &'l mut [u8; ROOM + BEYOND],
     at: usize,
-    /// Whether a byte came that has to be escaped.
     has_special: bool,
 }
 
 impl Pen<'_> {
-    /// Writes the first bytes of an array, of at most [`BEYOND`]. All are copied, which takes fewer steps; what follows is
-    /// written over.
+    /// Writes the first `count` bytes of an array of at most [`BEYOND`]. It copies the whole array, which takes
+    /// fewer steps; the next write overwrites the rest.
     #[inline]
     fn put<const ALL: usize>(&mut self, bytes: &[u8; ALL], count: usize) {
         self.put_at(self.at, bytes);
@@ -274,7 +272,7 @@ impl Pen<'_> {
         self.room[at..at + ALL].copy_from_slice(bytes);
     }
 
-    /// Copies text: eight bytes at a time, the last eight again where their number is no multiple of eight.
+    /// Copies text eight bytes at a time; the last copy overlaps if the length is no multiple of eight.
     #[inline]
     fn plain(&mut self, text: &[u8]) {
         let end = self.at + text.len();
@@ -293,7 +291,7 @@ impl Pen<'_> {
             self.put(first, 4);
             self.put_at(end - 4, last);
         } else if let (Some(&first), Some(&last)) = (text.first(), text.last()) {
-            // One to three bytes, some of which may be the same.
+            // One to three bytes, which may coincide.
             let middle = text[text.len() / 2];
             self.has_special |= specials([first, middle, last, b'0', b'0', b'0', b'0', b'0']) != 0;
             self.put_at(self.at, &[first]);
@@ -303,7 +301,7 @@ impl Pen<'_> {
         self.at = end;
     }
 
-    /// A number below a billion; larger ones are left to others.
+    /// Writes a number below a billion; `None` for larger ones.
     #[inline]
     fn decimal(&mut self, number: u64) -> Option<()> {
         match u32::try_from(number).ok()? {
@@ -322,25 +320,24 @@ impl Pen<'_> {
         Some(())
     }
 
-    /// A number below a thousand.
     #[inline]
     fn small(&mut self, number: u32) {
         let digits = &SMALL[number as usize % SMALL.len()];
         self.put(digits, usize::from(digits[3]));
     }
 
-    /// What takes longer than an hour is left to others: all below fits 32 bits.
+    /// `None` above an hour: all shorter durations fit 32 bits.
     #[inline]
-    fn duration(&mut self, duration: Duration, unit: Unit) -> Option<()> {
+    fn duration(&mut self, duration: Duration, unit: FieldUnit) -> Option<()> {
         let seconds = u32::try_from(duration.as_secs()).ok().filter(|seconds| *seconds < 3600)?;
         let micros = duration.subsec_micros();
         match unit {
-            Unit::Milliseconds => {
+            FieldUnit::Milliseconds => {
                 self.decimal(u64::from(seconds * 1000 + micros / 1000))?;
                 let [hundreds, tens, ones] = digits(micros % 1000);
                 self.put(&[b'.', hundreds, tens, ones], 4);
             }
-            Unit::Seconds => {
+            FieldUnit::Seconds => {
                 self.decimal(u64::from(seconds))?;
                 let ([a, b, c], [d, e, f]) = (digits(micros / 1000), digits(micros % 1000));
                 self.put(&[b'.', a, b, c, d, e, f], 7);
@@ -349,7 +346,7 @@ impl Pen<'_> {
         Some(())
     }
 
-    /// An address, with the quote behind it.
+    /// Writes an address and the closing quote.
     #[inline]
     fn address(&mut self, address: Ipv4Addr) {
         for octet in address.octets() {
@@ -368,7 +365,7 @@ impl Pen<'_> {
     }
 
     #[inline]
-    fn version(&mut self, Version(major, minor): Version, has_name: bool) {
+    fn version(&mut self, LoggedVersion(major, minor): LoggedVersion, has_name: bool) {
         if has_name {
             self.put(b"HTTP/", 5);
         }
@@ -378,8 +375,8 @@ impl Pen<'_> {
         self.put(b"\"", 1);
     }
 
-    /// Makes an object of the members, each of which has a comma in front. Returns its length; `None` if there is no member,
-    /// or if others have to write it.
+    /// Completes the object: the first member's comma becomes the brace. Returns its length; `None` if there is no
+    /// member, or if the line does not fit.
     fn close(mut self) -> Option<usize> {
         if self.at == 0 || self.has_special {
             return None;
@@ -399,8 +396,8 @@ mod tests {
 
     use super::*;
     use crate::entry::More;
-    use crate::format::Format;
-    use crate::line::Lines;
+    use crate::format::LineFormat;
+    use crate::line::LineWriter;
 
     const FIELDS: [&str; 28] = [
         "time",
@@ -433,15 +430,15 @@ mod tests {
         "listener",
     ];
 
-    fn lines(masks: Masks) -> Lines {
-        Lines::new(Format::new("json", &FIELDS.map(str::to_owned)).expect("a format"), masks)
+    fn lines(masks: Masks) -> LineWriter {
+        LineWriter::new(LineFormat::new("json", &FIELDS.map(str::to_owned)).expect("a format"), masks)
     }
 
-    /// The line of an entry, and whether it was written here.
-    fn both(lines: &Lines, entry: &Entry<'_>, now: SystemTime) -> (String, bool) {
+    /// Writes an entry, and returns whether the fast path did it.
+    fn both(lines: &LineWriter, entry: &LogEntry<'_>, now: SystemTime) -> (String, bool) {
         let mut timestamp = Timestamp::new();
         timestamp.set(now);
-        let (mut quick, mut slow) = (Batch::default(), Batch::default());
+        let (mut quick, mut slow) = (LineBatch::default(), LineBatch::default());
         for batch in [&mut quick, &mut slow] {
             batch.append(|line| line.extend_from_slice(b"before\n"));
         }
@@ -453,10 +450,10 @@ mod tests {
         (String::from_utf8_lossy(slow).into_owned(), is_quick)
     }
 
-    const ENTRY: Entry<'static> = Entry {
+    const ENTRY: LogEntry<'static> = LogEntry {
         method: b"GET",
         target: b"/tiny?page=2",
-        version: Some(Version(1, 1)),
+        version: Some(LoggedVersion(1, 1)),
         host: b"example.test",
         scheme: "https",
         user_agent: b"curl/8.0",
@@ -465,27 +462,27 @@ mod tests {
         route: Some("/"),
         server: Some("127.0.0.1:9000"),
         duration: Duration::from_micros(12_034),
-        ..Entry::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)))
+        ..LogEntry::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)))
     };
 
     #[test]
-    fn what_is_short_and_plain_is_written_here_and_nothing_else() {
+    fn the_fast_path_writes_only_short_and_plain_values() {
         let plain = lines(Masks::default());
         assert!(both(&plain, &ENTRY, UNIX_EPOCH).1);
         for (what, entry) in [
-            ("a quote", Entry { user_agent: b"an \"agent\"", ..ENTRY }),
-            ("a byte that is no text", Entry { host: b"\xff", ..ENTRY }),
-            ("more than there is room for", Entry { target: &[b'a'; 2000], ..ENTRY }),
-            ("more than is logged of it", Entry { method: &[b'A'; 65], ..ENTRY }),
-            ("a billion bytes", Entry { body_bytes_sent: 1_000_000_000, ..ENTRY }),
-            ("an hour", Entry { duration: Duration::from_secs(3600), ..ENTRY }),
-            ("version 6", Entry { client: IpAddr::V6(Ipv6Addr::LOCALHOST), ..ENTRY }),
+            ("a quote", LogEntry { user_agent: b"an \"agent\"", ..ENTRY }),
+            ("a byte that is no text", LogEntry { host: b"\xff", ..ENTRY }),
+            ("more than there is room for", LogEntry { target: &[b'a'; 2000], ..ENTRY }),
+            ("more than is logged of it", LogEntry { method: &[b'A'; 65], ..ENTRY }),
+            ("a billion bytes", LogEntry { body_bytes_sent: 1_000_000_000, ..ENTRY }),
+            ("an hour", LogEntry { duration: Duration::from_secs(3600), ..ENTRY }),
+            ("version 6", LogEntry { client: IpAddr::V6(Ipv6Addr::LOCALHOST), ..ENTRY }),
         ] {
             assert!(!both(&plain, &entry, UNIX_EPOCH).1, "{what}");
         }
-        let mapped = Entry { client: IpAddr::V6(Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped()), ..ENTRY };
+        let mapped = LogEntry { client: IpAddr::V6(Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped()), ..ENTRY };
         assert!(both(&plain, &mapped, UNIX_EPOCH).1);
-        let hidden = Masks { query: Query::Masked, ..Masks::default() };
+        let hidden = Masks { query: LoggedQuery::Masked, ..Masks::default() };
         assert!(!both(&lines(hidden), &ENTRY, UNIX_EPOCH).1, "queries are hidden");
     }
 
@@ -506,7 +503,7 @@ mod tests {
             retries in any::<u8>(),
         ) {
             let number = |at: usize| numbers[at] >> (shifts[at] % 64);
-            let entry = Entry {
+            let entry = LogEntry {
                 method: method.as_bytes(),
                 target: target.as_bytes(),
                 host: host.as_bytes(),
@@ -518,7 +515,7 @@ mod tests {
                 status,
                 retries, more: &More {
                 held: held.map(Duration::from_micros), ..More::NONE },
-                ..Entry { client: IpAddr::V4(client.into()), ..ENTRY }
+                ..LogEntry { client: IpAddr::V4(client.into()), ..ENTRY }
              };
             both(&lines(Masks::default()), &entry, UNIX_EPOCH + Duration::from_millis(milliseconds));
         }

@@ -1,14 +1,14 @@
-//! The time of log lines, in UTC. Formatting a date costs more than the rest of a line, so it is done once a second.
+//! The time of log lines, in UTC. It is formatted once a second, because formatting a date costs more than the rest
+//! of a line.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httpdate::HttpDate;
 
-/// The last second that HTTP's date format can show: the end of year 9999.
+/// The last second that HTTP's date format can show: the end of the year 9999.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// The current time as text, in the two formats of log lines.
 #[derive(Debug)]
 pub struct Timestamp {
     second: u64,
@@ -24,7 +24,7 @@ impl Default for Timestamp {
 }
 
 impl Timestamp {
-    /// The first second of 1970.
+    /// Starts at the first second of 1970.
     pub fn new() -> Self {
         let mut timestamp = Self { second: 0, millisecond: 0, combined: [0; 26], rfc3339: [0; 19] };
         timestamp.render();
@@ -42,37 +42,36 @@ impl Timestamp {
         }
     }
 
-    /// The time in the Combined Log Format: `10/Oct/2000:13:55:36 +0000`.
+    /// As in `10/Oct/2000:13:55:36 +0000` (Combined Log Format).
     pub fn combined(&self) -> &[u8] {
         &self.combined
     }
 
-    /// The time as in `2000-10-10T13:55:36`, to be followed by `.`, the milliseconds and `Z` (RFC 3339).
+    /// As in `2000-10-10T13:55:36`; the caller appends `.`, the milliseconds and `Z` (RFC 3339).
     pub fn rfc3339(&self) -> &[u8; 19] {
         &self.rfc3339
     }
 
-    /// The milliseconds of the time: 0 to 999.
+    /// 0 to 999.
     pub fn millisecond(&self) -> u32 {
         self.millisecond
     }
 
-    /// Seconds since 1970.
     pub fn second(&self) -> u64 {
         self.second
     }
 
-    /// The date: `2000-10-10`.
+    /// As in `2000-10-10`.
     pub fn date(&self) -> &[u8] {
         &self.rfc3339[..10]
     }
 
-    /// The time of day: `13:55:36`.
+    /// As in `13:55:36`.
     pub fn clock(&self) -> &[u8] {
         &self.rfc3339[11..]
     }
 
-    /// Rearranges the fixed-width date of HTTP, `Tue, 10 Oct 2000 13:55:36 GMT`, whose calendar is not worth a copy.
+    /// Rearranges HTTP's date, `Tue, 10 Oct 2000 13:55:36 GMT`, which has a fixed width: no other calendar is needed.
     fn render(&mut self) {
         let mut date = [0; 29];
         let time = UNIX_EPOCH + Duration::from_secs(self.second);
@@ -139,7 +138,7 @@ mod tests {
     #[test]
     fn every_month_has_its_number() {
         for month in 0..12 {
-            // 2001 began at second 978307200; the 15th of each month is within it whatever the lengths before.
+            // 2001 began at second 978307200. Steps of a mean month from the 15th stay within each month.
             let now = UNIX_EPOCH + Duration::from_secs(978_307_200 + month * 2_629_800 + 14 * 86_400);
             assert_eq!(&texts(now).1[..7], format!("2001-{:02}", month + 1));
         }

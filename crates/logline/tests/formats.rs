@@ -1,16 +1,15 @@
-//! Formats by choice: what they write, what they refuse, and that nothing a client sends leaves its place.
+//! Formats with chosen fields: their lines, their mistakes, and that no client's bytes leave their place.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, UNIX_EPOCH};
 
 use logline::{
-    Addresses, Batch, ClientTls, Entry, FieldFault, Format, FormatFault, Headers, Lines, Masks, More, Needs,
-    Query, Retried, Timestamp, Version,
+    Addresses, FieldFault, FormatFault, Headers, LineBatch, LineFormat, LineWriter, LogEntry, LoggedQuery,
+    LoggedTls, LoggedVersion, Masks, More, Needs, Retried, Timestamp,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// Field lines of a request and of its response.
 #[derive(Debug, Default)]
 struct Sent<'a> {
     request: &'a [(&'a str, &'a [u8])],
@@ -46,7 +45,7 @@ const SENT: Sent<'static> = Sent {
 fn more<'a>(headers: &'a dyn Headers) -> More<'a> {
     More {
         trace_id: Some(0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c),
-        tls: ClientTls { version: "TLSv1.3", ..ClientTls::default() },
+        tls: LoggedTls { version: "TLSv1.3", ..LoggedTls::default() },
         upstream_first_byte: Some(Duration::from_millis(10)),
         first_byte: Some(Duration::from_micros(11_500)),
         retried: &[Retried { server: "127.0.0.1:9001", cause: "upstream-refused" }],
@@ -59,13 +58,13 @@ fn more<'a>(headers: &'a dyn Headers) -> More<'a> {
     }
 }
 
-fn entry<'a>(more: &'a More<'a>) -> Entry<'a> {
-    Entry {
+fn entry<'a>(more: &'a More<'a>) -> LogEntry<'a> {
+    LogEntry {
         user: "me too",
         scheme: "https",
         method: b"GET",
         target: b"/a/b?page=2&token=t",
-        version: Some(Version(1, 1)),
+        version: Some(LoggedVersion(1, 1)),
         status: 200,
         body_bytes_sent: 2,
         bytes_sent: 130,
@@ -80,20 +79,20 @@ fn entry<'a>(more: &'a More<'a>) -> Entry<'a> {
         cache: "miss",
         weight: 333,
         more,
-        ..Entry::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)))
+        ..LogEntry::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)))
     }
 }
 
-fn format(text: &str, fields: &[&str]) -> Format {
+fn format(text: &str, fields: &[&str]) -> LineFormat {
     let fields: Vec<String> = fields.iter().map(|&field| field.to_owned()).collect();
-    Format::new(text, &fields).unwrap_or_else(|error| panic!("{text}: {error}"))
+    LineFormat::new(text, &fields).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn line_with(format: Format, masks: Masks, entry: &Entry<'_>) -> String {
+fn line_with(format: LineFormat, masks: Masks, entry: &LogEntry<'_>) -> String {
     let mut timestamp = Timestamp::new();
     timestamp.set(UNIX_EPOCH + Duration::from_millis(971_186_136_007));
-    let mut batch = Batch::default();
-    Lines::new(format, masks).write(entry, &timestamp, &mut batch);
+    let mut batch = LineBatch::default();
+    LineWriter::new(format, masks).write(entry, &timestamp, &mut batch);
     str::from_utf8(batch.lines()).expect("a line is UTF-8").to_owned()
 }
 
@@ -108,7 +107,7 @@ fn combined_has_nine_fields_and_nothing_else() {
         "192.0.2.7 - me\\x20too [10/Oct/2000:13:55:36 +0000] \"GET /a/b?page=2&token=t HTTP/1.1\" 200 2 \
          \"http://example.test/?token=t\" \"curl/8.0 \\\"x\\\"\"\n"
     );
-    let empty = line_with(Format::Combined, Masks::default(), &Entry::new(Ipv4Addr::LOCALHOST.into()));
+    let empty = line_with(LineFormat::Combined, Masks::default(), &LogEntry::new(Ipv4Addr::LOCALHOST.into()));
     assert_eq!(empty, "127.0.0.1 - - [10/Oct/2000:13:55:36 +0000] \"-\" - - \"-\" \"-\"\n");
 }
 
@@ -206,21 +205,21 @@ fn w3c_has_directives_and_columns() {
     now.set(UNIX_EPOCH + Duration::from_millis(971_186_136_007));
     assert!(format.has_directives());
     assert_eq!(
-        String::from_utf8(Lines::new(format, Masks::default()).head(&now)).unwrap(),
+        String::from_utf8(LineWriter::new(format, Masks::default()).head(&now)).unwrap(),
         "#Version: 1.0\n#Software: Vanward\n#Date: 2000-10-10 13:55:36\n\
          #Fields: date time c-ip cs-username cs-uri-stem cs-uri-query x-peer cs(X-Two) time-taken x-cause\n"
     );
-    assert!(Lines::default().head(&now).is_empty());
-    // What begins with # would be read as a directive.
+    assert!(LineWriter::default().head(&now).is_empty());
+    // A line that begins with # would be a directive.
     let sent = more(&SENT);
-    let forged = Entry { target: b"#Fields:", ..entry(&sent) };
+    let forged = LogEntry { target: b"#Fields:", ..entry(&sent) };
     assert_eq!(line_with(self::format("w3c", &["path"]), Masks::default(), &forged), "%23Fields:\n");
 }
 
 #[test]
 fn masks() {
     let secret = Masks {
-        query: Query::Without(vec!["token".to_owned()]),
+        query: LoggedQuery::Without(vec!["token".to_owned()]),
         addresses: Addresses::Network,
         hidden_headers: vec!["X-Two".to_owned(), "user-agent".to_owned()],
         shown_headers: vec!["cookie".to_owned()],
@@ -238,10 +237,10 @@ fn masks() {
     ] {
         assert_eq!(shown(template), format!("{expected}\n"), "{template}");
     }
-    let none = Masks { query: Query::Omitted, ..Masks::default() };
+    let none = Masks { query: LoggedQuery::Omitted, ..Masks::default() };
     let shown = line_with(format("$target $query $arg.page", &[]), none.clone(), &entry(&more(&SENT)));
     assert_eq!(shown, "/a/b - ***\n");
-    for fixed in [Format::Extended, Format::Combined, Format::Json] {
+    for fixed in [LineFormat::Extended, LineFormat::Combined, LineFormat::Json] {
         let masks = Masks { addresses: Addresses::Network, ..none.clone() };
         let peer = Some("2001:db8:1:2::3".parse().unwrap());
         let more = More { peer, ..more(&SENT) };
@@ -256,7 +255,7 @@ fn masks() {
 }
 
 #[test]
-fn what_is_no_format_is_refused_where_it_is_wrong() {
+fn mistakes_in_formats_have_a_place() {
     for (text, fields, place, is_in_fields, fault) in [
         ("combind", &[][..], 0, false, FormatFault::Unknown("combind".to_owned())),
         ("$client $stats", &[], 8, false, FormatFault::Field(FieldFault::Unknown("stats".to_owned()))),
@@ -270,16 +269,16 @@ fn what_is_no_format_is_refused_where_it_is_wrong() {
         ("w3c", &["time"; 101], 0, true, FormatFault::TooMany(101)),
     ] {
         let fields: Vec<String> = fields.iter().map(|&field| field.to_owned()).collect();
-        let error = Format::new(text, &fields).expect_err(text);
+        let error = LineFormat::new(text, &fields).expect_err(text);
         assert_eq!((error.place, error.is_in_fields, error.fault), (place, is_in_fields, fault), "{text}");
     }
-    assert!(Format::new(&"$client ".repeat(101), &[]).is_err());
-    assert!(Format::new(&"$client".repeat(1000), &[]).is_err());
+    assert!(LineFormat::new(&"$client ".repeat(101), &[]).is_err());
+    assert!(LineFormat::new(&"$client".repeat(1000), &[]).is_err());
 }
 
 #[test]
-fn what_nobody_asked_for_is_not_needed() {
-    let needs = |text: &str| Lines::new(format(text, &[]), Masks::default()).needs();
+fn a_format_needs_only_the_parts_of_its_fields() {
+    let needs = |text: &str| LineWriter::new(format(text, &[]), Masks::default()).needs();
     assert_eq!(needs("$client $status $duration_ms"), Needs::ENTRY);
     assert_eq!(needs("combined"), Needs::ENTRY.and(Needs::NAMED_HEADERS));
     let more = Needs::ENTRY.and(Needs::MORE);
@@ -296,12 +295,12 @@ fn a_format_that_tells_more_says_so() {
     for format in fields.chain(presets) {
         let with = line_with(format.clone(), Masks::default(), &entry(&more(&SENT)));
         let without = line_with(format.clone(), Masks::default(), &entry(&More::NONE));
-        let needs = Lines::new(format.clone(), Masks::default()).needs();
+        let needs = LineWriter::new(format.clone(), Masks::default()).needs();
         assert!(with == without || needs.has(Needs::MORE), "{format:?} tells {with}, and does not need it");
     }
 }
 
-/// Bytes that clients could send, with those that could do harm among them.
+/// Bytes that clients could send, including harmful ones.
 fn outside() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..100),
@@ -317,7 +316,6 @@ fn fields() -> impl Strategy<Value = Vec<String>> {
     proptest::sample::subsequence(names, 1..60).prop_shuffle()
 }
 
-/// Texts of formats, with quotes anywhere.
 fn template() -> impl Strategy<Value = String> {
     (fields(), proptest::collection::vec(proptest::sample::select(&["\"", " ", "x", "\\", "$$", "="]), 60))
         .prop_map(|(fields, between)| {
@@ -330,7 +328,7 @@ proptest! {
     #[test]
     fn one_request_is_one_line_whatever_it_has(
         parts in proptest::collection::vec(outside(), 8), text in template(), fields in fields(),
-        query in proptest::sample::select(vec![Query::Full, Query::Omitted, Query::Masked, Query::Without(vec!["x".to_owned()])]),
+        query in proptest::sample::select(vec![LoggedQuery::Full, LoggedQuery::Omitted, LoggedQuery::Masked, LoggedQuery::Without(vec!["x".to_owned()])]),
     ) {
         let text_of = |at: usize| String::from_utf8_lossy(&parts[at]).into_owned();
         let (user, subject, detail) = (text_of(0), text_of(1), text_of(2));
@@ -338,10 +336,10 @@ proptest! {
         let sent = Sent { request: &request, response: &[("x", &parts[7])] };
         let more = More {
             request_id: &parts[0], listener: &subject,
-            tls: ClientTls { subject: &subject, server_name: &user, ..ClientTls::default() },
+            tls: LoggedTls { subject: &subject, server_name: &user, ..LoggedTls::default() },
             ..more(&sent)
         };
-        let entry = Entry {
+        let entry = LogEntry {
             user: &user, method: &parts[6], target: &parts[3], referer: &parts[4], user_agent: &parts[5],
             host: &parts[7], route: Some(&user), detail: Some(&detail),
             ..entry(&more)
@@ -349,8 +347,8 @@ proptest! {
         let masks = || Masks { query: query.clone(), ..Masks::default() };
         let mut seen: Vec<String> = fields.iter().map(|name| name.replace("client_address", "client")).collect();
         seen.sort_unstable();
-        let mut formats = vec![Format::Extended, Format::Combined, format(&text, &[])];
-        formats.extend(Format::new("w3c", &fields));
+        let mut formats = vec![LineFormat::Extended, LineFormat::Combined, format(&text, &[])];
+        formats.extend(LineFormat::new("w3c", &fields));
         let is_line = |line: &str| {
             line.ends_with('\n') && !line[..line.len() - 1].contains(|character: char| {
                 character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')
@@ -358,7 +356,7 @@ proptest! {
         };
         for format in formats {
             let count = match &format {
-                Format::Chosen(_) if format.has_directives() => fields.len(),
+                LineFormat::Chosen(_) if format.has_directives() => fields.len(),
                 _ => 0,
             };
             let line = line_with(format, masks(), &entry);
@@ -369,7 +367,7 @@ proptest! {
             }
         }
         let object = format!("{{\"a\":${{{0}}},\"b\":[\"${{{0}}}-$user\",$user],\"c\":${{{1}}}}}", fields[0], fields[fields.len() - 1]);
-        for format in [Ok(Format::Json), Format::new("json", &fields), Format::new(&object, &[])].into_iter().flatten() {
+        for format in [Ok(LineFormat::Json), LineFormat::new("json", &fields), LineFormat::new(&object, &[])].into_iter().flatten() {
             let line = line_with(format, masks(), &entry);
             prop_assert!(is_line(&line), "{:?}", line);
             let parsed: Result<Map<String, Value>, _> = serde_json::from_str(&line);

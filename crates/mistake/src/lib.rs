@@ -1,71 +1,68 @@
-//! Mistakes in text files: position, message, suggestion, and the line in question.
+//! Mistakes in text files, with position, message, suggestion, and an excerpt of the line.
 //!
-//! The readers decide what a file may contain: the configuration of the proxy, the plans of the lab.
+//! The readers of files decide what is a mistake: those of the proxy's configuration, and of the lab's plans.
 
 #![forbid(unsafe_code)]
 
-/// The valid name nearest to a misspelt one.
+/// Finds the valid name for a misspelt one.
 mod nearest;
-/// Passwords of URLs, which nothing shows.
+/// Masks the passwords in URLs.
 mod password;
+/// Rewords messages of libraries.
+mod plain;
 
 use std::fmt;
 use std::ops::Range;
 
 pub use nearest::nearest;
+pub use plain::{PlainWords, json_error, toml_syntax, value_error};
 
-/// A mistake in a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// The file, as it was named.
+    /// The file's name, as the user wrote it.
     pub file: String,
-    /// The line, from 1.
+    /// From 1.
     pub line: usize,
-    /// The column, from 1, in characters.
+    /// From 1, in characters.
     pub column: usize,
-    /// What is wrong.
     pub message: String,
-    /// What is expected there.
+    /// The accepted values or syntax.
     pub expected: Option<String>,
-    /// For a misspelt name, the nearest valid one.
+    /// The valid name nearest to a misspelt one.
     pub nearest: Option<String>,
-    /// What to write instead, for users of another program's syntax.
+    /// The replacement for syntax from another program.
     pub hint: Option<String>,
-    /// The part of the line that is shown.
     pub excerpt: Excerpt,
 }
 
 /// A part of a line, with a marked range.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Excerpt {
-    /// The text. Characters that a terminal would not show as one column are replaced by a space.
+    /// Characters that a terminal would not show in one column are replaced by spaces.
     pub text: String,
     /// The number of characters before the marked ones.
     pub before: usize,
-    /// The number of marked characters, at least one.
+    /// The number of marked characters; at least 1.
     pub marked: usize,
 }
 
-/// The most characters of a line that are shown, including the ones before the marked place.
+/// The maximum length of an excerpt, in characters.
 const SHOWN_MAX: usize = 100;
 const SHOWN_BEFORE_MAX: usize = 60;
-/// Characters on either side of the marked place that are looked at for passwords.
+/// The number of characters on either side of the marked range in which passwords are searched for.
 const READ_MAX: usize = 4096;
 
 impl Mistake {
-    /// Adds what is expected.
     #[must_use]
     pub fn expecting(self, expected: impl Into<String>) -> Self {
         Self { expected: Some(expected.into()), ..self }
     }
 
-    /// Adds the nearest valid name.
     #[must_use]
     pub fn meaning(self, nearest: Option<String>) -> Self {
         Self { nearest, ..self }
     }
 
-    /// Adds a hint at what to write instead.
     #[must_use]
     pub fn hinting(self, hint: Option<String>) -> Self {
         Self { hint, ..self }
@@ -108,7 +105,7 @@ impl Mistake {
 }
 
 /// The position and the mistake in one line: `vanward.toml:12:3: unknown key "adress" in [[listen]]; did you mean
-/// "address"? Expected address or name`
+/// "address"? Expected address or name`.
 impl fmt::Display for Mistake {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, .. } = self;
@@ -118,37 +115,36 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// Maps byte offsets of a text to lines and columns.
-pub struct Places<'t> {
+/// Maps byte offsets in a text to lines and columns.
+pub struct LineMap<'t> {
     file: &'t str,
     text: &'t str,
-    /// The offset of each line's first byte.
+    /// The byte offset of the start of each line.
     lines: Vec<usize>,
 }
 
-impl<'t> Places<'t> {
-    /// Indexes `text`. The name in `file` is used only for messages.
+impl<'t> LineMap<'t> {
+    /// `file` is used only in messages.
     pub fn new(text: &'t str, file: &'t str) -> Self {
         let after_newlines = text.match_indices('\n').map(|(newline, _)| newline + 1);
         Self { file, text, lines: std::iter::once(0).chain(after_newlines).collect() }
     }
 
-    /// The name of the file.
     pub fn file(&self) -> &'t str {
         self.file
     }
 
-    /// The text in a byte range.
+    /// `None` if the range is out of bounds, or its ends are within characters.
     pub fn text(&self, at: &Range<usize>) -> Option<&'t str> {
         self.text.get(at.clone())
     }
 
-    /// The line of a byte offset, from 1.
+    /// From 1.
     pub fn line(&self, offset: usize) -> usize {
         self.lines.partition_point(|start| *start <= offset)
     }
 
-    /// A mistake about the text in a byte range.
+    /// Describes a mistake at this byte range of the text.
     pub fn mistake(&self, at: &Range<usize>, message: impl Into<String>) -> Mistake {
         let line = self.line(at.start);
         let before = self.text.get(self.lines[line - 1]..at.start).unwrap_or_default();
@@ -170,8 +166,8 @@ impl<'t> Places<'t> {
     }
 }
 
-/// The part of a line to show: the end of `before`, then `marked`, then the start of `behind`, with passwords of URLs masked.
-/// A line may be as long as the file, so only what is near the marked place is read.
+/// Shows the end of `before`, then `marked`, then the start of `behind`, with passwords masked. A line may be as long
+/// as the file, so only the part near the marked range is read.
 fn excerpt(before: &str, behind: &str, marked: &str) -> Excerpt {
     let plain = |character: char| if character.is_control() { ' ' } else { character };
     let in_line = |character: &char| !matches!(character, '\n' | '\r');
@@ -196,7 +192,7 @@ mod tests {
     #[test]
     fn lines_and_columns_count_characters() {
         let text = "\u{feff}a = 1\r\n\"\u{e9}\" = 2\n\n";
-        let places = Places::new(text, "f");
+        let places = LineMap::new(text, "f");
         let place = |offset| {
             let mistake = places.mistake(&(offset..offset), "");
             (mistake.line, mistake.column)
@@ -207,27 +203,27 @@ mod tests {
         assert_eq!(place(text.find('2').unwrap()), (2, 7));
         assert_eq!(place(text.len() - 1), (3, 1));
         assert_eq!(place(text.len()), (4, 1));
-        // Within a character, or beyond the end: the line at least.
+        // Within a character, or beyond the end: at least the line is right.
         assert_eq!(place(text.find('\u{e9}').unwrap() + 1).0, 2);
         assert_eq!(place(text.len() + 9).0, 4);
     }
 
     #[test]
-    fn carets_stand_below_what_is_meant() {
+    fn carets_are_below_the_marked_range() {
         let text = "\u{feff}a = 1\r\n\t\"\u{e9}\" = \"\u{1b}[2J\"  \n\nb = [\n1]";
-        let places = Places::new(text, "f");
+        let places = LineMap::new(text, "f");
         let shown = |part: &str| {
             let start = text.find(part).unwrap();
             places.mistake(&(start..start + part.len()), "").shown()
         };
         assert_eq!(shown("a"), "    1 | a = 1\n      | ^\n");
         assert_eq!(shown("\"\u{e9}\""), "    2 |  \"\u{e9}\" = \" [2J\"\n      |  ^^^\n");
-        // What goes over several lines is marked in its first; where there is no text nothing is shown.
+        // A range over several lines is marked in its first. Nothing is shown where there is no text.
         assert_eq!(shown("[\n1]"), "    4 | b = [\n      |     ^\n");
         assert_eq!(places.mistake(&(text.len()..text.len() + 5), "").shown(), "    5 | 1]\n      |   ^\n");
-        assert_eq!(Places::new("", "f").mistake(&(0..0), "").shown(), "");
+        assert_eq!(LineMap::new("", "f").mistake(&(0..0), "").shown(), "");
         let long = "x".repeat(1000) + "adress" + &"y".repeat(1000);
-        let shown = Places::new(&long, "f").mistake(&(1000..1006), "").shown();
+        let shown = LineMap::new(&long, "f").mistake(&(1000..1006), "").shown();
         let (line, carets) = shown.split_once('\n').unwrap();
         assert_eq!(line.find("adress"), carets.find("^^^^^^"));
         assert!(line.len() < 120, "{line}");
@@ -236,7 +232,7 @@ mod tests {
     #[test]
     fn passwords_of_urls_are_neither_in_excerpts_nor_in_sentences() {
         let line = "servers = [\"http://user:secret@host/\", \"htp://other\"]\n";
-        let places = Places::new(line, "f");
+        let places = LineMap::new(line, "f");
         let of = |part: &str| {
             let start = line.find(part).unwrap();
             places.mistake(&(start..start + part.len()), format!("{part} is wrong"))
@@ -248,16 +244,16 @@ mod tests {
         let whole = of("http://user:secret@host/");
         assert_eq!(whole.shown(), format!("{masked}      | {}{}\n", " ".repeat(12), "^".repeat(21)));
         assert_eq!(whole.to_string(), "f:1:13: http://user:***@host/ is wrong");
-        // A place within the password is that of the mask.
+        // A range within the password marks the mask.
         assert_eq!(of("cret").shown(), format!("{masked}      | {}^^^\n", " ".repeat(24)));
         let far = format!("\"redis://:{}@host\" x", "p".repeat(2000));
-        let shown = Places::new(&far, "f").mistake(&(far.len() - 1..far.len()), "").shown();
+        let shown = LineMap::new(&far, "f").mistake(&(far.len() - 1..far.len()), "").shown();
         assert_eq!(shown, format!("    1 | \"redis://:***@host\" x\n      | {}^\n", " ".repeat(20)));
     }
 
     #[test]
     fn the_nearest_name_comes_before_the_list() {
-        let mistake = Places::new("adress = 1", "f").mistake(&(0..6), "unknown key \"adress\"");
+        let mistake = LineMap::new("adress = 1", "f").mistake(&(0..6), "unknown key \"adress\"");
         let meant = mistake.clone().expecting("address or name").meaning(Some("address".to_owned()));
         assert_eq!(
             meant.to_string(),

@@ -1,15 +1,15 @@
 //! Finds the valid name that is nearest to a misspelt one.
 
-/// Longer than any name worth comparing: the comparison's cost is the product of both lengths.
+/// Longer names are not compared, because the cost is the product of both lengths.
 const LONGEST: usize = 64;
 
-/// The nearest of `names`, if it is near enough to be the intended one.
+/// The nearest of `names`, if it is similar enough.
 pub fn nearest<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     if written.len() > LONGEST {
         return None;
     }
     let folded = written.to_lowercase().replace('-', "_");
-    // A third of a name may be wrong: `adress` is near `address`, `port` is not near `path`.
+    // A third of the characters may differ: `adress` is near `address`, but `port` is not near `path`.
     let allowed = (folded.chars().count() / 3).max(1);
     let distance = |name: &str| strsim::damerau_levenshtein(&folded, &name.to_lowercase().replace('-', "_"));
     let near = names.into_iter().filter(|name| name.len() <= LONGEST).map(|name| (distance(name), name));

@@ -1,13 +1,12 @@
-//! Masks the passwords of URLs in texts that are shown: `redis://user:***@host`.
+//! Masks the passwords of URLs in text for users: `redis://user:***@host`.
 
 use std::ops::Range;
 
-/// What stands for a password.
+/// Replaces a password of any length.
 const MASK: [char; 3] = ['*'; 3];
 
-/// The text with its passwords masked.
 pub(crate) fn without(text: &str) -> String {
-    // Nearly no text has one.
+    // Most texts have no URL.
     if !text.contains("://") {
         return text.to_owned();
     }
@@ -15,8 +14,8 @@ pub(crate) fn without(text: &str) -> String {
     masked(&characters, [0, 0]).0.into_iter().collect()
 }
 
-/// The text with its passwords masked, and where the marked range is then. What of it lies in a password comes to mark the
-/// whole mask.
+/// Masks the passwords in a text. Returns the marked range in the result too; a range that touches a password comes to
+/// include the whole mask.
 pub(crate) fn masked(text: &[char], [start, end]: [usize; 2]) -> (Vec<char>, [usize; 2]) {
     let (mut out, mut read) = (Vec::with_capacity(text.len()), 0);
     let mut marked = [start, end];
@@ -39,7 +38,7 @@ pub(crate) fn masked(text: &[char], [start, end]: [usize; 2]) -> (Vec<char>, [us
     (out, marked)
 }
 
-/// Where passwords are, in order.
+/// The ranges of passwords, in order.
 fn passwords(text: &[char]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -54,7 +53,7 @@ fn passwords(text: &[char]) -> Vec<Range<usize>> {
     found
 }
 
-/// Where a URL ends: before the quote that it began behind, or else before a space.
+/// The end of a URL: the quote that also precedes it, or else a white space.
 fn end(text: &[char], scheme: usize, start: usize) -> usize {
     let is_of_scheme = |character: &char| character.is_ascii_alphanumeric() || "+-.".contains(*character);
     let before = text[..scheme].iter().rev().find(|character| !is_of_scheme(character)).copied();
@@ -66,9 +65,10 @@ fn end(text: &[char], scheme: usize, start: usize) -> usize {
         .map_or(text.len(), |length| start + length)
 }
 
-/// The password in what follows a scheme: behind the first colon, and before the last `@` of the authority (RFC 3986 §3.2.1).
+/// The range of the password in a URL without its scheme: from the first colon to the last `@` of the authority (RFC
+/// 3986 §3.2.1).
 fn password(text: &[char], url: Range<usize>) -> Option<Range<usize>> {
-    // An address of IPv6 has colons.
+    // An IPv6 address has colons.
     if text.get(url.start) == Some(&'[') {
         return None;
     }
@@ -80,7 +80,8 @@ fn password(text: &[char], url: Range<usize>) -> Option<Range<usize>> {
     if let Some(length) = last(authority) {
         return Some(colon + 1..colon + 1 + length);
     }
-    // One with a slash in it, which had to be escaped, is no less a secret; behind a port there is a path.
+    // A password may have a slash that is not escaped. If only digits follow the colon, they are a port, and the `@` is
+    // in the path.
     let is_port = authority < colon || text[colon + 1..authority].iter().all(char::is_ascii_digit);
     last(url.end).filter(|_| !is_port).map(|length| colon + 1..colon + 1 + length)
 }
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_marked_stays_marked() {
+    fn the_marked_range_stays_marked() {
         let text: Vec<char> = "a://u:secret@h:1".chars().collect();
         for (marked, expected) in [
             ([0, 1], [0, 1]),

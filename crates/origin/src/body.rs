@@ -1,44 +1,40 @@
-//! Framing of a request's body: which received bytes are data, and where the body ends. No I/O.
+//! Framing of a request's body: separates data from framing, and finds the end of the body. No I/O.
 
 use std::ops::Range;
 
-use crate::request::{Framing, Refusal};
+use crate::request::{RequestFraming, RequestRefusal};
 
-/// Maximum bytes of the chunk extensions of one chunk.
 const EXTENSION_BYTES_MAX: usize = 4 * 1024;
 
-/// Maximum bytes of a trailer section.
 const TRAILER_BYTES_MAX: usize = 32 * 1024;
 
-/// Maximum number of fields in a trailer section.
 const TRAILER_FIELDS_MAX: usize = 128;
 
-/// Trailer fields: names as they were written, and values.
+/// Names as they were written, and values.
 pub(crate) type Trailers = Vec<(String, Vec<u8>)>;
 
-/// State of a request's body that is being read.
-pub(crate) enum Body {
+pub(crate) enum RequestBodyState {
     Length(u64),
-    Chunked(Chunked),
-    /// The body is complete; contains its trailers.
+    Chunked(ChunkedState),
     Done(Trailers),
 }
 
-/// Result of one step: the bytes used up, and which of them are data.
+/// The bytes that a step consumed, and which of them are data.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Step {
-    /// Bytes of the input that the step used up.
+pub(crate) struct BodyStep {
     pub(crate) consumed: usize,
     /// Range of the consumed bytes that are data.
     pub(crate) data: Range<usize>,
 }
 
-impl Body {
-    pub(crate) fn new(framing: Framing) -> Self {
+impl RequestBodyState {
+    pub(crate) fn new(framing: RequestFraming) -> Self {
         match framing {
-            Framing::None => Self::Done(Trailers::new()),
-            Framing::Length(length) => Self::Length(length),
-            Framing::Chunked => Self::Chunked(Chunked { state: State::Size { value: 0, digits: 0 } }),
+            RequestFraming::None => Self::Done(Trailers::new()),
+            RequestFraming::Length(length) => Self::Length(length),
+            RequestFraming::Chunked => {
+                Self::Chunked(ChunkedState { state: BodyState::Size { value: 0, digits: 0 } })
+            }
         }
     }
 
@@ -46,11 +42,10 @@ impl Body {
         matches!(self, Self::Done(_))
     }
 
-    /// Reads framing, and at most one piece of data, from the front of `input`. If nothing is consumed, more input is
-    /// needed.
-    pub(crate) fn step(&mut self, input: &[u8]) -> Result<Step, Refusal> {
+    /// Reads framing, and at most one piece of data, from the front of `input`; nothing if it needs more input.
+    pub(crate) fn step(&mut self, input: &[u8]) -> Result<BodyStep, RequestRefusal> {
         match self {
-            Self::Done(_) => Ok(Step { consumed: 0, data: 0..0 }),
+            Self::Done(_) => Ok(BodyStep { consumed: 0, data: 0..0 }),
             Self::Length(remaining) => {
                 let length =
                     usize::try_from(*remaining).map_or(input.len(), |length| length.min(input.len()));
@@ -58,11 +53,11 @@ impl Body {
                 if *remaining == 0 {
                     *self = Self::Done(Trailers::new());
                 }
-                Ok(Step { consumed: length, data: 0..length })
+                Ok(BodyStep { consumed: length, data: 0..length })
             }
             Self::Chunked(chunked) => {
                 let step = chunked.step(input)?;
-                if let State::Trailer { section } = &mut chunked.state
+                if let BodyState::Trailer { section } = &mut chunked.state
                     && section.ends_with(b"\r\n\r\n")
                 {
                     let trailers = parse_trailers(section)?;
@@ -74,12 +69,12 @@ impl Body {
     }
 }
 
-/// State of the decoder of a chunked body (RFC 9112 §7.1).
-pub(crate) struct Chunked {
-    state: State,
+/// Decoder of a chunked body (RFC 9112 §7.1).
+pub(crate) struct ChunkedState {
+    state: BodyState,
 }
 
-enum State {
+enum BodyState {
     Size {
         value: u64,
         digits: u8,
@@ -96,63 +91,65 @@ enum State {
     },
     DataReturn,
     DataLineFeed,
-    /// Reading the trailer section: the line end of the last chunk, and the lines up to the blank line.
+    /// The line end of the last chunk, and the lines up to the blank line.
     Trailer {
         section: Vec<u8>,
     },
 }
 
-impl Chunked {
-    fn step(&mut self, input: &[u8]) -> Result<Step, Refusal> {
+impl ChunkedState {
+    fn step(&mut self, input: &[u8]) -> Result<BodyStep, RequestRefusal> {
         for (index, &byte) in input.iter().enumerate() {
-            if let State::Data { remaining } = &mut self.state {
+            if let BodyState::Data { remaining } = &mut self.state {
                 let rest = input.len() - index;
                 let length = usize::try_from(*remaining).map_or(rest, |length| length.min(rest));
                 *remaining -= length as u64;
                 if *remaining == 0 {
-                    self.state = State::DataReturn;
+                    self.state = BodyState::DataReturn;
                 }
-                return Ok(Step { consumed: index + length, data: index..index + length });
+                return Ok(BodyStep { consumed: index + length, data: index..index + length });
             }
             self.framing_byte(byte)?;
-            if matches!(&self.state, State::Trailer { section } if section.ends_with(b"\r\n\r\n")) {
-                return Ok(Step { consumed: index + 1, data: 0..0 });
+            if matches!(&self.state, BodyState::Trailer { section } if section.ends_with(b"\r\n\r\n")) {
+                return Ok(BodyStep { consumed: index + 1, data: 0..0 });
             }
         }
-        Ok(Step { consumed: input.len(), data: 0..0 })
+        Ok(BodyStep { consumed: input.len(), data: 0..0 })
     }
 
-    fn framing_byte(&mut self, byte: u8) -> Result<(), Refusal> {
+    fn framing_byte(&mut self, byte: u8) -> Result<(), RequestRefusal> {
         let next = match (&mut self.state, byte) {
-            (State::Size { value, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+            (BodyState::Size { value, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = (byte as char).to_digit(16).map_or(0, u64::from);
-                // 15 digits are more bytes than anybody sends, and cannot overflow.
+                // 15 hexadecimal digits exceed every real size, and cannot overflow.
                 if *digits == 15 {
-                    return Err(Refusal::Chunk);
+                    return Err(RequestRefusal::Chunk);
                 }
-                State::Size { value: *value << 4 | digit, digits: *digits + 1 }
+                BodyState::Size { value: *value << 4 | digit, digits: *digits + 1 }
             }
-            (State::Size { digits: 0, .. }, _) => return Err(Refusal::Chunk),
-            (State::Size { value, .. } | State::Extension { value, .. }, b'\r') => {
-                State::SizeLineFeed { value: *value }
+            (BodyState::Size { digits: 0, .. }, _) => return Err(RequestRefusal::Chunk),
+            (BodyState::Size { value, .. } | BodyState::Extension { value, .. }, b'\r') => {
+                BodyState::SizeLineFeed { value: *value }
             }
-            (State::Size { value, .. }, b';') => State::Extension { value: *value, length: 0 },
-            (State::Extension { value, length }, b'\t' | b' '..=b'~') if *length < EXTENSION_BYTES_MAX => {
-                State::Extension { value: *value, length: *length + 1 }
+            (BodyState::Size { value, .. }, b';') => BodyState::Extension { value: *value, length: 0 },
+            (BodyState::Extension { value, length }, b'\t' | b' '..=b'~')
+                if *length < EXTENSION_BYTES_MAX =>
+            {
+                BodyState::Extension { value: *value, length: *length + 1 }
             }
-            (State::SizeLineFeed { value: 0 }, b'\n') => State::Trailer { section: b"\r\n".to_vec() },
-            (State::SizeLineFeed { value }, b'\n') => State::Data { remaining: *value },
-            (State::DataReturn, b'\r') => State::DataLineFeed,
-            (State::DataLineFeed, b'\n') => State::Size { value: 0, digits: 0 },
-            (State::Trailer { section }, byte) => {
+            (BodyState::SizeLineFeed { value: 0 }, b'\n') => BodyState::Trailer { section: b"\r\n".to_vec() },
+            (BodyState::SizeLineFeed { value }, b'\n') => BodyState::Data { remaining: *value },
+            (BodyState::DataReturn, b'\r') => BodyState::DataLineFeed,
+            (BodyState::DataLineFeed, b'\n') => BodyState::Size { value: 0, digits: 0 },
+            (BodyState::Trailer { section }, byte) => {
                 let bare = byte == b'\n' && section.last() != Some(&b'\r');
                 if bare || section.len() >= TRAILER_BYTES_MAX {
-                    return Err(Refusal::Trailer);
+                    return Err(RequestRefusal::Trailer);
                 }
                 section.push(byte);
                 return Ok(());
             }
-            _ => return Err(Refusal::Chunk),
+            _ => return Err(RequestRefusal::Chunk),
         };
         self.state = next;
         Ok(())
@@ -160,13 +157,13 @@ impl Chunked {
 }
 
 /// Parses a trailer section. `section` begins with the CRLF of the last chunk and ends with the blank line.
-fn parse_trailers(section: &[u8]) -> Result<Trailers, Refusal> {
+fn parse_trailers(section: &[u8]) -> Result<Trailers, RequestRefusal> {
     let mut slots = [httparse::EMPTY_HEADER; TRAILER_FIELDS_MAX];
     match httparse::parse_headers(&section[2..], &mut slots) {
         Ok(httparse::Status::Complete((length, fields))) if length == section.len() - 2 => {
             Ok(fields.iter().map(|field| (field.name.to_owned(), field.value.to_vec())).collect())
         }
-        _ => Err(Refusal::Trailer),
+        _ => Err(RequestRefusal::Trailer),
     }
 }
 
@@ -176,9 +173,12 @@ mod tests {
 
     use super::*;
 
-    /// All data of `parts`, the trailers, and what was left of the last part; `None` if it is not whole.
-    fn decode(framing: Framing, parts: &[&[u8]]) -> Result<Option<(Vec<u8>, Trailers, usize)>, Refusal> {
-        let mut body = Body::new(framing);
+    /// Returns all data of `parts`, the trailers, and the length of the unread rest; `None` if the body is incomplete.
+    fn decode(
+        framing: RequestFraming,
+        parts: &[&[u8]],
+    ) -> Result<Option<(Vec<u8>, Trailers, usize)>, RequestRefusal> {
+        let mut body = RequestBodyState::new(framing);
         let (mut data, mut left) = (Vec::new(), 0);
         for part in parts {
             let mut input = *part;
@@ -190,7 +190,7 @@ mod tests {
             }
             left = if body.is_done() { left + input.len() } else { 0 };
         }
-        Ok(if let Body::Done(trailers) = body { Some((data, trailers, left)) } else { None })
+        Ok(if let RequestBodyState::Done(trailers) = body { Some((data, trailers, left)) } else { None })
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
             (b"00005;a=b;c=\"d e\"\r\nhello\r\n00\r\nA: b\r\n\r\n", b"hello", trailer, 0),
             (b"A\r\n0123456789\r\na\r\n0123456789\r\n0;x\r\n\r\n", b"01234567890123456789", vec![], 0),
         ] {
-            assert_eq!(decode(Framing::Chunked, &[bytes]), Ok(Some((data.to_vec(), trailers, left))));
+            assert_eq!(decode(RequestFraming::Chunked, &[bytes]), Ok(Some((data.to_vec(), trailers, left))));
         }
     }
 
@@ -231,19 +231,26 @@ mod tests {
             b"0\r\nA\r\n\r\n",
             b"0\r\nA: b\r\n c\r\n\r\n",
         ] {
-            assert!(decode(Framing::Chunked, &[bytes]).is_err(), "{:?}", bytes.escape_ascii().to_string());
+            assert!(
+                decode(RequestFraming::Chunked, &[bytes]).is_err(),
+                "{:?}",
+                bytes.escape_ascii().to_string()
+            );
         }
         let endless = [b"0\r\nA: ".to_vec(), vec![b'a'; TRAILER_BYTES_MAX]].concat();
-        assert_eq!(decode(Framing::Chunked, &[&endless]), Err(Refusal::Trailer));
+        assert_eq!(decode(RequestFraming::Chunked, &[&endless]), Err(RequestRefusal::Trailer));
         let endless = [b"5;".to_vec(), vec![b'a'; EXTENSION_BYTES_MAX + 1]].concat();
-        assert_eq!(decode(Framing::Chunked, &[&endless]), Err(Refusal::Chunk));
+        assert_eq!(decode(RequestFraming::Chunked, &[&endless]), Err(RequestRefusal::Chunk));
     }
 
     #[test]
     fn a_length_ends_where_it_says() {
-        assert_eq!(decode(Framing::Length(3), &[b"ab"]), Ok(None));
-        assert_eq!(decode(Framing::Length(3), &[b"ab", b"cGET"]), Ok(Some((b"abc".to_vec(), vec![], 3))));
-        assert_eq!(decode(Framing::None, &[b"GET"]), Ok(Some((vec![], vec![], 3))));
+        assert_eq!(decode(RequestFraming::Length(3), &[b"ab"]), Ok(None));
+        assert_eq!(
+            decode(RequestFraming::Length(3), &[b"ab", b"cGET"]),
+            Ok(Some((b"abc".to_vec(), vec![], 3)))
+        );
+        assert_eq!(decode(RequestFraming::None, &[b"GET"]), Ok(Some((vec![], vec![], 3))));
     }
 
     proptest! {
@@ -264,12 +271,12 @@ mod tests {
             cuts.sort_unstable();
             let parts: Vec<_> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
             let expected = (chunks.concat(), vec![("T".to_owned(), b"v".to_vec())], 4);
-            prop_assert_eq!(decode(Framing::Chunked, &parts), Ok(Some(expected)));
+            prop_assert_eq!(decode(RequestFraming::Chunked, &parts), Ok(Some(expected)));
         }
 
         #[test]
         fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = decode(Framing::Chunked, &[&bytes]);
+            let _ = decode(RequestFraming::Chunked, &[&bytes]);
         }
     }
 }

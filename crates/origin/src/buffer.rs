@@ -1,22 +1,22 @@
 //! Receive buffer of a connection. A connection without unread bytes returns its buffer to the worker.
 
-use crate::request::Refusal;
+use crate::request::RequestRefusal;
 
 /// Initial size of a buffer; a long head makes it grow.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Maximum size of a head. Larger than a proxy's usual limit, so that tests show the limit of the proxy.
+/// Larger than a proxy's usual limit, so that tests show the limit of the proxy.
 pub(crate) const HEAD_BYTES_MAX: usize = 128 * 1024;
 
 /// Maximum number of spare buffers that a worker keeps.
 const SPARE_BUFFERS_MAX: usize = 64;
 
-/// Receive buffer: the received bytes are `start..end` of `bytes`.
+/// The received bytes are `start..end` of `bytes`.
 pub(crate) struct Buffer {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
-    /// How many of the received bytes were already searched for the end of a head.
+    /// Number of received bytes already searched for the end of a head.
     scanned: usize,
 }
 
@@ -34,7 +34,6 @@ impl Buffer {
         self.start == self.end
     }
 
-    /// Consumes the first `length` received bytes.
     pub(crate) fn consume(&mut self, length: usize) {
         assert!(length <= self.end - self.start, "consumed more than was received");
         self.start += length;
@@ -65,9 +64,8 @@ impl Buffer {
         self.end += length;
     }
 
-    /// Length of the head at the start of the received bytes, with its blank line, once the head is complete. Each byte
-    /// is searched once.
-    pub(crate) fn head_length(&mut self) -> Result<Option<usize>, Refusal> {
+    /// Length of the complete head at the start of the bytes, with its blank line. Searches each byte once.
+    pub(crate) fn head_length(&mut self) -> Result<Option<usize>, RequestRefusal> {
         // RFC 9112 §2.2: an empty line before the request line is skipped.
         while self.filled().starts_with(b"\r\n") {
             self.consume(2);
@@ -75,24 +73,24 @@ impl Buffer {
         let bytes = self.filled();
         match bytes {
             [] | [b'\r'] => return Ok(None),
-            [first, ..] if !first.is_ascii_graphic() => return Err(Refusal::Head),
+            [first, ..] if !first.is_ascii_graphic() => return Err(RequestRefusal::Head),
             _ => {}
         }
         for position in memchr::memchr_iter(b'\n', &bytes[self.scanned..]) {
             let line_feed = self.scanned + position;
             if !bytes[..line_feed].ends_with(b"\r") {
-                return Err(Refusal::BareLineFeed);
+                return Err(RequestRefusal::BareLineFeed);
             }
             if bytes[..line_feed].ends_with(b"\r\n\r") {
                 return Ok(Some(line_feed + 1));
             }
         }
         self.scanned = self.end - self.start;
-        if self.scanned >= HEAD_BYTES_MAX { Err(Refusal::HeadTooLarge) } else { Ok(None) }
+        if self.scanned >= HEAD_BYTES_MAX { Err(RequestRefusal::HeadTooLarge) } else { Ok(None) }
     }
 }
 
-/// Spare buffers of a worker. The buffer used last is taken first.
+/// Spare buffers of a worker. The one used last is taken first.
 #[derive(Default)]
 pub(crate) struct Spare {
     buffers: Vec<Buffer>,
@@ -164,7 +162,7 @@ mod tests {
             buffer.received(length);
             match buffer.head_length() {
                 Ok(found) => assert_eq!(found, None),
-                Err(refusal) => break assert_eq!(refusal, Refusal::HeadTooLarge),
+                Err(refusal) => break assert_eq!(refusal, RequestRefusal::HeadTooLarge),
             }
         }
         assert_eq!(buffer.filled().len(), HEAD_BYTES_MAX);

@@ -20,29 +20,28 @@ use tokio::time::{Instant, Sleep, timeout};
 
 use crate::buffer::Buffer;
 use crate::content;
-use crate::exchange::{self, Ending};
-use crate::head::{Head, Length, reason};
+use crate::exchange::{self, AfterResponse};
+use crate::head::{Length, OriginHead, reason};
 use crate::http2;
-use crate::request::{self, FIELDS_MAX, Framing, Refusal, Request};
-use crate::socket::Socket;
-use crate::worker::{FastPage, Worker};
+use crate::request::{self, FIELDS_MAX, OwnedRequest, RequestFraming, RequestRefusal};
+use crate::socket::ClientSocket;
+use crate::worker::{FastPage, OriginWorker};
 
-/// Idle timeout: a connection is closed after this time without a byte in either direction.
+/// A connection is closed after this time without a byte in either direction.
 const IDLE_MAX: Duration = Duration::from_secs(900);
 
-/// How long a connection is still read after the last response. Closing earlier could reset it (RFC 9112 §9.6).
+/// Time for which a connection is still read after the last response. Closing earlier could reset it (RFC 9112 §9.6).
 const LINGER_MAX: Duration = Duration::from_secs(2);
 
 /// Pieces of the pattern of at least this size are sent from its file.
 pub(crate) const FROM_FILE_BYTES_MIN: u64 = 64 * 1024;
 
-/// Why a connection or an exchange ends early.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The client closed the connection, or the network failed.
     Gone,
     /// The client violated the protocol.
-    Refused(Refusal),
+    Refused(RequestRefusal),
 }
 
 impl From<io::Error> for Stop {
@@ -51,42 +50,40 @@ impl From<io::Error> for Stop {
     }
 }
 
-impl From<Refusal> for Stop {
-    fn from(refusal: Refusal) -> Self {
+impl From<RequestRefusal> for Stop {
+    fn from(refusal: RequestRefusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-/// A client's connection.
-pub(crate) struct Connection {
-    pub(crate) stream: Socket,
+pub(crate) struct OriginConnection {
+    pub(crate) stream: ClientSocket,
     pub(crate) peer: SocketAddr,
-    pub(crate) worker: Rc<Worker>,
+    pub(crate) worker: Rc<OriginWorker>,
     input: Option<Buffer>,
-    /// Idle timer. Set once and checked when it fires, because a timer for each wait would cost more.
+    /// Idle timer. It is set once and checked when it fires, because a timer for each wait would cost more.
     idle: Pin<Box<Sleep>>,
     active_second: u64,
     /// No request was received yet.
     is_fresh: bool,
 }
 
-/// Which part of a page is sent.
 #[derive(Clone, Copy)]
-enum Part {
+enum PagePart {
     Head,
     All,
 }
 
-/// What to do after a request head was read.
-enum Next {
-    Page(FastPage, Part),
-    Exchange(Request),
+/// The next step after a request head was read.
+enum AfterHead {
+    Page(FastPage, PagePart),
+    Exchange(OwnedRequest),
     /// The connection continues as HTTP/2 with prior knowledge.
     Http2,
 }
 
-impl Connection {
-    pub(crate) fn new(worker: Rc<Worker>, stream: Socket, peer: SocketAddr) -> Self {
+impl OriginConnection {
+    pub(crate) fn new(worker: Rc<OriginWorker>, stream: ClientSocket, peer: SocketAddr) -> Self {
         let active_second = worker.second.get();
         Self {
             stream,
@@ -106,25 +103,25 @@ impl Connection {
         }
         loop {
             let ending = match self.next().await {
-                Ok(Next::Page(page, part)) => match self.write_page(&page, part).await {
-                    Ok(()) => Ending::KeepAlive,
-                    Err(_) => Ending::Abort,
+                Ok(AfterHead::Page(page, part)) => match self.write_page(&page, part).await {
+                    Ok(()) => AfterResponse::KeepAlive,
+                    Err(_) => AfterResponse::Abort,
                 },
-                // Boxed, so that an idle connection does not carry the room for every endpoint.
-                Ok(Next::Exchange(request)) => Box::pin(exchange::run(&mut self, request)).await,
-                Ok(Next::Http2) => return Box::pin(http2::serve(&mut self)).await,
+                // Boxed, so that an idle connection does not carry the state of every endpoint.
+                Ok(AfterHead::Exchange(request)) => Box::pin(exchange::run(&mut self, request)).await,
+                Ok(AfterHead::Http2) => return Box::pin(http2::serve(&mut self)).await,
                 Err(Stop::Refused(refusal)) => self.refuse(refusal).await,
-                Err(Stop::Gone) => Ending::Abort,
+                Err(Stop::Gone) => AfterResponse::Abort,
             };
             match ending {
-                Ending::KeepAlive => {}
-                Ending::Close => return self.close().await,
-                Ending::Abort => return,
+                AfterResponse::KeepAlive => {}
+                AfterResponse::Close => return self.close().await,
+                AfterResponse::Abort => return,
             }
         }
     }
 
-    async fn next(&mut self) -> Result<Next, Stop> {
+    async fn next(&mut self) -> Result<AfterHead, Stop> {
         loop {
             if let Some(buffer) = &mut self.input
                 && let Some(length) = buffer.head_length()?
@@ -138,19 +135,20 @@ impl Connection {
     }
 
     /// Parses and consumes a head of `length` bytes at the start of the input.
-    fn take_head(&mut self, length: usize) -> Result<Next, Refusal> {
+    fn take_head(&mut self, length: usize) -> Result<AfterHead, RequestRefusal> {
         let buffer = self.input.as_mut().expect("a head was found in it");
         let head = &buffer.filled()[..length];
         let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let parsed = match request::parse(head, &mut slots) {
-            // RFC 9113 §3.3: the preface of a client with prior knowledge. It stays, for it is part of HTTP/2.
-            Err(_) if self.is_fresh && head == http2::PREFACE_HEAD => return Ok(Next::Http2),
+            // RFC 9113 §3.3: the preface of a client with prior knowledge. HTTP/2 consumes it.
+            Err(_) if self.is_fresh && head == http2::PREFACE_HEAD => return Ok(AfterHead::Http2),
             parsed => parsed?,
         };
         self.is_fresh = false;
 
         let facts = parsed.facts;
-        let plain = facts.framing == Framing::None && facts.keep_alive && facts.http11 && !facts.selective;
+        let plain =
+            facts.framing == RequestFraming::None && facts.keep_alive && facts.http11 && !facts.selective;
         let page = match parsed.method {
             "GET" | "HEAD" if plain => self.worker.fast_page(parsed.target),
             _ => None,
@@ -158,9 +156,9 @@ impl Connection {
         let next = match page {
             Some((index, page)) => {
                 self.worker.counters().fast_page(index);
-                Next::Page(page, if parsed.method == "HEAD" { Part::Head } else { Part::All })
+                AfterHead::Page(page, if parsed.method == "HEAD" { PagePart::Head } else { PagePart::All })
             }
-            None => Next::Exchange(Request::new(head, &parsed)),
+            None => AfterHead::Exchange(OwnedRequest::new(head, &parsed)),
         };
         buffer.consume(length);
         self.release_input();
@@ -180,7 +178,7 @@ impl Connection {
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let buffer = self.input.get_or_insert_with(|| self.worker.spare.borrow_mut().take());
         let mut room = ReadBuf::new(buffer.room());
-        // Unlike `try_read`, this remembers a short read, and the next wait begins without a call in vain.
+        // Unlike `try_read`, this remembers a short read, so that the next wait starts without a useless system call.
         let polled = Pin::new(&mut self.stream).poll_read(context, &mut room);
         let length = room.filled().len();
         buffer.received(length);
@@ -200,7 +198,6 @@ impl Connection {
         }
     }
 
-    /// Discards all received bytes that are not consumed.
     pub(crate) fn drop_input(&mut self) {
         if let Some(buffer) = &mut self.input {
             buffer.consume(buffer.filled().len());
@@ -219,7 +216,6 @@ impl Connection {
         }
     }
 
-    /// Sends all of `bytes`.
     pub(crate) async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let written = poll_fn(|context| {
@@ -231,9 +227,8 @@ impl Connection {
         self.flush().await
     }
 
-    /// Sends the bytes that TLS has buffered, if there are any.
     async fn flush(&mut self) -> io::Result<()> {
-        if let Socket::Tls(stream) = &mut self.stream {
+        if let ClientSocket::Tls(stream) = &mut self.stream {
             poll_fn(|context| Pin::new(&mut **stream).poll_flush(context)).await?;
         }
         Ok(())
@@ -254,11 +249,11 @@ impl Connection {
         self.flush().await
     }
 
-    async fn write_page(&mut self, page: &FastPage, part: Part) -> io::Result<()> {
+    async fn write_page(&mut self, page: &FastPage, part: PagePart) -> io::Result<()> {
         match part {
-            Part::Head => self.write_all(&page.bytes[..page.head_length]).await,
-            Part::All if page.from_file_bytes == 0 => self.write_all(&page.bytes).await,
-            Part::All => self.write_pattern(&page.bytes, 0, page.from_file_bytes).await,
+            PagePart::Head => self.write_all(&page.bytes[..page.head_length]).await,
+            PagePart::All if page.from_file_bytes == 0 => self.write_all(&page.bytes).await,
+            PagePart::All => self.write_pattern(&page.bytes, 0, page.from_file_bytes).await,
         }
     }
 
@@ -270,8 +265,8 @@ impl Connection {
         offset: u64,
         length: u64,
     ) -> io::Result<()> {
-        if let Socket::Tls(_) = self.stream {
-            // What is encrypted has to be looked at.
+        if let ClientSocket::Tls(_) = self.stream {
+            // Encryption has to read the bytes, so sendfile(2) does not help.
             self.write_all(head).await?;
             let mut sent = 0;
             while sent < length {
@@ -336,24 +331,24 @@ impl Connection {
         }
     }
 
-    /// Rejects a request: sends an error response with the reason. The connection ends, because the start of the next
-    /// request is unknown.
-    pub(crate) async fn refuse(&mut self, refusal: Refusal) -> Ending {
+    /// Rejects a request with an error response, and ends the connection: the next request's start is unknown.
+    pub(crate) async fn refuse(&mut self, refusal: RequestRefusal) -> AfterResponse {
         self.worker.counters().refused();
         let (status, body) = (refusal.status(), format!("{}.\n", refusal.reason()));
-        let head = Head::new(status, Length::Known(body.len() as u64)).field("Content-Type", "text/plain");
+        let head =
+            OriginHead::new(status, Length::Known(body.len() as u64)).field("Content-Type", "text/plain");
         let mut out = Vec::new();
         debug_assert!(!reason(status).is_empty(), "a refusal has a name");
         head.render(&self.worker.date.get(), Some("close"), &mut out);
         out.extend_from_slice(body.as_bytes());
         match self.write_all(&out).await {
-            Ok(()) => Ending::Close,
-            Err(_) => Ending::Abort,
+            Ok(()) => AfterResponse::Close,
+            Err(_) => AfterResponse::Abort,
         }
     }
 
-    /// Closes the sending side, then reads the rest of what the client sends. With unread bytes, an immediate close
-    /// would reset the connection, and the client might lose the response (RFC 9112 §9.6).
+    /// Closes the sending side, then reads the rest of the client's bytes. With unread bytes, an immediate close would
+    /// reset the connection, and the client might lose the response (RFC 9112 §9.6).
     async fn close(mut self) {
         if self.finish_sending().await.is_err() {
             return;
@@ -372,13 +367,12 @@ impl Connection {
         poll_fn(|context| Pin::new(&mut self.stream).poll_shutdown(context)).await
     }
 
-    /// Makes the next close of the connection a reset (RST).
     pub(crate) fn reset_on_close(&self) -> io::Result<()> {
         SockRef::from(self.stream.tcp()).set_linger(Some(Duration::ZERO))
     }
 }
 
-impl Drop for Connection {
+impl Drop for OriginConnection {
     fn drop(&mut self) {
         self.drop_input();
         self.worker.dismiss();

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Period of the pattern in bytes: the largest prime below 64 KiB.
+/// The largest prime below 64 KiB.
 pub(crate) const PERIOD_BYTES: usize = 65_521;
 
 /// Number of periods kept in memory, so that from any offset at least three of them are contiguous.
@@ -17,7 +17,6 @@ const PERIODS: usize = 4;
 
 /// Last-Modified of the fixed pages; it never changes.
 pub(crate) const LAST_MODIFIED: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
-/// [`LAST_MODIFIED`] in seconds since 1970.
 pub(crate) const LAST_MODIFIED_UNIX_SECONDS: u64 = 1_704_067_200;
 
 /// The HTML page that benchmarks of load balancing request.
@@ -39,15 +38,15 @@ pub fn body_byte(offset: u64) -> u8 {
     pattern_byte(offset % PERIOD_BYTES as u64)
 }
 
-/// The longest contiguous piece of the pattern from `offset`, at most `length` bytes.
+/// Returns the longest contiguous piece of the pattern from `offset`, at most `length` bytes.
 pub(crate) fn pattern(offset: u64, length: u64) -> &'static [u8] {
     let start = (offset % PERIOD_BYTES as u64) as usize;
     let piece = &BLOCK[start..];
     &piece[..usize::try_from(length).map_or(piece.len(), |length| length.min(piece.len()))]
 }
 
-/// The piece that [`pattern`] would return, as a range of a file for sendfile(2), which avoids a copy in the kernel.
-/// `None` if the system has no such file.
+/// Returns the piece of [`pattern`] as a range of a file for sendfile(2), which avoids a copy in the kernel. `None` if
+/// the system has no such file.
 pub(crate) fn pattern_file(offset: u64, length: u64) -> Option<(BorrowedFd<'static>, u64, usize)> {
     static FILE: LazyLock<Option<File>> = LazyLock::new(|| {
         let mut file = File::from(memfd_create("origin-pattern", MemfdFlags::CLOEXEC).ok()?);
@@ -58,7 +57,7 @@ pub(crate) fn pattern_file(offset: u64, length: u64) -> Option<(BorrowedFd<'stat
     Some((file.as_fd(), offset % PERIOD_BYTES as u64, pattern(offset, length).len()))
 }
 
-/// One byte of the pattern: printable, in lines, and irregular, so that a shifted body is noticed.
+/// A byte of the pattern: printable, in lines, and irregular, so that a shifted body is noticed.
 fn pattern_byte(index: u64) -> u8 {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     if index % 80 == 79 {

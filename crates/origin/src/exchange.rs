@@ -1,5 +1,4 @@
-//! Exchange: one request that is not for a fixed page. Selects the endpoint, reads the request body and sends the
-//! response.
+//! Exchange: one request that is not for a fixed page, from the choice of the endpoint to the end of the response.
 //!
 //! Endpoints choose the content. Framing, HEAD, HTTP/1.0, keep-alive and the options of every page are handled here.
 
@@ -11,56 +10,53 @@ use std::rc::Rc;
 use ::h2::Reason;
 use bytes::Bytes;
 
-use crate::body::{Body, Trailers};
-use crate::connection::{Connection, FROM_FILE_BYTES_MIN, Stop};
+use crate::body::{RequestBodyState, Trailers};
+use crate::connection::{FROM_FILE_BYTES_MIN, OriginConnection, Stop};
 use crate::content;
 use crate::endpoint::{Endpoint, NotServed};
-use crate::head::{Head, Length};
-use crate::http2::Piece;
-use crate::request::{Refusal, Request};
-use crate::stream::Stream;
-use crate::target::{Options, Target};
-use crate::worker::{Worker, kept};
+use crate::head::{Length, OriginHead};
+use crate::http2::BodyPiece;
+use crate::request::{OwnedRequest, RequestRefusal};
+use crate::stream::OriginStream;
+use crate::target::{PageOptions, ParsedTarget};
+use crate::worker::{OriginWorker, kept};
 
-/// What happens to the connection after the response.
+/// The end of the connection after the response, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum AfterResponse {
     KeepAlive,
-    /// The connection is closed gracefully: everything that was sent arrives.
+    /// The connection is closed gracefully: all sent bytes arrive.
     Close,
-    /// The connection is dropped.
     Abort,
 }
 
-/// Connection or stream of the exchange.
 pub(crate) enum Carrier<'c> {
-    Http1(&'c mut Connection),
-    Stream(Box<Stream>),
+    Http1(&'c mut OriginConnection),
+    Stream(Box<OriginStream>),
 }
 
 /// A request that is being answered, with its response.
-pub(crate) struct Exchange<'c> {
+pub(crate) struct OriginExchange<'c> {
     carrier: Carrier<'c>,
-    pub(crate) worker: Rc<Worker>,
+    pub(crate) worker: Rc<OriginWorker>,
     /// Address of the client. `local` is the address that the client connected to.
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) scheme: &'static str,
-    pub(crate) request: Request,
-    pub(crate) target: Target,
-    options: Options,
-    body: Body,
+    pub(crate) request: OwnedRequest,
+    pub(crate) target: ParsedTarget,
+    options: PageOptions,
+    body: RequestBodyState,
     /// The client waits for 100 (Continue), and nothing of its body was received.
     continue_due: bool,
-    response: Response,
-    /// Rendered bytes that are not sent yet: they go out with the next piece.
+    response: OriginResponse,
+    /// Rendered bytes that go out with the next piece.
     out: Vec<u8>,
-    ending: Ending,
+    ending: AfterResponse,
 }
 
-/// State of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Response {
+enum OriginResponse {
     NotBegun,
     /// The head is rendered; `body` says whether a body follows.
     Begun {
@@ -69,58 +65,58 @@ enum Response {
     },
 }
 
-/// Answers one HTTP/1 request.
-pub(crate) async fn run(connection: &mut Connection, request: Request) -> Ending {
-    let target = match Target::parse(&request.method, &request.target) {
+pub(crate) async fn run(connection: &mut OriginConnection, request: OwnedRequest) -> AfterResponse {
+    let target = match ParsedTarget::parse(&request.method, &request.target) {
         Ok(target) => target,
         Err(refusal) => return connection.refuse(refusal).await,
     };
     let (worker, peer) = (Rc::clone(&connection.worker), connection.peer);
-    let Ok(local) = connection.stream.tcp().local_addr() else { return Ending::Abort };
+    let Ok(local) = connection.stream.tcp().local_addr() else { return AfterResponse::Abort };
     let scheme = connection.stream.scheme();
     let carrier = Carrier::Http1(connection);
-    let mut exchange = Exchange::new(carrier, worker, [peer, local], scheme, request, target);
+    let mut exchange = OriginExchange::new(carrier, worker, [peer, local], scheme, request, target);
     let answered = exchange.answer().await;
     let (response, ending) = (exchange.response, exchange.ending);
     match (answered, exchange.carrier) {
         (Ok(()), _) => ending,
-        (Err(Stop::Refused(refusal)), Carrier::Http1(connection)) if response == Response::NotBegun => {
+        (Err(Stop::Refused(refusal)), Carrier::Http1(connection)) if response == OriginResponse::NotBegun => {
             connection.refuse(refusal).await
         }
-        (Err(_), _) => Ending::Abort,
+        (Err(_), _) => AfterResponse::Abort,
     }
 }
 
-/// Answers one request over HTTP/2 or HTTP/3.
 pub(crate) async fn run_stream(
-    stream: Stream,
-    worker: Rc<Worker>,
+    stream: OriginStream,
+    worker: Rc<OriginWorker>,
     addresses: [SocketAddr; 2],
     scheme: &'static str,
-    request: Request,
-    target: Target,
+    request: OwnedRequest,
+    target: ParsedTarget,
 ) {
     let carrier = Carrier::Stream(Box::new(stream));
-    let mut exchange = Exchange::new(carrier, worker, addresses, scheme, request, target);
+    let mut exchange = OriginExchange::new(carrier, worker, addresses, scheme, request, target);
     let answered = exchange.answer().await;
     let (response, ending) = (exchange.response, exchange.ending);
     let Carrier::Stream(mut stream) = exchange.carrier else { return };
     match (answered, ending) {
-        // What was promised and not sent is missing in a stream that ends.
-        (Ok(()), Ending::KeepAlive | Ending::Close) => stream.end().await,
-        (Err(Stop::Refused(refusal)), _) if response == Response::NotBegun => stream.refuse(refusal).await,
-        (Err(_), _) | (Ok(()), Ending::Abort) => stream.reset(Reason::INTERNAL_ERROR),
+        // A stream that ends without all promised bytes shows that some are missing.
+        (Ok(()), AfterResponse::KeepAlive | AfterResponse::Close) => stream.end().await,
+        (Err(Stop::Refused(refusal)), _) if response == OriginResponse::NotBegun => {
+            stream.refuse(refusal).await;
+        }
+        (Err(_), _) | (Ok(()), AfterResponse::Abort) => stream.reset(Reason::INTERNAL_ERROR),
     }
 }
 
-impl<'c> Exchange<'c> {
+impl<'c> OriginExchange<'c> {
     fn new(
         carrier: Carrier<'c>,
-        worker: Rc<Worker>,
+        worker: Rc<OriginWorker>,
         [peer, local]: [SocketAddr; 2],
         scheme: &'static str,
-        request: Request,
-        target: Target,
+        request: OwnedRequest,
+        target: ParsedTarget,
     ) -> Self {
         Self {
             carrier,
@@ -128,19 +124,19 @@ impl<'c> Exchange<'c> {
             peer,
             local,
             scheme,
-            options: Options::default(),
-            body: Body::new(request.facts.framing),
+            options: PageOptions::default(),
+            body: RequestBodyState::new(request.facts.framing),
             continue_due: request.facts.expects_continue,
-            response: Response::NotBegun,
+            response: OriginResponse::NotBegun,
             out: Vec::new(),
-            ending: if request.facts.keep_alive { Ending::KeepAlive } else { Ending::Close },
+            ending: if request.facts.keep_alive { AfterResponse::KeepAlive } else { AfterResponse::Close },
             request,
             target,
         }
     }
 
-    /// The stream of the request, over HTTP/2 or HTTP/3; `None` for HTTP/1.
-    pub(crate) fn stream(&mut self) -> Option<&mut Stream> {
+    /// `None` for HTTP/1.
+    pub(crate) fn stream(&mut self) -> Option<&mut OriginStream> {
         match &mut self.carrier {
             Carrier::Http1(_) => None,
             Carrier::Stream(stream) => Some(stream),
@@ -149,7 +145,7 @@ impl<'c> Exchange<'c> {
 
     async fn answer(&mut self) -> Result<(), Stop> {
         let endpoint = Endpoint::find(&self.request, &self.target)
-            .and_then(|endpoint| Ok((endpoint, Options::of(&self.target.query)?)));
+            .and_then(|endpoint| Ok((endpoint, PageOptions::from_query(&self.target.query)?)));
         if !matches!(endpoint, Ok((Endpoint::Stats, _))) {
             self.worker.counters().request(&self.target.path);
         }
@@ -167,8 +163,8 @@ impl<'c> Exchange<'c> {
             self.worker.hub.work(delay).await;
         }
         endpoint.answer(self).await?;
-        // What an endpoint left of the body would be taken for the next request.
-        if self.ending == Ending::KeepAlive { self.discard_body().await } else { Ok(()) }
+        // An unread rest of the body would be parsed as the next request.
+        if self.ending == AfterResponse::KeepAlive { self.discard_body().await } else { Ok(()) }
     }
 
     async fn decline(&mut self, not_served: NotServed) -> Result<(), Stop> {
@@ -180,7 +176,7 @@ impl<'c> Exchange<'c> {
         };
         let text = format!("{text}\n");
         let mut head =
-            Head::new(status, Length::Known(text.len() as u64)).field("Content-Type", "text/plain");
+            OriginHead::new(status, Length::Known(text.len() as u64)).field("Content-Type", "text/plain");
         if allow {
             head = head.field("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS");
         }
@@ -207,12 +203,12 @@ impl<'c> Exchange<'c> {
                 },
                 Carrier::Stream(_) if self.continue_due => None,
                 Carrier::Stream(stream) => match stream.receive().await? {
-                    Piece::Data(data) => {
+                    BodyPiece::Data(data) => {
                         take(&data);
                         Some(data.len())
                     }
-                    Piece::End(trailers) => {
-                        self.body = Body::Done(trailers);
+                    BodyPiece::End(trailers) => {
+                        self.body = RequestBodyState::Done(trailers);
                         Some(0)
                     }
                 },
@@ -224,7 +220,7 @@ impl<'c> Exchange<'c> {
                     return Ok(true);
                 }
                 None if std::mem::take(&mut self.continue_due) => {
-                    self.interim(&Head::new(100, Length::None)).await?;
+                    self.interim(&OriginHead::new(100, Length::None)).await?;
                 }
                 None => self.receive().await?,
             }
@@ -232,7 +228,6 @@ impl<'c> Exchange<'c> {
         Ok(false)
     }
 
-    /// Receives more bytes of an HTTP/1 connection.
     async fn receive(&mut self) -> Result<(), Stop> {
         match &mut self.carrier {
             Carrier::Http1(connection) => match connection.receive().await? {
@@ -248,7 +243,7 @@ impl<'c> Exchange<'c> {
         let mut whole = Vec::new();
         while self.body_piece(|piece| whole.extend_from_slice(piece)).await? {
             if whole.len() > most {
-                return Err(Refusal::BodyTooLarge.into());
+                return Err(RequestRefusal::BodyTooLarge.into());
             }
         }
         Ok(whole)
@@ -259,14 +254,12 @@ impl<'c> Exchange<'c> {
         Ok(())
     }
 
-    /// Trailers of the request body, after its end.
     pub(crate) fn trailers(&self) -> &[(String, Vec<u8>)] {
         static NONE: Trailers = Trailers::new();
-        if let Body::Done(trailers) = &self.body { trailers } else { &NONE }
+        if let RequestBodyState::Done(trailers) = &self.body { trailers } else { &NONE }
     }
 
-    /// Sends a 1xx response.
-    pub(crate) async fn interim(&mut self, head: &Head) -> Result<(), Stop> {
+    pub(crate) async fn interim(&mut self, head: &OriginHead) -> Result<(), Stop> {
         match &mut self.carrier {
             Carrier::Http1(connection) => {
                 let mut out = Vec::new();
@@ -278,48 +271,49 @@ impl<'c> Exchange<'c> {
     }
 
     /// Begins the response. The head is sent with the first piece, or by `flush`.
-    pub(crate) fn begin(&mut self, mut head: Head) {
-        assert!(self.response == Response::NotBegun, "a request has one response");
+    pub(crate) fn begin(&mut self, mut head: OriginHead) {
+        assert!(self.response == OriginResponse::NotBegun, "a request has one response");
         let has_no_length = matches!(head.status, 204 | 304);
         head.status = self.options.status.unwrap_or(head.status);
         if let Some(cache) = self.options.cache.take() {
             head = head.replace("Cache-Control", cache);
         }
-        // RFC 9110 §8.6, §15.4.5: neither has a body, nor a length that anybody would need.
+        // RFC 9110 §8.6, §15.4.5: 204 and 304 have no body, and need no length.
         let bodiless = matches!(head.status, 204 | 304);
         head.length = match head.length {
             _ if bodiless => Length::None,
-            // RFC 9112 §6.3: without a word about it any other response would last until the connection closes.
+            // RFC 9112 §6.3: without a framing field any other response would last until the connection closes.
             Length::None if has_no_length => Length::Known(0),
-            // RFC 9112 §6.1: no transfer coding towards HTTP/1.0.
+            // RFC 9112 §6.1: HTTP/1.0 has no transfer codings.
             Length::Chunked if !self.request.facts.http11 => Length::Close,
             length => length,
         };
-        // With the body unread and no 100 sent, whether the client sends it is not known.
+        // If the body is unread and no 100 was sent, the client may or may not send the body.
         if head.length == Length::Close || self.continue_due {
             self.close_afterwards();
         }
         let connection = match self.ending {
-            Ending::KeepAlive if !self.request.facts.http11 => Some("keep-alive"),
-            Ending::KeepAlive => kept(self.worker.says_keep_alive),
-            Ending::Close | Ending::Abort => Some("close"),
+            AfterResponse::KeepAlive if !self.request.facts.http11 => Some("keep-alive"),
+            AfterResponse::KeepAlive => kept(self.worker.says_keep_alive),
+            AfterResponse::Close | AfterResponse::Abort => Some("close"),
         };
         let date = self.worker.date.get();
         match &mut self.carrier {
             Carrier::Http1(_) => head.render(&date, connection, &mut self.out),
             Carrier::Stream(stream) => stream.begin(&head, &date),
         }
-        self.response = Response::Begun { length: head.length, body: !bodiless && !self.request.is_head() };
+        self.response =
+            OriginResponse::Begun { length: head.length, body: !bodiless && !self.request.is_head() };
     }
 
     /// Whether a body is sent; false for HEAD, so that endpoints need not produce it.
     pub(crate) fn sends_body(&self) -> bool {
-        matches!(self.response, Response::Begun { body: true, .. })
+        matches!(self.response, OriginResponse::Begun { body: true, .. })
     }
 
     /// Sends a piece of the body, in the framing of the head.
     pub(crate) async fn piece(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        let Response::Begun { length, body: true } = self.response else { return Ok(()) };
+        let OriginResponse::Begun { length, body: true } = self.response else { return Ok(()) };
         if bytes.is_empty() {
             return Ok(());
         }
@@ -342,9 +336,8 @@ impl<'c> Exchange<'c> {
         Ok(())
     }
 
-    /// Sends `length` bytes of the pattern from `offset`.
     pub(crate) async fn pattern(&mut self, offset: u64, length: u64) -> Result<(), Stop> {
-        if let Response::Begun { length: Length::Known(_) | Length::Close, body: true } = self.response
+        if let OriginResponse::Begun { length: Length::Known(_) | Length::Close, body: true } = self.response
             && length >= FROM_FILE_BYTES_MIN
             && let Carrier::Http1(connection) = &mut self.carrier
         {
@@ -364,7 +357,6 @@ impl<'c> Exchange<'c> {
         Ok(())
     }
 
-    /// Sends the rendered bytes that are not sent yet.
     pub(crate) async fn flush(&mut self) -> Result<(), Stop> {
         match &mut self.carrier {
             Carrier::Http1(connection) => connection.write_all(&self.out).await?,
@@ -379,7 +371,7 @@ impl<'c> Exchange<'c> {
         if let Carrier::Stream(stream) = &mut self.carrier {
             return stream.finish(trailers).await;
         }
-        if let Response::Begun { length: Length::Chunked, body: true } = self.response {
+        if let OriginResponse::Begun { length: Length::Chunked, body: true } = self.response {
             self.out.extend_from_slice(b"0\r\n");
             for (name, value) in trailers {
                 for part in [name.as_bytes(), b": ", value, b"\r\n"] {
@@ -391,20 +383,17 @@ impl<'c> Exchange<'c> {
         self.flush().await
     }
 
-    /// Sends a complete response.
-    pub(crate) async fn respond(&mut self, head: Head, body: &[u8]) -> Result<(), Stop> {
+    pub(crate) async fn respond(&mut self, head: OriginHead, body: &[u8]) -> Result<(), Stop> {
         self.begin(head);
         self.piece(body).await?;
         self.finish(&[]).await
     }
 
-    /// Sends a complete response of plain text.
     pub(crate) async fn respond_text(&mut self, text: &str) -> Result<(), Stop> {
-        let head = Head::new(200, Length::Known(text.len() as u64));
+        let head = OriginHead::new(200, Length::Known(text.len() as u64));
         self.respond(head.field("Content-Type", "text/plain; charset=utf-8"), text.as_bytes()).await
     }
 
-    /// Sends raw bytes without any framing.
     pub(crate) async fn raw(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         match &mut self.carrier {
             Carrier::Http1(connection) => Ok(connection.write_all(bytes).await?),
@@ -414,21 +403,21 @@ impl<'c> Exchange<'c> {
 
     /// Upgrades the connection, or the HTTP/2 stream, to this protocol.
     pub(crate) async fn switch(&mut self, protocol: &str, accept: Option<String>) -> Result<(), Stop> {
-        let with_accept = |head: Head| match accept {
+        let with_accept = |head: OriginHead| match accept {
             Some(accept) => head.field("Sec-WebSocket-Accept", accept),
             None => head,
         };
         self.close_afterwards();
         if let Carrier::Http1(_) = self.carrier {
-            let head = Head::new(101, Length::None).field("Connection", "Upgrade");
+            let head = OriginHead::new(101, Length::None).field("Connection", "Upgrade");
             return self.interim(&with_accept(head.field("Upgrade", protocol.to_owned()))).await;
         }
-        // RFC 8441 §5: any 2xx, and nothing about keys.
-        self.begin(Head::new(200, Length::None));
+        // RFC 8441 §5: any 2xx status, without Sec-WebSocket-Accept.
+        self.begin(OriginHead::new(200, Length::None));
         self.flush().await
     }
 
-    /// Whether the endpoint's own status is sent: no `status` option replaces it. It may be a status without a body.
+    /// Whether the endpoint's own status is sent, without a `status` option. It may be a status without a body.
     pub(crate) fn has_its_own_status(&self) -> bool {
         self.options.status.is_none()
     }
@@ -452,15 +441,15 @@ impl<'c> Exchange<'c> {
 
     /// Closes the connection after this response. If called before `begin`, the head announces it.
     pub(crate) fn close_afterwards(&mut self) {
-        self.ending = Ending::Close;
+        self.ending = AfterResponse::Close;
     }
 
-    /// Resets the connection, even if parts of the response have not arrived. With HTTP/2, resets the stream only.
+    /// Resets the connection, even if parts of the response have not arrived. With HTTP/2, resets only the stream.
     pub(crate) async fn reset(&mut self) -> Result<(), Stop> {
-        self.ending = Ending::Abort;
+        self.ending = AfterResponse::Abort;
         match &mut self.carrier {
             Carrier::Http1(connection) => Ok(connection.reset_on_close()?),
-            // A reset takes back what is not on its way: the connection's own task goes first.
+            // A reset discards unsent bytes, so the connection's task runs first.
             Carrier::Stream(_) => {
                 tokio::task::yield_now().await;
                 Ok(())
@@ -470,7 +459,7 @@ impl<'c> Exchange<'c> {
 
     /// Waits until the client closes the connection or resets the stream. Discards everything that it sends before.
     pub(crate) async fn wait_for_close(&mut self) -> Result<(), Stop> {
-        self.ending = Ending::Abort;
+        self.ending = AfterResponse::Abort;
         let connection = match &mut self.carrier {
             Carrier::Http1(connection) => connection,
             Carrier::Stream(stream) => return stream.wait_for_reset().await,

@@ -5,13 +5,11 @@ use std::io::Write;
 
 use http::StatusCode;
 
-/// Value of the Server field of every response.
 pub(crate) const SERVER: &str = "vanward-origin";
 
-/// How the end of the body is marked.
+/// The framing of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// Content-Length.
     Known(u64),
     /// Chunked transfer coding; for an HTTP/1.0 client, the end of the connection.
     Chunked,
@@ -21,20 +19,19 @@ pub(crate) enum Length {
     None,
 }
 
-/// Head of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct OriginHead {
     pub(crate) status: u16,
     pub(crate) length: Length,
     fields: Vec<(Cow<'static, str>, Cow<'static, str>)>,
 }
 
-impl Head {
+impl OriginHead {
     pub(crate) fn new(status: u16, length: Length) -> Self {
         Self { status, length, fields: Vec::new() }
     }
 
-    /// Adds a field at the end. A field with the same name stays.
+    /// Adds a field at the end, even if there is one with the same name.
     pub(crate) fn field(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -50,7 +47,6 @@ impl Head {
         self.field(name, value)
     }
 
-    /// The fields in their order.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
@@ -59,8 +55,7 @@ impl Head {
         self.fields.iter().any(|(found, _)| found.eq_ignore_ascii_case(name))
     }
 
-    /// Appends the head with its blank line to `out`. `connection` is the value of the Connection field, if there is
-    /// one.
+    /// Appends the head with its blank line to `out`. `connection` is the value of the Connection field, if any.
     pub(crate) fn render(&self, date: &[u8], connection: Option<&str>, out: &mut Vec<u8>) {
         let mut line = |parts: &[&[u8]]| {
             parts.iter().for_each(|part| out.extend_from_slice(part));
@@ -102,7 +97,7 @@ pub(crate) fn reason(status: u16) -> &'static str {
 mod tests {
     use super::*;
 
-    fn render(head: &Head, connection: Option<&str>) -> String {
+    fn render(head: &OriginHead, connection: Option<&str>) -> String {
         let mut out = Vec::new();
         head.render(b"Thu, 01 Jan 1970 00:00:00 GMT", connection, &mut out);
         String::from_utf8(out).expect("is ASCII")
@@ -110,18 +105,19 @@ mod tests {
 
     #[test]
     fn heads() {
-        let head = Head::new(200, Length::Known(5)).field("ETag", "\"a\"").field("X", "1").field("X", "2");
+        let head =
+            OriginHead::new(200, Length::Known(5)).field("ETag", "\"a\"").field("X", "1").field("X", "2");
         assert_eq!(
             render(&head, Some("close")),
             "HTTP/1.1 200 OK\r\nServer: vanward-origin\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nETag: \"a\"\r\n\
              X: 1\r\nX: 2\r\nConnection: close\r\nContent-Length: 5\r\n\r\n"
         );
-        let head = Head::new(599, Length::Chunked).field("date", "now").field("Server", "s");
+        let head = OriginHead::new(599, Length::Chunked).field("date", "now").field("Server", "s");
         assert_eq!(
             render(&head, None),
             "HTTP/1.1 599 \r\ndate: now\r\nServer: s\r\nTransfer-Encoding: chunked\r\n\r\n"
         );
-        let head = Head::new(103, Length::None).field("Link", "a").replace("link", "b".to_owned());
+        let head = OriginHead::new(103, Length::None).field("Link", "a").replace("link", "b".to_owned());
         assert_eq!(render(&head, None), "HTTP/1.1 103 Early Hints\r\nlink: b\r\n\r\n");
     }
 }

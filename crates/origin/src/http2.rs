@@ -21,22 +21,21 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use crate::body::Trailers;
-use crate::connection::{Connection, Stop};
+use crate::connection::{OriginConnection, Stop};
 use crate::exchange;
-use crate::head::{Head, Length, SERVER};
-use crate::request::{FIELDS_MAX, Refusal, Request};
-use crate::target::Target;
-use crate::worker::Worker;
+use crate::head::{Length, OriginHead, SERVER};
+use crate::request::{FIELDS_MAX, OwnedRequest, RequestRefusal};
+use crate::target::ParsedTarget;
+use crate::worker::OriginWorker;
 
 /// Start of the client connection preface, which looks like an HTTP/1 head (RFC 9113 §3.4).
 pub(crate) const PREFACE_HEAD: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
-/// Idle timeout: a connection without active requests is closed after this time.
+/// A connection without active requests is closed after this time.
 const IDLE_MAX: Duration = Duration::from_secs(900);
-/// Maximum number of concurrent requests on a connection (SETTINGS_MAX_CONCURRENT_STREAMS).
+/// SETTINGS_MAX_CONCURRENT_STREAMS.
 const STREAMS_MAX: u32 = 256;
-/// Maximum size of a request's fields (SETTINGS_MAX_HEADER_LIST_SIZE). Larger than a proxy's usual limit, so that tests
-/// show the limit of the proxy.
+/// SETTINGS_MAX_HEADER_LIST_SIZE. Larger than a proxy's usual limit, so that tests show the limit of the proxy.
 const FIELDS_BYTES_MAX: u32 = 128 * 1024;
 /// Receive window of each stream and of the connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -44,7 +43,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 /// Maximum bytes of a response that wait to be sent.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
 
-/// How a request ends its connection (GOAWAY).
+/// The kind of GOAWAY that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Farewell {
     /// The connection closes after all active requests are answered.
@@ -58,12 +57,11 @@ pub(crate) enum Farewell {
 struct Wishes {
     farewell: Cell<Option<Farewell>>,
     wished: Notify,
-    /// Number of active requests.
     running: Cell<usize>,
 }
 
 /// Answers requests until the connection ends. The received bytes begin with the client connection preface.
-pub(crate) async fn serve(connection: &mut Connection) {
+pub(crate) async fn serve(connection: &mut OriginConnection) {
     let (worker, peer) = (Rc::clone(&connection.worker), connection.peer);
     let Ok(local) = connection.stream.tcp().local_addr() else { return };
     let scheme = connection.stream.scheme();
@@ -75,7 +73,7 @@ pub(crate) async fn serve(connection: &mut Connection) {
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .enable_connect_protocol();
-    let Ok(Ok(mut requests)) = timeout(IDLE_MAX, builder.handshake(Channel(connection))).await else {
+    let Ok(Ok(mut requests)) = timeout(IDLE_MAX, builder.handshake(H2Bytes(connection))).await else {
         return;
     };
     let wishes = Rc::new(Wishes::default());
@@ -84,7 +82,7 @@ pub(crate) async fn serve(connection: &mut Connection) {
             // Waiting for a request drives the whole connection.
             accepted = timeout(IDLE_MAX, requests.accept()) => match accepted {
                 Ok(Some(Ok((head, response)))) => {
-                    let running = Running::new(&wishes);
+                    let running = ActiveRequest::new(&wishes);
                     let addresses = [peer, local];
                     let answering = answer(head, response, Rc::clone(&worker), addresses, scheme, running);
                     spawn_local(answering);
@@ -103,16 +101,16 @@ pub(crate) async fn serve(connection: &mut Connection) {
 }
 
 /// Guard that counts an active request until it is dropped.
-struct Running(Rc<Wishes>);
+struct ActiveRequest(Rc<Wishes>);
 
-impl Running {
+impl ActiveRequest {
     fn new(wishes: &Rc<Wishes>) -> Self {
         wishes.running.set(wishes.running.get() + 1);
         Self(Rc::clone(wishes))
     }
 }
 
-impl Drop for Running {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.running.set(self.0.running.get() - 1);
     }
@@ -121,19 +119,26 @@ impl Drop for Running {
 async fn answer(
     head: http::Request<RecvStream>,
     response: SendResponse<Bytes>,
-    worker: Rc<Worker>,
+    worker: Rc<OriginWorker>,
     addresses: [SocketAddr; 2],
     scheme: &'static str,
-    running: Running,
+    running: ActiveRequest,
 ) {
     let parsed = parse(&head);
     let body = head.into_body();
-    let mut stream =
-        Stream { body, response, head: None, left: None, out: None, worker: Rc::clone(&worker), running };
+    let mut stream = OriginH2Stream {
+        body,
+        response,
+        head: None,
+        left: None,
+        out: None,
+        worker: Rc::clone(&worker),
+        running,
+    };
     match parsed {
         Ok((request, target)) => {
             exchange::run_stream(
-                crate::stream::Stream::Http2(stream),
+                crate::stream::OriginStream::Http2(stream),
                 worker,
                 addresses,
                 scheme,
@@ -147,13 +152,13 @@ async fn answer(
 }
 
 /// Parses the head of a request (RFC 9113 §8.3.1). The crate `h2` has already rejected some malformed heads.
-fn parse(head: &http::Request<RecvStream>) -> Result<(Request, Target), Refusal> {
+fn parse(head: &http::Request<RecvStream>) -> Result<(OwnedRequest, ParsedTarget), RequestRefusal> {
     let protocol = head.extensions().get::<::h2::ext::Protocol>().map(::h2::ext::Protocol::as_str);
     let (method, uri) = (head.method().as_str(), head.uri());
     let authority = uri.authority().map(http::uri::Authority::as_str);
     let path = uri.path_and_query().map(http::uri::PathAndQuery::as_str);
     if head.headers().len() > FIELDS_MAX {
-        return Err(Refusal::TooManyFields);
+        return Err(RequestRefusal::TooManyFields);
     }
     let pseudo = [
         (":method", Some(method)),
@@ -167,15 +172,15 @@ fn parse(head: &http::Request<RecvStream>) -> Result<(Request, Target), Refusal>
     let named: Vec<(&str, &[u8])> = pseudo.chain(fields).collect();
     let has_body = !head.body().is_end_stream();
     let text = path.or(authority).unwrap_or_default();
-    let request = Request::of_stream("HTTP/2", method, text, protocol, &named, has_body)?;
-    // The path of an extended CONNECT is that of any request.
-    let mut target = Target::parse(if protocol.is_some() { "GET" } else { method }, text)?;
+    let request = OwnedRequest::of_stream("HTTP/2", method, text, protocol, &named, has_body)?;
+    // The path of an extended CONNECT has the same form as in other requests.
+    let mut target = ParsedTarget::parse(if protocol.is_some() { "GET" } else { method }, text)?;
     target.authority = authority.map(str::to_owned).or(target.authority);
     Ok((request, target))
 }
 
-/// One HTTP/2 request and its response.
-pub(crate) struct Stream {
+/// A single HTTP/2 request and its response.
+pub(crate) struct OriginH2Stream {
     body: RecvStream,
     response: SendResponse<Bytes>,
     /// Rendered head that is not sent yet.
@@ -183,29 +188,28 @@ pub(crate) struct Stream {
     /// Remaining bytes of a body with a known length.
     left: Option<u64>,
     out: Option<SendStream<Bytes>>,
-    worker: Rc<Worker>,
-    running: Running,
+    worker: Rc<OriginWorker>,
+    running: ActiveRequest,
 }
 
-/// Piece of a request body: data, or the end with the trailers.
-pub(crate) enum Piece {
+/// A piece of a request body: data, or the end with the trailers.
+pub(crate) enum BodyPiece {
     Data(Bytes),
     End(Trailers),
 }
 
-impl Stream {
-    /// Waits for the next piece of the request body.
-    pub(crate) async fn receive(&mut self) -> Result<Piece, Stop> {
+impl OriginH2Stream {
+    pub(crate) async fn receive(&mut self) -> Result<BodyPiece, Stop> {
         match poll_fn(|context| self.body.poll_data(context)).await {
             Some(data) => {
                 let data = data.map_err(gone)?;
                 self.body.flow_control().release_capacity(data.len()).map_err(gone)?;
-                Ok(Piece::Data(data))
+                Ok(BodyPiece::Data(data))
             }
             None => {
                 let trailers = poll_fn(|context| self.body.poll_trailers(context)).await.map_err(gone)?;
                 let trailers = trailers.iter().flatten();
-                Ok(Piece::End(
+                Ok(BodyPiece::End(
                     trailers
                         .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()))
                         .collect(),
@@ -214,13 +218,12 @@ impl Stream {
         }
     }
 
-    /// Sends a 1xx response.
-    pub(crate) fn interim(&mut self, head: &Head) -> Result<(), Stop> {
+    pub(crate) fn interim(&mut self, head: &OriginHead) -> Result<(), Stop> {
         self.response.send_informational(rendered(head, None)).map_err(gone)
     }
 
     /// Begins the response. The head is sent with the first piece, or alone.
-    pub(crate) fn begin(&mut self, head: &Head, date: &[u8]) {
+    pub(crate) fn begin(&mut self, head: &OriginHead, date: &[u8]) {
         self.left = match head.length {
             Length::Known(length) => Some(length),
             Length::Chunked | Length::Close | Length::None => None,
@@ -254,7 +257,6 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends the response, with these trailers if there are any.
     pub(crate) fn finish(&mut self, trailers: &[(&str, &[u8])]) -> Result<(), Stop> {
         if trailers.is_empty() {
             self.end();
@@ -273,7 +275,7 @@ impl Stream {
 
     /// Ends the response after the bytes sent so far, if it has not ended.
     pub(crate) fn end(&mut self) {
-        // A client that has gone wants nothing any more.
+        // An error means that the client has gone.
         let _ = self.send_head(true);
         if let Some(mut out) = self.out.take() {
             let _ = out.send_data(Bytes::new(), true);
@@ -290,18 +292,18 @@ impl Stream {
     }
 
     /// Rejects the request: sends an error response with the reason.
-    pub(crate) async fn refuse(&mut self, refusal: Refusal) {
+    pub(crate) async fn refuse(&mut self, refusal: RequestRefusal) {
         self.worker.counters().refused();
         let body = format!("{}.\n", refusal.reason());
-        let head = Head::new(refusal.status(), Length::Known(body.len() as u64));
+        let head = OriginHead::new(refusal.status(), Length::Known(body.len() as u64));
         self.begin(&head.field("Content-Type", "text/plain"), &self.worker.date.get());
-        // A client that has gone wants nothing any more.
+        // An error means that the client has gone.
         let _ = self.send(Bytes::from(body)).await;
     }
 
     /// Waits until the client resets the stream, or the connection ends.
     pub(crate) async fn wait_for_reset(&mut self) -> Result<(), Stop> {
-        // Either is the end that was waited for.
+        // Ok and Err both end the wait.
         let _ = match &mut self.out {
             Some(out) => poll_fn(|context| out.poll_reset(context)).await,
             None => poll_fn(|context| self.response.poll_reset(context)).await,
@@ -309,7 +311,6 @@ impl Stream {
         Ok(())
     }
 
-    /// Requests that the whole connection ends.
     pub(crate) fn say_farewell(&self, farewell: Farewell) {
         let wishes = &self.running.0;
         wishes.farewell.set(Some(farewell));
@@ -318,9 +319,9 @@ impl Stream {
 }
 
 /// Converts a response head for `h2`. 1xx responses have no date.
-fn rendered(head: &Head, date: Option<&[u8]>) -> Response<()> {
+fn rendered(head: &OriginHead, date: Option<&[u8]>) -> Response<()> {
     let mut response = Response::new(());
-    // The status is one of three digits: it was checked where it was read.
+    // The status was checked when it was parsed.
     *response.status_mut() = http::StatusCode::from_u16(head.status).unwrap_or(http::StatusCode::OK);
     let fields = response.headers_mut();
     if let Some(date) = date {
@@ -332,7 +333,7 @@ fn rendered(head: &Head, date: Option<&[u8]>) -> Response<()> {
         }
     }
     for (name, value) in head.fields() {
-        // RFC 9113 §8.2.2: what is about one connection is no field of HTTP/2.
+        // RFC 9113 §8.2.2: HTTP/2 has no connection-specific fields.
         if !["connection", "upgrade"].iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
             append(fields, name, value.as_bytes());
         }
@@ -350,15 +351,14 @@ fn append(fields: &mut HeaderMap, name: &str, value: &[u8]) {
     }
 }
 
-/// Error of the stream or connection: the request ends.
 fn gone(_: ::h2::Error) -> Stop {
     Stop::Gone
 }
 
 /// Byte stream for the crate `h2`: first the bytes already received, then the connection.
-struct Channel<'c>(&'c mut Connection);
+struct H2Bytes<'c>(&'c mut OriginConnection);
 
-impl AsyncRead for Channel<'_> {
+impl AsyncRead for H2Bytes<'_> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -377,7 +377,7 @@ impl AsyncRead for Channel<'_> {
     }
 }
 
-impl AsyncWrite for Channel<'_> {
+impl AsyncWrite for H2Bytes<'_> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().0.stream).poll_write(context, bytes)
     }

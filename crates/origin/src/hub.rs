@@ -1,5 +1,4 @@
-//! What all workers share. Rooms: what one client sends reaches all others. Capacity: how many requests are worked on at
-//! once.
+//! State that all workers share: rooms, whose clients get each other's messages, and the capacity for requests.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -12,27 +11,24 @@ use tokio::task::spawn_local;
 
 /// Messages that wait for the slowest client of a room; it then loses the oldest.
 const WAITING_MAX: usize = 4096;
-/// Maximum number of rooms.
 const ROOMS_MAX: usize = 1024;
 
 /// A message, with the number of the client that sent it.
 pub(crate) type Said = (u64, Bytes);
 
-/// What all workers of an origin share: rooms, and the capacity.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
-    rooms: Mutex<State>,
-    /// Requests that may be worked on at once; `None` for no limit.
+    rooms: Mutex<HubState>,
+    /// Requests that may be processed at once; `None` for no limit.
     capacity: Option<Arc<Semaphore>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HubState {
     clients: u64,
     rooms: HashMap<String, broadcast::Sender<Said>>,
 }
 
-/// A client in a room.
 pub(crate) struct Seat {
     pub(crate) number: u64,
     pub(crate) sender: broadcast::Sender<Said>,
@@ -45,15 +41,15 @@ impl Hub {
         Self { capacity, ..Self::default() }
     }
 
-    /// Spends a request's time. With a capacity, it waits for its turn first, and the time passes even if the client has
-    /// gone: whoever does such work notices that only when the response is written.
+    /// Spends a request's processing time. With a capacity, it first waits for its turn. The time passes even if the
+    /// client has gone, as in a server that notices this only when it writes the response.
     pub(crate) async fn work(&self, time: Duration) {
         let Some(capacity) = self.capacity.clone() else { return tokio::time::sleep(time).await };
         let done = spawn_local(async move {
             let _turn = capacity.acquire().await;
             tokio::time::sleep(time).await;
         });
-        // It is not aborted.
+        // The task is not aborted, so there is no error.
         let _ = done.await;
     }
 

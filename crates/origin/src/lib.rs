@@ -1,8 +1,8 @@
-//! Test server (origin): pages of known size, every framing of HTTP/1.1, faults, and counters; HTTP/1.1 and HTTP/2
-//! with or without TLS, and HTTP/3.
+//! Test server (origin): pages of known size, every framing of HTTP/1.1, faults, and counters. It speaks HTTP/1.1 and
+//! HTTP/2 with or without TLS, and HTTP/3.
 //!
-//! Its request parser is strict and not the proxy's, so that both cannot share a mistake. It is no file server and has
-//! no access control: listen on loopback.
+//! Its parser of requests is strict, and shares no code with the proxy's, so that the same mistake in both is unlikely.
+//! It is not a file server and has no access control: listen on loopback.
 
 /// Starts and stops an origin: addresses, listeners, threads.
 mod server;
@@ -40,9 +40,9 @@ mod conditional;
 mod range;
 /// Content of the pages.
 mod content;
-/// The endpoints: what each path does.
+/// The endpoints, by path.
 mod endpoint;
-/// Rooms whose clients hear each other.
+/// Rooms, in which clients get each other's messages.
 mod hub;
 /// Checks whether an origin serves a target.
 mod served;
@@ -51,6 +51,6 @@ mod stats;
 
 pub use content::body_byte;
 pub use served::serves;
-pub use server::{Options, Running, start};
+pub use server::{OriginOptions, RunningOrigin, start};
 pub use stats::Stats;
-pub use tls::Certificate;
+pub use tls::OriginCertificate;

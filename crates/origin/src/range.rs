@@ -1,9 +1,9 @@
 //! Byte ranges (RFC 9110 §14): parses the Range field. `endpoint::page` sends the response.
 
-/// Maximum number of ranges in a request; with more, Range is ignored (RFC 9110 §14.2).
+/// With more ranges, the field is ignored (RFC 9110 §14.2).
 const RANGES_MAX: usize = 16;
 
-/// A byte range: first and last byte, both included.
+/// First and last byte, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ByteRange {
     pub(crate) first: u64,
@@ -16,10 +16,9 @@ impl ByteRange {
     }
 }
 
-/// Result of a Range field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// The whole representation: no range, another unit, or a value that must be ignored.
+    /// No range, another unit, or a value that must be ignored.
     Whole,
     /// The satisfiable ranges, at least one, in the requested order.
     Parts(Vec<ByteRange>),
@@ -32,7 +31,7 @@ pub(crate) fn select(value: &str, length: u64) -> Selection {
     parse(value, length).unwrap_or(Selection::Whole)
 }
 
-/// `None` if the field must be ignored (RFC 9110 §14.2): another unit, a malformed set, or too many ranges.
+/// Returns `None` if the field must be ignored (RFC 9110 §14.2): another unit, a malformed set, or too many ranges.
 fn parse(value: &str, length: u64) -> Option<Selection> {
     let (unit, set) = value.split_once('=')?;
     if !unit.eq_ignore_ascii_case("bytes") {
@@ -49,18 +48,18 @@ fn parse(value: &str, length: u64) -> Option<Selection> {
     let overlaps = |(index, a): (usize, &ByteRange)| {
         parts[..index].iter().filter(|b| a.first <= b.last && b.first <= a.last).count()
     };
-    // RFC 9110 §14.2: more than two overlapping ranges are a broken client or an attack.
+    // RFC 9110 §14.2: more than two overlapping ranges come from a broken client or an attack.
     if parts.iter().enumerate().map(overlaps).sum::<usize>() > 2 || count == 0 {
         return None;
     }
     Some(if parts.is_empty() { Selection::Unsatisfiable } else { Selection::Parts(parts) })
 }
 
-/// Parses one range. `None` is malformed, `Some(None)` unsatisfiable.
+/// `None` is malformed, `Some(None)` unsatisfiable.
 fn parse_one(text: &str, length: u64) -> Option<Option<ByteRange>> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        // RFC 9110 §14.1.1: a number beyond all bounds is a large one, not an error.
+        // RFC 9110 §14.1.1: an overlong number is a large one, not an error.
         digits.then(|| text.parse().unwrap_or(u64::MAX))
     };
     let range = match text.split_once('-')? {

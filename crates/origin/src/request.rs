@@ -1,21 +1,19 @@
 //! Strict parser of request heads: ambiguous heads are rejected, never repaired.
 //!
-//! `httparse` splits the bytes. This module rejects what `httparse` accepts beyond RFC 9112. The body is parsed in
-//! `body`.
+//! `httparse` splits the bytes. This module rejects what `httparse` accepts beyond RFC 9112. `body` parses the body.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Maximum number of header fields of a request.
 pub(crate) const FIELDS_MAX: usize = 512;
 
 /// Space for the parsed fields, on the caller's stack.
 pub(crate) type Slots<'b> = [MaybeUninit<httparse::Header<'b>>; FIELDS_MAX];
 
-/// Why a request is rejected. Each rejection ends the HTTP/1 connection.
+/// The reason for a rejection. Each one ends the HTTP/1 connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// The head is not HTTP: no valid request line or fields.
+pub(crate) enum RequestRefusal {
+    /// No valid request line or fields.
     Head,
     /// A line ends with LF alone.
     BareLineFeed,
@@ -33,16 +31,13 @@ pub(crate) enum Refusal {
     TransferEncoding,
     /// The request has both Content-Length and Transfer-Encoding, or Transfer-Encoding in HTTP/1.0.
     ConflictingFraming,
-    /// A chunk is malformed.
     Chunk,
-    /// The trailer section is malformed or too long.
     Trailer,
     /// The body is larger than the endpoint accepts.
     BodyTooLarge,
 }
 
-impl Refusal {
-    /// Status of the error response.
+impl RequestRefusal {
     pub(crate) fn status(self) -> u16 {
         match self {
             Self::HeadTooLarge | Self::TooManyFields => 431,
@@ -51,7 +46,6 @@ impl Refusal {
         }
     }
 
-    /// Text of the error response.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Head => "the request line or a header field is malformed",
@@ -70,9 +64,8 @@ impl Refusal {
     }
 }
 
-/// How the end of the body is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub(crate) enum RequestFraming {
     None,
     Length(u64),
     Chunked,
@@ -83,49 +76,51 @@ pub(crate) struct Parsed<'h, 'b> {
     pub(crate) method: &'b str,
     pub(crate) target: &'b str,
     pub(crate) fields: &'h [httparse::Header<'b>],
-    pub(crate) facts: Facts,
+    pub(crate) facts: MessageFacts,
 }
 
-/// What the fields say about the message itself: version, framing, connection.
+/// Facts about the message itself: version, framing, connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Facts {
-    /// The version is HTTP/1.1 (not 1.0).
+pub(crate) struct MessageFacts {
+    /// HTTP/1.1, not 1.0.
     pub(crate) http11: bool,
-    pub(crate) framing: Framing,
+    pub(crate) framing: RequestFraming,
     /// The client keeps the connection open after the response.
     pub(crate) keep_alive: bool,
     /// The client waits for 100 (Continue) before it sends the body.
     pub(crate) expects_continue: bool,
-    /// The client requests an upgrade of the connection.
     pub(crate) upgrade: bool,
     /// The request has a field that can change the response (a condition, a range): no page from memory is sent.
     pub(crate) selective: bool,
 }
 
 /// Parses `head`, a complete head with its blank line.
-pub(crate) fn parse<'h, 'b>(head: &'b [u8], slots: &'h mut Slots<'b>) -> Result<Parsed<'h, 'b>, Refusal> {
+pub(crate) fn parse<'h, 'b>(
+    head: &'b [u8],
+    slots: &'h mut Slots<'b>,
+) -> Result<Parsed<'h, 'b>, RequestRefusal> {
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(head, slots) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        Err(httparse::Error::TooManyHeaders) => return Err(Refusal::TooManyFields),
-        _ => return Err(Refusal::Head),
+        Err(httparse::Error::TooManyHeaders) => return Err(RequestRefusal::TooManyFields),
+        _ => return Err(RequestRefusal::Head),
     }
     let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
-        return Err(Refusal::Head);
+        return Err(RequestRefusal::Head);
     };
-    // RFC 9112 §3.2: a target is visible ASCII, and a fragment is no part of it.
+    // RFC 9112 §3.2: a target is visible ASCII, and has no fragment.
     if !target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
-        return Err(Refusal::Target);
+        return Err(RequestRefusal::Target);
     }
-    let facts = Facts::of(request.headers, version == 1)?;
+    let facts = MessageFacts::from_fields(request.headers, version == 1)?;
     Ok(Parsed { method, target, fields: request.headers, facts })
 }
 
-impl Facts {
-    fn of(fields: &[httparse::Header<'_>], http11: bool) -> Result<Self, Refusal> {
+impl MessageFacts {
+    fn from_fields(fields: &[httparse::Header<'_>], http11: bool) -> Result<Self, RequestRefusal> {
         let mut facts = Self {
             http11,
-            framing: Framing::None,
+            framing: RequestFraming::None,
             keep_alive: http11,
             expects_continue: false,
             upgrade: false,
@@ -137,14 +132,14 @@ impl Facts {
             match field.name.len() {
                 4 if is("host") => {
                     hosts += 1;
-                    host_is_valid(field.value).then_some(()).ok_or(Refusal::Host)?;
+                    host_is_valid(field.value).then_some(()).ok_or(RequestRefusal::Host)?;
                 }
-                // RFC 9110 §8.6: several lengths, even equal ones, may be refused. They are.
-                14 if is("content-length") && length.is_some() => return Err(Refusal::ContentLength),
+                // RFC 9110 §8.6: repeated lengths, even equal ones, may be rejected. They are.
+                14 if is("content-length") && length.is_some() => return Err(RequestRefusal::ContentLength),
                 14 if is("content-length") => length = Some(content_length(field.value)?),
                 17 if is("transfer-encoding") => {
                     let once = !chunked && field.value.eq_ignore_ascii_case(b"chunked");
-                    chunked = once.then_some(true).ok_or(Refusal::TransferEncoding)?;
+                    chunked = once.then_some(true).ok_or(RequestRefusal::TransferEncoding)?;
                 }
                 10 if is("connection") => facts.read_connection(field.value),
                 6 if is("expect") => {
@@ -159,18 +154,18 @@ impl Facts {
         }
         // RFC 9112 §3.2: exactly one Host; HTTP/1.0 may lack it.
         if hosts > 1 || (hosts == 0 && http11) {
-            return Err(Refusal::Host);
+            return Err(RequestRefusal::Host);
         }
         // RFC 9112 §6.1: both framings together, or chunked from an HTTP/1.0 client, are an attack or a fault.
         facts.framing = match (length, chunked) {
-            (Some(_), true) => return Err(Refusal::ConflictingFraming),
-            (None, true) if !http11 => return Err(Refusal::ConflictingFraming),
-            (None, true) => Framing::Chunked,
-            (Some(0) | None, false) => Framing::None,
-            (Some(length), false) => Framing::Length(length),
+            (Some(_), true) => return Err(RequestRefusal::ConflictingFraming),
+            (None, true) if !http11 => return Err(RequestRefusal::ConflictingFraming),
+            (None, true) => RequestFraming::Chunked,
+            (Some(0) | None, false) => RequestFraming::None,
+            (Some(length), false) => RequestFraming::Length(length),
         };
-        // RFC 9110 §10.1.1: no 100 to an HTTP/1.0 client, and none where no body will come.
-        facts.expects_continue &= http11 && facts.framing != Framing::None;
+        // RFC 9110 §10.1.1: an HTTP/1.0 client, or a request without a body, gets no 100.
+        facts.expects_continue &= http11 && facts.framing != RequestFraming::None;
         Ok(facts)
     }
 
@@ -187,10 +182,10 @@ impl Facts {
     }
 }
 
-fn content_length(value: &[u8]) -> Result<u64, Refusal> {
+fn content_length(value: &[u8]) -> Result<u64, RequestRefusal> {
     let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     let text = std::str::from_utf8(value).ok().filter(|_| digits);
-    text.and_then(|text| text.parse().ok()).ok_or(Refusal::ContentLength)
+    text.and_then(|text| text.parse().ok()).ok_or(RequestRefusal::ContentLength)
 }
 
 /// Whether a Host value can be valid (RFC 9110 §7.2). Rejects bytes that no host has; an empty value is valid.
@@ -199,20 +194,18 @@ fn host_is_valid(value: &[u8]) -> bool {
 }
 
 /// An owned request, for requests that are not answered at once.
-pub(crate) struct Request {
+pub(crate) struct OwnedRequest {
     bytes: Box<[u8]>,
     pub(crate) method: String,
     pub(crate) target: String,
     fields: Vec<(Range<usize>, Range<usize>)>,
-    pub(crate) facts: Facts,
-    /// `HTTP/1.1`
+    pub(crate) facts: MessageFacts,
     pub(crate) version: &'static str,
     /// Protocol of an extended CONNECT (RFC 8441), for HTTP/2.
     pub(crate) protocol: Option<String>,
 }
 
-impl Request {
-    /// Copies a parsed head.
+impl OwnedRequest {
     pub(crate) fn new(head: &[u8], parsed: &Parsed<'_, '_>) -> Self {
         let offset = |part: &[u8]| part.as_ptr().addr() - head.as_ptr().addr();
         let span = |part: &[u8]| if part.is_empty() { 0..0 } else { offset(part)..offset(part) + part.len() };
@@ -231,8 +224,7 @@ impl Request {
         }
     }
 
-    /// Builds a request of HTTP/2 or HTTP/3 from its fields in order, pseudo-header fields first. Its head is shown as lines of
-    /// text.
+    /// Builds an HTTP/2 or HTTP/3 request from its fields in order, pseudo-header fields first, shown as lines.
     pub(crate) fn of_stream(
         version: &'static str,
         method: &str,
@@ -240,7 +232,7 @@ impl Request {
         protocol: Option<&str>,
         named: &[(&str, &[u8])],
         has_body: bool,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, RequestRefusal> {
         let (mut bytes, mut fields) = (Vec::new(), Vec::new());
         let mut put = |part: &[u8], end: &[u8]| {
             let span = bytes.len()..bytes.len() + part.len();
@@ -254,11 +246,11 @@ impl Request {
         put(b"\r\n", b"");
         let value = |wanted: &str| named.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
         let framing = match value("content-length") {
-            _ if !has_body => Framing::None,
-            Some(length) => Framing::Length(content_length(length)?),
-            None => Framing::Chunked,
+            _ if !has_body => RequestFraming::None,
+            Some(length) => RequestFraming::Length(content_length(length)?),
+            None => RequestFraming::Chunked,
         };
-        let facts = Facts {
+        let facts = MessageFacts {
             http11: true,
             framing,
             keep_alive: true,
@@ -313,12 +305,12 @@ impl Request {
 mod tests {
     use super::*;
 
-    fn facts(head: &str) -> Result<Facts, Refusal> {
+    fn facts(head: &str) -> Result<MessageFacts, RequestRefusal> {
         let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         parse(head.as_bytes(), &mut slots).map(|parsed| parsed.facts)
     }
 
-    fn fields(fields: &str) -> Result<Facts, Refusal> {
+    fn fields(fields: &str) -> Result<MessageFacts, RequestRefusal> {
         facts(&format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
     }
 
@@ -369,10 +361,10 @@ mod tests {
             "a: b\x7f\r\n",
             "(a): b\r\n",
         ] {
-            assert_eq!(fields(field), Err(Refusal::Head), "{field:?}");
+            assert_eq!(fields(field), Err(RequestRefusal::Head), "{field:?}");
         }
         assert!(fields("a:\r\nb: \t x\t \r\nc: \u{e9}\tx\r\n").is_ok());
-        assert_eq!(fields(&"a: b\r\n".repeat(FIELDS_MAX)), Err(Refusal::TooManyFields));
+        assert_eq!(fields(&"a: b\r\n".repeat(FIELDS_MAX)), Err(RequestRefusal::TooManyFields));
     }
 
     #[test]
@@ -395,34 +387,37 @@ mod tests {
     #[test]
     fn rfc9112_6_framing() {
         for (text, expected) in [
-            ("", Ok(Framing::None)),
-            ("Content-Length: 0\r\n", Ok(Framing::None)),
-            ("Content-Length: 5\r\n", Ok(Framing::Length(5))),
-            ("content-length:5\r\n", Ok(Framing::Length(5))),
-            ("Transfer-Encoding: chunked\r\n", Ok(Framing::Chunked)),
-            ("Transfer-Encoding: Chunked\r\n", Ok(Framing::Chunked)),
-            ("Content-Length: 5\r\nContent-Length: 5\r\n", Err(Refusal::ContentLength)),
-            ("Content-Length: 5, 5\r\n", Err(Refusal::ContentLength)),
-            ("Content-Length: +5\r\n", Err(Refusal::ContentLength)),
-            ("Content-Length: -5\r\n", Err(Refusal::ContentLength)),
-            ("Content-Length: 0x5\r\n", Err(Refusal::ContentLength)),
-            ("Content-Length: 5 5\r\n", Err(Refusal::ContentLength)),
-            ("Content-Length:\r\n", Err(Refusal::ContentLength)),
-            ("Content-Length: 18446744073709551616\r\n", Err(Refusal::ContentLength)),
-            ("Transfer-Encoding: xchunked\r\n", Err(Refusal::TransferEncoding)),
-            ("Transfer-Encoding: gzip, chunked\r\n", Err(Refusal::TransferEncoding)),
-            ("Transfer-Encoding: chunked, chunked\r\n", Err(Refusal::TransferEncoding)),
-            ("Transfer-Encoding: identity\r\n", Err(Refusal::TransferEncoding)),
-            ("Transfer-Encoding:\r\n", Err(Refusal::TransferEncoding)),
-            ("Transfer-Encoding: \x0bchunked\r\n", Err(Refusal::Head)),
-            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", Err(Refusal::TransferEncoding)),
-            ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", Err(Refusal::ConflictingFraming)),
-            ("Transfer-Encoding: chunked\r\nContent-Length: 0\r\n", Err(Refusal::ConflictingFraming)),
+            ("", Ok(RequestFraming::None)),
+            ("Content-Length: 0\r\n", Ok(RequestFraming::None)),
+            ("Content-Length: 5\r\n", Ok(RequestFraming::Length(5))),
+            ("content-length:5\r\n", Ok(RequestFraming::Length(5))),
+            ("Transfer-Encoding: chunked\r\n", Ok(RequestFraming::Chunked)),
+            ("Transfer-Encoding: Chunked\r\n", Ok(RequestFraming::Chunked)),
+            ("Content-Length: 5\r\nContent-Length: 5\r\n", Err(RequestRefusal::ContentLength)),
+            ("Content-Length: 5, 5\r\n", Err(RequestRefusal::ContentLength)),
+            ("Content-Length: +5\r\n", Err(RequestRefusal::ContentLength)),
+            ("Content-Length: -5\r\n", Err(RequestRefusal::ContentLength)),
+            ("Content-Length: 0x5\r\n", Err(RequestRefusal::ContentLength)),
+            ("Content-Length: 5 5\r\n", Err(RequestRefusal::ContentLength)),
+            ("Content-Length:\r\n", Err(RequestRefusal::ContentLength)),
+            ("Content-Length: 18446744073709551616\r\n", Err(RequestRefusal::ContentLength)),
+            ("Transfer-Encoding: xchunked\r\n", Err(RequestRefusal::TransferEncoding)),
+            ("Transfer-Encoding: gzip, chunked\r\n", Err(RequestRefusal::TransferEncoding)),
+            ("Transfer-Encoding: chunked, chunked\r\n", Err(RequestRefusal::TransferEncoding)),
+            ("Transfer-Encoding: identity\r\n", Err(RequestRefusal::TransferEncoding)),
+            ("Transfer-Encoding:\r\n", Err(RequestRefusal::TransferEncoding)),
+            ("Transfer-Encoding: \x0bchunked\r\n", Err(RequestRefusal::Head)),
+            (
+                "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+                Err(RequestRefusal::TransferEncoding),
+            ),
+            ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", Err(RequestRefusal::ConflictingFraming)),
+            ("Transfer-Encoding: chunked\r\nContent-Length: 0\r\n", Err(RequestRefusal::ConflictingFraming)),
         ] {
             assert_eq!(fields(text).map(|facts| facts.framing), expected, "{text:?}");
         }
         let http10 = facts("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n");
-        assert_eq!(http10, Err(Refusal::ConflictingFraming));
+        assert_eq!(http10, Err(RequestRefusal::ConflictingFraming));
     }
 
     #[test]
@@ -442,7 +437,7 @@ mod tests {
         let head = b"GET /x HTTP/1.1\r\nHost: a\r\nX-One:  1 \r\nEmpty:\r\nx-one: 2\r\n\r\n";
         let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let parsed = parse(head, &mut slots).expect("is well-formed");
-        let request = Request::new(head, &parsed);
+        let request = OwnedRequest::new(head, &parsed);
         let fields: Vec<_> = request.fields().collect();
         let expected: [(&str, &[u8]); 4] = [("Host", b"a"), ("X-One", b"1"), ("Empty", b""), ("x-one", b"2")];
         assert_eq!(fields, expected);

@@ -3,8 +3,8 @@
 use std::mem::MaybeUninit;
 
 use crate::endpoint::{Endpoint, NotServed};
-use crate::request::{self, FIELDS_MAX, Request};
-use crate::target::{Options, Target};
+use crate::request::{self, FIELDS_MAX, OwnedRequest};
+use crate::target::{PageOptions, ParsedTarget};
 
 /// Checks whether an origin answers a GET request for this path and query, with any status.
 ///
@@ -15,10 +15,10 @@ pub fn serves(target: &str) -> Result<(), String> {
     let mut slots = [MaybeUninit::uninit(); FIELDS_MAX];
     let parsed =
         request::parse(head.as_bytes(), &mut slots).map_err(|refusal| refusal.reason().to_owned())?;
-    let request = Request::new(head.as_bytes(), &parsed);
-    let target =
-        Target::parse(&request.method, &request.target).map_err(|refusal| refusal.reason().to_owned())?;
-    Options::of(&target.query).map_err(|wrong| wrong.message)?;
+    let request = OwnedRequest::new(head.as_bytes(), &parsed);
+    let target = ParsedTarget::parse(&request.method, &request.target)
+        .map_err(|refusal| refusal.reason().to_owned())?;
+    PageOptions::from_query(&target.query).map_err(|wrong| wrong.message)?;
     match Endpoint::find(&request, &target) {
         Ok(_) => Ok(()),
         Err(NotServed::Wrong(wrong)) => Err(wrong.message),

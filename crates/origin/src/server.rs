@@ -13,36 +13,34 @@ use tokio::sync::watch;
 use crate::http3;
 use crate::hub::Hub;
 use crate::stats::{self, Counters, Stats};
-use crate::tls::{self, Certificate};
-use crate::worker::{self, Listener};
+use crate::tls::{self, OriginCertificate};
+use crate::worker::{self, OriginListener};
 
-/// Accept queue of each listener.
+/// Length of each listener's accept queue.
 const BACKLOG: i32 = 4096;
 
-/// Settings of an origin. The default suits a test: one worker, on a port that the kernel chooses.
+/// The default suits a test: one worker, on a port that the kernel chooses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Addresses to listen on, at least one. With port 0 the kernel chooses: see [`Running::addresses`].
+pub struct OriginOptions {
+    /// Addresses to listen on, at least one. With port 0 the kernel chooses: see [`RunningOrigin::addresses`].
     pub listen: Vec<SocketAddr>,
     /// Number of threads, each with its own connections. `None`: one per CPU core that the process may use.
     pub workers: Option<NonZeroUsize>,
-    /// Certificate for TLS. TLS is used on the addresses of `listen_tls`; if that list is empty, on every address.
-    /// `None`: plain TCP.
-    pub certificate: Option<Certificate>,
-    /// More addresses; they accept only TLS.
+    /// Certificate for TLS on the addresses of `listen_tls`, or on all if there are none. `None`: plain TCP.
+    pub certificate: Option<OriginCertificate>,
+    /// Additional addresses, which accept only TLS.
     pub listen_tls: Vec<SocketAddr>,
-    /// Accepts HTTP/3 as well, at the same ports of UDP, where TLS is accepted.
+    /// Whether addresses with TLS accept HTTP/3 as well, on the same UDP ports.
     pub http3: bool,
-    /// Only cipher suite, by its IANA name. `None`: all safe ones.
+    /// IANA name of the only cipher suite. `None`: all safe ones.
     pub cipher: Option<String>,
-    /// Sends `Connection: keep-alive` in HTTP/1.1 responses too, if the connection is kept.
+    /// Whether HTTP/1.1 responses have `Connection: keep-alive`, too, if the connection is kept.
     pub says_keep_alive: bool,
-    /// Number of requests whose delay passes at once, as in a server with a pool of threads; others wait their turn.
-    /// `None`: no limit.
+    /// Number of requests that are processed at once, as by a thread pool; others wait. `None`: no limit.
     pub capacity: Option<NonZeroUsize>,
 }
 
-impl Default for Options {
+impl Default for OriginOptions {
     fn default() -> Self {
         Self {
             listen: vec![(Ipv4Addr::LOCALHOST, 0).into()],
@@ -59,7 +57,7 @@ impl Default for Options {
 
 /// A running origin. Dropping it stops it and closes its connections.
 #[must_use = "the origin stops when this is dropped"]
-pub struct Running {
+pub struct RunningOrigin {
     addresses: Vec<SocketAddr>,
     counters: Arc<[Counters]>,
     stop: watch::Sender<()>,
@@ -71,7 +69,7 @@ pub struct Running {
 /// ```
 /// use std::io::{Read, Write};
 ///
-/// let running = origin::start(origin::Options::default())?;
+/// let running = origin::start(origin::OriginOptions::default())?;
 /// let mut client = std::net::TcpStream::connect(running.addresses()[0])?;
 /// client.write_all(b"GET /tiny HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
 /// let mut response = String::new();
@@ -84,7 +82,7 @@ pub struct Running {
 /// # Errors
 /// An address that cannot be listened on or a certificate that cannot be used (the message names it), or a thread that
 /// the system does not give.
-pub fn start(options: Options) -> io::Result<Running> {
+pub fn start(options: OriginOptions) -> io::Result<RunningOrigin> {
     if options.listen.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -122,7 +120,7 @@ pub fn start(options: Options) -> io::Result<Running> {
     let counters: Arc<[Counters]> = (0..workers).map(|_| Counters::default()).collect();
     let hub = Arc::new(Hub::new(options.capacity));
     let (stop, stopped) = watch::channel(());
-    let mut running = Running { addresses, counters: Arc::clone(&counters), stop, threads: Vec::new() };
+    let mut running = RunningOrigin { addresses, counters: Arc::clone(&counters), stop, threads: Vec::new() };
     let (ready, answers) = mpsc::channel();
     for (index, listeners) in listeners.into_iter().enumerate() {
         let (counters, stopped, ready) = (Arc::clone(&counters), stopped.clone(), ready.clone());
@@ -136,9 +134,8 @@ pub fn start(options: Options) -> io::Result<Running> {
     Ok(running)
 }
 
-impl Running {
-    /// The listening addresses with their actual ports, in the order of `Options::listen`, then of
-    /// `Options::listen_tls`.
+impl RunningOrigin {
+    /// The listening addresses with actual ports: those of `Options::listen`, then of `Options::listen_tls`.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -150,7 +147,6 @@ impl Running {
         stats::sum(&self.counters)
     }
 
-    /// Sets the counters to zero.
     pub fn reset_stats(&self) {
         stats::reset(&self.counters);
     }
@@ -159,9 +155,9 @@ impl Running {
     pub fn stop(self) {}
 }
 
-impl Drop for Running {
+impl Drop for RunningOrigin {
     fn drop(&mut self) {
-        // The receivers are gone only if the threads are.
+        // An error means that the threads have ended already.
         let _ = self.stop.send(());
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -179,13 +175,13 @@ fn explain(wanted: SocketAddr, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot listen on {wanted}: {error}{remedy}"))
 }
 
-/// Times that a port is chosen again because that of UDP is in use.
+/// Number of attempts to find a port that is free for both TCP and UDP.
 const PORTS_TRIED: usize = 16;
 
 /// Binds one listener for each worker, all to one address.
 fn bind_all(
     wanted: SocketAddr,
-    listeners: &mut [Vec<Listener>],
+    listeners: &mut [Vec<OriginListener>],
     tls: Option<&Arc<ServerConfig>>,
     quic: Option<&Arc<quinn_proto::ServerConfig>>,
 ) -> io::Result<SocketAddr> {
@@ -205,12 +201,12 @@ fn bind_all(
             Some(first) => first,
             None => bind_both(address, quic.is_some())?,
         };
-        own.push(Listener { tcp, tls: tls.cloned(), udp: udp.zip(quic.cloned()) });
+        own.push(OriginListener { tcp, tls: tls.cloned(), udp: udp.zip(quic.cloned()) });
     }
     Ok(address)
 }
 
-/// Binds the sockets of the first worker. If the kernel chooses the port, it is one that UDP has free as well.
+/// Binds the sockets of the first worker. A port that the kernel chooses must be free for UDP as well.
 fn bind_first(wanted: SocketAddr, has_udp: bool) -> io::Result<(TcpListener, Option<UdpSocket>)> {
     for _ in 0..PORTS_TRIED {
         match bind_both(wanted, has_udp) {
@@ -223,7 +219,7 @@ fn bind_first(wanted: SocketAddr, has_udp: bool) -> io::Result<(TcpListener, Opt
 
 fn bind_both(wanted: SocketAddr, has_udp: bool) -> io::Result<(TcpListener, Option<UdpSocket>)> {
     let socket = bind(wanted, Type::STREAM, true)?;
-    // Linux hands this on to every accepted connection: a call less for each.
+    // Linux copies this option to every accepted connection, which saves a system call for each.
     socket.set_tcp_nodelay(true)?;
     socket.listen(BACKLOG)?;
     let tcp = TcpListener::from(socket);
@@ -237,7 +233,7 @@ fn bind(address: SocketAddr, kind: Type, shared: bool) -> io::Result<Socket> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // Of UDP it would let several share a port.
+    // With UDP it would let several processes share a port.
     socket.set_reuse_address(kind == Type::STREAM)?;
     socket.set_reuse_port(shared)?;
     socket.bind(&address.into())?;
@@ -250,14 +246,15 @@ mod tests {
 
     #[test]
     fn a_port_in_use_is_said() {
-        let running = start(Options::default()).expect("starts");
+        let running = start(OriginOptions::default()).expect("starts");
         let listen = vec![running.addresses()[0]];
-        let error =
-            start(Options { listen: listen.clone(), ..Options::default() }).err().expect("the port is taken");
+        let error = start(OriginOptions { listen: listen.clone(), ..OriginOptions::default() })
+            .err()
+            .expect("the port is taken");
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(error.to_string().contains(&listen[0].to_string()), "{error}");
         running.stop();
-        start(Options { listen, ..Options::default() }).expect("the port is free again").stop();
+        start(OriginOptions { listen, ..OriginOptions::default() }).expect("the port is free again").stop();
     }
 
     #[test]
@@ -265,9 +262,10 @@ mod tests {
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let workers = NonZeroUsize::new(3);
         let running =
-            start(Options { listen: vec![local, local], workers, ..Options::default() }).expect("starts");
+            start(OriginOptions { listen: vec![local, local], workers, ..OriginOptions::default() })
+                .expect("starts");
         let [first, second] = running.addresses() else { panic!("two addresses") };
         assert_ne!(first.port(), second.port());
-        assert!(start(Options { listen: vec![], ..Options::default() }).is_err());
+        assert!(start(OriginOptions { listen: vec![], ..OriginOptions::default() }).is_err());
     }
 }

@@ -8,14 +8,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// Socket of a client: TCP, or TLS over TCP.
-pub(crate) enum Socket {
+pub(crate) enum ClientSocket {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Socket {
-    /// The TCP connection.
+impl ClientSocket {
     pub(crate) fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
@@ -23,7 +21,7 @@ impl Socket {
         }
     }
 
-    /// Scheme of requests on this socket: `http` or `https`.
+    /// `http` or `https`.
     pub(crate) fn scheme(&self) -> &'static str {
         match self {
             Self::Plain(_) => "http",
@@ -31,7 +29,6 @@ impl Socket {
         }
     }
 
-    /// Whether ALPN selected HTTP/2.
     pub(crate) fn has_agreed_to_http2(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -40,7 +37,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for ClientSocket {
     #[inline]
     fn poll_read(
         self: Pin<&mut Self>,
@@ -54,7 +51,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for ClientSocket {
     #[inline]
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {

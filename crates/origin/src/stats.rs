@@ -1,5 +1,4 @@
-//! Counters of what arrived at the origin, for tests. Each worker has one `Counters`; a request for the counts adds
-//! them up.
+//! Counters of connections and requests, for tests. Each worker has one `Counters`; reading them adds these up.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,19 +14,17 @@ const PATH_BYTES_MAX: usize = 1024;
 /// Counts since the start or the last reset. Requests for `/stats` are not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Stats {
-    /// Connections accepted.
     pub connections: u64,
     /// Connections open now. A reset does not change it.
     pub connections_open: u64,
     /// Connections closed at once because a worker was at its limit.
     pub connections_refused: u64,
-    /// Requests whose head was well-formed.
+    /// Requests with a well-formed head.
     pub requests: u64,
     /// Requests rejected as malformed or too large.
     pub requests_refused: u64,
     /// Bytes of request bodies, without framing.
     pub body_bytes: u64,
-    /// Requests by decoded path.
     pub paths: BTreeMap<String, u64>,
     /// Requests for paths longer than 1 KiB, or beyond the limit of separately counted paths.
     pub paths_other: u64,
@@ -88,7 +85,6 @@ impl Counters {
     }
 }
 
-/// Adds up the counters of all workers.
 pub(crate) fn sum(workers: &[Counters]) -> Stats {
     let mut stats = Stats::default();
     for counters in workers {
@@ -115,7 +111,6 @@ pub(crate) fn sum(workers: &[Counters]) -> Stats {
     stats
 }
 
-/// Sets all counters to zero.
 pub(crate) fn reset(workers: &[Counters]) {
     for counters in workers {
         let opened = counters.connections.swap(0, Relaxed);

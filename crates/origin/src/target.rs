@@ -4,52 +4,55 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use crate::quantity;
-use crate::request::Refusal;
+use crate::request::RequestRefusal;
 
-/// Maximum of `?delay=` and of any other wait that a request may ask for.
+/// Maximum of `?delay=` and of any other wait in a request.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// A parsed request target.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct ParsedTarget {
     /// Decoded path; `*` for the asterisk form, empty for CONNECT.
     pub(crate) path: String,
-    /// Query as it was sent.
     pub(crate) raw_query: String,
-    pub(crate) query: Query,
+    pub(crate) query: QueryPairs,
     /// Authority of the absolute form; `None` means that Host applies.
     pub(crate) authority: Option<String>,
 }
 
-impl Target {
-    pub(crate) fn parse(method: &str, text: &str) -> Result<Self, Refusal> {
+impl ParsedTarget {
+    pub(crate) fn parse(method: &str, text: &str) -> Result<Self, RequestRefusal> {
         let origin = |text: &str, authority| {
             let (path, raw_query) = text.split_once('?').unwrap_or((text, ""));
             Ok(Self {
-                path: percent_decode(path).ok_or(Refusal::Target)?,
-                query: Query::parse(raw_query).ok_or(Refusal::Target)?,
+                path: percent_decode(path).ok_or(RequestRefusal::Target)?,
+                query: QueryPairs::parse(raw_query).ok_or(RequestRefusal::Target)?,
                 raw_query: raw_query.to_owned(),
                 authority,
             })
         };
         match method {
-            // RFC 9112 §3.2.3: only CONNECT has the authority form, and no other.
+            // RFC 9112 §3.2.3: CONNECT has the authority form, and no other method has it.
             "CONNECT" if !text.contains(['/', '?']) && text.contains(':') => {
                 let authority = Some(text.to_owned());
-                Ok(Self { path: String::new(), raw_query: String::new(), query: Query::default(), authority })
+                Ok(Self {
+                    path: String::new(),
+                    raw_query: String::new(),
+                    query: QueryPairs::default(),
+                    authority,
+                })
             }
-            "CONNECT" => Err(Refusal::Target),
+            "CONNECT" => Err(RequestRefusal::Target),
             // RFC 9112 §3.2.4: only OPTIONS has the asterisk form.
             "OPTIONS" if text == "*" => origin("*", None),
             _ if text.starts_with('/') => origin(text, None),
-            // RFC 9112 §3.2.2: a server accepts the absolute form, and its authority counts, not Host.
+            // RFC 9112 §3.2.2: a server accepts the absolute form, whose authority overrides Host.
             _ => {
                 let rest = strip_prefix_ignore_case(text, "http://")
                     .or_else(|| strip_prefix_ignore_case(text, "https://"))
-                    .ok_or(Refusal::Target)?;
+                    .ok_or(RequestRefusal::Target)?;
                 let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
                 if authority.is_empty() || authority.contains('@') {
-                    return Err(Refusal::Target);
+                    return Err(RequestRefusal::Target);
                 }
                 let rooted = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
                 origin(&rooted, Some(authority.to_owned()))
@@ -63,7 +66,7 @@ fn strip_prefix_ignore_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> 
     front.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// Decodes percent-encoding; `None` if it is broken.
+/// `None` if an escape is broken.
 fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -79,25 +82,25 @@ fn percent_decode(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Pairs of a query, in order and decoded.
+/// Decoded, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Query {
+pub(crate) struct QueryPairs {
     pairs: Vec<(String, String)>,
 }
 
-/// Error: a path or query with an invalid value.
+/// A path or query with an invalid value.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct InvalidTarget {
     pub(crate) message: String,
 }
 
-impl Wrong {
+impl InvalidTarget {
     pub(crate) fn new(name: &str, value: &str, expected: impl Display) -> Self {
         Self { message: format!("{name}={value:?} is not {expected}") }
     }
 }
 
-impl Query {
+impl QueryPairs {
     fn parse(raw: &str) -> Option<Self> {
         let decode = |text: &str| percent_decode(&text.replace('+', " "));
         let pairs = raw.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
@@ -111,7 +114,6 @@ impl Query {
         &self.pairs
     }
 
-    /// First value of this name.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
@@ -121,48 +123,47 @@ impl Query {
         self.text(name).is_some_and(|value| !matches!(value, "0" | "no" | "false"))
     }
 
-    pub(crate) fn size(&self, name: &str, most: u64) -> Result<Option<u64>, Wrong> {
+    pub(crate) fn size(&self, name: &str, most: u64) -> Result<Option<u64>, InvalidTarget> {
         self.text(name).map(|value| size(name, value, most)).transpose()
     }
 
-    pub(crate) fn wait(&self, name: &str) -> Result<Option<Duration>, Wrong> {
+    pub(crate) fn wait(&self, name: &str) -> Result<Option<Duration>, InvalidTarget> {
         self.text(name).map(|value| wait(name, value)).transpose()
     }
 }
 
-/// Parses a size in bytes, at most `most`.
-pub(crate) fn size(name: &str, value: &str, most: u64) -> Result<u64, Wrong> {
+pub(crate) fn size(name: &str, value: &str, most: u64) -> Result<u64, InvalidTarget> {
     let found = quantity::size_bytes(value).filter(|size| *size <= most);
-    found.ok_or_else(|| Wrong::new(name, value, format_args!("a size up to {most} bytes (5000, 10k, 64KiB)")))
+    found.ok_or_else(|| {
+        InvalidTarget::new(name, value, format_args!("a size up to {most} bytes (5000, 10k, 64KiB)"))
+    })
 }
 
 /// Parses a duration, at most [`WAIT_MAX`].
-pub(crate) fn wait(name: &str, value: &str) -> Result<Duration, Wrong> {
+pub(crate) fn wait(name: &str, value: &str) -> Result<Duration, InvalidTarget> {
     let found = quantity::duration(value).filter(|wait| *wait <= WAIT_MAX);
-    found.ok_or_else(|| Wrong::new(name, value, "a duration up to 10m (50ms, 1.5s, 2m)"))
+    found.ok_or_else(|| InvalidTarget::new(name, value, "a duration up to 10m (50ms, 1.5s, 2m)"))
 }
 
 /// Parses a final status (not 1xx).
-pub(crate) fn final_status(name: &str, value: &str) -> Result<u16, Wrong> {
+pub(crate) fn final_status(name: &str, value: &str) -> Result<u16, InvalidTarget> {
     let found = value.parse().ok().filter(|status| (200..=599).contains(status) && value.len() == 3);
-    found.ok_or_else(|| Wrong::new(name, value, "a status from 200 to 599"))
+    found.ok_or_else(|| InvalidTarget::new(name, value, "a status from 200 to 599"))
 }
 
 /// Options that every page accepts in its query.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options {
-    /// Cache-Control of the response.
+pub(crate) struct PageOptions {
     pub(crate) cache: Option<String>,
-    /// Delay before the response.
     pub(crate) delay: Option<Duration>,
-    /// Status in place of the page's own.
+    /// Replaces the page's status.
     pub(crate) status: Option<u16>,
 }
 
-impl Options {
+impl PageOptions {
     pub(crate) const NAMES: [&'static str; 3] = ["cache", "delay", "status"];
 
-    pub(crate) fn of(query: &Query) -> Result<Self, Wrong> {
+    pub(crate) fn from_query(query: &QueryPairs) -> Result<Self, InvalidTarget> {
         let status = query.text("status").map(|value| final_status("status", value)).transpose()?;
         let cache = query.text("cache").map(cache_control).transpose()?;
         Ok(Self { cache, delay: query.wait("delay")?, status })
@@ -170,14 +171,14 @@ impl Options {
 }
 
 /// Cache-Control for an option: plain seconds mean `max-age`, other text is the value itself.
-fn cache_control(value: &str) -> Result<String, Wrong> {
+fn cache_control(value: &str) -> Result<String, InvalidTarget> {
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(format!("max-age={value}"));
     }
     let sendable = !value.is_empty() && is_field_value(value);
     sendable
         .then(|| value.to_owned())
-        .ok_or_else(|| Wrong::new("cache", value, "seconds or a Cache-Control value"))
+        .ok_or_else(|| InvalidTarget::new("cache", value, "seconds or a Cache-Control value"))
 }
 
 /// Whether text is a valid ASCII field value (RFC 9110 §5.5).
@@ -185,7 +186,7 @@ pub(crate) fn is_field_value(value: &str) -> bool {
     value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) && value.trim_ascii() == value
 }
 
-/// Whether text is a valid field name (RFC 9110 §5.1).
+/// RFC 9110 §5.1.
 pub(crate) fn is_field_name(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
@@ -207,7 +208,7 @@ mod tests {
             ("OPTIONS", "*", "*", "", None),
             ("CONNECT", "h:443", "", "", Some("h:443")),
         ] {
-            let target = Target::parse(method, text).expect(text);
+            let target = ParsedTarget::parse(method, text).expect(text);
             assert_eq!((target.path.as_str(), target.raw_query.as_str()), (path, query), "{text}");
             assert_eq!(target.authority.as_deref(), authority, "{text}");
         }
@@ -227,18 +228,18 @@ mod tests {
             ("CONNECT", "h"),
             ("OPTIONS", "**"),
         ] {
-            assert_eq!(Target::parse(method, text), Err(Refusal::Target), "{method} {text}");
+            assert_eq!(ParsedTarget::parse(method, text), Err(RequestRefusal::Target), "{method} {text}");
         }
     }
 
     #[test]
     fn options() {
-        let of = |raw| Options::of(&Query::parse(raw).expect("is well-formed"));
-        let cache = |value: &str| Options { cache: Some(value.to_owned()), ..Options::default() };
-        assert_eq!(of(""), Ok(Options::default()));
+        let of = |raw| PageOptions::from_query(&QueryPairs::parse(raw).expect("is well-formed"));
+        let cache = |value: &str| PageOptions { cache: Some(value.to_owned()), ..PageOptions::default() };
+        assert_eq!(of(""), Ok(PageOptions::default()));
         assert_eq!(of("cache=60"), Ok(cache("max-age=60")));
         assert_eq!(of("cache=private,+max-age%3D5"), Ok(cache("private, max-age=5")));
-        let all = Options { cache: None, delay: Some(Duration::from_millis(50)), status: Some(503) };
+        let all = PageOptions { cache: None, delay: Some(Duration::from_millis(50)), status: Some(503) };
         assert_eq!(of("delay=50ms&status=503"), Ok(all));
         for raw in
             ["cache=", "cache=a%0d%0ab:c", "delay=x", "delay=11m", "status=199", "status=600", "status=0200"]

@@ -11,29 +11,25 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Source of an origin's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Certificate {
-    /// PEM files.
+pub enum OriginCertificate {
     Files {
         /// Certificate, followed by its chain.
         certificate: PathBuf,
-        /// Private key of the certificate.
         key: PathBuf,
     },
     /// Self-signed, new at each start, for `localhost` and the listening addresses. No client trusts it by default.
     SelfSigned,
 }
 
-/// Builds the TLS configuration. `addresses` are for a self-signed certificate; `cipher` is the only cipher suite, if
-/// given.
+/// `addresses` are for a self-signed certificate; `cipher` is the only cipher suite, if given.
 pub(crate) fn config(
-    certificate: &Certificate,
+    certificate: &OriginCertificate,
     addresses: &[IpAddr],
     cipher: Option<&str>,
 ) -> io::Result<Arc<ServerConfig>> {
     let (chain, key) = match certificate {
-        Certificate::Files { certificate, key } => {
+        OriginCertificate::Files { certificate, key } => {
             let failed =
                 |file: &PathBuf, error: &dyn Display| invalid(format!("{}: {error}", file.display()));
             let chain =
@@ -48,11 +44,11 @@ pub(crate) fn config(
             let key = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, &error))?;
             (chain, key)
         }
-        Certificate::SelfSigned => self_signed(addresses)?,
+        OriginCertificate::SelfSigned => self_signed(addresses)?,
     };
     let mut provider = aws_lc_rs::default_provider();
     if let Some(cipher) = cipher {
-        // TLS13_AES_128_GCM_SHA256 in the library.
+        // The library's name has another prefix: TLS13_AES_128_GCM_SHA256.
         let name = cipher.replacen("TLS_AES", "TLS13_AES", 1).replacen("TLS_CHACHA", "TLS13_CHACHA", 1);
         provider.cipher_suites.retain(|suite| format!("{:?}", suite.suite()) == name);
         if provider.cipher_suites.is_empty() {
@@ -71,7 +67,7 @@ pub(crate) fn config(
     let builder = builder.with_protocol_versions(versions).map_err(invalid)?;
     let mut config = builder.with_no_client_auth().with_single_cert(chain, key).map_err(invalid)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Sessions are in the tickets: any worker resumes them.
+    // Tickets contain the sessions, so any worker can resume them.
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(invalid)?;
     Ok(Arc::new(config))
 }

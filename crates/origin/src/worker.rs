@@ -1,5 +1,4 @@
-//! Worker thread: its runtime, listeners, connections, spare buffers, rendered fixed pages and the date. Workers share
-//! only the counters.
+//! Worker thread: runtime, listeners, connections, spare buffers, fixed pages, date. Workers share only the counters.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
@@ -18,37 +17,36 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::buffer::Spare;
-use crate::connection::{Connection, FROM_FILE_BYTES_MIN};
-use crate::endpoint::page::Page;
+use crate::connection::{FROM_FILE_BYTES_MIN, OriginConnection};
+use crate::endpoint::page::SizedPage;
 use crate::http3;
 use crate::hub::Hub;
-use crate::socket::Socket;
+use crate::socket::ClientSocket;
 use crate::stats::Counters;
 
 /// The fixed pages that are sent from memory, by path.
-pub(crate) const FAST_PAGES: [(&str, Page); 5] = [
-    ("/tiny", Page::Pattern { bytes: 128 }),
-    ("/small", Page::Pattern { bytes: 3269 }),
-    ("/medium", Page::Pattern { bytes: 11_268 }),
-    ("/large", Page::Pattern { bytes: 165_854 }),
-    ("/hello.html", Page::Hello),
+pub(crate) const FAST_PAGES: [(&str, SizedPage); 5] = [
+    ("/tiny", SizedPage::Pattern { bytes: 128 }),
+    ("/small", SizedPage::Pattern { bytes: 3269 }),
+    ("/medium", SizedPage::Pattern { bytes: 11_268 }),
+    ("/large", SizedPage::Pattern { bytes: 165_854 }),
+    ("/hello.html", SizedPage::Hello),
 ];
 
-/// Maximum number of connections of a worker; further ones are closed at once.
+/// Further connections of a worker are closed at once.
 const CONNECTIONS_MAX: u64 = 100_000;
 
-/// Timeout of a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// Pause after accept fails, for example without file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The sockets of an address.
-pub(crate) struct Listener {
+pub(crate) struct OriginListener {
     pub(crate) tcp: TcpListener,
-    /// TLS configuration, if it accepts TLS.
+    /// `None` without TLS.
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// For HTTP/3, with its configuration.
+    /// Socket and configuration for HTTP/3.
     pub(crate) udp: Option<(UdpSocket, Arc<quinn_proto::ServerConfig>)>,
 }
 
@@ -59,20 +57,19 @@ struct Accepting {
     udp: Option<(UdpSocket, Arc<quinn_proto::ServerConfig>)>,
 }
 
-/// A date in the format of HTTP.
+/// In the format of HTTP.
 pub(crate) type Date = [u8; 29];
 
 /// State that the connections of one thread share.
-pub(crate) struct Worker {
-    /// Whether HTTP/1.1 responses send `Connection: keep-alive`.
+pub(crate) struct OriginWorker {
+    /// Whether HTTP/1.1 responses have `Connection: keep-alive`.
     pub(crate) says_keep_alive: bool,
     pub(crate) all_counters: Arc<[Counters]>,
-    /// Rooms of the whole origin.
     pub(crate) hub: Arc<Hub>,
     index: usize,
     pub(crate) spare: RefCell<Spare>,
     pages: RefCell<Vec<RenderedPage>>,
-    /// The fixed pages of HTTP/3, as far as they were asked for under this date.
+    /// The fixed pages of HTTP/3 that were requested since the date last changed.
     http3_pages: RefCell<[Option<Http3Page>; FAST_PAGES.len()]>,
     pub(crate) date: Cell<Date>,
     /// Seconds since the start: a cheap clock for idle timeouts.
@@ -91,14 +88,12 @@ pub(crate) struct FastPage {
 /// A fixed page as frames of HTTP/3.
 #[derive(Clone)]
 pub(crate) struct Http3Page {
-    /// Its head, and what comes before its content.
+    /// HEADERS, and the head of DATA.
     pub(crate) front: Bytes,
-    /// Its head alone.
     pub(crate) head: Bytes,
     pub(crate) content: Bytes,
 }
 
-/// A fixed page in the cache of the worker.
 struct RenderedPage {
     page: FastPage,
     date_offset: usize,
@@ -106,7 +101,7 @@ struct RenderedPage {
 
 /// Serves from `listeners` until `stopped`. Reports on `ready` that it serves, or why it cannot.
 pub(crate) fn run(
-    listeners: Vec<Listener>,
+    listeners: Vec<OriginListener>,
     says_keep_alive: bool,
     all_counters: Arc<[Counters]>,
     hub: Arc<Hub>,
@@ -118,10 +113,10 @@ pub(crate) fn run(
         Ok(prepared) => prepared,
         Err(error) => return drop(ready.send(Err(error))),
     };
-    // Whoever started this waits for the word, or has gone and wants nothing any more.
+    // An error means that the receiver, which waits for this message, has gone.
     let _ = ready.send(Ok(()));
     runtime.block_on(async move {
-        let worker = Rc::new(Worker::new(says_keep_alive, all_counters, hub, index));
+        let worker = Rc::new(OriginWorker::new(says_keep_alive, all_counters, hub, index));
         spawn_local(keep_time(Rc::clone(&worker)));
         for Accepting { tcp, tls, udp } in listeners {
             if let Some((socket, config)) = udp {
@@ -129,41 +124,40 @@ pub(crate) fn run(
             }
             spawn_local(accept(Rc::clone(&worker), tcp, tls.map(TlsAcceptor::from)));
         }
-        // An error means that the sender is gone: the same.
+        // A sender that is gone stops the worker, too.
         let _ = stopped.changed().await;
     });
-    // Connections are tasks of the runtime: they are closed as it is dropped.
+    // Dropping the runtime drops its tasks, which closes the connections.
 }
 
-fn prepare(listeners: Vec<Listener>) -> io::Result<(LocalRuntime, Vec<Accepting>)> {
+fn prepare(listeners: Vec<OriginListener>) -> io::Result<(LocalRuntime, Vec<Accepting>)> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     let entered = runtime.enter();
-    let accepting =
-        |Listener { tcp, tls, udp }| Ok(Accepting { tcp: tokio::net::TcpListener::from_std(tcp)?, tls, udp });
+    let accepting = |OriginListener { tcp, tls, udp }| {
+        Ok(Accepting { tcp: tokio::net::TcpListener::from_std(tcp)?, tls, udp })
+    };
     let listeners = listeners.into_iter().map(accepting).collect::<io::Result<_>>()?;
     drop(entered);
     Ok((runtime, listeners))
 }
 
-async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, tls: Option<TlsAcceptor>) {
+async fn accept(worker: Rc<OriginWorker>, listener: tokio::net::TcpListener, tls: Option<TlsAcceptor>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => worker.admit(stream, peer, tls.clone()),
-            // The client went while it waited.
+            // The client closed the connection while it was queued.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-/// Connection field of an HTTP/1.1 response that keeps the connection. RFC 9112 §9.3 needs none, but some clients
-/// expect it.
+/// Connection field that keeps an HTTP/1.1 connection. RFC 9112 §9.3 needs none, but some clients expect it.
 pub(crate) fn kept(says_keep_alive: bool) -> Option<&'static str> {
     says_keep_alive.then_some("keep-alive")
 }
 
-/// Renders the date every second.
-async fn keep_time(worker: Rc<Worker>) {
+async fn keep_time(worker: Rc<OriginWorker>) {
     loop {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         worker.set_date(now.as_secs());
@@ -172,7 +166,7 @@ async fn keep_time(worker: Rc<Worker>) {
     }
 }
 
-impl Worker {
+impl OriginWorker {
     fn new(says_keep_alive: bool, all_counters: Arc<[Counters]>, hub: Arc<Hub>, index: usize) -> Self {
         let date = *b"Thu, 01 Jan 1970 00:00:00 GMT";
         let pages = FAST_PAGES
@@ -209,14 +203,18 @@ impl Worker {
             return;
         }
         match tls {
-            None => spawn_local(Connection::new(Rc::clone(self), Socket::Plain(stream), peer).serve()),
+            None => {
+                spawn_local(OriginConnection::new(Rc::clone(self), ClientSocket::Plain(stream), peer).serve())
+            }
             Some(tls) => spawn_local(Rc::clone(self).shake_hands(tls, stream, peer)),
         };
     }
 
     async fn shake_hands(self: Rc<Self>, tls: TlsAcceptor, stream: TcpStream, peer: SocketAddr) {
         match timeout(HANDSHAKE_MAX, tls.accept(stream)).await {
-            Ok(Ok(stream)) => Connection::new(self, Socket::Tls(Box::new(stream)), peer).serve().await,
+            Ok(Ok(stream)) => {
+                OriginConnection::new(self, ClientSocket::Tls(Box::new(stream)), peer).serve().await;
+            }
             Ok(Err(_)) | Err(_) => self.dismiss(),
         }
     }
@@ -227,12 +225,11 @@ impl Worker {
         self.counters().closed();
     }
 
-    /// Counters of this worker.
     pub(crate) fn counters(&self) -> &Counters {
         &self.all_counters[self.index]
     }
 
-    /// A fixed page for this target, with its index in `FAST_PAGES`; `None` if the target is no fixed page.
+    /// The fixed page for this target, with its index in `FAST_PAGES`; `None` if the target is not a fixed page.
     pub(crate) fn fast_page(&self, target: &str) -> Option<(usize, FastPage)> {
         let index = FAST_PAGES.iter().position(|(path, _)| *path == target)?;
         Some((index, self.pages.borrow()[index].page.clone()))
@@ -261,21 +258,21 @@ impl Worker {
         self.date.set(text);
         self.http3_pages.take();
         for RenderedPage { page, date_offset } in self.pages.borrow_mut().iter_mut() {
-            // Copies the page only if it is on its way to a client at this moment.
+            // Copies the page only if it is being sent to a client.
             Rc::make_mut(&mut page.bytes)[*date_offset..][..text.len()].copy_from_slice(&text);
         }
     }
 }
 
 impl RenderedPage {
-    fn new(page: &Page, date: &Date, connection: Option<&str>) -> Self {
+    fn new(page: &SizedPage, date: &Date, connection: Option<&str>) -> Self {
         let mut bytes = Vec::new();
         page.head(200).render(date, connection, &mut bytes);
         let head_length = bytes.len();
         let found = bytes.windows(date.len()).position(|window| window == date);
         let date_offset = found.expect("a head has a date");
         let from_file_bytes = match page {
-            Page::Pattern { bytes } if *bytes >= FROM_FILE_BYTES_MIN => *bytes,
+            SizedPage::Pattern { bytes } if *bytes >= FROM_FILE_BYTES_MIN => *bytes,
             _ => {
                 page.pieces(0, page.length()).for_each(|piece| bytes.extend_from_slice(piece));
                 0

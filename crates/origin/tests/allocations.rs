@@ -1,4 +1,4 @@
-//! The cost of a fixed page: no allocation. Alone in its process, as it counts those of every thread.
+//! A fixed page costs no allocation. The only test in its process, because it counts every thread's allocations.
 
 #![allow(unsafe_code, reason = "an allocator that counts can be installed in no other way")]
 
@@ -16,16 +16,16 @@ static ALLOCATOR: Counting = Counting;
 
 // SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
-    // SAFETY: passes on what its caller promises.
+    // SAFETY: the caller keeps to the same contract.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
         // SAFETY: the caller keeps to `alloc`'s contract, which is the system's.
         unsafe { System.alloc(layout) }
     }
 
-    // SAFETY: passes on what its caller promises.
+    // SAFETY: the caller keeps to the same contract.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `alloc` above, thus from the system.
+        // SAFETY: `pointer` came from `alloc` above, so from the system.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 #[test]
 fn a_fixed_page_is_served_without_allocating() {
     const REQUESTS: usize = 2000;
-    let running = origin::start(origin::Options::default()).expect("starts");
+    let running = origin::start(origin::OriginOptions::default()).expect("starts");
     let mut client = TcpStream::connect(running.addresses()[0]).expect("it listens");
     let mut response = vec![0; 64 * 1024];
     for (page, bytes) in [("/tiny", 128), ("/medium", 11_268)] {
@@ -51,7 +51,7 @@ fn a_fixed_page_is_served_without_allocating() {
         let before = ALLOCATIONS.load(Relaxed);
         (0..REQUESTS).for_each(|_| exchange(&mut client));
         let allocations = ALLOCATIONS.load(Relaxed) - before;
-        // The date changes once a second, and the timer for it is the runtime's.
+        // The date changes once a second, and the runtime allocates its timer.
         assert!(allocations < REQUESTS / 100, "{allocations} allocations for {REQUESTS} requests of {page}");
     }
 }

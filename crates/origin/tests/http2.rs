@@ -1,4 +1,4 @@
-//! Conversations over HTTP/2: every kind of endpoint once, and what only HTTP/2 has.
+//! Conversations over HTTP/2: every kind of endpoint once, and the features that only HTTP/2 has.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use h2::{Reason, SendStream};
 use http::{HeaderMap, Method, Request, Response};
 use tokio::net::TcpStream;
 
-/// What came back, to its end.
+/// A complete response.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -47,9 +47,8 @@ async fn get(client: &mut SendRequest<Bytes>, target: &str) -> Result<Answer, h2
     whole(response).await
 }
 
-/// Runs a conversation with a new origin.
 fn talk<F: Future<Output = ()>>(conversation: impl FnOnce(SocketAddr) -> F) -> origin::Stats {
-    let running = origin::start(origin::Options::default()).expect("a port on loopback is free");
+    let running = origin::start(origin::OriginOptions::default()).expect("a port on loopback is free");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(conversation(running.addresses()[0]));
     running.stats()
@@ -138,7 +137,7 @@ fn bodies_go_both_ways_as_fast_as_they_are_taken_and_trailers_follow() {
     });
 }
 
-/// Sends all of a body, as fast as it is taken.
+/// Sends a whole body, as fast as flow control allows.
 async fn send(mut stream: SendStream<Bytes>, mut rest: Bytes) {
     while !rest.is_empty() {
         stream.reserve_capacity(rest.len());
@@ -158,7 +157,7 @@ fn interim_and_early_responses_come_before_the_body() {
             poll_fn(|context| response.poll_informational(context)).await.transpose().expect("no error");
         assert_eq!(hint.map(|hint| hint.status().as_u16()), Some(103));
         assert_eq!(whole(response).await.expect("an answer").status, 200);
-        // The body never ends, and the answer does.
+        // The request body does not end, but the response does.
         let (response, _stream) = client.send_request(request(Method::POST, "/early"), false).expect("open");
         assert_eq!(whole(response).await.expect("an answer").status, 200);
         let mut expecting = request(Method::POST, "/echo-body");
@@ -184,7 +183,7 @@ fn faults_are_the_streams_own() {
             let error = get(&mut client, target).await.expect_err(target);
             assert_eq!((error.is_remote(), error.reason()), (true, Some(reason)), "{target}");
         }
-        // Shorter than it says: this client sees that by itself.
+        // The body is shorter than its length: the client notices that.
         let error = get(&mut client, "/truncate?length=500&sent=100").await.expect_err("it is cut");
         assert!(!error.is_remote(), "{error}");
         assert_eq!(get(&mut client, "/tiny").await.expect("the connection lives").body.len(), 128);
@@ -216,7 +215,7 @@ fn rfc8441_5_a_websocket_over_a_stream_echoes() {
         asked.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
         asked.headers_mut().insert("sec-websocket-version", "13".parse().expect("a value"));
         let (response, mut stream) = client.send_request(asked, false).expect("open");
-        // A text of one byte and a close, each masked by zeros.
+        // A text of one byte and a close, each masked with zeros.
         let frames: &[u8] = b"\x81\x81\0\0\0\0a\x88\x80\0\0\0\0";
         stream.send_data(Bytes::from_static(frames), false).expect("open");
         let answer = whole(response).await.expect("an answer");

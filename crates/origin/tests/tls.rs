@@ -1,9 +1,9 @@
-//! TLS, as curl sees it: both versions of HTTP by ALPN. On CI curl must be there.
+//! TLS with curl as the client: both versions of HTTP by ALPN. On CI curl must be installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use origin::{Certificate, Options};
+use origin::{OriginCertificate, OriginOptions};
 
 struct Folder(PathBuf);
 
@@ -21,7 +21,7 @@ impl Drop for Folder {
     }
 }
 
-/// What curl says: the version of HTTP and the status, then the body. `None` where there is no curl, unless this is CI.
+/// Runs curl. Returns the version of HTTP and the status, then the body; `None` without curl, unless this is CI.
 fn curl(arguments: &[&str]) -> Option<String> {
     let told = Command::new("curl")
         .args([
@@ -52,8 +52,9 @@ fn a_given_certificate_is_shown_and_both_versions_are_spoken() {
     let (certificate, key) = (folder.0.join("cert.pem"), folder.0.join("key.pem"));
     std::fs::write(&certificate, made.cert.pem()).expect("a file");
     std::fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
-    let given = Certificate::Files { certificate: certificate.clone(), key };
-    let running = origin::start(Options { certificate: Some(given), ..Options::default() }).expect("starts");
+    let given = OriginCertificate::Files { certificate: certificate.clone(), key };
+    let running = origin::start(OriginOptions { certificate: Some(given), ..OriginOptions::default() })
+        .expect("starts");
     let url = |path: &str| format!("https://localhost:{}{path}", running.addresses()[0].port());
     let authority = certificate.to_string_lossy();
     for (version, expected) in
@@ -73,11 +74,11 @@ fn a_given_certificate_is_shown_and_both_versions_are_spoken() {
 
 #[test]
 fn some_addresses_may_be_plain_and_only_one_cipher_suite_spoken() {
-    let options = Options {
-        certificate: Some(Certificate::SelfSigned),
+    let options = OriginOptions {
+        certificate: Some(OriginCertificate::SelfSigned),
         listen_tls: vec![([127, 0, 0, 1], 0).into()],
         cipher: Some("TLS_AES_128_GCM_SHA256".to_owned()),
-        ..Options::default()
+        ..OriginOptions::default()
     };
     let running = origin::start(options.clone()).expect("starts");
     let [plain, encrypted] = running.addresses() else { panic!("two addresses: {:?}", running.addresses()) };
@@ -91,8 +92,8 @@ fn some_addresses_may_be_plain_and_only_one_cipher_suite_spoken() {
         assert_eq!(told.starts_with("2 200\n"), is_spoken, "{suites}: {told}");
     }
     for (bad, said) in [
-        (Options { cipher: Some("ROT13".to_owned()), ..options.clone() }, "no cipher suite ROT13"),
-        (Options { certificate: None, ..options }, "without a certificate"),
+        (OriginOptions { cipher: Some("ROT13".to_owned()), ..options.clone() }, "no cipher suite ROT13"),
+        (OriginOptions { certificate: None, ..options }, "without a certificate"),
     ] {
         let refused = origin::start(bad).err().expect(said).to_string();
         assert!(refused.contains(said), "{refused}");
@@ -101,8 +102,8 @@ fn some_addresses_may_be_plain_and_only_one_cipher_suite_spoken() {
 
 #[test]
 fn a_certificate_is_made_for_those_who_have_none() {
-    let certificate = Some(Certificate::SelfSigned);
-    let running = origin::start(Options { certificate, ..Options::default() }).expect("starts");
+    let certificate = Some(OriginCertificate::SelfSigned);
+    let running = origin::start(OriginOptions { certificate, ..OriginOptions::default() }).expect("starts");
     let url = format!("https://{}/tiny", running.addresses()[0]);
     let Some(told) = curl(&["--insecure", &url]) else { return };
     assert!(told.starts_with("2 200\n"), "{told}");
@@ -119,8 +120,10 @@ fn a_certificate_that_cannot_be_used_is_an_error_with_its_file() {
     std::fs::write(path("key.pem"), other.signing_key.serialize_pem()).expect("a file");
     std::fs::write(path("empty.pem"), "").expect("a file");
     let failing = |certificate: &Path, key: &Path| {
-        let certificate = Certificate::Files { certificate: certificate.to_owned(), key: key.to_owned() };
-        let started = origin::start(Options { certificate: Some(certificate), ..Options::default() });
+        let certificate =
+            OriginCertificate::Files { certificate: certificate.to_owned(), key: key.to_owned() };
+        let started =
+            origin::start(OriginOptions { certificate: Some(certificate), ..OriginOptions::default() });
         started.err().expect("it cannot be used").to_string()
     };
     for (certificate, key, named) in [

@@ -1,4 +1,4 @@
-//! The page in front of a body: it holds a head that is sent repeatedly, so that one call sends both.
+//! The page in front of a body. It holds a head that is sent repeatedly, so that one call sends head and body.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
@@ -7,25 +7,26 @@ use std::sync::{RwLock, TryLockError};
 
 use crate::{Range, page_bytes};
 
-/// The head that is stored directly in front of a body.
 #[derive(Debug, Default)]
 pub(crate) struct Front(RwLock<Lying>);
 
 #[derive(Debug, Default)]
 struct Lying {
     head: Vec<u8>,
-    /// The last head that was asked for and did not lie there, as a hash.
+    /// Hash of the last head that was requested and not stored here.
     missed: u64,
 }
 
 impl Front {
-    /// Calls `send` if `head` is stored in front of the body; `None` if not. The head is stored when it is asked for
-    /// twice in succession: heads change each second, and a head that is sent once is not worth the write.
+    /// Calls `send` if `head` is stored in front of the body; returns `None` if not.
+    ///
+    /// The head is stored when two calls in a row ask for it. Heads change each second, and a head that is sent once
+    /// does not pay for the write.
     pub(crate) fn with<T>(&self, range: &Range, head: &[u8], send: impl FnOnce() -> T) -> Option<T> {
         match self.0.try_read() {
             Ok(lying) if lying.head == head => return Some(send()),
             Err(TryLockError::Poisoned(_)) => return None,
-            // Who writes is not waited for.
+            // Another thread writes the page: do not wait for it.
             _ => {}
         }
         if !self.put(range, head) {
@@ -35,7 +36,7 @@ impl Front {
         (lying.head == head).then(send)
     }
 
-    /// Says whether the head lies there now.
+    /// Stores the head. Returns whether it is stored now.
     fn put(&self, range: &Range, head: &[u8]) -> bool {
         let Ok(mut lying) = self.0.try_write() else { return false };
         let mut hasher = DefaultHasher::new();
@@ -54,7 +55,7 @@ impl Front {
     }
 }
 
-/// Writes a head right before the body, on a page of its own: one that is still on its way to a client stays as it is.
+/// Writes a head directly before the body, on a new page, because the old page may still be on its way to a client.
 fn write(range: &Range, head: &[u8]) -> io::Result<()> {
     if head.len() as u64 > page_bytes() {
         return Err(io::ErrorKind::FileTooLarge.into());

@@ -1,7 +1,6 @@
 //! Detects whether the system uses huge pages for files in memory.
 //!
-//! A part of a huge page cannot be given back: the kernel zeroes it in place, although it may be on its way to a
-//! client.
+//! The kernel cannot return a part of a huge page: it zeroes the part in place, even on its way to a client.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +8,8 @@ use std::path::Path;
 const SETTINGS: &str = "/sys/kernel/mm/transparent_hugepage";
 const SETTING: &str = "shmem_enabled";
 
-/// The setting that enables huge pages, if they are enabled: for all sizes, or for one size. `advise` does not count,
-/// since this crate does not ask for huge pages.
+/// Returns the setting that enables huge pages for all sizes or for one, if there is one. `advise` does not count,
+/// because this crate does not ask for huge pages.
 pub(crate) fn setting() -> Option<String> {
     let of_sizes = fs::read_dir(SETTINGS).into_iter().flatten().flatten().map(|entry| entry.path());
     of_sizes
@@ -20,7 +19,7 @@ pub(crate) fn setting() -> Option<String> {
         .map(|setting| setting.display().to_string())
 }
 
-/// The word in brackets is the one that holds.
+/// The active word of the setting is in brackets.
 fn is_on(text: &str) -> bool {
     ["[always]", "[within_size]", "[force]"].iter().any(|word| text.contains(word))
 }

@@ -1,8 +1,7 @@
 //! Memory for zero-copy sends: an anonymous file in memory (memfd) that sendfile(2) reads.
 //!
-//! Each body has a range of the file, which is mapped for reading, too. No page is written twice: unused pages go back
-//! to the system, and a new body is appended behind all earlier ones. So bytes on their way to a slow client never
-//! change.
+//! Each body has a range of the file, which is also mapped for reading. No page is written twice: unused pages return
+//! to the system, and new bodies are appended. So bytes on their way to a slow client never change.
 
 /// The page in front of a body.
 mod front;
@@ -27,28 +26,27 @@ use front::Front;
 
 /// The file in memory, and the allocation of its ranges.
 #[derive(Debug, Clone)]
-pub struct Pages(Arc<Memory>);
+pub struct Pages(Arc<PageMemory>);
 
 #[derive(Debug)]
-struct Memory {
+struct PageMemory {
     file: File,
-    /// Where the next range begins; it only grows.
+    /// Start of the next range; it only grows.
     next: AtomicU64,
-    /// How many ranges there are.
     ranges: AtomicU64,
 }
 
-/// How many ranges there are at most: a process may have 65,530 mappings unless told otherwise, and others need some too.
+/// Maximum number of ranges. A process may have 65,530 mappings by default, and other code needs some too.
 const RANGES_MAX: u64 = 32_768;
 
 impl Pages {
     /// Creates an empty file.
     ///
     /// # Errors
-    /// If the system has no such files or makes them of huge pages, or if the process has a file size limit.
+    /// If the system has no memory files or backs them with huge pages, or if the process has a file size limit.
     pub fn new() -> io::Result<Self> {
         if getrlimit(Resource::Fsize).current.is_some() {
-            // Beyond that limit a write ends the process.
+            // A write beyond that limit kills the process.
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
                 "the size of files is limited; `ulimit -f unlimited` lifts that",
@@ -61,9 +59,9 @@ impl Pages {
             ));
         }
         let open = |flags| memfd_create("vanward-cache", flags | MemfdFlags::CLOEXEC);
-        // Kernels before 6.3 do not know that it is not to be executed, and do not ask either.
+        // Kernels before 6.3 do not know this flag, and do not ask for it either.
         let file = open(MemfdFlags::NOEXEC_SEAL).or_else(|_| open(MemfdFlags::empty()))?;
-        let memory = Memory { file: file.into(), next: AtomicU64::new(0), ranges: AtomicU64::new(0) };
+        let memory = PageMemory { file: file.into(), next: AtomicU64::new(0), ranges: AtomicU64::new(0) };
         Ok(Self(Arc::new(memory)))
     }
 }
@@ -78,7 +76,7 @@ impl Shelf for Pages {
         }
         let start = self.0.next.fetch_add(whole_bytes, Relaxed);
         let range = Range { memory: Arc::clone(&self.0), start, bytes: 0 };
-        Some(Box::new(Draft { range, bytes_max }))
+        Some(Box::new(RangeDraft { range, bytes_max }))
     }
 }
 
@@ -86,12 +84,12 @@ fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// A range of the file: a page for a head, and the body behind it. Its pages go when it goes.
+/// A range of the file: a page for a head, and the body behind it. Dropping the range frees its pages.
 #[derive(Debug)]
 struct Range {
-    memory: Arc<Memory>,
+    memory: Arc<PageMemory>,
     start: u64,
-    /// Of the body.
+    /// Length of the body.
     bytes: u64,
 }
 
@@ -100,13 +98,13 @@ impl Range {
         self.start + page_bytes()
     }
 
-    /// Gives pages back to the system. What is sent of them stays as it is.
+    /// Returns pages to the system. Bytes of them that are being sent stay unchanged.
     fn give_back(&self, from: u64, bytes: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(fallocate(&self.memory.file, flags, from, bytes)?)
     }
 
-    /// Sends what the socket takes of the bytes from one place in the file on, to the end of the body.
+    /// Sends from `from` to the end of the body, as much as the socket takes.
     fn send(&self, socket: BorrowedFd<'_>, mut from: u64) -> Result<usize, Errno> {
         let left = (self.body_start() + self.bytes).saturating_sub(from);
         let count = usize::try_from(left).unwrap_or(usize::MAX);
@@ -119,27 +117,27 @@ impl Range {
 
 impl Drop for Range {
     fn drop(&mut self) {
-        // It cannot fail on such a file; if it did, the pages would go with the file.
+        // This cannot fail on such a file. If it did, the pages would be freed with the file.
         let _ = self.give_back(self.start, page_bytes() + self.bytes.next_multiple_of(page_bytes()));
         self.memory.ranges.fetch_sub(1, Relaxed);
     }
 }
 
-/// A range that is being written.
+/// A body that is being written.
 #[derive(Debug)]
-struct Draft {
+struct RangeDraft {
     range: Range,
     bytes_max: u64,
 }
 
-impl Shelving for Draft {
+impl Shelving for RangeDraft {
     fn append(&mut self, bytes: &[u8]) -> bool {
         let range = &mut self.range;
         if bytes.len() as u64 > self.bytes_max - range.bytes {
             return false;
         }
         let at = range.body_start() + range.bytes;
-        // What was written of it before an error goes with the range.
+        // Bytes written before an error are freed with the range.
         range.bytes += bytes.len() as u64;
         range.memory.file.write_all_at(bytes, at).is_ok()
     }
@@ -148,21 +146,20 @@ impl Shelving for Draft {
     fn finish(self: Box<Self>) -> Option<Arc<dyn Shelved>> {
         let Range { ref memory, bytes, .. } = self.range;
         let mut options = MmapOptions::new();
-        // All of it at once: it then counts as memory that the process has.
+        // Populates all of the mapping at once, so that it counts as memory of the process.
         let options = options.offset(self.range.body_start()).len(usize::try_from(bytes).ok()?).populate();
-        // SAFETY: what is mapped never changes and never goes while it is mapped. Nobody but this crate has the file, which
-        // has no name; each range is given out once, its body is written by its draft alone, which ends here, and its pages are
-        // given back by `Range`, which a `Region` drops behind its mapping; the page for a head is not mapped. The file is
-        // never made shorter.
+        // SAFETY: mapped bytes never change and never disappear while they are mapped. Only this crate has the file,
+        // which has no name. Each range is allocated once, and only its draft, which ends here, writes the body.
+        // `Range` frees the pages; a `Region` drops it after its mapping. The page for a head is not mapped. The file
+        // is never shortened.
         let map = unsafe { options.map(&memory.file) }.ok()?;
         Some(Arc::new(Region { map, range: self.range, front: Front::default() }))
     }
 }
 
-/// A body in the file.
 #[derive(Debug)]
 pub struct Region {
-    /// Before the range, so that it goes before its pages do.
+    /// Declared before the range, so that the mapping is dropped before its pages are freed.
     map: Mmap,
     range: Range,
     front: Front,
@@ -183,9 +180,9 @@ impl Region {
         self.range.send(socket, self.range.body_start() + offset)
     }
 
-    /// Sends a head and the whole body behind it, without a copy. Returns how many bytes the socket took, or `None` if
-    /// the head is not stored in front of the body, and has to be sent by itself. It is stored when asked for twice in
-    /// succession.
+    /// Sends a head and the whole body behind it, without a copy, and returns how many bytes the socket took. Returns
+    /// `None` if the head is not stored in front of the body: the caller then sends it separately. It is stored when
+    /// two calls in a row ask for it.
     ///
     /// # Errors
     /// Those of sendfile(2).

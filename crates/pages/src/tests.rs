@@ -1,4 +1,4 @@
-//! Tests that written bytes are the ones mapped and sent, while other bodies come and go.
+//! Written bytes are the ones that are mapped and sent, while other bodies come and go.
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -37,7 +37,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (one, listener.accept().expect("it connects").0)
 }
 
-/// What the file takes of memory.
+/// Memory that the file takes.
 fn held_bytes(pages: &Pages) -> u64 {
     pages.0.file.metadata().expect("it is open").blocks() * 512
 }
@@ -73,7 +73,7 @@ fn what_is_on_its_way_stays_what_it_was_when_its_place_is_given_up() {
     let shelved = shelve(&pages, &first);
     let sent = send(&*shelved, &sender, 0).expect("there is room");
     drop(shelved);
-    // Nothing was read yet, and all memory that can be had again is written to.
+    // The client has read nothing yet, and all freed memory is written to.
     let others: Vec<_> = (2..40).map(|seed| shelve(&pages, &body(60_000, seed))).collect();
     let mut received = vec![0; sent];
     receiver.read_exact(&mut received).expect("it was sent");
@@ -100,7 +100,7 @@ fn nothing_is_written_into_what_belongs_to_another() {
     let pages = Pages::new().expect("the system has such files");
     let mut draft = pages.begin(5000).expect("there is room");
     let neighbour = shelve(&pages, &body(5000, 1));
-    // A range is whole pages: two here.
+    // A range consists of whole pages: two here.
     assert!(draft.append(&[1; 8192]));
     assert!(!draft.append(&[1; 1]));
     assert_eq!(neighbour.bytes(), body(5000, 1));
@@ -131,7 +131,7 @@ fn a_head_that_is_asked_for_again_leaves_with_its_body() {
         (b"a", true),
         (b"another head", false),
         (b"a", true),
-        // Twice running that it is not there.
+        // Requested twice in a row, but not stored.
         (b"another head", true),
         (b"a", false),
         (&longest, false),
@@ -170,7 +170,7 @@ fn a_head_that_is_on_its_way_stays_what_it_was_when_another_takes_its_place() {
     assert!(received == expected);
 }
 
-/// Several workers send one body, each with the head that it has for it: now the same, now another.
+/// Several threads send one body, each with its own head or with another's.
 #[test]
 fn heads_of_several_threads_are_never_mixed() {
     let pages = Pages::new().expect("the system has such files");

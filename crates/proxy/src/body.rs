@@ -1,36 +1,30 @@
-//! Responses and bodies in transit: the plan of a response, filters, framing, uploads, tunnels.
+//! Bodies in transit: filters, framing, uploads, tunnels.
 //!
-//! Moves bytes from one side to the other. Knows nothing of routes or of a server's state.
+//! Moves bytes from one side to the other. Does not know routes or the state of servers.
 
-/// Decides how a response is sent, before its first byte leaves.
-pub(crate) mod response_plan;
 /// Filters that change a message in transit.
 pub(crate) mod filters;
-/// When the pieces of a stream come.
+/// Times the pieces of a stream.
 pub(crate) mod arrivals;
-/// The two sides of a body on its way.
+/// The source and the sink of a body.
 pub(crate) mod ends;
 /// The body pump, for both directions and for tunnels.
 pub(crate) mod pump;
-/// Takes a body out of its framing.
+/// Decodes the framing of a body.
 pub(crate) mod incoming_body;
+/// Coders, and a worker's spare ones.
+pub(crate) mod coders;
 /// Content coding of bodies.
 pub(crate) mod transform;
 /// Bodies of several ranges.
 pub(crate) mod segments;
-/// Writes bodies that the proxy has itself.
-pub(crate) mod sink;
-/// Sends bytes to a client within its time-out.
-pub(crate) mod send;
-/// Tunnels: bytes both ways, after an upgrade or CONNECT.
-pub(crate) mod tunnel;
-/// Fields that are removed from every part of a message.
+/// Fields that are removed from all parts of a message.
 pub(crate) mod omitted_fields;
-/// Bodies that are kept as a whole.
+/// Complete bodies, in memory or in a file.
 pub(crate) mod kept;
 /// Sends a kept body to a server.
 pub(crate) mod replay;
-/// Copies a request's body as it passes.
+/// Copies a request's body in transit.
 pub(crate) mod tee;
 /// Uploads: sends a request's body, while the response may already arrive.
 pub(crate) mod upload;

@@ -1,18 +1,18 @@
 //! A client's connection: PROXY protocol, TLS, HTTP/1, HTTP/2 and layer 4.
 //!
-//! Accepted sockets enter; requests leave for `exchange`, one by one. Nothing here knows a server.
+//! Accepted sockets enter; requests leave for `path`, one by one. This folder does not know servers.
 
-/// A client's connection over HTTP/1, from its first byte to its end.
+/// HTTP/1, from the first byte of a connection to its end.
 pub(crate) mod client;
-/// Connections whose first message decides where they go, or how they are secured.
+/// Connections whose ClientHello decides where they go, or how they are secured.
 pub(crate) mod client_hello;
-/// A client's HTTP/2 connection.
+/// HTTP/2.
 pub(crate) mod http2;
-/// A client's HTTP/3 connection.
+/// HTTP/3.
 pub(crate) mod http3;
-/// A client's connection that is forwarded as bytes (layer 4).
+/// Layer 4: forwards connections as bytes.
 pub(crate) mod layer4;
-/// The PROXY protocol, in both directions.
+/// The PROXY protocol: reads the headers of clients.
 pub(crate) mod proxy_protocol;
-/// Failed TLS handshakes of clients.
+/// Failed TLS handshakes.
 pub(crate) mod refused_handshake;

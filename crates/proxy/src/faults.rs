@@ -1,15 +1,13 @@
 //! Fault injection: the rules in force, and the choice of a fault for a request or connection.
 //!
 //! All workers share one set of rules, which is replaced as a whole: a change applies to the next request of every
-//! connection. Without rules, a request and a connection cost the check of one flag each. Faults of messages are in
-//! `messages`, of connections in `connections`.
+//! connection. Without rules, each request and connection costs the check of one flag. `outgoing::faults` injects
+//! faults into messages, `worker::broken_connections` into connections.
 
-/// Injects faults into connections.
-pub(crate) mod connections;
+/// HTTP/3 connections that faults hold back.
+pub(crate) mod quic;
 /// Listeners that refuse connections.
 pub mod listeners;
-/// Injects faults into HTTP messages.
-pub(crate) mod messages;
 
 /// Fault rules and their progress, for the next process.
 mod given;
@@ -21,21 +19,19 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use config::{Config, FaultRule, IpNet, Settings};
-use route::{Fields as _, FirstRequests, RouteTable};
+use route::{FieldLookup as _, FirstRequests, RouteTable};
 use shape::{ConnectionFault, DatagramEffect, Dice, Directions, Draws, Fault};
 use telemetry::message;
 use tokio::sync::{Notify, watch};
 
-use crate::context::exchange::{ExchangeContext, RoutedRequest};
-use crate::context::exchange_slot::Request;
-use crate::context::failure::Failure;
-use crate::context::seen::{self, Fields};
+use crate::failure::Failure;
+use crate::shared::request_fields::RequestFields;
 pub use given::FaultHandover;
 use given::Past;
 
-/// Keys of each rule whose first requests are counted.
+/// Number of keys whose first requests each rule counts.
 const KEYS_MAX: usize = 16_384;
-/// The name of what a request asks for itself.
+/// The name of the rule for faults that requests ask for.
 const BY_REQUEST: &str = "asked for";
 
 /// All fault rules, shared by the workers and the control thread.
@@ -43,84 +39,79 @@ pub struct Faults {
     is_on: AtomicBool,
     breaks_connections: AtomicBool,
     harms_datagrams: AtomicBool,
-    set: ArcSwap<Set>,
-    held: Mutex<Held>,
-    /// Told when there are other rules.
+    set: ArcSwap<FaultSet>,
+    held: Mutex<HeldFaults>,
+    /// Notified when the rules change.
     changed: Notify,
 }
 
-/// The rules in force.
-struct Set {
+struct FaultSet {
     by_request: Option<ByRequest>,
-    rules: Vec<Arc<Rule>>,
+    rules: Vec<Arc<LiveFaultRule>>,
 }
 
-/// Who may ask for a fault, and with which header field.
+/// Which clients may ask for a fault, and with which header field.
 struct ByRequest {
     header: String,
     clients: Vec<IpNet>,
-    rule: Arc<Rule>,
+    rule: Arc<LiveFaultRule>,
 }
 
-/// What a change starts from.
-struct Held {
-    /// As the file has them.
+/// The rules by source, from which a change computes the set in force.
+struct HeldFaults {
+    /// As last read from the file.
     read: config::Faults,
-    /// Those of them that were not removed since.
+    /// The file's rules that were not removed since.
     file: config::Faults,
-    /// Beside those of the file.
+    /// Rules that operators have added.
     added: Vec<Added>,
-    /// The next process has been told of them: what changes now, it would not know.
+    /// The next process already has the rules, and would not see a change.
     is_lent: bool,
 }
 
-/// A rule of an operator's.
+/// A rule that an operator has added.
 struct Added {
     name: String,
-    /// As a file would have it, which names listeners and routes.
+    /// In the format of the file, which names listeners and routes.
     text: String,
-    /// What that means with the file that there is; `None` if it has what is named no more.
+    /// The rule resolved with the present file; `None` if the file lacks a listener or route that it names.
     settings: Option<FaultRule>,
 }
 
 /// A fault rule with its counts and timing.
-pub struct Rule {
-    /// The configuration of the rule.
+pub struct LiveFaultRule {
     pub settings: FaultRule,
     dice: Dice,
     table: RouteTable,
     first: Option<FirstRequests>,
-    /// When it came in force.
+    /// When it came into force.
     since_ns: u64,
-    /// How long it had been in force by then, in the processes before.
+    /// For how long it was in force in previous processes.
     age_before: Duration,
-    /// Requests that it was asked about.
+    /// Requests that it was drawn for.
     asked: AtomicU64,
-    /// Those that it happened to.
+    /// Requests that it was injected into.
     injected: AtomicU64,
-    /// Whether it is in force, for connections that it happened to.
+    /// Whether it is in force, for connections with the fault.
     standing: watch::Sender<bool>,
 }
 
 /// A fault that was drawn for a request or a connection.
 #[derive(Clone)]
-pub(crate) struct Drawn {
-    pub(crate) rule: Arc<Rule>,
+pub(crate) struct DrawnFault {
+    pub(crate) rule: Arc<LiveFaultRule>,
     pub(crate) fault: Fault,
-    /// The request's number among those that the rule decided about.
+    /// The request's number among those that the rule was drawn for.
     pub(crate) number: u64,
 }
 
 /// Why a fault is not added or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum FaultRefusal {
-    /// A fault with this name exists.
     #[error("there is a fault {0:?} already: give this one another name, or remove that one")]
     IsThere(String),
-    /// No fault has this name.
     #[error("no fault is named {0:?}")]
     NoFault(String),
-    /// The maximum number of faults is reached.
     #[error("more than {RULES_MAX} faults: remove some")]
     TooMany,
     /// A successor already has the faults.
@@ -128,7 +119,6 @@ pub enum FaultRefusal {
     Lent,
 }
 
-/// Rules at a time.
 const RULES_MAX: usize = 1024;
 
 impl Faults {
@@ -136,8 +126,9 @@ impl Faults {
     pub fn new(config: &Config, parts: Vec<FaultHandover>) -> Arc<Self> {
         let (held, pasts) = given::taken(config, parts);
         let past = |settings: &FaultRule| pasts.iter().find(|past| past.is_of(settings));
-        let rule = |settings: &FaultRule| Arc::new(Rule::new(settings, held.file.seed, 0, past(settings)));
-        let set = Set::new(&held, &rule);
+        let rule =
+            |settings: &FaultRule| Arc::new(LiveFaultRule::new(settings, held.file.seed, 0, past(settings)));
+        let set = FaultSet::new(&held, &rule);
         Arc::new(Self {
             is_on: AtomicBool::new(set.is_on()),
             breaks_connections: AtomicBool::new(set.breaks_connections()),
@@ -153,27 +144,24 @@ impl Faults {
         self.changed.notified().await;
     }
 
-    /// Whether there is any fault rule for connections.
     #[inline]
     pub(crate) fn breaks_connections(&self) -> bool {
         self.breaks_connections.load(Ordering::Relaxed)
     }
 
-    /// Whether there is any fault rule for datagrams.
     #[inline]
     pub(crate) fn harms_datagrams(&self) -> bool {
         self.harms_datagrams.load(Ordering::Relaxed)
     }
 
-    /// Whether there is any fault rule for requests.
+    /// Whether any rule may apply to requests. Checked once per request.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        // A request that overtakes a change is one that came before it.
+        // Relaxed: a request that overtakes a change counts as earlier than it.
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Replaces the rules of the file. If the file's rules are unchanged, so is everything, and removed rules stay
-    /// removed.
+    /// Replaces the file's rules. If those are unchanged, nothing changes, and removed rules stay removed.
     pub fn reread(&self, config: &Config, now_ns: u64) {
         let mut held = self.held();
         if held.read != config.faults {
@@ -181,6 +169,7 @@ impl Faults {
             held.file.clone_from(&config.faults);
             held.shadow();
         }
+        // Read again even if the file's rules stay: names may lead to other listeners and routes.
         held.added.iter_mut().for_each(|added| added.read(config));
         self.put(&held, now_ns);
     }
@@ -188,7 +177,7 @@ impl Faults {
     /// Adds fault rules.
     ///
     /// # Errors
-    /// Why nothing has changed.
+    /// Returns why nothing has changed.
     pub fn add(&self, rules: Vec<FaultRule>, config: &Config, now_ns: u64) -> Result<(), FaultRefusal> {
         let mut held = self.held_to_change()?;
         if let Some(rule) = rules.iter().find(|rule| held.has(&rule.name)) {
@@ -202,10 +191,17 @@ impl Faults {
         Ok(())
     }
 
-    /// Those of these rules that never happen, each with an earlier one that always does.
+    /// Returns the named rules that affect TCP connections only, although they apply to a listener with HTTP/3.
+    pub fn of_tcp_alone(&self, names: &[String], config: &Config) -> Vec<String> {
+        let rules = self.rules();
+        let asked = rules.iter().map(|rule| &rule.settings).filter(|settings| names.contains(&settings.name));
+        asked.filter(|settings| settings.spares_http3(config)).map(|settings| settings.name.clone()).collect()
+    }
+
+    /// Returns the named rules that can never apply, each with an earlier rule that always does.
     pub fn hidden(&self, names: &[String]) -> Vec<[String; 2]> {
         let rules = self.rules();
-        let hiding = |(place, later): (usize, &Arc<Rule>)| {
+        let hiding = |(place, later): (usize, &Arc<LiveFaultRule>)| {
             let earlier = rules[..place].iter().find(|earlier| earlier.settings.hides(&later.settings))?;
             Some([later.settings.name.clone(), earlier.settings.name.clone()])
         };
@@ -213,7 +209,6 @@ impl Faults {
         asked.filter_map(hiding).collect()
     }
 
-    /// Removes a fault rule.
     pub fn remove(&self, name: &str, now_ns: u64) -> Result<(), FaultRefusal> {
         let mut held = self.held_to_change()?;
         if !held.has(name) {
@@ -236,65 +231,61 @@ impl Faults {
         Ok(count)
     }
 
-    /// The rules in force, in their order.
-    pub fn rules(&self) -> Vec<Arc<Rule>> {
+    /// The rules in force, in order.
+    pub fn rules(&self) -> Vec<Arc<LiveFaultRule>> {
         self.set.load().rules.clone()
     }
 
-    /// The settings in force, with the fault rules in force.
+    /// Returns the configuration with the fault rules in force.
     pub fn over(&self, config: &Config) -> Settings {
         let mut settings = Settings::clone(config);
         settings.faults.rules = self.rules().iter().map(|rule| rule.settings.clone()).collect();
         settings
     }
 
-    /// Draws a fault for a request or its response. `route` is `None` if no route takes the request.
+    /// Draws a fault for a request or its response. `route` is empty if no route takes the request.
     #[inline(never)]
     pub(crate) fn draw(
         &self,
-        ctx: &ExchangeContext<'_>,
-        routed: &RoutedRequest,
-        route: Option<usize>,
-        request: &Request,
-    ) -> Result<Option<Drawn>, Failure> {
+        seen: &route::RequestParts<'_, RequestFields<'_>>,
+        route: &str,
+        now_ns: u64,
+    ) -> Result<Option<DrawnFault>, Failure> {
         let set = self.set.load();
-        let bytes = request.head_bytes();
-        let fields = Fields::of(&request.head, bytes);
-        if let Some(drawn) = set.asked_for(routed.client, &fields)? {
+        if let Some(drawn) = set.asked_for(seen.client, seen.fields)? {
             return Ok(Some(drawn));
         }
-        let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, &request.head);
-        let route = route.map_or("", |route| &ctx.snapshot.plan.routes[route].label);
-        let now_ns = ctx.worker.time_ns();
+        // Faults of connections are drawn when a connection begins.
         let mut rules = set.rules.iter().filter(|rule| !rule.settings.fault.is_of_connections());
-        Ok(rules.find_map(|rule| rule.draw(&seen, route, now_ns)))
+        Ok(rules.find_map(|rule| rule.draw(seen, route, now_ns)))
     }
 
-    /// Draws a fault for a client's connection, of which no byte has been read.
+    /// Draws a fault for a new TCP connection of a client.
     pub(crate) fn draw_connection(
         &self,
         listener: Option<usize>,
         client: IpAddr,
-        has_tls: bool,
+        may_happen: impl Fn(&ConnectionFault) -> bool,
         now_ns: u64,
-    ) -> Option<Drawn> {
+    ) -> Option<DrawnFault> {
         let seen = connection(listener.unwrap_or(usize::MAX), client);
-        let may_happen = |rule: &&Arc<Rule>| match rule.settings.fault {
-            Fault::Connection(ConnectionFault::BadHandshake) => has_tls,
-            Fault::Connection(ConnectionFault::Toxic { .. }) => true,
+        let may_happen = |rule: &&Arc<LiveFaultRule>| match &rule.settings.fault {
+            // Faults of listeners and datagrams are drawn elsewhere.
+            Fault::Connection(ConnectionFault::Refuse | ConnectionFault::Datagrams { .. }) => false,
+            Fault::Connection(fault) => may_happen(fault),
             _ => false,
         };
         self.set.load().rules.iter().filter(may_happen).find_map(|rule| rule.draw(&seen, "", now_ns))
     }
 
-    /// Draws what becomes of a datagram from a client (`is_up`) or to it: the first fault of those that happen.
+    /// Draws a fault for a datagram from a client (`is_up`) or to it: the first rule that applies.
     pub(crate) fn draw_datagram(
         &self,
         listener: Option<usize>,
         client: IpAddr,
         is_up: bool,
         now_ns: u64,
-    ) -> Option<(Drawn, DatagramEffect)> {
+    ) -> Option<(DrawnFault, DatagramEffect)> {
         let seen = connection(listener.unwrap_or(usize::MAX), client);
         let other_way = if is_up { Directions::Down } else { Directions::Up };
         self.set.load().rules.iter().find_map(|rule| match rule.settings.fault {
@@ -305,11 +296,11 @@ impl Faults {
         })
     }
 
-    /// The rule because of which a listener refuses connections now.
-    pub fn refuses(&self, listener: usize, now_ns: u64) -> Option<Arc<Rule>> {
-        // Whose they would be does not count.
+    /// Returns the rule because of which a listener refuses connections now.
+    pub fn refuses(&self, listener: usize, now_ns: u64) -> Option<Arc<LiveFaultRule>> {
+        // The rule applies to all clients of the listener.
         let seen = connection(listener, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let refuses = |rule: &&Arc<Rule>| rule.is_on(now_ns) && rule.table.choose(&seen).is_some();
+        let refuses = |rule: &&Arc<LiveFaultRule>| rule.is_on(now_ns) && rule.table.choose(&seen).is_some();
         let set = self.set.load();
         set.refusals().find(refuses).cloned()
     }
@@ -320,33 +311,35 @@ impl Faults {
         set.refusals().filter_map(|rule| rule.settings.occasion.changes_in(rule.age(now_ns))).min()
     }
 
-    /// Permits changes again, if a handover of the rules ended without a successor.
+    /// Permits changes again, after a handover of the rules without a successor.
     pub fn give_back(&self) {
         self.held().is_lent = false;
     }
 
-    fn held_to_change(&self) -> Result<MutexGuard<'_, Held>, FaultRefusal> {
+    fn held_to_change(&self) -> Result<MutexGuard<'_, HeldFaults>, FaultRefusal> {
         let held = self.held();
         if held.is_lent { Err(FaultRefusal::Lent) } else { Ok(held) }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, HeldFaults> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Rules that were there before go on as they are.
-    fn put(&self, held: &Held, now_ns: u64) {
+    /// Puts the rules in force. Existing rules keep their counts and timing.
+    fn put(&self, held: &HeldFaults, now_ns: u64) {
         let before = self.set.load_full();
         let (seed, by_request) = (held.file.seed, before.by_request.as_ref().map(|asked| &asked.rule));
         let rule = |settings: &FaultRule| {
             let known = before.rules.iter().chain(by_request).find(|rule| rule.is(settings, seed));
-            known.cloned().unwrap_or_else(|| Arc::new(Rule::new(settings, seed, now_ns, None)))
+            known.cloned().unwrap_or_else(|| Arc::new(LiveFaultRule::new(settings, seed, now_ns, None)))
         };
-        let set = Arc::new(Set::new(held, &rule));
+        let set = Arc::new(FaultSet::new(held, &rule));
+        // The set comes before the flags, so that a request that sees a flag finds its rules.
         self.set.store(Arc::clone(&set));
         self.is_on.store(set.is_on(), Ordering::Relaxed);
         self.breaks_connections.store(set.breaks_connections(), Ordering::Relaxed);
         self.harms_datagrams.store(set.harms_datagrams(), Ordering::Relaxed);
+        // A rule that is gone also lets go of the connections that it holds up.
         for gone in before.rules.iter().filter(|rule| !set.rules.iter().any(|kept| Arc::ptr_eq(kept, rule))) {
             gone.end();
         }
@@ -354,14 +347,14 @@ impl Faults {
     }
 }
 
-/// A connection, of which nothing has been read.
-fn connection(listener: usize, client: IpAddr) -> route::Request<'static, Fields<'static>> {
-    let fields = &Fields::NONE;
-    route::Request { listener, host: b"", path: b"/", query: None, method: b"", client, fields }
+/// Describes a new connection to the table of a rule.
+fn connection(listener: usize, client: IpAddr) -> route::RequestParts<'static, RequestFields<'static>> {
+    let fields = &RequestFields::NONE;
+    route::RequestParts { listener, host: b"", path: b"/", query: None, method: b"", client, fields }
 }
 
-impl Held {
-    /// An operator's rule stands in the place of one of the file that has its name, until it is removed with it.
+impl HeldFaults {
+    /// Replaces the file's rules by operators' rules of the same name. Removing such a rule removes both.
     fn shadow(&mut self) {
         for rule in
             self.file.rules.extract_if(.., |rule| self.added.iter().any(|added| added.name == rule.name))
@@ -382,10 +375,11 @@ impl Held {
 
 impl Added {
     fn new(rule: FaultRule, config: &Config) -> Self {
+        // Kept as text with names, because a reload may change the indices of listeners and routes.
         Self { name: rule.name.clone(), text: config::written_rule(&rule, config), settings: Some(rule) }
     }
 
-    /// Takes it as it is meant with this file. One that names what that has not waits for a file that has.
+    /// Resolves the rule with this file. It stays inactive while the file lacks a listener or route that it names.
     fn read(&mut self, config: &Config) {
         let settings = rule_of(&self.text, config);
         if let Err(mistake) = &settings {
@@ -395,7 +389,7 @@ impl Added {
     }
 }
 
-/// What a text of one rule means with this file.
+/// Parses the text of one rule, with the names of this file.
 fn rule_of(text: &str, config: &Config) -> Result<FaultRule, String> {
     match config::faults(text, "its text", config) {
         Ok(rules) => rules.into_iter().next().ok_or_else(|| "there is none".to_owned()),
@@ -403,9 +397,9 @@ fn rule_of(text: &str, config: &Config) -> Result<FaultRule, String> {
     }
 }
 
-impl Set {
-    /// What is held, each by a rule.
-    fn new(held: &Held, rule: &dyn Fn(&FaultRule) -> Arc<Rule>) -> Self {
+impl FaultSet {
+    /// Builds the set of rules; `rule` creates each.
+    fn new(held: &HeldFaults, rule: &dyn Fn(&FaultRule) -> Arc<LiveFaultRule>) -> Self {
         let by_request = held.file.header.as_ref().map(|header| ByRequest {
             header: header.clone(),
             clients: held.file.header_clients.clone(),
@@ -429,12 +423,12 @@ impl Set {
         self.rules.iter().any(|rule| rule.settings.fault.is_of_datagrams())
     }
 
-    fn refusals(&self) -> impl Iterator<Item = &Arc<Rule>> {
+    fn refusals(&self) -> impl Iterator<Item = &Arc<LiveFaultRule>> {
         self.rules.iter().filter(|rule| rule.settings.fault.is_of_listeners())
     }
 
-    /// What a request asks for itself, if it may.
-    fn asked_for(&self, client: IpAddr, fields: &Fields<'_>) -> Result<Option<Drawn>, Failure> {
+    /// Returns the fault that the request asks for, if its client may.
+    fn asked_for(&self, client: IpAddr, fields: &RequestFields<'_>) -> Result<Option<DrawnFault>, Failure> {
         let Some(ByRequest { header, clients, rule }) = &self.by_request else { return Ok(None) };
         if !clients.iter().any(|network| network.contains(&client)) {
             return Ok(None);
@@ -442,28 +436,31 @@ impl Set {
         let Some(value) = fields.value(header.as_bytes()) else { return Ok(None) };
         let text = std::str::from_utf8(value).map_err(|_| Failure::BadFault)?;
         let (occasion, fault) = config::injection(text).map_err(|_| Failure::BadFault)?;
+        // A fault of a connection is drawn when the connection begins, before there is a request.
         if fault.is_of_connections() {
             return Err(Failure::BadFault);
         }
         let number = rule.asked.fetch_add(1, Ordering::Relaxed);
         let happens = occasion.happens(rule.dice, number);
-        Ok(happens.then(|| Drawn { rule: Arc::clone(rule), fault, number }))
+        Ok(happens.then(|| DrawnFault { rule: Arc::clone(rule), fault, number }))
     }
 }
 
-/// The rule of what requests ask for themselves, as far as there is one: they say what happens.
+/// The rule that stands for faults that requests ask for: its fault is a placeholder.
 fn by_request() -> FaultRule {
     FaultRule {
         is_shown: true,
-        ..FaultRule::of(BY_REQUEST.to_owned(), Fault::Reset, shape::Occasion::default())
+        ..FaultRule::new(BY_REQUEST.to_owned(), Fault::Reset, shape::Occasion::default())
     }
 }
 
-impl Rule {
-    /// One that goes on from what it had come to.
+impl LiveFaultRule {
+    /// Creates a rule, with the progress of the previous process, if any.
     fn new(settings: &FaultRule, seed: u64, now_ns: u64, past: Option<&Past>) -> Self {
+        // Under another seed the draws differ, so the old progress says nothing.
         let past = past.filter(|past| past.seed == seed);
         let first = settings.first.as_ref().map(|first| {
+            // The counts that were handed over are found by hashes under the old secret.
             let secret = past.and_then(|past| past.secret);
             let secret = secret.unwrap_or_else(|| [fastrand::u64(..), fastrand::u64(..)]);
             let counted = FirstRequests::new(first.count.get(), first.key.clone(), KEYS_MAX, secret);
@@ -483,17 +480,17 @@ impl Rule {
         }
     }
 
-    /// Whether it is the one that is meant, and draws alike.
+    /// Whether the rule has these settings and the same draws.
     fn is(&self, settings: &FaultRule, seed: u64) -> bool {
         self.settings == *settings && self.dice.seed() == seed
     }
 
     fn draw(
         self: &Arc<Self>,
-        request: &route::Request<'_, Fields<'_>>,
+        request: &route::RequestParts<'_, RequestFields<'_>>,
         route: &str,
         now_ns: u64,
-    ) -> Option<Drawn> {
+    ) -> Option<DrawnFault> {
         let FaultRule { occasion, routes, fault, .. } = &self.settings;
         let matches = occasion.is_on(self.age(now_ns))
             && (routes.is_empty() || routes.iter().any(|name| name == route))
@@ -502,17 +499,22 @@ impl Rule {
                 IpAddr::V4(address) => occasion.is_for(self.dice, &address.octets()),
                 IpAddr::V6(address) => occasion.is_for(self.dice, &address.octets()),
             };
+        // Counted last: a request that the rule does not match uses up none of the first ones.
         if !matches || !self.first.as_ref().is_none_or(|first| first.take(request)) {
             return None;
         }
-        // The number is all that the draw depends on: the same requests in the same order fare alike.
+        // The draw depends on the number only, so the same requests in the same order get the same faults.
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let happens = occasion.happens(self.dice, number);
-        happens.then(|| Drawn { rule: Arc::clone(self), fault: fault.clone(), number })
+        happens.then(|| DrawnFault { rule: Arc::clone(self), fault: fault.clone(), number })
     }
 
     fn age(&self, now_ns: u64) -> Duration {
         self.age_before + Duration::from_nanos(now_ns.saturating_sub(self.since_ns))
+    }
+
+    pub(crate) fn stands(&self) -> bool {
+        *self.standing.borrow()
     }
 
     /// Watches whether the rule is in force.
@@ -520,7 +522,7 @@ impl Rule {
         self.standing.subscribe()
     }
 
-    /// Ends the rule, for affected connections as well.
+    /// Ends the rule, for affected connections, too.
     pub(crate) fn end(&self) {
         self.standing.send_if_modified(|stands| std::mem::replace(stands, false));
     }
@@ -530,29 +532,28 @@ impl Rule {
         self.settings.occasion.is_on(self.age(now_ns))
     }
 
-    /// The time until the rule ends for good, if it does.
+    /// The time until the rule ends for good, if it expires.
     pub fn expires_in(&self, now_ns: u64) -> Option<Duration> {
         Some(self.settings.occasion.expires?.saturating_sub(self.age(now_ns)))
     }
 
-    /// Counts an injection.
     pub fn count(&self) {
         self.injected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The number of requests that the rule decided about, and the number of injections.
+    /// Returns how many requests the rule was drawn for, and how many injections there were.
     pub fn counts(&self) -> (u64, u64) {
         (self.asked.load(Ordering::Relaxed), self.injected.load(Ordering::Relaxed))
     }
 }
 
-impl Drawn {
+impl DrawnFault {
     /// Counts the fault, which is about to be injected.
     pub(crate) fn count(&self) {
         self.rule.count();
     }
 
-    /// The fault as the log shows it.
+    /// Name, seed and number of the fault, as logged.
     pub(crate) fn told(&self) -> telemetry::Injected<'_> {
         telemetry::Injected {
             rule: &self.rule.settings.name,
@@ -561,7 +562,7 @@ impl Drawn {
         }
     }
 
-    /// The random numbers for the details of the fault.
+    /// The random numbers for details of the fault.
     pub(crate) fn draws(&self) -> Draws {
         Draws::new(self.extent(), &[])
     }
@@ -571,14 +572,14 @@ impl Drawn {
         self.rule.dice.extent(self.number)
     }
 
-    /// Appends the header line that tells a client of the fault, if clients are told.
+    /// Appends the field that reports the fault to a client, if configured.
     pub(crate) fn push_line(&self, out: &mut Vec<u8>) {
         if !self.rule.settings.is_shown {
             return;
         }
         let name = self.rule.settings.name.bytes();
         out.extend_from_slice(b"Vanward-Fault: ");
-        // What is no visible character, or would end the text, is left out.
+        // Only visible characters, and none that would end the value.
         out.extend(name.filter(|byte| matches!(byte, b' '..=b'~') && *byte != b';'));
         out.extend_from_slice(
             format!("; seed={}; number={}\r\n", self.rule.dice.seed(), self.number).as_bytes(),

@@ -1,14 +1,9 @@
-//! Answers requests with files, as the route's `files` says.
+//! Answers requests with files, according to the route's `files`.
 //!
-//! What is open and wanted as a whole is sent at once, in one or two system calls; all else is begun behind a pointer.
-//! Bodies go from the file to the socket by sendfile(2), or through the path's buffer where records or frames go around
-//! them.
+//! A complete file that is open is sent at once, in one or two system calls; everything else is boxed. Bodies go from
+//! the file to the socket by sendfile(2), or through a buffer where TLS records or frames are needed.
 
-/// The open files of a worker.
-mod open_files;
-/// One representation of a file, and the lines of its head.
-mod representation;
-/// Decides what of a file is sent.
+/// Decides which part of a file is sent.
 mod wanted;
 /// Sends files.
 mod send;
@@ -16,72 +11,57 @@ mod send;
 mod coded;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use ::files::{Form, OpenError, PathError, file_path, local_redirect};
-use http1::{Framing, Method};
+use ::files::{OpenError, PathError, PathForm, file_path, local_redirect};
+use http1::{BodyFraming, Method};
+use route::PathRewrite;
 use rustix::io::Errno;
 use telemetry::message;
 
-use open_files::Lookup;
-pub(crate) use open_files::OpenFiles;
+use crate::open_files::Lookup;
+use crate::shared::route_files::RouteFiles;
 
+use crate::answer;
 use crate::body::transform::Choice;
-use crate::context::client::Next;
-use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
-use crate::context::exchange_slot::Request;
-use crate::context::failure::Failure;
-use crate::forward::answer;
-use crate::shaping;
+use crate::context::client::AfterExchange;
+use crate::context::exchange_slot::CurrentRequest;
+use crate::context::routed::{ExchangeContext, RoutedRequest};
+use crate::exchange::Exchange;
+use crate::failure::Failure;
+use crate::outgoing::delay;
 
-/// The files of a route.
-pub(crate) struct RouteFiles {
-    /// Tells the files of routes apart in the workers' tables, and those of a plan from those of the one before.
-    id: u64,
-    settings: Arc<config::Files>,
-}
-
-impl RouteFiles {
-    pub(crate) fn new(settings: &Arc<config::Files>) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), settings: Arc::clone(settings) }
-    }
-
-    /// Whether these are the same files, sent in the same way.
-    pub(crate) fn is_of(&self, settings: &config::Files) -> bool {
-        *self.settings == *settings
-    }
-}
-
-/// What came of an attempt to answer without a wait.
+/// The result of an attempt to answer without a wait.
 pub(crate) enum AtOnce {
-    /// The response has left, or failed.
-    Done(Result<Next, Failure>),
-    /// Some of the response may have left: the rest waits for the client or for a disk.
-    Rest(send::Rest),
-    /// Nothing was sent: the request takes the long way.
+    /// The response was sent, or failed.
+    Done(Result<AfterExchange, Failure>),
+    /// Part of the response may have been sent: the rest waits for the client or for a disk.
+    Rest(send::FileRest),
+    /// Nothing was sent: `serve` must answer.
     Unanswered,
 }
 
-/// Sends a file that is open and wanted as a whole, as far as the client's connection takes it.
+/// Sends a complete open file, as far as the client's connection takes it without a wait. Called first for each request
+/// for a file.
 pub(crate) fn serve_at_once(exchange: &mut Exchange<'_, '_>, files: &RouteFiles) -> AtOnce {
     let Exchange { ctx, routed, .. } = *exchange;
     let route = &ctx.snapshot.plan.routes[routed.route];
+    // A body must be taken first, and a delay or a fault needs a wait.
     let is_plain = matches!(routed.method, Method::Get | Method::Head)
-        && routed.framing == Framing::None
+        && routed.framing == BodyFraming::None
         && !routed.connection.upgrade
         && route.delay.is_none()
         && !exchange.state.has_fault();
     if !is_plain {
         return AtOnce::Unanswered;
     }
-    let path = path(routed, &exchange.memory.request);
+    let path = path(ctx, routed, &exchange.memory.request);
     match ctx.worker.open_files.fresh(files, path, ctx.worker.deadlines.now()) {
         Some(file)
             if route.compress.as_ref().is_none_or(|compression| {
                 let request = &exchange.memory.request;
                 let representation = file.choose(&request.head, request.head_bytes());
                 let choice = coded::choose(&compression.settings, request, representation);
+                // Any other form needs a coder or another head, which the boxed path makes.
                 choice == Choice::Unchanged { adds_vary: false }
             }) =>
         {
@@ -91,37 +71,49 @@ pub(crate) fn serve_at_once(exchange: &mut Exchange<'_, '_>, files: &RouteFiles)
     }
 }
 
-/// Sends the rest of a response.
-pub(crate) async fn serve_rest(exchange: &mut Exchange<'_, '_>, rest: send::Rest) -> Result<Next, Failure> {
+/// Sends the rest of a response that `serve_at_once` has begun.
+pub(crate) async fn serve_rest(
+    exchange: &mut Exchange<'_, '_>,
+    rest: send::FileRest,
+) -> Result<AfterExchange, Failure> {
     send::rest(exchange, rest).await
 }
 
-/// Answers with whatever the path of the request names.
-pub(crate) async fn serve(exchange: &mut Exchange<'_, '_>, files: &Arc<RouteFiles>) -> Result<Next, Failure> {
+/// Answers with the file, directory or redirect that the request's path leads to. Called if `serve_at_once` could not
+/// answer.
+pub(crate) async fn serve(
+    exchange: &mut Exchange<'_, '_>,
+    files: &Arc<RouteFiles>,
+) -> Result<AfterExchange, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     if routed.connection.upgrade && ctx.client.socket.frames_itself() {
-        // RFC 8441 §4: a success would be a tunnel.
+        // RFC 8441 §4: a success would open a tunnel.
         return Err(Failure::ProtocolRefused);
     }
     if !matches!(routed.method, Method::Get | Method::Head) {
         return Err(Failure::FileMethod);
     }
     if let Some(delay) = &ctx.snapshot.plan.routes[routed.route].delay {
-        shaping::hold_back(ctx, delay, exchange.memory).await;
+        delay::hold_back(ctx, delay, exchange.memory).await;
     }
-    let requested = path(routed, &exchange.memory.request);
+    let requested = path(ctx, routed, &exchange.memory.request);
     let mut name = Vec::with_capacity(requested.len());
-    let form = file_path(requested, &mut name).map_err(|error| match error {
+    let mut form = file_path(requested, &mut name).map_err(|error| match error {
         PathError::Ambiguous => Failure::AmbiguousPath,
         PathError::Hidden => Failure::FileHidden,
         PathError::TooLong => Failure::NoFile,
     })?;
-    let looked_up = ctx.worker.holding.during(look_up(ctx, files, requested, (&name, form)));
+    // The root below a prefix, requested without its slash.
+    if requested.is_empty() && lacks_slash(routed, &exchange.memory.request) {
+        form = PathForm::File;
+    }
+    let looked_up = ctx.worker.holding.during(look_up(ctx, files, requested, &name, form));
     match looked_up.await? {
         Lookup::File(file) => send::file(exchange, file).await,
         Lookup::WithoutSlash => redirect(exchange).await,
         Lookup::Directory(root) => {
             let links = files.settings.symlinks;
+            // Reading a directory may wait for a disk, so another thread does it.
             let list = move || {
                 let mut page = Vec::new();
                 let entries = ::files::entries(&root, &name, links)?;
@@ -134,15 +126,18 @@ pub(crate) async fn serve(exchange: &mut Exchange<'_, '_>, files: &Arc<RouteFile
     }
 }
 
-/// What is open for a path, or what is found now. Where no descriptor is left, idle ones make room once.
+/// Looks a path up among open files, or in the file system. If no descriptor is left, idle connections are closed once.
 async fn look_up(
     ctx: &ExchangeContext<'_>,
     files: &Arc<RouteFiles>,
     requested: &[u8],
-    (name, form): (&[u8], Form),
+    name: &[u8],
+    form: PathForm,
 ) -> Result<Lookup, Failure> {
     let worker = ctx.worker;
-    let look = || worker.open_files.look_up(files, requested, (name, form), worker);
+    let look = || {
+        worker.open_files.look_up(files, requested, name, form, worker.deadlines.now(), worker.unix_seconds())
+    };
     match look().await {
         Err(OpenError::NoDescriptor) if worker.give_up_idle() => {
             look().await.map_err(|error| failure(&error))
@@ -151,18 +146,26 @@ async fn look_up(
     }
 }
 
-/// The path that names the file: that of the request, or what the route's `rewrite` has made of it.
-fn path<'a>(routed: &RoutedRequest, request: &'a Request) -> &'a [u8] {
-    match request.texts.path.as_slice() {
-        b"" => routed.target.path.of(request.head_bytes()),
-        rewritten => {
-            let end = rewritten.iter().position(|&byte| byte == b'?').unwrap_or(rewritten.len());
-            &rewritten[..end]
-        }
+/// Returns the path that names the file: the request's, or the one that `rewrite` made. If `rewrite` replaces a prefix,
+/// only the request's own slash counts for a directory: otherwise relative links would leave the prefix.
+fn path<'a>(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &'a CurrentRequest) -> &'a [u8] {
+    let rewritten = match request.texts.path.as_slice() {
+        b"" => return routed.target.path.for_bytes(request.head_bytes()),
+        rewritten => rewritten.split(|&byte| byte == b'?').next().unwrap_or_default(),
+    };
+    let rewrite = routed.policies(ctx).and_then(|policies| policies.settings.rewrite.path.as_ref());
+    if !rewrite.is_some_and(PathRewrite::is_of_prefix) || !lacks_slash(routed, request) {
+        return rewritten;
     }
+    let end = rewritten.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    &rewritten[..end]
 }
 
-/// Why no file is sent.
+fn lacks_slash(routed: &RoutedRequest, request: &CurrentRequest) -> bool {
+    // RFC 9110 §4.2.3: an empty path means `/`.
+    routed.target.path.for_bytes(request.head_bytes()).last().is_some_and(|&byte| byte != b'/')
+}
+
 fn failure(error: &OpenError) -> Failure {
     match error {
         OpenError::NotFound => Failure::NoFile,
@@ -177,7 +180,7 @@ fn failure(error: &OpenError) -> Failure {
     }
 }
 
-/// What the operator reads of a file that the system does not open. Same texts are said once a second.
+/// Returns the operator's message about a file that the system cannot open. Equal messages are logged once a second.
 fn unreadable(error: &std::io::Error) -> String {
     let remedy = if error.raw_os_error() == Some(Errno::NOSYS.raw_os_error()) {
         "; openat2 is refused, by a kernel before Linux 5.6 or by a filter of system calls, such as that of \
@@ -188,26 +191,26 @@ fn unreadable(error: &std::io::Error) -> String {
     format!("a file cannot be opened: {error}{remedy}")
 }
 
-/// Redirects to the path of a directory, with the slash that relative links need.
-async fn redirect(exchange: &mut Exchange<'_, '_>) -> Result<Next, Failure> {
+/// Redirects to a directory's path with a slash, which relative links need.
+async fn redirect(exchange: &mut Exchange<'_, '_>) -> Result<AfterExchange, Failure> {
     let routed = exchange.routed;
     let request = &exchange.memory.request;
     let bytes = request.head_bytes();
-    let path = routed.target.path.of(bytes);
-    let query = routed.target.path_and_query.of(bytes).get(path.len() + 1..);
+    let path = routed.target.path.for_bytes(bytes);
+    let query = routed.target.path_and_query.for_bytes(bytes).get(path.len() + 1..);
     let out = &mut exchange.memory.response.out;
     answer::begin(out, 301);
     out.extend_from_slice(b"Content-Length: 0\r\nLocation: ");
     local_redirect(path, query, out);
     out.extend_from_slice(b"\r\n");
-    answer::own(exchange, (301, b"")).await
+    answer::own(exchange, 301, b"").await
 }
 
-async fn listing(exchange: &mut Exchange<'_, '_>, page: &[u8]) -> Result<Next, Failure> {
+async fn listing(exchange: &mut Exchange<'_, '_>, page: &[u8]) -> Result<AfterExchange, Failure> {
     let out = &mut exchange.memory.response.out;
     answer::begin(out, 200);
     answer::push_content(out, 200, "text/html; charset=utf-8", page);
-    answer::own(exchange, (200, page)).await
+    answer::own(exchange, 200, page).await
 }
 
 #[cfg(test)]

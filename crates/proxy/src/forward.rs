@@ -1,111 +1,97 @@
-//! One request to a server: pick, connect, send, and read the head of the response; retries if that is safe. The upload of
-//! the request's body goes on beside all later steps, until it has ended.
+//! Sends a request to a server: pick, connect, send, and read the head of the response; retries if that is safe. The
+//! upload of the request's body continues beside all later steps, until it has ended.
 
-/// The proxy's own responses.
-pub(crate) mod answer;
-/// Answers to certificate authorities.
-pub(crate) mod challenge;
-/// The proxy's own responses to gRPC calls.
-pub(crate) mod grpc;
-/// Waits for the status of gRPC calls.
+/// Chooses the server for a request.
+pub(crate) mod choose;
+/// Decides whether a request is retried.
+pub(crate) mod retry;
+/// Waits for the gRPC status of a response.
 mod calls;
+/// Describes how servers end connections and streams before their response.
+mod endings;
 /// Sends the response to the client.
 pub(crate) mod respond;
 /// Sends a response in another content coding.
 pub(crate) mod coded;
-/// Translates calls of gRPC-Web.
+/// Tunnels: bytes both ways, after an upgrade or CONNECT.
+pub(crate) mod tunnel;
+/// Sends the body of a request beside the other steps.
+pub(crate) mod upload;
+/// Restores entity tags that the proxy has weakened.
+pub(crate) mod tags;
+/// Translates gRPC-Web calls.
 pub(crate) mod web;
-/// Requests of the proxy's own.
-pub(crate) mod subrequest;
-/// Asks another instance.
+/// Sends a request to another instance.
 mod to_peer;
 /// Reads the whole body of a request before a server is chosen.
 mod buffered;
-/// Copies requests for another upstream.
-pub(crate) mod mirror;
+/// Waits that end with the client's request, or with its time.
+mod unless;
+/// Classifies failed requests for the adaptive limit.
+mod work;
 /// Checks whether an upgrade is the one that the client asked for.
 pub(crate) mod switch;
-/// Applies the policies of a route to its requests and responses.
-pub(crate) mod policies;
-/// Decides whether a client is let in.
-pub(crate) mod authenticate;
-/// Asks authentication servers.
-pub(crate) mod ask_auth;
-/// Verifies passwords on separate threads.
-pub(crate) mod verify;
-/// Verifies tokens.
-pub(crate) mod token;
-/// Verifies signatures of bots.
-pub(crate) mod bots;
 
-use std::future::{Future, poll_fn};
-use std::io::{self, ErrorKind};
-use std::pin::{Pin, pin};
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use balance::{Room, Time, Work};
 use config::{HostHeader, Protocol};
-use http1::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, TraceContext, Version, Via};
+use http1::{
+    BodyFraming, ConnectionOptions, HttpVersion, Method, Name, Parsed, RequestRewrite, TraceContext, Via,
+};
 use telemetry::B3Form;
 
-use crate::body::upload::{self, Until, Upload};
-use crate::context::asking::{Asking, kept_target};
-use crate::context::client::Client;
+use crate::body::upload::{Until, Upload};
+use crate::context::client::framed_version;
 use crate::context::client_tls::ClientTls;
-use crate::context::exchange::{Exchange, ExchangeContext, Purpose, RoutedRequest};
-use crate::context::exchange_slot::{Memory, Request, Response};
-use crate::context::exchange_state::{ExchangeState, Sent};
-use crate::context::explain::INTERIM_MAX;
-use crate::context::failure::{Failure, Party};
+use crate::context::exchange_slot::{CurrentRequest, CurrentResponse, SlotMemory};
+use crate::context::routed::{ExchangeContext, Purpose, RoutedRequest};
 use crate::context::seen;
 use crate::context::worker::Worker;
+use crate::exchange::{Exchange, ExchangeState, SentProgress};
+use crate::failure::{Failure, Party};
+use crate::forward::choose::Choice;
+use crate::forward::endings::{broken_off, ended, unsent};
+use crate::forward::retry::{AttemptProgress, Attempts, RetryVerdict, Setback, leave_aside};
+use crate::outgoing::asking::{AuthRequestEdits, kept_target};
+use crate::outgoing::edits;
+use crate::record::explain::INTERIM_MAX;
 use crate::shaping::{Direction, Pace};
-use crate::upstream::choose::Choice;
-use crate::upstream::retry::{Attempts, Progress, Setback, Verdict, leave_aside};
-use crate::upstream::{Admission, PickedServer, ServerConnection, Upstream};
+use crate::upstream::{Admission, PickedServer, ServerConnection, WorkerUpstream};
 use transport::buffer::{Buffer, SMALL};
 use transport::cold::{cold, poll_once};
 use transport::deadline::{Elapsed, Ticks};
-use transport::endpoint::Endpoint;
 use transport::tcp::Follows;
 
 pub(crate) use to_peer::to_peer;
+use unless::unless_overdue;
+pub(crate) use unless::{RequestGivenUp, unless_gone};
 
-/// First read of a response whose body is likely to be spliced: little more than its head.
+/// First read of a response whose body is likely to be spliced: little more than the head, because bytes read here must
+/// be copied.
 const HEAD_ALONE: usize = 1024;
 
-/// How long the rest of a short body is waited for before what is there of it is passed on.
+/// How long the rest of a short body is awaited before the available part is passed on.
 const MOMENT: Ticks = Ticks(1);
 
-/// The connection of a response whose head is in the exchange slot's memory.
+/// The server connection of a response whose head is in the exchange slot's memory.
 pub(crate) type Reply = Box<ServerConnection>;
 
-/// Error: the client has given its request up.
-pub(crate) struct Gone;
-
-/// Waits for the server, until the client gives its request up (HTTP/2 only). A moved future would occupy its memory twice.
-pub(crate) async fn unless_gone<T>(
-    client: &Client,
-    mut wait: Pin<&mut impl Future<Output = T>>,
-) -> Result<T, Gone> {
-    poll_fn(|context| match wait.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Ok(output)),
-        Poll::Pending => client.socket.poll_gone(context).map(|()| Err(Gone)),
-    })
-    .await
-}
-
-/// What ends the wait for a server.
+/// Event that ends the wait for a server.
 enum Heard {
-    /// The number of bytes read from the server; 0 is the end.
+    /// The number of bytes read from the server; 0 means that the connection has ended.
     Read(io::Result<usize>),
-    /// The client has given its request up.
+    /// The client has cancelled its request.
     ClientGone,
     Elapsed,
 }
 
 /// Sends the request and reads the head of the final response; tries further servers while retries are permitted.
+/// Called once per request that needs a server, after policies and cache.
 pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let upstream = &ctx.snapshot.upstreams[routed.upstream];
@@ -113,22 +99,20 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
     if let Some(buffering) = buffered::wanted(ctx, routed) {
         cold(|| buffered::receive(exchange, buffering)).await?;
     }
-    let admission = let_in(ctx, routed, upstream, exchange.state)?;
+    let admission = admit(ctx, routed, upstream, exchange.state)?;
     let mut attempts = attempts(ctx, upstream, routed);
     let mut first_piece_taken = prepare_body(ctx, upstream, routed, &attempts, &mut exchange.memory.request)?;
     exchange.state.record.first_piece_bytes = first_piece_taken.0;
     let mut choice = Choice::of_request(ctx, upstream, routed, &exchange.memory.request);
     let mut tried = Vec::new();
     let (mut last_failure, mut another) = (None::<(usize, Failure)>, None);
-    let failure = loop {
+    let (failure, work) = loop {
         let picked =
             match another.take().or_else(|| choice.at_once(&tried, &mut exchange.state.record.detours)) {
                 Some(picked) => picked,
                 None => match cold(|| wait_for_server(ctx, &mut choice, &tried, exchange.state)).await {
                     Ok(picked) => picked,
-                    Err(Failure::ClientGone) => break Failure::ClientGone,
-                    // What the servers said that were asked tells more.
-                    Err(failure) => break last_failure.map_or(failure, |(_, failure)| failure),
+                    Err(failure) => break work::without_server(failure, last_failure),
                 },
             };
         if let Some((server, failure)) = last_failure.take() {
@@ -136,11 +120,11 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
             first_piece_taken = calls::repeat(&mut exchange.memory.request, first_piece_taken);
         }
         let index = picked.server;
-        let attempt = Attempt::new((ctx, routed), upstream, index, &attempts);
+        let attempt = Attempt::new(ctx, routed, upstream, index, &attempts);
         exchange.state.record.attempt_began(routed.upstream, index, picked.since);
-        let mut progress = Progress::default();
-        let outcome = attempt.exchange(exchange.memory, exchange.state, &mut progress).await;
-        let is_whole = |request: &Request| is_all_here(request, first_piece_taken);
+        let mut progress = AttemptProgress::default();
+        let outcome = attempt.run(exchange.memory, exchange.state, &mut progress).await;
+        let is_whole = |request: &CurrentRequest| is_all_here(request, first_piece_taken);
         let failure = match outcome {
             Ok(mut reply) => {
                 let status = exchange.memory.response.head.start.status;
@@ -165,15 +149,15 @@ pub(crate) async fn forward(exchange: &mut Exchange<'_, '_>) -> Result<Reply, Fa
             }
             Err(failure) => failure,
         };
-        let setback = attempt.failed(&picked, failure, progress, (exchange.memory, exchange.state));
+        let setback = attempt.failed(&picked, failure, progress, exchange.memory, exchange.state);
         match attempts.after(setback, is_whole(&exchange.memory.request)) {
-            Verdict::GiveUp => break failure,
-            Verdict::Elsewhere => leave_aside((upstream, &choice), &mut tried, index, (failure, progress)),
-            Verdict::Afresh => {}
+            RetryVerdict::GiveUp => break work::given_up(failure, progress.waits_for_server),
+            RetryVerdict::Elsewhere => leave_aside(upstream, &choice, &mut tried, index, failure, progress),
+            RetryVerdict::Afresh => {}
         }
         last_failure = Some((index, failure));
     };
-    admission.end(work_of(failure), ctx.worker.coarse_time());
+    admission.end(work, ctx.worker.coarse_time());
     Err(failure)
 }
 
@@ -186,20 +170,13 @@ fn note_retry(exchange: &mut Exchange<'_, '_>, server: usize, failure: Failure) 
     }
 }
 
-/// Whether what was read of a request's body can be sent once more.
-fn is_all_here(request: &Request, first_piece_taken: (u64, bool)) -> bool {
-    // What was read beyond the first piece is gone unless it is kept, be it no more than the end (RFC 9112 §7.1).
+/// Whether all that was read of the request's body can be sent again. Checked before a retry.
+fn is_all_here(request: &CurrentRequest, first_piece_taken: (u64, bool)) -> bool {
+    // Anything read after the first piece is lost unless it is kept, even the final chunk (RFC 9112 §7.1).
     request.body.taken() == first_piece_taken || request.body.is_kept()
 }
 
-/// What a failure tells of how long servers take.
-#[cold]
-fn work_of(failure: Failure) -> Work {
-    let is_overrun = matches!(failure, Failure::UpstreamTimeout | Failure::QueueTimeout);
-    if is_overrun { Work::Overrun } else { Work::Other }
-}
-
-/// Waits for a server that may be asked, for as long as the client wants to hear of it.
+/// Waits for a server that may be asked, for as long as the client wants to hear of it and the request has time.
 async fn wait_for_server(
     ctx: &ExchangeContext<'_>,
     choice: &mut Choice<'_>,
@@ -208,9 +185,10 @@ async fn wait_for_server(
 ) -> Result<PickedServer, Failure> {
     let picked = {
         let next = pin!(choice.next(tried, &mut state.record.detours));
+        let next = pin!(unless_overdue(ctx.client, next));
         unless_gone(ctx.client, next).await.unwrap_or(Err(Failure::ClientGone))?
     };
-    // Nothing was sent yet: where others wait, half a close counts as a close, so that no server works for nobody.
+    // Nothing was sent yet: while others wait, a half-closed client counts as gone, so that no server works in vain.
     if ctx.client.socket.has_peer_closed() {
         choice.give_back(&picked);
         return Err(Failure::ClientGone);
@@ -218,40 +196,45 @@ async fn wait_for_server(
     Ok(picked)
 }
 
-/// Another server for a request whose status is to be tried again. Where none has room, what was said is the answer.
+/// Returns another server for a request whose status permits a retry. If no other has room, the client gets this
+/// response.
 #[cold]
 fn elsewhere(
     choice: &mut Choice<'_>,
     tried: &[usize],
     state: &mut ExchangeState<'_>,
-    repeats: impl FnOnce() -> Verdict,
+    repeats: impl FnOnce() -> RetryVerdict,
 ) -> Option<PickedServer> {
-    let is_there = choice.has_untried(tried, Room::Now) && repeats() != Verdict::GiveUp;
+    let is_there = choice.has_untried(tried, Room::Now) && repeats() != RetryVerdict::GiveUp;
     is_there.then(|| choice.at_once(tried, &mut state.record.detours)).flatten()
 }
 
-/// Lets a request in that may be passed on, unless there are too many.
-fn let_in<'a>(
+/// Checks that a request may be forwarded, and the limits on concurrent requests. Called before a server is chosen.
+fn admit<'a>(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
-    upstream: &'a Upstream,
+    upstream: &'a WorkerUpstream,
     state: &mut ExchangeState<'_>,
 ) -> Result<Admission<'a>, Failure> {
     if is_connect(ctx, routed) && !routed.wants_upgrade {
-        // One of the protocols that are not passed on (RFC 9110 §7.8, §15.6.2).
+        // A protocol that the proxy does not forward (RFC 9110 §7.8, §15.6.2).
         return Err(Failure::ProtocolRefused);
     }
-    upstream.admit(ctx.worker).inspect_err(|_| state.record.detours.shed = Some("latency"))
+    upstream.admit(ctx.worker.coarse_time()).inspect_err(|_| state.record.detours.shed = Some("latency"))
 }
 
-/// Whether a request was a CONNECT with a protocol (RFC 8441 §4): over HTTP/2 nothing else asks for an upgrade.
+/// Whether a request was an extended CONNECT (RFC 8441 §4): only that asks for an upgrade over HTTP/2.
 fn is_connect(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> bool {
     routed.connection.upgrade && ctx.client.socket.frames_itself()
 }
 
-/// The attempts of a request, by the route's own rules, else those of the upstream.
-fn attempts<'a>(ctx: &ExchangeContext<'a>, upstream: &'a Upstream, routed: &RoutedRequest) -> Attempts<'a> {
-    let own = routed.policies(ctx).and_then(|policies| policies.settings.retry.as_ref());
+/// Begins the attempts of a request, by the retry rules of its route, else of its upstream.
+fn attempts<'a>(
+    ctx: &ExchangeContext<'a>,
+    upstream: &'a WorkerUpstream,
+    routed: &RoutedRequest,
+) -> Attempts<'a> {
+    let own = routed.policies(ctx).and_then(|policies| policies.settings.retry.as_deref());
     let rules = own.unwrap_or(&upstream.plan.config.retry);
     let mut attempts = Attempts::new(ctx.worker, upstream, rules, routed.method);
     if routed.purpose == Purpose::Mirror {
@@ -260,13 +243,14 @@ fn attempts<'a>(ctx: &ExchangeContext<'a>, upstream: &'a Upstream, routed: &Rout
     attempts
 }
 
-/// Frames what is there of the body, so that it leaves with the head. Returns how far the body is taken with that.
+/// Frames the part of the body that has arrived, so that it is sent with the head. Returns the progress of the body
+/// after that.
 fn prepare_body(
     ctx: &ExchangeContext<'_>,
-    upstream: &Upstream,
+    upstream: &WorkerUpstream,
     routed: &RoutedRequest,
     attempts: &Attempts<'_>,
-    request: &mut Request,
+    request: &mut CurrentRequest,
 ) -> Result<(u64, bool), Failure> {
     if let Some(replay) = &mut request.replay {
         replay.lead(upstream.plan.config.protocol == Protocol::Http1, &mut request.first_piece);
@@ -276,10 +260,11 @@ fn prepare_body(
     if attempts.repeats_calls() {
         calls::keep(request);
     }
-    let is_chunked = routed.framing == Framing::Chunked && upstream.plan.config.protocol == Protocol::Http1;
+    let is_chunked =
+        routed.framing == BodyFraming::Chunked && upstream.plan.config.protocol == Protocol::Http1;
     upload::begin(ctx, routed, request, is_chunked);
     request.body.copy_to(request.tee.take());
-    if routed.framing == Framing::None {
+    if routed.framing == BodyFraming::None {
         return Ok(request.body.taken());
     }
     request.keep_head();
@@ -292,12 +277,12 @@ fn prepare_body(
     Ok(request.body.taken())
 }
 
-/// How long a server took to answer, where that is timed, and the time now.
+/// Returns the response time of the server, if it is measured, and the time now.
 fn answered(
     worker: &Worker,
     picked: &PickedServer,
     upload: &Upload,
-    progress: Progress,
+    progress: AttemptProgress,
 ) -> (Option<Duration>, Time) {
     let Some(since) = picked.since else { return (None, worker.coarse_time()) };
     let answered_at = progress.first_byte_at.unwrap_or_else(Instant::now);
@@ -305,9 +290,10 @@ fn answered(
     (since.map(|since| answered_at.saturating_duration_since(since)), worker.time_of(answered_at))
 }
 
-/// The length of a short response of which a part is here: whole it leaves in one write, or a clear status does instead.
-fn rest_is_awaited(connection: &ServerConnection, response: &mut Response) -> Option<usize> {
-    let Framing::Length(length) = connection.framing else { return None };
+/// Returns the length of a short response of which a part is missing. It is then awaited, so that it leaves in one
+/// write, or is replaced by an error.
+fn rest_is_awaited(connection: &ServerConnection, response: &mut CurrentResponse) -> Option<usize> {
+    let BodyFraming::Length(length) = connection.framing else { return None };
     let buffer = &mut response.buffer;
     let whole = length.saturating_add(response.head.len as u64);
     let is_here = whole <= buffer.len() as u64;
@@ -315,76 +301,87 @@ fn rest_is_awaited(connection: &ServerConnection, response: &mut Response) -> Op
     (!is_here && fits && connection.upload.is_done()).then_some(whole as usize)
 }
 
-/// Why nothing of a request could be sent.
-#[cold]
-fn unsent(connection: &ServerConnection, error: &io::Error, progress: &mut Progress) -> Failure {
-    // What HTTP/2 and HTTP/3 have no words for.
-    if error.kind() == ErrorKind::InvalidData {
-        return Failure::BadRequest;
-    }
-    broken_off(connection, Some(error), progress)
-}
-
-/// Why there is no response: without an error the connection has just ended.
-#[cold]
-fn broken_off(connection: &ServerConnection, error: Option<&io::Error>, progress: &mut Progress) -> Failure {
-    progress.is_untouched = error.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused);
-    progress.is_stale = connection.has_ended() && (connection.is_reused || progress.is_untouched);
-    match error.map(io::Error::kind) {
-        // RFC 8446 §6.1: an end that nobody has sealed is an end all the same.
-        None | Some(ErrorKind::UnexpectedEof) => Failure::UpstreamClosed,
-        Some(_) => Failure::UpstreamReset,
-    }
-}
-
-/// One try with one server.
+/// A single attempt with a server.
 struct Attempt<'a> {
     ctx: &'a ExchangeContext<'a>,
     routed: &'a RoutedRequest,
-    upstream: &'a Upstream,
+    upstream: &'a WorkerUpstream,
     index: usize,
-    /// Whether a pooled connection may be used, of those that carry one exchange at a time.
+    /// Whether a pooled HTTP/1 connection may be used.
     may_reuse: bool,
-    /// Whether the status of a gRPC call may lead to a retry.
+    /// Whether the gRPC status may lead to a retry.
     reads_calls: bool,
-    /// How long the server may take for its first word.
+    /// How long the server may take until the first byte of its response.
     patience: Ticks,
+    /// The tick at which the attempt began.
+    began: u32,
 }
 
 impl<'a> Attempt<'a> {
     fn new(
-        (ctx, routed): (&'a ExchangeContext<'a>, &'a RoutedRequest),
-        upstream: &'a Upstream,
+        ctx: &'a ExchangeContext<'a>,
+        routed: &'a RoutedRequest,
+        upstream: &'a WorkerUpstream,
         index: usize,
         attempts: &Attempts<'_>,
     ) -> Self {
         let (may_reuse, reads_calls) = (attempts.may_reuse(), attempts.repeats_calls());
         let patience = routed.ticks(ctx).upstream_first_byte;
-        Self { ctx, routed, upstream, index, may_reuse, reads_calls, patience }
+        let began = ctx.worker.deadlines.now();
+        Self { ctx, routed, upstream, index, may_reuse, reads_calls, patience, began }
     }
 
-    /// It came to nothing.
+    /// Notes a failed attempt. Returns what `Attempts::after` needs to decide about a retry.
     #[cold]
     fn failed(
         &self,
         picked: &PickedServer,
         failure: Failure,
-        progress: Progress,
-        (memory, state): (&mut Memory, &mut ExchangeState<'_>),
+        progress: AttemptProgress,
+        memory: &mut SlotMemory,
+        state: &mut ExchangeState<'_>,
     ) -> Setback {
         state.record.attempt_failed(failure);
         state.record.explain(memory, failure);
         let setback = Setback::Failed(failure, progress);
-        let is_its_fault = setback.blames_server() && failure.facts().party == Party::Upstream;
-        state.record.server_changed(self.upstream.failed(self.ctx.worker, picked, failure, is_its_fault));
+        // A stale pooled connection says nothing about the server's health.
+        let is_its_fault = match failure {
+            Failure::RequestTimeout => progress.waits_for_server && self.took_most_time(),
+            failure => setback.blames_server() && failure.facts().party == Party::Upstream,
+        };
+        state.record.server_changed(self.upstream.failed(
+            picked,
+            failure,
+            is_its_fault,
+            self.ctx.worker.coarse_time(),
+        ));
         setback
     }
 
-    async fn exchange(
+    /// Whether the attempt had at least half of the time of the request. One that began late says nothing about its
+    /// server: the time went to a queue, to other servers or to a delay.
+    fn took_most_time(&self) -> bool {
+        let took = self.ctx.worker.deadlines.now().saturating_sub(self.began);
+        let limit = self.routed.ticks(self.ctx).request;
+        limit.is_some_and(|limit| took >= limit.0 / 2)
+    }
+
+    /// Asks the server, within the time of the request.
+    async fn run(
         &self,
-        memory: &mut Memory,
+        memory: &mut SlotMemory,
         state: &mut ExchangeState<'_>,
-        progress: &mut Progress,
+        progress: &mut AttemptProgress,
+    ) -> Result<Reply, Failure> {
+        let ask = pin!(self.ask(memory, state, progress));
+        unless_overdue(self.ctx.client, ask).await
+    }
+
+    async fn ask(
+        &self,
+        memory: &mut SlotMemory,
+        state: &mut ExchangeState<'_>,
+        progress: &mut AttemptProgress,
     ) -> Result<Reply, Failure> {
         let mut connection = match self.pooled() {
             Some(connection) => connection,
@@ -393,26 +390,30 @@ impl<'a> Attempt<'a> {
                     let connect = pin!(self.connect(state));
                     unless_gone(self.ctx.client, connect).await
                 };
+                progress.waits_for_server = true;
                 cold(|| connect).await.unwrap_or(Err(Failure::ClientGone))?
             }
         };
-        let Memory { request, response, .. } = memory;
+        let SlotMemory { request, response, .. } = memory;
         response.buffer.clear();
         response.added.clear();
         self.render(request)?;
         let is_done = request.is_done_for(&connection.socket);
         let follows = if is_done { Follows::End } else { Follows::Nothing };
-        let pace = Pace::new(Direction::Up, self.ctx.worker);
+        let pace = Pace::new(Direction::Up, &self.ctx.worker.shaper);
+        // Rates apply to bodies only, so the head passes freely.
         pace.pass(request.out.len() - request.first_piece.len());
-        let sent = self.send_at_once(&connection, &request.out, follows, &pace, progress)?;
+        let wrong = &mut response.wrong;
+        let sent = self.send_at_once(&connection, &request.out, follows, &pace, progress, wrong)?;
         if sent < request.out.len() {
-            cold(|| self.send(&connection, &request.out[sent..], follows, &pace, progress)).await?;
+            cold(|| self.send(&connection, &request.out[sent..], follows, &pace, progress, wrong)).await?;
         }
         state.record.upstream_bytes_sent += request.out.len() as u64;
-        // What is repeated is written anew.
+        // A retry renders the head again.
         request.out.clear();
         self.ctx.worker.buffers.warm_text(&mut request.out);
         if is_done {
+            // The body has left: while the server works, the request holds no buffer.
             self.ctx.worker.buffers.wait(&mut request.buffer);
             self.receive(&connection, response, state, progress).await?;
         } else {
@@ -437,26 +438,27 @@ impl<'a> Attempt<'a> {
         Ok(connection)
     }
 
-    /// Whether the client may wait for the server's word before it sends its body, of which nothing is here.
-    fn is_held(&self, request: &Request) -> bool {
+    /// Whether the upload waits for the server's 100 (Continue), because the client does and no byte of its body has
+    /// arrived.
+    fn is_held(&self, request: &CurrentRequest) -> bool {
         let expects = || request.head.value(request.head_bytes(), Name::Expect);
-        // RFC 9110 §10.1.1: no expectation of an HTTP/1.0 client counts.
+        // RFC 9110 §10.1.1: Expect from an HTTP/1.0 client is ignored.
         request.body.taken() == (0, false)
             && request.buffer.is_empty()
-            && self.routed.version != Version::Http10
+            && self.routed.version != HttpVersion::Http10
             && expects().is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
 
-    /// A connection that is there already.
+    /// Returns a pooled connection, or a stream on an existing one.
     fn pooled(&self) -> Option<Reply> {
         let server = &self.upstream.servers[self.index];
         let pooled = match self.upstream.plan.config.protocol {
             Protocol::Http1 if !self.may_reuse => None,
             Protocol::Http1 => {
                 let may_be_repeated = self.routed.method.is_idempotent();
-                server.pooled(self.ctx.worker, self.ctx.client, may_be_repeated)
+                server.pooled(&**self.ctx.worker, self.ctx.client, may_be_repeated)
             }
-            // Those that have ended are not among them.
+            // A stream is only opened on a connection that has not ended.
             Protocol::Http2 | Protocol::Http3 => server.stream(),
         };
         if pooled.is_some() {
@@ -465,6 +467,7 @@ impl<'a> Attempt<'a> {
         pooled
     }
 
+    /// Makes a connection to the server. Called if the pool has none.
     async fn connect(&self, state: &mut ExchangeState<'_>) -> Result<Reply, Failure> {
         let ExchangeContext { worker, client, .. } = *self.ctx;
         let server = &self.upstream.servers[self.index];
@@ -472,8 +475,8 @@ impl<'a> Attempt<'a> {
             Protocol::Http1 if self.may_reuse => {
                 server.connect_or_reuse(worker, client, self.routed.method.is_idempotent()).await
             }
-            // Behind pointers: making a connection takes much room, which waiting for one does not.
-            Protocol::Http1 => cold(|| server.connect(worker, client)).await,
+            // Boxed: making a connection takes much memory, which waiting for one does not.
+            Protocol::Http1 => cold(|| server.connect(&**worker, client)).await,
             Protocol::Http2 | Protocol::Http3 => {
                 let connect = cold(|| server.connect_for_streams(worker, &client.deadline));
                 to_peer::in_time(self, connect).await
@@ -487,8 +490,21 @@ impl<'a> Attempt<'a> {
         connection
     }
 
-    /// The head as this server shall see it, and the first piece of the body behind it.
-    fn render(&self, request: &mut Request) -> Result<(), Failure> {
+    /// Returns the value of Host if it is not the client's.
+    fn host(&self) -> Option<&[u8]> {
+        let names_no_host = self.routed.target.authority == http1::ByteSpan::default();
+        match &self.upstream.plan.config.host {
+            HostHeader::Pass if !names_no_host => None,
+            HostHeader::Pass | HostHeader::Server => {
+                Some(self.upstream.plan.servers[self.index].authority.as_bytes())
+            }
+            HostHeader::Set(host) => Some(host.as_bytes()),
+        }
+    }
+
+    /// Renders the head for this server, with the first piece of the body behind it, into `request.out`. Called once
+    /// per attempt.
+    fn render(&self, request: &mut CurrentRequest) -> Result<(), Failure> {
         if let Some(hop) = request.texts.hop.take() {
             request.out = hop;
             return Ok(());
@@ -496,13 +512,7 @@ impl<'a> Attempt<'a> {
         if let Some(replay) = &mut request.replay {
             replay.restart();
         }
-        let own_authority = || Some(self.upstream.plan.servers[self.index].authority.as_bytes());
-        let names_no_host = self.routed.target.authority == http1::Span::default();
-        let host = match &self.upstream.plan.config.host {
-            HostHeader::Pass if !names_no_host => None,
-            HostHeader::Pass | HostHeader::Server => own_authority(),
-            HostHeader::Set(host) => Some(host.as_bytes()),
-        };
+        let host = self.host();
         let client = self.ctx.client;
         let chain = seen::chain(self.ctx, &request.head, request.head_bytes());
         let tracing = self.ctx.snapshot.plan.tracing.as_deref();
@@ -531,7 +541,11 @@ impl<'a> Attempt<'a> {
             framing: request.replay.as_ref().map_or(self.routed.framing, |replay| replay.framing()),
             expects: request.replay.is_none(),
             wants_upgrade: self.routed.wants_upgrade,
-            client: http1::Client { address: client.address, scheme: seen::scheme_of_peer(self.ctx), chain },
+            client: http1::ForwardedSender {
+                address: client.address,
+                scheme: seen::scheme_of_peer(self.ctx),
+                chain,
+            },
             via: Via::Own,
             host,
         };
@@ -540,7 +554,7 @@ impl<'a> Attempt<'a> {
         self.ctx.worker.buffers.warm_text(&mut out);
         let outcome = match self.routed.policies(self.ctx) {
             None => {
-                let asking = Asking::of(request.texts.conditions.as_deref(), false, None, None);
+                let asking = AuthRequestEdits::new(request.texts.conditions.as_deref(), false, None, None);
                 let edits = asking.as_ref().map(|asking| asking as &dyn http1::Edits);
                 let path_and_query = kept_target(self.routed, &request.texts);
                 let rewrite = RequestRewrite { path_and_query, ..rewrite(edits) };
@@ -550,7 +564,7 @@ impl<'a> Attempt<'a> {
             Some(policies) => {
                 let server = &self.upstream.plan.servers[self.index].authority;
                 let rewrite = rewrite(None);
-                policies::write_request(self.ctx, policies, self.routed, server, request, rewrite, &mut out)
+                edits::write_request(self.ctx, policies, self.routed, server, request, rewrite, &mut out)
             }
         };
         out.extend_from_slice(&request.first_piece);
@@ -558,16 +572,17 @@ impl<'a> Attempt<'a> {
         outcome
     }
 
-    /// Sends what leaves without a wait: nearly always all. Says how much that is.
+    /// Sends what the socket takes without a wait, nearly always everything. Returns the number of bytes.
     fn send_at_once(
         &self,
         connection: &ServerConnection,
         bytes: &[u8],
         follows: Follows,
         pace: &Pace,
-        progress: &mut Progress,
+        progress: &mut AttemptProgress,
+        wrong: &mut Option<String>,
     ) -> Result<usize, Failure> {
-        if !pace.is_free(self.ctx.worker) {
+        if !pace.is_free(&self.ctx.worker.shaper) {
             return Ok(0);
         }
         match poll_once(|context| connection.socket.poll_write(context, bytes, follows)) {
@@ -575,39 +590,38 @@ impl<'a> Attempt<'a> {
                 progress.has_sent = true;
                 Ok(count)
             }
-            Some(Err(error)) => Err(unsent(connection, &error, progress)),
+            Some(Err(error)) => Err(unsent(connection, &error, progress, wrong)),
             None => Ok(0),
         }
     }
 
+    /// Sends the rest of the head and the first piece. Called if `send_at_once` could not send everything.
     async fn send(
         &self,
         connection: &ServerConnection,
         mut bytes: &[u8],
         follows: Follows,
         pace: &Pace,
-        progress: &mut Progress,
+        progress: &mut AttemptProgress,
+        wrong: &mut Option<String>,
     ) -> Result<(), Failure> {
         while !bytes.is_empty() {
+            progress.waits_for_server = false;
             let allowed =
                 poll_fn(|context| pace.poll_allowance(context, &self.routed.place(self.ctx), bytes.len()))
                     .await;
             let follows = if allowed < bytes.len() { Follows::Nothing } else { follows };
             let write = connection.socket.write(&bytes[..allowed], follows);
-            match self
-                .ctx
-                .client
-                .deadline
-                .within(self.routed.ticks(self.ctx).upstream_first_byte, write)
-                .await
-            {
+            let limit = self.routed.ticks(self.ctx).upstream_first_byte;
+            progress.waits_for_server = true;
+            match self.ctx.client.deadline.within(limit, write).await {
                 Ok(Ok(count)) => {
                     bytes = &bytes[count..];
                     pace.sent(count);
                 }
-                // A server may answer before it has read all, and close: what it said is still to be read.
+                // A server may respond before it has read everything, and close: its response can still be read.
                 Ok(Err(_)) if progress.has_sent => return Ok(()),
-                Ok(Err(error)) => return Err(unsent(connection, &error, progress)),
+                Ok(Err(error)) => return Err(unsent(connection, &error, progress, wrong)),
                 Err(Elapsed) => return Err(Failure::UpstreamTimeout),
             }
             progress.has_sent = true;
@@ -615,37 +629,40 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// Reads heads until the final one; interim ones are passed on (RFC 9110 §15.2).
+    /// Reads heads until the final one, and passes interim responses on (RFC 9110 §15.2).
     async fn receive(
         &self,
         connection: &ServerConnection,
-        response: &mut Response,
+        response: &mut CurrentResponse,
         state: &mut ExchangeState<'_>,
-        progress: &mut Progress,
+        progress: &mut AttemptProgress,
     ) -> Result<(), Failure> {
         let mut limit = self.patience;
         for _ in 0..INTERIM_MAX {
             self.receive_head(connection, response, progress, limit).await?;
             progress.first_byte_at = state.record.first_byte();
             match response.head.start.status {
-                // RFC 9110 §7.8: a server switches only to what it was asked for.
+                // RFC 9110 §7.8: a server may only switch to a protocol that was requested.
                 101 if self.routed.wants_upgrade => return Ok(()),
                 101 => return Err(Failure::UpstreamSwitch),
                 100..=199 => {
-                    // RFC 9110 §15.2: an HTTP/1.0 client knows none.
-                    if self.routed.version != Version::Http10 {
+                    // RFC 9110 §15.2: HTTP/1.0 has no interim responses.
+                    if self.routed.version != HttpVersion::Http10 {
+                        // The client has seen an interim response, so a retry could contradict it.
                         progress.has_answered = true;
-                        state.sent = Sent::Interim;
+                        state.sent = SentProgress::Interim;
                         respond::interim(self.ctx, self.routed, response).await?;
-                        state.sent = Sent::Nothing;
+                        state.sent = SentProgress::Nothing;
                         if response.head.start.status == 100 {
                             connection.upload.begin();
                         }
                     }
                     response.buffer.consume(response.head.len);
+                    // An interim response shows that the server works: its time begins again.
                     limit = self.routed.ticks(self.ctx).upstream_first_byte;
                 }
-                // RFC 9110 §9.3.6: a success would tell the client that the protocol is spoken. The server did nothing wrong.
+                // RFC 9110 §9.3.6: a success would claim that the server speaks the protocol. It is not the server's
+                // fault.
                 200..=299 if is_connect(self.ctx, self.routed) => return Err(Failure::NotUpgraded),
                 _ => return Ok(()),
             }
@@ -653,11 +670,12 @@ impl<'a> Attempt<'a> {
         Err(Failure::UpstreamInterims)
     }
 
+    /// Reads one head, while the upload continues beside it.
     async fn receive_head(
         &self,
         connection: &ServerConnection,
-        response: &mut Response,
-        progress: &mut Progress,
+        response: &mut CurrentResponse,
+        progress: &mut AttemptProgress,
         limit: Ticks,
     ) -> Result<(), Failure> {
         let limits = &self.ctx.snapshot.head_limits;
@@ -669,10 +687,8 @@ impl<'a> Attempt<'a> {
             if !response.buffer.is_empty() {
                 match response.head.parse(response.buffer.filled(), limits) {
                     Ok(Parsed::Complete) => {
-                        match connection.socket {
-                            Endpoint::Stream(_) => response.head.start.version = Version::Http2,
-                            Endpoint::Http3(_) => response.head.start.version = Version::Http3,
-                            Endpoint::Connection(_) | Endpoint::Detached => {}
+                        if let Some(version) = framed_version(&connection.socket) {
+                            response.head.start.version = version;
                         }
                         return Ok(());
                     }
@@ -690,6 +706,7 @@ impl<'a> Attempt<'a> {
                 deadline.set(limit);
                 is_armed = true;
             }
+            progress.waits_for_server = !is_uploading;
             let client = &self.ctx.client.socket;
             let heard = poll_fn(|context| match self.poll_read(context, connection, &mut response.buffer) {
                 Poll::Ready(read) => Poll::Ready(Heard::Read(read)),
@@ -698,8 +715,9 @@ impl<'a> Attempt<'a> {
                     let was_uploading = is_uploading;
                     is_uploading = connection.upload.is_under_way();
                     if was_uploading && !is_uploading {
-                        // The server's time begins when it has the whole request.
+                        // The server's time-out starts when it has the whole request.
                         deadline.set(limit);
+                        progress.waits_for_server = true;
                     }
                     deadline.poll(context).map(|()| Heard::Elapsed)
                 }
@@ -707,23 +725,25 @@ impl<'a> Attempt<'a> {
             match heard.await {
                 Heard::Read(Ok(count)) if count > 0 => response.buffer.advance(count),
                 Heard::Read(read) => {
-                    let failure = broken_off(connection, read.err().as_ref(), progress);
+                    let failure = broken_off(connection, read.as_ref().err(), progress);
                     let wrong = connection.socket.wrong();
                     let failure = wrong.as_ref().map_or(failure, |wrong| match wrong.is_too_large {
                         true => Failure::UpstreamHeadTooLarge,
                         false => Failure::UpstreamMalformed,
                     });
-                    response.wrong = wrong.map(|wrong| wrong.text);
+                    let told = wrong.map(|wrong| wrong.text);
+                    response.wrong = told.or_else(|| Some(ended(connection, read.err().as_ref())));
                     return Err(failure);
                 }
                 Heard::ClientGone => return Err(Failure::ClientGone),
+                // While the client still uploads, the server's time-out starts again.
                 Heard::Elapsed if is_uploading => is_armed = false,
                 Heard::Elapsed => return Err(Failure::UpstreamTimeout),
             }
         }
     }
 
-    /// Reads once there is something: who waits has no buffer of any size; a stream only where what is read can go on.
+    /// Reads when data is available. The buffer is only allocated then, so waiting requests hold none.
     fn poll_read(
         &self,
         context: &mut Context<'_>,
@@ -739,6 +759,7 @@ impl<'a> Attempt<'a> {
             if !buffer.is_of_stream() {
                 buffers.ready(buffer);
             } else if !self.ctx.client.socket.is_crowded() {
+                // Many streams share a connection's memory; a lone one may take more.
                 self.ctx.worker.buffers.grow_to(buffer, SMALL);
             }
         }
@@ -747,34 +768,35 @@ impl<'a> Attempt<'a> {
         connection.socket.poll_read(context, &mut spare[..room])
     }
 
-    /// Waits a moment for the rest of a short body, until so many bytes are there.
+    /// Waits briefly for the rest of a short body, until `whole` bytes are there.
     async fn settle(
         &self,
         connection: &ServerConnection,
-        response: &mut Response,
+        response: &mut CurrentResponse,
         whole: usize,
     ) -> Result<(), Failure> {
         let buffer = &mut response.buffer;
         let deadline = &self.ctx.client.deadline;
-        // One moment for all of it, in however many pieces it comes.
+        // The limit covers all pieces together.
         deadline.set(MOMENT);
         while buffer.len() < whole {
             let read = connection.socket.read(buffer.spare());
             match deadline.guard(read).await {
                 Ok(Ok(count)) if count > 0 => buffer.advance(count),
-                Ok(_) => return Err(Failure::UpstreamTruncated),
+                Ok(_) => return Err(respond::cut_short(&connection.socket, response)),
+                // The head has waited long enough: it leaves with the part that is here.
                 Err(Elapsed) => return Ok(()),
             }
         }
         Ok(())
     }
 
-    /// Decides what follows the head.
+    /// Reads the framing and persistence of a response from its head.
     fn read_framing(
         &self,
         connection: &mut ServerConnection,
-        request: &Request,
-        response: &Response,
+        request: &CurrentRequest,
+        response: &CurrentResponse,
     ) -> Result<(), Failure> {
         let bytes = response.buffer.filled();
         let head = &response.head;
@@ -784,14 +806,14 @@ impl<'a> Attempt<'a> {
             if !switch::is_asked_for(request, response, options, made_key) {
                 return Err(Failure::UpstreamSwitch);
             }
-            Framing::None
+            BodyFraming::None
         } else {
             http1::response_framing(head, bytes, self.routed.method == Method::Head)
                 .map_err(|_| Failure::UpstreamFraming)?
         };
-        // A stream is for one exchange.
+        // A stream carries one exchange only.
         connection.persists = options.persists(head.start.version)
-            && connection.framing != Framing::UntilClose
+            && connection.framing != BodyFraming::UntilClose
             && !connection.socket.frames_itself();
         connection.options = options;
         (connection.upstream, connection.server) = (self.routed.upstream, self.index);

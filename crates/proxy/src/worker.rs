@@ -2,11 +2,13 @@
 //!
 //! Its data is in `context::worker`. Other threads only see its counters and its load.
 
+/// Injects faults into clients' connections.
+mod broken_connections;
 /// Listening sockets, and accepting.
 pub mod listen;
 /// QUIC endpoints, and which connections they accept.
 pub(crate) mod quic;
-/// QUIC over an upgrade: what processes pass on to each other.
+/// Datagrams that old and new process pass to each other during an upgrade.
 pub(crate) mod quic_upgrade;
 /// Wake-up coalescing: a short sleep that saves many wake-ups.
 pub(crate) mod wakeup_coalescing;
@@ -20,33 +22,35 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use balance::{Time, WaitingWorkers};
-use telemetry::{Counters, Place, Series, WorkerLog};
+use telemetry::{Counters, Series, SeriesIndex, WorkerLog};
 use tokio::sync::{Notify, mpsc::UnboundedReceiver, mpsc::UnboundedSender};
 
+use crate::body::coders::Coders;
 use crate::connection::client;
-use crate::context::client::Client;
-use crate::context::coarse_clock::CoarseClock;
-use crate::context::coders::Coders;
+use crate::context::client::FrontConnection;
 use crate::context::exchange_slot::ExchangeSlots;
-use crate::context::handshake_notices::HandshakeNotices;
-use crate::context::listening::{ListenerId, Listening};
-use crate::context::logging::Logging;
-use crate::context::plan::{Listener, Plan};
-use crate::context::pressure::Pressure;
+use crate::context::plan::{Plan, PlanListener};
 use crate::context::quic_hosts::QuicHosts;
-use crate::context::quic_processes::QuicProcesses;
 use crate::context::snapshot::Snapshot;
-use crate::context::tracing::Ids;
-use crate::context::under_way::Watched;
-use crate::context::waits::Holding;
-use crate::context::worker::{Change, ListeningSocket, Loads, LogChange, Message, State, Worker};
+use crate::context::under_way::WatchedWorker;
+use crate::context::worker::{
+    ListeningSocket, Loads, LogChange, PlanChange, Worker, WorkerMessage, WorkerPhase,
+};
 use crate::faults::Faults;
-use crate::faults::connections;
-use crate::files::OpenFiles;
+use crate::faults::quic::HeldBack;
+use crate::listening::{ListenerId, Listening};
+use crate::open_files::OpenFiles;
+use crate::owned::coarse_clock::CoarseClock;
+use crate::owned::handshake_notices::HandshakeNotices;
+use crate::owned::logging::Logging;
+use crate::owned::pressure::Pressure;
+use crate::owned::quic_processes::QuicProcesses;
 use crate::shaping::Shaper;
-use crate::upstream::Server;
+use crate::shared::tracing::Ids;
+use crate::shared::waits::Holding;
+use crate::upstream::UpstreamServer;
 use crate::upstream::wait_queue::WaitQueue;
-use crate::worker::wakeup_coalescing::{Coalescing, Progress};
+use crate::worker::wakeup_coalescing::{Coalescing, WorkerProgress};
 use transport::alarm::Alarms;
 use transport::buffer::Buffers;
 use transport::deadline::{Deadlines, TICK};
@@ -58,54 +62,47 @@ use transport::quic_endpoint::Datagram;
 use transport::tcp::Tcp;
 use transport::tls::Records;
 
-/// How often a worker without connections looks at what else there is.
+/// Interval of ticks while the worker has no connections.
+// An idle worker would otherwise wake 62 times a second (measured).
 const REST: Duration = Duration::from_secs(1);
 
-/// How long idle clients have to come with a request before they are left without an answer.
+/// After a drain begins, idle clients have this long to send a request before their connection is closed.
 const IDLE_GRACE: Duration = Duration::from_secs(2);
 
-/// The parts of a worker, sent to its thread.
-pub struct Parts {
-    /// The worker's index, from 0.
+pub struct WorkerParts {
+    /// Counts from 0.
     pub index: usize,
-    /// The first plan.
     pub plan: Arc<Plan>,
-    /// The listeners of the plan, in its order.
+    /// In the order of the plan.
     pub listeners: Vec<ListenerId>,
-    /// This worker's sockets of the listeners.
+    /// Includes only this worker's sockets.
     pub opened: Vec<(ListenerId, ListeningSocket)>,
-    /// Receives messages for this worker.
-    pub messages: UnboundedReceiver<Message>,
-    /// Sends messages to each worker, this one included.
-    pub others: Arc<[UnboundedSender<Message>]>,
+    pub messages: UnboundedReceiver<WorkerMessage>,
+    /// Senders to all workers, this one included.
+    pub others: Arc<[UnboundedSender<WorkerMessage>]>,
     /// The number of connections of each worker.
     pub loads: Loads,
-    /// The access log, if there is one.
     pub log: Option<WorkerLog>,
-    /// The worker's counters.
     pub counters: Counters,
-    /// The worker's counters by route, listener, upstream and server.
     pub series: Series,
     /// The start of the clock that all workers share.
     pub epoch: Instant,
-    /// Whether memory is short.
     pub pressure: Arc<Pressure>,
-    /// The fault rules.
     pub faults: Arc<Faults>,
-    /// The processes before this one.
+    /// Processes that this one has replaced by upgrades, as far as they still run.
     pub quic_processes: Arc<QuicProcesses>,
-    /// Handshakes of QUIC under way, with all workers.
+    /// QUIC handshakes under way in all workers.
     pub quic_beginnings: Arc<Beginnings>,
 }
 
-/// Starts a worker, in its own runtime. It listens when this returns: then the process before may leave that to it. The future
-/// is the body of its thread, and runs until the worker is stopped or drained.
+/// Starts a worker on its thread. It listens when this function returns, so an old process may then stop accepting. The
+/// future is the body of the thread: it runs until the worker is stopped or drained.
 ///
 /// # Errors
-/// If the process has no file descriptor left.
-pub fn begin(parts: Parts) -> io::Result<impl Future<Output = ()>> {
+/// If no file descriptor is left.
+pub fn begin(parts: WorkerParts) -> io::Result<impl Future<Output = ()>> {
     let alarms = Alarms::new(parts.epoch)?;
-    let Parts { listeners, opened, messages, .. } = parts;
+    let WorkerParts { listeners, opened, messages, .. } = parts;
     let snapshot = Snapshot::new(parts.plan, None, parts.index, &parts.others, Time::START);
     let shaper = Shaper::new(parts.index, Rc::clone(&alarms), &snapshot.plan);
     let deadlines = Deadlines::new();
@@ -117,7 +114,8 @@ pub fn begin(parts: Parts) -> io::Result<impl Future<Output = ()>> {
         newest: Cell::new(None),
         accepting: RefCell::default(),
         early: RefCell::default(),
-        quic_hosts: QuicHosts::of(parts.quic_processes, parts.quic_beginnings),
+        quic_hosts: QuicHosts::new(parts.quic_processes, parts.quic_beginnings),
+        held_back: HeldBack::default(),
         quic_clients: QuicClients::new(&alarms, &deadlines),
         deadlines,
         slots: ExchangeSlots::new(client::serve_slot),
@@ -134,9 +132,9 @@ pub fn begin(parts: Parts) -> io::Result<impl Future<Output = ()>> {
         counters: parts.counters,
         series: parts.series,
         holding: Holding::default(),
-        watched: Watched::default(),
+        watched: WatchedWorker::default(),
         log: Logging::new(parts.log),
-        state: Cell::new(State::Running),
+        state: Cell::new(WorkerPhase::Running),
         turned_away: Cell::new(0),
         handshake_notices: HandshakeNotices::default(),
         loads: parts.loads,
@@ -153,27 +151,29 @@ pub fn begin(parts: Parts) -> io::Result<impl Future<Output = ()>> {
         is_empty: Notify::new(),
         is_leaving: Notify::new(),
     });
+    // Time comes first, because connections arm their deadlines by it.
     keep_time(&worker);
     worker.listen(&listeners, opened, &[]);
     quic_upgrade::hear_predecessors(&worker);
     Ok(run(worker, messages))
 }
 
-async fn run(worker: Rc<Worker>, mut messages: UnboundedReceiver<Message>) {
+/// Handles messages from the control thread and other workers until the worker ends.
+async fn run(worker: Rc<Worker>, mut messages: UnboundedReceiver<WorkerMessage>) {
     while let Some(message) = messages.recv().await {
         match message {
-            Message::Connection(stream, peer, listener) => worker.take_over(stream, peer, listener),
-            Message::Change(change) => worker.change(*change).await,
-            Message::Listen(listener) => worker.listen_again(listener),
-            Message::Datagram(endpoint, datagram) => worker.take_datagram(endpoint, *datagram),
-            Message::NextProcess(channel) => quic_upgrade::meet(&worker, channel),
-            Message::Room(waiting) => worker.call_next(&waiting),
-            Message::GiveUpIdle => worker.give_up_own_idle(),
-            Message::Look(requests_max, answer) => worker.show(requests_max, &answer),
-            Message::Answer(heard) => drop(heard),
-            Message::Stop => break,
-            Message::Retire => return worker.leave_and_end(None, &mut messages).await,
-            Message::Drain => {
+            WorkerMessage::Connection(stream, peer, listener) => worker.take_over(stream, peer, listener),
+            WorkerMessage::Change(change) => worker.change(*change).await,
+            WorkerMessage::Listen(listener) => worker.listen_again(listener),
+            WorkerMessage::Datagram(endpoint, datagram) => worker.take_datagram(endpoint, *datagram),
+            WorkerMessage::NextProcess(channel) => quic_upgrade::meet(&worker, channel),
+            WorkerMessage::Room(waiting) => worker.call_next(&waiting),
+            WorkerMessage::GiveUpIdle => worker.give_up_own_idle(),
+            WorkerMessage::Look(requests_max, answer) => worker.show(requests_max, &answer),
+            WorkerMessage::Answer(heard) => drop(heard),
+            WorkerMessage::Stop => break,
+            WorkerMessage::Retire => return worker.leave_and_end(None, &mut messages).await,
+            WorkerMessage::Drain => {
                 return worker.leave_and_end(Some(worker.last_waits()), &mut messages).await;
             }
         }
@@ -181,7 +181,6 @@ async fn run(worker: Rc<Worker>, mut messages: UnboundedReceiver<Message>) {
     worker.end();
 }
 
-/// Starts the tasks that keep the worker's time, from now on.
 fn keep_time(worker: &Rc<Worker>) {
     worker.update_time();
     tokio::task::spawn_local(Rc::clone(&worker.alarms).run());
@@ -190,8 +189,7 @@ fn keep_time(worker: &Rc<Worker>) {
     tokio::task::spawn_local(coalesce(Rc::clone(worker), coalescing));
 }
 
-/// Ten times a second: what is due, what is idle for too long, the date, the log. While there is nobody whom that
-/// concerns, once a second.
+/// Runs every 100 ms: timers, idle connections, the date, the log. Without connections it runs once a second.
 async fn tick(worker: Rc<Worker>, coalescing: Rc<Coalescing>) {
     let mut second = worker.deadlines.second();
     let mut requests_before = 0;
@@ -210,20 +208,21 @@ async fn tick(worker: Rc<Worker>, coalescing: Rc<Coalescing>) {
             let snapshot = worker.snapshot();
             let mut open = 0;
             for server in snapshot.servers() {
-                server.sweep(&worker);
+                server.sweep(worker.deadlines.now(), worker.loads.len());
                 open += server.connections();
             }
             if worker.is_short_for_idle(open) {
                 worker.give_up_own_idle();
             }
-            // Room that nobody told of: a server has come up, or was given more.
+            // Catches free capacity that no connection reports: a server has come up, or its limit has risen.
             snapshot.lines().for_each(WaitQueue::call_next);
             worker.counters.upstream_connections_active.set(open as u64);
             worker.count_pools(&snapshot);
             worker.watched.turn(worker.epoch.elapsed());
             worker.open_files.sweep(worker.deadlines.now());
+            // Finished tasks are those of removed listeners.
             worker.accepting.borrow_mut().retain(|task| !task.is_finished());
-            // No more of them is used at once than there are requests.
+            // Keeps no more idle ones than there were requests in the last second: more cannot be in use at once.
             let requests = worker.counters.requests.value();
             let wanted = (requests - requests_before) as usize;
             requests_before = requests;
@@ -234,29 +233,31 @@ async fn tick(worker: Rc<Worker>, coalescing: Rc<Coalescing>) {
     }
 }
 
-/// Sleeps at times, and never past what is due.
+/// The task that sleeps for wake-up coalescing. It never sleeps past the next alarm.
 async fn coalesce(worker: Rc<Worker>, coalescing: Rc<Coalescing>) {
     let sleep = |moment: Duration| std::thread::sleep(moment.min(worker.alarms.next_in()));
     coalescing.run(|| worker.progress(), sleep).await;
 }
 
 impl Worker {
-    /// Notes how many connections there are to each server, and who waits for one, for whoever asks for metrics.
+    /// Publishes the number of connections to each server and the queue lengths, for metrics.
     fn count_pools(&self, snapshot: &Snapshot) {
         let Some(places) = &snapshot.plan.places else { return };
-        // Several share the place of those without one of their own.
+        // Upstreams without a separate place in the metrics share one.
         let (mut others_queued, mut others_busy, mut others_idle) = (0, 0, 0);
         for (index, upstream) in snapshot.upstreams.iter().enumerate() {
             let queued = upstream.queued() as u64;
             match places.upstream(index) {
-                Place::OTHER => others_queued += queued,
+                SeriesIndex::OTHER => others_queued += queued,
                 place => self.series.upstream(place).queued.set(queued),
             }
             for (server_index, server) in upstream.servers.iter().enumerate() {
                 let (open, idle) = (server.connections(), server.idle_connections());
                 let (busy, idle) = (open.saturating_sub(idle) as u64, idle as u64);
                 match places.server(index, server_index) {
-                    Place::OTHER => (others_busy, others_idle) = (others_busy + busy, others_idle + idle),
+                    SeriesIndex::OTHER => {
+                        (others_busy, others_idle) = (others_busy + busy, others_idle + idle);
+                    }
                     place => {
                         let cell = self.series.server(place);
                         cell.connections_busy.set(busy);
@@ -265,27 +266,30 @@ impl Worker {
                 }
             }
         }
-        self.series.upstream(Place::OTHER).queued.set(others_queued);
-        let others = self.series.server(Place::OTHER);
+        self.series.upstream(SeriesIndex::OTHER).queued.set(others_queued);
+        let others = self.series.server(SeriesIndex::OTHER);
         others.connections_busy.set(others_busy);
         others.connections_idle.set(others_idle);
     }
 
-    fn progress(&self) -> Progress {
+    /// Returns the counts by which wake-up coalescing notices activity.
+    fn progress(&self) -> WorkerProgress {
         let counters = &self.counters;
-        Progress { requests: counters.requests.value(), active: counters.requests_active.value() }
+        WorkerProgress { requests: counters.requests.value(), active: counters.requests_active.value() }
     }
 
-    /// Goes on with another plan: requests that have begun keep to theirs. Returns when the sockets of removed listeners
-    /// are closed: from then on nobody is served there.
-    async fn change(self: &Rc<Self>, change: Change) {
-        let Change { plan, listeners, opened, log, done } = change;
+    /// Applies another plan. Requests that have begun keep theirs. Returns when the sockets of removed listeners are
+    /// closed: from then on no client is accepted there.
+    async fn change(self: &Rc<Self>, change: PlanChange) {
+        let PlanChange { plan, listeners, opened, log, done } = change;
         if let LogChange::Other(log) = log {
+            // Dropping a log may wait for a slow target, so the control thread does it.
             let last = self.log.replace(log);
             last.into_iter().for_each(|last| drop(done.send(last)));
         }
         let before = self.snapshot();
         let next = Snapshot::new(plan, Some(&before), self.index, &self.others, self.time());
+        // In force before the sockets, because a new listener needs its settings.
         *self.snapshot.borrow_mut() = Rc::new(next);
         self.shaper.follow(&self.snapshot().plan);
         self.listen(&listeners, opened, &before.plan.listeners);
@@ -296,19 +300,20 @@ impl Worker {
         for listening in removed {
             listening.closed().await;
         }
+        // Reported last, when no removed listener accepts any more.
         drop(done);
     }
 
-    /// Listens on these, in the order of the plan, of which some are new; others end. `before` are the listeners of the
-    /// plan before.
+    /// Starts and ends listening, so that the listeners are those of `order`, the plan's order. `opened` are the
+    /// sockets of new ones, `before` the listeners of the previous plan.
     fn listen(
         self: &Rc<Self>,
         order: &[ListenerId],
         opened: Vec<(ListenerId, ListeningSocket)>,
-        before: &[Arc<Listener>],
+        before: &[Arc<PlanListener>],
     ) {
         let mut listenings = self.listenings.borrow_mut();
-        // Connections to a listener may be handed over by others, also where this worker has no socket of it.
+        // Other workers may hand over connections to a listener for which this worker has no socket.
         for &id in order {
             if !listenings.iter().any(|listening| listening.id == id) {
                 listenings.push(Listening::new(id));
@@ -320,7 +325,7 @@ impl Worker {
         let some_end = !removed.is_empty();
         self.removed.replace(removed);
         if some_end {
-            // Connections of HTTP/2 tell their clients at once.
+            // Wakes HTTP/2 connections, so that they send GOAWAY at once.
             self.deadlines.wake_idle();
         }
         for (id, socket) in opened {
@@ -338,7 +343,7 @@ impl Worker {
         self.quic_hosts.settle();
     }
 
-    /// Has a listener that took nothing look again.
+    /// Makes a listener check its socket again after it has refused connections.
     fn listen_again(&self, id: ListenerId) {
         self.listenings.borrow().iter().filter(|listening| listening.id == id).for_each(|it| it.look_again());
     }
@@ -348,7 +353,7 @@ impl Worker {
         self.quic_hosts.take(endpoint, datagram);
     }
 
-    /// Lets whoever waits longest here, in the line of these, try.
+    /// Wakes the request that has waited longest in this worker's queue for the servers of `waiting`.
     fn call_next(&self, waiting: &Arc<WaitingWorkers>) {
         let snapshot = self.snapshot();
         if let Some(line) = snapshot.lines().find(|line| line.is_of(waiting)) {
@@ -360,59 +365,63 @@ impl Worker {
     fn take_over(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, listener: ListenerId) {
         self.wake();
         if self.newest.get() < Some(listener) {
-            // Its worker has gone on to a plan that this one is about to be told of.
+            // The other worker already has a newer plan, which this one is about to get.
             self.early.borrow_mut().push((stream, peer, listener));
             return;
         }
         let find = |among: &[Rc<Listening>]| among.iter().find(|listening| listening.id == listener).cloned();
         let listening = find(&self.listenings.borrow()).or_else(|| find(&self.removed.borrow()));
-        // Whom nothing is known for any more is closed.
+        // A connection whose listener is no longer known is closed.
         if let Some(listening) = listening {
             self.begin(stream, peer, &listening);
         }
     }
 
-    /// Starts serving a connection.
+    /// Starts serving an accepted and admitted connection: draws a fault and spawns its task.
     pub(crate) fn begin(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, listening: &Rc<Listening>) {
         self.counters.connections_accepted.increment();
         let tcp = match self.faults.breaks_connections() {
             false => Tcp::new(stream),
-            true => match connections::drawn(self, stream, peer, listening) {
+            true => match broken_connections::drawn(self, stream, peer, listening) {
                 Some(tcp) => tcp,
                 None => return,
             },
         };
         self.connection_begins();
-        let client = Client::new(self, tcp, peer, Rc::clone(listening));
+        let client = FrontConnection::new(self, tcp, peer, Rc::clone(listening));
         tokio::task::spawn_local(client::connection(Rc::clone(self), Box::new(client)));
     }
 
-    /// Takes nothing new, and ends when no connection is left, or when the last waits are over.
+    /// Accepts nothing new. Ends when no connection is left or the last time-out is over.
     async fn leave_and_end(
         self: &Rc<Self>,
         waits: Option<LastWaits>,
-        messages: &mut UnboundedReceiver<Message>,
+        messages: &mut UnboundedReceiver<WorkerMessage>,
     ) {
         self.leave(waits, messages).await;
         self.end();
     }
 
-    /// Takes nothing new, and returns when no connection is left, the last waits are over, or a stop is asked for.
-    async fn leave(self: &Rc<Self>, mut waits: Option<LastWaits>, messages: &mut UnboundedReceiver<Message>) {
-        // What it has told by now counts: who begins is its client then.
+    /// Accepts nothing new. Returns when no connection is left, the last time-out is over, or a stop is requested.
+    async fn leave(
+        self: &Rc<Self>,
+        mut waits: Option<LastWaits>,
+        messages: &mut UnboundedReceiver<WorkerMessage>,
+    ) {
+        // Handles what the next process has sent so far: clients that it has begun to serve belong to it.
         quic_upgrade::hear_next(self);
-        self.state.set(State::Leaving);
+        self.state.set(WorkerPhase::Leaving);
         self.is_leaving.notify_waiters();
         self.quic_hosts.settle();
-        self.quic_hosts.leave_receiving(State::Leaving);
+        self.quic_hosts.leave_receiving(WorkerPhase::Leaving);
         self.deadlines.wake_idle();
         for task in self.accepting.take() {
             let _ = task.await;
         }
         loop {
             if self.own_load().load(Ordering::Relaxed) == 0 && !messages.is_closed() {
-                // Who hands a connection over after this keeps it. What has come is served, and since nobody can say any
-                // more when that is to end, it ends as in a drain.
+                // From now on other workers cannot hand over connections. Those already here are served, but no message
+                // can end the wait any more, so it ends as in a drain.
                 messages.close();
                 waits = waits.or_else(|| Some(self.last_waits()));
                 while let Some(message) = messages.recv().await {
@@ -427,11 +436,11 @@ impl Worker {
             tokio::select! {
                 () = self.is_empty.notified() => {}
                 wait = LastWaits::next(&mut waits, &self.alarms) => match wait {
-                    Wait::Idle => {
-                        self.state.set(State::Closing);
+                    WorkerWait::Idle => {
+                        self.state.set(WorkerPhase::Closing);
                         self.deadlines.expire_idle();
                     }
-                    Wait::All => return,
+                    WorkerWait::All => return,
                 },
                 message = messages.recv(), if !messages.is_closed() => {
                     if message.is_none_or(|message| self.hears_last(message, &mut waits)) {
@@ -442,19 +451,23 @@ impl Worker {
         }
     }
 
-    /// Does what it is told while it takes nothing new; true if it is to end at once.
-    fn hears_last(self: &Rc<Self>, message: Message, waits: &mut Option<LastWaits>) -> bool {
+    /// Handles a message while the worker accepts nothing new. Returns true if it must end at once.
+    fn hears_last(self: &Rc<Self>, message: WorkerMessage, waits: &mut Option<LastWaits>) -> bool {
         match message {
-            // Handed over before the other worker left as well.
-            Message::Connection(stream, peer, listener) => self.take_over(stream, peer, listener),
-            Message::Drain => *waits = waits.take().or_else(|| Some(self.last_waits())),
-            Message::Room(waiting) => self.call_next(&waiting),
-            Message::Datagram(endpoint, datagram) => self.take_datagram(endpoint, *datagram),
-            Message::GiveUpIdle => self.give_up_own_idle(),
-            Message::Look(requests_max, answer) => self.show(requests_max, &answer),
-            Message::Answer(heard) => drop(heard),
-            Message::Retire | Message::Change(_) | Message::Listen(_) | Message::NextProcess(_) => {}
-            Message::Stop => return true,
+            // Handed over before the other worker began to leave.
+            WorkerMessage::Connection(stream, peer, listener) => self.take_over(stream, peer, listener),
+            WorkerMessage::Drain => *waits = waits.take().or_else(|| Some(self.last_waits())),
+            WorkerMessage::Room(waiting) => self.call_next(&waiting),
+            WorkerMessage::Datagram(endpoint, datagram) => self.take_datagram(endpoint, *datagram),
+            WorkerMessage::GiveUpIdle => self.give_up_own_idle(),
+            WorkerMessage::Look(requests_max, answer) => self.show(requests_max, &answer),
+            WorkerMessage::Answer(heard) => drop(heard),
+            // A worker that leaves takes part in no more changes.
+            WorkerMessage::Retire
+            | WorkerMessage::Change(_)
+            | WorkerMessage::Listen(_)
+            | WorkerMessage::NextProcess(_) => {}
+            WorkerMessage::Stop => return true,
         }
         false
     }
@@ -467,40 +480,38 @@ impl Worker {
 
     fn end(&self) {
         self.quic_hosts.end();
-        self.snapshot().servers().for_each(Server::end);
+        self.snapshot().servers().for_each(UpstreamServer::end);
         self.slots.clear();
         self.flush_log();
     }
 }
 
-/// Until when a drain waits, by the worker's alarms.
+/// The times at which a drain stops waiting, by the worker's alarms.
 struct LastWaits {
-    /// `None` once it is over.
+    /// `None` once that time has passed.
     idle_ns: Option<u64>,
     all_ns: u64,
 }
 
-/// A wait that is over.
-enum Wait {
-    /// Clients that are idle.
+/// A time-out of a drain that has passed.
+enum WorkerWait {
     Idle,
-    /// All connections.
     All,
 }
 
 impl LastWaits {
-    /// The next wait that is over; without any, for ever.
-    async fn next(waits: &mut Option<Self>, alarms: &Rc<Alarms>) -> Wait {
+    /// Returns the next time-out when it has passed. Without any, waits forever.
+    async fn next(waits: &mut Option<Self>, alarms: &Rc<Alarms>) -> WorkerWait {
         let Some(Self { idle_ns, all_ns }) = waits else { return std::future::pending().await };
         match *idle_ns {
             Some(due_ns) => {
                 alarms.until(due_ns).await;
                 *idle_ns = None;
-                Wait::Idle
+                WorkerWait::Idle
             }
             None => {
                 alarms.until(*all_ns).await;
-                Wait::All
+                WorkerWait::All
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The cost of a request in the steady state: no allocation. Alone in its process, as it counts those of every
-//! thread; its client and server allocate nothing either.
+//! Counts allocations per request in the steady state: none. A separate program, because it counts those of every
+//! thread; its client and server do not allocate either.
 
 #![allow(unsafe_code, reason = "an allocator that counts can be installed in no other way")]
 
@@ -7,7 +7,6 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
 
 use config::{AccessLog, CacheStore, LogFormat, LogTarget, Settings};
 use socket2::SockRef;
@@ -38,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 
 const REQUESTS: usize = 2000;
 
-/// A request, the end by which the server knows that it has it, a response and the end of that.
+/// A request and its end as the server sees it; a response and its end.
 struct Case {
     name: &'static str,
     request: Vec<u8>,
@@ -91,7 +90,7 @@ fn a_request_is_passed_on_without_allocating() {
             let file = LogTarget::File(directory.path().join("access.log"));
             let log = AccessLog::new(file, LogFormat::Json);
             let allocations = allocations_of(&case, with_log.then_some(log));
-            // What the date and the timers take in a second is not any request's, and a busy machine takes seconds.
+            // The date and the timers allocate a little per second, and a busy machine takes seconds.
             assert!(
                 allocations < REQUESTS / 8,
                 "{}, log and metrics {with_log}: {allocations} allocations for {REQUESTS} requests",
@@ -101,22 +100,22 @@ fn a_request_is_passed_on_without_allocating() {
     }
 }
 
-/// The allocations of the whole process during the requests of one client, once everything is warm.
+/// Counts the allocations of the whole process during the requests of one client, after a warm-up.
 fn allocations_of(case: &Case, log: Option<AccessLog>) -> usize {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
-    SockRef::from(&listener).set_read_timeout(Some(Duration::from_secs(20))).expect("is a socket");
+    SockRef::from(&listener).set_read_timeout(Some(testkit::wait::PATIENCE)).expect("is a socket");
     let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
     let mut config = Settings::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));
     config.metrics = log.is_some().then(|| ([127, 0, 0, 1], 0).into());
     config.access_logs = log.into_iter().collect();
     if case.is_cached {
-        config.cache = Some(CacheStore::of(64 << 20));
-        config.routes[0].cache = Some(cache::Policy::default());
+        config.cache = Some(CacheStore::from_memory_bytes(64 << 20));
+        config.routes[0].cache = Some(Box::default());
     }
     let proxy = control::start(valid(config)).expect("the proxy starts");
     let mut client = TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
-    client.set_read_timeout(Some(Duration::from_secs(20))).expect("is a socket");
+    client.set_read_timeout(Some(testkit::wait::PATIENCE)).expect("is a socket");
     std::thread::scope(|scope| {
         scope.spawn(|| answer(&listener, case));
         let mut buffer = vec![0; 256 * 1024];
@@ -128,7 +127,7 @@ fn allocations_of(case: &Case, log: Option<AccessLog>) -> usize {
         let before = ALLOCATIONS.load(Relaxed);
         (0..REQUESTS).for_each(|_| exchange());
         let allocations = ALLOCATIONS.load(Relaxed) - before;
-        // The server's connection ends with the proxy, and its thread with that.
+        // Ends the server's connection, and so its thread.
         drop(proxy);
         allocations
     })
@@ -143,7 +142,7 @@ fn answer(listener: &TcpListener, case: &Case) {
     }
 }
 
-/// Reads what ends in `end`; `None` if the connection ends instead.
+/// Reads up to `end`; `None` if the connection ends before.
 fn read_until(stream: &mut TcpStream, buffer: &mut [u8], end: &[u8]) -> Option<()> {
     let mut len = 0;
     while !buffer[..len].ends_with(end) {

@@ -1,5 +1,5 @@
-//! Backpressure: a body of any size passes through bounded memory, at the pace of its reader. Alone in its process,
-//! whose memory it measures.
+//! Backpressure: a body of any size passes through bounded memory, at the pace of its reader. A separate program,
+//! because it measures the process's memory.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,21 +10,20 @@ use config::Settings;
 use control::Running;
 use socket2::SockRef;
 use testkit::scene::valid;
+use testkit::wait::PATIENCE;
 
-/// Far beyond what all buffers between the two ends hold, the kernel's included.
+/// Far more than all buffers between both ends hold, including the kernel's.
 const BODY_BYTES: usize = 128 << 20;
-/// What the kernel holds at most: send and receive buffers of both connections, at their largest.
+/// Upper limit for the kernel: send and receive buffers of both connections.
 const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
-/// What the process may grow by: the tests' own buffers and those of the proxy.
+/// Permitted growth of the process: buffers of tests and proxy.
 const GROWTH_BYTES_MAX: usize = 16 << 20;
 const PIECE_BYTES: usize = 64 * 1024;
 
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Measuring memory, they run one after the other.
+/// The tests run one at a time, because they measure memory.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// How a body is framed; the same on both sides.
+/// The framing of a body, equal on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
     Length,
@@ -65,11 +64,11 @@ fn a_request_waits_for_a_server_that_does_not_read() {
     }
 }
 
-/// Sends a body until it is stuck, looks at the memory, then reads all of it.
+/// Sends a body until it is stuck, checks the memory, then reads everything.
 fn flows_only_when_read(mut source: TcpStream, head: &str, mut sink: TcpStream, framing: Framing) {
     source.write_all(head.as_bytes()).expect("the proxy takes it");
     let before = resident_bytes();
-    // Not a time that anything has to keep to: where nothing holds the source back, the whole body fits.
+    // Not a deadline: if nothing held the source back, the whole body would fit.
     source.set_write_timeout(Some(Duration::from_millis(500))).expect("is a socket");
     let mut body = Body::new(framing);
     let stuck_at = body.send(&mut source);
@@ -90,10 +89,10 @@ fn flows_only_when_read(mut source: TcpStream, head: &str, mut sink: TcpStream, 
     assert!(growth < GROWTH_BYTES_MAX, "{framing:?}: {growth} bytes of memory for what passed");
 }
 
-/// A body on its way out: which bytes it consists of depends on where in it they are.
+/// A body being sent, whose bytes depend on their offset.
 struct Body {
     framing: Framing,
-    /// The piece under way, framed, and how much of it has left.
+    /// The present piece, framed, and how much of it was sent.
     piece: Vec<u8>,
     left_at: usize,
     sent_bytes: usize,
@@ -124,7 +123,7 @@ impl Body {
         }
     }
 
-    /// Sends until the whole has left or nothing more is taken; how much has left.
+    /// Sends until the whole body was sent or the proxy takes no more. Returns how much was sent.
     fn send(&mut self, source: &mut TcpStream) -> usize {
         while self.sent_bytes < BODY_BYTES {
             match source.write(&self.piece[self.left_at..]) {
@@ -141,8 +140,8 @@ impl Body {
     }
 }
 
-/// Fills a piece with what belongs at `at`: its number, so that a lost or doubled piece is seen, and a period that
-/// does not divide it, so that a lost byte is.
+/// Fills a piece with the bytes at offset `at`: its number reveals lost or doubled pieces, and a period that does not
+/// divide it reveals lost bytes.
 fn pattern(at: usize, piece: &mut [u8]) {
     static FILLING: LazyLock<Vec<u8>> =
         LazyLock::new(|| (0..PIECE_BYTES).map(|at| (at % 251) as u8).collect());
@@ -169,7 +168,6 @@ fn read_body(sink: &mut TcpStream, framing: Framing) {
     }
 }
 
-/// Fills `piece` from chunks of any size.
 fn read_chunked(sink: &mut TcpStream, piece: &mut [u8], chunk_left: &mut usize) {
     let mut filled = 0;
     while filled < piece.len() {
@@ -230,7 +228,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-/// Memory of this process that is in use now.
+/// The resident memory of this process.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says it");
@@ -254,7 +252,7 @@ fn a_tunnel_waits_for_whoever_does_not_read() {
     let mut body = Body::new(Framing::Length);
     let stuck_at = body.send(&mut server);
     assert!(stuck_at < IN_FLIGHT_BYTES_MAX, "{stuck_at} bytes were taken though nobody reads");
-    // The other direction is not held up by this one.
+    // The other direction still works.
     client.write_all(b"still here").expect("the proxy takes it");
     let mut heard = [0; 10];
     server.read_exact(&mut heard).expect("it arrives");

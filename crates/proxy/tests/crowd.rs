@@ -1,19 +1,19 @@
-//! A crowd of clients: their connections to a server are all kept for the next time. Alone in its process, whose limit on
-//! descriptors it raises.
+//! Many clients: their connections to a server are all kept for reuse. A separate program, because it raises the
+//! process's descriptor limit.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use config::Settings;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
 use testkit::scene::valid;
+use testkit::wait::PATIENCE;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Clients at once: more than any fixed number of idle connections that used to be kept.
+/// Concurrent clients: more than former fixed limits of idle connections.
 const CROWD: usize = 700;
-/// Of each client: its two ends, and two of a connection to the server.
+/// Per client: both ends of its connection, and of one to the server.
 const DESCRIPTORS: u64 = 4 * CROWD as u64 + 200;
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -37,7 +37,7 @@ fn a_crowd_that_comes_again_makes_no_new_connections() {
     let mut servers: Vec<TcpStream> =
         (0..CROWD).map(|_| listener.accept().expect("the proxy connects").0).collect();
     for _ in 0..3 {
-        // Each is asked once: all at the same time.
+        // Each is asked once, all at the same time.
         for server in &mut servers {
             read(server, b"\r\n\r\n");
         }

@@ -1,18 +1,18 @@
-//! Running out of file descriptors: accepting pauses, nothing spins or dies, and it goes on once there are some
-//! again. Alone in its process, whose limit it lowers.
+//! Running out of file descriptors: accepting pauses, no thread spins or dies, and it resumes once there are some. A
+//! separate program, because it lowers the process's limit.
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use config::Settings;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use socket2::{Domain, SockRef, Socket, Type};
 use testkit::scene::valid;
+use testkit::wait::{PATIENCE, assert_soon};
 
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Descriptors that the process may have: few, so that they are soon used up.
+/// Few descriptors, so that they are soon used up.
 const DESCRIPTORS_MAX: u64 = 128;
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -29,7 +29,7 @@ fn accepting_pauses_until_there_are_descriptors_again() {
     let proxy = control::start(valid(config)).expect("the proxy starts");
     let address = proxy.addresses()[0];
 
-    // Two clients that are there before, and share one connection to the server.
+    // Two existing clients, which share one connection to the server.
     let connect = || {
         let client = TcpStream::connect(address).expect("the proxy listens");
         client.set_read_timeout(Some(PATIENCE)).expect("is a socket");
@@ -44,7 +44,7 @@ fn accepting_pauses_until_there_are_descriptors_again() {
     answer(&mut server);
     assert_eq!(status(&mut second), 200);
 
-    // A client's socket first: once all other descriptors are gone there is none for the proxy's side of it.
+    // The client's socket is created first: once all other descriptors are used, there is none for the proxy's side.
     let late = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a descriptor is free");
     late.set_read_timeout(Some(PATIENCE)).expect("is a socket");
     let all: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
@@ -57,15 +57,23 @@ fn accepting_pauses_until_there_are_descriptors_again() {
         assert!(began.elapsed() < PATIENCE, "accepting does not pause");
         std::thread::yield_now();
     }
-    // Each pause takes a tenth of a second: it does not spin.
+    // Each pause takes a tenth of a second, so the worker does not spin.
     let pauses = proxy.counters().accept_pauses;
     assert!(u128::from(pauses) <= began.elapsed().as_millis() / 100 + 1, "{pauses} pauses");
 
-    // Who is connected is served meanwhile, on the server's connection that is there. There can be no other.
+    // Existing clients are served meanwhile, on the existing server connection. There can be no other.
     served.write_all(GET).expect("the proxy takes it");
     read_until(&mut server, b"\r\n\r\n");
     second.write_all(GET).expect("the proxy takes it");
     assert_eq!(status(&mut second), 503);
+    let failures = || {
+        let counted = proxy.counters().failures;
+        let words = control::Running::failure_words().iter().zip(counted).filter(|(_, count)| *count > 0);
+        words.map(|(word, count)| (*word, count)).collect::<Vec<_>>()
+    };
+    // A request is counted after its response.
+    assert_soon("the request is not counted", || !failures().is_empty());
+    assert_eq!(failures(), [("out-of-descriptors", 1)]);
     server.write_all(OK).expect("the proxy takes it");
     assert_eq!(status(&mut served), 200);
 
@@ -75,14 +83,13 @@ fn accepting_pauses_until_there_are_descriptors_again() {
     assert_eq!(status(&mut late), 200);
 }
 
-/// Reads a request and answers it.
 fn answer(server: &mut TcpStream) {
     server.set_read_timeout(Some(PATIENCE)).expect("is a socket");
     read_until(server, b"\r\n\r\n");
     server.write_all(OK).expect("the proxy takes it");
 }
 
-/// Reads a response with a body of text; its status.
+/// Reads a response with a text body. Returns its status.
 fn status(client: &mut TcpStream) -> u16 {
     let head = read_until(client, b"\r\n\r\n");
     let text = String::from_utf8(head).expect("is text");

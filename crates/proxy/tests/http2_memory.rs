@@ -1,7 +1,7 @@
-//! What a hostile connection of HTTP/2 may cost: less than 1 MiB, whatever it does; and what servers may send that nobody
-//! takes. Alone in its process, as it counts what every thread but its own holds.
+//! The cost of a hostile HTTP/2 connection: less than 1 MiB, whatever it does; and the cost of server data that clients
+//! do not read. A separate program, because it counts the memory of all threads except its own.
 
-/// What the proxy's threads hold.
+/// Counts the memory of the proxy's threads.
 mod counting;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,43 +10,44 @@ use std::sync::atomic::Ordering::Relaxed;
 use config::{Protocol, Settings};
 use control::Running;
 use testkit::http2::frame::{INITIAL_WINDOW_SIZE, WINDOW, data, headers, last_headers, raw, window_update};
-use testkit::http2::{End, frame};
+use testkit::http2::{H2End, frame};
 use testkit::scene::valid;
+use testkit::wait::assert_soon;
 
 use counting::{HELD, MOST, serve, show};
 
-/// What one connection may cost.
+/// Limit in bytes for the memory of one connection.
 const LIMIT: isize = 1 << 20;
 const STREAMS: u32 = 100;
-/// Connections that are answered in a row while nothing changes.
+/// Number of equal measurements in a row after which memory counts as settled.
 const QUIET_ROUNDS: u32 = 20;
-/// What a server may send on a stream before anything of it is taken.
+/// Bytes that a server may send on a stream before any are read.
 const STREAM_WINDOW: isize = 64 * 1024;
 const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
 
-/// A connection to a fresh proxy does something, and may have cost only so much.
+/// Runs an attack on a new proxy, and asserts the limit.
 fn costs_little(
     name: &str,
     server: SocketAddr,
     settings: &[(u16, u32)],
-    attack: impl FnOnce(&mut End, &mut Observed),
+    attack: impl FnOnce(&mut H2End, &mut Observed),
 ) {
     let url = format!("http://{server}").parse().expect("is a URL");
     let mut config = Settings::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![url]);
     config.workers = Some(1.try_into().expect("is not zero"));
-    // What is a flood would end before it costs anything.
+    // Flood limits would end the connection before it costs anything.
     config.limits.http2.floods.overhead = 1_000_000;
     config.limits.http2.floods.pings = 1_000_000;
     let proxy = control::start(valid(config)).expect("the proxy starts");
-    // What a worker needs is there once it has answered.
-    let mut friend = End::client(TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens"), &[]);
+    // A worker's own memory is allocated once it has answered.
+    let mut friend = H2End::client(TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens"), &[]);
     friend.sends(last_headers(1, &GET.replace("GET", "TRACE")));
     assert!(friend.whole(1).starts_with(":status: 405\n"));
     let mut proxy = Observed { running: proxy, friend };
     let before = HELD.load(Relaxed);
     MOST.store(before, Relaxed);
     let stream = TcpStream::connect(proxy.running.addresses()[0]).expect("the proxy listens");
-    let mut client = End::client(stream, settings);
+    let mut client = H2End::client(stream, settings);
     client.takes_all = false;
     attack(&mut client, &mut proxy);
     let most = MOST.load(Relaxed) - before;
@@ -58,22 +59,20 @@ fn costs_little(
     assert!(most < LIMIT, "{name}: {most} bytes");
 }
 
-/// A proxy, and a connection to it that does no harm.
+/// A proxy, and a harmless connection to it.
 struct Observed {
     running: Running,
-    friend: End,
+    friend: H2End,
 }
 
 /// Waits until every stream is under way.
 fn arrive(proxy: &Running) {
-    while proxy.counters().requests <= u64::from(STREAMS) {
-        std::thread::yield_now();
-    }
+    assert_soon("not all requests begin", || proxy.counters().requests > u64::from(STREAMS));
 }
 
 impl Observed {
-    /// Waits until the proxy has done all that it can with what it was sent: its one worker answers another connection many
-    /// times in a row while it takes no more memory, and gives none back.
+    /// Waits until the proxy has processed everything: its one worker answers another connection many times in a row
+    /// without a change of memory.
     fn settle(&mut self) {
         let (mut held, mut rounds) = (HELD.load(Relaxed), 0);
         while rounds < QUIET_ROUNDS {
@@ -94,8 +93,8 @@ fn a_hostile_connection_costs_less_than_a_mebibyte() {
     streams_of_a_server();
 }
 
-/// As many requests as there may be streams, for as long as the connection takes them.
-fn asks(client: &mut End, fields: &str) {
+/// Sends as many requests as there may be streams, as long as the connection accepts them.
+fn asks(client: &mut H2End, fields: &str) {
     for at in 0..STREAMS {
         if !client.can_send(&last_headers(1 + 2 * at, fields)) {
             break;
@@ -156,7 +155,7 @@ fn heads(server: std::net::SocketAddr) {
         proxy.settle();
     });
     costs_little("small heads that mean large ones", server, &[], |client, _| {
-        // `x: ` is put into the table once and then said 1800 times, a byte each.
+        // `x: ` is put into the table once, and then referenced 1800 times, a byte each.
         let mut block = frame::block(&GET.replace("path: /", "path: /never"));
         block.extend([0x40, 1, b'x', 0]);
         block.extend([0x80 | 62; 1800]);
@@ -193,8 +192,8 @@ fn bodies(server: std::net::SocketAddr) {
     });
 }
 
-/// A server of HTTP/2 sends all that it may on as many streams as a client has, which takes none of it: no more is held
-/// than twice the windows of those streams, and what the client's own connection may cost.
+/// An HTTP/2 server sends as much as it may, on as many streams as a client has, and the client reads nothing. The
+/// proxy holds at most twice the windows of those streams, and the cost of the client's connection.
 fn streams_of_a_server() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
     let url = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
@@ -204,15 +203,15 @@ fn streams_of_a_server() {
     config.limits.http2.floods.pings = 1_000_000;
     let proxy = control::start(valid(config)).expect("the proxy starts");
     let connect = || TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
-    let mut friend = End::client(connect(), &[]);
+    let mut friend = H2End::client(connect(), &[]);
     friend.sends(last_headers(1, GET));
-    let mut server = End::server(listener.accept().expect("the proxy connects").0, &[]);
+    let mut server = H2End::server(listener.accept().expect("the proxy connects").0, &[]);
     server.whole(1);
     server.sends(last_headers(1, ":status: 200\n"));
     assert!(friend.whole(1).starts_with(":status: 200\n"));
     let before = HELD.load(Relaxed);
     MOST.store(before, Relaxed);
-    let mut client = End::client(connect(), &[(INITIAL_WINDOW_SIZE, 0)]);
+    let mut client = H2End::client(connect(), &[(INITIAL_WINDOW_SIZE, 0)]);
     client.takes_all = false;
     asks(&mut client, GET);
     for at in 0..STREAMS {
@@ -234,6 +233,6 @@ fn streams_of_a_server() {
     let sent = STREAMS as isize * STREAM_WINDOW;
     show(&format!("streams of a server: {} KiB at most for {} KiB", most / 1024, sent / 1024));
     assert!(most >= sent - LIMIT, "{most} bytes: the server was held back before its windows were full");
-    // What has arrived is kept in memory that doubles as it grows.
+    // Received data is in memory that doubles as it grows.
     assert!(most < 2 * sent + LIMIT, "{most} bytes for {sent}");
 }

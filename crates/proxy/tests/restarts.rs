@@ -1,5 +1,5 @@
-//! Servers that are killed and started again under load. Of one every response is whole or a clear 502, 503 or 504, of two
-//! no request fails; and traffic returns.
+//! Servers that are killed and restarted under load. With one server, every response is complete or a 502, 503 or 504;
+//! with two, no request fails; and traffic returns.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -11,25 +11,25 @@ use std::time::{Duration, Instant};
 
 use config::Config;
 use socket2::{Domain, SockRef, Socket, Type};
-use testkit::http2::{End, frame};
+use testkit::http2::{H2End, frame};
 use testkit::wait::PATIENCE;
 
 const CLIENTS: usize = 16;
 const RESTARTS: usize = 5;
-/// Responses of the server that are awaited after each start, to know that traffic has returned.
+/// Number of responses after each start that show that traffic has returned.
 const RESPONSES_AWAITED: usize = 200;
-/// Times that one of two servers is killed.
+/// How often one of two servers is killed.
 const KILLS: usize = 8;
-/// Longer than what is waited for as a whole, so that it may be cut.
+/// Longer than what the proxy awaits, so that it may be cut.
 const LONG_BODY_BYTES: usize = 50_000;
 const SHORT_BODY_BYTES: usize = 42;
 
-/// What all clients have got so far.
+/// The results of all clients.
 #[derive(Default)]
 struct Tally {
     whole: AtomicUsize,
     refused: AtomicUsize,
-    /// Responses whose connection ended within them: the server died when it had begun to answer.
+    /// Responses that broke off, because the server died after it had begun to answer.
     cut: AtomicUsize,
     is_over: AtomicBool,
 }
@@ -42,7 +42,7 @@ fn every_response_is_whole_or_a_clear_failure() {
     await_more(&load.tally.whole, RESPONSES_AWAITED);
     for _ in 0..RESTARTS {
         server.kill();
-        // Nobody answers: that has to be said.
+        // The server is down, so clients must get errors.
         await_more(&load.tally.refused, CLIENTS);
         server = Server::start(address, LONG_BODY_BYTES);
         await_more(&load.tally.whole, RESPONSES_AWAITED);
@@ -75,7 +75,7 @@ fn kills_one_of_two(client: Client) {
         server.kill();
         await_more(&load.tally.whole, RESPONSES_AWAITED);
         let server = start(address);
-        // It is asked again, and by no means only to see whether it is there.
+        // It gets full traffic again, not only probes.
         await_more(&server.answered, CLIENTS);
         servers.push_back(server);
     }
@@ -86,10 +86,10 @@ fn kills_one_of_two(client: Client) {
 
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// What a client does: it asks the proxy for bodies of this length, and counts what it gets.
+/// The loop of a client: requests bodies of this length from the proxy, and counts the results.
 type Client = fn(SocketAddr, usize, &Tally);
 
-/// Clients that ask a proxy of servers all the time.
+/// Clients that send requests to a proxy all the time.
 struct Load {
     proxy: control::Running,
     tally: Arc<Tally>,
@@ -110,13 +110,13 @@ impl Load {
         Self { proxy, tally, clients }
     }
 
-    /// Ends all clients, and tells what they have got.
+    /// Ends all clients, and returns their results.
     fn ends(self) -> Arc<Tally> {
         self.tally.is_over.store(true, SeqCst);
         for client in self.clients {
             client.join().expect("no response was wrong");
         }
-        // A response has reached its client a moment before it is counted.
+        // A request is counted slightly after its client has the response.
         let began = Instant::now();
         while self.proxy.counters().requests_active > 0 {
             assert!(began.elapsed() < PATIENCE, "a request is still under way");
@@ -134,7 +134,7 @@ fn await_more(count: &AtomicUsize, more: usize) {
     }
 }
 
-/// A client: one request after the other, on one connection for as long as that lives.
+/// A client that sends one request at a time, on the same connection while that lives.
 fn ask_until_over(front: SocketAddr, body_bytes: usize, tally: &Tally) {
     let mut connection = None;
     while !tally.is_over.load(SeqCst) {
@@ -162,11 +162,11 @@ fn ask_until_over(front: SocketAddr, body_bytes: usize, tally: &Tally) {
     }
 }
 
-/// A client of HTTP/2: one request after the other, each on a stream of the one connection, which lives throughout.
+/// An HTTP/2 client that sends one request at a time, each on a stream of one connection, which lives throughout.
 fn ask_on_streams_until_over(front: SocketAddr, body_bytes: usize, tally: &Tally) {
     let stream = TcpStream::connect(front).expect("the proxy listens");
-    let mut end = End::client(stream, &[]);
-    // All bodies fit into what the proxy may send: it need not be told of each that it was read.
+    let mut end = H2End::client(stream, &[]);
+    // All bodies fit into the window, so no updates are necessary.
     end.takes_all = false;
     end.sends(frame::window_update(0, 1 << 30));
     let whole = format!("---\n{}\n---\n", "x".repeat(body_bytes));
@@ -189,7 +189,7 @@ fn ask_on_streams_until_over(front: SocketAddr, body_bytes: usize, tally: &Tally
     }
 }
 
-/// A response ended behind its head and before its length.
+/// Error: a response ended behind its head and before its length.
 struct Cut;
 
 fn response(stream: &mut TcpStream) -> Result<(u16, Vec<u8>), Cut> {
@@ -213,7 +213,7 @@ fn response(stream: &mut TcpStream) -> Result<(u16, Vec<u8>), Cut> {
 /// A server with a thread for each connection, which can be killed.
 struct Server {
     address: SocketAddr,
-    /// Requests that it has answered.
+    /// The number of answered requests.
     answered: Arc<AtomicUsize>,
     is_killed: Arc<AtomicBool>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
@@ -241,7 +241,7 @@ impl Server {
             }
             drop(listener);
             for stream in accepted.lock().expect("no panic").drain(..) {
-                // As a killed process does it: whatever is under way is lost.
+                // Like a killed process: data under way is lost.
                 let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
@@ -250,10 +250,10 @@ impl Server {
         Self { address, answered, is_killed, connections, accepting }
     }
 
-    /// Returns when nobody listens any more and every connection is closed.
+    /// Returns when the port and every connection are closed.
     fn kill(self) {
         self.is_killed.store(true, SeqCst);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         self.accepting.join().expect("no panic");
         assert!(self.connections.lock().expect("no panic").is_empty());
@@ -265,7 +265,7 @@ fn listen(address: SocketAddr) -> TcpListener {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a descriptor is free");
     socket.set_reuse_address(true).expect("is a socket");
     let began = Instant::now();
-    // On its way out, a connection of ours may have got the very port that we want back.
+    // An outgoing connection of this process may have got the port.
     while let Err(error) = socket.bind(&address.into()) {
         assert!(began.elapsed() < PATIENCE, "{address}: {error}");
         std::thread::sleep(Duration::from_millis(10));

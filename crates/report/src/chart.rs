@@ -1,7 +1,6 @@
-//! Charts: inline in a page, or as files of their own. In a page their colours come from its style, so they follow light,
-//! dark and print.
+//! Charts: inline in a page, whose style gives them colours for light, dark and print, or as separate files.
 //!
-//! Each series has its own colour, dash and marker: no chart can be read only by colour.
+//! Each series has its own colour, dash and marker, so that no chart depends on colour alone.
 
 /// Ticks of linear and logarithmic axes.
 mod axis;
@@ -13,11 +12,12 @@ mod cpu;
 mod file;
 /// Bars of all proxies, case by case.
 mod groups;
-/// Lines through points.
+/// Line charts.
 mod lines;
 /// Latency against percentile.
 mod percentiles;
-/// Drawings as pixels.
+/// Charts as pixels.
+#[cfg(feature = "pictures")]
 mod png;
 /// Colour, dash and marker of each series.
 mod series;
@@ -27,17 +27,15 @@ use serde::{Serialize, Serializer};
 pub use cpu::cpu_per_request;
 pub use file::{DARK, LIGHT, PAPER, Theme};
 pub use groups::Groups;
-pub(crate) use lines::{Lines, Named};
+pub(crate) use lines::{LineChart, NamedSeries};
 pub use percentiles::{heading as latency_heading, latency};
 pub(crate) use series::{Look, looks};
 pub use series::{STYLE, has_own_look, legend};
 
-/// A drawn chart.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// ID, unique in the page.
+    /// Unique in the page.
     id: String,
-    /// What is shown.
     title: String,
     width: f64,
     height: f64,
@@ -45,12 +43,10 @@ pub struct Chart {
     body: String,
     /// HTML in place of the SVG in a page, if it fits narrow screens better.
     html: Option<String>,
-    /// Series with their names.
     named: Vec<(Look, String)>,
 }
 
 impl Chart {
-    /// Markup for a page.
     pub fn markup(&self) -> String {
         let Self { id, title, width, height, body, .. } = self;
         let title = escaped(title);

@@ -1,16 +1,18 @@
 //! Compares two results: which differences exceed noise and drift.
 //!
-//! Machines drift between runs. Peers of the same version on the same machine are the controls: each figure is divided
-//! by the mean figure of the controls in the same round. The words are in `show`.
+//! Machines drift between runs. The controls are peers of the same version on the same machine: each figure is divided
+//! by their mean figure in the same round. Every figure of the first run gets a verdict, in the words of `show`.
 
+/// Verdicts on lost rounds, failed requests and sizes of responses.
+mod counts;
 /// A comparison as sentences, table and JSON.
 pub mod show;
 /// Differences of the plans and machines of two runs.
 mod unlike;
 
-use crate::results::{Arrivals, Case, Proxy, Results, Role, Run};
+use crate::results::{Arrivals, Case, ComparedProxy, ProxyRole, Results, Run};
 use crate::statistics::{Estimate, median};
-use crate::summary::{self, Counted, Metric, Summary};
+use crate::summary::{self, CaseCounts, Metric, Summary};
 
 /// Probability of claiming any difference when there is none, over all compared figures together.
 const FALSE_CLAIM: f64 = 0.04;
@@ -19,32 +21,44 @@ const DRIFT_BESIDE_CONTROLS: f64 = 0.005;
 const DRIFT_ALONE: f64 = 0.015;
 /// Minimum number of repeats in each result for a verdict.
 const REPEATS_LEAST: usize = 3;
+/// A figure is undecided, not equal, if its interval allows that it became worse by this factor.
+const GROSS: f64 = 1.5;
 /// Median distance of two values of a normal distribution, in standard deviations.
 const PAIR_MEDIAN: f64 = 0.954;
-/// How much more the typical ratio of all pairs varies than a mean would.
+/// Extra variation of the median of all pairs, compared with a mean.
 const PAIRS_COST: f64 = 1.05;
 
-/// Comparison of two results.
 #[derive(Debug)]
 pub struct Comparison<'r> {
-    /// Earlier result, the baseline.
+    /// The baseline.
     pub before: &'r Results,
-    /// Later result.
     pub after: &'r Results,
-    /// What the drift was estimated from.
     pub basis: Basis,
-    /// Changes by proxy and metric: first over all cases, then each case.
-    pub changes: Vec<Change>,
+    /// Changes by proxy and metric: first over all cases, then each case. Changes of counts follow, by proxy and case.
+    pub changes: Vec<FigureChange>,
+    /// Whether no proxy was measured in the same case in both.
+    pub is_disjoint: bool,
     /// Proxies and cases that only one of the results has.
     pub unmatched: Vec<String>,
     /// Other differences of the two runs (durations, rates, machines), a sentence each.
     pub differences: Vec<String>,
-    /// Proxies whose changes a gate checks: the subject; without a subject in either run, programs of unknown version.
-    /// Other peers are only controls.
+    /// Proxies of the first run whose changes a gate checks: the subject; without a subject in either run, programs of
+    /// unknown version. Other peers are only controls.
     pub gated: Vec<String>,
 }
 
-/// What the drift between two runs was estimated from.
+#[derive(Debug)]
+pub enum Gate<'c> {
+    /// Every figure of the first run is better or equal in the second, or worse by less than the threshold.
+    Passed,
+    Worse(Vec<&'c FigureChange>),
+    /// Nothing became worse, but these figures are undecided.
+    Undecided(Vec<&'c FigureChange>),
+    /// No figure can be judged.
+    Nothing,
+}
+
+/// Source of the estimate of the drift between two runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Basis {
     /// Controls: peers that are the same in both runs. Their change is the drift of the machine.
@@ -57,57 +71,58 @@ pub enum Basis {
 
 /// Change of one figure of a proxy.
 #[derive(Debug, Clone)]
-pub struct Change {
-    /// Name of the proxy.
+pub struct FigureChange {
     pub proxy: String,
-    /// Name of the case; `None` for all cases together.
+    /// `None` for all cases together.
     pub case: Option<String>,
-    /// The metric.
     pub metric: Metric,
-    /// What its figures count.
-    pub counted: Counted,
+    pub counted: CaseCounts,
     /// Figures before and after; `None` over all cases.
     pub figures: Option<[Estimate; 2]>,
-    /// Ratio of after to before, relative to the controls.
-    pub ratio: Interval,
-    /// Whether the figure became better or worse.
-    pub verdict: Verdict,
+    /// Ratio of after to before, relative to the controls; `None` for counts, where any change beyond chance counts.
+    pub ratio: Option<Interval>,
+    pub verdict: ChangeVerdict,
+    /// First reason why rounds of the later run were lost.
+    pub note: Option<String>,
 }
 
-/// A ratio with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// Typical ratio.
     pub middle: f64,
-    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end of the interval.
     pub high: f64,
 }
 
-/// Verdict about a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeVerdict {
     /// Better, by more than noise and drift.
     Better,
     /// Worse, by more than noise and drift.
     Worse,
     /// No difference beyond noise and drift.
-    Even,
-    /// Too few repeats for a verdict.
-    Unjudged,
+    Equal,
+    Undecided(Doubt),
+}
+
+/// The reason why a change is undecided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    /// At least one result has fewer than three valid rounds.
+    FewRounds,
     /// The judge refuses to rank the figure in one of the results, which contains the reason.
     Refused,
+    /// The later run has no such figure.
+    Absent,
+    /// The rounds differ too much among themselves.
+    Spread,
 }
 
 /// Figures of a proxy, metric and case in both runs, also as logarithms relative to the controls.
-struct Cell<'r> {
-    proxy: &'r Proxy,
+struct ComparedCell<'r> {
+    proxy: &'r ComparedProxy,
     case: &'r Case,
     metric: Metric,
-    /// What the figures of the whole run count.
-    counted: Counted,
+    counted: CaseCounts,
     figures: [Estimate; 2],
     logs: [Vec<f64>; 2],
     /// Names of the controls that were measured in every round of this figure.
@@ -118,16 +133,16 @@ struct Cell<'r> {
 
 impl<'r> Comparison<'r> {
     /// Compares the proxies and cases that both results have, by name.
-    pub fn of(before: &'r Results, after: &'r Results) -> Self {
+    pub fn new(before: &'r Results, after: &'r Results) -> Self {
         let mut basis = basis(before, after);
         let controls = match &basis {
             Basis::Controls(names) => names.as_slice(),
             Basis::SameMachine | Basis::Machines => &[],
         };
-        let summaries = [before, after].map(Summary::of);
+        let summaries = [before, after].map(Summary::from_results);
         let cells = cells(before, after, controls, &summaries);
         if let Basis::Controls(names) = &mut basis {
-            // Whoever no figure could be taken beside has taken no drift off.
+            // Removes controls that were measured beside no figure: they corrected no drift.
             names.retain(|name| cells.iter().any(|cell| cell.controls.contains(name)));
             if names.is_empty() {
                 basis = Basis::SameMachine;
@@ -135,48 +150,87 @@ impl<'r> Comparison<'r> {
         }
         let compared = cells.iter().filter(|cell| cell.is_judged()).count() + groups(&cells).len();
         let normal = normal_quantile(1.0 - FALSE_CLAIM / (2.0 * compared.max(1) as f64));
-        let mut changes = Vec::new();
-        for group in groups(&cells) {
-            // Cases of one proxy and metric are alike noisy: together they tell the noise that few repeats cannot.
-            let pooled = scale(group.iter().flat_map(|cell| &cell.logs));
-            let judged: Vec<&Cell<'_>> = group.iter().copied().filter(|cell| cell.is_judged()).collect();
-            let shifts: Vec<Shift> = judged.iter().map(|cell| cell.shift(pooled)).collect();
-            // Over all cases there is as much drift as in the one that has most of it.
-            let drift = group.iter().map(|cell| cell.drift()).fold(DRIFT_BESIDE_CONTROLS, f64::max);
-            let logs = group.iter().flat_map(|cell| &cell.logs);
-            let errors = of_few(normal, logs.map(|logs| logs.len().saturating_sub(1)).sum());
-            if shifts.len() > 1 {
-                changes.push(group[0].change(None, Shift::mean(&shifts), errors, drift));
-            }
-            for cell in group {
-                let shift = cell.shift(pooled);
-                changes.push(cell.change(Some(cell.case.name.clone()), shift, errors, cell.drift()));
-            }
+        let gated = gated(before, after);
+        let counted = counts::CountedPairs::new(before, after, &gated);
+        let mut changes: Vec<FigureChange> =
+            groups(&cells).iter().flat_map(|group| changes_of(group, normal)).collect();
+        changes.extend(counted.changes(normal));
+        let (unmatched, mut differences) = (unmatched(before, after), unlike::differences(before, after));
+        differences.extend(unranked_rates(before, &summaries[0], &gated));
+        let incomplete = |(results, which): (&Results, &str)| {
+            Some(format!("The {which} results are incomplete: {}", results.incomplete.as_ref()?))
+        };
+        differences.extend([(before, "first"), (after, "second")].into_iter().filter_map(incomplete));
+        let is_disjoint = counted.is_disjoint();
+        Self { before, after, unmatched, differences, basis, changes, is_disjoint, gated }
+    }
+
+    /// The verdict of a gate that rejects figures that became worse by `threshold` (a share) or more.
+    pub fn gate(&self, threshold: f64) -> Gate<'_> {
+        let worse: Vec<&FigureChange> = self.regressions(threshold).collect();
+        let undecided: Vec<&FigureChange> = self.of_gate().filter(|change| change.is_undecided()).collect();
+        match (worse.is_empty(), undecided.is_empty()) {
+            (false, _) => Gate::Worse(worse),
+            (true, _) if !self.has_judged() => Gate::Nothing,
+            (true, false) => Gate::Undecided(undecided),
+            (true, true) => Gate::Passed,
         }
-        let (unmatched, differences) = (unmatched(before, after), unlike::differences(before, after));
-        Self { before, after, unmatched, differences, basis, changes, gated: gated(before, after) }
     }
 
     /// Changes for the worse by at least `threshold` (a share), among the gated proxies.
-    pub fn regressions(&self, threshold: f64) -> impl Iterator<Item = &Change> {
+    pub fn regressions(&self, threshold: f64) -> impl Iterator<Item = &FigureChange> {
         self.of_gate()
-            .filter(move |change| change.verdict == Verdict::Worse && change.magnitude() >= threshold)
+            .filter(move |change| change.verdict == ChangeVerdict::Worse && change.magnitude() >= threshold)
     }
 
-    /// Whether a gate has at least one verdict.
+    /// Whether a gate has a verdict on at least one figure beside counts.
     pub fn has_judged(&self) -> bool {
-        self.of_gate().any(|change| !matches!(change.verdict, Verdict::Unjudged | Verdict::Refused))
+        self.of_gate().any(|change| change.ratio.is_some() && !change.is_undecided())
     }
 
-    fn of_gate(&self) -> impl Iterator<Item = &Change> {
+    fn of_gate(&self) -> impl Iterator<Item = &FigureChange> {
         self.changes.iter().filter(|change| self.gated.contains(&change.proxy))
     }
 }
 
-impl Change {
-    /// Size of the change, as a share of the earlier figure.
+/// Changes of a proxy and metric: over all cases, then each case.
+fn changes_of(group: &[&ComparedCell<'_>], normal: f64) -> Vec<FigureChange> {
+    // The cases of one proxy and metric have similar noise. Pooled, they show noise that few repeats cannot.
+    let pooled = scale(group.iter().flat_map(|cell| &cell.logs));
+    let judged = group.iter().filter(|cell| cell.is_judged());
+    let shifts: Vec<Shift> = judged.map(|cell| cell.shift(pooled)).collect();
+    // The drift over all cases is that of the case with the most drift.
+    let drift = group.iter().map(|cell| cell.drift()).fold(DRIFT_BESIDE_CONTROLS, f64::max);
+    let logs = group.iter().flat_map(|cell| &cell.logs);
+    let errors = of_few(normal, logs.map(|logs| logs.len().saturating_sub(1)).sum());
+    let over_all = (shifts.len() > 1).then(|| group[0].change(None, Shift::mean(&shifts), errors, drift));
+    let each = group
+        .iter()
+        .map(|cell| cell.change(Some(cell.case.name.clone()), cell.shift(pooled), errors, cell.drift()));
+    over_all.into_iter().chain(each).collect()
+}
+
+/// Cases in which the first run's judge ranks no requests per second, because the proxy was not the limit.
+fn unranked_rates(before: &Results, summary: &Summary<'_>, gated: &[String]) -> Option<String> {
+    let is_unranked =
+        |case: &&Case| gated.iter().any(|proxy| is_rate_alone_refused(summary, proxy, &case.name));
+    let cases: Vec<&str> = before.cases.iter().filter(is_unranked).map(|case| case.name.as_str()).collect();
+    (!cases.is_empty()).then(|| {
+        format!(
+            "Requests per second are not compared in {}: the proxy was not the limit in the first results.",
+            cases.join(", ")
+        )
+    })
+}
+
+impl FigureChange {
+    /// Size of the change, as a share of the earlier figure; infinite for counts.
     pub fn magnitude(&self) -> f64 {
-        (self.ratio.middle - 1.0).abs()
+        self.ratio.map_or(f64::INFINITY, |ratio| (ratio.middle - 1.0).abs())
+    }
+
+    fn is_undecided(&self) -> bool {
+        matches!(self.verdict, ChangeVerdict::Undecided(_))
     }
 }
 
@@ -197,7 +251,7 @@ impl Shift {
     }
 }
 
-impl Cell<'_> {
+impl ComparedCell<'_> {
     fn is_judged(&self) -> bool {
         !self.is_refused && self.logs.iter().all(|logs| logs.len() >= REPEATS_LEAST)
     }
@@ -222,8 +276,8 @@ impl Cell<'_> {
         Shift { middle: median(&differences), error: spread * (PAIRS_COST * count).sqrt() }
     }
 
-    /// The change for a shift, with an interval of this many standard errors and this drift.
-    fn change(&self, case: Option<String>, shift: Shift, errors: f64, drift: f64) -> Change {
+    /// Makes the change for a shift, with an interval of this many standard errors and this drift.
+    fn change(&self, case: Option<String>, shift: Shift, errors: f64, drift: f64) -> FigureChange {
         let reach = errors * shift.error + drift;
         let ratio = Interval {
             middle: shift.middle.exp(),
@@ -231,16 +285,20 @@ impl Cell<'_> {
             high: (shift.middle + reach).exp(),
         };
         let more_is_better = self.metric == Metric::RequestsPerSecond;
+        let is_wide = if more_is_better { ratio.low < GROSS.recip() } else { ratio.high > GROSS };
         let verdict = match (ratio.low > 1.0, ratio.high < 1.0) {
-            _ if case.is_some() && self.is_refused => Verdict::Refused,
-            _ if case.is_some() && !self.is_judged() => Verdict::Unjudged,
-            (false, false) => Verdict::Even,
-            (higher, _) if higher == more_is_better => Verdict::Better,
-            _ => Verdict::Worse,
+            _ if case.is_some() && self.is_refused => ChangeVerdict::Undecided(Doubt::Refused),
+            _ if case.is_some() && !self.is_judged() => ChangeVerdict::Undecided(Doubt::FewRounds),
+            (false, false) if is_wide => ChangeVerdict::Undecided(Doubt::Spread),
+            (false, false) => ChangeVerdict::Equal,
+            (higher, _) if higher == more_is_better => ChangeVerdict::Better,
+            _ => ChangeVerdict::Worse,
         };
         let figures = case.is_some().then_some(self.figures);
-        let counted = if case.is_some() { Counted::from(self.case.streams.as_ref()) } else { self.counted };
-        Change { proxy: self.proxy.name.clone(), case, metric: self.metric, counted, figures, ratio, verdict }
+        let counted =
+            if case.is_some() { CaseCounts::from(self.case.streams.as_ref()) } else { self.counted };
+        let (proxy, metric) = (self.proxy.name.clone(), self.metric);
+        FigureChange { proxy, case, metric, counted, figures, ratio: Some(ratio), verdict, note: None }
     }
 }
 
@@ -253,9 +311,9 @@ fn basis(before: &Results, after: &Results) -> Basis {
     if machine(before) != machine(after) {
         return Basis::Machines;
     }
-    let same = |proxy: &&Proxy| {
-        // Of a program that tells no version nobody knows whether it is the same.
-        (proxy.role == Role::Direct || proxy.role == Role::Peer && !proxy.version.is_empty())
+    let same = |proxy: &&ComparedProxy| {
+        // A program without a known version may have changed.
+        (proxy.role == ProxyRole::Direct || proxy.role == ProxyRole::Peer && !proxy.version.is_empty())
             && after
                 .proxies
                 .iter()
@@ -265,28 +323,27 @@ fn basis(before: &Results, after: &Results) -> Basis {
     if controls.is_empty() { Basis::SameMachine } else { Basis::Controls(controls) }
 }
 
-/// Names of the proxies that a gate checks.
+/// Names of the first run's proxies that a gate checks.
 fn gated(before: &Results, after: &Results) -> Vec<String> {
-    let names = |is_it: &dyn Fn(&Proxy) -> bool| -> Vec<String> {
-        let here = before.proxies.iter().filter(|proxy| is_it(proxy));
-        let there =
-            |proxy: &&Proxy| after.proxies.iter().any(|other| other.name == proxy.name && is_it(other));
-        here.filter(there).map(|proxy| proxy.name.clone()).collect()
-    };
+    let is_subject = |proxy: &&ComparedProxy| proxy.role == ProxyRole::Subject;
+    let is_unknown = |proxy: &&ComparedProxy| proxy.role == ProxyRole::Peer && proxy.version.is_empty();
     let has_subject =
-        [before, after].iter().any(|results| results.proxies.iter().any(|proxy| proxy.role == Role::Subject));
-    if has_subject {
-        names(&|proxy| proxy.role == Role::Subject)
-    } else {
-        names(&|proxy| proxy.role == Role::Peer && proxy.version.is_empty())
-    }
+        [before, after].iter().any(|results| results.proxies.iter().any(|one| is_subject(&one)));
+    let proxies = before.proxies.iter();
+    let chosen = proxies.filter(|proxy| if has_subject { is_subject(proxy) } else { is_unknown(proxy) });
+    chosen.map(|proxy| proxy.name.clone()).collect()
 }
 
-/// Whether the judge refuses to rank a figure of a proxy in a case.
 fn is_refused(summary: &Summary<'_>, proxy: &str, case: &str, metric: Metric) -> bool {
     let is_rate = metric == Metric::RequestsPerSecond;
     let of_case = summary.cases.iter().filter(|one| one.case.name == case);
     of_case.flat_map(|one| &one.findings).any(|finding| finding.spoils(proxy, is_rate))
+}
+
+/// Whether the judge refuses to rank requests per second, but not the other figures.
+fn is_rate_alone_refused(summary: &Summary<'_>, proxy: &str, case: &str) -> bool {
+    is_refused(summary, proxy, case, Metric::RequestsPerSecond)
+        && !is_refused(summary, proxy, case, Metric::CpuPerRequest)
 }
 
 /// Figures in the order of the results: proxies, metrics, cases.
@@ -295,7 +352,7 @@ fn cells<'r>(
     after: &'r Results,
     controls: &[String],
     summaries: &[Summary<'r>; 2],
-) -> Vec<Cell<'r>> {
+) -> Vec<ComparedCell<'r>> {
     let mut cells = Vec::new();
     for proxy in
         before.proxies.iter().filter(|proxy| after.proxies.iter().any(|other| other.name == proxy.name))
@@ -305,17 +362,19 @@ fn cells<'r>(
                 after.cases.iter().any(|other| other.name == case.name && unlike::is_same(case, other))
             };
             for case in before.cases.iter().filter(is_asked_again) {
-                if !metric.is_comparable(case) {
+                let is_left_out = metric == Metric::RequestsPerSecond
+                    && is_rate_alone_refused(&summaries[0], &proxy.name, &case.name);
+                if is_left_out || !metric.is_comparable(case) {
                     continue;
                 }
                 let figures = [before, after].map(|results| {
-                    Estimate::of(
+                    Estimate::from_values(
                         rounds(results, &proxy.name, case, metric).into_iter().map(|(_, value)| value),
                     )
                 });
                 if let [Some(one), Some(other)] = figures {
-                    // A machine that is slower takes no more memory, and what a control shares of it with others on
-                    // the machine is no drift.
+                    // A slower machine takes no more memory. A control's share of common memory depends on other
+                    // programs, so it shows no drift.
                     let controls = if metric == Metric::Memory { &[] } else { controls };
                     let others: Vec<&String> = controls.iter().filter(|name| **name != proxy.name).collect();
                     let (logs, controls) = beside(before, after, &proxy.name, &others, case, metric);
@@ -323,7 +382,16 @@ fn cells<'r>(
                         summaries.iter().any(|summary| is_refused(summary, &proxy.name, &case.name, metric));
                     let figures = [one, other];
                     let counted = summaries[0].counted();
-                    cells.push(Cell { proxy, case, metric, counted, figures, logs, controls, is_refused });
+                    cells.push(ComparedCell {
+                        proxy,
+                        case,
+                        metric,
+                        counted,
+                        figures,
+                        logs,
+                        controls,
+                        is_refused,
+                    });
                 }
             }
         }
@@ -332,14 +400,14 @@ fn cells<'r>(
 }
 
 /// Figures grouped by proxy and metric.
-fn groups<'c, 'r>(cells: &'c [Cell<'r>]) -> Vec<Vec<&'c Cell<'r>>> {
+fn groups<'c, 'r>(cells: &'c [ComparedCell<'r>]) -> Vec<Vec<&'c ComparedCell<'r>>> {
     cells
         .chunk_by(|one, other| one.proxy.name == other.proxy.name && one.metric == other.metric)
         .map(|group| group.iter().collect())
         .collect()
 }
 
-/// Logarithms of a figure in both runs, minus the mean of the controls that were measured in every round of it. Also
+/// Logarithms of a figure in both runs, minus the mean of the controls that were measured in each of its rounds. Also
 /// returns the names of these controls.
 fn beside(
     before: &Results,
@@ -371,8 +439,7 @@ fn beside(
     (logs, names)
 }
 
-/// Round and value of each valid measurement. A repeated measurement replaces the earlier; of a search, the found rate
-/// counts.
+/// Round and value of each valid measurement. The last repetition counts; for a search, the found rate.
 fn rounds(results: &Results, proxy: &str, case: &Case, metric: Metric) -> Vec<(usize, f64)> {
     let runs = results.runs.iter().filter(|run| run.proxy == proxy && run.case == case.name);
     let mut runs: Vec<&Run> = runs.collect();
@@ -392,8 +459,7 @@ fn rounds(results: &Results, proxy: &str, case: &Case, metric: Metric) -> Vec<(u
     values
 }
 
-/// Scale of the noise within a case and run, from the median of the differences. One disturbed value in ten does not
-/// affect it.
+/// Scale of the noise within a case and run: a median of differences, which one disturbed value in ten leaves alone.
 fn scale<'l>(samples: impl Iterator<Item = &'l Vec<f64>>) -> f64 {
     let mut differences: Vec<f64> = samples
         .flat_map(|values| {
@@ -420,8 +486,7 @@ fn unmatched(before: &Results, after: &Results) -> Vec<String> {
     [only(before, after, "first"), only(after, before, "second")].concat()
 }
 
-/// Quantile of the standard normal distribution for a share of at least a half, with four digits (Abramowitz and
-/// Stegun, 26.2.23).
+/// Quantile of the standard normal distribution, for a share of at least 0.5 (Abramowitz and Stegun, 26.2.23).
 fn normal_quantile(share: f64) -> f64 {
     let t = (-2.0 * (1.0 - share).max(1e-12).ln()).sqrt();
     t - (2.515_517 + t * (0.802_853 + t * 0.010_328))

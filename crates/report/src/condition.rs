@@ -1,44 +1,38 @@
-//! Conditions on figures: `p99 < 50ms`, `errors < 0.1%`, `rate > 1000/s`. One grammar for the plans of the lab and for
-//! `vanward load --expect`.
+//! Conditions on figures, `p99 < 50ms`, `rate > 1000/s`: the grammar of the lab's plans and `vanward load --expect`.
 
 use crate::figure;
 use crate::quantity;
 
-/// A condition on one figure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Condition {
+pub struct FigureCondition {
     text: String,
-    figure: Figure,
-    comparison: Comparison,
+    figure: ConditionFigure,
+    comparison: ComparisonSign,
     value: f64,
 }
 
-/// A figure of a condition.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Figure {
+pub enum ConditionFigure {
     /// Quantile of the latency, from 0 to 1, in microseconds.
     Quantile(f64),
     /// Mean latency, in microseconds.
     Mean,
-    /// Number of failed requests.
     Errors,
     /// Share of failed requests, from 0 to 1.
     ErrorShare,
     /// Number of responses with a status of this class: 4 for 4xx.
     Status(u16),
-    /// Share of responses with a status of this class.
     StatusShare(u16),
     /// Successful requests per second.
     Rate,
     /// CPU time per request, in microseconds. Only the lab measures it.
     CpuPerRequest,
-    /// Memory in bytes. Only the lab measures it.
+    /// In bytes. Only the lab measures it.
     Memory,
-    /// A figure that only streams have.
     Stream(StreamFigure),
 }
 
-/// A figure of streams. Only `vanward load` measures them.
+/// A figure that only streams have. Only `vanward load` measures it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StreamFigure {
     /// Messages that did not arrive.
@@ -60,7 +54,7 @@ pub enum StreamFigure {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Comparison {
+enum ComparisonSign {
     Less,
     AtMost,
     Equal,
@@ -68,7 +62,7 @@ enum Comparison {
     More,
 }
 
-/// Names of the figures, and what stands for any percentile.
+/// Names of the figures, and a placeholder for any percentile.
 const NAMES: [&str; 26] = [
     "p50",
     "p75",
@@ -100,8 +94,9 @@ const NAMES: [&str; 26] = [
 const EXPECTED: &str = "expected a figure (a percentile such as p50, p99 or p99.9, mean, max, errors, 4xx, 5xx, rate, cpu/request or \
                         memory), one of < <= = >= >, and a value, such as 'p99 < 50ms', 'errors < 0.1%' or 'rate > 1000/s'";
 
-impl Condition {
-    /// Parses a condition. The error says what is wrong, with the nearest figure, and what is expected.
+impl FigureCondition {
+    /// # Errors
+    /// A text with the mistake, the most similar figure, and the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some((name, comparison, value)) = split(text) else {
             return Err(format!("it has no comparison; {EXPECTED}"));
@@ -118,100 +113,107 @@ impl Condition {
         &self.text
     }
 
-    /// The figure that it is about.
-    pub fn figure(&self) -> Figure {
+    pub fn figure(&self) -> ConditionFigure {
         self.figure
     }
 
-    /// Whether it sets an upper limit.
     pub fn is_upper_limit(&self) -> bool {
-        matches!(self.comparison, Comparison::Less | Comparison::AtMost)
+        matches!(self.comparison, ComparisonSign::Less | ComparisonSign::AtMost)
     }
 
-    /// Whether a measured value meets it.
     pub fn is_met_by(&self, measured: f64) -> bool {
         match self.comparison {
-            Comparison::Less => measured < self.value,
-            Comparison::AtMost => measured <= self.value,
-            Comparison::Equal => measured == self.value,
-            Comparison::AtLeast => measured >= self.value,
-            Comparison::More => measured > self.value,
+            ComparisonSign::Less => measured < self.value,
+            ComparisonSign::AtMost => measured <= self.value,
+            ComparisonSign::Equal => measured == self.value,
+            ComparisonSign::AtLeast => measured >= self.value,
+            ComparisonSign::More => measured > self.value,
         }
     }
 
-    /// A value of its figure with the unit.
+    /// Formats a value of the condition's figure with its unit.
     pub fn told(&self, value: f64) -> String {
         match self.figure {
-            Figure::Quantile(_)
-            | Figure::Mean
-            | Figure::CpuPerRequest
-            | Figure::Stream(StreamFigure::Gap(_)) => figure::duration_us(value),
-            // Three digits of a small share: it is compared with one.
-            Figure::ErrorShare | Figure::StatusShare(_) | Figure::Stream(StreamFigure::LostShare) => {
+            ConditionFigure::Quantile(_)
+            | ConditionFigure::Mean
+            | ConditionFigure::CpuPerRequest
+            | ConditionFigure::Stream(StreamFigure::Gap(_)) => figure::duration_us(value),
+            // Three digits, because it is compared with a small share.
+            ConditionFigure::ErrorShare
+            | ConditionFigure::StatusShare(_)
+            | ConditionFigure::Stream(StreamFigure::LostShare) => {
                 format!("{:.3}%", value * 100.0)
             }
-            Figure::Rate | Figure::Stream(StreamFigure::SentRate) => format!("{}/s", figure::rate(value)),
-            Figure::Memory => figure::memory_bytes(value),
-            Figure::Errors | Figure::Status(_) | Figure::Stream(_) => figure::count(value),
+            ConditionFigure::Rate | ConditionFigure::Stream(StreamFigure::SentRate) => {
+                format!("{}/s", figure::rate(value))
+            }
+            ConditionFigure::Memory => figure::memory_bytes(value),
+            ConditionFigure::Errors | ConditionFigure::Status(_) | ConditionFigure::Stream(_) => {
+                figure::count(value)
+            }
         }
     }
 }
 
-/// Figure, comparison and value; with or without spaces around the comparison.
-fn split(text: &str) -> Option<(&str, Comparison, &str)> {
+/// Splits into figure, comparison and value, with or without spaces around the comparison.
+fn split(text: &str) -> Option<(&str, ComparisonSign, &str)> {
     let at = text.find(['<', '>', '='])?;
     let (name, rest) = text.split_at(at);
     let comparisons = [
-        ("<=", Comparison::AtMost),
-        (">=", Comparison::AtLeast),
-        ("==", Comparison::Equal),
-        ("<", Comparison::Less),
-        (">", Comparison::More),
-        ("=", Comparison::Equal),
+        ("<=", ComparisonSign::AtMost),
+        (">=", ComparisonSign::AtLeast),
+        ("==", ComparisonSign::Equal),
+        ("<", ComparisonSign::Less),
+        (">", ComparisonSign::More),
+        ("=", ComparisonSign::Equal),
     ];
     let (sign, comparison) = comparisons.into_iter().find(|(sign, _)| rest.starts_with(sign))?;
     Some((name.trim(), comparison, rest[sign.len()..].trim()))
 }
 
-fn read(name: &str, value: &str) -> Result<(Figure, f64), String> {
+fn read(name: &str, value: &str) -> Result<(ConditionFigure, f64), String> {
     let us = || quantity::duration(value).map(|span| span.as_secs_f64() * 1e6);
-    // A number, or with % a share.
-    let counted = |count: Figure, share: Figure| match value.strip_suffix('%') {
+    // A number is a count; a number with % is a share.
+    let counted = |count: ConditionFigure, share: ConditionFigure| match value.strip_suffix('%') {
         None => number(value).map(|value| (count, value)),
         Some(percent) => number(percent).map(|value| (share, value / 100.0)),
     };
-    let streams = |streams: StreamFigure| number(value).map(|value| (Figure::Stream(streams), value));
+    let streams =
+        |streams: StreamFigure| number(value).map(|value| (ConditionFigure::Stream(streams), value));
     let per_second = || number(value.strip_suffix("/s").unwrap_or(value));
     match name {
-        "messages/s" => Ok((Figure::Rate, per_second()?)),
-        "sent/s" => Ok((Figure::Stream(StreamFigure::SentRate), per_second()?)),
-        "lost" => counted(Figure::Stream(StreamFigure::Lost), Figure::Stream(StreamFigure::LostShare)),
+        "messages/s" => Ok((ConditionFigure::Rate, per_second()?)),
+        "sent/s" => Ok((ConditionFigure::Stream(StreamFigure::SentRate), per_second()?)),
+        "lost" => counted(
+            ConditionFigure::Stream(StreamFigure::Lost),
+            ConditionFigure::Stream(StreamFigure::LostShare),
+        ),
         "duplicates" => streams(StreamFigure::Duplicates),
         "out-of-order" => streams(StreamFigure::OutOfOrder),
         "closed-early" => streams(StreamFigure::ClosedEarly),
         "reconnected" => streams(StreamFigure::Reconnected),
-        "gap-max" => Ok((Figure::Stream(StreamFigure::Gap(1.0)), us()?)),
-        "mean" => Ok((Figure::Mean, us()?)),
-        "max" => Ok((Figure::Quantile(1.0), us()?)),
-        "errors" => counted(Figure::Errors, Figure::ErrorShare),
-        "rate" | "requests/s" => Ok((Figure::Rate, per_second()?)),
-        "cpu/request" => Ok((Figure::CpuPerRequest, us()?)),
-        "memory" => Ok((Figure::Memory, quantity::size(value)? as f64)),
+        "gap-max" => Ok((ConditionFigure::Stream(StreamFigure::Gap(1.0)), us()?)),
+        "mean" => Ok((ConditionFigure::Mean, us()?)),
+        "max" => Ok((ConditionFigure::Quantile(1.0), us()?)),
+        "errors" => counted(ConditionFigure::Errors, ConditionFigure::ErrorShare),
+        "rate" | "requests/s" => Ok((ConditionFigure::Rate, per_second()?)),
+        "cpu/request" => Ok((ConditionFigure::CpuPerRequest, us()?)),
+        "memory" => Ok((ConditionFigure::Memory, quantity::size(value)? as f64)),
         "2xx" | "3xx" | "4xx" | "5xx" => {
             let class = u16::from(name.as_bytes()[0] - b'0');
-            counted(Figure::Status(class), Figure::StatusShare(class))
+            counted(ConditionFigure::Status(class), ConditionFigure::StatusShare(class))
         }
         _ => match percentile(name.strip_prefix("gap-").unwrap_or(name)) {
             Some(quantile) if name.starts_with("gap-") => {
-                Ok((Figure::Stream(StreamFigure::Gap(quantile)), us()?))
+                Ok((ConditionFigure::Stream(StreamFigure::Gap(quantile)), us()?))
             }
-            Some(quantile) => Ok((Figure::Quantile(quantile), us()?)),
+            Some(quantile) => Ok((ConditionFigure::Quantile(quantile), us()?)),
             None => Err(unknown(name)),
         },
     }
 }
 
-/// The quantile of `p99.9`.
+/// Parses `p99.9` to a quantile.
 fn percentile(name: &str) -> Option<f64> {
     let digits = name.strip_prefix('p')?;
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -228,7 +230,7 @@ fn unknown(name: &str) -> String {
     format!("unknown figure {name:?}{meant}{mark}; {EXPECTED}")
 }
 
-/// A number that may end in k or M.
+/// Parses a number that may end in k or M.
 fn number(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let (digits, factor) = match text.as_bytes().last() {
@@ -244,36 +246,36 @@ fn number(text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Condition {
-        Condition::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    fn parse(text: &str) -> FigureCondition {
+        FigureCondition::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     #[test]
     fn conditions_are_read_with_their_units_and_compared() {
         let cases = [
-            ("p99 < 50ms", Figure::Quantile(0.99), 49_999.0, 50_000.0),
-            ("p99<50ms", Figure::Quantile(0.99), 49_999.0, 50_000.0),
-            ("p99.9 <= 1s", Figure::Quantile(0.999), 1e6, 1e6 + 1.0),
-            ("p87.5 < 1s", Figure::Quantile(0.875), 1.0, 1e6),
-            ("mean < 2m", Figure::Mean, 1.0, 1.2e8),
-            ("max < 250us", Figure::Quantile(1.0), 249.0, 250.0),
-            ("errors = 0", Figure::Errors, 0.0, 1.0),
-            ("errors == 0", Figure::Errors, 0.0, 1.0),
-            ("errors < 0.1%", Figure::ErrorShare, 0.000_9, 0.001),
-            ("5xx < 10", Figure::Status(5), 9.0, 10.0),
-            ("4xx <= 2 %", Figure::StatusShare(4), 0.02, 0.021),
-            ("requests/s >= 1000", Figure::Rate, 1000.0, 999.0),
-            ("rate > 1000/s", Figure::Rate, 1001.0, 1000.0),
-            ("rate>1.5k/s", Figure::Rate, 1501.0, 1500.0),
-            ("cpu/request < 30us", Figure::CpuPerRequest, 29.0, 30.0),
-            ("memory < 10MB", Figure::Memory, 1e6, 1e7),
-            ("messages/s > 1k/s", Figure::Rate, 1001.0, 1000.0),
-            ("sent/s > 5", Figure::Stream(StreamFigure::SentRate), 6.0, 5.0),
-            ("lost = 0", Figure::Stream(StreamFigure::Lost), 0.0, 1.0),
-            ("lost < 1%", Figure::Stream(StreamFigure::LostShare), 0.009, 0.01),
-            ("gap-p99.9 < 1s", Figure::Stream(StreamFigure::Gap(0.999)), 1.0, 1e6),
-            ("gap-max < 1s", Figure::Stream(StreamFigure::Gap(1.0)), 1.0, 1e6),
-            ("closed-early <= 2", Figure::Stream(StreamFigure::ClosedEarly), 2.0, 3.0),
+            ("p99 < 50ms", ConditionFigure::Quantile(0.99), 49_999.0, 50_000.0),
+            ("p99<50ms", ConditionFigure::Quantile(0.99), 49_999.0, 50_000.0),
+            ("p99.9 <= 1s", ConditionFigure::Quantile(0.999), 1e6, 1e6 + 1.0),
+            ("p87.5 < 1s", ConditionFigure::Quantile(0.875), 1.0, 1e6),
+            ("mean < 2m", ConditionFigure::Mean, 1.0, 1.2e8),
+            ("max < 250us", ConditionFigure::Quantile(1.0), 249.0, 250.0),
+            ("errors = 0", ConditionFigure::Errors, 0.0, 1.0),
+            ("errors == 0", ConditionFigure::Errors, 0.0, 1.0),
+            ("errors < 0.1%", ConditionFigure::ErrorShare, 0.000_9, 0.001),
+            ("5xx < 10", ConditionFigure::Status(5), 9.0, 10.0),
+            ("4xx <= 2 %", ConditionFigure::StatusShare(4), 0.02, 0.021),
+            ("requests/s >= 1000", ConditionFigure::Rate, 1000.0, 999.0),
+            ("rate > 1000/s", ConditionFigure::Rate, 1001.0, 1000.0),
+            ("rate>1.5k/s", ConditionFigure::Rate, 1501.0, 1500.0),
+            ("cpu/request < 30us", ConditionFigure::CpuPerRequest, 29.0, 30.0),
+            ("memory < 10MB", ConditionFigure::Memory, 1e6, 1e7),
+            ("messages/s > 1k/s", ConditionFigure::Rate, 1001.0, 1000.0),
+            ("sent/s > 5", ConditionFigure::Stream(StreamFigure::SentRate), 6.0, 5.0),
+            ("lost = 0", ConditionFigure::Stream(StreamFigure::Lost), 0.0, 1.0),
+            ("lost < 1%", ConditionFigure::Stream(StreamFigure::LostShare), 0.009, 0.01),
+            ("gap-p99.9 < 1s", ConditionFigure::Stream(StreamFigure::Gap(0.999)), 1.0, 1e6),
+            ("gap-max < 1s", ConditionFigure::Stream(StreamFigure::Gap(1.0)), 1.0, 1e6),
+            ("closed-early <= 2", ConditionFigure::Stream(StreamFigure::ClosedEarly), 2.0, 3.0),
         ];
         for (text, figure, good, bad) in cases {
             let condition = parse(text);
@@ -307,7 +309,7 @@ mod tests {
             ("gap-p0 < 1s", "unknown figure \"gap-p0\""),
         ];
         for (text, expected) in cases {
-            let error = Condition::parse(text).expect_err(text);
+            let error = FigureCondition::parse(text).expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

@@ -2,15 +2,15 @@
 
 use crate::chart::{self, Chart, Theme};
 use crate::figure;
-use crate::latency::Latency;
+use crate::latency::LatencyHistogram;
 use crate::overview;
-use crate::results::{Arrivals, Results, Role, Run, Sample, StreamsMeasured, Watched};
+use crate::results::{Arrivals, ProxyRole, Results, Run, StreamsMeasured, UsageSample, WatchedUsage};
 use crate::summary::{Metric, Summary};
 
 /// Steps of a percentile distribution per halving of the distance to 100%.
 const STEPS: u32 = 5;
 
-/// A column of figures of streams.
+/// Name and value of a column.
 type OfStreams = (&'static str, fn(&StreamsMeasured) -> Option<u64>);
 
 /// Columns that only cases with streams fill; their requests are messages.
@@ -84,12 +84,11 @@ fn offered(results: &Results, run: &Run) -> Option<f64> {
 }
 
 /// Samples of a part over time. The first columns are those of monolake's collector: time, CPU in percent of a core,
-/// memory in KiB, TCP connections, threads. Then, since the previous line: bytes received and sent, retransmitted
-/// segments.
-fn collected(samples: &[Sample]) -> String {
+/// memory in KiB, TCP connections, threads. Then, since the previous line: bytes in and out, retransmitted segments.
+fn collected(samples: &[UsageSample]) -> String {
     let mut out = "Time,CPU,Memory,TCP,Thread,Received,Sent,Again\n".to_owned();
     for sample in samples {
-        // What is not known stays empty.
+        // Unknown values stay empty.
         let [received, sent, again] = sample.traffic.map_or_else(Default::default, |traffic| {
             [traffic.received_bytes, traffic.sent_bytes, traffic.segments_sent_again]
                 .map(|count| count.to_string())
@@ -107,7 +106,7 @@ fn collected(samples: &[Sample]) -> String {
 }
 
 /// Percentile distribution in milliseconds, in the format of HdrHistogram's plotter.
-fn hgrm(latency: &Latency) -> String {
+fn hgrm(latency: &LatencyHistogram) -> String {
     let mut out = "       Value     Percentile TotalCount 1/(1-Percentile)\n\n".to_owned();
     let count = latency.count();
     if count == 0 {
@@ -149,7 +148,7 @@ pub fn collections(summary: &Summary<'_>) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for case in &summary.cases {
         for (row, measured) in case.rows.iter().filter_map(|row| Some((row, *row.measured().last()?))) {
-            let watched = |watched: &Option<Watched>| {
+            let watched = |watched: &Option<WatchedUsage>| {
                 watched.as_ref().map(|watched| watched.samples.clone()).unwrap_or_default()
             };
             let parts = [
@@ -179,12 +178,12 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// The SVG file.
     pub fn svg(&self) -> String {
         self.chart.svg(&self.theme, &self.source)
     }
 
-    /// The PNG file; `None` if the chart is too large for one.
+    /// `None` if the chart is too large.
+    #[cfg(feature = "pictures")]
     pub fn png(&self) -> Option<Vec<u8>> {
         self.chart.png(&self.theme, &self.source)
     }
@@ -221,13 +220,13 @@ pub fn plots(summary: &Summary<'_>, themes: &[Theme]) -> Vec<Plot> {
     all.map(|((name, chart), theme)| plot(name, chart, *theme)).collect()
 }
 
-/// Where figures come from: the run, the machine, the rounds, and the version of each proxy.
+/// Source of figures: the run, the machine, the rounds, and the version of each proxy.
 fn source(summary: &Summary<'_>) -> String {
     let results = summary.results;
     let versions: Vec<String> = results
         .proxies
         .iter()
-        .filter(|proxy| proxy.role != Role::Direct)
+        .filter(|proxy| proxy.role != ProxyRole::Direct)
         .map(|proxy| {
             if proxy.version.is_empty() {
                 proxy.name.clone()
@@ -255,7 +254,7 @@ fn file_name(words: &str, ending: &str) -> String {
     format!("{}.{ending}", plain(words))
 }
 
-/// Words as they may stand in the name of a file: `cpu-tiny-closed`.
+/// Replaces characters that file names should not have: `cpu-tiny-closed`.
 fn plain(words: &str) -> String {
     let plain: String = words
         .chars()
@@ -275,11 +274,11 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Traffic;
+    use crate::results::TcpTraffic;
 
     #[test]
     fn a_distribution_rises_to_its_maximum() {
-        let text = hgrm(&Latency::from_counts([(1000, 90), (2000, 9), (9000, 1)]));
+        let text = hgrm(&LatencyHistogram::from_counts([(1000, 90), (2000, 9), (9000, 1)]));
         let values: Vec<f64> = text
             .lines()
             .skip(2)
@@ -287,21 +286,21 @@ mod tests {
             .map(|line| line.split_whitespace().next().and_then(|value| value.parse().ok()).expect("a value"))
             .collect();
         assert!(values.is_sorted() && values.first() == Some(&1.0) && values.last() == Some(&9.0), "{text}");
-        assert_eq!(hgrm(&Latency::default()).lines().count(), 2);
+        assert_eq!(hgrm(&LatencyHistogram::default()).lines().count(), 2);
     }
 
     #[test]
     fn the_collector_s_columns() {
-        let sample = Sample {
+        let sample = UsageSample {
             at_seconds: 1.0,
             busy_cores: 0.985,
             memory_bytes: 2 << 20,
             threads: 3,
             connections: 64,
-            ..Sample::default()
+            ..UsageSample::default()
         };
-        let traffic = Traffic { received_bytes: 700, sent_bytes: 5, segments_sent_again: 0 };
-        let known = Sample { traffic: Some(traffic), ..sample.clone() };
+        let traffic = TcpTraffic { received_bytes: 700, sent_bytes: 5, segments_sent_again: 0 };
+        let known = UsageSample { traffic: Some(traffic), ..sample.clone() };
         assert_eq!(
             collected(&[sample, known]),
             "Time,CPU,Memory,TCP,Thread,Received,Sent,Again\n1.0,98.5,2048,64,3,,,\n1.0,98.5,2048,64,3,700,5,0\n"

@@ -20,7 +20,7 @@ pub fn rate(value: f64) -> String {
 
 /// Formats a short duration: `17.2 µs`, `3.12 ms`, `1.20 s`.
 pub fn duration_us(value: f64) -> String {
-    // Costs of a request are small: their decimals count.
+    // Decimals matter for the small cost of a request.
     if value.abs() < 999.5 {
         return format!("{} µs", significant(value));
     }
@@ -33,7 +33,7 @@ pub fn span(seconds: f64) -> String {
     let parts = match seconds {
         0..60 => return format!("{seconds} s"),
         60..3600 => [(seconds / 60, "min"), (seconds % 60, "s")],
-        // Who waits for hours does not count seconds.
+        // Over an hour, seconds do not matter.
         _ => [((seconds + 30) / 3600, "h"), ((seconds + 30) % 3600 / 60, "min")],
     };
     let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count} {unit}"));
@@ -66,7 +66,6 @@ pub fn ratio(value: f64) -> String {
     if value < 10.0 { format!("{value:.2}") } else { significant(value) }
 }
 
-/// The last second of the year 9999.
 const END_OF_9999: u64 = 253_402_300_799;
 
 /// Formats a date: `2026-11-21 03:29 UTC`.
@@ -91,7 +90,7 @@ pub fn date(unix_seconds: u64) -> String {
     format!("{year}-{month:02}-{:02} {:02}:{:02} UTC", day + 1, minute / 60, minute % 60)
 }
 
-/// A number in the largest unit that gives at least 1.
+/// Formats a number in the largest unit that gives at least 1.
 fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     let (mut value, mut unit) = (value, 0);
     // Half a digit early, so that 999.6 µs becomes 1.00 ms and not 1000 µs.

@@ -5,11 +5,11 @@
 use std::collections::HashSet;
 
 use crate::figure;
-use crate::judge::Finding;
-use crate::results::{Absent, Arrivals, Cores, Role};
+use crate::judge::{Finding, OTHERS, Spoils};
+use crate::results::{Absent, Arrivals, Cores, ProxyRole};
 use crate::statistics::{Estimate, median};
-use crate::summary::{self, Beside, CaseSummary, Counted, Metric, Row, Summary, Verdict};
-use crate::table::{NOTHING, Table};
+use crate::summary::{self, Beside, CaseCounts, CaseSummary, FigureVerdict, Metric, Summary, SummaryRow};
+use crate::table::{NOTHING, TextTable};
 
 /// Maximum number of cases that are listed by name; more are given as a number.
 const LISTED_MOST: usize = 8;
@@ -17,6 +17,8 @@ const LISTED_MOST: usize = 8;
 const REFUSED_LISTED_MOST: usize = 3;
 /// Maximum number of listed proxies and cases whose measurements are invalid for a similar reason, beyond the first.
 const ALIKE_MOST: usize = 3;
+/// Minimum number of rounds that a reader is advised to run.
+const REPEATS_FEWEST: usize = 5;
 /// Load average before the run, as a share of the cores, above which the machine was not idle.
 const IDLE_LOAD: f64 = 0.25;
 
@@ -33,7 +35,7 @@ pub fn sentences(summary: &Summary<'_>) -> Vec<String> {
         .results
         .proxies
         .iter()
-        .filter(|proxy| proxy.role == Role::Peer)
+        .filter(|proxy| proxy.role == ProxyRole::Peer)
         .map(|proxy| proxy.name.as_str())
         .collect();
     let costs = peers.iter().filter_map(|peer| costs(summary, subject, peer));
@@ -41,23 +43,80 @@ pub fn sentences(summary: &Summary<'_>) -> Vec<String> {
         peers.iter().partition(|peer| is_never_ranked(summary, peer));
     let verdicts = ranked.iter().flat_map(|peer| {
         let openings = [
-            (Verdict::Lost, format!("{subject} lost to {peer} in")),
-            (Verdict::Won, format!("{subject} won over {peer} in")),
-            (Verdict::Even, format!("No difference between {subject} and {peer} beyond the spread in")),
-            (Verdict::Refused, format!("{subject} and {peer} are not ranked in")),
+            (FigureVerdict::Lost, format!("{subject} lost to {peer} in")),
+            (FigureVerdict::Won, format!("{subject} won over {peer} in")),
+            (FigureVerdict::Even, format!("No difference between {subject} and {peer} beyond the spread in")),
+            (FigureVerdict::Refused, format!("{subject} and {peer} are not ranked in")),
         ];
-        openings.into_iter().filter_map(|(verdict, opening)| list(summary, peer, verdict, &opening))
+        let of = |verdict| move |beside: &Beside| beside.verdict == verdict;
+        openings
+            .into_iter()
+            .filter_map(move |(verdict, opening)| list(summary, peer, verdict, of(verdict), &opening))
+    });
+    // Losses are reported even if the judge ranks nothing.
+    let unranked_losses = peers.iter().filter_map(|peer| {
+        let is_lost = |beside: &Beside| {
+            beside.verdict == FigureVerdict::Refused && beside.by_spread == FigureVerdict::Lost
+        };
+        let opening = format!("Not ranked, but beyond the spread {subject} was worse than {peer} in");
+        list(summary, peer, FigureVerdict::Lost, is_lost, &opening)
     });
     let none = (!unranked.is_empty()).then(|| {
         format!("Beside {subject} nothing is ranked of {}: the judge says why.", unranked.join(", "))
     });
-    costs.chain(verdicts).chain(none).collect()
+    costs.chain(verdicts).chain(unranked_losses).chain(none).collect()
+}
+
+/// Explains why nothing is ranked, and what to do next; `None` if something is ranked, or there is nothing to compare.
+pub fn headline(summary: &Summary<'_>) -> Option<String> {
+    let peers = summary.results.proxies.iter().filter(|proxy| proxy.role == ProxyRole::Peer);
+    let mut verdicts =
+        peers.flat_map(|peer| besides(summary, &peer.name)).map(|(_, _, beside, _)| beside.verdict);
+    let first = verdicts.next()?;
+    if [first]
+        .into_iter()
+        .chain(verdicts)
+        .any(|verdict| matches!(verdict, FigureVerdict::Won | FigureVerdict::Lost | FigureVerdict::Even))
+    {
+        return None;
+    }
+    let mut causes: Vec<(&Finding, usize)> = Vec::new();
+    let findings = summary.cases.iter().flat_map(|case| &case.findings);
+    for finding in findings.filter(|finding| finding.spoils != Spoils::Nothing) {
+        match causes.iter_mut().find(|(known, _)| known.rule == finding.rule) {
+            Some((_, cases)) => *cases += 1,
+            None => causes.push((finding, 1)),
+        }
+    }
+    let more = more_rounds(summary);
+    // Prefers the cause that spoils every figure, in most cases; among equals, the one that a reader can end at once.
+    let weight = |(cause, cases): &(&Finding, usize)| {
+        (cause.spoils == Spoils::Everything, *cases, cause.rule == OTHERS)
+    };
+    let Some((cause, _)) = causes.into_iter().rev().max_by_key(weight) else {
+        return Some(format!("Nothing is ranked: there are fewer than three rounds; use {more}."));
+    };
+    let why = match cause.rule {
+        OTHERS => cause.seen.replace("others used", "other programs used").replace("the machine", "the CPU"),
+        _ => cause.seen.clone(),
+    };
+    let else_more = if cause.rule == OTHERS { format!(", or use {more}") } else { String::new() };
+    Some(format!("Nothing is ranked: {why}; {}{else_more}.", cause.next))
+}
+
+/// The flag for twice the rounds: `--repeats 10`.
+fn more_rounds(summary: &Summary<'_>) -> String {
+    let mut words = summary.results.command.split_whitespace().skip_while(|word| *word != "--seconds");
+    match words.nth(1).and_then(|seconds| seconds.parse::<u64>().ok()) {
+        Some(seconds) => format!("`--seconds {}`", seconds.saturating_mul(3)),
+        None => format!("`--repeats {}`", (2 * summary.results.conditions.rounds).max(REPEATS_FEWEST)),
+    }
 }
 
 /// Whether the judge refuses to rank every figure of a peer.
 fn is_never_ranked(summary: &Summary<'_>, peer: &str) -> bool {
     let mut verdicts = besides(summary, peer).map(|(_, _, beside, _)| beside.verdict).peekable();
-    verdicts.peek().is_some() && verdicts.all(|verdict| verdict == Verdict::Refused)
+    verdicts.peek().is_some() && verdicts.all(|verdict| verdict == FigureVerdict::Refused)
 }
 
 /// Caveats: facts that a reader must know before trusting a figure.
@@ -142,7 +201,7 @@ fn absences(summary: &Summary<'_>) -> Vec<String> {
         format!("{} is not installed here and was left out; to get it: {}.", absent.proxy, absent.remedy)
     };
     let mut said: Vec<String> = results.absent.iter().map(not_here).collect();
-    // Each reason of each proxy once, then those together that lack the same in the same cases.
+    // Lists each reason of each proxy once. Proxies that lack the same feature in the same cases are joined.
     let mut refused: Vec<(Vec<&str>, &str, Vec<&str>)> = Vec::new();
     for lacking in &results.lacking {
         let (proxy, case) = (lacking.proxy.as_str(), lacking.case.as_str());
@@ -191,22 +250,23 @@ pub fn expectations(summary: &Summary<'_>) -> Vec<String> {
     said
 }
 
-/// Table with a row for each peer and case: for each metric, the ratio of the medians (subject to peer) and the
-/// verdict.
-pub fn standings(summary: &Summary<'_>) -> Table {
+/// Table with a row per peer and case: for each metric, the ratio of the medians (subject to peer) and verdict.
+pub fn standings(summary: &Summary<'_>) -> TextTable {
     let counted = summary.counted();
     let subject = summary.subject().map_or("subject", |proxy| proxy.name.as_str());
     let mut rows = Vec::new();
-    for peer in summary.results.proxies.iter().filter(|proxy| proxy.role == Role::Peer) {
+    for peer in summary.results.proxies.iter().filter(|proxy| proxy.role == ProxyRole::Peer) {
         for case in &summary.cases {
             let Some(row) = case.rows.iter().find(|row| row.proxy.name == peer.name) else { continue };
-            // What took no part is said in words.
+            // Sentences report proxies that took no part.
             if row.cells.iter().all(|cell| cell.estimate.is_none()) {
                 continue;
             }
             let cells = row.cells.iter().map(|cell| match cell.beside_subject {
-                // That it is not ranked stands once in the row.
-                Some(Beside { subject_ratio, verdict: Verdict::Refused }) => figure::ratio(subject_ratio),
+                // The row says once that it is not ranked.
+                Some(Beside { subject_ratio, verdict: FigureVerdict::Refused, .. }) => {
+                    figure::ratio(subject_ratio)
+                }
                 Some(beside) => format!("{} {}", figure::ratio(beside.subject_ratio), word(beside.verdict)),
                 None => NOTHING.to_owned(),
             });
@@ -217,13 +277,13 @@ pub fn standings(summary: &Summary<'_>) -> Table {
     }
     let of_metrics = Metric::ALL.map(|metric| metric.heading(counted));
     let mut headings: Vec<&str> = ["beside", "case"].into_iter().chain(of_metrics).collect();
-    // The last column only where it says something.
+    // Removes the last column if it is empty.
     if rows.iter().all(|row| row.last().is_some_and(String::is_empty)) {
         rows.iter_mut().for_each(|row| row.truncate(headings.len()));
     } else {
-        headings.push(word(Verdict::Refused));
+        headings.push(word(FigureVerdict::Refused));
     }
-    Table {
+    TextTable {
         caption: format!("The median of {subject} divided by the peer's, and who has the better figure"),
         headings: headings.into_iter().map(str::to_owned).collect(),
         rows,
@@ -231,10 +291,10 @@ pub fn standings(summary: &Summary<'_>) -> Table {
 }
 
 /// Metrics of a row that the judge does not rank: `everything`, or their headings.
-fn unranked(row: &Row<'_>, counted: Counted) -> String {
+fn unranked(row: &SummaryRow<'_>, counted: CaseCounts) -> String {
     let compared = || row.cells.iter().filter_map(|cell| Some((cell.metric, cell.beside_subject?.verdict)));
     let refused: Vec<&str> = compared()
-        .filter(|(_, verdict)| *verdict == Verdict::Refused)
+        .filter(|(_, verdict)| *verdict == FigureVerdict::Refused)
         .map(|(metric, _)| metric.heading(counted))
         .collect();
     if refused.len() > 1 && refused.len() == compared().count() {
@@ -244,14 +304,13 @@ fn unranked(row: &Row<'_>, counted: Counted) -> String {
     }
 }
 
-/// One word for a verdict, from the view of the subject.
-pub fn word(verdict: Verdict) -> &'static str {
+pub fn word(verdict: FigureVerdict) -> &'static str {
     match verdict {
-        Verdict::Won => "won",
-        Verdict::Lost => "lost",
-        Verdict::Even => "even",
-        Verdict::Unjudged => "unjudged",
-        Verdict::Refused => "not ranked",
+        FigureVerdict::Won => "won",
+        FigureVerdict::Lost => "lost",
+        FigureVerdict::Even => "even",
+        FigureVerdict::Unjudged => "unjudged",
+        FigureVerdict::Refused => "not ranked",
     }
 }
 
@@ -259,7 +318,7 @@ fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
     let cost = Metric::CpuPerRequest.phrase(summary.counted());
     let mut ratios: Vec<f64> = besides(summary, peer)
         .filter(|(_, metric, beside, _)| {
-            *metric == Metric::CpuPerRequest && beside.verdict != Verdict::Refused
+            *metric == Metric::CpuPerRequest && beside.verdict != FigureVerdict::Refused
         })
         .map(|(_, _, beside, _)| beside.subject_ratio)
         .collect();
@@ -273,7 +332,7 @@ fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
     }
     let parts: Vec<String> = besides(summary, peer)
         .filter(|(_, metric, beside, _)| {
-            *metric == Metric::CpuPerRequest && beside.verdict != Verdict::Refused
+            *metric == Metric::CpuPerRequest && beside.verdict != FigureVerdict::Refused
         })
         .map(|(case, _, beside, _)| {
             format!("{} ({})", figure::ratio(beside.subject_ratio), short(summary, case))
@@ -282,26 +341,35 @@ fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{cost} of {subject} as a ratio to {peer}'s: {}.", parts.join(", ")))
 }
 
-/// Sentence with every metric and case of a verdict. Losses are listed with both figures.
-fn list(summary: &Summary<'_>, peer: &str, verdict: Verdict, opening: &str) -> Option<String> {
+/// Sentence with every metric and case for which `holds`, in the form of a verdict. Losses have both figures.
+fn list(
+    summary: &Summary<'_>,
+    peer: &str,
+    verdict: FigureVerdict,
+    holds: impl Fn(&Beside) -> bool,
+    opening: &str,
+) -> Option<String> {
     let counted = summary.counted();
-    let most = if verdict == Verdict::Refused { REFUSED_LISTED_MOST } else { LISTED_MOST };
+    let most = if verdict == FigureVerdict::Refused { REFUSED_LISTED_MOST } else { LISTED_MOST };
     let mut parts: Vec<String> = Vec::new();
     for metric in Metric::ALL {
         let compared = besides(summary, peer).filter(|(_, each, ..)| *each == metric).count();
         let cases: Vec<String> = besides(summary, peer)
-            .filter(|(_, each, beside, _)| *each == metric && beside.verdict == verdict)
+            .filter(|(_, each, beside, _)| *each == metric && holds(beside))
             .map(|(case, _, _, [subject, peer])| match verdict {
-                Verdict::Lost => {
+                FigureVerdict::Lost => {
                     let (subject, peer) = (metric.figure(subject.median), metric.figure(peer.median));
                     format!("{}: {subject} against {peer}", short(summary, case))
                 }
-                Verdict::Won | Verdict::Even | Verdict::Unjudged | Verdict::Refused => short(summary, case),
+                FigureVerdict::Won
+                | FigureVerdict::Even
+                | FigureVerdict::Unjudged
+                | FigureVerdict::Refused => short(summary, case),
             })
             .collect();
         match cases.len() {
             0 => {}
-            all if all == compared && verdict != Verdict::Lost => {
+            all if all == compared && verdict != FigureVerdict::Lost => {
                 parts.push(format!("{} (every case)", metric.phrase(counted)));
             }
             many if many > most => {
@@ -349,8 +417,8 @@ fn brief(case: &CaseSummary<'_>) -> String {
 
 /// Invalid measurements. A similar reason of many proxies and cases is given once, with the first of them.
 fn refusals(summary: &Summary<'_>) -> Vec<String> {
-    type Rows<'s> = Vec<(&'s CaseSummary<'s>, &'s Row<'s>)>;
-    // Of one kind are reasons that differ in their numbers alone.
+    type Rows<'s> = Vec<(&'s CaseSummary<'s>, &'s SummaryRow<'s>)>;
+    // Reasons that differ only in their numbers are similar.
     let kind = |reason: &str| reason.replace(|letter: char| letter.is_ascii_digit(), "");
     let mut kinds: Vec<(String, Rows<'_>)> = Vec::new();
     for (case, row) in summary.cases.iter().flat_map(|case| case.rows.iter().map(move |row| (case, row))) {
@@ -364,7 +432,7 @@ fn refusals(summary: &Summary<'_>) -> Vec<String> {
     kinds.into_iter().flat_map(|(_, rows)| refusals_of_a_kind(&rows)).collect()
 }
 
-fn refusals_of_a_kind(rows: &[(&CaseSummary<'_>, &Row<'_>)]) -> Vec<String> {
+fn refusals_of_a_kind(rows: &[(&CaseSummary<'_>, &SummaryRow<'_>)]) -> Vec<String> {
     let [(case, row), others @ ..] = rows else { return Vec::new() };
     if others.len() < ALIKE_MOST {
         return rows.iter().filter_map(|(case, row)| refusal(case, row)).collect();
@@ -398,7 +466,7 @@ fn refusals_of_a_kind(rows: &[(&CaseSummary<'_>, &Row<'_>)]) -> Vec<String> {
     )]
 }
 
-fn refusal(case: &CaseSummary<'_>, row: &Row<'_>) -> Option<String> {
+fn refusal(case: &CaseSummary<'_>, row: &SummaryRow<'_>) -> Option<String> {
     let (first, others) = row.refused.split_first()?;
     let of = format!("{}, {}", row.proxy.name, case.title());
     let others = match others.len() {

@@ -1,7 +1,7 @@
 //! Judge: whether the figures of a case may be ranked, and if not, why and what to do.
 //!
 //! A rule is a row of `RULES`. It checks evidence from our own results (`summary`) or from published tables
-//! (`published`). The winners are decided in `summary`.
+//! (`published`). `summary` decides who wins.
 
 /// Evidence from our own results.
 mod evidence;
@@ -25,8 +25,8 @@ const LINE_SHARE_MOST: f64 = 0.87;
 const FAILED_SHARE_MOST: f64 = 0.001;
 /// Maximum spread of an interval: a wider one cannot rank close figures.
 const SPREAD_MOST: f64 = 0.15;
-/// Maximum share of the machine that other processes use. About a twentieth is the kernel's own on an idle machine, for
-/// sleeping and waking; in a short measurement, the lab's own sampling takes as much again.
+/// Maximum share of the machine that other processes use. On an idle machine the kernel takes about a twentieth, for
+/// sleeping and waking. In a short measurement, the lab's sampling takes as much again.
 const OTHERS_SHARE_MOST: f64 = 0.15;
 /// Allowed difference of response sizes, in bytes …
 const HEAD_BYTES: f64 = 400.0;
@@ -39,32 +39,25 @@ const SATURATED: f64 = 0.9;
 /// Minimum number of repeats for a spread.
 const REPEATS_LEAST: usize = 3;
 
-/// Name of the rule about other processes on the machine.
 pub(crate) const OTHERS: &str = "others-on-the-machine";
 
 /// Entries that are ranked together.
 #[derive(Debug, Clone, Default)]
 pub struct Ranking {
-    /// Title of the case, as in its tables.
     pub case: String,
-    /// Whether requests per second are ranked: not if one rate is offered to all.
+    /// Whether requests per second are ranked: not if all entries get the same rate.
     pub ranks_rates: bool,
-    /// Evidence of each entry.
     pub entries: Vec<Evidence>,
 }
 
 /// Evidence about one entry. Unknown facts are `None` or empty, and no rule uses them.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// Name of the entry in the tables.
     pub name: String,
     /// The ranked figure, for each repeat.
     pub repeats: Vec<f64>,
-    /// Requests per second.
     pub per_second: Option<f64>,
-    /// Offered rate.
     pub offered_per_second: Option<f64>,
-    /// Share of requests that failed.
     pub failed_share: Option<f64>,
     /// Number of measurements without figures, and of all measurements; `None` if all have figures.
     pub failed_repeats: Option<(usize, usize)>,
@@ -78,11 +71,10 @@ pub struct Evidence {
     pub line_share: Option<f64>,
     /// Used share of the workers' cores in a closed loop.
     pub busy_share: Option<f64>,
-    /// Share of the machine that other processes used: neither the lab nor what it measures.
+    /// Share of the machine that other processes used: neither the lab nor the programs that it measures.
     pub others_share: Option<f64>,
-    /// Settings of the entry.
     pub setup: BTreeMap<Trait, String>,
-    /// Resource that the system had no more of: `Too many open files`.
+    /// Resource that the system ran out of: `Too many open files`.
     pub exhausted: Option<String>,
 }
 
@@ -90,7 +82,6 @@ pub struct Evidence {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trait {
-    /// Logging of requests.
     Logging,
     /// Number of threads or processes.
     Workers,
@@ -98,14 +89,12 @@ pub enum Trait {
     KeepAlive,
     /// TLS version and cipher suite.
     Ciphers,
-    /// Compression of bodies.
     Compression,
 }
 
 /// Figures that a broken rule makes unfit for ranking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spoils {
-    /// All figures.
     Everything,
     /// Only requests per second; the cost per request is still valid.
     Rates,
@@ -113,29 +102,26 @@ pub enum Spoils {
     Nothing,
 }
 
-/// A broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Name of the rule in [`RULES`].
     pub rule: &'static str,
-    /// Entries that break the rule.
     pub entries: Vec<String>,
-    /// Figures that cannot be ranked.
     pub spoils: Spoils,
-    /// The observed facts.
     pub seen: String,
+    /// Advice, as the end of a sentence.
+    pub next: &'static str,
     /// Why the rule matters, and what to do.
     pub remedy: &'static str,
 }
 
-/// Rule of the judge.
 #[derive(Debug)]
-pub struct Rule {
+pub struct JudgeRule {
     /// Short, unique name: `generator-late`.
     pub name: &'static str,
     /// Figures that cannot be ranked if the rule is broken.
     pub spoils: Spoils,
-    /// Why the rule matters, and what to do.
+    /// Advice, as the end of a sentence: `close them`.
+    pub next: &'static str,
     pub remedy: &'static str,
     /// Finds the entries that break the rule, with the observed facts.
     find: fn(&Ranking) -> Option<Broken>,
@@ -144,118 +130,134 @@ pub struct Rule {
 /// Entries that break a rule, and the observed facts.
 type Broken = (Vec<String>, String);
 
-/// All rules, in the order of a reader's questions.
-pub const RULES: [Rule; 16] = [
-    Rule {
+/// In the order of a reader's questions.
+pub const RULES: [JudgeRule; 16] = [
+    JudgeRule {
         name: "generator-bottleneck",
         spoils: Spoils::Rates,
+        next: "give the generator more threads or cores",
         remedy: "The generator was the limit, not the proxy: give it more threads or cores, or load from several machines.",
         find: |ranking| above(ranking, "the generator used", GENERATOR_BUSY_MOST, |one| one.generator_share),
     },
-    Rule {
+    JudgeRule {
         name: "generator-late",
         spoils: Spoils::Everything,
+        next: "give the generator a core of its own, or lower the rate",
         remedy: "The generator's own delay is in the latencies: give it a core of its own, or lower the rate.",
         find: late,
     },
-    Rule {
+    JudgeRule {
         name: "line-full",
         spoils: Spoils::Rates,
+        next: "use a faster line or a smaller payload",
         remedy: "The network was the limit and everybody fast enough shows the same figure: use a faster line or a smaller payload.",
         find: |ranking| above(ranking, "the line was filled to", LINE_SHARE_MOST, |one| one.line_share),
     },
-    Rule {
+    JudgeRule {
         name: "proxy-idle",
         spoils: Spoils::Rates,
+        next: "give the generator and the origins more cores",
         remedy: "Requests per second are not its capacity, something else was the limit; CPU time per request holds. \
                  Give the generator and the origins more cores.",
         find: idle,
     },
-    Rule {
+    JudgeRule {
         name: "different-logging",
         spoils: Spoils::Everything,
+        next: "log alike for all, or not at all",
         remedy: "Writing a log costs a good part of a request: log alike for all, or not at all.",
         find: |ranking| unlike(ranking, Trait::Logging),
     },
-    Rule {
+    JudgeRule {
         name: "different-workers",
         spoils: Spoils::Everything,
+        next: "give all the same number of workers",
         remedy: "Who has more workers has more of the machine: give all the same number, on the same cores.",
         find: |ranking| unlike(ranking, Trait::Workers),
     },
-    Rule {
+    JudgeRule {
         name: "different-keep-alive",
         spoils: Spoils::Everything,
+        next: "keep connections alive for all, or for none",
         remedy: "A new connection costs more than a request: keep connections alive for all, or for none.",
         find: |ranking| unlike(ranking, Trait::KeepAlive),
     },
-    Rule {
+    JudgeRule {
         name: "different-ciphers",
         spoils: Spoils::Everything,
+        next: "pin one TLS version and cipher suite for all",
         remedy: "Cipher suites differ in cost: pin one version and suite for all.",
         find: |ranking| unlike(ranking, Trait::Ciphers),
     },
-    Rule {
+    JudgeRule {
         name: "different-compression",
         spoils: Spoils::Everything,
+        next: "switch compression on or off for all",
         remedy: "Who compresses works more and sends less: switch compression on or off for all.",
         find: |ranking| unlike(ranking, Trait::Compression),
     },
-    Rule {
+    JudgeRule {
         name: "different-bytes",
         spoils: Spoils::Everything,
+        next: "compare the bodies of the responses",
         remedy: "They did not send the same responses: compare the bodies, and look for compression, errors sent as pages, \
                  or another payload.",
         find: bytes,
     },
-    Rule {
+    JudgeRule {
         name: "errors",
         spoils: Spoils::Everything,
+        next: "find the cause of the errors, or lower the load",
         remedy: "Requests that fail are often cheap or never finish, so the rest says little: find their cause, or lower the load.",
         find: |ranking| above(ranking, "of the requests failed:", FAILED_SHARE_MOST, |one| one.failed_share),
     },
-    Rule {
+    JudgeRule {
         name: "failed-repeats",
         spoils: Spoils::Everything,
+        next: "find out why the others failed, and measure again",
         remedy: "Its figures are those of the repeats that it went through: find out why the others came to nothing (their \
                  reasons are listed), and measure again.",
         find: failed,
     },
-    Rule {
+    JudgeRule {
         name: "noise",
         spoils: Spoils::Nothing,
-        remedy: "Close figures cannot be told apart: measure longer, repeat more often, or on a quieter machine.",
+        next: "measure longer",
+        remedy: "Close figures cannot be distinguished: measure longer, repeat more often, or on a quieter machine.",
         find: noise,
     },
-    Rule {
+    JudgeRule {
         name: OTHERS,
         spoils: Spoils::Everything,
-        remedy: "Another process took a part of the machine that nobody was charged for: stop it, and measure again.",
+        next: "close them",
+        remedy: "Other programs used a part of the machine: stop them, and measure again.",
         find: |ranking| above(ranking, "others used", OTHERS_SHARE_MOST, |one| one.others_share),
     },
-    Rule {
+    JudgeRule {
         name: "ports-or-descriptors",
         spoils: Spoils::Everything,
+        next: "raise `ulimit -n`, or keep connections alive",
         remedy: "The system was at a limit of its own: raise `ulimit -n`, widen net.ipv4.ip_local_port_range, or keep \
                  connections alive.",
         find: exhausted,
     },
-    Rule {
+    JudgeRule {
         name: "offer-taken-for-capacity",
         spoils: Spoils::Rates,
+        next: "search for the highest rate of each",
         remedy: "It answered what it was asked and might have answered more: offer the same rate to all and compare latency, \
                  or search for each one's highest rate.",
         find: offer,
     },
 ];
 
-/// All broken rules of a ranking.
 pub fn judge(ranking: &Ranking) -> Vec<Finding> {
     RULES
         .iter()
         .filter_map(|rule| {
             let (entries, seen) = (rule.find)(ranking)?;
-            Some(Finding { rule: rule.name, entries, spoils: rule.spoils, seen, remedy: rule.remedy })
+            let JudgeRule { name, spoils, next, remedy, .. } = *rule;
+            Some(Finding { rule: name, entries, spoils, seen, next, remedy })
         })
         .collect()
 }
@@ -292,7 +294,6 @@ impl Finding {
 }
 
 impl Trait {
-    /// Name of the setting within a sentence.
     pub fn phrase(self) -> &'static str {
         match self {
             Self::Logging => "logging",
@@ -304,7 +305,7 @@ impl Trait {
     }
 }
 
-/// Entries whose share exceeds a bound.
+/// Finds entries whose share exceeds a bound.
 fn above(ranking: &Ranking, phrase: &str, most: f64, share: fn(&Evidence) -> Option<f64>) -> Option<Broken> {
     let hit: Vec<(&Evidence, f64)> = ranking
         .entries
@@ -352,7 +353,7 @@ fn idle(ranking: &Ranking) -> Option<Broken> {
     )
 }
 
-/// Entries whose setting differs from the majority; all entries if no setting has a majority.
+/// Finds entries whose setting differs from the majority; all entries if no setting has a majority.
 fn unlike(ranking: &Ranking, which: Trait) -> Option<Broken> {
     let known: Vec<(&Evidence, &str)> =
         ranking.entries.iter().filter_map(|entry| Some((entry, entry.setup.get(&which)?.as_str()))).collect();
@@ -397,7 +398,7 @@ fn noise(ranking: &Ranking) -> Option<Broken> {
         .partition(|entry| entry.repeats.len() < REPEATS_LEAST);
     let noisy: Vec<(&Evidence, f64)> = many
         .into_iter()
-        .filter_map(|entry| Some((entry, Estimate::of(entry.repeats.iter().copied())?.spread())))
+        .filter_map(|entry| Some((entry, Estimate::from_values(entry.repeats.iter().copied())?.spread())))
         .filter(|(_, spread)| *spread > SPREAD_MOST)
         .collect();
     let mut said: Vec<String> = noisy
@@ -408,7 +409,7 @@ fn noise(ranking: &Ranking) -> Option<Broken> {
         let times = few.iter().map(|entry| entry.repeats.len()).max().unwrap_or(0);
         let names: Vec<&str> = few.iter().map(|entry| entry.name.as_str()).collect();
         let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
-        said.push(format!("measured {times}, so that nobody knows the spread ({})", names.join(", ")));
+        said.push(format!("measured {times}, so the spread is unknown ({})", names.join(", ")));
     }
     broken(
         noisy.into_iter().map(|(entry, _)| entry).chain(few),

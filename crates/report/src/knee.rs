@@ -1,12 +1,11 @@
 //! Knee of latency against rate: below it a proxy answers without queues, above it requests queue.
 //!
-//! Found as the greatest distance below the chord, after both axes are scaled to 1. No result if there is no bend.
+//! The knee is the greatest distance below the chord, with both axes scaled to 1; without a bend there is none.
 
 /// Minimum growth of the latency over all rates for a knee.
 const GROWTH_LEAST: f64 = 2.0;
 /// Minimum distance of the curve below its chord, as a share of the axis.
 const SAG_LEAST: f64 = 0.2;
-/// Minimum number of rates.
 const POINTS_LEAST: usize = 4;
 
 /// The last rate before the bend, and the next one.
@@ -14,13 +13,12 @@ const POINTS_LEAST: usize = 4;
 pub struct Knee {
     /// Rate at the bend, in requests per second.
     pub rate_per_second: f64,
-    /// Latency at the bend.
     pub latency_us: f64,
     /// The next measured rate: the bend lies before it.
     pub next_rate_per_second: f64,
 }
 
-/// Knee of (rate, latency) points, in any order; `None` if latency does not bend within the measured rates.
+/// Finds the knee of (rate, latency) points, in any order; `None` if latency does not bend within the measured rates.
 pub fn knee(points: &[(f64, f64)]) -> Option<Knee> {
     let curve = rising(points);
     let (first, last) = (*curve.first()?, *curve.last()?);
@@ -43,7 +41,7 @@ pub fn knee(points: &[(f64, f64)]) -> Option<Knee> {
 fn rising(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut sorted = finite(points);
     sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
-    // From the right, so that a single high reading is lowered to what higher rates managed.
+    // From the right, so that a single high latency is lowered to that of higher rates.
     let mut least = f64::INFINITY;
     for (_, latency) in sorted.iter_mut().rev() {
         least = least.min(*latency);
@@ -60,7 +58,7 @@ fn finite(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
 
-    /// A queue with one server: latency against rate up to `most` of its capacity.
+    /// Latency against rate of a queue with one server, up to these shares of its capacity.
     fn queue(capacity: f64, shares: &[f64]) -> Vec<(f64, f64)> {
         shares.iter().map(|share| (share * capacity, 100.0 / (1.0 - share))).collect()
     }
@@ -84,9 +82,9 @@ mod tests {
         let cases: [&[(f64, f64)]; 5] = [
             &[],
             &[(1.0, 10.0), (2.0, 10.0), (3.0, 11.0), (4.0, 12.0)],
-            // Straight up.
+            // A straight line.
             &[(1.0, 10.0), (2.0, 20.0), (3.0, 30.0), (4.0, 40.0)],
-            // Too few.
+            // Too few points.
             &[(1.0, 10.0), (2.0, 10.0), (3.0, 100.0)],
             &[(1.0, f64::NAN), (2.0, 1.0), (3.0, 1.0), (4.0, 100.0)],
         ];

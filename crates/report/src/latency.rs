@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Latencies and how often each was observed. Buckets ascend, and none is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
-pub struct Latency {
+#[serde(try_from = "WrittenHistogram", into = "WrittenHistogram")]
+pub struct LatencyHistogram {
     buckets: Vec<Bucket>,
 }
 
@@ -18,7 +18,7 @@ struct Bucket {
     count: u64,
 }
 
-impl Latency {
+impl LatencyHistogram {
     /// From pairs of latency in microseconds and count, in any order.
     pub fn from_counts(counts: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut buckets: Vec<Bucket> = counts
@@ -37,24 +37,21 @@ impl Latency {
         Self { buckets }
     }
 
-    /// Merges several distributions.
     pub fn merged<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         Self::from_counts(parts.into_iter().flat_map(Self::pairs))
     }
 
-    /// Number of observations.
     pub fn count(&self) -> u64 {
-        // Whatever a file says.
+        // Saturating, because a file may contain any numbers.
         self.buckets.iter().fold(0, |sum, bucket| sum.saturating_add(bucket.count))
     }
 
-    /// The smallest latency that a share `quantile` (0 to 1) of the observations does not exceed; `None` if there are
-    /// none.
+    /// Smallest latency that a share `quantile` (0 to 1) of the observations does not exceed; `None` without any.
     pub fn at_quantile_us(&self, quantile: f64) -> Option<u64> {
         self.at_quantiles_us(&[quantile]).pop()
     }
 
-    /// [`Latency::at_quantile_us`] for several ascending quantiles in one pass; empty without observations.
+    /// [`LatencyHistogram::at_quantile_us`] for several ascending quantiles in one pass; empty without observations.
     pub fn at_quantiles_us(&self, quantiles: &[f64]) -> Vec<u64> {
         debug_assert!(quantiles.is_sorted());
         let count = self.count();
@@ -76,7 +73,6 @@ impl Latency {
             .collect()
     }
 
-    /// The highest observed latency.
     pub fn max_us(&self) -> Option<u64> {
         self.buckets.last().map(|bucket| bucket.latency_us)
     }
@@ -96,7 +92,7 @@ impl Latency {
 /// Representations in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum WrittenHistogram {
     /// Since schema 4: `[gap, count, count, …]` for each run of equidistant buckets. The first bucket of a run is `gap`
     /// microseconds above the last bucket of the previous run (above 0 for the first run), and each further bucket
     /// another `gap`. A third of the size of pairs, still plain numbers.
@@ -105,13 +101,13 @@ enum Written {
     Pairs(Vec<(u64, u64)>),
 }
 
-impl TryFrom<Written> for Latency {
+impl TryFrom<WrittenHistogram> for LatencyHistogram {
     type Error = &'static str;
 
-    fn try_from(written: Written) -> Result<Self, Self::Error> {
+    fn try_from(written: WrittenHistogram) -> Result<Self, Self::Error> {
         let runs = match written {
-            Written::Pairs(pairs) => return Ok(Self::from_counts(pairs)),
-            Written::Runs { runs } => runs,
+            WrittenHistogram::Pairs(pairs) => return Ok(Self::from_counts(pairs)),
+            WrittenHistogram::Runs { runs } => runs,
         };
         let mut pairs = Vec::with_capacity(runs.iter().map(Vec::len).sum());
         let mut latency_us = 0_u64;
@@ -128,8 +124,8 @@ impl TryFrom<Written> for Latency {
     }
 }
 
-impl From<Latency> for Written {
-    fn from(latency: Latency) -> Self {
+impl From<LatencyHistogram> for WrittenHistogram {
+    fn from(latency: LatencyHistogram) -> Self {
         let mut runs: Vec<Vec<u64>> = Vec::new();
         let mut last_us = 0;
         for (latency_us, count) in latency.pairs() {
@@ -150,45 +146,55 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_the_sorted_observations() {
-        let latency = Latency::from_counts([(300, 1), (100, 50), (200, 49)]);
+        let latency = LatencyHistogram::from_counts([(300, 1), (100, 50), (200, 49)]);
         let cases = [(0.0, 100), (0.5, 100), (0.51, 200), (0.99, 200), (0.991, 300), (1.0, 300)];
         for (quantile, expected_us) in cases {
             assert_eq!(latency.at_quantile_us(quantile), Some(expected_us), "quantile {quantile}");
         }
         assert_eq!(latency.at_quantiles_us(&[0.5, 0.5, 0.99, 1.0]), [100, 100, 200, 300]);
         assert_eq!(latency.max_us(), Some(300));
-        assert_eq!((latency.mean_us(), Latency::default().mean_us()), (Some(151.0), None));
+        assert_eq!((latency.mean_us(), LatencyHistogram::default().mean_us()), (Some(151.0), None));
     }
 
     #[test]
     fn nothing_observed_has_no_quantiles() {
-        assert_eq!(Latency::default().at_quantile_us(0.5), None);
-        assert_eq!(Latency::from_counts([(5, 0)]), Latency::default());
+        assert_eq!(LatencyHistogram::default().at_quantile_us(0.5), None);
+        assert_eq!(LatencyHistogram::from_counts([(5, 0)]), LatencyHistogram::default());
     }
 
     #[test]
     fn merging_adds_the_counts() {
-        let one = Latency::from_counts([(1, 2), (3, 4)]);
-        let two = Latency::from_counts([(3, 1), (9, 1)]);
-        assert_eq!(Latency::merged([&one, &two]), Latency::from_counts([(1, 2), (3, 5), (9, 1)]));
-        assert_eq!(Latency::merged([&one, &two]).count(), 8);
+        let one = LatencyHistogram::from_counts([(1, 2), (3, 4)]);
+        let two = LatencyHistogram::from_counts([(3, 1), (9, 1)]);
+        assert_eq!(
+            LatencyHistogram::merged([&one, &two]),
+            LatencyHistogram::from_counts([(1, 2), (3, 5), (9, 1)])
+        );
+        assert_eq!(LatencyHistogram::merged([&one, &two]).count(), 8);
     }
 
     #[test]
     fn json_has_runs_of_equal_gaps() {
-        let latency = Latency::from_counts([(0, 3), (100, 7), (101, 1), (102, 5), (104, 2), (106, 1)]);
+        let latency =
+            LatencyHistogram::from_counts([(0, 3), (100, 7), (101, 1), (102, 5), (104, 2), (106, 1)]);
         let text = serde_json::to_string(&latency).expect("plain numbers");
         assert_eq!(text, r#"{"runs":[[0,3],[100,7],[1,1,5],[2,2,1]]}"#);
-        assert_eq!(serde_json::from_str::<Latency>(&text).expect("what was written"), latency);
-        let none = serde_json::to_string(&Latency::default()).expect("plain numbers");
-        assert_eq!(serde_json::from_str::<Latency>(&none).expect("what was written"), Latency::default());
+        assert_eq!(serde_json::from_str::<LatencyHistogram>(&text).expect("what was written"), latency);
+        let none = serde_json::to_string(&LatencyHistogram::default()).expect("plain numbers");
+        assert_eq!(
+            serde_json::from_str::<LatencyHistogram>(&none).expect("what was written"),
+            LatencyHistogram::default()
+        );
     }
 
     #[test]
     fn pairs_of_older_files_are_read() {
-        let latency = serde_json::from_str::<Latency>("[[1,7],[2,1]]").expect("an older file");
-        assert_eq!(latency, Latency::from_counts([(1, 7), (2, 1)]));
-        assert_eq!(serde_json::from_str::<Latency>("[]").expect("an older file"), Latency::default());
+        let latency = serde_json::from_str::<LatencyHistogram>("[[1,7],[2,1]]").expect("an older file");
+        assert_eq!(latency, LatencyHistogram::from_counts([(1, 7), (2, 1)]));
+        assert_eq!(
+            serde_json::from_str::<LatencyHistogram>("[]").expect("an older file"),
+            LatencyHistogram::default()
+        );
     }
 
     #[test]
@@ -196,7 +202,7 @@ mod tests {
         for text in
             [r#"{"runs":[[]]}"#, r#"{"runs":[[18446744073709551615,1,1]]}"#, r#"{"runs":[[1,-1]]}"#, "{}"]
         {
-            assert!(serde_json::from_str::<Latency>(text).is_err(), "{text}");
+            assert!(serde_json::from_str::<LatencyHistogram>(text).is_err(), "{text}");
         }
     }
 }

@@ -1,16 +1,15 @@
-//! Leaders: who has the best figure in each metric of a case, among all proxies that the judge ranks.
+//! Leaders: the best figure in each metric of a case, among all proxies that the judge ranks.
 //!
-//! What differs from the best by less than the spread shares the lead. With too few rounds for a spread, somebody is
-//! only ahead.
+//! A proxy within the spread of the best shares the lead. With too few rounds for a spread, the best is only ahead.
 
 use serde::Serialize;
 
 use crate::figure;
 use crate::findings;
-use crate::results::Role;
+use crate::results::ProxyRole;
 use crate::statistics::{Difference, Estimate, difference, median};
-use crate::summary::{CaseSummary, Counted, Metric, Row, Summary, Verdict};
-use crate::table::{NOTHING, Table};
+use crate::summary::{CaseCounts, CaseSummary, FigureVerdict, Metric, Summary, SummaryRow};
+use crate::table::{NOTHING, TextTable};
 
 /// Maximum number of proxies that are listed with their figures.
 const LISTED_MOST: usize = 6;
@@ -18,11 +17,11 @@ const LISTED_MOST: usize = 6;
 /// Ranking of a metric in a case.
 struct Ranking<'c> {
     metric: Metric,
-    /// Who has the best figure, and who shares the lead with it.
+    /// The proxy with the best figure, and those that share its lead.
     leaders: Vec<(&'c str, Estimate)>,
     /// The others, best first.
     others: Vec<(&'c str, Estimate)>,
-    /// Proxies with a figure that the judge does not rank. If it leaves less than two, there is no ranking.
+    /// Proxies with a figure that the judge does not rank. If fewer than two others are left, there is no ranking.
     unranked: Vec<&'c str>,
     /// Whether there are enough rounds to tell the leaders from the others.
     is_judged: bool,
@@ -30,25 +29,23 @@ struct Ranking<'c> {
 
 /// Answer to "who leads?" in a metric, over all cases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Answer {
+pub struct LeaderAnswer {
     /// The metric: `CPU time per request`.
     pub metric: String,
-    /// The answer: `vanward leads`.
     pub says: String,
     /// Names with their figures, best first.
     pub figures: Vec<(String, String)>,
-    /// What else must be said.
     pub notes: Vec<String>,
 }
 
-/// An answer for each metric that somebody can lead in.
-pub fn answers(summary: &Summary<'_>) -> Vec<Answer> {
+/// Returns an answer for each metric that has a ranking.
+pub fn answers(summary: &Summary<'_>) -> Vec<LeaderAnswer> {
     Metric::ALL.into_iter().filter_map(|metric| answer(summary, metric)).collect()
 }
 
-fn answer(summary: &Summary<'_>, metric: Metric) -> Option<Answer> {
+fn answer(summary: &Summary<'_>, metric: Metric) -> Option<LeaderAnswer> {
     let rankings: Vec<Ranking<'_>> =
-        summary.cases.iter().filter_map(|case| Ranking::of(case, metric)).collect();
+        summary.cases.iter().filter_map(|case| Ranking::new(case, metric)).collect();
     match &rankings[..] {
         [] => None,
         [one] if summary.cases.len() == 1 => Some(one.answer(summary.counted())),
@@ -56,24 +53,24 @@ fn answer(summary: &Summary<'_>, metric: Metric) -> Option<Answer> {
     }
 }
 
-/// Whether there is something to compare, and the judge ranks nothing of it.
+/// Whether there is something to compare, but the judge ranks nothing.
 pub fn is_unranked(summary: &Summary<'_>) -> bool {
-    let rankings = summary.cases.iter().flat_map(|case| Metric::ALL.map(|metric| Ranking::of(case, metric)));
+    let rankings = summary.cases.iter().flat_map(|case| Metric::ALL.map(|metric| Ranking::new(case, metric)));
     let mut rankings = rankings.flatten().peekable();
     rankings.peek().is_some() && rankings.all(|ranking| ranking.leaders.is_empty())
 }
 
 /// Table of the leaders, case by case; `None` for a single case.
-pub fn by_case(summary: &Summary<'_>) -> Option<Table> {
+pub fn by_case(summary: &Summary<'_>) -> Option<TextTable> {
     let counted = summary.counted();
     let row = |case: &CaseSummary<'_>| {
         let rankings: Vec<_> =
-            Metric::ALL.into_iter().filter_map(|metric| Ranking::of(case, metric)).collect();
+            Metric::ALL.into_iter().filter_map(|metric| Ranking::new(case, metric)).collect();
         let cell = |metric| {
             let ranking = rankings.iter().find(|ranking| ranking.metric == metric);
             ranking.and_then(Ranking::cell).unwrap_or_else(|| NOTHING.to_owned())
         };
-        // That it is not ranked stands once in the row.
+        // The row says once that it is not ranked.
         let unranked = rankings.iter().filter(|ranking| ranking.leaders.is_empty());
         let unranked: Vec<&str> = unranked.map(|ranking| ranking.metric.heading(counted)).collect();
         let unranked = match unranked.len() {
@@ -85,13 +82,13 @@ pub fn by_case(summary: &Summary<'_>) -> Option<Table> {
     let mut rows: Vec<Vec<String>> = summary.cases.iter().map(row).collect();
     let of_metrics = Metric::ALL.map(|metric| metric.heading(counted));
     let mut headings: Vec<&str> = ["case"].into_iter().chain(of_metrics).collect();
-    // The last column only where it says something.
+    // Removes the last column if it is empty.
     if rows.iter().all(|row| row.last().is_some_and(String::is_empty)) {
         rows.iter_mut().for_each(|row| row.truncate(headings.len()));
     } else {
-        headings.push(findings::word(Verdict::Refused));
+        headings.push(findings::word(FigureVerdict::Refused));
     }
-    (summary.cases.len() > 1).then(|| Table {
+    (summary.cases.len() > 1).then(|| TextTable {
         caption: "Who leads, case by case; in brackets the next".to_owned(),
         headings: headings.into_iter().map(str::to_owned).collect(),
         rows,
@@ -99,10 +96,11 @@ pub fn by_case(summary: &Summary<'_>) -> Option<Table> {
 }
 
 impl<'c> Ranking<'c> {
-    /// `None` if the metric does not compare in this case, or nobody can be compared with another.
-    fn of(case: &'c CaseSummary<'_>, metric: Metric) -> Option<Self> {
+    /// `None` if the metric does not compare in this case, or there is nothing to compare.
+    fn new(case: &'c CaseSummary<'_>, metric: Metric) -> Option<Self> {
         let of_rate = metric == Metric::RequestsPerSecond;
-        let compared = |row: &&Row<'_>| row.proxy.role != Role::Direct && metric.is_comparable(case.case);
+        let compared =
+            |row: &&SummaryRow<'_>| row.proxy.role != ProxyRole::Direct && metric.is_comparable(case.case);
         let figures = case.rows.iter().filter(compared);
         let figures = figures.filter_map(|row| Some((row.proxy.name.as_str(), row.cell(metric).estimate?)));
         let is_spoiled = |name: &str| case.findings.iter().any(|finding| finding.spoils(name, of_rate));
@@ -115,7 +113,7 @@ impl<'c> Ranking<'c> {
             ranked.reverse();
         }
         let unranked: Vec<&str> = spoiled.into_iter().map(|(name, _)| name).collect();
-        // Alone nobody leads.
+        // A single proxy does not lead.
         let (Some((_, best)), true) = (ranked.first().copied(), ranked.len() > 1) else {
             return Some(Self { metric, unranked, leaders: Vec::new(), others: Vec::new(), is_judged: true });
         };
@@ -152,7 +150,7 @@ impl<'c> Ranking<'c> {
         ((*name).to_owned(), text)
     }
 
-    fn answer(&self, counted: Counted) -> Answer {
+    fn answer(&self, counted: CaseCounts) -> LeaderAnswer {
         let mut notes = Vec::new();
         if !self.is_judged {
             notes.push("Too few rounds to tell whether by chance.".to_owned());
@@ -166,7 +164,7 @@ impl<'c> Ranking<'c> {
             notes.push(format!("{} more are in the chart.", figures.len() - LISTED_MOST));
             figures.truncate(LISTED_MOST);
         }
-        Answer { metric: capitalised(self.metric.phrase(counted)), says: self.says(), figures, notes }
+        LeaderAnswer { metric: capitalised(self.metric.phrase(counted)), says: self.says(), figures, notes }
     }
 
     /// `vanward 10.1 µs (nginx 13.2 µs)`; `None` if nothing is ranked.
@@ -180,7 +178,7 @@ impl<'c> Ranking<'c> {
 }
 
 /// Answer for several cases: how often each leads, and the ratios of the subject to each peer.
-fn over_all(summary: &Summary<'_>, metric: Metric, rankings: &[Ranking<'_>]) -> Answer {
+fn over_all(summary: &Summary<'_>, metric: Metric, rankings: &[Ranking<'_>]) -> LeaderAnswer {
     let mut counts: Vec<(&str, usize, usize)> = Vec::new();
     for ranking in rankings {
         for (name, _) in &ranking.leaders {
@@ -212,17 +210,17 @@ fn over_all(summary: &Summary<'_>, metric: Metric, rankings: &[Ranking<'_>]) -> 
         notes.push(format!("Not ranked: {}.", figure::things(rankings.len() - ranked, "case")));
     }
     let figures = leads.chain(ratios(summary, metric)).collect();
-    Answer { metric: capitalised(metric.phrase(summary.counted())), says, figures, notes }
+    LeaderAnswer { metric: capitalised(metric.phrase(summary.counted())), says, figures, notes }
 }
 
 /// Ratios of the subject to each peer: the median over the cases, and from least to most.
 fn ratios(summary: &Summary<'_>, metric: Metric) -> Vec<(String, String)> {
     let Some(subject) = summary.subject() else { return Vec::new() };
-    let peers = summary.results.proxies.iter().filter(|proxy| proxy.role == Role::Peer);
+    let peers = summary.results.proxies.iter().filter(|proxy| proxy.role == ProxyRole::Peer);
     let of_peer = |name: &str| {
         let rows = summary.cases.iter().flat_map(|case| &case.rows).filter(|row| row.proxy.name == name);
         let beside = rows.filter_map(|row| row.cell(metric).beside_subject);
-        let ranked = beside.filter(|beside| beside.verdict != Verdict::Refused);
+        let ranked = beside.filter(|beside| beside.verdict != FigureVerdict::Refused);
         let mut ratios: Vec<f64> = ranked.map(|beside| beside.subject_ratio).collect();
         ratios.sort_by(f64::total_cmp);
         let (&least, &most) = (ratios.first()?, ratios.last()?);

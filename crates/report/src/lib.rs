@@ -1,6 +1,6 @@
 //! Report: turns the results of a lab run into a terminal table, Markdown, and an HTML page.
 //!
-//! Pure: results in, text out. No files, clock, network or measuring.
+//! Pure: results in, text out. No files, clock, network or measurements.
 
 /// Results of a run, as in `results.json`.
 pub mod results;
@@ -44,6 +44,8 @@ pub mod overview;
 pub mod export;
 /// HTML page.
 pub mod page;
+/// JUnit reports for CI servers.
+pub mod junit;
 /// Results of resilience runs, as text and as a page.
 pub mod resilience;
 /// HTML page of runs of the load generator.

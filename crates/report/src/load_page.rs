@@ -1,117 +1,103 @@
-//! Page of one or several runs of the load generator, drawn over each other.
+//! Page of one or several runs of the load generator, in common charts.
 
 use serde::Serialize;
 
-use crate::chart::{self, Lines, Look};
+use crate::chart::{self, LineChart, Look};
 use crate::figure;
-use crate::latency::Latency;
+use crate::latency::LatencyHistogram;
 use crate::page::{PageError, placed};
-use crate::results::{Proxy, Role};
-use crate::table::{NOTHING, PERCENTILES, Table};
+use crate::results::{ComparedProxy, ProxyRole};
+use crate::table::{NOTHING, PERCENTILES, TextTable};
 
 /// Maximum number of points of a line over time. Further seconds are drawn together.
 const POINTS_MOST: usize = 240;
-/// Points of a percentile curve per decade.
 const POINTS_PER_DECADE: usize = 12;
 /// Minimum number of observations beyond the end of a percentile curve.
 const BEYOND: f64 = 10.0;
 /// Highest percentile shown: 99.9999%.
 const DECADES_MOST: f64 = 6.0;
 
-/// A run as the page shows it.
 #[derive(Debug, Clone, Default)]
-pub struct Run {
-    /// Short name, which tells it from the others.
+pub struct LoadRun {
+    /// Short name, unique in the page.
     pub name: String,
     /// Whether it counts messages of streams, not requests.
     pub of_messages: bool,
-    /// What was requested, and how.
+    /// The request and the settings: label and value.
     pub facts: Vec<(String, String)>,
-    /// Successful requests per second.
     pub requests_per_second: f64,
-    /// Successful requests.
     pub requests: u64,
-    /// Failed requests.
     pub failed: u64,
-    /// Latencies of successful requests.
-    pub latency: Latency,
-    /// Figures of each second.
-    pub seconds: Vec<Second>,
-    /// Tables by part of the run.
-    pub parts: Vec<Table>,
+    pub latency: LatencyHistogram,
+    pub seconds: Vec<PageSecond>,
+    pub parts: Vec<TextTable>,
     /// Expectations with their results: the text, the measured value, whether it was met.
     pub expectations: Vec<(String, String, bool)>,
     /// Why the run is invalid, or was cut short.
     pub problems: Vec<String>,
 }
 
-/// Figures of one second of a run.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Second {
-    /// Its end, from the start of the run.
+pub struct PageSecond {
+    /// From the start of the run.
     pub end_seconds: f64,
-    /// Successful requests per second.
     pub requests_per_second: f64,
-    /// Failed requests per second.
     pub failed_per_second: f64,
     /// Median latency; 0 without a success.
     pub p50_us: f64,
-    /// 99th percentile of the latency.
     pub p99_us: f64,
 }
 
-/// A run of a sweep, and where it is in it.
 #[derive(Debug, Clone, Default)]
-pub struct Step {
+pub struct SweepStep {
     /// Position on the axis, above 0, such as the number of connections.
     pub across: f64,
     /// CPU time of the server per request, in microseconds, and its memory in bytes.
     pub server: Option<(f64, f64)>,
-    /// The run.
-    pub run: Run,
+    pub run: LoadRun,
 }
 
 #[derive(Serialize)]
-struct Page {
+struct LoadPage {
     style: &'static str,
     chart_style: &'static str,
     title: String,
     lede: String,
     legend: String,
     problems: Vec<String>,
-    figures: Table,
-    expectations: Option<Table>,
-    charts: Vec<Drawn>,
-    percentiles: Table,
-    runs: Vec<Section>,
+    figures: TextTable,
+    expectations: Option<TextTable>,
+    charts: Vec<DrawnPage>,
+    percentiles: TextTable,
+    runs: Vec<LoadSection>,
 }
 
 #[derive(Serialize)]
-struct Drawn {
+struct DrawnPage {
     caption: &'static str,
     chart: String,
 }
 
 #[derive(Serialize)]
-struct Section {
+struct LoadSection {
     name: String,
     facts: Vec<(String, String)>,
-    parts: Vec<Table>,
+    parts: Vec<TextTable>,
 }
 
-/// The page. `title` says what was measured, `lede` when and by what.
-pub fn render(title: &str, lede: &str, runs: &[Run]) -> Result<String, PageError> {
-    let proxies: Vec<Proxy> = runs.iter().enumerate().map(series).collect();
-    let proxies: Vec<&Proxy> = proxies.iter().collect();
+/// Renders the page. `title` names the measurement, `lede` its time and program.
+pub fn render(title: &str, lede: &str, runs: &[LoadRun]) -> Result<String, PageError> {
+    let proxies: Vec<ComparedProxy> = runs.iter().enumerate().map(series).collect();
+    let proxies: Vec<&ComparedProxy> = proxies.iter().collect();
     let looks = chart::looks(&proxies);
-    let of_all = |sentences: fn(&Run) -> &[String]| {
-        let told = |run: &Run| {
+    let of_all = |sentences: fn(&LoadRun) -> &[String]| {
+        let told = |run: &LoadRun| {
             let name = if runs.len() > 1 { format!("{}: ", run.name) } else { String::new() };
             sentences(run).iter().map(|sentence| format!("{name}{sentence}")).collect::<Vec<_>>()
         };
         runs.iter().flat_map(told).collect()
     };
-    let page = Page {
+    let page = LoadPage {
         style: include_str!("page.css"),
         chart_style: chart::STYLE,
         title: title.to_owned(),
@@ -127,18 +113,18 @@ pub fn render(title: &str, lede: &str, runs: &[Run]) -> Result<String, PageError
     placed(include_str!("load_page.html"), page)
 }
 
-/// The page of a sweep: figures against what was changed, `axis`.
-pub fn render_sweep(title: &str, lede: &str, axis: &str, steps: &[Step]) -> Result<String, PageError> {
-    let runs: Vec<Run> = steps.iter().map(|step| step.run.clone()).collect();
-    let proxies: Vec<Proxy> = runs.iter().enumerate().map(series).collect();
-    let proxies: Vec<&Proxy> = proxies.iter().collect();
+/// Renders the page of a sweep: figures against the swept setting, `axis`.
+pub fn render_sweep(title: &str, lede: &str, axis: &str, steps: &[SweepStep]) -> Result<String, PageError> {
+    let runs: Vec<LoadRun> = steps.iter().map(|step| step.run.clone()).collect();
+    let proxies: Vec<ComparedProxy> = runs.iter().enumerate().map(series).collect();
+    let proxies: Vec<&ComparedProxy> = proxies.iter().collect();
     let looks = chart::looks(&proxies);
     let problems = runs
         .iter()
         .flat_map(|run| run.problems.iter().map(move |problem| format!("{}: {problem}", run.name)));
     let mut charts = sweep_charts(axis, steps, looks.first());
     charts.extend(by_percentile(&runs, &looks));
-    let page = Page {
+    let page = LoadPage {
         style: include_str!("page.css"),
         chart_style: chart::STYLE,
         title: title.to_owned(),
@@ -155,7 +141,7 @@ pub fn render_sweep(title: &str, lede: &str, axis: &str, steps: &[Step]) -> Resu
 }
 
 /// Figures of the runs, with those of the server.
-fn figures_of_steps(steps: &[Step]) -> Table {
+fn figures_of_steps(steps: &[SweepStep]) -> TextTable {
     let mut table = figures(&steps.iter().map(|step| step.run.clone()).collect::<Vec<_>>());
     if steps.iter().any(|step| step.server.is_some()) {
         table.headings.extend(["CPU/request", "memory"].map(str::to_owned));
@@ -168,11 +154,11 @@ fn figures_of_steps(steps: &[Step]) -> Table {
     table
 }
 
-/// Charts of figures against the logarithm of what was changed.
-fn sweep_charts(axis: &str, steps: &[Step], look: Option<&Look>) -> Vec<Drawn> {
+/// Charts of figures against the logarithm of the swept setting.
+fn sweep_charts(axis: &str, steps: &[SweepStep], look: Option<&Look>) -> Vec<DrawnPage> {
     let Some(look) = look else { return Vec::new() };
     /// ID, caption, whether the axis is logarithmic, its ticks, and the value.
-    type Chart = (&'static str, &'static str, bool, fn(f64) -> String, fn(&Step) -> Option<f64>);
+    type Chart = (&'static str, &'static str, bool, fn(f64) -> String, fn(&SweepStep) -> Option<f64>);
     let charts: [Chart; 5] = [
         ("rate", "Requests per second", false, figure::rate, |step| Some(step.run.requests_per_second)),
         ("p50", "Median latency", true, figure::duration_us, |step| at(step, 0.5)),
@@ -184,7 +170,7 @@ fn sweep_charts(axis: &str, steps: &[Step], look: Option<&Look>) -> Vec<Drawn> {
     ];
     let drawn = charts.into_iter().filter_map(|(id, caption, is_logarithmic, upwards, value)| {
         let points = steps.iter().filter_map(|step| Some((step.across.max(1.0).log10(), value(step)?)));
-        let lines = Lines {
+        let lines = LineChart {
             id,
             title: caption,
             axis,
@@ -193,32 +179,30 @@ fn sweep_charts(axis: &str, steps: &[Step], look: Option<&Look>) -> Vec<Drawn> {
             upwards,
             lines: vec![(*look, points.collect())],
         };
-        Some(Drawn { caption, chart: lines.draw()? })
+        Some(DrawnPage { caption, chart: lines.draw()? })
     });
     drawn.collect()
 }
 
-fn at(step: &Step, quantile: f64) -> Option<f64> {
+fn at(step: &SweepStep, quantile: f64) -> Option<f64> {
     // A logarithmic axis has no 0.
     step.run.latency.at_quantile_us(quantile).map(|us| us.max(1) as f64)
 }
 
-/// A run as a series of the charts.
-fn series((index, run): (usize, &Run)) -> Proxy {
-    let role = if index == 0 { Role::Subject } else { Role::Peer };
-    Proxy { name: run.name.clone(), role, version: String::new(), started: Vec::new() }
+fn series((index, run): (usize, &LoadRun)) -> ComparedProxy {
+    let role = if index == 0 { ProxyRole::Subject } else { ProxyRole::Peer };
+    ComparedProxy { name: run.name.clone(), role, version: String::new(), started: Vec::new() }
 }
 
-fn section(run: &Run) -> Section {
-    Section { name: run.name.clone(), facts: run.facts.clone(), parts: run.parts.clone() }
+fn section(run: &LoadRun) -> LoadSection {
+    LoadSection { name: run.name.clone(), facts: run.facts.clone(), parts: run.parts.clone() }
 }
 
-/// Whether all runs count messages.
-fn count_messages(runs: &[Run]) -> bool {
+fn count_messages(runs: &[LoadRun]) -> bool {
     runs.iter().all(|run| run.of_messages)
 }
 
-fn figures(runs: &[Run]) -> Table {
+fn figures(runs: &[LoadRun]) -> TextTable {
     let headings = if count_messages(runs) {
         ["", "messages/s", "messages", "failed", "p50", "p99", "max"]
     } else {
@@ -239,14 +223,14 @@ fn figures(runs: &[Run]) -> Table {
             quantile(1.0),
         ]
     });
-    Table {
+    TextTable {
         caption: "Figures of the whole run".to_owned(),
         headings: headings.map(str::to_owned).into(),
         rows: rows.collect(),
     }
 }
 
-fn percentiles(runs: &[Run]) -> Table {
+fn percentiles(runs: &[LoadRun]) -> TextTable {
     let quantiles = PERCENTILES.map(|(quantile, _)| quantile);
     let rows = runs.iter().map(|run| {
         let mut row = vec![run.name.clone()];
@@ -256,7 +240,7 @@ fn percentiles(runs: &[Run]) -> Table {
         row
     });
     let headings = [""].into_iter().chain(PERCENTILES.map(|(_, heading)| heading));
-    Table {
+    TextTable {
         caption: if count_messages(runs) {
             "Delay of messages by percentile"
         } else {
@@ -268,7 +252,7 @@ fn percentiles(runs: &[Run]) -> Table {
     }
 }
 
-fn expectations(runs: &[Run]) -> Option<Table> {
+fn expectations(runs: &[LoadRun]) -> Option<TextTable> {
     let rows = runs.iter().flat_map(|run| {
         run.expectations.iter().map(|(text, measured, is_met)| {
             let verdict = if *is_met { "met" } else { "missed" };
@@ -276,15 +260,15 @@ fn expectations(runs: &[Run]) -> Option<Table> {
         })
     });
     let rows: Vec<Vec<String>> = rows.collect();
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| TextTable {
         caption: "What was expected".to_owned(),
         headings: ["expectation", "run", "measured", "verdict"].map(str::to_owned).into(),
         rows,
     })
 }
 
-fn charts(runs: &[Run], looks: &[Look]) -> Vec<Drawn> {
-    let over_time = |id, title, is_logarithmic, upwards, value: fn(&Second) -> f64| Lines {
+fn charts(runs: &[LoadRun], looks: &[Look]) -> Vec<DrawnPage> {
+    let over_time = |id, title, is_logarithmic, upwards, value: fn(&PageSecond) -> f64| LineChart {
         id,
         title,
         axis: "seconds",
@@ -309,13 +293,13 @@ fn charts(runs: &[Run], looks: &[Look]) -> Vec<Drawn> {
     [Some(rate), Some(p99), Some(p50), has_failures.then_some(failed)]
         .into_iter()
         .flatten()
-        .filter_map(|lines| Some(Drawn { caption: caption(lines.id), chart: lines.draw()? }))
+        .filter_map(|lines| Some(DrawnPage { caption: caption(lines.id), chart: lines.draw()? }))
         .chain(by_percentile(runs, looks))
         .collect()
 }
 
-fn by_percentile(runs: &[Run], looks: &[Look]) -> Option<Drawn> {
-    let lines = Lines {
+fn by_percentile(runs: &[LoadRun], looks: &[Look]) -> Option<DrawnPage> {
+    let lines = LineChart {
         id: "percentiles",
         title: "Latency by percentile",
         axis: "percentile of requests",
@@ -324,7 +308,7 @@ fn by_percentile(runs: &[Run], looks: &[Look]) -> Option<Drawn> {
         upwards: figure::duration_us,
         lines: lines(runs, looks, |run| curve(&run.latency)),
     };
-    Some(Drawn { caption: caption(lines.id), chart: lines.draw()? })
+    Some(DrawnPage { caption: caption(lines.id), chart: lines.draw()? })
 }
 
 fn caption(id: &str) -> &'static str {
@@ -338,18 +322,18 @@ fn caption(id: &str) -> &'static str {
 }
 
 fn lines(
-    runs: &[Run],
+    runs: &[LoadRun],
     looks: &[Look],
-    points: impl Fn(&Run) -> Vec<(f64, f64)>,
+    points: impl Fn(&LoadRun) -> Vec<(f64, f64)>,
 ) -> Vec<(Look, Vec<(f64, f64)>)> {
     let drawn = looks.iter().zip(runs).map(|(look, run)| (*look, points(run)));
     drawn.filter(|(_, points)| !points.is_empty()).collect()
 }
 
 /// A value over time. Of many seconds, several are drawn as their mean; a logarithmic axis has no 0.
-fn points(seconds: &[Second], value: fn(&Second) -> f64, is_logarithmic: bool) -> Vec<(f64, f64)> {
+fn points(seconds: &[PageSecond], value: fn(&PageSecond) -> f64, is_logarithmic: bool) -> Vec<(f64, f64)> {
     let together = seconds.len().div_ceil(POINTS_MOST).max(1);
-    let mean = |chunk: &[Second]| {
+    let mean = |chunk: &[PageSecond]| {
         let values: Vec<f64> =
             chunk.iter().map(value).filter(|value| !is_logarithmic || *value > 0.0).collect();
         let mean = values.iter().sum::<f64>() / values.len() as f64;
@@ -359,7 +343,7 @@ fn points(seconds: &[Second], value: fn(&Second) -> f64, is_logarithmic: bool) -
 }
 
 /// Latencies at evenly spaced decades, as far as there are enough observations.
-fn curve(latency: &Latency) -> Vec<(f64, f64)> {
+fn curve(latency: &LatencyHistogram) -> Vec<(f64, f64)> {
     let end = (latency.count() as f64 / BEYOND).log10().min(DECADES_MOST);
     if end <= 0.0 {
         return Vec::new();
@@ -382,22 +366,22 @@ fn percentile(decades: f64) -> String {
 mod tests {
     use super::*;
 
-    fn run(name: &str) -> Run {
-        let second = |number: u32| Second {
+    fn run(name: &str) -> LoadRun {
+        let second = |number: u32| PageSecond {
             end_seconds: f64::from(number),
             requests_per_second: 100.0,
             failed_per_second: 0.0,
             p50_us: 500.0,
             p99_us: if number == 2 { 0.0 } else { 9_000.0 },
         };
-        Run {
+        LoadRun {
             name: name.to_owned(),
             facts: vec![("URL".to_owned(), "http://a/<b>".to_owned())],
             requests_per_second: 100.0,
             requests: 300,
-            latency: Latency::from_counts([(500, 290), (9_000, 10)]),
+            latency: LatencyHistogram::from_counts([(500, 290), (9_000, 10)]),
             seconds: (1..=3).map(second).collect(),
-            ..Run::default()
+            ..LoadRun::default()
         }
     }
 
@@ -423,12 +407,12 @@ mod tests {
 
     #[test]
     fn many_seconds_are_drawn_together_and_nothing_has_no_chart() {
-        let seconds: Vec<Second> =
-            (0..1_000).map(|at| Second { end_seconds: f64::from(at), ..run("").seconds[0] }).collect();
+        let seconds: Vec<PageSecond> =
+            (0..1_000).map(|at| PageSecond { end_seconds: f64::from(at), ..run("").seconds[0] }).collect();
         assert!(points(&seconds, |second| second.p50_us, true).len() <= POINTS_MOST);
         assert_eq!(points(&seconds, |second| second.failed_per_second, true), []);
-        assert!(charts(&[Run::default()], &[]).is_empty());
-        assert!(render("t", "", &[Run::default()]).expect("a page").contains(NOTHING));
+        assert!(charts(&[LoadRun::default()], &[]).is_empty());
+        assert!(render("t", "", &[LoadRun::default()]).expect("a page").contains(NOTHING));
         assert_eq!(
             [0.0, 0.5, 1.0, 2.0, 2.5, 4.0].map(percentile),
             ["0%", "68%", "90%", "99%", "99.7%", "99.99%"]

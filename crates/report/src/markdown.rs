@@ -4,10 +4,9 @@ use crate::compare::{Comparison, show};
 use crate::figure;
 use crate::findings;
 use crate::summary::Summary;
-use crate::table::{self, Table};
+use crate::table::{self, TextTable};
 use crate::text;
 
-/// The complete report.
 pub fn render(summary: &Summary<'_>) -> String {
     let results = summary.results;
     let mut out = format!("# {}\n\n", escaped(&results.title));
@@ -20,6 +19,7 @@ pub fn render(summary: &Summary<'_>) -> String {
         escaped(&results.measured_by),
         results.command,
     ));
+    out.extend(findings::headline(summary).map(|line| format!("**{}**\n\n", escaped(&line))));
     for case in &summary.cases {
         out.push_str(&format!("## {}\n\n{}\n", case.title(), rows(&table::figures(case))));
         for more in [table::streams(case), table::errors(case)].iter().flatten() {
@@ -33,7 +33,6 @@ pub fn render(summary: &Summary<'_>) -> String {
     out
 }
 
-/// Comparison of two results.
 pub fn comparison(comparison: &Comparison<'_>) -> String {
     let table = show::table(comparison);
     let mut out = format!("# {}\n\n{}\n", escaped(&table.caption), rows(&table));
@@ -43,7 +42,7 @@ pub fn comparison(comparison: &Comparison<'_>) -> String {
     out
 }
 
-fn rows(table: &Table) -> String {
+fn rows(table: &TextTable) -> String {
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|cell| escaped(cell)).collect();
         format!("| {} |\n", cells.join(" | "))

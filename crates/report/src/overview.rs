@@ -1,19 +1,20 @@
-//! Overview of a page: all proxies together, latency against rate, and published figures next to ours. Each chart has a
-//! table.
+//! Overview of a page: all proxies, latency against rate, and published figures next to ours, as charts with tables.
 
 /// Requests per second against workers.
 mod workers;
 
 use serde::Serialize;
 
-use crate::chart::{self, Chart, Groups, Lines, Look, Named};
+use crate::chart::{self, Chart, Groups, LineChart, Look, NamedSeries};
 use crate::figure;
 use crate::judge;
 use crate::published;
-use crate::results::{Arrivals, Role, Run, Sample, Scheme, Usage, Version, Watched};
+use crate::results::{
+    Arrivals, ClientScheme, ClientVersion, ProxyRole, Run, Usage, UsageSample, WatchedUsage,
+};
 use crate::statistics::Estimate;
-use crate::summary::{self, CaseSummary, Metric, Row, Summary};
-use crate::table::{NOTHING, Table};
+use crate::summary::{self, CaseSummary, Metric, Summary, SummaryRow};
+use crate::table::{NOTHING, TextTable};
 
 pub use workers::by_workers;
 
@@ -23,14 +24,12 @@ const DRAWN_MOST: usize = 40;
 /// A chart with the table of its figures.
 #[derive(Debug, Clone, Serialize)]
 pub struct Shown {
-    /// Caption of the chart.
     pub caption: String,
-    /// The chart; `None` if the table is enough.
+    /// `None` if the table is enough.
     pub chart: Option<Chart>,
     /// Samples of a chart with zoom, as JSON.
     pub series: Option<String>,
-    /// The figures.
-    pub table: Table,
+    pub table: TextTable,
 }
 
 /// Requests per second, throughput, cost and latency of all proxies in all cases.
@@ -48,7 +47,7 @@ pub fn beside_each_other(summary: &Summary<'_>) -> Vec<Shown> {
     groups.filter_map(shown).collect()
 }
 
-/// Charts of requests. Messages of streams do not share them.
+/// Charts of requests. Messages of streams have separate charts.
 fn of_requests() -> [Groups<'static>; 5] {
     let requests = |case: &CaseSummary<'_>| case.case.streams.is_none();
     let closed = |case: &CaseSummary<'_>| case.case.is_closed_loop() && case.case.streams.is_none();
@@ -149,7 +148,7 @@ fn of_streams() -> [Groups<'static>; 5] {
 pub fn latency_against_rate(summary: &Summary<'_>) -> Vec<Shown> {
     let key = |case: &CaseSummary<'_>| {
         let case = case.case;
-        let is_plain = (case.scheme == Scheme::Http, case.version == Version::Http1);
+        let is_plain = (case.scheme == ClientScheme::Http, case.version == ClientVersion::Http1);
         let behind = (u8::from(case.layer), case.upstream.word());
         let generator = case.generator.clone();
         (
@@ -197,18 +196,18 @@ fn steps(summary: &Summary<'_>, index: usize, case: &CaseSummary<'_>) -> Option<
         };
         let mut points: Vec<_> = summary.results.runs.iter().filter(of_proxy).filter_map(point).collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
-        // Rounds begin alike: a rate that several of them tried is one point.
+        // Rounds start with the same rates, so a rate that several rounds tried is one point.
         let of_rate = |same: &[(f64, f64)]| {
             (same[0].0, crate::statistics::median(&same.iter().map(|point| point.1).collect::<Vec<_>>()))
         };
         points.chunk_by(|one, other| one.0 == other.0).map(of_rate).collect()
     };
     let looks = chart::looks(&case.proxies()).into_iter().zip(&case.rows);
-    let series: Vec<Named> = looks
+    let series: Vec<NamedSeries> = looks
         .clone()
         .map(|(look, row)| {
             let lacks = row.lacks().map(|word| (0.0, word));
-            Named { look, name: row.proxy.name.clone(), lacks: lacks.into_iter().collect() }
+            NamedSeries { look, name: row.proxy.name.clone(), lacks: lacks.into_iter().collect() }
         })
         .collect();
     let lines = looks.map(|(look, row)| (look, tried(&row.proxy.name)));
@@ -216,7 +215,7 @@ fn steps(summary: &Summary<'_>, index: usize, case: &CaseSummary<'_>) -> Option<
     let caption =
         format!("99th percentile of {} at the rates that were tried: {}", counted.time(), case.title());
     let id = format!("steps-{index}");
-    let chart = Lines {
+    let chart = LineChart {
         id: &id,
         title: &caption,
         axis: &format!("{}s offered each second", counted.one()),
@@ -225,7 +224,7 @@ fn steps(summary: &Summary<'_>, index: usize, case: &CaseSummary<'_>) -> Option<
         upwards: figure::duration_us,
         lines: lines.filter(|(_, points)| !points.is_empty()).collect(),
     };
-    let row = |row: &Row<'_>| {
+    let row = |row: &SummaryRow<'_>| {
         let points = tried(&row.proxy.name);
         let of = |metric: Metric| row.cell(metric).estimate.map(|estimate| metric.figure(estimate.median));
         let knee = crate::knee::knee(&points).map(|knee| figure::count(knee.rate_per_second));
@@ -236,7 +235,7 @@ fn steps(summary: &Summary<'_>, index: usize, case: &CaseSummary<'_>) -> Option<
     let highest = format!("highest with {bound}");
     let cost = format!("{} there", Metric::CpuPerRequest.heading(counted));
     let headings = ["", &highest, "p99 there", &cost, "bends at", "rates tried"];
-    let table = Table {
+    let table = TextTable {
         caption: caption.clone(),
         headings: headings.map(str::to_owned).to_vec(),
         rows: case.rows.iter().map(row).collect(),
@@ -262,9 +261,9 @@ fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown
         (look, points.collect::<Vec<_>>())
     });
     let counted = rates[0].0.counted();
-    let series: Vec<Named> = drawn
+    let series: Vec<NamedSeries> = drawn
         .iter()
-        .map(|&(look, name)| Named { look, name: name.to_owned(), lacks: lacks(rates, name) })
+        .map(|&(look, name)| NamedSeries { look, name: name.to_owned(), lacks: lacks(rates, name) })
         .collect();
     let (id, caption) = (
         format!("rates-{index}"),
@@ -274,7 +273,7 @@ fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown
             summary::title_but_rate(rates[0].0.case)
         ),
     );
-    let chart = Lines {
+    let chart = LineChart {
         id: &id,
         title: &caption,
         axis: &format!("{}s offered each second", counted.one()),
@@ -296,7 +295,7 @@ fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown
         [name.to_owned()].into_iter().chain(cells).chain([knee(name)]).collect()
     };
     let headings = rates.iter().map(|(_, rate)| format!("{}/s", figure::count(*rate)));
-    let table = Table {
+    let table = TextTable {
         caption: caption.clone(),
         headings: [String::new()].into_iter().chain(headings).chain(["bends at".to_owned()]).collect(),
         rows: proxies.iter().map(|proxy| row(&proxy.name)).collect(),
@@ -304,7 +303,7 @@ fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown
     Some(Shown { chart: chart.chart(&series), series: None, caption, table })
 }
 
-/// Where a proxy has no figure among cases that differ in one number, with the word for it.
+/// Returns the positions without a figure of this proxy, among cases that differ in one number, with the word for each.
 fn lacks(cases: &[(&CaseSummary<'_>, f64)], name: &str) -> Vec<(f64, &'static str)> {
     let of_case = |(case, at): &(&CaseSummary<'_>, f64)| {
         let row = case.rows.iter().find(|row| row.proxy.name == name)?;
@@ -327,20 +326,18 @@ pub fn over_time(case: &CaseSummary<'_>, index: usize) -> Vec<Shown> {
     QUANTITIES.iter().filter_map(|quantity| quantity.over_time(case, index, &sampled)).collect()
 }
 
-/// Samples of a proxy.
 struct Sampled<'s> {
     look: Look,
-    row: &'s Row<'s>,
-    samples: &'s [Sample],
+    row: &'s SummaryRow<'s>,
+    samples: &'s [UsageSample],
 }
 
-/// A sampled quantity.
 struct Quantity {
     key: &'static str,
     name: &'static str,
     /// Unit for the script of the page.
     unit: &'static str,
-    of: fn(&Sample) -> f64,
+    of: fn(&UsageSample) -> f64,
     figure: fn(f64) -> String,
 }
 
@@ -384,7 +381,7 @@ impl Quantity {
             let drawn = samples.iter().step_by(step);
             (*look, drawn.map(|sample| (sample.at_seconds, (self.of)(sample))).collect())
         });
-        let chart = Lines {
+        let chart = LineChart {
             id: &id,
             title: &title,
             axis: "seconds",
@@ -394,9 +391,9 @@ impl Quantity {
             lines: lines.collect(),
         };
         let named = chart::looks(&case.proxies()).into_iter().zip(&case.rows);
-        let named = named.filter(|(_, row)| row.proxy.role != Role::Direct).map(|(look, row)| {
+        let named = named.filter(|(_, row)| row.proxy.role != ProxyRole::Direct).map(|(look, row)| {
             let lacks = row.lacks().map(|word| (0.0, word));
-            Named { look, name: row.proxy.name.clone(), lacks: lacks.into_iter().collect() }
+            NamedSeries { look, name: row.proxy.name.clone(), lacks: lacks.into_iter().collect() }
         });
         let chart = chart.chart(&named.collect::<Vec<_>>())?;
         let rows = sampled.iter().map(|Sampled { row, samples, .. }| {
@@ -406,7 +403,7 @@ impl Quantity {
             let cells = [values[0], middle, values[values.len() - 1]].map(self.figure);
             [row.proxy.name.clone()].into_iter().chain(cells).collect()
         });
-        let table = Table {
+        let table = TextTable {
             caption: title.clone(),
             headings: ["", "least", "median", "most"].map(str::to_owned).to_vec(),
             rows: rows.collect(),
@@ -427,13 +424,13 @@ impl Quantity {
             })
         });
         let data = serde_json::json!({ "unit": self.unit, "lines": lines.collect::<Vec<_>>() });
-        // Nothing in it may look like the end of the script that it stands in.
+        // Escapes `<`, so that no text looks like the end of the script around it.
         data.to_string().replace('<', "\\u003c")
     }
 }
 
 /// Usage of each part in the last measurement of each proxy: proxy, generator, origins.
-pub fn parts(case: &CaseSummary<'_>) -> Option<Table> {
+pub fn parts(case: &CaseSummary<'_>) -> Option<TextTable> {
     let mut rows = Vec::new();
     for row in &case.rows {
         let Some(measured) = row.measured().last() else { continue };
@@ -456,7 +453,7 @@ pub fn parts(case: &CaseSummary<'_>) -> Option<Table> {
                 each_second(usage.involuntary_switches),
             ];
             cells.extend(passed(samples));
-            // Older results have what the kernel counted for the whole machine, and nothing of each part.
+            // Older results have the kernel's counters for the whole machine, and none for each part.
             if let (Some(network), true) = (measured.network, samples.iter().all(|one| one.traffic.is_none()))
             {
                 let [again, all] = [network.retransmitted_segments, network.sent_segments];
@@ -478,7 +475,7 @@ pub fn parts(case: &CaseSummary<'_>) -> Option<Table> {
         "sent/s",
         "segments sent again",
     ];
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| TextTable {
         caption: format!("What each part used, last measurement of each: {}", case.title()),
         headings: headings.map(str::to_owned).to_vec(),
         rows,
@@ -488,14 +485,14 @@ pub fn parts(case: &CaseSummary<'_>) -> Option<Table> {
 /// Row for a part other than the proxy.
 fn watched<'m>(
     part: &'static str,
-    watched: &'m Option<Watched>,
-) -> (&'static str, Option<Usage>, &'m [Sample]) {
+    watched: &'m Option<WatchedUsage>,
+) -> (&'static str, Option<Usage>, &'m [UsageSample]) {
     let samples = watched.as_ref().map_or(&[][..], |watched| &watched.samples);
     (part, watched.as_ref().map(|watched| watched.usage), samples)
 }
 
 /// Traffic of a part's connections: bytes received and sent per second, and retransmitted segments.
-fn passed(samples: &[Sample]) -> [String; 3] {
+fn passed(samples: &[UsageSample]) -> [String; 3] {
     let sum = samples
         .iter()
         .map(|sample| sample.traffic)
@@ -512,38 +509,35 @@ fn passed(samples: &[Sample]) -> [String; 3] {
 }
 
 /// Expectations of the plan and their results; `None` if there are none.
-pub fn expectations(summary: &Summary<'_>) -> Option<Table> {
+pub fn expectations(summary: &Summary<'_>) -> Option<TextTable> {
     let all = &summary.results.expectations;
     let rows = all.iter().map(|each| {
         let measured = each.measured.clone().unwrap_or_else(|| NOTHING.to_owned());
         let word = if each.is_met { "met" } else { "missed" };
         vec![each.text.clone(), each.case.clone(), each.proxy.clone(), measured, word.to_owned()]
     });
-    (!all.is_empty()).then(|| Table {
+    (!all.is_empty()).then(|| TextTable {
         caption: "What the plan expects".to_owned(),
         headings: ["expected", "case", "of", "measured", "came true"].map(str::to_owned).to_vec(),
         rows: rows.collect(),
     })
 }
 
-/// A rule of the judge, and the cases that break it.
 #[derive(Debug, Serialize)]
-pub struct Broken {
-    /// Name of the rule.
+pub struct BrokenRule {
     pub rule: &'static str,
-    /// Number of cases that break it.
     pub cases: usize,
-    /// Which figures are not ranked for it.
+    /// The figures that are not ranked.
     pub follows: &'static str,
     /// Why the rule matters, and what to do.
     pub remedy: &'static str,
     /// The cases with the observed facts.
-    pub table: Table,
+    pub table: TextTable,
 }
 
 /// Rules that cases break, in the order of the rules.
-pub fn verdicts(summary: &Summary<'_>) -> Vec<Broken> {
-    let broken = |rule: &'static judge::Rule| {
+pub fn verdicts(summary: &Summary<'_>) -> Vec<BrokenRule> {
+    let broken = |rule: &'static judge::JudgeRule| {
         let findings = summary.cases.iter().flat_map(|case| {
             let of_rule = case.findings.iter().filter(|finding| finding.rule == rule.name);
             of_rule.map(move |finding| (case, finding))
@@ -556,12 +550,12 @@ pub fn verdicts(summary: &Summary<'_>) -> Vec<Broken> {
             judge::Spoils::Rates => "requests/s not ranked",
             judge::Spoils::Nothing => "doubtful",
         };
-        let table = Table {
+        let table = TextTable {
             caption: format!("Cases that break {}", rule.name),
             headings: ["case", "what was seen", follows].map(str::to_owned).to_vec(),
             rows,
         };
-        (!table.rows.is_empty()).then_some(Broken {
+        (!table.rows.is_empty()).then_some(BrokenRule {
             rule: rule.name,
             cases: table.rows.len(),
             follows,
@@ -572,12 +566,11 @@ pub fn verdicts(summary: &Summary<'_>) -> Vec<Broken> {
     judge::RULES.iter().filter_map(broken).collect()
 }
 
-/// Published requests per second next to our own, as ratios to one proxy that both have; `None` if nothing was
-/// published.
-pub fn published_ratios(summary: &Summary<'_>) -> Option<Table> {
+/// Published and our own requests per second, as ratios to a proxy that both have; `None` without published ones.
+pub fn published_ratios(summary: &Summary<'_>) -> Option<TextTable> {
     let rows: Vec<Vec<String>> =
         summary.cases.iter().flat_map(|case| published_beside(summary, case)).collect();
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| TextTable {
         caption: "Requests per second, published and measured here, and as ratios between proxies. The machines differ, so \
                   only ratios compare."
             .to_owned(),
@@ -596,7 +589,7 @@ fn published_beside(summary: &Summary<'_>, case: &CaseSummary<'_>) -> Vec<Vec<St
         .filter(|figure| (figure.case.as_str(), figure.metric.as_str()) == (name, "requests_per_second"));
     let architecture = &summary.results.machine.architecture;
     let measured =
-        |row: &Row<'_>| row.cell(Metric::RequestsPerSecond).estimate.map(|estimate| estimate.median);
+        |row: &SummaryRow<'_>| row.cell(Metric::RequestsPerSecond).estimate.map(|estimate| estimate.median);
     let mut beside: Vec<(&str, Option<f64>, Option<f64>)> = rates
         .map(|figure| {
             let row =
@@ -610,7 +603,7 @@ fn published_beside(summary: &Summary<'_>, case: &CaseSummary<'_>) -> Vec<Vec<St
     let is_published =
         |proxy: &str| beside.iter().any(|(system, ..)| is_published_as(proxy, architecture, system));
     let others =
-        case.rows.iter().filter(|row| row.proxy.role != Role::Direct && !is_published(&row.proxy.name));
+        case.rows.iter().filter(|row| row.proxy.role != ProxyRole::Direct && !is_published(&row.proxy.name));
     let others: Vec<_> = others.map(|row| (row.proxy.name.as_str(), None, measured(row))).collect();
     beside.extend(others);
     let base = beside.iter().find_map(|(name, theirs, ours)| Some((*name, (*theirs)?, (*ours)?)));
@@ -643,7 +636,7 @@ fn is_published_as(proxy: &str, architecture: &str, system: &str) -> bool {
 
 /// Findings of the judge about the published tables, and remarks about their documents; empty if nothing was published.
 pub fn published_verdicts(summary: &Summary<'_>) -> Vec<String> {
-    let is_of = |experiment: &&published::Experiment| {
+    let is_of = |experiment: &&published::PublishedExperiment| {
         summary.results.published.first().is_some_and(|figure| {
             experiment
                 .figures()
@@ -664,7 +657,7 @@ pub fn published_verdicts(summary: &Summary<'_>) -> Vec<String> {
 }
 
 /// Table with a row for each case and a column for each proxy.
-fn by_case(summary: &Summary<'_>, group: &Groups<'_>) -> Table {
+fn by_case(summary: &Summary<'_>, group: &Groups<'_>) -> TextTable {
     let names: Vec<&str> = summary.results.proxies.iter().map(|proxy| proxy.name.as_str()).collect();
     let cell = |estimate: Estimate| match estimate.count {
         1 => (group.figure)(estimate.median),
@@ -677,7 +670,7 @@ fn by_case(summary: &Summary<'_>, group: &Groups<'_>) -> Table {
         });
         [case.title()].into_iter().chain(cells).collect()
     };
-    Table {
+    TextTable {
         caption: group.title.to_owned(),
         headings: std::iter::once("").chain(names.iter().copied()).map(str::to_owned).collect(),
         rows: summary.cases.iter().filter(|case| (group.includes)(case)).map(row).collect(),

@@ -8,27 +8,26 @@ use serde::Serialize;
 
 use crate::compare::{Comparison, show};
 use crate::judge;
-use crate::leaders::{self, Answer};
-use crate::overview::{self, Broken, Shown};
-use crate::results::{Arrivals, Case, Cores, Machine, Place, Process, Proxy, Role, Run, Started};
+use crate::leaders::{self, LeaderAnswer};
+use crate::overview::{self, BrokenRule, Shown};
+use crate::results::{
+    Arrivals, Case, ComparedProxy, Cores, MachinePlace, ProxyRole, Run, RunMachine, Started, StartedProcess,
+};
 use crate::summary::{CaseSummary, Summary};
-use crate::table::{self, Table};
+use crate::table::{self, TextTable};
 use crate::{
     chart::{self, Chart},
     figure, findings, text,
 };
 
-/// Maximum size of a page: a larger page would be hard to use and to mail.
+/// A larger page would be hard to use and to mail.
 const BYTES_MOST: usize = 1 << 20;
 
-/// Why no page could be made.
 #[derive(Debug)]
 pub enum PageError {
     /// The template does not fit its data: a bug.
     Template(minijinja::Error),
-    /// The results are too large for one page.
     TooLarge {
-        /// Size of the page in bytes.
         bytes: usize,
     },
 }
@@ -49,10 +48,8 @@ impl std::fmt::Display for PageError {
 
 impl std::error::Error for PageError {}
 
-/// The complete page.
-///
-/// If the charts of all cases do not fit, only closed loops have charts, or no single case has. The tables stay, and a
-/// caveat explains it.
+/// Renders the complete page. If the charts of all cases do not fit, only closed loops have charts, or no single case
+/// has. The tables stay, and a caveat explains it.
 pub fn render(summary: &Summary<'_>) -> Result<String, PageError> {
     let mut page = page(summary);
     for detail in [Detail::Full, Detail::ClosedLoops, Detail::Drawn] {
@@ -66,29 +63,25 @@ pub fn render(summary: &Summary<'_>) -> Result<String, PageError> {
     placed(include_str!("page.html"), &page)
 }
 
-/// Which single cases have charts.
+/// The cases that have charts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detail {
-    /// All cases, with zoom.
     Full,
     /// Closed loops only: constant rates have one chart together.
     ClosedLoops,
     /// Closed loops only, without zoom.
     Drawn,
-    /// No cases.
     Tables,
 }
 
-/// Page with the comparison of two results.
 pub fn comparison(comparison: &Comparison<'_>) -> Result<String, PageError> {
-    /// Data of the template.
     #[derive(Serialize)]
-    struct Page {
+    struct ReportPage {
         style: &'static str,
         sentences: Vec<String>,
-        changes: Table,
+        changes: TextTable,
     }
-    let page = Page {
+    let page = ReportPage {
         style: include_str!("page.css"),
         sentences: show::sentences(comparison),
         changes: show::table(comparison),
@@ -99,7 +92,7 @@ pub fn comparison(comparison: &Comparison<'_>) -> Result<String, PageError> {
 pub(crate) fn placed(template: &str, page: impl Serialize) -> Result<String, PageError> {
     let mut templates = Environment::new();
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
-    // What could end the attribute is escaped for the style.
+    // Characters that could end the attribute are escaped for CSS.
     templates.add_filter("labels", |headings: Vec<String>| Value::from_safe_string(labels(&headings)));
     templates.add_template("macros", include_str!("macros.html")).map_err(PageError::Template)?;
     templates.add_template("page", template).map_err(PageError::Template)?;
@@ -113,7 +106,7 @@ pub(crate) fn placed(template: &str, page: impl Serialize) -> Result<String, Pag
     Ok(page)
 }
 
-/// Headings as variables of the style, from the second on: on a narrow screen each cell shows its own.
+/// Headings as CSS variables, from the second on: on a narrow screen each cell shows its own.
 fn labels(headings: &[String]) -> String {
     let label = |(index, heading): (usize, &String)| {
         let mut text = String::new();
@@ -130,7 +123,7 @@ fn labels(headings: &[String]) -> String {
     headings.iter().enumerate().skip(1).map(label).collect()
 }
 
-/// Zoom for time series: uPlot, and the script that gives it the samples.
+/// Zoom for time series: uPlot, and the script that passes it the samples.
 #[derive(Serialize)]
 struct Zoom {
     style: &'static str,
@@ -144,7 +137,6 @@ const ZOOM: Zoom = Zoom {
     script: include_str!("zoom.js"),
 };
 
-/// Data of the template.
 #[derive(Serialize)]
 struct Page<'r> {
     style: &'static str,
@@ -155,35 +147,37 @@ struct Page<'r> {
     command: &'r str,
     legend: String,
     marks: String,
-    /// Whether the judge ranks nothing at all: that stands once, in place of answers and leaders.
+    /// The reason why nothing is ranked.
+    headline: Option<String>,
+    /// Whether the judge ranks nothing at all: then there are neither answers nor leaders.
     is_unranked: bool,
-    answers: Vec<Answer>,
-    leaders: Option<Table>,
+    answers: Vec<LeaderAnswer>,
+    leaders: Option<TextTable>,
     findings: Vec<String>,
-    /// How many they are: `2 sentences`.
+    /// Number of sentences: `2 sentences`.
     told: String,
     caveats: Vec<String>,
     omitted: Option<String>,
-    standings: Table,
-    expectations: Option<Table>,
-    verdicts: Vec<Broken>,
+    standings: TextTable,
+    expectations: Option<TextTable>,
+    verdicts: Vec<BrokenRule>,
     kept: Vec<&'static str>,
     overview: Vec<Shown>,
     rates: Vec<Shown>,
     workers: Vec<Shown>,
-    published: Option<Table>,
+    published: Option<TextTable>,
     published_verdicts: Vec<String>,
-    cases: Vec<Section>,
+    cases: Vec<CaseSection>,
     conditions: Facts,
     machine: Facts,
     versions: Facts,
-    processes: Vec<(String, &'r Process)>,
+    processes: Vec<(String, &'r StartedProcess)>,
     commands: Facts,
 }
 
 fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
     let results = summary.results;
-    let Machine { processor, cores, kernel, .. } = &results.machine;
+    let RunMachine { processor, cores, kernel, .. } = &results.machine;
     let verdicts = overview::verdicts(summary);
     let is_unranked = leaders::is_unranked(summary);
     let findings = findings::sentences(summary);
@@ -200,6 +194,7 @@ fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
         command: &results.command,
         legend: chart::legend(&results.proxies.iter().collect::<Vec<_>>()),
         marks: text::legend(summary),
+        headline: findings::headline(summary),
         is_unranked,
         answers: if is_unranked { Vec::new() } else { leaders::answers(summary) },
         leaders: leaders::by_case(summary).filter(|_| !is_unranked),
@@ -226,7 +221,7 @@ fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
 }
 
 /// Rules that no case breaks.
-fn kept(broken: &[Broken]) -> Vec<&'static str> {
+fn kept(broken: &[BrokenRule]) -> Vec<&'static str> {
     let names = judge::RULES.iter().map(|rule| rule.name);
     names.filter(|name| broken.iter().all(|broken| broken.rule != *name)).collect()
 }
@@ -268,22 +263,22 @@ impl Page<'_> {
 
 /// Section of a case: its figures, and charts with a table each.
 #[derive(Serialize)]
-struct Section {
-    figures: Table,
-    streams: Option<Table>,
-    errors: Option<Table>,
+struct CaseSection {
+    figures: TextTable,
+    streams: Option<TextTable>,
+    errors: Option<TextTable>,
     cpu_heading: String,
     cpu_chart: Option<Chart>,
-    cpu: Table,
+    cpu: TextTable,
     latency_heading: &'static str,
     latency_chart: Option<Chart>,
-    percentiles: Table,
+    percentiles: TextTable,
     over_time: Vec<Shown>,
-    parts: Option<Table>,
+    parts: Option<TextTable>,
 }
 
-fn section(index: usize, case: &CaseSummary<'_>) -> Section {
-    Section {
+fn section(index: usize, case: &CaseSummary<'_>) -> CaseSection {
+    CaseSection {
         figures: table::figures(case),
         streams: table::streams(case),
         errors: table::errors(case),
@@ -298,10 +293,9 @@ fn section(index: usize, case: &CaseSummary<'_>) -> Section {
     }
 }
 
-/// Named facts.
 type Facts = Vec<(String, String)>;
 
-fn machine(machine: &Machine) -> Facts {
+fn machine(machine: &RunMachine) -> Facts {
     let mut facts = vec![
         ("Processor".to_owned(), machine.processor.clone()),
         ("Architecture".to_owned(), machine.architecture.clone()),
@@ -310,7 +304,7 @@ fn machine(machine: &Machine) -> Facts {
         ("Kernel".to_owned(), machine.kernel.clone()),
         (
             "Frequency governor".to_owned(),
-            machine.governor.clone().unwrap_or_else(|| "not told by the kernel".to_owned()),
+            machine.governor.clone().unwrap_or_else(|| "not reported by the kernel".to_owned()),
         ),
     ];
     facts.extend(machine.settings.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -338,7 +332,7 @@ fn conditions(summary: &Summary<'_>) -> Facts {
             "Measurements".to_owned(),
             format!(
                 "{} of {:.2} s each{} after {:.2} s of warm-up, {invalid} of them not counted; {} rounds, in an order \
-                 shuffled anew for each round (seed {}), a fresh process of the proxy for each",
+                 shuffled again for each round (seed {}), a fresh process of the proxy for each",
                 results.runs.len(),
                 conditions.measured_seconds,
                 otherwise_long(&results.cases),
@@ -362,8 +356,8 @@ fn otherwise_long(cases: &[Case]) -> String {
 }
 
 /// Text for one of several machines, with the parts on it.
-fn place(place: &Place) -> String {
-    let Place { name, address, machine, clock_uncertainty_us, .. } = place;
+fn place(place: &MachinePlace) -> String {
+    let MachinePlace { name, address, machine, clock_uncertainty_us, .. } = place;
     let parts =
         [("proxy", &place.cores.proxy), ("origins", &place.cores.origins), ("load", &place.cores.load)];
     let here: Vec<&str> =
@@ -382,15 +376,15 @@ fn cores(cores: &Cores) -> String {
     format!("proxy {}; origins {}; load {}", list(&cores.proxy), list(&cores.origins), list(&cores.load))
 }
 
-fn versions(proxies: &[Proxy]) -> Facts {
-    let named = proxies.iter().filter(|proxy| proxy.role != Role::Direct);
+fn versions(proxies: &[ComparedProxy]) -> Facts {
+    let named = proxies.iter().filter(|proxy| proxy.role != ProxyRole::Direct);
     named.map(|proxy| (proxy.name.clone(), proxy.version.clone())).collect()
 }
 
 /// Processes with their command and configuration files.
-fn processes<'r>(summary: &Summary<'r>) -> Vec<(String, &'r Process)> {
+fn processes<'r>(summary: &Summary<'r>) -> Vec<(String, &'r StartedProcess)> {
     let results = summary.results;
-    let proxies = results.proxies.iter().filter(|proxy| proxy.role != Role::Direct);
+    let proxies = results.proxies.iter().filter(|proxy| proxy.role != ProxyRole::Direct);
     let origins =
         results.origins.iter().enumerate().map(|(index, origin)| (format!("origin {}", index + 1), origin));
     let of_proxies = proxies.flat_map(|proxy| {
@@ -400,14 +394,14 @@ fn processes<'r>(summary: &Summary<'r>) -> Vec<(String, &'r Process)> {
 }
 
 /// Name of a proxy, with the settings that it did not have in all cases.
-fn started_name(proxy: &Proxy, started: &Started) -> String {
+fn started_name(proxy: &ComparedProxy, started: &Started) -> String {
     let is_everywhere = |phrase: &String| proxy.started.iter().all(|other| other.given.contains(phrase));
     let own: Vec<&str> =
         started.given.iter().filter(|phrase| !is_everywhere(phrase)).map(String::as_str).collect();
     if own.is_empty() { proxy.name.clone() } else { format!("{}, given: {}", proxy.name, own.join("; ")) }
 }
 
-/// One command of the generator for each case: they differ only in the port.
+/// The generator's command for each case; rounds differ only in the port.
 fn commands(summary: &Summary<'_>) -> Facts {
     let first = |case: &Case| {
         let run: Option<&Run> = summary.results.runs.iter().find(|run| run.case == case.name);

@@ -1,16 +1,14 @@
 //! Published figures of the five experiments, with their sources, and the judge's findings about them.
 //!
-//! `published.csv` has the figures. This module has their conditions, as far as the documents report them; the others
-//! are unknown.
+//! `published.csv` has the figures. This module has the conditions that the documents report; others are unknown.
 
 use crate::judge::{self, Evidence, Finding, Ranking, Trait};
 
 /// Lines of `experiment,system,case,metric,value,unit`.
 const FIGURES: &str = include_str!("published.csv");
 
-/// A published experiment.
 #[derive(Debug)]
-pub struct Experiment {
+pub struct PublishedExperiment {
     /// Name in the lab.
     pub name: &'static str,
     /// Author and document.
@@ -25,28 +23,25 @@ pub struct Experiment {
     setup: &'static [(&'static str, Trait, &'static str)],
     /// Offered rates: system, end of the case's name, rate.
     offers: &'static [(&'static str, &'static str, f64)],
-    /// Requests that were answered and that failed, as the generator printed them: system, case, answered, failed.
+    /// Answered and failed requests, as the generator printed them: system, case, answered, failed.
     failures: &'static [(&'static str, &'static str, f64, f64)],
 }
 
-/// One published figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Figure {
+pub struct PublishedFigure {
     /// Measured system; for a proxy of the lab, its name.
     pub system: &'static str,
-    /// Name of the published case.
     pub case: &'static str,
-    /// Metric: `requests_per_second`, `latency_mean`, …
+    /// `requests_per_second`, `latency_mean`, …
     pub metric: &'static str,
-    /// Value in the unit of `unit`.
     pub value: f64,
-    /// Unit: `1/s`, `ms`, …
+    /// `1/s`, `ms`, …
     pub unit: &'static str,
 }
 
-/// The five experiments, in the order of the documents.
-pub const EXPERIMENTS: [Experiment; 5] = [
-    Experiment {
+/// In the order of the documents.
+pub const EXPERIMENTS: [PublishedExperiment; 5] = [
+    PublishedExperiment {
         name: "monolake",
         source: "monolake's benchmark page: monolake, nginx, Traefik and Envoy on four cores, driven by wrk2",
         remarks: &[
@@ -65,7 +60,7 @@ pub const EXPERIMENTS: [Experiment; 5] = [
         offers: &[("traefik", "-tiny", 10_000.0)],
         failures: &[],
     },
-    Experiment {
+    PublishedExperiment {
         name: "squid-wrk",
         source: "Squid before Apache with a CGI in Perl, on x86-64 and arm64, driven by wrk from far and near",
         remarks: &[
@@ -79,7 +74,7 @@ pub const EXPERIMENTS: [Experiment; 5] = [
         offers: &[],
         failures: SQUID_FAILURES,
     },
-    Experiment {
+    PublishedExperiment {
         name: "varnish-vs-squid",
         source: "Varnish 2.0.4 and Squid 2.6 on a Pentium 4 with 2 GB: hits by size and users, driven by ab",
         remarks: &[
@@ -94,7 +89,7 @@ pub const EXPERIMENTS: [Experiment; 5] = [
         offers: &[],
         failures: &[],
     },
-    Experiment {
+    PublishedExperiment {
         name: "chaos-proxy",
         source: "Chaos-Proxy's experiments with its Speed and Latency parameters, driven by ab",
         remarks: &[
@@ -111,7 +106,7 @@ pub const EXPERIMENTS: [Experiment; 5] = [
         offers: &[],
         failures: &[],
     },
-    Experiment {
+    PublishedExperiment {
         name: "zproxy",
         source: "zproxy 0.1.2, HAProxy 1.8.19 and Pound 2.8a before two nginx, driven by wrk",
         remarks: &["HAProxy wrote its HTTP log; the generator was a desktop with ten threads."],
@@ -141,19 +136,17 @@ const SQUID_FAILURES: &[(&str, &str, f64, f64)] = &[
     ("squid-arm64", "client-internal-t12-c400", 14_853.0 + 13_259.0, 2_869_145.0 + 3_008_285.0),
 ];
 
-/// The experiment with this name.
-pub fn experiment(name: &str) -> Option<&'static Experiment> {
+pub fn experiment(name: &str) -> Option<&'static PublishedExperiment> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name)
 }
 
-impl Experiment {
-    /// All published figures of the experiment.
-    pub fn figures(&self) -> impl Iterator<Item = Figure> {
+impl PublishedExperiment {
+    pub fn figures(&self) -> impl Iterator<Item = PublishedFigure> {
         FIGURES.lines().skip(1).filter_map(move |line| {
             let mut fields = line.strip_prefix(self.name)?.strip_prefix(',')?.split(',');
             let mut next = || fields.next();
             let (system, case, metric) = (next()?, next()?, next()?);
-            Some(Figure { system, case, metric, value: next()?.parse().ok()?, unit: next()? })
+            Some(PublishedFigure { system, case, metric, value: next()?.parse().ok()?, unit: next()? })
         })
     }
 
@@ -175,8 +168,7 @@ impl Experiment {
         rankings
     }
 
-    /// Findings of the judge about the published tables: each broken rule with its cases, and the observed facts of the
-    /// first case.
+    /// The judge's findings about the published tables: each broken rule, its cases, and the first case's facts.
     pub fn findings(&self) -> Vec<(Vec<String>, Finding)> {
         let mut all: Vec<(Vec<String>, Finding)> = Vec::new();
         for ranking in self.rankings() {
@@ -194,7 +186,7 @@ impl Experiment {
         all
     }
 
-    fn evidence(&self, figure: &Figure) -> Evidence {
+    fn evidence(&self, figure: &PublishedFigure) -> Evidence {
         let case = without_round(figure.case);
         let bytes_per_second = self
             .figures()
@@ -224,7 +216,7 @@ impl Experiment {
         }
     }
 
-    fn failed_share(&self, figure: &Figure) -> Option<f64> {
+    fn failed_share(&self, figure: &PublishedFigure) -> Option<f64> {
         let case = without_round(figure.case);
         let printed = self.failures.iter().find(|(system, of, ..)| *system == figure.system && *of == case);
         if let Some((_, _, answered, failed)) = printed {
@@ -263,7 +255,7 @@ mod tests {
         assert_eq!((traefik.case, traefik.value, traefik.unit), ("http-tiny", 9991.09, "1/s"));
     }
 
-    /// Rule, a case and a system that it hits: what a reader of the documents finds by hand.
+    /// Rule, a case and a system that breaks it: findings that a reader of the documents makes by hand.
     #[test]
     fn the_published_tables_fail_where_their_documents_show_it() {
         let known: [(&str, &str, &str, &str); 8] = [

@@ -1,4 +1,4 @@
-//! Parses durations, sizes and rates, as they stand in plans and conditions.
+//! Parses durations, sizes and rates in plans and conditions.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ const SIZES: [(&str, f64); 13] = [
     ("MiB", 1_048_576.0),
     ("GiB", 1_073_741_824.0),
 ];
-/// Maximum duration, a day: more is a mistake.
+/// A day; more is a mistake.
 const LONGEST_SECONDS: f64 = 86_400.0;
-/// Maximum size: larger than any memory or network that is measured.
+/// Larger than any memory or network that is measured.
 const LARGEST_BYTES: f64 = 1e15;
 
 /// Parses a duration: `50ms`, `1.5s`, `2m`.

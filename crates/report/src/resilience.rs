@@ -1,5 +1,5 @@
-//! Results of a resilience run: what each proxy's clients got while servers died, links slowed and configurations were
-//! reloaded. The schema of its `results.json`.
+//! Results of a resilience run: each proxy's results while servers died, links slowed and configurations were reloaded.
+//! The schema of its `results.json`.
 
 /// Tables for a terminal.
 mod text;
@@ -12,45 +12,38 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::results::{Absent, File, Machine};
+use crate::results::{Absent, File, RunMachine};
 
 pub use page::page;
 pub use text::{recovery, render};
 
-/// Version of this schema. It changes when a field changes its meaning or is removed.
+/// Changes when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
-/// Results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// [`SCHEMA`] at the time of writing.
     pub schema: u32,
-    /// Heading of the plan.
     pub title: String,
     /// Command that repeats the run.
     pub command: String,
-    /// The plan.
     pub plan: File,
     /// Version of Vanward that ran it.
     pub version: String,
-    /// Start of the run, in seconds since 1970.
     pub started_unix_seconds: u64,
-    /// The machine.
-    pub machine: Machine,
-    /// What was alike for every proxy, a phrase each.
+    pub machine: RunMachine,
+    /// Conditions that were the same for every proxy, a phrase each.
     pub alike: Vec<String>,
-    /// Length of a slot of [`Run::slots`].
+    /// Length of a slot of [`ResilienceRun::slots`].
     pub slot_seconds: f64,
-    /// The plan's cuts in time.
+    /// Phases between the plan's cuts.
     pub phases: Vec<Phase>,
     /// Events and faults, for the time axis.
     pub marks: Vec<Mark>,
-    /// One run for each proxy.
-    pub runs: Vec<Run>,
+    pub runs: Vec<ResilienceRun>,
     /// Proxies that took no part, with the reason.
     pub absent: Vec<Absent>,
-    /// Expectations with their results.
-    pub expectations: Vec<Expectation>,
+    pub expectations: Vec<PhaseExpectation>,
     /// Whether the run was stopped early.
     pub interrupted: bool,
 }
@@ -58,51 +51,40 @@ pub struct Results {
 /// A time between two cuts of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// Its name, unique in the plan.
+    /// Unique in the plan.
     pub name: String,
-    /// Its start, from the start of the load.
+    /// From the start of the load.
     pub from_seconds: f64,
-    /// Its end.
     pub until_seconds: f64,
-    /// Requests per second that were due.
     pub due_per_second: f64,
-    /// Whether a proxy is expected to recover in it: something has happened, and no fault has begun.
+    /// Whether the proxy is expected to recover in this phase: an event has happened, and no fault has begun.
     pub recovers: bool,
 }
 
-/// Something on the time axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// What it is: `kill origin 2`.
+    /// Description: `kill origin 2`.
     pub text: String,
-    /// When it happens or begins.
     pub from_seconds: f64,
-    /// When it ends; `None` for what happens at once.
+    /// `None` for an event without duration.
     pub until_seconds: Option<f64>,
 }
 
-/// What the clients of one proxy got.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// Name of the proxy.
+pub struct ResilienceRun {
     pub proxy: String,
-    /// Its version.
     pub version: String,
-    /// Command line of the proxy.
     pub command: String,
-    /// Its files.
     pub files: Vec<File>,
-    /// Figures of the whole run.
     pub whole: Figures,
-    /// Figures of each phase, in the order of [`Results::phases`].
+    /// In the order of [`Results::phases`].
     pub phases: Vec<Figures>,
     /// Bounds of a recovery, as conditions.
     pub recovered: Vec<String>,
     /// Figures in short slots of time.
-    pub slots: Vec<Slot>,
-    /// Example of each kind of error.
+    pub slots: Vec<TimeSlot>,
     pub error_examples: BTreeMap<String, String>,
-    /// What happened and was not planned: the proxy ended by itself, a server did not start again.
+    /// Unplanned events: the proxy exited, or a server did not start again.
     pub remarks: Vec<String>,
     /// Why the figures are invalid; empty for a valid run.
     pub problems: Vec<String>,
@@ -111,85 +93,69 @@ pub struct Run {
 /// Figures of the requests that were due in a time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Successful requests.
     pub requests: u64,
     /// Failed requests by kind; `unanswered` are those without a result at the end of the run.
     pub errors: BTreeMap<String, u64>,
-    /// Successful requests per second.
     pub requests_per_second: f64,
     /// Median latency of `requests`, from when they were due; `None` without any.
     pub p50_us: Option<u64>,
-    /// 99th percentile.
     pub p99_us: Option<u64>,
-    /// Maximum.
     pub max_us: Option<u64>,
-    /// Recovery in a phase after something happened.
+    /// Recovery in a phase after an event.
     pub recovery: Option<Recovery>,
 }
 
 impl Figures {
-    /// Failed requests of all kinds.
     pub fn failed(&self) -> u64 {
         self.errors.values().sum()
     }
 }
 
-/// When a proxy had recovered.
+/// Time of a proxy's recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
-    /// So many seconds after the start of the phase.
     AfterSeconds(f64),
     /// Not before the end of the phase.
     Never,
 }
 
-/// Figures of a slot of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Slot {
+pub struct TimeSlot {
     /// Successful requests that were due in it.
     pub requests: u64,
-    /// Failed ones.
     pub failed: u64,
     /// Median latency; 0 without a success.
     pub p50_us: u64,
-    /// 99th percentile.
     pub p99_us: u64,
-    /// Maximum.
     pub max_us: u64,
 }
 
 /// Expectation of one proxy in one phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Expectation {
-    /// Text of the expectation.
+pub struct PhaseExpectation {
     pub text: String,
-    /// Name of the proxy.
     pub proxy: String,
-    /// Name of the phase, or `whole run`.
     pub phase: String,
     /// Measured value with its unit; `None` if nothing was measured.
     pub measured: Option<String>,
     /// Whether it was met. Without a measured value, it was not.
     pub is_met: bool,
-    /// Whether the run fails without it. Of other proxies it is only told.
+    /// Whether the run fails if it is missed. Those of other proxies are only reported.
     pub is_required: bool,
 }
 
 impl Results {
-    /// Pretty-printed JSON.
     pub fn to_json(&self) -> String {
-        // Plain data with text keys: it always has a JSON form.
+        // It contains only plain data with text keys, so this cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// Reads the JSON of [`Results::to_json`].
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// Expectations that were missed and required.
-    pub fn missed(&self) -> impl Iterator<Item = &Expectation> {
+    pub fn missed(&self) -> impl Iterator<Item = &PhaseExpectation> {
         self.expectations.iter().filter(|each| each.is_required && !each.is_met)
     }
 }
@@ -215,7 +181,7 @@ mod tests {
             due_per_second: 10.0,
             recovers,
         };
-        let expectation = |text: &str, is_met, is_required| Expectation {
+        let expectation = |text: &str, is_met, is_required| PhaseExpectation {
             text: text.to_owned(),
             proxy: "mine".to_owned(),
             phase: "dead & gone".to_owned(),
@@ -223,7 +189,7 @@ mod tests {
             is_met,
             is_required,
         };
-        let slot = |requests, failed| Slot {
+        let slot = |requests, failed| TimeSlot {
             requests,
             failed,
             p50_us: 900 * requests.min(1),
@@ -237,7 +203,7 @@ mod tests {
             plan: File { name: "p.toml".to_owned(), text: "title = 1".to_owned() },
             version: "1".to_owned(),
             started_unix_seconds: 0,
-            machine: Machine {
+            machine: RunMachine {
                 processor: "p".to_owned(),
                 architecture: "a".to_owned(),
                 cores: 2,
@@ -250,7 +216,7 @@ mod tests {
             slot_seconds: 0.5,
             phases: vec![phase("steady", 0.0, false), phase("dead & gone", 1.0, true)],
             marks: vec![Mark { text: "kill origin 2".to_owned(), from_seconds: 1.0, until_seconds: None }],
-            runs: vec![Run {
+            runs: vec![ResilienceRun {
                 proxy: "mine".to_owned(),
                 version: String::new(),
                 command: "mine --listen".to_owned(),
@@ -260,7 +226,7 @@ mod tests {
                 recovered: vec!["errors <= 1%".to_owned()],
                 slots: vec![slot(5, 0), slot(5, 0), slot(0, 5), slot(5, 0)],
                 error_examples: BTreeMap::new(),
-                remarks: vec!["mine ended by itself".to_owned()],
+                remarks: vec!["mine ended on its own".to_owned()],
                 problems: Vec::new(),
             }],
             absent: vec![Absent { proxy: "nginx".to_owned(), remedy: "install it".to_owned() }],
@@ -288,7 +254,7 @@ mod tests {
             "dead & gone   1 s",
             "after 0.5 s",
             "5 read",
-            "mine ended by itself",
+            "mine ended on its own",
         ] {
             assert!(text.contains(said), "{said}:\n{text}");
         }

@@ -1,7 +1,6 @@
 //! Results of a lab run, as in `results.json`. Every quantity has its unit in its name.
 //!
-//! Nothing here is derived: medians, ratios and verdicts are computed by `summary`, so newer rules can judge an old
-//! file.
+//! This file has only measured data. `summary` computes the rest, so newer rules can judge an old file.
 
 /// Streams of cases, and their figures.
 mod streams;
@@ -11,46 +10,37 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::judge::Trait;
-use crate::latency::Latency;
-pub use streams::{StreamKind, Streams, StreamsMeasured};
+use crate::latency::LatencyHistogram;
+pub use streams::{StreamKind, StreamResults, StreamsMeasured};
 
-/// Version of this schema. Readers reject newer versions.
+/// Readers reject newer versions.
 pub const SCHEMA: u32 = 4;
 
-/// Results of one run of the lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// [`SCHEMA`] at the time of writing.
     pub schema: u32,
-    /// Heading of the report.
     pub title: String,
     /// Program and version of the lab.
     pub measured_by: String,
     /// The command that repeats the run.
     pub command: String,
-    /// Start of the run, in seconds since 1970.
     pub started_unix_seconds: u64,
-    /// Duration of the run.
     pub took_seconds: f64,
-    /// Machine of the proxies.
-    pub machine: Machine,
+    pub machine: RunMachine,
     /// All machines of the run; empty if there was only one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub machines: Vec<Place>,
-    /// Conditions of all measurements.
+    pub machines: Vec<MachinePlace>,
     pub conditions: Conditions,
-    /// Compared proxies, in the order of the tables.
-    pub proxies: Vec<Proxy>,
-    /// How the origins were started.
-    pub origins: Vec<Process>,
-    /// Cases, in the order of the tables.
+    /// In the order of the tables.
+    pub proxies: Vec<ComparedProxy>,
+    pub origins: Vec<StartedProcess>,
+    /// In the order of the tables.
     pub cases: Vec<Case>,
     /// All measurements, in the order in which they were made.
     pub runs: Vec<Run>,
     /// Notes for readers, in whole sentences.
     pub notes: Vec<String>,
-    /// Text of the plan, if the run had a plan file.
-    #[serde(default)]
     pub plan: Option<File>,
     /// Proxies of the plan that are not installed.
     #[serde(default)]
@@ -61,57 +51,44 @@ pub struct Results {
     /// Published figures of the same experiment.
     #[serde(default)]
     pub published: Vec<Published>,
-    /// Expectations of the plan, and their results.
     #[serde(default)]
     pub expectations: Vec<Expectation>,
     /// Why measurements of the plan are missing; `None` if the run is complete.
-    #[serde(default)]
     pub incomplete: Option<String>,
 }
 
 /// A proxy that is not installed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
-    /// Name of the proxy.
     pub proxy: String,
-    /// How to install it.
     pub remedy: String,
 }
 
 /// A case that a proxy does not support.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lacking {
-    /// Name of the proxy.
     pub proxy: String,
-    /// Name of the case.
     pub case: String,
-    /// The unsupported feature.
     pub reason: String,
 }
 
-/// One published figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     /// Measured system; for a proxy of the lab, its name.
     pub system: String,
-    /// Name of the published case, as in [`Case::published`].
     pub case: String,
-    /// Metric: `requests_per_second`, `latency_mean`, …
+    /// `requests_per_second`, `latency_mean`, …
     pub metric: String,
-    /// Value in the unit of `unit`.
     pub value: f64,
-    /// Unit: `1/s`, `ms`, …
+    /// `1/s`, `ms`, …
     pub unit: String,
 }
 
-/// Expectation of a plan, with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expectation {
     /// Text of the expectation: `p99 < 50ms`.
     pub text: String,
-    /// Name of the proxy.
     pub proxy: String,
-    /// Name of the case.
     pub case: String,
     /// Measured value with its unit; `None` if nothing was measured.
     pub measured: Option<String>,
@@ -119,18 +96,15 @@ pub struct Expectation {
     pub is_met: bool,
 }
 
-/// The machine of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct RunMachine {
     /// Processor, as the kernel names it.
     pub processor: String,
-    /// Architecture: `x86_64`, `aarch64`, …
+    /// `x86_64`, `aarch64`, …
     pub architecture: String,
     /// Number of cores that the lab may use.
     pub cores: usize,
-    /// Installed memory in bytes.
     pub memory_bytes: u64,
-    /// Name and release of the kernel.
     pub kernel: String,
     /// Frequency governor, if the kernel reports it.
     pub governor: Option<String>,
@@ -138,27 +112,23 @@ pub struct Machine {
     pub settings: BTreeMap<String, String>,
 }
 
-/// One machine of a run on several.
+/// A machine in a run on several machines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Place {
+pub struct MachinePlace {
     /// Name given to ssh; `here` is the machine that the lab was started on.
     pub name: String,
-    /// Address for the other machines.
     pub address: String,
     /// Cores of the parts that ran on the machine; a part without cores did not run on it.
     pub cores: Cores,
-    /// Description of the machine.
-    pub machine: Machine,
+    pub machine: RunMachine,
     /// Maximum error of the clock: measurements began together within this time.
     pub clock_uncertainty_us: u64,
 }
 
-/// Conditions of all measurements of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
     /// Load averages over 1, 5 and 15 minutes before the run.
     pub load_before: [f64; 3],
-    /// Number of rounds.
     pub rounds: usize,
     /// Duration of one measurement, except for cases with their own duration.
     pub measured_seconds: f64,
@@ -166,9 +136,8 @@ pub struct Conditions {
     pub warm_up_seconds: f64,
     /// Seed of the random order.
     pub seed: u64,
-    /// CPU cores of each part.
     pub cores: Cores,
-    /// What was alike for all proxies, a phrase each.
+    /// Conditions that were the same for all proxies, a phrase each.
     pub alike: Vec<String>,
     /// Command-line changes to the plan, a phrase each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -178,29 +147,24 @@ pub struct Conditions {
 /// CPU cores of each part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cores {
-    /// Cores of the proxy.
     pub proxy: Vec<usize>,
-    /// Cores of the origins.
     pub origins: Vec<usize>,
-    /// Cores of the load generator.
     pub load: Vec<usize>,
 }
 
-/// A compared proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WrittenProxy")]
-pub struct Proxy {
-    /// Short name, unique in the run.
+pub struct ComparedProxy {
+    /// Unique in the run.
     pub name: String,
-    /// Role in the comparison.
-    pub role: Role,
+    pub role: ProxyRole,
     /// Version that the program reports; empty for `direct`.
     pub version: String,
-    /// How the proxy was started, once for each different configuration.
+    /// A start for each different configuration.
     pub started: Vec<Started>,
 }
 
-/// How a proxy was started for some of the cases.
+/// A start of a proxy, for some of the cases.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Started {
     /// Settings of the proxy, a phrase each.
@@ -208,7 +172,7 @@ pub struct Started {
     /// Names of the cases; empty in older files.
     pub cases: Vec<String>,
     /// Command and files of the first start. Later starts differ only in ports and folders.
-    pub process: Process,
+    pub process: StartedProcess,
     /// Settings that must be alike for figures to be compared, as far as they are known.
     pub setup: BTreeMap<Trait, String>,
 }
@@ -217,20 +181,19 @@ pub struct Started {
 #[derive(Deserialize)]
 struct WrittenProxy {
     name: String,
-    role: Role,
+    role: ProxyRole,
     version: String,
     #[serde(default)]
     started: Vec<Started>,
     #[serde(default)]
-    process: Process,
-    #[serde(default)]
-    https_process: Option<Process>,
+    process: StartedProcess,
+    https_process: Option<StartedProcess>,
 }
 
-impl From<WrittenProxy> for Proxy {
+impl From<WrittenProxy> for ComparedProxy {
     fn from(written: WrittenProxy) -> Self {
         let WrittenProxy { name, role, version, mut started, process, https_process } = written;
-        let plain = Some(process).filter(|process| *process != Process::default());
+        let plain = Some(process).filter(|process| *process != StartedProcess::default());
         let https = https_process.map(|process| (vec!["HTTPS".to_owned()], process));
         started.extend(
             plain
@@ -246,30 +209,25 @@ impl From<WrittenProxy> for Proxy {
 /// Role of a proxy in a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum ProxyRole {
     /// No proxy: the client connects to the origin.
     Direct,
     /// The proxy that the others are compared with.
     Subject,
-    /// Another proxy.
     Peer,
 }
 
-/// How a process was started.
+/// Command and configuration of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Process {
+pub struct StartedProcess {
     /// Command line; empty if there is no process.
     pub command: String,
-    /// Configuration files of the process.
     pub files: Vec<File>,
 }
 
-/// A configuration file with its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
-    /// Name of the file.
     pub name: String,
-    /// Text of the file.
     pub text: String,
 }
 
@@ -281,37 +239,33 @@ pub const LIMITED: &str = "/s in all";
 /// A case: the task of every proxy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
-    /// Short name, unique in the run: `tiny-closed`.
+    /// Unique in the run: `tiny-closed`.
     pub name: String,
     /// Scheme of the clients; `http` in older files.
     #[serde(default)]
-    pub scheme: Scheme,
+    pub scheme: ClientScheme,
     /// HTTP version of the clients; HTTP/1.1 in older files.
     #[serde(default)]
-    pub version: Version,
-    /// Name of the payload.
+    pub version: ClientVersion,
     pub payload: String,
     /// Bytes of each response's body.
     pub payload_bytes: u64,
-    /// Number of client connections.
     pub connections: usize,
-    /// When requests are sent.
     pub arrivals: Arrivals,
-    /// Streams in place of requests: then a request of any other figure is a message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub streams: Option<Streams>,
+    /// Streams in place of requests: in all other figures, a request is then a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<StreamResults>,
     /// Worker threads or processes of each proxy.
     #[serde(default = "one")]
     pub workers: usize,
-    /// Number of requests of one measurement, if it ends by number and not by time.
-    #[serde(default)]
+    /// Number of requests of one measurement, if this number ends it, not the time.
     pub requests: Option<u64>,
     /// Duration of a measurement, or of a step of a search, if it differs from [`Conditions::measured_seconds`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_seconds: Option<f64>,
     /// Protocol of the origins; HTTP/1.1 without TLS in older files.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub upstream: Upstream,
+    pub upstream: OriginProtocol,
     /// Layer at which the proxies forward; 7 in older files.
     #[serde(default, skip_serializing_if = "is_default")]
     pub layer: Layer,
@@ -319,14 +273,11 @@ pub struct Case {
     #[serde(default)]
     pub features: Vec<String>,
     /// Case of the [`Published`] figures to compare with.
-    #[serde(default)]
     pub published: Option<String>,
-    /// Name of the load generator.
     #[serde(default = "own_generator")]
     pub generator: String,
 }
 
-/// Default for older files.
 fn one() -> usize {
     1
 }
@@ -335,18 +286,15 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Name of Vanward's own generator.
 pub const OWN_GENERATOR: &str = "vanward";
 
 fn own_generator() -> String {
     OWN_GENERATOR.to_owned()
 }
 
-/// Scheme of the clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scheme {
-    /// HTTP without TLS.
+pub enum ClientScheme {
     #[default]
     Http,
     /// HTTPS. `direct` takes no part.
@@ -355,21 +303,18 @@ pub enum Scheme {
 
 /// HTTP version of the clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Version {
-    /// HTTP/1.1.
+pub enum ClientVersion {
     #[default]
     #[serde(rename = "1.1")]
     Http1,
-    /// HTTP/2: with TLS by ALPN, without TLS by prior knowledge.
+    /// With TLS by ALPN, without TLS by prior knowledge.
     #[serde(rename = "2")]
     Http2,
-    /// HTTP/3, over QUIC.
     #[serde(rename = "3")]
     Http3,
 }
 
-impl Version {
-    /// Number, as in plans.
+impl ClientVersion {
     pub fn number(self) -> &'static str {
         match self {
             Self::Http1 => "1.1",
@@ -379,20 +324,17 @@ impl Version {
     }
 }
 
-/// Protocol of the origins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Upstream {
-    /// HTTP/1.1 without TLS.
+pub enum OriginProtocol {
     #[default]
     Http,
-    /// HTTP/1.1 with TLS.
     Https,
     /// HTTP/2 without TLS, by prior knowledge.
     H2,
 }
 
-impl Upstream {
+impl OriginProtocol {
     /// Name in plans: `http`, `https` or `h2`.
     pub fn word(self) -> &'static str {
         match self {
@@ -435,7 +377,6 @@ impl From<Layer> for u8 {
     }
 }
 
-/// When requests are sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Arrivals {
@@ -443,7 +384,7 @@ pub enum Arrivals {
     Closed,
     /// Constant rate, independent of the proxy.
     Constant {
-        /// Rate in requests per second.
+        /// In requests per second.
         rate_per_second: f64,
     },
     /// Search for the highest rate that meets a bound.
@@ -453,131 +394,106 @@ pub enum Arrivals {
     },
 }
 
-/// One measurement: a proxy, a case and a round.
+/// A measurement of a proxy in a case and a round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Name of the proxy.
     pub proxy: String,
-    /// Name of the case.
     pub case: String,
-    /// Number of the round, from 1.
+    /// Counts from 1.
     pub round: usize,
     /// Start of the measurement, in seconds after the start of the run.
     pub began_seconds: f64,
     /// Command line of the generator.
     pub command: String,
-    /// Step of a search; `None` without a search.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<Step>,
-    /// Result of the measurement.
-    pub outcome: Outcome,
+    /// `None` without a search.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<SearchStep>,
+    pub outcome: MeasurementOutcome,
 }
 
 /// Step of a search for the highest rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Step {
-    /// Offered requests per second.
+pub struct SearchStep {
     pub rate_per_second: f64,
     /// Whether all requests were sent, and answered within the bound.
     pub is_met: bool,
 }
 
-/// Result of a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
-pub enum Outcome {
-    /// A valid measurement.
-    Measured(Measured),
+pub enum MeasurementOutcome {
+    Measured(MeasuredFigures),
     /// An invalid measurement: its figures are kept but not counted.
     Invalid {
-        /// Why the measurement is invalid.
         reason: String,
-        /// The figures.
-        measured: Measured,
+        measured: MeasuredFigures,
         /// Whether the generator failed to send the load as planned, which says nothing about the proxy.
         #[serde(default)]
         is_generators: bool,
     },
     /// A failed measurement without figures.
     Failed {
-        /// Why the measurement failed.
         reason: String,
     },
 }
 
-/// Figures of one measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct MeasuredFigures {
     /// Duration from the first request to the last response.
     pub seconds: f64,
     /// Complete and correct responses.
     pub requests: u64,
-    /// Bytes received in complete responses.
     pub received_bytes: u64,
     /// Failed requests by cause. None is counted in `requests`.
     pub errors: BTreeMap<String, u64>,
     /// Latency: from the time when a request was due (in a closed loop, sent) to its last byte.
-    pub latency: Latency,
+    pub latency: LatencyHistogram,
     /// Lateness of the generator at the 99th percentile; only with a schedule.
     pub lateness_p99_us: Option<u64>,
     /// Usage of the proxy's processes; `None` without a proxy.
     pub usage: Option<Usage>,
     /// Time from sending to the first byte; empty if the generator does not report it.
     #[serde(default)]
-    pub first_byte: Latency,
+    pub first_byte: LatencyHistogram,
     /// Time of the TCP connect; empty if the generator does not report it.
     #[serde(default)]
-    pub connect: Latency,
+    pub connect: LatencyHistogram,
     /// CPU time of the generator's load threads.
-    #[serde(default)]
     pub load_cpu_seconds: Option<f64>,
-    /// Number of the generator's load threads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub load_threads: Option<usize>,
-    /// CPU time of the origins.
-    #[serde(default)]
     pub origins_cpu_seconds: Option<f64>,
-    /// Connections that the origins accepted during the load; without a proxy, these are the connections of the load.
-    /// `None` in older files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Connections that the origins accepted during the load; without a proxy, those of the load. `None` in old files.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub origin_connections: Option<u64>,
     /// CPU time of all processes on the machine, including the lab's.
-    #[serde(default)]
     pub machine_cpu_seconds: Option<f64>,
     /// Usage of the proxy over time.
     #[serde(default)]
-    pub samples: Vec<Sample>,
+    pub samples: Vec<UsageSample>,
     /// Usage of the load generator.
-    #[serde(default)]
-    pub load: Option<Watched>,
-    /// Usage of the origins.
-    #[serde(default)]
-    pub origins: Option<Watched>,
+    pub load: Option<WatchedUsage>,
+    pub origins: Option<WatchedUsage>,
     /// TCP counters of the kernel, for all processes on the machine.
-    #[serde(default)]
     pub network: Option<Network>,
-    /// What streams have beside other figures; `None` for requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Additional figures of streams; `None` for requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub streams: Option<StreamsMeasured>,
 }
 
 /// Usage of a part of the lab during a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Watched {
-    /// Total usage.
+pub struct WatchedUsage {
     pub usage: Usage,
-    /// Usage over time.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<UsageSample>,
 }
 
 /// TCP counters of the kernel during a measurement, for all processes together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// Segments sent, without retransmissions.
+    /// Without retransmissions.
     pub sent_segments: u64,
-    /// Segments retransmitted.
     pub retransmitted_segments: u64,
-    /// Connections that ended with a reset.
     pub reset_connections: u64,
     /// Connections dropped because the queue of a listener was full.
     pub listen_drops: u64,
@@ -587,7 +503,7 @@ pub struct Network {
 
 /// Usage of a part's process tree at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct UsageSample {
     /// Time since the measurement began.
     pub at_seconds: f64,
     /// CPU time since the previous sample, divided by the time between them: 1 is one busy core.
@@ -595,9 +511,8 @@ pub struct Sample {
     /// Part of `busy_cores` in the kernel.
     #[serde(default)]
     pub system_cores: f64,
-    /// Memory, as in [`Usage`].
+    /// As in [`Usage`].
     pub memory_bytes: u64,
-    /// Number of threads.
     pub threads: usize,
     /// Established TCP connections; for a proxy, from clients and to origins.
     pub connections: usize,
@@ -608,14 +523,13 @@ pub struct Sample {
     #[serde(default)]
     pub switches: u64,
     /// Traffic of the part's connections since the previous sample; `None` if the kernel does not report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub traffic: Option<Traffic>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<TcpTraffic>,
 }
 
-/// Traffic of TCP connections. What a closed connection transferred after the last sample is not counted.
+/// Traffic of TCP connections. Traffic of a closed connection after its last sample is not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Traffic {
-    /// Bytes received.
+pub struct TcpTraffic {
     pub received_bytes: u64,
     /// Bytes sent and acknowledged.
     pub sent_bytes: u64,
@@ -623,7 +537,7 @@ pub struct Traffic {
     pub segments_sent_again: u64,
 }
 
-impl std::ops::Add for Traffic {
+impl std::ops::Add for TcpTraffic {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -644,15 +558,13 @@ pub struct Usage {
     pub user_seconds: f64,
     /// CPU time in the kernel.
     pub system_seconds: f64,
-    /// Whether CPU time comes from control groups, which include all threads and children. Otherwise it is that of the
+    /// Whether control groups report the CPU time, including all threads and children. Otherwise it is the time of the
     /// threads that existed at both ends.
     #[serde(default)]
     pub by_control_group: bool,
     /// Maximum memory: proportional set size, summed; the program's own file counts in full.
     pub memory_bytes: u64,
-    /// Number of processes at the end.
     pub processes: usize,
-    /// Number of threads at the end.
     pub threads: usize,
     /// Voluntary context switches: a thread waited for something.
     #[serde(default)]
@@ -662,8 +574,8 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
-impl Proxy {
-    /// How the proxy was started for a case; `None` if it was not, or in older files.
+impl ComparedProxy {
+    /// The start of the proxy for a case; `None` if there was none, or in older files.
     pub fn started_for(&self, case: &str) -> Option<&Started> {
         self.started.iter().find(|started| started.cases.iter().any(|name| name == case))
     }
@@ -671,21 +583,22 @@ impl Proxy {
 
 impl Case {
     /// Whether proxies with this role take part in the case.
-    pub fn includes(&self, role: Role) -> bool {
-        (self.scheme == Scheme::Http && self.upstream != Upstream::Https) || role != Role::Direct
+    pub fn includes(&self, role: ProxyRole) -> bool {
+        (self.scheme == ClientScheme::Http && self.upstream != OriginProtocol::Https)
+            || role != ProxyRole::Direct
     }
 
-    /// Whether the server says when the messages of streams come.
+    /// Whether the server decides when messages of streams are sent.
     pub fn is_paced_by_server(&self) -> bool {
         self.streams.as_ref().is_some_and(|streams| streams.kind.is_paced_by_server())
     }
 
-    /// Whether the rate is the same for all proxies, whatever they could do.
+    /// Whether the rate is the same for all proxies, regardless of their capacity.
     pub fn has_fixed_rate(&self) -> bool {
         self.is_paced_by_server() || matches!(self.arrivals, Arrivals::Constant { .. })
     }
 
-    /// Whether clients send as soon as they are answered.
+    /// Whether clients send their next request as soon as the last one is answered.
     pub fn is_closed_loop(&self) -> bool {
         self.arrivals == Arrivals::Closed && !self.is_paced_by_server()
     }
@@ -696,16 +609,16 @@ impl Case {
     }
 }
 
-impl Measured {
+impl MeasuredFigures {
     /// Number of failed requests, of all causes.
     pub fn error_count(&self) -> u64 {
         self.errors.values().sum()
     }
 }
 
-impl Outcome {
+impl MeasurementOutcome {
     /// The figures, valid or not; `None` for a failed measurement.
-    pub fn figures(&self) -> Option<&Measured> {
+    pub fn figures(&self) -> Option<&MeasuredFigures> {
         match self {
             Self::Measured(measured) | Self::Invalid { measured, .. } => Some(measured),
             Self::Failed { .. } => None,
@@ -713,15 +626,14 @@ impl Outcome {
     }
 
     /// The figures, if they are valid.
-    pub fn valid(&self) -> Option<&Measured> {
+    pub fn valid(&self) -> Option<&MeasuredFigures> {
         match self {
             Self::Measured(measured) => Some(measured),
             Self::Invalid { .. } | Self::Failed { .. } => None,
         }
     }
 
-    /// Whether the figures say something about the proxy: not if the generator failed to send the load, or without
-    /// figures.
+    /// Whether the figures exist and say something about the proxy: the generator did not fail to send the load.
     pub fn tells_of_proxy(&self) -> bool {
         !matches!(self, Self::Invalid { is_generators: true, .. } | Self::Failed { .. })
     }
@@ -735,7 +647,6 @@ impl Outcome {
     }
 }
 
-/// Why a results file cannot be read.
 #[derive(Debug)]
 pub enum ReadError {
     /// The text is not JSON, or has another form.

@@ -1,7 +1,6 @@
 //! Universal Scalability Law: fits how requests per second grow with workers, with intervals.
 //!
-//! X(n) = λn / (1 + σ(n−1) + κn(n−1)): λ is the rate of one worker, σ the contention, κ the cost of coherence between
-//! workers.
+//! X(n) = λn / (1 + σ(n−1) + κn(n−1)): λ is the rate of one worker, σ the contention, κ the cost of coherence.
 
 use crate::statistics::median;
 
@@ -12,18 +11,17 @@ const RESAMPLES: usize = 500;
 /// The three parameters of the law.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Law {
-    /// Requests per second of one worker, λ.
+    /// λ: requests per second of one worker.
     pub single_per_second: f64,
-    /// Share of the work that is serialised (contention), σ.
+    /// σ: share of the work that is serialised (contention).
     pub contention: f64,
-    /// Cost of each pair of workers that must agree (crosstalk), κ.
+    /// κ: cost of each pair of workers that must agree (crosstalk).
     pub crosstalk: f64,
 }
 
 /// The law, fitted to measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
-    /// Best fit.
     pub law: Law,
     /// 95% interval of σ, from resampling.
     pub contention_interval: (f64, f64),
@@ -51,9 +49,8 @@ impl Law {
 }
 
 impl Fit {
-    /// Fits (workers, requests per second) points, with any number of measurements each; `None` for fewer than three
-    /// worker counts.
-    pub fn of(points: &[(f64, f64)]) -> Option<Self> {
+    /// Fits (workers, requests per second) points, several per worker count; `None` for fewer than three counts.
+    pub fn new(points: &[(f64, f64)]) -> Option<Self> {
         let groups = by_workers(points);
         if groups.len() < POINTS_LEAST {
             return None;
@@ -126,7 +123,7 @@ fn solved(points: &[(f64, f64)], [contention, crosstalk]: [bool; 2]) -> Option<L
         let busy = n / per_second;
         let terms =
             [1.0, if contention { n - 1.0 } else { 0.0 }, if crosstalk { n * (n - 1.0) } else { 0.0 }];
-        // Divided by what is measured: errors are relative.
+        // Divided by the measured value, because errors are relative.
         let terms = terms.map(|term| term / busy);
         for (row, &left) in equations.iter_mut().zip(&terms) {
             for (cell, right) in row.iter_mut().zip(terms.iter().chain(&[1.0])) {
@@ -202,7 +199,7 @@ mod tests {
         let laws = [(0.0, 0.0), (0.05, 0.0), (0.02, 0.001), (0.3, 0.01), (0.0, 0.005)];
         for (contention, crosstalk) in laws {
             let law = Law { single_per_second: 20_000.0, contention, crosstalk };
-            let fit = Fit::of(&measured(&law, 0.0, &mut random)).expect("six counts");
+            let fit = Fit::new(&measured(&law, 0.0, &mut random)).expect("six counts");
             assert!((fit.law.contention - contention).abs() < 0.002, "{fit:?} for {law:?}");
             assert!((fit.law.crosstalk - crosstalk).abs() < 0.0002, "{fit:?} for {law:?}");
             assert!((fit.law.single_per_second / 20_000.0 - 1.0).abs() < 0.01, "{fit:?} for {law:?}");
@@ -217,7 +214,7 @@ mod tests {
         let trials = 20;
         let held = (0..trials)
             .filter(|_| {
-                let fit = Fit::of(&measured(&law, 0.06, &mut random)).expect("six counts");
+                let fit = Fit::new(&measured(&law, 0.06, &mut random)).expect("six counts");
                 fit.contention_interval.0 <= 0.05 && 0.05 <= fit.contention_interval.1
             })
             .count();
@@ -237,8 +234,8 @@ mod tests {
 
     #[test]
     fn two_counts_of_workers_are_no_law() {
-        assert_eq!(Fit::of(&[(1.0, 10.0), (2.0, 19.0), (2.0, 20.0)]), None);
-        assert_eq!(Fit::of(&[(1.0, 10.0), (2.0, 0.0), (4.0, f64::NAN)]), None);
-        assert_eq!(Fit::of(&[]), None);
+        assert_eq!(Fit::new(&[(1.0, 10.0), (2.0, 19.0), (2.0, 20.0)]), None);
+        assert_eq!(Fit::new(&[(1.0, 10.0), (2.0, 0.0), (4.0, f64::NAN)]), None);
+        assert_eq!(Fit::new(&[]), None);
     }
 }

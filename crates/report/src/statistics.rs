@@ -4,7 +4,7 @@
 
 /// Minimum number of values for a bootstrap interval; with fewer, the interval is the range.
 const BOOTSTRAP_MINIMUM: usize = 6;
-/// Factor that widens the range of three values, which is too narrow: two such ranges of the same quantity are disjoint
+/// Factor that widens the range of three values, which is too narrow. Two such ranges of the same quantity are disjoint
 /// in 10 of 100 cases, widened ones in 4 or 5.
 const STRETCH_OF_THREE: f64 = 1.5;
 /// Minimum number of values on each side for a verdict.
@@ -14,26 +14,24 @@ const RESAMPLES: usize = 2000;
 /// A median with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// Median of the values.
     pub median: f64,
     /// Lower end of the interval: from the range for three to five values, otherwise of the 95% bootstrap interval. Two
     /// estimates of the same quantity overlap in at least 95 of 100 cases.
     pub low: f64,
     /// Upper end of the interval, computed like [`Estimate::low`].
     pub high: f64,
-    /// Number of values.
     pub count: usize,
 }
 
 impl Estimate {
     /// Estimate from all finite values; `None` if there are none.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub fn from_values(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
         let (&least, &most) = (sorted.first()?, sorted.last()?);
         let median = median(&sorted);
         let (low, high) = match sorted.len() {
-            // A quantity that has no negative values has no interval that reaches there.
+            // If no value is negative, the interval has no negative part.
             3 => {
                 let low = median - STRETCH_OF_THREE * (median - least);
                 (if least >= 0.0 { low.max(0.0) } else { low }, median + STRETCH_OF_THREE * (most - median))
@@ -115,17 +113,17 @@ mod tests {
             (&[f64::NAN, 5.0, f64::INFINITY], 5.0, 5.0, 5.0),
         ];
         for (values, median, low, high) in cases {
-            let estimate = Estimate::of(values.iter().copied()).expect("a finite value");
+            let estimate = Estimate::from_values(values.iter().copied()).expect("a finite value");
             assert_eq!((estimate.median, estimate.low, estimate.high), (median, low, high), "{values:?}");
         }
-        assert_eq!(Estimate::of([]), None);
-        assert_eq!(Estimate::of([f64::NAN]), None);
+        assert_eq!(Estimate::from_values([]), None);
+        assert_eq!(Estimate::from_values([f64::NAN]), None);
     }
 
     #[test]
     fn many_values_have_an_interval_that_one_outlier_does_not_stretch() {
         let values = (0..20).map(|step| 100.0 + f64::from(step % 5)).chain([1000.0]);
-        let estimate = Estimate::of(values).expect("values");
+        let estimate = Estimate::from_values(values).expect("values");
         assert!((100.0..=104.0).contains(&estimate.low), "{estimate:?}");
         assert!((estimate.median..=104.0).contains(&estimate.high), "{estimate:?}");
     }
@@ -136,7 +134,7 @@ mod tests {
         let trials = 400;
         let covered = (0..trials)
             .filter(|_| {
-                let estimate = Estimate::of((0..15).map(|_| random.f64())).expect("values");
+                let estimate = Estimate::from_values((0..15).map(|_| random.f64())).expect("values");
                 estimate.low <= 0.5 && 0.5 <= estimate.high
             })
             .count();
@@ -144,14 +142,14 @@ mod tests {
         assert!((0.88..=0.99).contains(&share), "the interval covered the median in {share} of the trials");
     }
 
-    /// Noise of 2%, and in every tenth value up to a fifth less: what a busy neighbour does.
+    /// Noise of 2%, and every tenth value up to a fifth lower, as with a busy neighbour.
     fn noisy(random: &mut fastrand::Rng, count: usize) -> Estimate {
         let value = || {
             let noise: f64 = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
             let disturbed = if random.f64() < 0.1 { 1.0 - 0.2 * random.f64() } else { 1.0 };
             100.0 * (1.0 + 0.02 * noise) * disturbed
         };
-        Estimate::of(std::iter::repeat_with(value).take(count)).expect("values")
+        Estimate::from_values(std::iter::repeat_with(value).take(count)).expect("values")
     }
 
     #[test]

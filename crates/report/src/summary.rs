@@ -1,5 +1,4 @@
-//! Summary of results by case and proxy: each figure with its spread over the repeats, and the comparison with the
-//! subject.
+//! Summary of results by case and proxy: each figure with its spread over the repeats, compared with the subject's.
 //!
 //! Only valid measurements count. Invalid ones are listed with their reason.
 
@@ -7,10 +6,10 @@ use std::collections::BTreeMap;
 
 use crate::figure;
 use crate::judge::{self, Finding};
-use crate::latency::Latency;
+use crate::latency::LatencyHistogram;
 use crate::results::{
-    Arrivals, Case, Layer, Measured, OWN_GENERATOR, Outcome, Proxy, Results, Role, Run, Scheme, Step,
-    Streams, StreamsMeasured, Upstream, Version,
+    Arrivals, Case, ClientScheme, ClientVersion, ComparedProxy, Layer, MeasuredFigures, MeasurementOutcome,
+    OWN_GENERATOR, OriginProtocol, ProxyRole, Results, Run, SearchStep, StreamResults, StreamsMeasured,
 };
 use crate::statistics::{Difference, Estimate, difference};
 
@@ -19,50 +18,58 @@ use crate::statistics::{Difference, Estimate, difference};
 pub enum Metric {
     /// Complete responses per second.
     RequestsPerSecond,
-    /// Median latency.
     LatencyP50,
-    /// 99th percentile of the latency.
     LatencyP99,
-    /// CPU time of the proxy per request.
     CpuPerRequest,
-    /// Memory of the proxy.
     Memory,
+    /// Share of rounds that the proxy lost. Only compared between two runs.
+    LostRounds,
+    /// Share of requests that failed, and of messages that were lost. Only compared between two runs.
+    FailedShare,
+    /// Bytes of a response with its head. Only compared between two runs.
+    ResponseBytes,
 }
 
 impl Metric {
-    /// All metrics, in the order of the columns.
+    /// The metrics of the tables, in the order of the columns.
     pub const ALL: [Self; 5] =
         [Self::RequestsPerSecond, Self::LatencyP50, Self::LatencyP99, Self::CpuPerRequest, Self::Memory];
 
-    /// Column heading of the metric.
-    pub fn heading(self, counted: Counted) -> &'static str {
+    pub fn heading(self, counted: CaseCounts) -> &'static str {
         match (self, counted) {
-            (Self::RequestsPerSecond, Counted::Requests) => "requests/s",
-            (Self::RequestsPerSecond, Counted::Messages) => "messages/s",
-            (Self::RequestsPerSecond, Counted::Both) => "requests, messages/s",
+            (Self::RequestsPerSecond, CaseCounts::Requests) => "requests/s",
+            (Self::RequestsPerSecond, CaseCounts::Messages) => "messages/s",
+            (Self::RequestsPerSecond, CaseCounts::Both) => "requests, messages/s",
             (Self::LatencyP50, _) => "p50",
             (Self::LatencyP99, _) => "p99",
-            (Self::CpuPerRequest, Counted::Requests) => "CPU/request",
-            (Self::CpuPerRequest, Counted::Messages) => "CPU/message",
-            (Self::CpuPerRequest, Counted::Both) => "CPU/request, message",
+            (Self::CpuPerRequest, CaseCounts::Requests) => "CPU/request",
+            (Self::CpuPerRequest, CaseCounts::Messages) => "CPU/message",
+            (Self::CpuPerRequest, CaseCounts::Both) => "CPU/request, message",
             (Self::Memory, _) => "memory",
+            (Self::LostRounds, _) => "lost rounds",
+            (Self::FailedShare, _) => "errors",
+            (Self::ResponseBytes, CaseCounts::Messages) => "bytes/message",
+            (Self::ResponseBytes, _) => "bytes/response",
         }
     }
 
-    /// Name of the metric within a sentence.
-    pub fn phrase(self, counted: Counted) -> &'static str {
+    pub fn phrase(self, counted: CaseCounts) -> &'static str {
         match (self, counted) {
-            (Self::RequestsPerSecond, Counted::Requests) => "requests per second",
-            (Self::RequestsPerSecond, Counted::Messages) => "messages per second",
-            (Self::RequestsPerSecond, Counted::Both) => "requests or messages per second",
-            (Self::LatencyP50, Counted::Messages) => "median delay",
+            (Self::RequestsPerSecond, CaseCounts::Requests) => "requests per second",
+            (Self::RequestsPerSecond, CaseCounts::Messages) => "messages per second",
+            (Self::RequestsPerSecond, CaseCounts::Both) => "requests or messages per second",
+            (Self::LatencyP50, CaseCounts::Messages) => "median delay",
             (Self::LatencyP50, _) => "median latency",
-            (Self::LatencyP99, Counted::Messages) => "99th percentile of delay",
+            (Self::LatencyP99, CaseCounts::Messages) => "99th percentile of delay",
             (Self::LatencyP99, _) => "99th percentile of latency",
-            (Self::CpuPerRequest, Counted::Requests) => "CPU time per request",
-            (Self::CpuPerRequest, Counted::Messages) => "CPU time per message",
-            (Self::CpuPerRequest, Counted::Both) => "CPU time per request or message",
+            (Self::CpuPerRequest, CaseCounts::Requests) => "CPU time per request",
+            (Self::CpuPerRequest, CaseCounts::Messages) => "CPU time per message",
+            (Self::CpuPerRequest, CaseCounts::Both) => "CPU time per request or message",
             (Self::Memory, _) => "memory",
+            (Self::LostRounds, _) => "lost rounds",
+            (Self::FailedShare, _) => "errors",
+            (Self::ResponseBytes, CaseCounts::Messages) => "bytes of a message",
+            (Self::ResponseBytes, _) => "bytes of a response",
         }
     }
 
@@ -72,17 +79,25 @@ impl Metric {
             Self::RequestsPerSecond => figure::rate(value),
             Self::LatencyP50 | Self::LatencyP99 | Self::CpuPerRequest => figure::duration_us(value),
             Self::Memory => figure::memory_bytes(value),
+            // Three digits, because it is compared with a small share.
+            Self::LostRounds | Self::FailedShare => format!("{:.3}%", value * 100.0),
+            Self::ResponseBytes => figure::bytes(value),
         }
     }
 
     /// Value of the metric in one measurement, if it has one.
-    pub(crate) fn value(self, measured: &Measured) -> Option<f64> {
+    pub(crate) fn value(self, measured: &MeasuredFigures) -> Option<f64> {
         match self {
             Self::RequestsPerSecond => Some(measured.requests as f64 / measured.seconds),
             Self::LatencyP50 => measured.latency.at_quantile_us(0.5).map(|us| us as f64),
             Self::LatencyP99 => measured.latency.at_quantile_us(0.99).map(|us| us as f64),
             Self::CpuPerRequest => cpu_per_request(measured),
             Self::Memory => measured.usage.map(|usage| usage.memory_bytes as f64),
+            Self::ResponseBytes => {
+                (measured.requests > 0).then(|| measured.received_bytes as f64 / measured.requests as f64)
+            }
+            // These metrics cover several measurements.
+            Self::LostRounds | Self::FailedShare => None,
         }
     }
 
@@ -93,25 +108,23 @@ impl Metric {
     }
 }
 
-/// What the figures of a case, or of a whole run, count.
+/// The unit of the figures in a case, or in a whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
-    /// Requests.
+pub enum CaseCounts {
     Requests,
-    /// Messages of streams.
     Messages,
     /// Requests in some cases, messages in others.
     Both,
 }
 
-impl Counted {
-    fn of<'c>(mut cases: impl Iterator<Item = &'c Case>) -> Self {
+impl CaseCounts {
+    fn from_cases<'c>(mut cases: impl Iterator<Item = &'c Case>) -> Self {
         let of_case = |case: &Case| if case.streams.is_some() { Self::Messages } else { Self::Requests };
         let first = cases.next().map_or(Self::Requests, of_case);
         if cases.all(|case| of_case(case) == first) { first } else { Self::Both }
     }
 
-    /// One of them.
+    /// The word in the singular.
     pub fn one(self) -> &'static str {
         match self {
             Self::Requests => "request",
@@ -120,7 +133,7 @@ impl Counted {
         }
     }
 
-    /// The time that each of them takes.
+    /// The word for the time of each.
     pub fn time(self) -> &'static str {
         match self {
             Self::Requests | Self::Both => "latency",
@@ -129,8 +142,8 @@ impl Counted {
     }
 }
 
-impl From<Option<&Streams>> for Counted {
-    fn from(streams: Option<&Streams>) -> Self {
+impl From<Option<&StreamResults>> for CaseCounts {
+    fn from(streams: Option<&StreamResults>) -> Self {
         if streams.is_some() { Self::Messages } else { Self::Requests }
     }
 }
@@ -139,14 +152,14 @@ impl From<Option<&Streams>> for Counted {
 pub const SEARCH_CLOSE: f64 = 1.05;
 
 /// CPU time per request, in microseconds.
-fn cpu_per_request(measured: &Measured) -> Option<f64> {
+fn cpu_per_request(measured: &MeasuredFigures) -> Option<f64> {
     let usage = measured.usage.filter(|_| measured.requests > 0)?;
     Some(1e6 * (usage.user_seconds + usage.system_seconds) / measured.requests as f64)
 }
 
 /// Median CPU time per request, split into user and system time.
-fn cpu_split(valid: &[&Measured]) -> Option<[f64; 2]> {
-    let both = Estimate::of(valid.iter().filter_map(|measured| cpu_per_request(measured)))?.median;
+fn cpu_split(valid: &[&MeasuredFigures]) -> Option<[f64; 2]> {
+    let both = Estimate::from_values(valid.iter().filter_map(|measured| cpu_per_request(measured)))?.median;
     let usages = || valid.iter().filter_map(|measured| measured.usage);
     let user: f64 = usages().map(|usage| usage.user_seconds).sum();
     let system: f64 = usages().map(|usage| usage.system_seconds).sum();
@@ -154,39 +167,32 @@ fn cpu_split(valid: &[&Measured]) -> Option<[f64; 2]> {
     Some([both * user_share, both * (1.0 - user_share)])
 }
 
-/// Summary of results.
 #[derive(Debug)]
 pub struct Summary<'r> {
-    /// The results themselves.
     pub results: &'r Results,
-    /// Summaries of the cases, in the order of the results.
+    /// In the order of the results.
     pub cases: Vec<CaseSummary<'r>>,
 }
 
-/// Summary of one case.
 #[derive(Debug)]
 pub struct CaseSummary<'r> {
-    /// The case.
     pub case: &'r Case,
     /// A row for each proxy of the case, in the order of the results.
-    pub rows: Vec<Row<'r>>,
+    pub rows: Vec<SummaryRow<'r>>,
     /// Rules of the judge that the case breaks.
     pub findings: Vec<Finding>,
 }
 
-/// Summary of one proxy in one case.
 #[derive(Debug)]
-pub struct Row<'r> {
-    /// The proxy.
-    pub proxy: &'r Proxy,
-    /// Number of valid measurements.
+pub struct SummaryRow<'r> {
+    pub proxy: &'r ComparedProxy,
     pub valid: usize,
     /// Invalid and failed measurements, with their reasons.
-    pub refused: Vec<Refused<'r>>,
+    pub refused: Vec<RefusedMeasurement<'r>>,
     /// Number of refused measurements without any figures.
     pub failed: usize,
     /// A cell for each of [`Metric::ALL`].
-    pub cells: Vec<Cell>,
+    pub cells: Vec<SummaryCell>,
     /// User and system CPU time per request, in microseconds. Their sum is the median; the split is that of all repeats
     /// together, because ticks are too coarse for a single repeat.
     pub cpu_split_us: Option<[f64; 2]>,
@@ -195,37 +201,33 @@ pub struct Row<'r> {
     /// Failed requests in all measurements, except those that the generator spoiled. Includes measurements that are
     /// invalid because of many failures.
     pub errors: u64,
-    /// The same by their causes.
+    /// `errors` by cause.
     pub errors_by_kind: BTreeMap<&'r str, u64>,
     /// Share of failed requests in the measurements that `errors` counts; `None` without requests.
     pub failed_share: Option<f64>,
     /// Complete responses of all valid measurements.
     pub requests: u64,
-    /// Bytes received in all valid measurements.
     pub received_bytes: u64,
     /// Lateness of the generator at the 99th percentile, in the worst valid measurement.
     pub lateness_p99_us: Option<u64>,
-    /// The valid measurements.
-    measured: Vec<&'r Measured>,
+    measured: Vec<&'r MeasuredFigures>,
+    /// The rounds of `measured`.
+    rounds: Vec<usize>,
     /// Merged latencies of all valid measurements.
-    pub latency: Latency,
+    pub latency: LatencyHistogram,
 }
 
-/// An invalid or failed measurement.
 #[derive(Debug, Clone, Copy)]
-pub struct Refused<'r> {
-    /// Number of its round.
+pub struct RefusedMeasurement<'r> {
     pub round: usize,
-    /// Why it does not count.
     pub reason: &'r str,
 }
 
-/// One figure of one proxy in one case.
+/// A single figure of one proxy in one case.
 #[derive(Debug, Clone, Copy)]
-pub struct Cell {
-    /// The metric.
+pub struct SummaryCell {
     pub metric: Metric,
-    /// The figure; `None` if nothing was measured.
+    /// `None` if nothing was measured.
     pub estimate: Option<Estimate>,
     /// Comparison with the subject. `None` for the subject itself, for `direct`, without a figure of both, and for a
     /// metric that is not comparable in this case.
@@ -237,13 +239,14 @@ pub struct Cell {
 pub struct Beside {
     /// Ratio of the medians, subject to peer.
     pub subject_ratio: f64,
-    /// Which of both is better.
-    pub verdict: Verdict,
+    pub verdict: FigureVerdict,
+    /// The verdict by the spread alone, even if the judge refuses to rank the figures.
+    pub by_spread: FigureVerdict,
 }
 
 /// Which of subject and peer has the better figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FigureVerdict {
     /// The subject is better.
     Won,
     /// The peer is better.
@@ -256,15 +259,22 @@ pub enum Verdict {
     Refused,
 }
 
-impl Row<'_> {
+impl SummaryRow<'_> {
     /// Values of a metric in the valid measurements that have it.
     pub fn values(&self, metric: Metric) -> Vec<f64> {
         self.measured.iter().filter_map(|measured| metric.value(measured)).collect()
     }
 
-    /// Bytes received per second.
+    /// A figure of each valid measurement, with the number of its round.
+    pub fn by_round(&self, figure: impl Fn(&MeasuredFigures) -> Option<f64>) -> Vec<(usize, f64)> {
+        let all = self.rounds.iter().zip(&self.measured);
+        all.filter_map(|(round, measured)| Some((*round, figure(measured)?))).collect()
+    }
+
     pub fn bytes_per_second(&self) -> Option<Estimate> {
-        Estimate::of(self.measured.iter().map(|measured| measured.received_bytes as f64 / measured.seconds))
+        Estimate::from_values(
+            self.measured.iter().map(|measured| measured.received_bytes as f64 / measured.seconds),
+        )
     }
 
     /// Reason for a missing figure, for a chart; `None` if there are valid measurements.
@@ -276,67 +286,65 @@ impl Row<'_> {
         }
     }
 
-    /// Requests of the valid measurements that timed out. They are in no latency.
+    /// Requests of the valid measurements that timed out. No latency includes them.
     pub(crate) fn timeouts(&self) -> u64 {
         self.measured.iter().filter_map(|measured| measured.errors.get("timeout")).sum()
     }
 
-    /// What streams have beside other figures, of all valid measurements together.
+    /// Additional figures of streams, of all valid measurements together.
     pub fn streams(&self) -> Option<StreamsMeasured> {
         let measured = self.measured.iter().filter_map(|measured| measured.streams.as_ref());
         measured.cloned().reduce(|all, one| all.merged(&one))
     }
 
-    /// Messages sent per second.
     pub fn sent_per_second(&self) -> Option<Estimate> {
-        let sent = |measured: &&Measured| Some(measured.streams.as_ref()?.sent as f64 / measured.seconds);
-        Estimate::of(self.measured.iter().filter_map(sent))
+        let sent =
+            |measured: &&MeasuredFigures| Some(measured.streams.as_ref()?.sent as f64 / measured.seconds);
+        Estimate::from_values(self.measured.iter().filter_map(sent))
     }
 
     /// A percentile of the times between two messages of a stream, in each valid measurement; 1 is the longest silence.
     pub fn gaps_us(&self, quantile: f64) -> Option<Estimate> {
-        let gap = |measured: &&Measured| {
+        let gap = |measured: &&MeasuredFigures| {
             let streams = measured.streams.as_ref()?;
             match quantile {
                 1.0 => Some(streams.longest_silence_us),
                 _ => streams.gaps.at_quantile_us(quantile),
             }
         };
-        Estimate::of(self.measured.iter().filter_map(gap).map(|us| us as f64))
+        Estimate::from_values(self.measured.iter().filter_map(gap).map(|us| us as f64))
     }
 
-    /// Connections to the origins in each valid measurement.
     pub fn origin_connections(&self) -> Option<Estimate> {
         let counts = self.measured.iter().filter_map(|measured| measured.origin_connections);
-        Estimate::of(counts.map(|count| count as f64))
+        Estimate::from_values(counts.map(|count| count as f64))
     }
 
-    /// The valid measurements.
-    pub(crate) fn measured(&self) -> &[&Measured] {
+    pub(crate) fn measured(&self) -> &[&MeasuredFigures] {
         &self.measured
     }
 
-    /// Cell of a metric.
-    pub fn cell(&self, metric: Metric) -> &Cell {
-        &self.cells[Metric::ALL.iter().position(|&each| each == metric).expect("ALL lists every metric")]
+    pub fn cell(&self, metric: Metric) -> &SummaryCell {
+        &self.cells[Metric::ALL
+            .iter()
+            .position(|&each| each == metric)
+            .expect("ALL lists every metric of the tables")]
     }
 }
 
 impl<'r> Summary<'r> {
-    /// Summarises and judges results.
-    pub fn of(results: &'r Results) -> Self {
+    pub fn from_results(results: &'r Results) -> Self {
         let cases = results.cases.iter().map(|case| case_summary(results, case)).collect();
         Self { results, cases }
     }
 
     /// The proxy that the others are compared with.
-    pub fn subject(&self) -> Option<&'r Proxy> {
-        self.results.proxies.iter().find(|proxy| proxy.role == Role::Subject)
+    pub fn subject(&self) -> Option<&'r ComparedProxy> {
+        self.results.proxies.iter().find(|proxy| proxy.role == ProxyRole::Subject)
     }
 
-    /// What the figures of all cases count.
-    pub fn counted(&self) -> Counted {
-        Counted::of(self.cases.iter().map(|case| case.case))
+    pub fn counted(&self) -> CaseCounts {
+        CaseCounts::from_cases(self.cases.iter().map(|case| case.case))
     }
 
     /// Whether every proxy has at least one valid measurement in each of its cases.
@@ -351,28 +359,36 @@ impl CaseSummary<'_> {
         title(self.case)
     }
 
-    /// What the figures of the case count.
-    pub fn counted(&self) -> Counted {
-        Counted::from(self.case.streams.as_ref())
+    pub fn counted(&self) -> CaseCounts {
+        CaseCounts::from(self.case.streams.as_ref())
     }
 
-    /// The proxies of the rows.
-    pub(crate) fn proxies(&self) -> Vec<&Proxy> {
+    pub(crate) fn proxies(&self) -> Vec<&ComparedProxy> {
         self.rows.iter().map(|row| row.proxy).collect()
     }
 
-    /// Whether a row belongs into a chart: `direct` does not where every proxy slows its requests.
-    pub(crate) fn draws(&self, row: &Row<'_>) -> bool {
-        row.proxy.role != Role::Direct || !self.case.is_slowed()
+    /// Whether a row belongs into a chart: that of `direct` does not if every proxy slows its requests.
+    pub(crate) fn draws(&self, row: &SummaryRow<'_>) -> bool {
+        row.proxy.role != ProxyRole::Direct || !self.case.is_slowed()
     }
 
-    /// Row of the subject.
-    pub fn subject(&self) -> Option<&Row<'_>> {
-        self.rows.iter().find(|row| row.proxy.role == Role::Subject)
+    /// The figures of a proxy that the judge does not rank: `not ranked`, `requests/s not ranked`, or nothing.
+    pub(crate) fn unranked(&self, proxy: &str) -> Option<String> {
+        let is_spoiled = |of_rates| self.findings.iter().any(|finding| finding.spoils(proxy, of_rates));
+        let rate = Metric::RequestsPerSecond;
+        match (is_spoiled(false), is_spoiled(true) && rate.is_comparable(self.case)) {
+            (true, _) => Some("not ranked".to_owned()),
+            (false, true) => Some(format!("{} not ranked", rate.heading(self.counted()))),
+            (false, false) => None,
+        }
+    }
+
+    pub fn subject(&self) -> Option<&SummaryRow<'_>> {
+        self.rows.iter().find(|row| row.proxy.role == ProxyRole::Subject)
     }
 }
 
-/// Title of a case: what distinguishes it from others, without the usual settings.
+/// Title of a case: its differences from others, without the usual settings.
 pub(crate) fn title(case: &Case) -> String {
     let arrivals = match &case.arrivals {
         Arrivals::Closed if case.is_paced_by_server() => "paced by the server".to_owned(),
@@ -410,25 +426,25 @@ fn around_arrivals(case: &Case) -> [Vec<String>; 2] {
 fn behind(case: &Case) -> Vec<String> {
     let layer = (case.layer == Layer::Four).then_some("layer 4");
     let upstream = match case.upstream {
-        Upstream::Http => None,
-        Upstream::Https => Some("origins over TLS"),
-        Upstream::H2 => Some("origins over HTTP/2"),
+        OriginProtocol::Http => None,
+        OriginProtocol::Https => Some("origins over TLS"),
+        OriginProtocol::H2 => Some("origins over HTTP/2"),
     };
     layer.into_iter().chain(upstream).map(str::to_owned).collect()
 }
 
 /// Protocol words: `HTTPS`, `HTTP/2`; empty for HTTP/1.1 without TLS.
 pub(crate) fn protocol(case: &Case) -> Vec<String> {
-    let scheme = (case.scheme == Scheme::Https).then_some("HTTPS");
+    let scheme = (case.scheme == ClientScheme::Https).then_some("HTTPS");
     let version = match case.version {
-        Version::Http1 => None,
-        Version::Http2 => Some("HTTP/2"),
-        Version::Http3 => Some("HTTP/3"),
+        ClientVersion::Http1 => None,
+        ClientVersion::Http2 => Some("HTTP/2"),
+        ClientVersion::Http3 => Some("HTTP/3"),
     };
     scheme.into_iter().chain(version).map(str::to_owned).collect()
 }
 
-/// Size of a body; the name of the payload if sizes vary; what the streams are.
+/// Size of a body; the name of the payload if sizes vary; the kind of streams.
 pub(crate) fn size(case: &Case) -> String {
     if let Some(streams) = &case.streams {
         let kind = streams.kind.phrase();
@@ -445,7 +461,7 @@ pub(crate) fn size(case: &Case) -> String {
 }
 
 fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
-    let mut rows: Vec<Row<'r>> = results
+    let mut rows: Vec<SummaryRow<'r>> = results
         .proxies
         .iter()
         .filter(|proxy| case.includes(proxy.role))
@@ -461,17 +477,17 @@ fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
     let findings = judge::judge(&judge::ranking(results, &title(case), case, &rows));
     let subject = rows
         .iter()
-        .find(|row| row.proxy.role == Role::Subject)
+        .find(|row| row.proxy.role == ProxyRole::Subject)
         .map(|row| (row.proxy.name.as_str(), row.cells.clone()));
     if let Some((subject, cells)) = subject {
-        for row in rows.iter_mut().filter(|row| row.proxy.role == Role::Peer) {
+        for row in rows.iter_mut().filter(|row| row.proxy.role == ProxyRole::Peer) {
             for (cell, subject_cell) in row.cells.iter_mut().zip(&cells) {
                 let is_rate = cell.metric == Metric::RequestsPerSecond;
                 let is_refused = findings.iter().any(|finding| {
                     finding.spoils(subject, is_rate) || finding.spoils(&row.proxy.name, is_rate)
                 });
                 cell.beside_subject = beside(case, cell, subject_cell).map(|beside| match is_refused {
-                    true => Beside { verdict: Verdict::Refused, ..beside },
+                    true => Beside { verdict: FigureVerdict::Refused, ..beside },
                     false => beside,
                 });
             }
@@ -481,10 +497,11 @@ fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
 }
 
 /// Row of a search: the highest rate of each round that met the bound counts.
-fn found<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
+fn found<'r>(proxy: &'r ComparedProxy, runs: &[&'r Run]) -> SummaryRow<'r> {
     let rounds = searches(runs);
     let mut row = row(proxy, &rounds.iter().filter_map(|(_, found)| found.ok()).collect::<Vec<_>>());
-    let refused = rounds.iter().filter_map(|&(round, found)| Some(Refused { round, reason: found.err()? }));
+    let refused =
+        rounds.iter().filter_map(|&(round, found)| Some(RefusedMeasurement { round, reason: found.err()? }));
     row.refused.extend(refused);
     row
 }
@@ -501,12 +518,12 @@ pub(crate) fn searches<'r>(steps: &[&'r Run]) -> Vec<(usize, Result<&'r Run, &'s
         let met = of_round.clone().filter(|(_, step)| step.is_met);
         let highest =
             met.max_by(|(_, one), (_, other)| one.rate_per_second.total_cmp(&other.rate_per_second));
-        let Some((run, Step { rate_per_second, .. })) = highest else {
+        let Some((run, SearchStep { rate_per_second, .. })) = highest else {
             return Err("no rate that was tried met the bound");
         };
-        // What was read from a file may be off by its last digit.
+        // A rate from a file may differ in its last digit.
         let close = rate_per_second * SEARCH_CLOSE * (1.0 + f64::EPSILON * 8.0);
-        let is_missed = |(run, step): (&Run, Step)| {
+        let is_missed = |(run, step): (&Run, SearchStep)| {
             !step.is_met && step.rate_per_second <= close && run.outcome.tells_of_proxy()
         };
         if of_round.clone().any(is_missed) {
@@ -518,33 +535,35 @@ pub(crate) fn searches<'r>(steps: &[&'r Run]) -> Vec<(usize, Result<&'r Run, &'s
     rounds.into_iter().map(|round| (round, found(round))).collect()
 }
 
-fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
-    let valid: Vec<&Measured> = runs.iter().filter_map(|run| run.outcome.valid()).collect();
+fn row<'r>(proxy: &'r ComparedProxy, runs: &[&'r Run]) -> SummaryRow<'r> {
+    let valid = || runs.iter().filter_map(|run| Some((run.round, run.outcome.valid()?)));
+    let (rounds, valid): (Vec<usize>, Vec<&MeasuredFigures>) = valid().unzip();
     let refused = runs
         .iter()
-        .filter_map(|run| Some(Refused { round: run.round, reason: run.outcome.refusal()? }))
+        .filter_map(|run| Some(RefusedMeasurement { round: run.round, reason: run.outcome.refusal()? }))
         .collect();
-    let median = |values: &mut dyn Iterator<Item = f64>| Estimate::of(values).map(|estimate| estimate.median);
+    let median =
+        |values: &mut dyn Iterator<Item = f64>| Estimate::from_values(values).map(|estimate| estimate.median);
     let telling = || {
         let of_proxy = runs.iter().filter(|run| run.outcome.tells_of_proxy());
         of_proxy.filter_map(|run| run.outcome.figures())
     };
-    let errors = telling().map(Measured::error_count).sum::<u64>();
+    let errors = telling().map(MeasuredFigures::error_count).sum::<u64>();
     let asked = errors + telling().map(|measured| measured.requests).sum::<u64>();
     let mut errors_by_kind = BTreeMap::new();
     for (kind, count) in telling().flat_map(|measured| &measured.errors) {
         *errors_by_kind.entry(kind.as_str()).or_default() += count;
     }
-    let cells = Metric::ALL.iter().map(|&metric| Cell {
+    let cells = Metric::ALL.iter().map(|&metric| SummaryCell {
         metric,
-        estimate: Estimate::of(valid.iter().filter_map(|measured| metric.value(measured))),
+        estimate: Estimate::from_values(valid.iter().filter_map(|measured| metric.value(measured))),
         beside_subject: None,
     });
-    Row {
+    SummaryRow {
         proxy,
         valid: valid.len(),
         refused,
-        failed: runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).count(),
+        failed: runs.iter().filter(|run| matches!(run.outcome, MeasurementOutcome::Failed { .. })).count(),
         cells: cells.collect(),
         cpu_split_us: cpu_split(&valid),
         busy_cores: median(
@@ -559,23 +578,24 @@ fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
         requests: valid.iter().map(|measured| measured.requests).sum(),
         received_bytes: valid.iter().map(|measured| measured.received_bytes).sum(),
         lateness_p99_us: valid.iter().filter_map(|measured| measured.lateness_p99_us).max(),
-        latency: Latency::merged(valid.iter().map(|measured| &measured.latency)),
+        latency: LatencyHistogram::merged(valid.iter().map(|measured| &measured.latency)),
         measured: valid,
+        rounds,
     }
 }
 
-fn beside(case: &Case, peer: &Cell, subject: &Cell) -> Option<Beside> {
+fn beside(case: &Case, peer: &SummaryCell, subject: &SummaryCell) -> Option<Beside> {
     if !peer.metric.is_comparable(case) {
         return None;
     }
     let (subject, estimate) = (subject.estimate?, peer.estimate?);
     let more_is_better = peer.metric == Metric::RequestsPerSecond;
     let verdict = match difference(&subject, &estimate) {
-        Difference::Within => Verdict::Even,
-        Difference::Unjudged => Verdict::Unjudged,
-        Difference::Higher if more_is_better => Verdict::Won,
-        Difference::Lower if !more_is_better => Verdict::Won,
-        Difference::Higher | Difference::Lower => Verdict::Lost,
+        Difference::Within => FigureVerdict::Even,
+        Difference::Unjudged => FigureVerdict::Unjudged,
+        Difference::Higher if more_is_better => FigureVerdict::Won,
+        Difference::Lower if !more_is_better => FigureVerdict::Won,
+        Difference::Higher | Difference::Lower => FigureVerdict::Lost,
     };
-    Some(Beside { subject_ratio: subject.median / estimate.median, verdict })
+    Some(Beside { subject_ratio: subject.median / estimate.median, verdict, by_spread: verdict })
 }

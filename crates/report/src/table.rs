@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use crate::figure;
-use crate::results::{Role, StreamsMeasured};
+use crate::results::{ProxyRole, StreamsMeasured};
 use crate::statistics::Estimate;
-use crate::summary::{CaseSummary, Cell, Counted, Metric, Row, Verdict};
+use crate::summary::{CaseCounts, CaseSummary, FigureVerdict, Metric, SummaryCell, SummaryRow};
 
 /// Text for a missing figure.
 pub const NOTHING: &str = "—";
@@ -21,8 +21,7 @@ pub const PERCENTILES: [(f64, &str); 6] =
 
 /// A table of text cells with headings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Table {
-    /// Caption of the table.
+pub struct TextTable {
     pub caption: String,
     /// Headings of the columns; the first column names the row.
     pub headings: Vec<String>,
@@ -30,41 +29,42 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// All figures of a case.
-pub fn figures(case: &CaseSummary<'_>) -> Table {
-    // Files of earlier versions do not say.
+pub fn figures(case: &CaseSummary<'_>) -> TextTable {
+    // Files of earlier versions do not have it.
     let tells = case.rows.iter().any(|row| row.origin_connections().is_some());
     let more = if tells { vec![CONNECTIONS, "errors"] } else { vec!["errors"] };
     let counted = case.counted();
     let headings = [""].into_iter().chain(Metric::ALL.map(|metric| metric.heading(counted))).chain(more);
-    let row = |row: &Row<'_>| {
+    let row = |row: &SummaryRow<'_>| {
         let errors =
             row.failed_share.map_or_else(|| NOTHING.to_owned(), |_| figure::count(row.errors as f64));
-        let name = match row.refused.len() {
-            0 => row.proxy.name.clone(),
-            refused => format!("{} ({refused} invalid)", row.proxy.name),
+        let invalid = (!row.refused.is_empty()).then(|| format!("{} invalid", row.refused.len()));
+        let remarks: Vec<String> = invalid.into_iter().chain(case.unranked(&row.proxy.name)).collect();
+        let name = match remarks.is_empty() {
+            true => row.proxy.name.clone(),
+            false => format!("{} ({})", row.proxy.name, remarks.join(", ")),
         };
         let made = row.origin_connections().map(|estimate| figure::count(estimate.median));
         let more = tells.then(|| or_nothing(made)).into_iter().chain([errors]);
         [name].into_iter().chain(row.cells.iter().map(cell)).chain(more).collect()
     };
-    Table {
+    TextTable {
         caption: case.title(),
         headings: headings.map(str::to_owned).collect(),
         rows: case.rows.iter().map(row).collect(),
     }
 }
 
-/// Errors of a case by their causes; `None` if there was none.
-pub fn errors(case: &CaseSummary<'_>) -> Option<Table> {
+/// Errors of a case by cause; `None` if there was none.
+pub fn errors(case: &CaseSummary<'_>) -> Option<TextTable> {
     let mut kinds: Vec<&str> = case.rows.iter().flat_map(|row| row.errors_by_kind.keys().copied()).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let row = |row: &Row<'_>| {
+    let row = |row: &SummaryRow<'_>| {
         let counts = kinds.iter().map(|kind| row.errors_by_kind.get(kind).copied().unwrap_or(0));
         [row.proxy.name.clone()].into_iter().chain(counts.map(|count| figure::count(count as f64))).collect()
     };
-    (!kinds.is_empty()).then(|| Table {
+    (!kinds.is_empty()).then(|| TextTable {
         caption: "Errors by cause".to_owned(),
         headings: [""].into_iter().chain(kinds.iter().copied()).map(str::to_owned).collect(),
         rows: case.rows.iter().map(row).collect(),
@@ -72,7 +72,7 @@ pub fn errors(case: &CaseSummary<'_>) -> Option<Table> {
 }
 
 /// Figures that only streams have; `None` for requests.
-pub fn streams(case: &CaseSummary<'_>) -> Option<Table> {
+pub fn streams(case: &CaseSummary<'_>) -> Option<TextTable> {
     case.case.streams.as_ref()?;
     let headings = [
         "",
@@ -86,14 +86,14 @@ pub fn streams(case: &CaseSummary<'_>) -> Option<Table> {
         "gap p99",
         "longest silence",
     ];
-    let row = |row: &Row<'_>| {
+    let row = |row: &SummaryRow<'_>| {
         let streams = row.streams();
         let count = |of: fn(&StreamsMeasured) -> u64| {
             or_nothing(streams.as_ref().map(|streams| figure::count(of(streams) as f64)))
         };
         let gap =
             |quantile| or_nothing(row.gaps_us(quantile).map(|estimate| figure::duration_us(estimate.median)));
-        // Who sends nothing has no rate.
+        // A client that sends nothing has no rate.
         let sent = row.sent_per_second().filter(|_| !case.case.is_paced_by_server());
         vec![
             row.proxy.name.clone(),
@@ -108,7 +108,7 @@ pub fn streams(case: &CaseSummary<'_>) -> Option<Table> {
             gap(1.0),
         ]
     };
-    Some(Table {
+    Some(TextTable {
         caption: "Streams and messages, all repeats together; rate and gaps are medians".to_owned(),
         headings: headings.map(str::to_owned).to_vec(),
         rows: case.rows.iter().map(row).collect(),
@@ -116,10 +116,10 @@ pub fn streams(case: &CaseSummary<'_>) -> Option<Table> {
 }
 
 /// CPU time per request of the proxies of a case, in user mode and in the kernel.
-pub fn cpu(case: &CaseSummary<'_>) -> Table {
+pub fn cpu(case: &CaseSummary<'_>) -> TextTable {
     let headings = ["", "user", "system", "both", "range", "core use", "subject by it"];
     let subject = case.subject().map_or("subject", |row| row.proxy.name.as_str());
-    let rows = case.rows.iter().filter(|row| row.proxy.role != Role::Direct).map(|row| {
+    let rows = case.rows.iter().filter(|row| row.proxy.role != ProxyRole::Direct).map(|row| {
         let total = row.cell(Metric::CpuPerRequest);
         let part = |index: usize| or_nothing(row.cpu_split_us.map(|split| figure::duration_us(split[index])));
         vec![
@@ -132,7 +132,7 @@ pub fn cpu(case: &CaseSummary<'_>) -> Table {
             or_nothing(total.beside_subject.map(|beside| figure::ratio(beside.subject_ratio))),
         ]
     });
-    Table {
+    TextTable {
         caption: format!("CPU time per {}, of the proxy's whole process tree", case.counted().one()),
         headings: headings
             .iter()
@@ -143,9 +143,9 @@ pub fn cpu(case: &CaseSummary<'_>) -> Table {
 }
 
 /// Latency at the usual percentiles, over all repeats.
-pub fn percentiles(case: &CaseSummary<'_>) -> Table {
+pub fn percentiles(case: &CaseSummary<'_>) -> TextTable {
     let quantiles = PERCENTILES.map(|(quantile, _)| quantile);
-    // What timed out took longer than all of these, and is in none of them.
+    // Requests that timed out took longer, and are not among these latencies.
     let has_timeouts = case.rows.iter().any(|row| row.timeouts() > 0);
     let rows = case.rows.iter().map(|row| {
         let mut latencies = row.latency.at_quantiles_us(&quantiles).into_iter();
@@ -154,10 +154,10 @@ pub fn percentiles(case: &CaseSummary<'_>) -> Table {
         let timeouts = has_timeouts.then(|| figure::count(row.timeouts() as f64));
         [row.proxy.name.clone()].into_iter().chain(cells.collect::<Vec<_>>()).chain(timeouts).collect()
     });
-    Table {
+    TextTable {
         caption: match case.counted() {
-            Counted::Messages => "Percentiles of the delay of messages, all repeats together".to_owned(),
-            Counted::Requests | Counted::Both => "Latency percentiles, all repeats together".to_owned(),
+            CaseCounts::Messages => "Percentiles of the delay of messages, all repeats together".to_owned(),
+            CaseCounts::Requests | CaseCounts::Both => "Latency percentiles, all repeats together".to_owned(),
         },
         headings: [""]
             .into_iter()
@@ -170,13 +170,13 @@ pub fn percentiles(case: &CaseSummary<'_>) -> Table {
 }
 
 /// Text of a cell: `31,022 ±2%`, followed by [`EVEN`] if it does not differ from the subject's.
-fn cell(cell: &Cell) -> String {
+fn cell(cell: &SummaryCell) -> String {
     let Some(estimate) = cell.estimate else { return NOTHING.to_owned() };
     let mut text = cell.metric.figure(estimate.median);
     if estimate.count > 1 {
         text.push_str(&format!(" ±{}", figure::percent(estimate.spread())));
     }
-    if cell.beside_subject.is_some_and(|beside| beside.verdict == Verdict::Even) {
+    if cell.beside_subject.is_some_and(|beside| beside.verdict == FigureVerdict::Even) {
         text.push_str(&format!(" {EVEN}"));
     }
     text

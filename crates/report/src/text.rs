@@ -3,14 +3,14 @@
 use crate::compare::{Comparison, show};
 use crate::findings;
 use crate::summary::{CaseSummary, Summary};
-use crate::table::{self, Table};
+use crate::table::{self, TextTable};
 
 /// Width at which sentences are wrapped. Tables may be wider.
 const WIDTH: usize = 96;
 
-/// The complete report: each case as a table, then findings and caveats.
+/// Renders the complete report: why nothing is ranked, if so; each case as a table; then findings and caveats.
 pub fn render(summary: &Summary<'_>) -> String {
-    let mut out = String::new();
+    let mut out = findings::headline(summary).map(|line| wrapped("", &line) + "\n").unwrap_or_default();
     for case in &summary.cases {
         out.push_str(&aligned(&table::figures(case)));
         for more in [table::streams(case), table::errors(case)].iter().flatten() {
@@ -56,7 +56,7 @@ pub fn legend(summary: &Summary<'_>) -> String {
 }
 
 /// Aligns a table: names left, figures right, marks in their own column.
-pub(crate) fn aligned(table: &Table) -> String {
+pub(crate) fn aligned(table: &TextTable) -> String {
     let lines: Vec<&Vec<String>> = std::iter::once(&table.headings).chain(&table.rows).collect();
     let is_marked = |cell: &str| cell.ends_with(table::EVEN);
     let columns: Vec<(usize, bool)> = (0..table.headings.len())

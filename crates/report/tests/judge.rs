@@ -1,23 +1,21 @@
-//! Each rule of the judge, with results that break it and nothing else.
-
-/// The results of a made-up run.
-mod made;
+//! Each rule of the judge, with results that break only this rule.
 
 use report::judge::{RULES, Spoils, Trait};
 use report::results::*;
-use report::summary::{Metric, Verdict};
+use report::summary::{FigureVerdict, Metric};
 use report::{Summary, text};
 
-use made::{refuse, sample};
+use crate::made::{refuse, sample};
 
-/// In no results of ours: an offered rate is never ranked, and what a line carries nobody knows here. The published
-/// tables break them.
+/// Rules that our results cannot break: an offered rate is never ranked, and the lab does not know the capacity of a
+/// line. The published tables break them.
 const OF_PUBLISHED_TABLES: [&str; 2] = ["line-full", "offer-taken-for-capacity"];
 
-/// Changes what was measured of nginx.
-fn change(results: &mut Results, change: impl Fn(usize, &mut Measured)) {
+fn change(results: &mut Results, change: impl Fn(usize, &mut MeasuredFigures)) {
     for run in results.runs.iter_mut().filter(|run| run.proxy == "nginx") {
-        let Outcome::Measured(measured) = &mut run.outcome else { panic!("a sample without failures") };
+        let MeasurementOutcome::Measured(measured) = &mut run.outcome else {
+            panic!("a sample without failures")
+        };
         change(run.round, measured);
     }
 }
@@ -32,7 +30,7 @@ fn set(results: &mut Results, which: Trait, value: &str) {
 #[test]
 fn results_in_order_break_no_rule() {
     let results = sample();
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     for case in &summary.cases {
         assert_eq!(case.findings, [], "{}", case.case.name);
     }
@@ -62,7 +60,7 @@ fn each_rule_is_broken_by_results_of_its_own() {
         }),
         ("failed-repeats", |all| {
             let first = all.runs.iter_mut().find(|run| run.proxy == "nginx").expect("it was measured");
-            first.outcome = Outcome::Failed { reason: "it ended".to_owned() };
+            first.outcome = MeasurementOutcome::Failed { reason: "it ended".to_owned() };
         }),
         ("noise", |all| change(all, |round, one| one.requests = one.requests * round as u64 / 2)),
         ("others-on-the-machine", |all| {
@@ -73,7 +71,7 @@ fn each_rule_is_broken_by_results_of_its_own() {
             });
         }),
         ("ports-or-descriptors", |all| {
-            refuse(all, "nginx", |measured| Outcome::Invalid {
+            refuse(all, "nginx", |measured| MeasurementOutcome::Invalid {
                 reason: "400 of 900 requests failed: cannot connect: Cannot assign requested address"
                     .to_owned(),
                 measured,
@@ -90,17 +88,17 @@ fn each_rule_is_broken_by_results_of_its_own() {
     for (rule, break_it) in cases {
         let mut results = sample();
         break_it(&mut results);
-        let summary = Summary::of(&results);
+        let summary = Summary::from_results(&results);
         let closed = &summary.cases[0];
         let found = closed.findings.iter().find(|finding| finding.rule == rule);
         let finding = found.unwrap_or_else(|| panic!("{rule}: {:?}", closed.findings));
         assert_eq!(finding.entries, ["nginx"], "{finding:?}");
-        // One measurement fewer has no spread that anybody knows, and one that spreads is not of one size.
+        // With a measurement fewer the spread is unknown, and values that spread differ in size.
         let others = closed.findings.iter().filter(|other| other.rule != rule && other.rule != "noise");
         assert_eq!(others.map(|other| other.rule).collect::<Vec<_>>(), [""; 0], "beside {rule}");
         let is_refused = |metric: Metric| {
             let beside = closed.rows[2].cell(metric).beside_subject;
-            beside.is_some_and(|beside| beside.verdict == Verdict::Refused)
+            beside.is_some_and(|beside| beside.verdict == FigureVerdict::Refused)
         };
         let refused = (is_refused(Metric::RequestsPerSecond), is_refused(Metric::CpuPerRequest));
         let expected = match finding.spoils {
@@ -117,9 +115,9 @@ fn each_rule_is_broken_by_results_of_its_own() {
 #[test]
 fn a_generator_that_sees_that_there_are_too_few_descriptors_is_at_a_limit_of_the_system() {
     let mut results = sample();
-    refuse(&mut results, "nginx", |_| Outcome::Failed {
+    refuse(&mut results, "nginx", |_| MeasurementOutcome::Failed {
         reason: "cannot open that many connections (-c): it takes 436 open files (ulimit -n)".to_owned(),
     });
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     assert!(summary.cases[0].findings.iter().any(|finding| finding.rule == "ports-or-descriptors"));
 }

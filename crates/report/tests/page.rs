@@ -1,30 +1,26 @@
-//! The page and the charts of a made-up run: what holds of their structure.
-
-/// The results of a made-up run.
-mod made;
+//! The page and the charts of a made-up run: properties of their structure.
 
 use report::judge::Trait;
 use report::results::*;
 use report::{Summary, chart, export, leaders, overview, page};
 
-use made::markup::{Element, Markup};
-use made::{proxy, refuse, sample};
+use crate::made::markup::{Element, Markup};
+use crate::made::{proxy, refuse, sample};
 
 fn parsed(results: &Results) -> Markup {
-    Markup::of(&page::render(&Summary::of(results)).expect("a page"))
+    Markup::of(&page::render(&Summary::from_results(results)).expect("a page"))
 }
 
-/// Fails all measurements of a proxy in a case.
 fn fail(results: &mut Results, proxy: &str, case: &str) {
     for run in results.runs.iter_mut().filter(|run| run.proxy == proxy && run.case == case) {
-        run.outcome = Outcome::Failed { reason: "it did not start".to_owned() };
+        run.outcome = MeasurementOutcome::Failed { reason: "it did not start".to_owned() };
     }
 }
 
 #[test]
 fn the_page_is_one_file_that_needs_nothing_from_outside() {
-    let text = page::render(&Summary::of(&sample())).expect("a page");
-    // To be looked at.
+    let text = page::render(&Summary::from_results(&sample())).expect("a page");
+    // For visual inspection.
     std::fs::write(concat!(env!("CARGO_TARGET_TMPDIR"), "/report.html"), &text).expect("a file");
     for outside in ["src=", "@import", "url(", "<script", "<link"] {
         assert!(!text.contains(outside), "the page has {outside}");
@@ -57,7 +53,7 @@ fn the_page_begins_with_the_answer_and_ends_with_the_details() {
 fn the_answer_says_who_leads_with_figures() {
     let mut results = sample();
     results.cases.truncate(1);
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     let answers = leaders::answers(&summary);
     let of = |metric: &str| answers.iter().find(|answer| answer.metric == metric).expect("an answer");
     assert_eq!(of("Requests per second").says, "vanward and haproxy are equal");
@@ -80,7 +76,7 @@ fn nobody_leads_alone_or_unjudged_or_against_the_judge() {
     results.cases.truncate(1);
     results.runs.retain(|run| run.round == 1);
     let says = |results: &Results| {
-        let answers = leaders::answers(&Summary::of(results));
+        let answers = leaders::answers(&Summary::from_results(results));
         answers.into_iter().find(|answer| answer.metric == "Memory").expect("an answer")
     };
     assert_eq!(says(&results).says, "nginx is ahead");
@@ -94,12 +90,12 @@ fn nobody_leads_alone_or_unjudged_or_against_the_judge() {
     results.proxies[1].started[0].setup.insert(Trait::Compression, "off".to_owned());
     assert_eq!(says(&results).says, "nothing is ranked");
     results.proxies.truncate(2);
-    assert!(leaders::answers(&Summary::of(&results)).is_empty(), "there is nobody to lead");
+    assert!(leaders::answers(&Summary::from_results(&results)).is_empty(), "there is nobody to lead");
 }
 
 #[test]
 fn that_nothing_is_ranked_is_said_once() {
-    let page = |results: &Results| page::render(&Summary::of(results)).expect("a page");
+    let page = |results: &Results| page::render(&Summary::from_results(results)).expect("a page");
     let mut results = sample();
     assert!(page(&results).contains("class=\"answer\""));
     results.proxies[3].started[0].setup.insert(Trait::Logging, "every request".to_owned());
@@ -107,10 +103,12 @@ fn that_nothing_is_ranked_is_said_once() {
     let unranked = page(&results);
     std::fs::write(concat!(env!("CARGO_TARGET_TMPDIR"), "/unranked.html"), &unranked).expect("a file");
     assert!(!unranked.contains("class=\"answer\"") && !unranked.contains("Who leads"));
-    assert!(
-        !unranked.contains("sentences")
-            && unranked.contains("<summary>Peer by peer, in 1 sentence</summary>")
-    );
+    // Losses are named, even if nothing is ranked.
+    assert!(unranked.contains("<summary>Peer by peer, in 2 sentences</summary>"), "{unranked}");
+    let headline = "Nothing is ranked: logging differs: vanward: off; nginx: errors; haproxy: every request; log alike \
+                    for all, or not at all.";
+    assert!(unranked.contains(headline), "{unranked}");
+    assert!(unranked.contains("Not ranked, but beyond the spread vanward was worse than nginx in memory"));
     for said in ["Nothing is ranked", "nothing is ranked"] {
         assert_eq!(unranked.matches(said).count(), 1, "{said}");
     }
@@ -119,14 +117,14 @@ fn that_nothing_is_ranked_is_said_once() {
 #[test]
 fn of_several_cases_the_answer_counts() {
     let results = sample();
-    let summary = Summary::of(&results);
+    let summary = Summary::from_results(&results);
     let answers = leaders::answers(&summary);
     let memory = answers.iter().find(|answer| answer.metric == "Memory").expect("an answer");
     assert_eq!(memory.says, "nginx leads in 2 of 2 cases");
     assert!(memory.figures.contains(&("vanward ÷ nginx".to_owned(), "1.50".to_owned())), "{memory:?}");
     let table = leaders::by_case(&summary).expect("two cases");
     assert_eq!(table.rows[0][5], "nginx 4.00 MiB (vanward 6.00 MiB)");
-    // A rate that all were given is led by nobody.
+    // With a fixed rate no proxy leads.
     assert_eq!(table.rows[1][1], "—");
 }
 
@@ -152,7 +150,7 @@ fn a_rule_of_the_judge_is_one_folded_row_with_a_count() {
 fn not_ranked_stands_once_in_a_row() {
     let mut results = sample();
     results.proxies[3].started[0].setup.insert(Trait::Logging, "every request".to_owned());
-    let table = report::findings::standings(&Summary::of(&results));
+    let table = report::findings::standings(&Summary::from_results(&results));
     assert_eq!(table.headings.last().map(String::as_str), Some("not ranked"));
     for row in &table.rows {
         assert_eq!(row.len(), table.headings.len());
@@ -160,13 +158,13 @@ fn not_ranked_stands_once_in_a_row() {
         let last = if row[0] == "haproxy" { "everything" } else { "" };
         assert_eq!((cells, row.last().map(String::as_str)), (0, Some(last)), "{row:?}");
     }
-    // Of three proxies with loggings of their own none is ranked.
+    // Three proxies with different logging are not ranked.
     results.proxies[2].started[0].setup.insert(Trait::Logging, "errors".to_owned());
-    let table = leaders::by_case(&Summary::of(&results)).expect("two cases");
+    let table = leaders::by_case(&Summary::from_results(&results)).expect("two cases");
     let last = |row: &Vec<String>| row.last().cloned().unwrap_or_default();
     assert_eq!(table.rows.iter().map(last).collect::<Vec<_>>(), ["everything", "everything"], "{table:?}");
     assert!(table.rows.iter().all(|row| row.len() == table.headings.len() && row[1] == "—"), "{table:?}");
-    let table = report::findings::standings(&Summary::of(&sample()));
+    let table = report::findings::standings(&Summary::from_results(&sample()));
     assert_eq!(table.headings.last().map(String::as_str), Some("memory"), "no column without need");
 }
 
@@ -191,7 +189,7 @@ fn every_cell_names_its_column_for_narrow_screens() {
         }
         assert!(headings.iter().all(|heading| !heading.is_empty()), "{headings:?}");
     }
-    let css = page::render(&Summary::of(&sample())).expect("a page");
+    let css = page::render(&Summary::from_results(&sample())).expect("a page");
     assert!(css.contains("td:nth-child(22)::before { content: var(--h22); }"), "and the style shows them");
     assert!(cells > 50, "{cells}");
 }
@@ -206,7 +204,7 @@ fn a_heading_cannot_leave_its_label() {
     }
     let page = parsed(&results);
     let labels: Vec<&str> = page.named("table").filter_map(|table| table.attribute("style")).collect();
-    // As HTML writes the backslashes and the rest.
+    // As HTML escapes the backslashes and the rest.
     assert!(labels.iter().any(|labels| labels.contains("a\\27 ;--x:\\27 b\\5c \\22 \\3c ")), "{labels:?}");
 }
 
@@ -242,7 +240,7 @@ fn widths(page: &Markup, group: &Element) -> Vec<f64> {
 fn each_case_has_an_axis_of_its_own() {
     let mut results = sample();
     for run in results.runs.iter_mut().filter(|run| run.case == "tiny-constant") {
-        let Outcome::Measured(measured) = &mut run.outcome else { panic!("{run:?}") };
+        let MeasurementOutcome::Measured(measured) = &mut run.outcome else { panic!("{run:?}") };
         measured.usage.iter_mut().for_each(|usage| {
             usage.user_seconds /= 100.0;
             usage.system_seconds /= 100.0;
@@ -269,7 +267,7 @@ fn direct_is_not_drawn_where_only_proxies_are_slow() {
         let mut results = sample();
         results.cases[0].features = vec![feature.to_owned()];
         results.cases.truncate(1);
-        let summary = Summary::of(&results);
+        let summary = Summary::from_results(&results);
         let shown = overview::beside_each_other(&summary);
         for shown in &shown[..2] {
             let chart = shown.chart.as_ref().expect("a chart").markup();
@@ -284,7 +282,8 @@ fn direct_is_not_drawn_where_only_proxies_are_slow() {
 #[test]
 fn a_proxy_looks_the_same_whoever_is_beside_it() {
     let look = |results: &Results| {
-        let chart = chart::cpu_per_request(&Summary::of(results).cases[0], "id").expect("a chart").markup();
+        let chart =
+            chart::cpu_per_request(&Summary::from_results(results).cases[0], "id").expect("a chart").markup();
         let markup = Markup::of(&chart);
         let bar = markup.of_class("bar").find(|bar| bar.text.starts_with("nginx")).expect("a bar");
         let marker = markup.inside(bar).find(|element| element.name == "s").expect("a marker");
@@ -293,7 +292,7 @@ fn a_proxy_looks_the_same_whoever_is_beside_it() {
     let mut results = sample();
     let beside_haproxy = look(&results);
     results.proxies.retain(|proxy| proxy.name != "haproxy");
-    results.proxies.insert(0, proxy("envoy", Role::Peer));
+    results.proxies.insert(0, proxy("envoy", ProxyRole::Peer));
     assert_eq!(look(&results), beside_haproxy);
     assert_eq!(beside_haproxy, "s2 m2");
 }
@@ -325,7 +324,7 @@ fn a_rate_without_a_valid_round_is_a_cross_on_the_line() {
         results.cases.push(Case { name, arrivals, ..constant.clone() });
     }
     fail(&mut results, "nginx", "at-30000");
-    let shown = overview::latency_against_rate(&Summary::of(&results));
+    let shown = overview::latency_against_rate(&Summary::from_results(&results));
     let chart = Markup::of(&shown[0].chart.as_ref().expect("a chart").markup());
     assert_eq!(chart.of_class("cross").count(), 1);
     assert!(chart.0[0].text.contains("nginx: no valid round"), "{}", chart.0[0].text);
@@ -334,9 +333,9 @@ fn a_rate_without_a_valid_round_is_a_cross_on_the_line() {
 #[test]
 fn every_chart_is_a_file_that_stands_alone() {
     let mut results = sample();
-    refuse(&mut results, "nginx", |_| Outcome::Failed { reason: "it did not start".to_owned() });
+    refuse(&mut results, "nginx", |_| MeasurementOutcome::Failed { reason: "it did not start".to_owned() });
     let themes = [chart::LIGHT, chart::DARK, chart::PAPER];
-    let plots = export::plots(&Summary::of(&results), &themes);
+    let plots = export::plots(&Summary::from_results(&results), &themes);
     assert_eq!(plots.len(), 8 * 3);
     let mut names = Vec::new();
     for plot in plots {
@@ -345,7 +344,7 @@ fn every_chart_is_a_file_that_stands_alone() {
         names.push(name.clone());
         let title = file.named("title").next().expect("a title").text.clone();
         assert!(!title.is_empty(), "{name}");
-        // No variable and no question to a page: not every program that shows SVG knows them.
+        // No variables and no media queries, because some programs that show SVG do not support them.
         for foreign in ["var(", "@media", "class=\"chart\"", "style=\"", "href"] {
             assert!(!text.contains(foreign), "{name}: {foreign}");
         }
@@ -366,10 +365,11 @@ fn every_chart_is_a_file_that_stands_alone() {
     assert_eq!((of_theme("-dark"), of_theme("-paper")), (8, 8));
 }
 
+#[cfg(feature = "pictures")]
 #[test]
 fn a_picture_is_twice_as_large_as_its_drawing() {
     let results = sample();
-    let plots = export::plots(&Summary::of(&results), &[chart::PAPER]);
+    let plots = export::plots(&Summary::from_results(&results), &[chart::PAPER]);
     let plot = plots.iter().find(|plot| plot.name == "latency-tiny-closed-paper").expect("a chart");
     let (png, svg) = (plot.png().expect("a picture"), Markup::of(&plot.svg()));
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"));

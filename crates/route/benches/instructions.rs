@@ -1,7 +1,7 @@
-//! Instructions per look-up, counted by valgrind: a figure that repeats, whatever else the machine does.
+//! Instructions per lookup, counted by valgrind. The figures do not depend on the load of the machine.
 //!
-//! Each case runs under callgrind for two numbers of rounds; the difference is what the rounds between them cost.
-//! `cargo bench -p route -- NAME` runs the cases whose names hold NAME.
+//! Each case runs under callgrind for two numbers of rounds; the difference is the cost of the additional rounds.
+//! `cargo bench -p route -- NAME` runs the cases whose names contain NAME.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -9,11 +9,11 @@ use std::hint::black_box;
 use std::process::{Command, ExitCode};
 
 use route::{
-    ClaimRules, HostRule, PathRule, Pattern, Rate, RateKey, RateKeyPart, RateLimiter, Request, RouteTable,
-    Rule, ValueRule,
+    BytePattern, ClaimRules, HostRule, PathRule, Rate, RateKey, RateKeyPart, RateLimiter, RequestParts,
+    RouteRule, RouteTable, ValueRule,
 };
 
-/// A name and what it does for a number of rounds.
+/// A case's name, and its function, which gets the number of rounds.
 type Case = (&'static str, fn(usize));
 
 const CASES: [Case; 11] = [
@@ -75,10 +75,10 @@ fn find(table: &RouteTable, host: &str, path: &str, rounds: usize) {
 fn conditions() -> RouteTable {
     let value = ValueRule::Exact("1".to_owned());
     RouteTable::compile(vec![
-        Rule::default(),
-        Rule {
+        RouteRule::default(),
+        RouteRule {
             listeners: vec![0],
-            host: HostRule::of("*.example.com"),
+            host: HostRule::from_text("*.example.com"),
             path: PathRule::Prefix("/api".to_owned()),
             methods: vec!["GET".to_owned()],
             headers: vec![("X-Beta".to_owned(), value.clone())],
@@ -91,16 +91,17 @@ fn conditions() -> RouteTable {
 }
 
 fn patterns(count: usize) -> RouteTable {
-    let pattern = |number| Pattern::new(&format!("/files/{number}/.*\\.jpg")).expect("a pattern");
-    let rules = (0..count).map(|number| Rule { path: PathRule::Pattern(pattern(number)), ..Rule::default() });
-    RouteTable::compile(rules.chain([Rule::default()]).collect())
+    let pattern = |number| BytePattern::new(&format!("/files/{number}/.*\\.jpg")).expect("a pattern");
+    let rules = (0..count)
+        .map(|number| RouteRule { path: PathRule::Pattern(pattern(number)), ..RouteRule::default() });
+    RouteTable::compile(rules.chain([RouteRule::default()]).collect())
 }
 
 const FIELDS: [(&str, &str); 4] =
     [("Host", "www.example.com"), ("User-Agent", "a browser"), ("Accept", "*/*"), ("X-Beta", "1")];
 
-fn request(path: &str) -> Request<'_, [(&'static str, &'static str)]> {
-    Request {
+fn request(path: &str) -> RequestParts<'_, [(&'static str, &'static str)]> {
+    RequestParts {
         listener: 0,
         host: b"www.example.com",
         path: path.as_bytes(),
@@ -151,7 +152,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The instructions of a whole run of this program, with so many rounds of a case.
+/// Counts the instructions of a whole run of this program with this many rounds of a case.
 fn instructions(name: &str, rounds: usize) -> Result<u64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")

@@ -1,24 +1,24 @@
 //! Responses without a server: redirects, fixed responses, and error pages.
 //!
-//! Bodies are fixed bytes. Nothing that a client sent becomes part of a body, which would carry it into a browser.
+//! Bodies are fixed bytes. Nothing from a request becomes part of a body, because a browser could execute it.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use crate::exchange::Exchange;
-use crate::pattern::Pattern;
-use crate::request::Fields;
+use crate::pattern::BytePattern;
+use crate::request::FieldLookup;
 use crate::rewrite::NotAHost;
-use crate::template::{Place, Stage, Template, TemplateError};
+use crate::template::{RouteTemplate, TemplateError, TemplateStage, TemplateUse};
+use crate::variable_values::VariableValues;
 
-/// The status of a redirect (RFC 9110 §15.4).
+/// RFC 9110 §15.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedirectStatus {
     /// 301: permanent; a POST may become a GET.
     MovedPermanently,
     /// 302: temporary; a POST may become a GET.
     Found,
-    /// 303: another resource, asked for with GET.
+    /// 303: another resource, to be requested with GET.
     SeeOther,
     /// 307: temporary; method and body are kept.
     TemporaryRedirect,
@@ -27,8 +27,8 @@ pub enum RedirectStatus {
 }
 
 impl RedirectStatus {
-    /// The redirect status with this code; `None` if there is none.
-    pub fn of(status: u16) -> Option<Self> {
+    /// `None` if the code is no redirect.
+    pub fn from_status(status: u16) -> Option<Self> {
         match status {
             301 => Some(Self::MovedPermanently),
             302 => Some(Self::Found),
@@ -39,7 +39,6 @@ impl RedirectStatus {
         }
     }
 
-    /// The status code.
     pub fn code(self) -> u16 {
         match self {
             Self::MovedPermanently => 301,
@@ -51,13 +50,11 @@ impl RedirectStatus {
     }
 }
 
-/// Redirects clients to another URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
-    /// The status of the response.
     pub status: RedirectStatus,
-    location: Template,
-    pattern: Option<Pattern>,
+    location: RouteTemplate,
+    pattern: Option<BytePattern>,
 }
 
 impl Redirect {
@@ -67,19 +64,23 @@ impl Redirect {
     /// The client's query is appended unless `to` has a `?`, a `#`, `$query` or `$path_and_query`.
     ///
     /// # Errors
-    /// What is wrong with `to`.
-    pub fn new(status: RedirectStatus, to: &str, pattern: Option<Pattern>) -> Result<Self, TemplateError> {
-        let location = Template::new(to, Place::Location, Stage::Route, pattern.as_ref())?;
+    /// The problem with `to`.
+    pub fn new(
+        status: RedirectStatus,
+        to: &str,
+        pattern: Option<BytePattern>,
+    ) -> Result<Self, TemplateError> {
+        let location = RouteTemplate::new(to, TemplateUse::Location, TemplateStage::Route, pattern.as_ref())?;
         Ok(Self { status, location, pattern })
     }
 
-    /// The target, as it was written.
+    /// The target as configured.
     pub fn to(&self) -> &str {
         self.location.as_str()
     }
 
-    /// The pattern whose groups the target may have.
-    pub fn pattern(&self) -> Option<&Pattern> {
+    /// The pattern whose groups the target may contain.
+    pub fn pattern(&self) -> Option<&BytePattern> {
         self.pattern.as_ref()
     }
 
@@ -87,23 +88,23 @@ impl Redirect {
     ///
     /// # Errors
     /// The host of the URL is empty, because its variable has no value: browsers would take the next part for the host.
-    /// Discard what was appended.
-    pub fn location<F: Fields + ?Sized>(
+    /// Discard the appended bytes.
+    pub fn location<F: FieldLookup + ?Sized>(
         &self,
-        exchange: &Exchange<'_, F>,
+        values: &VariableValues<'_, F>,
         out: &mut Vec<u8>,
     ) -> Result<(), NotAHost> {
         let start = out.len();
         let pattern = self.pattern.as_ref().filter(|_| self.location.has_groups());
-        let captures = pattern.and_then(|pattern| pattern.captures_of_path(exchange.request.path));
-        self.location.fill(&Exchange { captures: captures.as_ref(), ..*exchange }, out);
-        if let Some(query) = exchange.request.query
+        let captures = pattern.and_then(|pattern| pattern.captures_of_path(values.request.path));
+        self.location.fill(&VariableValues { captures: captures.as_ref(), ..*values }, out);
+        if let Some(query) = values.request.query
             && !self.location.has_query()
         {
             out.push(b'?');
             crate::fill::write_query(query, out);
         }
-        // It says that there is no query.
+        // The template ends in `?` to drop the query.
         if out[start..].ends_with(b"?") {
             out.pop();
         }
@@ -111,7 +112,7 @@ impl Redirect {
     }
 }
 
-/// RFC 9110 §4.2.1: a URL of http with an empty host is invalid.
+/// RFC 9110 §4.2.1: an http URL with an empty host is invalid.
 pub(crate) fn has_empty_host(url: &[u8]) -> bool {
     const BEFORE_HOST: &[u8] = b"://";
     if url.starts_with(b"/") {
@@ -122,7 +123,6 @@ pub(crate) fn has_empty_host(url: &[u8]) -> bool {
     host.first().is_none_or(|byte| b":/?#".contains(byte))
 }
 
-/// A fixed response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedResponse {
     status: u16,
@@ -130,7 +130,6 @@ pub struct FixedResponse {
     body: Vec<u8>,
 }
 
-/// Why a fixed response is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FixedResponseError {
     /// The status is below 200, so not final, or above 599, so undefined (RFC 9110 §15).
@@ -145,10 +144,10 @@ pub enum FixedResponseError {
 }
 
 impl FixedResponse {
-    /// A response with this body, which may be empty.
+    /// `body` may be empty.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The invalid part.
     pub fn new(
         status: u16,
         content_type: &str,
@@ -167,23 +166,22 @@ impl FixedResponse {
         Ok(Self { status, content_type: content_type.to_owned(), body })
     }
 
-    /// The status code, from 200 to 599.
+    /// From 200 to 599.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The value of Content-Type; unused if the body is empty.
+    /// Unused if the body is empty.
     pub fn content_type(&self) -> &str {
         &self.content_type
     }
 
-    /// The body.
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 }
 
-/// Error pages by status. A look-up takes two memory reads.
+/// Error pages by status. A lookup takes two memory reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorPages<Page> {
     scopes: Vec<PageFor>,
@@ -198,10 +196,9 @@ impl<Page> Default for ErrorPages<Page> {
     }
 }
 
-/// The statuses that an error page is for.
+/// The statuses of an error page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageFor {
-    /// One status.
     Status(u16),
     /// Client errors, 400 to 499.
     ClientErrors,
@@ -215,8 +212,8 @@ const FIRST_ERROR: u16 = 400;
 const LAST_ERROR: u16 = 599;
 
 impl PageFor {
-    /// Parses `404`, `4xx`, `5xx` or `*`; `None` for anything else, including a status that is no error.
-    pub fn of(text: &str) -> Option<Self> {
+    /// Parses `404`, `4xx`, `5xx` or `*`. `None` for anything else, including a status that is no error.
+    pub fn parse(text: &str) -> Option<Self> {
         match text {
             "*" => Some(Self::Errors),
             "4xx" => Some(Self::ClientErrors),
@@ -238,7 +235,7 @@ impl PageFor {
     }
 }
 
-/// Writes what [`PageFor::of`] reads.
+/// Writes the text that [`PageFor::parse`] parses.
 impl fmt::Display for PageFor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -261,7 +258,7 @@ impl<Page> ErrorPages<Page> {
         assert!(pages.len() < usize::from(u16::MAX), "there are few statuses");
         let mut of_status =
             vec![0; if pages.is_empty() { 0 } else { usize::from(LAST_ERROR - FIRST_ERROR) + 1 }];
-        // The widest is written first, so that the narrower ones stand; of equals the first is written last.
+        // Writes the widest first, so that narrower ones overwrite it. Among equals, writes the first last.
         let mut order: Vec<usize> = (0..scopes.len()).rev().collect();
         order.sort_by_key(|index| std::cmp::Reverse(scopes[*index].statuses().len()));
         for index in order {
@@ -276,7 +273,6 @@ impl<Page> ErrorPages<Page> {
         Self { scopes, pages, of_status }
     }
 
-    /// Whether there are no pages.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
@@ -286,7 +282,6 @@ impl<Page> ErrorPages<Page> {
         self.scopes.iter().copied().zip(&self.pages)
     }
 
-    /// The page for a status.
     #[inline]
     pub fn page(&self, status: u16) -> Option<&Page> {
         let place = self.of_status.get(usize::from(status.checked_sub(FIRST_ERROR)?))?;
@@ -297,8 +292,8 @@ impl<Page> ErrorPages<Page> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::ClientTls;
-    use crate::request::{NoFields, Request};
+    use crate::request::{NoFields, RequestParts};
+    use crate::variable_values::TlsFacts;
 
     #[test]
     fn redirects() {
@@ -313,9 +308,9 @@ mod tests {
             ("/$2/$1", Some("/(a)?(b)?"), "/b", None, "/b/"),
             ("/b", None, "/a", Some("x\"<\u{e9}"), "/b?x%22%3C%C3%A9"),
         ] {
-            let pattern = pattern.map(|pattern| Pattern::new(pattern).unwrap());
+            let pattern = pattern.map(|pattern| BytePattern::new(pattern).unwrap());
             let redirect = Redirect::new(RedirectStatus::Found, to, pattern).unwrap();
-            let request = Request {
+            let request = RequestParts {
                 listener: 0,
                 host: b"shop.example",
                 path: path.as_bytes(),
@@ -325,7 +320,7 @@ mod tests {
                 fields: &NoFields,
             };
             let mut out = Vec::new();
-            redirect.location(&Exchange::of(request, "http"), &mut out).unwrap();
+            redirect.location(&VariableValues::from_request(request, "http"), &mut out).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), location, "{to} {path}");
         }
         assert!(Redirect::new(RedirectStatus::Found, "/$1", None).is_err());
@@ -344,7 +339,7 @@ mod tests {
             ("/to?u=https://$host", "", "", Some("/to?u=https://")),
         ] {
             let redirect = Redirect::new(RedirectStatus::Found, to, None).unwrap();
-            let request = Request {
+            let request = RequestParts {
                 listener: 0,
                 host: host.as_bytes(),
                 path: b"/evil.example/x",
@@ -353,9 +348,10 @@ mod tests {
                 client: [192, 0, 2, 1].into(),
                 fields: &NoFields,
             };
-            let tls = ClientTls { server_name: name, ..ClientTls::default() };
+            let tls = TlsFacts { server_name: name, ..TlsFacts::default() };
             let mut out = Vec::new();
-            let filled = redirect.location(&Exchange { tls, ..Exchange::of(request, "http") }, &mut out);
+            let filled = redirect
+                .location(&VariableValues { tls, ..VariableValues::from_request(request, "http") }, &mut out);
             assert_eq!(filled.is_ok().then_some(out.as_slice()), location.map(str::as_bytes), "{to}");
         }
     }
@@ -364,7 +360,7 @@ mod tests {
     fn statuses_of_redirects() {
         for status in 300..=310 {
             let expected = matches!(status, 301 | 302 | 303 | 307 | 308).then_some(status);
-            assert_eq!(RedirectStatus::of(status).map(RedirectStatus::code), expected);
+            assert_eq!(RedirectStatus::from_status(status).map(RedirectStatus::code), expected);
         }
     }
 
@@ -385,7 +381,7 @@ mod tests {
     #[test]
     fn pages_by_status() {
         let of = |list: &[&'static str]| {
-            ErrorPages::new(list.iter().map(|text| (PageFor::of(text).unwrap(), *text)))
+            ErrorPages::new(list.iter().map(|text| (PageFor::parse(text).unwrap(), *text)))
         };
         let pages = of(&["404", "*", "5xx", "503", "503"]);
         let texts: Vec<String> = pages.pages().map(|(scope, _)| scope.to_string()).collect();
@@ -409,7 +405,7 @@ mod tests {
         assert_eq!(ErrorPages::new([(PageFor::Errors, 1), (PageFor::Errors, 2)]).page(404), Some(&1));
         assert_eq!(ErrorPages::new([(PageFor::Status(200), 1)]).page(200), None);
         for text in ["", "200", "600", "3xx", "+404", "0404", "40", "4XX"] {
-            assert_eq!(PageFor::of(text), None, "{text}");
+            assert_eq!(PageFor::parse(text), None, "{text}");
         }
     }
 }

@@ -1,46 +1,42 @@
-//! Keys of remembered decisions about clients: the parts of a request that a decision is for.
+//! Keys of remembered decisions about clients: the parts of a request that a decision depends on.
 
 use std::net::IpAddr;
 
 use crate::network::network_of;
-use crate::request::{Fields, Request, parameters};
+use crate::request::{FieldLookup, RequestParts, parameters};
 
-/// A part of a request that a decision is for.
+/// A part of a request that a decision depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthKeyPart {
     /// The client's network: the first bits of its address.
     ClientNetwork {
-        /// The number of bits for IPv4.
         bits_v4: u8,
-        /// The number of bits for IPv6.
         bits_v6: u8,
     },
     /// The values of a header field, from all its lines.
     Header(String),
-    /// The value of a cookie.
     Cookie(String),
-    /// The values of all query parameters with this name, as they were sent.
+    /// The values of all query parameters with this name, as sent.
     Query(String),
-    /// The method.
     Method,
-    /// The host, ignoring case.
+    /// Ignoring case.
     Host,
-    /// The path, as it was sent.
+    /// As sent.
     Path,
 }
 
 impl AuthKeyPart {
-    /// Whether the part can tell clients apart.
+    /// Whether the part can distinguish clients.
     pub fn is_of_client(&self) -> bool {
         !matches!(self, Self::Method | Self::Host | Self::Path)
     }
 }
 
-/// Appends the key of a request: equal keys mean that all parts are equal. Returns whether any part tells who the client
-/// is; a request without one is nobody's.
-pub fn write_auth_key<F: Fields + ?Sized>(
+/// Appends the key of a request: equal keys mean that all parts are equal. Returns whether any part identifies the
+/// client; decisions about requests without one must not be remembered.
+pub fn write_auth_key<F: FieldLookup + ?Sized>(
     parts: &[AuthKeyPart],
-    request: &Request<'_, F>,
+    request: &RequestParts<'_, F>,
     out: &mut Vec<u8>,
 ) -> bool {
     let mut names_client = false;
@@ -60,7 +56,7 @@ pub fn write_auth_key<F: Fields + ?Sized>(
             }
             AuthKeyPart::Header(name) => request.fields.values(name.as_bytes()).for_each(&mut put),
             AuthKeyPart::Cookie(name) => {
-                // Every one of the name: who reads which of them is not known here.
+                // All cookies with this name, because it is unknown which one the server uses.
                 let lines =
                     request.fields.values(b"cookie").flat_map(|value| value.split(|&byte| byte == b';'));
                 let pairs = lines.map(<[u8]>::trim_ascii);
@@ -78,7 +74,7 @@ pub fn write_auth_key<F: Fields + ?Sized>(
             AuthKeyPart::Path => put(request.path),
         }
         names_client |= part.is_of_client() && out.len() > start;
-        // No value is so long.
+        // Marks the end: no value has this length.
         out.extend_from_slice(&u32::MAX.to_le_bytes());
     }
     names_client
@@ -89,7 +85,7 @@ mod tests {
     use super::*;
 
     fn key(parts: &[AuthKeyPart], fields: &[(&str, &str)], path: &str) -> (bool, Vec<u8>) {
-        let request = Request {
+        let request = RequestParts {
             listener: 0,
             host: b"A.example.".as_slice(),
             path: path.as_bytes(),

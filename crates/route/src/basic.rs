@@ -3,15 +3,19 @@
 //! Verifying a password takes milliseconds, by design: call `Users::verify` on a thread that serves no connections, and
 //! ask `Verified` on the worker first.
 
+/// The digits of hashes.
+mod crypt_text;
 /// The `$apr1$` hash, the default of `htpasswd`.
 mod apr1;
+/// Hashes of SHA-256 and SHA-512 crypt.
+mod sha_crypt;
 /// Users and their password hashes.
 mod users;
 /// Recently verified credentials.
 mod verified;
 
 pub use users::{UserFault, UserFaultKind, Users};
-pub use verified::{CredentialsDigest, Verified};
+pub use verified::{CredentialsDigest, VerifiedCredentials};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -54,7 +58,7 @@ impl Credentials {
     pub fn parse(value: &[u8]) -> Result<Self, CredentialsError> {
         const SCHEME: &[u8] = b"basic";
         let (scheme, rest) = value.split_at_checked(SCHEME.len()).ok_or(CredentialsError::Scheme)?;
-        // RFC 9110 §11.1 and §11.4: any case, and then spaces.
+        // RFC 9110 §11.1 and §11.4: the scheme in any case, then spaces.
         let encoded = rest.trim_ascii_start();
         if !scheme.eq_ignore_ascii_case(SCHEME) || encoded.len() == rest.len() {
             return Err(CredentialsError::Scheme);
@@ -86,7 +90,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// The value of WWW-Authenticate for a realm, which browsers show to the user; `None` if the realm has control
+/// The value of WWW-Authenticate for a realm, which browsers show to the user. `None` if the realm has control
 /// characters.
 pub fn challenge(realm: &str) -> Option<String> {
     if realm.chars().any(char::is_control) {

@@ -1,27 +1,27 @@
 //! Cross-origin resource sharing: the server's side of the CORS protocol (Fetch standard, §3.3).
 //!
-//! Which origins may read responses, what a preflight is told, and the fields of every other response.
+//! Decides which origins may read responses, and writes the answers to preflights and the fields of all other
+//! responses.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::request::Fields;
+use crate::request::FieldLookup;
 
-/// Who may read the responses of a route from another origin.
+/// The CORS settings of a route.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cors {
-    /// The origins that may.
     pub origins: Vec<AllowedOrigin>,
-    /// Methods that they may use besides GET, HEAD and POST, which need no permission. `*` is any.
+    /// Allowed methods besides GET, HEAD and POST, which need no permission. `*` allows any.
     pub methods: Vec<String>,
-    /// Request fields that they may send. `*` is any but Authorization.
+    /// Allowed request fields. `*` allows any but Authorization.
     pub headers: Vec<String>,
-    /// Response fields that scripts may read. `*` is any.
+    /// Response fields that scripts may read. `*` allows any.
     pub expose: Vec<String>,
     /// Whether requests may carry cookies, passwords and client certificates.
     pub credentials: bool,
-    /// How long browsers may keep the answer to a preflight; `None` means their default of five seconds.
+    /// How long browsers may keep the answer to a preflight. `None` means their default of five seconds.
     pub max_age: Option<Duration>,
     /// Whether pages on public addresses may send requests to this private one.
     pub private_network: bool,
@@ -32,11 +32,11 @@ pub struct Cors {
 pub enum AllowedOrigin {
     /// `*`: any origin.
     Any,
-    /// One origin as browsers write it, such as `https://www.example.com`; or `null`.
+    /// An origin as browsers write it, such as `https://www.example.com`; or `null`.
     Exact(String),
     /// `https://*.example.com`: every host below a domain, with the same scheme and port.
     Below {
-        /// The scheme, with `://`.
+        /// With `://`.
         scheme: String,
         /// The domain with its leading dot, and the port.
         rest: String,
@@ -48,20 +48,19 @@ pub enum AllowedOrigin {
 pub enum OriginError {
     /// There is no scheme, or no host.
     Form,
-    /// There is a path, query or user; a single `/` too.
+    /// There is a path, query or user; even a single `/`.
     Path,
-    /// The port is the scheme's own.
+    /// The port is the scheme's default.
     OwnPort,
-    /// The port is no number.
     Port,
-    /// The host has other characters than browsers write.
+    /// The host contains characters that browsers do not write.
     Host,
-    /// `*` is elsewhere than in place of the first labels.
+    /// `*` does not stand in place of the first labels.
     Wildcard,
 }
 
 impl OriginError {
-    /// The reason, to stand behind the text.
+    /// The reason, as a continuation of a sentence about the text.
     pub fn why(self) -> &'static str {
         match self {
             Self::Form => "is no origin, which has a scheme and a host",
@@ -170,11 +169,11 @@ impl AllowedOrigin {
     }
 }
 
-/// Fields that each response gets anew; those of servers are removed.
+/// Fields that are written for each response; those of servers are removed.
 const OF_RESPONSES: [&[u8]; 3] =
     [b"access-control-allow-origin", b"access-control-allow-credentials", b"access-control-expose-headers"];
 
-/// Fields that only answers to preflights have.
+/// Fields that occur only in answers to preflights.
 const OF_PREFLIGHTS: [&[u8]; 4] = [
     b"access-control-allow-methods",
     b"access-control-allow-headers",
@@ -183,8 +182,8 @@ const OF_PREFLIGHTS: [&[u8]; 4] = [
 ];
 
 impl Cors {
-    /// Whether a request of the method OPTIONS is a preflight (Fetch, §3.3.2).
-    pub fn is_preflight<F: Fields + ?Sized>(fields: &F) -> bool {
+    /// Whether an OPTIONS request is a preflight (Fetch, §3.3.2).
+    pub fn is_preflight<F: FieldLookup + ?Sized>(fields: &F) -> bool {
         fields.value(b"origin").is_some() && fields.value(b"access-control-request-method").is_some()
     }
 
@@ -195,8 +194,8 @@ impl Cors {
             && (OF_RESPONSES.iter().chain(&OF_PREFLIGHTS)).any(|known| name.eq_ignore_ascii_case(known))
     }
 
-    /// Whether responses differ by the request's origin, so that Vary has to name it: also those without one, and
-    /// those to origins that may not read them.
+    /// Whether responses differ by the request's origin, so that Vary has to name it. This includes requests without an
+    /// origin, and origins that may not read responses.
     pub fn varies(&self) -> bool {
         !self.allows_all()
     }
@@ -205,8 +204,8 @@ impl Cors {
         self.origins.contains(&AllowedOrigin::Any)
     }
 
-    /// The value of Access-Control-Allow-Origin; `None` if the client must not read the response.
-    fn reader<'f, F: Fields + ?Sized>(&self, fields: &'f F) -> Option<&'f [u8]> {
+    /// The value of Access-Control-Allow-Origin. `None` if the client must not read the response.
+    fn reader<'f, F: FieldLookup + ?Sized>(&self, fields: &'f F) -> Option<&'f [u8]> {
         if self.allows_all() {
             return Some(b"*");
         }
@@ -216,15 +215,15 @@ impl Cors {
         self.origins.iter().any(|known| known.allows(origin)).then_some(origin)
     }
 
-    /// Appends the fields that say who may read a response; for every response but the answer to a preflight.
-    pub fn write_response<F: Fields + ?Sized>(&self, fields: &F, out: &mut Vec<u8>) {
+    /// Appends the fields that allow reading a response. For every response except the answer to a preflight.
+    pub fn write_response<F: FieldLookup + ?Sized>(&self, fields: &F, out: &mut Vec<u8>) {
         let Some(reader) = self.reader(fields) else { return };
         self.write_reader(reader, out);
         push_list(out, b"Access-Control-Expose-Headers", &self.expose);
     }
 
-    /// Appends the fields of the answer to a preflight. An origin that is not allowed is told nothing.
-    pub fn write_preflight<F: Fields + ?Sized>(&self, fields: &F, out: &mut Vec<u8>) {
+    /// Appends the fields of the answer to a preflight. Appends nothing for an origin that is not allowed.
+    pub fn write_preflight<F: FieldLookup + ?Sized>(&self, fields: &F, out: &mut Vec<u8>) {
         let Some(reader) = self.reader(fields) else { return };
         self.write_reader(reader, out);
         push_list(out, b"Access-Control-Allow-Methods", &self.methods);
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin() {
+    fn invalid_origins() {
         for (text, error) in [
             ("", OriginError::Form),
             ("www.example.com", OriginError::Form),

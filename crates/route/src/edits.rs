@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use crate::exchange::Exchange;
-use crate::pattern::Pattern;
-use crate::request::Fields;
-use crate::template::{Place, Stage, Template, TemplateError};
+use crate::pattern::BytePattern;
+use crate::request::FieldLookup;
+use crate::template::{RouteTemplate, TemplateError, TemplateStage, TemplateUse};
+use crate::variable_values::VariableValues;
 
-/// Names that cannot be edited, and what to use instead, if anything.
+/// Names that cannot be edited, with an alternative or the reason.
 const UNTOUCHED: [(&str, &str); 11] = [
     ("connection", "connections are the proxy's own"),
     ("content-length", "bodies are framed by the proxy"),
@@ -26,28 +26,28 @@ const UNTOUCHED: [(&str, &str); 11] = [
 
 /// Edits of a header section.
 ///
-/// First, all fields that are set or removed are taken out; then the set and added fields are written, in the order of
-/// the list, and defaults of fields that are not there. A field whose value is empty, because a variable in it has no
-/// value, is not written.
+/// First, all fields that are set or removed are taken out. Then the set and added fields are written, in the order of
+/// the list, and defaults of missing fields. A field whose value is empty, because a variable in it has no value, is
+/// not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderEdits {
-    written: Vec<Written>,
+    written: Vec<WrittenField>,
     removed: RemovedFields,
     /// The lengths of the names that have a default, as bits; see `Names::lengths`.
     default_lengths: u64,
 }
 
-/// Which fields with a default a message has.
+/// The fields with a default that a message has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Present(u64);
 
 /// Names of the fields that edits remove from the head and the trailers of a message. Clones share the names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RemovedFields(Arc<Names>);
+pub struct RemovedFields(Arc<FieldNames>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Names {
-    /// The names in lower case, sorted.
+struct FieldNames {
+    /// In lower case, sorted.
     names: Vec<Box<[u8]>>,
     /// The lengths of the names, as bits; the last bit stands for all longer ones.
     lengths: u64,
@@ -55,16 +55,15 @@ struct Names {
     ignores_underscores: bool,
 }
 
-/// A field that is set or added.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Written {
+struct WrittenField {
     name: Box<str>,
-    value: Template,
-    mode: Mode,
+    value: RouteTemplate,
+    mode: EditMode,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum EditMode {
     /// Existing fields with this name are removed.
     Set,
     Add,
@@ -72,12 +71,10 @@ enum Mode {
     Default(u32),
 }
 
-/// An edit of a header section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderEdit<'a> {
     /// Sets a field to one value.
     Set(&'a str, &'a str),
-    /// Adds a field line.
     Add(&'a str, &'a str),
     /// Sets a field if there is none.
     Default(&'a str, &'a str),
@@ -91,21 +88,20 @@ const DEFAULTS_MAX: u32 = 64;
 /// Why an edit is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderEditError {
-    /// The name is invalid (RFC 9110 §5.1).
+    /// RFC 9110 §5.1.
     #[error("{0:?} is no name of a header field; names are letters, digits and -")]
     Name(String),
     /// Only the proxy may write the field.
     #[error("{name} cannot be edited: {because}")]
     Untouched {
-        /// The name, as it was written.
+        /// As configured.
         name: String,
-        /// What to do instead, or the reason.
+        /// An alternative, or the reason.
         because: &'static str,
     },
     /// There are more defaults than `DEFAULTS_MAX`.
     #[error("there are more than {DEFAULTS_MAX} defaults")]
     Defaults,
-    /// The value is not a valid template.
     #[error("{0}")]
     Value(#[from] TemplateError),
 }
@@ -117,26 +113,29 @@ impl HeaderEdits {
     /// The first rejected edit, with its position in the list.
     pub fn new<'a>(
         edits: impl IntoIterator<Item = HeaderEdit<'a>>,
-        stage: Stage,
-        pattern: Option<&Pattern>,
+        stage: TemplateStage,
+        pattern: Option<&BytePattern>,
     ) -> Result<Self, (usize, HeaderEditError)> {
-        let (mut written, mut removed) = (Vec::new(), Names::default());
+        let (mut written, mut removed) = (Vec::new(), FieldNames::default());
         for (index, edit) in edits.into_iter().enumerate() {
             push(&mut written, &mut removed, edit, stage, pattern).map_err(|error| (index, error))?;
         }
         removed.names.sort_unstable();
         removed.names.dedup();
-        // Without names it says nothing, and edits that do nothing are all the same.
-        removed.ignores_underscores = stage == Stage::Forward && !removed.names.is_empty();
-        let defaults = written.iter().filter(|written| matches!(written.mode, Mode::Default(_)));
+        // A vector starts with room for four, and there may be 100,000 routes with one edit each.
+        removed.names.shrink_to_fit();
+        written.shrink_to_fit();
+        // Without names the flag has no meaning, and must not make empty edits differ.
+        removed.ignores_underscores = stage == TemplateStage::Forward && !removed.names.is_empty();
+        let defaults = written.iter().filter(|written| matches!(written.mode, EditMode::Default(_)));
         let default_lengths = defaults.fold(0, |bits, written| bits | length_bit(written.name.len()));
         Ok(Self { written, removed: RemovedFields(Arc::new(removed)), default_lengths })
     }
 
-    /// The same edits of requests, which remove these fields as well: those that only the proxy writes.
+    /// A copy that also removes these request fields, which only the proxy may write.
     #[must_use]
     pub fn removing<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut removed = Names {
+        let mut removed = FieldNames {
             names: self.removed.0.names.clone(),
             lengths: self.removed.0.lengths,
             ignores_underscores: true,
@@ -154,7 +153,6 @@ impl HeaderEdits {
         Self { removed: RemovedFields(Arc::new(removed)), ..self }
     }
 
-    /// Whether there are no edits.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty() && self.removed().is_none()
     }
@@ -166,13 +164,13 @@ impl HeaderEdits {
 
     /// Edits that are equivalent to the original ones. Removed names come last, in lower case.
     pub fn edits(&self) -> impl Iterator<Item = HeaderEdit<'_>> {
-        let written = self.written.iter().map(|Written { name, value, mode }| match mode {
-            Mode::Set => HeaderEdit::Set(name, value.as_str()),
-            Mode::Add => HeaderEdit::Add(name, value.as_str()),
-            Mode::Default(_) => HeaderEdit::Default(name, value.as_str()),
+        let written = self.written.iter().map(|WrittenField { name, value, mode }| match mode {
+            EditMode::Set => HeaderEdit::Set(name, value.as_str()),
+            EditMode::Add => HeaderEdit::Add(name, value.as_str()),
+            EditMode::Default(_) => HeaderEdit::Default(name, value.as_str()),
         });
         let is_set = |removed: &str| {
-            let mut set = self.written.iter().filter(|written| written.mode == Mode::Set);
+            let mut set = self.written.iter().filter(|written| written.mode == EditMode::Set);
             set.any(|written| written.name.eq_ignore_ascii_case(removed))
         };
         let removed = self.removed.0.names.iter().filter_map(|name| std::str::from_utf8(name).ok());
@@ -195,12 +193,12 @@ impl HeaderEdits {
         self.removed.has(name)
     }
 
-    /// Notes that the message has a field with this name, which stays.
+    /// Records that the message has a field with this name, which stays.
     #[inline]
     pub fn note(&self, name: &[u8], present: &mut Present) {
         if self.default_lengths & length_bit(name.len()) != 0 {
-            for Written { name: known, mode, .. } in &self.written {
-                if let Mode::Default(bit) = mode
+            for WrittenField { name: known, mode, .. } in &self.written {
+                if let EditMode::Default(bit) = mode
                     && known.as_bytes().eq_ignore_ascii_case(name)
                 {
                     present.0 |= 1 << bit;
@@ -210,16 +208,21 @@ impl HeaderEdits {
     }
 
     /// Appends the set and added field lines, and the defaults of fields that are not `present`, each with CRLF.
-    pub fn write<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, present: Present, out: &mut Vec<u8>) {
-        for Written { name, value, mode } in &self.written {
-            if matches!(mode, Mode::Default(bit) if present.0 & (1 << bit) != 0) {
+    pub fn write<F: FieldLookup + ?Sized>(
+        &self,
+        values: &VariableValues<'_, F>,
+        present: Present,
+        out: &mut Vec<u8>,
+    ) {
+        for WrittenField { name, value, mode } in &self.written {
+            if matches!(mode, EditMode::Default(bit) if present.0 & (1 << bit) != 0) {
                 continue;
             }
             let start = out.len();
             out.extend_from_slice(name.as_bytes());
             out.extend_from_slice(b": ");
             let value_start = out.len();
-            value.fill(exchange, out);
+            value.fill(values, out);
             if out.len() == value_start {
                 out.truncate(start);
             } else {
@@ -233,12 +236,12 @@ impl RemovedFields {
     /// Whether fields with this name are removed. In requests, `_` and `-` are equal.
     #[inline]
     pub fn has(&self, name: &[u8]) -> bool {
-        let Names { names, lengths, .. } = &*self.0;
+        let FieldNames { names, lengths, .. } = &*self.0;
         lengths & length_bit(name.len()) != 0 && names.iter().any(|removed| self.0.is_same(removed, name))
     }
 }
 
-impl Names {
+impl FieldNames {
     fn is_same(&self, removed: &[u8], name: &[u8]) -> bool {
         let folded = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
         removed.eq_ignore_ascii_case(name)
@@ -248,13 +251,12 @@ impl Names {
     }
 }
 
-/// Takes one edit in.
 fn push(
-    written: &mut Vec<Written>,
-    removed: &mut Names,
+    written: &mut Vec<WrittenField>,
+    removed: &mut FieldNames,
     edit: HeaderEdit<'_>,
-    stage: Stage,
-    pattern: Option<&Pattern>,
+    stage: TemplateStage,
+    pattern: Option<&BytePattern>,
 ) -> Result<(), HeaderEditError> {
     let (HeaderEdit::Set(name, _)
     | HeaderEdit::Add(name, _)
@@ -266,17 +268,17 @@ fn push(
         removed.lengths |= length_bit(name.len());
     }
     let (value, mode) = match edit {
-        HeaderEdit::Set(_, value) => (value, Mode::Set),
-        HeaderEdit::Add(_, value) => (value, Mode::Add),
+        HeaderEdit::Set(_, value) => (value, EditMode::Set),
+        HeaderEdit::Add(_, value) => (value, EditMode::Add),
         HeaderEdit::Default(_, value) => {
-            let defaults = written.iter().filter(|written| matches!(written.mode, Mode::Default(_)));
+            let defaults = written.iter().filter(|written| matches!(written.mode, EditMode::Default(_)));
             let bit = u32::try_from(defaults.count()).ok().filter(|bit| *bit < DEFAULTS_MAX);
-            (value, Mode::Default(bit.ok_or(HeaderEditError::Defaults)?))
+            (value, EditMode::Default(bit.ok_or(HeaderEditError::Defaults)?))
         }
         HeaderEdit::Remove(_) => return Ok(()),
     };
-    let value = Template::new(value, Place::FieldValue, stage, pattern)?;
-    written.push(Written { name: name.into(), value, mode });
+    let value = RouteTemplate::new(value, TemplateUse::FieldValue, stage, pattern)?;
+    written.push(WrittenField { name: name.into(), value, mode });
     Ok(())
 }
 
@@ -302,7 +304,7 @@ fn check_name(name: &str) -> Result<(), HeaderEditError> {
 mod tests {
     use super::HeaderEdit::{Add, Remove, Set};
     use super::*;
-    use crate::request::Request;
+    use crate::request::RequestParts;
 
     #[test]
     fn fields_are_set_added_and_removed() {
@@ -316,7 +318,7 @@ mod tests {
                 Set("X-Status", "$status"),
                 Set("X-Note", "[$tls.subject]"),
             ],
-            Stage::Response,
+            TemplateStage::Response,
             None,
         )
         .unwrap();
@@ -333,7 +335,7 @@ mod tests {
             assert_eq!(edits.remove(name.as_bytes()), removed, "{name}");
         }
         let fields = [("X-Tag", "b\r\nX-Evil: 1")];
-        let request = Request {
+        let request = RequestParts {
             listener: 0,
             host: b"a",
             path: b"/",
@@ -343,8 +345,8 @@ mod tests {
             fields: &fields,
         };
         let mut out = Vec::new();
-        let exchange = Exchange { status: Some(200), ..Exchange::of(request, "http") };
-        edits.write(&exchange, Present::default(), &mut out);
+        let values = VariableValues { status: Some(200), ..VariableValues::from_request(request, "http") };
+        edits.write(&values, Present::default(), &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "X-Client: 192.0.2.1\r\nX-Tag: a\r\nx-tag: b  X-Evil: 1\r\nX-Status: 200\r\nX-Note: []\r\n"
@@ -353,7 +355,7 @@ mod tests {
         let listed: Vec<HeaderEdit<'_>> = edits.edits().collect();
         assert_eq!(listed.first(), Some(&Set("X-Client", "$client_address")));
         assert_eq!(listed.last(), Some(&Remove("server")));
-        assert_eq!(HeaderEdits::new(listed, Stage::Response, None), Ok(edits));
+        assert_eq!(HeaderEdits::new(listed, TemplateStage::Response, None), Ok(edits));
         assert!(!HeaderEdits::default().remove(b"Server"));
     }
 
@@ -364,10 +366,10 @@ mod tests {
             HeaderEdit::Default("Referrer-Policy", "no-referrer"),
             HeaderEdit::Default("X-Empty", "$tls.subject"),
         ];
-        let edits = HeaderEdits::new(list, Stage::Response, None).unwrap();
+        let edits = HeaderEdits::new(list, TemplateStage::Response, None).unwrap();
         assert!(!edits.is_empty() && edits.removed().is_none() && edits.edits().eq(list));
         let fields: [(&str, &str); 0] = [];
-        let request = Request {
+        let request = RequestParts {
             listener: 0,
             host: b"a",
             path: b"/",
@@ -376,11 +378,11 @@ mod tests {
             client: [192, 0, 2, 1].into(),
             fields: &fields,
         };
-        let exchange = Exchange::of(request, "http");
+        let values = VariableValues::from_request(request, "http");
         let with = |names: &[&str]| {
             let (mut present, mut out) = (Present::default(), Vec::new());
             names.iter().for_each(|name| edits.note(name.as_bytes(), &mut present));
-            edits.write(&exchange, present, &mut out);
+            edits.write(&values, present, &mut out);
             String::from_utf8(out).unwrap()
         };
         let both = "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n";
@@ -391,12 +393,12 @@ mod tests {
         let many: Vec<String> = (0..65).map(|index| format!("X-{index}")).collect();
         let defaults = |count: usize| {
             let list = many[..count].iter().map(|name| HeaderEdit::Default(name, "1"));
-            HeaderEdits::new(list, Stage::Response, None).map(|_| ())
+            HeaderEdits::new(list, TemplateStage::Response, None).map(|_| ())
         };
         assert_eq!((defaults(64), defaults(65)), (Ok(()), Err((64, HeaderEditError::Defaults))));
     }
 
-    /// CGI (RFC 3875 §4.1.18) and its heirs call both HTTP_X_USER.
+    /// CGI (RFC 3875 §4.1.18) and its successors map both names to HTTP_X_USER.
     #[test]
     fn requests_do_not_keep_a_field_by_another_spelling() {
         let edits = [Set("X-User", "proxy"), Remove("X_Internal"), Add("X-Tag", "a")];
@@ -409,14 +411,14 @@ mod tests {
             ("X_Tag", false),
             ("X.User", false),
         ] {
-            assert_eq!(of(Stage::Forward).remove(name.as_bytes()), removed, "{name}");
+            assert_eq!(of(TemplateStage::Forward).remove(name.as_bytes()), removed, "{name}");
         }
-        assert!(!of(Stage::Response).remove(b"X_User"), "nobody is to be deceived by a server");
+        assert!(!of(TemplateStage::Response).remove(b"X_User"), "nobody is to be deceived by a server");
     }
 
     #[test]
-    fn what_is_not_edited() {
-        let refused = |edit| HeaderEdits::new([Remove("a"), edit], Stage::Forward, None).unwrap_err();
+    fn fields_that_cannot_be_edited() {
+        let refused = |edit| HeaderEdits::new([Remove("a"), edit], TemplateStage::Forward, None).unwrap_err();
         for name in [
             "Content-Length",
             "transfer-encoding",

@@ -1,16 +1,16 @@
 //! Explains why a request takes its route: all rules in order of precedence, with the result of each.
 //!
-//! The conditions are tested one by one, as the docs of `Rule` describe them, without the tables of
-//! `RouteTable::choose`, so that tests can compare the two. Meant for people, so not optimised.
+//! Tests the conditions one by one, as the docs of `Rule` describe them, without the tables of `RouteTable::choose`, so
+//! that tests can compare the two. Meant for people, so not optimised.
 
 use std::fmt;
 
 use crate::host::{HOST_BYTES_MAX, without_dot};
 use crate::path::{end_of_prefix, with_reading};
 use crate::prefixes::canonical_prefix;
-use crate::request::{Fields, Request, cookie, parameters};
-use crate::rule::{Condition, Conditions, HostRule, PathRule, Rule, ValueRule};
-use crate::table::{Rank, RouteTable};
+use crate::request::{FieldLookup, RequestParts, cookie, parameters};
+use crate::rule::{Condition, Conditions, HostRule, PathRule, RouteRule, ValueRule};
+use crate::table::{Rank, RouteTable, ranks};
 
 /// Explains the choice of a route. `Display` writes it line by line, with routes numbered from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,23 +18,22 @@ pub struct Explanation {
     /// The route that the request takes.
     pub route: Option<usize>,
     /// All rules, in order of precedence.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ExplainedRule>,
 }
 
 /// A rule and its result for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
-    /// The route, as an index into the list of rules.
+pub struct ExplainedRule {
+    /// Index into the list of rules.
     pub route: usize,
     /// Host and path of the rule.
     pub rule: String,
-    /// The result.
-    pub outcome: Outcome,
+    pub outcome: RuleOutcome,
 }
 
 /// The result of testing a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RuleOutcome {
     /// The rule matches, and has the highest precedence of all that do.
     Taken,
     /// The rule matches, but another one takes precedence.
@@ -51,40 +50,42 @@ pub enum Outcome {
 /// A condition that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Miss {
-    /// The condition.
     pub condition: Condition,
-    /// What the rule requires.
+    /// The value that the rule requires.
     pub wanted: String,
-    /// What the request has.
+    /// The value in the request.
     pub found: String,
 }
 
 impl RouteTable {
     /// Explains the result of [`RouteTable::choose`] for a request.
-    pub fn explain<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> Explanation {
+    pub fn explain<F: FieldLookup + ?Sized>(&self, request: &RequestParts<'_, F>) -> Explanation {
+        let ranks = ranks(self.rules.iter());
         let mut order: Vec<usize> = (0..self.rules.len()).collect();
-        order.sort_by_key(|index| self.ranks[*index]);
+        order.sort_by_key(|index| ranks[*index]);
         let mut taken: Option<usize> = None;
         let steps = order.into_iter().map(|route| {
             let rule = &self.rules[route];
             let misses = missed(rule, request);
             let outcome = match taken {
-                _ if !misses.is_empty() => Outcome::Missed(misses),
+                _ if !misses.is_empty() => RuleOutcome::Missed(misses),
                 None => {
                     taken = Some(route);
-                    Outcome::Taken
+                    RuleOutcome::Taken
                 }
-                Some(by) => Outcome::Overtaken { by, because: self.because(by, route) },
+                Some(by) => RuleOutcome::Overtaken {
+                    by,
+                    because: self.because((by, &ranks[by]), (route, &ranks[route])),
+                },
             };
-            Step { route, rule: format!("{} {}", rule.host, rule.path), outcome }
+            ExplainedRule { route, rule: format!("{} {}", rule.host, rule.path), outcome }
         });
         let steps = steps.collect();
         Explanation { route: taken, steps }
     }
 
-    /// Explains what gives route `first` precedence over route `second`, if both match.
-    fn because(&self, first: usize, second: usize) -> String {
-        let (one, other): (&Rank, &Rank) = (&self.ranks[first], &self.ranks[second]);
+    /// Explains why route `first` takes precedence over route `second`, if both match.
+    fn because(&self, (first, one): (usize, &Rank), (second, other): (usize, &Rank)) -> String {
         let (rule, behind) = (&self.rules[first], &self.rules[second]);
         if one.is_for_every_listener != other.is_for_every_listener {
             "that one is for this listener, this one for all".to_owned()
@@ -110,8 +111,8 @@ impl RouteTable {
     }
 }
 
-/// The conditions of a rule that do not hold, each with what was wanted and what was found.
-fn missed<F: Fields + ?Sized>(rule: &Rule, request: &Request<'_, F>) -> Vec<Miss> {
+/// The conditions of a rule that do not hold, each with the wanted and the found value.
+fn missed<F: FieldLookup + ?Sized>(rule: &RouteRule, request: &RequestParts<'_, F>) -> Vec<Miss> {
     let mut misses = Vec::new();
     let mut miss = |condition, wanted: String, found: String| misses.push(Miss { condition, wanted, found });
     if !rule.listeners.is_empty() && !rule.listeners.contains(&request.listener) {
@@ -129,7 +130,7 @@ fn missed<F: Fields + ?Sized>(rule: &Rule, request: &Request<'_, F>) -> Vec<Miss
         let found = with_reading(request.path, readable);
         miss(Condition::Path, format!("path {}", rule.path), found);
     }
-    if let Some(conditions) = Conditions::of(rule) {
+    if let Some(conditions) = Conditions::from_rule(rule) {
         for condition in conditions.missed(request) {
             let (wanted, found) = wanted_and_found(condition, rule, request);
             miss(condition, wanted, found);
@@ -138,11 +139,11 @@ fn missed<F: Fields + ?Sized>(rule: &Rule, request: &Request<'_, F>) -> Vec<Miss
     misses
 }
 
-/// Both in words, for a condition that `Conditions` knows.
-fn wanted_and_found<F: Fields + ?Sized>(
+/// Both values as text, for a condition of `Conditions`.
+fn wanted_and_found<F: FieldLookup + ?Sized>(
     condition: Condition,
-    rule: &Rule,
-    request: &Request<'_, F>,
+    rule: &RouteRule,
+    request: &RequestParts<'_, F>,
 ) -> (String, String) {
     let values = |values: Vec<String>| if values.is_empty() { "none".to_owned() } else { values.join(", ") };
     let of_part = |kind: &str, (name, value): &(String, ValueRule), found: Vec<String>| {
@@ -163,14 +164,14 @@ fn wanted_and_found<F: Fields + ?Sized>(
         }
         Condition::Query(index) => {
             let part = &rule.query[index];
-            let read = |written: &[u8]| crate::form::FormReading::of(written).collect::<Vec<u8>>();
+            let read = |written: &[u8]| crate::form::FormReading::from_written(written).collect::<Vec<u8>>();
             let all = parameters(request.query.unwrap_or_default());
             let found = all.filter(|(name, _)| read(name) == part.0.as_bytes());
             of_part("parameter", part, found.map(|(_, value)| readable(&read(value))).collect())
         }
         Condition::Claim(index) => {
             let part = &rule.claims.values[index];
-            let claims = rule.claims.read(request.fields);
+            let claims = rule.claims.read(request);
             of_part("claim", part, claims.map(|claims| claims.texts(&part.0)).unwrap_or_default())
         }
         Condition::Client => {
@@ -178,7 +179,7 @@ fn wanted_and_found<F: Fields + ?Sized>(
             (format!("client in {}", networks.join(" or ")), request.client.to_string())
         }
         Condition::Method => (format!("method {}", rule.methods.join(" or ")), readable(request.method)),
-        // Told by `missed`.
+        // `missed` handles these conditions.
         Condition::Listener | Condition::Host | Condition::Path => (String::new(), String::new()),
     }
 }
@@ -213,7 +214,7 @@ fn path_holds(rule: &PathRule, path: &[u8]) -> bool {
     }
 }
 
-/// What may be shown of bytes from outside: no control characters, and not too many.
+/// A printable form of received bytes: without control characters, and shortened.
 fn readable(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 200;
     let shown = &bytes[..bytes.len().min(SHOWN_MAX)];
@@ -227,7 +228,7 @@ fn readable(bytes: &[u8]) -> String {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for RuleOutcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taken => formatter.write_str("taken"),
@@ -247,7 +248,7 @@ impl fmt::Display for Outcome {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Step { route, rule, outcome } in &self.steps {
+        for ExplainedRule { route, rule, outcome } in &self.steps {
             writeln!(formatter, "route {} ({rule}): {outcome}", route + 1)?;
         }
         match self.route {

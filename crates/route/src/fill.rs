@@ -1,50 +1,54 @@
-//! Fills in templates. Whatever a client sends, the result is one field value, path, URL or host: no line breaks, no
-//! NUL, no second host.
+//! Fills in templates. For any input from a client, the result is one field value, path, URL or host: no line breaks,
+//! no NUL, no second host.
 
 use std::io::Write;
 
-use crate::exchange::Exchange;
 use crate::form::FormReading;
-use crate::request::{Fields, cookie, parameters};
-use crate::template::{Piece, Place, Position, Template, Variable};
+use crate::request::{FieldLookup, cookie, parameters};
+use crate::template::{Position, RouteTemplate, TemplatePiece, TemplateUse, Variable};
+use crate::variable_values::VariableValues;
 
-impl Template {
-    /// Appends the template with the values of an exchange. Allocates only if `out` has no room.
+impl RouteTemplate {
+    /// Appends the template with these values. Allocates only if `out` has no room.
     ///
     /// In a field value, control characters become spaces, and white space at the ends is removed. In a URL or a path,
     /// values are escaped where they could change its structure, and several slashes at the start become one, because
     /// `//` would start a host. `$path`, `$query` and `$path_and_query` keep their escapes.
-    pub fn fill<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, out: &mut Vec<u8>) {
+    pub fn fill<F: FieldLookup + ?Sized>(&self, values: &VariableValues<'_, F>, out: &mut Vec<u8>) {
         let start = out.len();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Variable(variable, position) => {
-                    let escape = Escape::of(variable, *position);
-                    match (variable, exchange.captures) {
+                TemplatePiece::Text(text) => out.extend_from_slice(text),
+                TemplatePiece::Variable(variable, position) => {
+                    let escape = Escape::new(variable, *position);
+                    match (variable, values.captures) {
                         (Variable::Group(number), Some(captures)) if escape != Escape::Controls => {
                             write_group(captures.bytes_of_group(*number), escape, out);
                         }
-                        _ => variable.value(exchange, &mut |value| escape.write(value, out)),
+                        _ => variable.value(values, &mut |value| escape.write(value, out)),
                     }
                 }
             }
         }
         match self.place {
-            Place::FieldValue => trim(out, start),
-            Place::Path | Place::Location => merge_first_slashes(out, start),
-            Place::Host => {}
+            TemplateUse::FieldValue => trim(out, start),
+            TemplateUse::Path | TemplateUse::Location => merge_first_slashes(out, start),
+            TemplateUse::Host => {}
         }
     }
 
-    /// Fills in a host like [`Template::fill`]. Returns whether the result is a valid host; if not, nothing is
+    /// Fills in a host like [`RouteTemplate::fill`]. Returns whether the result is a valid host; if not, nothing is
     /// appended.
     ///
-    /// The result is invalid if a variable has no value, or holds what no host can contain.
+    /// The result is invalid if a variable has no value, or contains something that no host can contain.
     #[must_use]
-    pub fn fill_host<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, out: &mut Vec<u8>) -> bool {
+    pub fn fill_host<F: FieldLookup + ?Sized>(
+        &self,
+        values: &VariableValues<'_, F>,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let start = out.len();
-        self.fill(exchange, out);
+        self.fill(values, out);
         let is_host = is_host_and_port(&out[start..]);
         if !is_host {
             out.truncate(start);
@@ -55,11 +59,11 @@ impl Template {
 
 impl Variable {
     /// Calls `write` with the value, in one piece or several.
-    fn value<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, write: &mut impl FnMut(&[u8])) {
-        let request = &exchange.request;
+    fn value<F: FieldLookup + ?Sized>(&self, values: &VariableValues<'_, F>, write: &mut impl FnMut(&[u8])) {
+        let request = &values.request;
         match self {
-            Self::Host => write(exchange.host),
-            Self::Port => write_number(exchange.port, write),
+            Self::Host => write(values.host),
+            Self::Port => write_number(values.port, write),
             Self::Path => write(path_of(request.path)),
             Self::Query => write(request.query.unwrap_or_default()),
             Self::PathAndQuery => {
@@ -70,49 +74,49 @@ impl Variable {
                 }
             }
             Self::Method => write(request.method),
-            Self::Scheme => write(exchange.scheme.as_bytes()),
+            Self::Scheme => write(values.scheme.as_bytes()),
             Self::ClientAddress => write_number(request.client.to_canonical(), write),
-            Self::RequestId => write(exchange.request_id),
-            Self::User => write(exchange.user.as_bytes()),
-            Self::Route => write(exchange.route.as_bytes()),
-            Self::Upstream => write(exchange.upstream.as_bytes()),
-            Self::Server => write(exchange.server.as_bytes()),
-            Self::Status => exchange.status.into_iter().for_each(|status| write_number(status, write)),
-            Self::TlsServerName => write(exchange.tls.server_name.as_bytes()),
-            Self::TlsSubject => write(exchange.tls.subject.as_bytes()),
-            Self::TlsIssuer => write(exchange.tls.issuer.as_bytes()),
-            Self::TlsSerial => write(exchange.tls.serial.as_bytes()),
-            Self::TlsNames => write(exchange.tls.names.as_bytes()),
-            Self::TlsFingerprint => write(exchange.tls.fingerprint.as_bytes()),
-            Self::TlsVersion => write(exchange.tls.version.as_bytes()),
-            Self::TlsCipher => write(exchange.tls.cipher.as_bytes()),
-            Self::TlsAlpn => write(exchange.tls.alpn.as_bytes()),
+            Self::RequestId => write(values.request_id),
+            Self::User => write(values.user.as_bytes()),
+            Self::Route => write(values.route.as_bytes()),
+            Self::Upstream => write(values.upstream.as_bytes()),
+            Self::Server => write(values.server.as_bytes()),
+            Self::Status => values.status.into_iter().for_each(|status| write_number(status, write)),
+            Self::TlsServerName => write(values.tls.server_name.as_bytes()),
+            Self::TlsSubject => write(values.tls.subject.as_bytes()),
+            Self::TlsIssuer => write(values.tls.issuer.as_bytes()),
+            Self::TlsSerial => write(values.tls.serial.as_bytes()),
+            Self::TlsNames => write(values.tls.names.as_bytes()),
+            Self::TlsFingerprint => write(values.tls.fingerprint.as_bytes()),
+            Self::TlsVersion => write(values.tls.version.as_bytes()),
+            Self::TlsCipher => write(values.tls.cipher.as_bytes()),
+            Self::TlsAlpn => write(values.tls.alpn.as_bytes()),
             Self::Header(name) => write_all(request.fields.values(name), write),
             Self::Cookie(name) => write(cookie(request.fields, name).unwrap_or_default()),
             Self::Argument(name) => write_argument(request.query.unwrap_or_default(), name, write),
             Self::Group(number) => {
-                write(exchange.captures.and_then(|captures| captures.group(*number)).unwrap_or_default());
+                write(values.captures.and_then(|captures| captures.group(*number)).unwrap_or_default());
             }
         }
     }
 }
 
-/// RFC 9112 §3.2.1 and §3.2.4: the empty path is `/`; `*` is no path, and only `/` is left of it.
+/// RFC 9112 §3.2.1 and §3.2.4: the empty path is `/`; `*` is no path, and becomes `/`.
 fn path_of(path: &[u8]) -> &[u8] {
     if path.starts_with(b"/") { path } else { b"/" }
 }
 
-/// What is at most as long as an address, without an allocation.
+/// Writes a number or an address, without an allocation.
 fn write_number(number: impl std::fmt::Display, write: &mut impl FnMut(&[u8])) {
     let mut text = [0; 48];
     let mut rest = text.as_mut_slice();
-    // Shorter than that, so it is written whole.
+    // Cannot fail: the text is shorter than the buffer.
     let _ = write!(rest, "{number}");
     let left = rest.len();
     write(&text[..text.len() - left]);
 }
 
-/// RFC 9110 §5.3: several field lines of one name are one list.
+/// RFC 9110 §5.3: several field lines with one name are one list.
 fn write_all<'f>(values: impl Iterator<Item = &'f [u8]>, write: &mut impl FnMut(&[u8])) {
     for (index, value) in values.enumerate() {
         if index > 0 {
@@ -122,17 +126,17 @@ fn write_all<'f>(values: impl Iterator<Item = &'f [u8]>, write: &mut impl FnMut(
     }
 }
 
-/// The first parameter of this name, decoded.
+/// Writes the first parameter with this name, decoded.
 fn write_argument(query: &[u8], name: &[u8], write: &mut impl FnMut(&[u8])) {
-    let same = |written: &[u8]| FormReading::of(written).eq(name.iter().copied());
+    let same = |written: &[u8]| FormReading::from_written(written).eq(name.iter().copied());
     let found = parameters(query).find(|(written, _)| same(written));
     if let Some((_, value)) = found {
-        FormReading::of(value).for_each(|byte| write(&[byte]));
+        FormReading::from_written(value).for_each(|byte| write(&[byte]));
     }
 }
 
-/// Appends what a group matched of a path, as a part of a URL. RFC 3986 §2.2: a separator that was escaped stays so, as it
-/// would be another URL with a plain one.
+/// Appends a group's match in a path, as a part of a URL. RFC 3986 §2.2: an escaped separator stays escaped, because a
+/// plain one would be another URL.
 fn write_group(bytes: impl Iterator<Item = (u8, bool)>, escape: Escape, out: &mut Vec<u8>) {
     for (byte, was_escaped) in bytes {
         let escape = if was_escaped { Escape::Host } else { escape };
@@ -140,17 +144,16 @@ fn write_group(bytes: impl Iterator<Item = (u8, bool)>, escape: Escape, out: &mu
     }
 }
 
-/// Appends a query as it was sent, except for characters that a URL cannot contain.
+/// Appends a query as sent, except for characters that a URL cannot contain.
 pub(crate) fn write_query(query: &[u8], out: &mut Vec<u8>) {
     Escape::Url.write(query, out);
 }
 
-/// Appends the value of a parameter.
 pub(crate) fn write_parameter(value: &[u8], out: &mut Vec<u8>) {
     Escape::Host.write(value, out);
 }
 
-/// How the bytes of a value are escaped.
+/// The way in which the bytes of a value are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Escape {
     /// Control characters become spaces (RFC 9110 §5.5).
@@ -166,7 +169,7 @@ enum Escape {
 }
 
 impl Escape {
-    fn of(variable: &Variable, position: Position) -> Self {
+    fn new(variable: &Variable, position: Position) -> Self {
         match (position, variable) {
             (Position::Anywhere, _) => Self::Controls,
             (
@@ -216,7 +219,7 @@ fn trim(out: &mut Vec<u8>, start: usize) {
     out.truncate(start + len);
 }
 
-/// RFC 3986 §4.2: what begins with two slashes names a host.
+/// RFC 3986 §4.2: a reference that begins with two slashes names a host.
 fn merge_first_slashes(out: &mut Vec<u8>, start: usize) {
     let slashes = out[start..].iter().take_while(|&&byte| byte == b'/').count();
     if slashes > 1 {
@@ -224,7 +227,7 @@ fn merge_first_slashes(out: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// RFC 3986 §3.2.2 and §3.2.3, of names without escapes.
+/// RFC 3986 §3.2.2 and §3.2.3, for names without escapes.
 fn is_host_and_port(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
     let (host, port) = match text.rsplit_once(':') {
@@ -248,17 +251,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::exchange::ClientTls;
-    use crate::pattern::Pattern;
-    use crate::request::Request;
-    use crate::template::Stage;
+    use crate::pattern::BytePattern;
+    use crate::request::RequestParts;
+    use crate::template::TemplateStage;
+    use crate::variable_values::TlsFacts;
 
     fn request<'a>(
         fields: &'a [(&'a str, &'a [u8])],
         path: &'a [u8],
         query: Option<&'a [u8]>,
-    ) -> Request<'a, [(&'a str, &'a [u8])]> {
-        Request {
+    ) -> RequestParts<'a, [(&'a str, &'a [u8])]> {
+        RequestParts {
             listener: 0,
             host: b"Shop.example",
             path,
@@ -271,11 +274,11 @@ mod tests {
 
     const PATTERN: &str = "/old(/(?<rest>.*))?";
 
-    fn filled(text: &str, place: Place, request: Request<'_, [(&str, &[u8])]>) -> String {
-        let pattern = Pattern::new(PATTERN).unwrap();
-        let template = Template::new(text, place, Stage::Response, Some(&pattern)).unwrap();
+    fn filled(text: &str, place: TemplateUse, request: RequestParts<'_, [(&str, &[u8])]>) -> String {
+        let pattern = BytePattern::new(PATTERN).unwrap();
+        let template = RouteTemplate::new(text, place, TemplateStage::Response, Some(&pattern)).unwrap();
         let captures = pattern.captures_of_path(request.path);
-        let tls = ClientTls {
+        let tls = TlsFacts {
             server_name: "shop.example",
             subject: "CN=a,O=\u{e9}\r\nX: y",
             issuer: "CN=b",
@@ -286,7 +289,7 @@ mod tests {
             cipher: "TLS_AES_128_GCM_SHA256",
             alpn: "h2",
         };
-        let exchange = Exchange {
+        let values = VariableValues {
             captures: captures.as_ref(),
             tls,
             request_id: b"7f",
@@ -295,17 +298,17 @@ mod tests {
             upstream: "app",
             server: "10.0.0.1:80",
             status: Some(404),
-            ..Exchange::of(request, "https")
+            ..VariableValues::from_request(request, "https")
         };
         let mut out = b"before".to_vec();
-        if place == Place::Host {
-            return if template.fill_host(&exchange, &mut out) {
+        if place == TemplateUse::Host {
+            return if template.fill_host(&values, &mut out) {
                 String::from_utf8(out[6..].to_vec()).unwrap()
             } else {
                 "none".to_owned()
             };
         }
-        template.fill(&exchange, &mut out);
+        template.fill(&values, &mut out);
         String::from_utf8(out[6..].to_vec()).unwrap()
     }
 
@@ -339,7 +342,7 @@ mod tests {
             (" $$1 ", "$1"),
         ] {
             let request = request(&fields, b"/a%20b", Some(b"x=1&y=%0d%0A+z"));
-            assert_eq!(filled(text, Place::FieldValue, request), value, "{text}");
+            assert_eq!(filled(text, TemplateUse::FieldValue, request), value, "{text}");
         }
     }
 
@@ -365,7 +368,7 @@ mod tests {
         ] {
             let fields: [(&str, &[u8]); 1] = [("X-Tenant", b"a/b@c")];
             let request = request(&fields, path.as_bytes(), query.map(str::as_bytes));
-            assert_eq!(filled(text, Place::Location, request), url, "{text} {path}");
+            assert_eq!(filled(text, TemplateUse::Location, request), url, "{text} {path}");
         }
     }
 
@@ -386,7 +389,11 @@ mod tests {
             ("$server", "", "10.0.0.1:80"),
         ] {
             let fields = [("t", tenant.as_bytes())];
-            assert_eq!(filled(text, Place::Host, request(&fields, b"/", None)), host, "{text} {tenant}");
+            assert_eq!(
+                filled(text, TemplateUse::Host, request(&fields, b"/", None)),
+                host,
+                "{text} {tenant}"
+            );
         }
     }
 
@@ -399,19 +406,19 @@ mod tests {
         ) {
             let fields = [("x", header.as_slice())];
             let request = request(&fields, &path, query.as_deref());
-            let exchange = Exchange::of(request, "http");
+            let values = VariableValues::from_request(request, "http");
             for (text, place) in [
-                ("$header.x $path $query $arg.a $cookie.a", Place::FieldValue),
-                ("$path_and_query&$header.x", Place::Location),
-                ("/$header.x$query?$query&$header.x$path", Place::Location),
-                ("https://$header.x.example/$path#$query", Place::Location),
-                ("$path", Place::Path),
+                ("$header.x $path $query $arg.a $cookie.a", TemplateUse::FieldValue),
+                ("$path_and_query&$header.x", TemplateUse::Location),
+                ("/$header.x$query?$query&$header.x$path", TemplateUse::Location),
+                ("https://$header.x.example/$path#$query", TemplateUse::Location),
+                ("$path", TemplateUse::Path),
             ] {
-                let template = Template::new(text, place, Stage::Route, None).unwrap();
+                let template = RouteTemplate::new(text, place, TemplateStage::Route, None).unwrap();
                 let mut out = Vec::new();
-                template.fill(&exchange, &mut out);
+                template.fill(&values, &mut out);
                 prop_assert!(!out.iter().any(|byte| b"\r\n\0".contains(byte)), "{:?}", out);
-                if place != Place::FieldValue {
+                if place != TemplateUse::FieldValue {
                     prop_assert!(out.iter().all(u8::is_ascii_graphic));
                     prop_assert!(!out.starts_with(b"//") && !out.starts_with(b"/\\"));
                 }

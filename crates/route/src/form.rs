@@ -9,7 +9,7 @@ use crate::path::decoded;
 pub(crate) struct FormReading<'a>(&'a [u8]);
 
 impl<'a> FormReading<'a> {
-    pub(crate) fn of(written: &'a [u8]) -> Self {
+    pub(crate) fn from_written(written: &'a [u8]) -> Self {
         Self(written)
     }
 
@@ -47,7 +47,7 @@ mod tests {
             ("%4", "%4"),
             ("%c3%a9", "\u{e9}"),
         ] {
-            let bytes: Vec<u8> = FormReading::of(written.as_bytes()).collect();
+            let bytes: Vec<u8> = FormReading::from_written(written.as_bytes()).collect();
             assert_eq!(bytes, read.as_bytes(), "{written}");
             assert_eq!(
                 FormReading::is_as_it_stands(written.as_bytes()),

@@ -10,10 +10,9 @@ use crate::text_map::{TextMap, hash_ignoring_case, is_in_lower_case};
 /// The longest host in a table. RFC 1035 §2.3.4 allows 253 bytes.
 pub(crate) const HOST_BYTES_MAX: usize = 255;
 
-/// Values by host.
 #[derive(Debug, Clone)]
 pub(crate) struct Hosts<T> {
-    /// Values of exact hosts, in lower case without a trailing dot.
+    /// By host in lower case without a trailing dot.
     exact: TextMap<T>,
     /// Values of wildcard hosts, by the parent name.
     below: TextMap<T>,
@@ -58,12 +57,11 @@ impl<T: Default> Hosts<T> {
         }
     }
 
-    /// Whether any hosts are distinguished.
     pub(crate) fn has_names(&self) -> bool {
         self.has_names
     }
 
-    /// Prepares the table for look-ups, after all hosts were added.
+    /// Prepares the table for lookups, after all hosts were added.
     pub(crate) fn link(&mut self) {
         self.patterns.link();
     }
@@ -109,7 +107,7 @@ impl<T: Default> Hosts<T> {
         let mut labels_left = labels(host);
         for (at, _) in host.iter().enumerate().filter(|(_, byte)| **byte == b'.') {
             labels_left -= 1;
-            // What is below a name has a label before it, and that is not empty.
+            // A host below a name has a non-empty label before it.
             if at > 0
                 && self.below_labels & label_bit(labels_left) != 0
                 && let Some(value) = find(&self.below, &host[at + 1..])
@@ -152,7 +150,7 @@ fn label_bit(labels: usize) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pattern::Pattern;
+    use crate::pattern::BytePattern;
 
     #[test]
     fn patterns_with_capital_letters_match_hosts_in_any_case() {
@@ -160,9 +158,11 @@ mod tests {
         for others in [0, 5] {
             let mut hosts = Hosts::<usize>::default();
             for number in 0..others {
-                *hosts.entry(&HostRule::Pattern(Pattern::new(&format!("other{number}")).unwrap())) = 9;
+                *hosts.entry(&HostRule::Pattern(BytePattern::new(&format!("other{number}")).unwrap())) = 9;
             }
-            *hosts.entry(&HostRule::Pattern(Pattern::ignoring_case(r"(WWW|Api)\.Example\.com").unwrap())) = 1;
+            *hosts
+                .entry(&HostRule::Pattern(BytePattern::ignoring_case(r"(WWW|Api)\.Example\.com").unwrap())) =
+                1;
             hosts.link();
             let taken = |host: &str| hosts.first(host.as_bytes(), |value| (*value > 0).then_some(*value));
             for host in ["www.example.com", "WWW.EXAMPLE.COM", "api.Example.com."] {
@@ -177,14 +177,14 @@ mod tests {
         let mut hosts = Hosts::<usize>::default();
         let rules = [
             HostRule::Any,
-            HostRule::of("a.example.com"),
-            HostRule::of("*.example.com"),
-            HostRule::of("*.Sub.Example.com"),
-            HostRule::of("*.com."),
-            HostRule::Pattern(Pattern::new(r"[a-z]\.example\..*").unwrap()),
-            HostRule::of("[::1]"),
-            HostRule::of("*"),
-            HostRule::Pattern(Pattern::new(r".*\d").unwrap()),
+            HostRule::from_text("a.example.com"),
+            HostRule::from_text("*.example.com"),
+            HostRule::from_text("*.Sub.Example.com"),
+            HostRule::from_text("*.com."),
+            HostRule::Pattern(BytePattern::new(r"[a-z]\.example\..*").unwrap()),
+            HostRule::from_text("[::1]"),
+            HostRule::from_text("*"),
+            HostRule::Pattern(BytePattern::new(r".*\d").unwrap()),
         ];
         for (index, rule) in rules.iter().enumerate() {
             *hosts.entry(rule) = index;

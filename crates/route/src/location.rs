@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use crate::readings;
 
-/// How a server's URLs map to those of clients.
+/// The mapping of a server's URLs to those of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocationRewrite<'a> {
-    /// The hosts that mean this server, with ports unless default: its address, and the Host that it was sent.
+    /// The hosts that mean this server, with ports unless default: its address, and the Host that it got.
     pub servers: &'a [&'a str],
     /// Whether the server is reached with TLS.
     pub server_has_tls: bool,
@@ -27,18 +27,19 @@ pub struct LocationRewrite<'a> {
 impl LocationRewrite<'_> {
     /// Appends the value for the client. Returns whether it differs from the original; if not, nothing is appended.
     pub fn apply(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
-        if let Some(Absolute { is_https, authority, rest }) = Absolute::of(value) {
-            // RFC 9110 §4.2.1: a URL needs a host, which clients of HTTP/1.0 may not have named.
+        if let Some(Absolute { is_https, authority, rest }) = Absolute::parse(value) {
+            // RFC 9110 §4.2.1: a URL needs a host, which HTTP/1.0 clients may have omitted.
             if self.client_host.is_empty() || !self.is_server(authority, is_https) {
                 return false;
             }
             let Some(path) = self.client_path(rest) else { return false };
             let start = out.len();
             let is_client_s = is_same_host(authority, is_https, self.client_host);
-            // Who knows the client's host, or speaks no TLS itself, and says https means it: clients are to come by TLS.
+            // A server that knows the client's host, or does not use TLS itself, writes https on purpose: clients shall
+            // use TLS.
             if is_https && (is_client_s || !self.server_has_tls) && self.client_scheme != "https" {
                 out.extend_from_slice(b"https://");
-                // The port that they came to speaks another scheme.
+                // The port of the client's request belongs to another scheme.
                 out.extend_from_slice(if is_client_s { authority } else { split_port(self.client_host).0 });
             } else {
                 out.extend_from_slice(self.client_scheme.as_bytes());
@@ -67,7 +68,7 @@ impl LocationRewrite<'_> {
         }
     }
 
-    /// RFC 3986 §4.2: `//host/path` has the scheme of the request; `rest` is what follows the slashes.
+    /// RFC 3986 §4.2: `//host/path` has the scheme of the request; `rest` is the text behind the slashes.
     fn apply_to_network_path(&self, rest: &[u8], out: &mut Vec<u8>) -> bool {
         let (authority, path) = split_authority(rest);
         if self.client_host.is_empty() || !self.is_server(authority, self.server_has_tls) {
@@ -85,9 +86,9 @@ impl LocationRewrite<'_> {
         !is_same
     }
 
-    /// RFC 3986 §5.2: what does not begin with a slash is relative to the path of the request. It means the same to the client,
-    /// but where a prefix is exchanged and the client's path ends with it: `users` of `/api` is `/users`, of `/` it is what the
-    /// client calls `/api/users`.
+    /// RFC 3986 §5.2: a reference without a leading slash is relative to the path of the request. It means the same to
+    /// the client, unless a prefix is exchanged and the client's path ends with it. For example, `users` relative to
+    /// `/api` is `/users`; relative to the server's `/` it is the client's `/api/users`.
     fn apply_to_relative(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
         let (of_client, of_server) = self.paths;
         let is_path = value.first().is_some_and(|byte| !b"?#".contains(byte));
@@ -109,7 +110,7 @@ impl LocationRewrite<'_> {
         self.servers.iter().any(|server| is_same_host(authority, is_https, server.as_bytes()))
     }
 
-    /// `None` where clients cannot reach the path: it is not below the prefix that theirs are mapped to.
+    /// `None` if clients cannot reach the path: it is not below the prefix to which theirs are mapped.
     fn client_path<'v>(&'v self, path: &'v [u8]) -> Option<ClientPath<'v>> {
         let Some((client, server)) = self.prefixes.filter(|(client, server)| client != server) else {
             return Some(ClientPath { prefix: None, rest: path });
@@ -121,7 +122,7 @@ impl LocationRewrite<'_> {
 }
 
 struct ClientPath<'v> {
-    /// Put before `rest`, where there are prefixes at all.
+    /// Precedes `rest`; `None` if there are no prefixes.
     prefix: Option<&'v [u8]>,
     rest: &'v [u8],
 }
@@ -129,7 +130,8 @@ struct ClientPath<'v> {
 impl ClientPath<'_> {
     fn write(&self, out: &mut Vec<u8>) {
         match self.prefix {
-            // What was below the server's prefix begins the path now: with one slash, as two would begin a host.
+            // The path below the server's prefix becomes the whole path, with one slash, because two would begin a
+            // host.
             Some(b"") => {
                 out.push(b'/');
                 let slashes = self.rest.iter().take_while(|&&byte| byte == b'/').count();
@@ -152,7 +154,7 @@ struct Absolute<'v> {
 }
 
 impl<'v> Absolute<'v> {
-    fn of(value: &'v [u8]) -> Option<Self> {
+    fn parse(value: &'v [u8]) -> Option<Self> {
         let colon = value.iter().position(|&byte| byte == b':')?;
         let (scheme, rest) = value.split_at(colon);
         let rest = rest.strip_prefix(b"://")?;
@@ -165,7 +167,7 @@ impl<'v> Absolute<'v> {
     }
 }
 
-/// What follows the two slashes of a URL, parted where its host ends.
+/// Splits the text behind the two slashes of a URL at the end of its host.
 fn split_authority(text: &[u8]) -> (&[u8], &[u8]) {
     let len = text.iter().position(|byte| b"/?#\\".contains(byte)).unwrap_or(text.len());
     text.split_at(len)
@@ -176,7 +178,7 @@ fn has_scheme(value: &[u8]) -> bool {
     value.iter().find(|byte| b":/?#".contains(byte)) == Some(&b':')
 }
 
-/// A relative reference with a path, against a path (RFC 3986 §5.2.3, §5.2.4).
+/// Resolves a relative reference with a path (RFC 3986 §5.2.3, §5.2.4).
 fn resolve(base: &[u8], reference: &[u8]) -> Vec<u8> {
     let folder = base.iter().rposition(|&byte| byte == b'/').map_or(&b"/"[..], |slash| &base[..=slash]);
     let len = reference.iter().position(|byte| b"?#".contains(byte)).unwrap_or(reference.len());
@@ -220,8 +222,8 @@ pub fn url_of_refresh(value: &[u8]) -> Option<Range<usize>> {
     (at < end).then_some(at..end)
 }
 
-/// Whether the authority of a URL is this host, with the same port where both say one. What a host without a scheme says
-/// may be the port of either.
+/// Whether the authority of a URL is this host, with the same port if both state one. The port of a host without a
+/// scheme may belong to either scheme.
 fn is_same_host(authority: &[u8], is_https: bool, other: &[u8]) -> bool {
     let ((host, port), (other, other_port)) = (split_port(authority), split_port(other));
     let default: &[u8] = if is_https { b"443" } else { b"80" };
@@ -294,21 +296,21 @@ mod tests {
     #[test]
     fn https_is_kept_where_it_is_meant() {
         for (value, server_has_tls, client_host, location) in [
-            // Of a server that is sent the client's host, and sends its clients to TLS.
+            // A server that gets the client's host, and redirects its clients to TLS.
             ("https://www.example.com/x", false, "www.example.com", Some("https://www.example.com/strip/x")),
             ("https://www.example.com/x", true, "www.example.com", Some("https://www.example.com/strip/x")),
             ("http://www.example.com/x", false, "www.example.com", Some("http://www.example.com/strip/x")),
-            // By its own name: the port of the client's host is one of plain HTTP.
+            // Under its own name: the port of the client's host is one of plain HTTP.
             (
                 "https://app.internal/x",
                 false,
                 "www.example.com:8080",
                 Some("https://www.example.com/strip/x"),
             ),
-            // As it is asked itself.
+            // With the scheme that the proxy uses for the server.
             ("https://app.internal/x", true, "www.example.com:80", Some("http://www.example.com:80/strip/x")),
             ("https://www.example.com/x", false, "www.example.com:8080", None),
-            // RFC 9110 §4.2.1: nobody knows where to.
+            // RFC 9110 §4.2.1: the client's host is unknown.
             ("http://app.internal/x", false, "", None),
             ("/x", false, "", Some("/strip/x")),
         ] {
@@ -356,7 +358,7 @@ mod tests {
         }
     }
 
-    /// RFC 3986 §5.2: what the server means, said so that the client finds it.
+    /// RFC 3986 §5.2: the client reaches the resource that the server means.
     #[test]
     fn relative_references_mean_the_same_on_both_sides() {
         for (value, client, server, paths, location) in [

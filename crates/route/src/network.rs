@@ -1,6 +1,6 @@
 //! Looks up values by network; the longest matching prefix decides.
 //!
-//! Networks are compiled into ranges that do not overlap. A look-up is one binary search and allocates nothing, so that
+//! Networks are compiled into ranges that do not overlap. A lookup is one binary search and allocates nothing, so that
 //! even ten thousand networks are fast.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -30,12 +30,12 @@ impl<T: Copy> Networks<T> {
         let (mut four, mut six) = (Vec::new(), Vec::new());
         for (network, value) in networks {
             match canonical_network(network) {
-                IpNet::V4(network) => four.push(Span {
+                IpNet::V4(network) => four.push(NetworkSpan {
                     first: u32::from(network.network()),
                     last: u32::from(network.broadcast()),
                     value,
                 }),
-                IpNet::V6(network) => six.push(Span {
+                IpNet::V6(network) => six.push(NetworkSpan {
                     first: u128::from(network.network()),
                     last: u128::from(network.broadcast()),
                     value,
@@ -47,7 +47,7 @@ impl<T: Copy> Networks<T> {
 
     /// The value for an address; `None` outside of all networks.
     #[inline]
-    pub fn of(&self, address: IpAddr) -> Option<T> {
+    pub fn for_address(&self, address: IpAddr) -> Option<T> {
         match address.to_canonical() {
             IpAddr::V4(address) => self.four.at(u32::from(address)),
             IpAddr::V6(address) => self.six.at(u128::from(address)),
@@ -57,7 +57,7 @@ impl<T: Copy> Networks<T> {
     /// Whether any network contains the address.
     #[inline]
     pub fn hold(&self, address: IpAddr) -> bool {
-        self.of(address).is_some()
+        self.for_address(address).is_some()
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn host_bits(network: IpNet) -> u8 {
     network.max_prefix_len() - network.prefix_len()
 }
 
-/// A network of IPv4 addresses written as IPv6 is that of the IPv4 addresses.
+/// Converts a network of IPv4 addresses written as IPv6 to IPv4.
 fn canonical_network(network: IpNet) -> IpNet {
     const MAPPED_BITS: u8 = 96;
     if let IpNet::V6(mapped) = network
@@ -104,35 +104,35 @@ fn canonical_network(network: IpNet) -> IpNet {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Span<A, T> {
+struct NetworkSpan<A, T> {
     first: A,
     last: A,
     value: T,
 }
 
-trait Address: Ord + Copy {
+trait ClientIp: Ord + Copy {
     /// `None` behind the last address of all.
     fn next(self) -> Option<Self>;
 }
 
-impl Address for u32 {
+impl ClientIp for u32 {
     fn next(self) -> Option<Self> {
         self.checked_add(1)
     }
 }
 
-impl Address for u128 {
+impl ClientIp for u128 {
     fn next(self) -> Option<Self> {
         self.checked_add(1)
     }
 }
 
-/// Networks nest or are apart, never across: what a network does not say, the one around it says.
-fn flatten<A: Address, T: Copy>(mut spans: Vec<Span<A, T>>) -> Ranges<A, T> {
-    // The wider first where they begin alike. Stable: of the same network twice, the later is the inner one.
+/// Networks nest or are disjoint, and never overlap partially: an outer network fills the gaps between inner ones.
+fn flatten<A: ClientIp, T: Copy>(mut spans: Vec<NetworkSpan<A, T>>) -> Ranges<A, T> {
+    // Of networks with one start, the wider first. A stable sort: of two equal networks, the later is the inner one.
     spans.sort_by(|one, other| (one.first, other.last).cmp(&(other.first, one.last)));
     let mut ranges = Ranges { starts: Vec::new(), values: Vec::new() };
-    let mut around: Vec<Span<A, T>> = Vec::new();
+    let mut around: Vec<NetworkSpan<A, T>> = Vec::new();
     for span in spans {
         while let Some(inner) = around.pop_if(|inner| inner.last < span.first) {
             ranges.leave(inner.last, around.last());
@@ -146,7 +146,7 @@ fn flatten<A: Address, T: Copy>(mut spans: Vec<Span<A, T>>) -> Ranges<A, T> {
     ranges
 }
 
-impl<A: Address, T: Copy> Ranges<A, T> {
+impl<A: ClientIp, T: Copy> Ranges<A, T> {
     fn begin(&mut self, start: A, value: Option<T>) {
         if self.starts.last() == Some(&start) {
             self.starts.pop();
@@ -156,9 +156,9 @@ impl<A: Address, T: Copy> Ranges<A, T> {
         self.values.push(value);
     }
 
-    fn leave(&mut self, last: A, around: Option<&Span<A, T>>) {
+    fn leave(&mut self, last: A, around: Option<&NetworkSpan<A, T>>) {
         if let Some(next) = last.next() {
-            // A network that ends where the one around it ends is left with that one.
+            // A network that ends with its outer one is left together with it.
             self.begin(next, around.filter(|around| last < around.last).map(|around| around.value));
         }
     }
@@ -208,10 +208,10 @@ mod tests {
             ("::", None),
             ("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None),
         ] {
-            assert_eq!(table.of(address.parse().unwrap()), value, "{address}");
+            assert_eq!(table.for_address(address.parse().unwrap()), value, "{address}");
         }
         assert!(!networks(&[]).hold("10.0.0.1".parse().unwrap()));
-        assert_eq!(networks(&["10.0.0.0/8", "10.0.0.0/8"]).of("10.0.0.1".parse().unwrap()), Some(1));
+        assert_eq!(networks(&["10.0.0.0/8", "10.0.0.0/8"]).for_address("10.0.0.1".parse().unwrap()), Some(1));
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
             let holding = list.iter().enumerate().filter(|(_, network)| network.contains(&address));
             let longest = holding.max_by_key(|(index, network)| (network.prefix_len(), *index));
             let table = Networks::new(list.iter().copied().zip(0..));
-            prop_assert_eq!(table.of(address), longest.map(|(index, _)| index));
+            prop_assert_eq!(table.for_address(address), longest.map(|(index, _)| index));
         }
     }
 }

@@ -5,14 +5,14 @@
 
 /// The bytes of a path as a lenient server reads them.
 #[derive(Debug, Clone)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct LenientPath<'a> {
     rest: &'a [u8],
     follows_slash: bool,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> LenientPath<'a> {
     #[inline]
-    pub(crate) fn of(path: &'a [u8]) -> Self {
+    pub(crate) fn from_path(path: &'a [u8]) -> Self {
         Self { rest: path, follows_slash: false }
     }
 
@@ -37,7 +37,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-impl Iterator for Reading<'_> {
+impl Iterator for LenientPath<'_> {
     type Item = u8;
 
     #[inline]
@@ -67,10 +67,10 @@ pub(crate) fn with_reading<R>(path: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
 fn with_copy<R>(path: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
     let mut short = [0; SHORT_PATH_BYTES];
     if path.len() > short.len() {
-        return then(&Reading::of(path).collect::<Vec<u8>>());
+        return then(&LenientPath::from_path(path).collect::<Vec<u8>>());
     }
     let mut len = 0;
-    for (to, byte) in short.iter_mut().zip(Reading::of(path)) {
+    for (to, byte) in short.iter_mut().zip(LenientPath::from_path(path)) {
         *to = byte;
         len += 1;
     }
@@ -88,8 +88,8 @@ pub(crate) enum Doubt {
 
 impl Doubt {
     #[inline]
-    pub(crate) fn of(path: &[u8]) -> Self {
-        // Any of these is in few paths.
+    pub(crate) fn from_path(path: &[u8]) -> Self {
+        // Few paths contain any of these bytes.
         if path.iter().any(|byte| matches!(byte, b'.' | b'%' | b'\\' | b';')) {
             Self::within(path)
         } else {
@@ -118,10 +118,10 @@ pub fn doubts(path: &[u8]) -> String {
 
 /// Whether a path contains a byte, plain or escaped.
 pub(crate) fn has(path: &[u8], byte: u8) -> bool {
-    Reading::of(path).any(|read| read == byte)
+    LenientPath::from_path(path).any(|read| read == byte)
 }
 
-/// Whether there is neither an escape nor a slash behind a slash. Without an early end, so that it is done in wide
+/// Whether the path has neither an escape nor a repeated slash. Without an early exit, so that it compiles to wide
 /// steps.
 #[inline]
 fn reads_as_it_stands(path: &[u8]) -> bool {
@@ -133,11 +133,11 @@ fn reads_as_it_stands(path: &[u8]) -> bool {
     !doubles && path.last() != Some(&b'%')
 }
 
-/// The end of a prefix within a path, both read leniently; `None` if the path is not below the prefix.
+/// The end of a prefix within a path, both read leniently. `None` if the path is not below the prefix.
 ///
-/// `prefix` must already be as a lenient server reads it, without a trailing slash.
+/// `prefix` must already be in canonical form, without a trailing slash.
 pub(crate) fn end_of_prefix(path: &[u8], prefix: &[u8]) -> Option<usize> {
-    let mut reading = Reading::of(path);
+    let mut reading = LenientPath::from_path(path);
     for &byte in prefix {
         if reading.next() != Some(byte) {
             return None;
@@ -174,7 +174,7 @@ fn hex_value(digit: u8) -> Option<u8> {
 ///
 /// A proxy that routes by path rejects it with 400. Browsers resolve dot segments themselves, and send none.
 pub fn has_dot_segments(path: &[u8]) -> bool {
-    // A dot, plain or as an escape, is in few paths.
+    // Few paths contain a dot, plain or escaped.
     if !path.iter().any(|&byte| byte == b'.' || byte == b'%') {
         return false;
     }
@@ -183,7 +183,7 @@ pub fn has_dot_segments(path: &[u8]) -> bool {
     while let Some((byte, behind)) = decoded(rest) {
         rest = behind;
         segment = match (byte, segment) {
-            // A backslash separates segments on some systems; a path parameter is cut off by some servers.
+            // A backslash separates segments on some systems; some servers cut off a path parameter.
             (b'/' | b'\\' | b';', Segment::Dot | Segment::DotDot) => return true,
             (b'/' | b'\\', _) => Segment::Empty,
             (b'.', Segment::Empty) => Segment::Dot,
@@ -194,7 +194,7 @@ pub fn has_dot_segments(path: &[u8]) -> bool {
     matches!(segment, Segment::Dot | Segment::DotDot)
 }
 
-/// What has been read of a segment.
+/// The bytes read of a segment.
 #[derive(Debug, Clone, Copy)]
 enum Segment {
     Empty,
@@ -225,13 +225,13 @@ mod tests {
             ("/%4", "/%4"),
             ("/%zz%+1", "/%zz%+1"),
             ("/%%61", "/%a"),
-            // Left as they are.
+            // Not changed.
             ("/a/../b/.", "/a/../b/."),
             ("/a;v=1", "/a;v=1"),
             ("/a\\b", "/a\\b"),
             ("/API", "/API"),
         ] {
-            let bytes: Vec<u8> = Reading::of(path.as_bytes()).collect();
+            let bytes: Vec<u8> = LenientPath::from_path(path.as_bytes()).collect();
             assert_eq!(String::from_utf8(bytes).unwrap(), read, "{path}");
         }
     }
@@ -242,7 +242,7 @@ mod tests {
         for path in
             ["/", "*", "/api/x", "//a", "/a%2fb", "/a%", "/%", "%", "/a//", "/a/b//c%41", long.as_str()]
         {
-            let expected: Vec<u8> = Reading::of(path.as_bytes()).collect();
+            let expected: Vec<u8> = LenientPath::from_path(path.as_bytes()).collect();
             with_reading(path.as_bytes(), |bytes| assert_eq!(bytes, expected, "{path}"));
         }
         with_reading(b"", |bytes| assert_eq!(bytes, b"/"));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_may_read_otherwise() {
+    fn paths_that_servers_may_read_differently() {
         for (path, doubt) in [
             ("/a/b", Doubt::None),
             ("/a.b%20c", Doubt::None),
@@ -277,11 +277,11 @@ mod tests {
             ("/a%5Cb;c", Doubt::Reading),
             ("/a/..;/b", Doubt::Reading),
         ] {
-            assert_eq!(Doubt::of(path.as_bytes()), doubt, "{path}");
+            assert_eq!(Doubt::from_path(path.as_bytes()), doubt, "{path}");
         }
     }
 
-    /// RFC 3986 §5.2.4, and what servers make of it.
+    /// RFC 3986 §5.2.4, and variants that servers accept.
     #[test]
     fn dot_segments() {
         for path in [

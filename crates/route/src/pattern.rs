@@ -1,22 +1,21 @@
 //! Regular expressions that must match a whole text.
 //!
-//! Matching takes time linear in the text, whatever the expression. The cost of compiling is limited.
+//! Matching takes time linear in the text, for every expression. The cost of compiling is limited.
 
 use std::fmt;
 use std::ops::Range;
 
 use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 
-use crate::path::{Reading, with_reading};
+use crate::path::{LenientPath, with_reading};
 
-/// The longest expression, as it is written.
+/// The longest expression, as configured.
 pub const PATTERN_BYTES_MAX: usize = 4096;
 
 /// The size limit of a compiled pattern, or of a compiled set.
 const PROGRAM_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The size limit of the cache of one search.
 const CACHE_BYTES_MAX: usize = 1024 * 1024;
-/// The deepest nesting of groups.
 const NESTING_MAX: u32 = 50;
 
 /// A regular expression over bytes, in the syntax of the crate `regex`.
@@ -24,17 +23,15 @@ const NESTING_MAX: u32 = 50;
 /// It must match the whole text: `/files/.*`, not `/files/`. A dot matches every byte, line breaks included, so that no
 /// byte slips past `.*`. Classes such as `\w` are ASCII unless `(?u)` is set.
 ///
-/// A clone shares the compiled program and has its own scratch space: give each thread a clone, because threads that
+/// A clone shares the compiled program and has separate scratch space: give each thread a clone, because threads that
 /// share a pattern sometimes wait for each other.
 #[derive(Clone)]
-pub struct Pattern {
+pub struct BytePattern {
     text: Box<str>,
-    /// Whether case is ignored.
     ignores_case: bool,
     regex: Regex,
 }
 
-/// Why a pattern is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The pattern exceeds [`PATTERN_BYTES_MAX`].
@@ -46,23 +43,22 @@ pub enum PatternError {
     /// The pattern is not in the syntax of the crate `regex`.
     #[error("{what}")]
     Syntax {
-        /// The position of the error, in bytes.
+        /// In bytes.
         offset: usize,
-        /// What is wrong.
         what: String,
     },
 }
 
-impl Pattern {
+impl BytePattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the pattern.
     pub fn new(text: &str) -> Result<Self, PatternError> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err(PatternError::TooLong(text.len()));
         }
-        // Alone first, so that a mistake is shown in the text as it was written.
+        // Compiled without the frame first, so that an error shows the text as configured.
         build(text)?;
         Ok(Self { text: text.into(), ignores_case: false, regex: build(&whole(text))? })
     }
@@ -70,25 +66,24 @@ impl Pattern {
     /// Compiles a pattern that ignores case, for texts such as hosts, unless it contains `(?-i)`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the pattern.
     pub fn ignoring_case(text: &str) -> Result<Self, PatternError> {
         let sensitive = Self::new(text)?;
         let regex = build(&in_any_case(&whole(text)))?;
         Ok(Self { ignores_case: true, regex, ..sensitive })
     }
 
-    /// What it is built from.
+    /// The expression that is compiled.
     fn program(&self) -> String {
         let whole = whole(&self.text);
         if self.ignores_case { in_any_case(&whole) } else { whole }
     }
 
-    /// The pattern, as it was written.
+    /// The pattern as configured.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether the pattern matches the whole text.
     #[inline]
     pub fn matches(&self, text: &[u8]) -> bool {
         self.regex.is_match(text)
@@ -104,7 +99,7 @@ impl Pattern {
         self.regex.capture_names().position(|known| known == Some(name))
     }
 
-    /// What the groups match, if the pattern matches the whole text. Allocates twice.
+    /// The matches of the groups, if the pattern matches the whole text. Allocates twice.
     pub fn captures(&self, text: &[u8]) -> Option<Captures> {
         let mut locations = self.regex.capture_locations();
         self.regex.captures_read(&mut locations, text)?;
@@ -112,31 +107,32 @@ impl Pattern {
         Some(Captures { text: text.into(), spans: spans.collect(), escapes: Box::default() })
     }
 
-    /// What the groups match in a request's path, which the pattern sees as a lenient server reads it. Remembers which
-    /// bytes were escaped.
+    /// The matches of the groups in a request's path, which the pattern sees as a lenient server reads it. Remembers
+    /// which bytes were escaped.
     pub fn captures_of_path(&self, path: &[u8]) -> Option<Captures> {
         let captures = with_reading(path, |path| self.captures(path))?;
         let has_escapes = path.contains(&b'%');
-        let escapes = if has_escapes { Reading::of(path).escapes().collect() } else { Box::default() };
+        let escapes =
+            if has_escapes { LenientPath::from_path(path).escapes().collect() } else { Box::default() };
         Some(Captures { escapes, ..captures })
     }
 }
 
-impl PartialEq for Pattern {
+impl PartialEq for BytePattern {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text && self.ignores_case == other.ignores_case
     }
 }
 
-impl Eq for Pattern {}
+impl Eq for BytePattern {}
 
-impl fmt::Debug for Pattern {
+impl fmt::Debug for BytePattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Pattern({:?})", self.text)
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for BytePattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.text)
     }
@@ -152,7 +148,7 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// The match of a group; `None` if the group does not exist or took no part in the match.
+    /// The match of a group. `None` if the group does not exist or took no part in the match.
     pub fn group(&self, number: usize) -> Option<&[u8]> {
         self.text.get(self.span(number)?)
     }
@@ -170,10 +166,10 @@ impl Captures {
 
 /// An ordered list of patterns, of which the first match is wanted.
 ///
-/// From [`SET_FROM`] patterns on, one pass over the text first finds out whether any pattern matches.
+/// From [`SET_FROM`] patterns on, one pass over the text first determines whether any pattern matches.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Patterns<T> {
-    list: Vec<(Pattern, T)>,
+    list: Vec<(BytePattern, T)>,
     any: Option<RegexSet>,
 }
 
@@ -182,7 +178,7 @@ const SET_FROM: usize = 4;
 
 impl<T> Patterns<T> {
     /// The value of a pattern; a new pattern is appended.
-    pub(crate) fn entry(&mut self, pattern: &Pattern, new: impl FnOnce() -> T) -> &mut T {
+    pub(crate) fn entry(&mut self, pattern: &BytePattern, new: impl FnOnce() -> T) -> &mut T {
         let found = self.list.iter().position(|(known, _)| known == pattern);
         let index = found.unwrap_or_else(|| {
             self.list.push((pattern.clone(), new()));
@@ -197,7 +193,7 @@ impl<T> Patterns<T> {
             let texts = self.list.iter().map(|(pattern, _)| pattern.program());
             let mut builder = RegexSetBuilder::new(texts);
             builder.unicode(false).dot_matches_new_line(true).nest_limit(NESTING_MAX + 1);
-            // Many patterns may be over the limit together; then each is tried alone.
+            // Many patterns together may exceed the limit; then each is tried separately.
             self.any = builder.size_limit(PROGRAM_BYTES_MAX).dfa_size_limit(CACHE_BYTES_MAX).build().ok();
         }
     }
@@ -227,7 +223,7 @@ impl<T> Patterns<T> {
 
 fn whole(text: &str) -> String {
     let framed = format!(r"\A(?:{text})\z");
-    // `(?x)` allows a comment, which ends with its line; in other expressions a line end would be matched.
+    // `(?x)` allows a comment, which a line end must terminate; in other expressions a line end would be matched.
     let ends_in_comment = text.contains('#') && build(&framed).is_err();
     if ends_in_comment { format!("\\A(?:{text}\n)\\z") } else { framed }
 }
@@ -246,7 +242,7 @@ fn build(text: &str) -> Result<Regex, PatternError> {
     })
 }
 
-/// `regex` draws the place over several lines; what it is made on tells it as a number.
+/// The error of `regex` draws the position over several lines; its parser reports it as a number.
 fn syntax_error(text: &str, error: &regex::Error) -> PatternError {
     let mut builder = regex_syntax::ParserBuilder::new();
     builder.unicode(false).utf8(false).dot_matches_new_line(true).nest_limit(NESTING_MAX + 1);
@@ -281,34 +277,37 @@ mod tests {
             (r"(?u)/\w+", "/\u{e9}", true),
         ] {
             assert_eq!(
-                Pattern::new(pattern).unwrap().matches(text.as_bytes()),
+                BytePattern::new(pattern).unwrap().matches(text.as_bytes()),
                 matches,
                 "{pattern} {text:?}"
             );
         }
-        assert!(Pattern::new("/.*").unwrap().matches(b"/\xff\x00\r"), "a dot is for every byte");
+        assert!(BytePattern::new("/.*").unwrap().matches(b"/\xff\x00\r"), "a dot is for every byte");
     }
 
     #[test]
-    fn what_is_no_pattern() {
-        let message = |text: &str| Pattern::new(text).unwrap_err().to_string();
+    fn invalid_patterns() {
+        let message = |text: &str| BytePattern::new(text).unwrap_err().to_string();
         assert!(message("/a(").contains("unclosed group"), "{}", message("/a("));
         assert!(!message("/a(").contains(r"\A"), "shown as it was written: {}", message("/a("));
-        assert!(matches!(Pattern::new("a)|(b"), Err(PatternError::Syntax { .. })), "no way out of the frame");
-        assert_eq!(Pattern::new(r"(?u)(\w{500}){500}"), Err(PatternError::TooLarge));
+        assert!(
+            matches!(BytePattern::new("a)|(b"), Err(PatternError::Syntax { .. })),
+            "no way out of the frame"
+        );
+        assert_eq!(BytePattern::new(r"(?u)(\w{500}){500}"), Err(PatternError::TooLarge));
         let unclosed = PatternError::Syntax { offset: 2, what: "unclosed group".to_owned() };
-        assert_eq!(Pattern::new("/a(b"), Err(unclosed));
-        assert_eq!(Pattern::new(&"a".repeat(5000)), Err(PatternError::TooLong(5000)));
-        assert!(matches!(Pattern::new(&"(".repeat(200)), Err(PatternError::Syntax { .. })));
+        assert_eq!(BytePattern::new("/a(b"), Err(unclosed));
+        assert_eq!(BytePattern::new(&"a".repeat(5000)), Err(PatternError::TooLong(5000)));
+        assert!(matches!(BytePattern::new(&"(".repeat(200)), Err(PatternError::Syntax { .. })));
         assert!(matches!(
-            Pattern::new(&format!("{}{}", "(".repeat(60), ")".repeat(60))),
+            BytePattern::new(&format!("{}{}", "(".repeat(60), ")".repeat(60))),
             Err(PatternError::Syntax { .. })
         ));
     }
 
     #[test]
     fn groups_that_take_no_part_are_none() {
-        let pattern = Pattern::new("/(?<kind>a|b)(/(c))?(.*)").unwrap();
+        let pattern = BytePattern::new("/(?<kind>a|b)(/(c))?(.*)").unwrap();
         assert_eq!((pattern.groups(), pattern.group("kind"), pattern.group("other")), (5, Some(1), None));
         let captures = pattern.captures(b"/ax").unwrap();
         assert_eq!(captures.group(0), Some(&b"/ax"[..]));
@@ -323,9 +322,9 @@ mod tests {
         for count in [1, 3, 4, 50] {
             let mut patterns = Patterns::default();
             for index in 0..count {
-                patterns.entry(&Pattern::new(&format!("/{index}.*")).unwrap(), || index);
+                patterns.entry(&BytePattern::new(&format!("/{index}.*")).unwrap(), || index);
             }
-            patterns.entry(&Pattern::new("/0.*").unwrap(), || 99);
+            patterns.entry(&BytePattern::new("/0.*").unwrap(), || 99);
             patterns.link();
             for text in ["/0", "/1", "/10", "/44x", "/x"] {
                 let expected: Vec<usize> =

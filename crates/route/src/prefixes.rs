@@ -1,27 +1,26 @@
 //! Looks up path prefixes by whole segments.
 //!
-//! A look-up walks along the path once and hashes segment after segment. Its cost does not depend on the number of
+//! A lookup walks along the path once and hashes segment after segment. Its cost does not depend on the number of
 //! prefixes.
 
-use crate::path::Reading;
+use crate::path::LenientPath;
 use crate::text_map::{TextMap, hash_on};
 
-/// Values by path prefix.
 #[derive(Debug, Clone)]
 pub(crate) struct Prefixes<T> {
     /// The value of `/`, which matches every path.
     root: Option<T>,
     /// The values of the other prefixes, which start with a slash and do not end with one.
-    nodes: TextMap<Node<T>>,
+    nodes: TextMap<PrefixNode<T>>,
     /// The numbers of segments that prefixes have, as bits: bit n for n + 1 segments. The last bit stands for all
     /// longer ones.
     depths: u64,
 }
 
 #[derive(Debug, Clone)]
-struct Node<T> {
+struct PrefixNode<T> {
     value: T,
-    /// The longest other prefix, except the root, that this one is below.
+    /// The longest other prefix, except the root, that contains this one.
     parent: Option<usize>,
 }
 
@@ -33,7 +32,7 @@ impl<T> Default for Prefixes<T> {
 
 /// A prefix as a lenient server reads it, without a trailing slash; `/` becomes empty.
 pub(crate) fn canonical_prefix(prefix: &str) -> Vec<u8> {
-    let mut text: Vec<u8> = Reading::of(prefix.as_bytes()).collect();
+    let mut text: Vec<u8> = LenientPath::from_path(prefix.as_bytes()).collect();
     if text.last() == Some(&b'/') {
         text.pop();
     }
@@ -48,9 +47,9 @@ impl<T> Prefixes<T> {
             return self.root.get_or_insert_with(new);
         }
         let (hash, depth) =
-            Segments::of(&text).enumerate().last().map_or((0, 0), |(depth, (hash, _))| (hash, depth));
+            Segments::from_path(&text).enumerate().last().map_or((0, 0), |(depth, (hash, _))| (hash, depth));
         self.depths |= bit(depth);
-        &mut self.nodes.entry(hash, &text, || Node { value: new(), parent: None }).value
+        &mut self.nodes.entry(hash, &text, || PrefixNode { value: new(), parent: None }).value
     }
 
     /// Determines the parent of each prefix, after all were added.
@@ -63,7 +62,7 @@ impl<T> Prefixes<T> {
         }
     }
 
-    /// The values of the prefixes that a path is below, longest first. The path must already be read leniently.
+    /// The values of the prefixes that contain a path, longest first. The path must already be in canonical form.
     #[inline]
     pub(crate) fn above<'s>(&'s self, path: &[u8]) -> impl Iterator<Item = &'s T> {
         let mut next = self.last_node(path);
@@ -84,19 +83,19 @@ impl<T> Prefixes<T> {
         self.root.iter_mut().chain(self.nodes.values_mut().map(|node| &mut node.value))
     }
 
-    /// The longest prefix but the root that a path is below.
+    /// The longest prefix, except the root, that contains a path.
     #[inline]
     fn last_node(&self, path: &[u8]) -> Option<usize> {
         let mut found = None;
         let mut depths_left = self.depths;
-        let mut segments = Segments::of(path).enumerate();
+        let mut segments = Segments::from_path(path).enumerate();
         while depths_left != 0 {
             let Some((depth, (hash, end))) = segments.next() else { break };
             if depths_left & bit(depth) != 0 {
                 let prefix = &path[..end];
                 found = self.nodes.position(hash, |known| known == prefix).or(found);
             }
-            // What is left are the deeper ones; the last bit stays.
+            // The deeper prefixes remain; the last bit stays.
             depths_left &= u64::MAX << (depth + 1).min(LAST_BIT);
         }
         found
@@ -109,17 +108,17 @@ fn bit(depth: usize) -> u64 {
     1 << depth.min(LAST_BIT)
 }
 
-/// The ends of a path's segments, each with a hash of all up to there. Nothing of a path without a slash before it.
+/// The ends of a path's segments, each with a hash of the path up to there. Empty for a path without a leading slash.
 struct Segments<'a> {
     path: &'a [u8],
-    /// Where the slash before the next segment is.
+    /// The position of the slash before the next segment.
     at: usize,
     hash: u64,
 }
 
 impl<'a> Segments<'a> {
     #[inline]
-    fn of(path: &'a [u8]) -> Self {
+    fn from_path(path: &'a [u8]) -> Self {
         Self { path, at: 0, hash: 0 }
     }
 }

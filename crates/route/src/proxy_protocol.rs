@@ -1,7 +1,7 @@
 //! Reads and writes PROXY protocol headers, versions 1 and 2 (HAProxy's proxy-protocol.txt, revision of 2020/03/05):
 //! the client's address, sent by a proxy at the start of a connection.
 //!
-//! The caller must decide before whether the peer is trusted: nothing else vouches for the header.
+//! The caller must decide before whether the peer is trusted, because the header proves nothing.
 
 /// CRC-32C, the optional checksum of version 2.
 mod crc32c;
@@ -17,10 +17,8 @@ use std::net::SocketAddr;
 /// The longest header that is read. Version 1 has up to 107 bytes, version 2 up to 65,551.
 pub const PROXY_HEADER_BYTES_MAX: usize = 4096;
 
-/// A parsed header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyHeader<'a> {
-    /// The origin of the connection.
     pub origin: ProxyOrigin,
     /// The length of the header in bytes. The connection's own data follows.
     pub len: usize,
@@ -73,7 +71,7 @@ pub enum ProxyHeaderError {
     Checksum,
 }
 
-/// Parses a header at the start of a connection; `None` if more bytes are needed.
+/// Parses a header at the start of a connection. `None` if more bytes are needed.
 ///
 /// The result does not depend on how the bytes arrive. At most [`PROXY_HEADER_BYTES_MAX`] bytes are needed.
 ///
@@ -95,11 +93,11 @@ pub fn parse_proxy_header(bytes: &[u8]) -> Result<Option<ProxyHeader<'_>>, Proxy
     }
 }
 
-/// What a PROXY header tells a server about a connection.
+/// The contents of a PROXY header to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyIntroduction<'a> {
-    /// The client's address, and the address that it connected to; `None` for a connection of the proxy's own, such as
-    /// a health check.
+    /// The client's address, and the address that it connected to. `None` for the proxy's own connections, such as
+    /// health checks.
     pub client: Option<(SocketAddr, SocketAddr)>,
     /// The requested host; version 2 only.
     pub authority: Option<&'a str>,
@@ -109,12 +107,11 @@ pub struct ProxyIntroduction<'a> {
     pub has_checksum: bool,
 }
 
-/// A version of the PROXY protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyVersion {
-    /// Version 1: a line of text.
+    /// A line of text.
     V1,
-    /// Version 2: a binary header.
+    /// A binary header.
     V2,
 }
 
@@ -127,7 +124,7 @@ pub fn write_proxy_header(version: ProxyVersion, introduction: &ProxyIntroductio
     }
 }
 
-/// Both of IPv4 or both of IPv6, as a header has one family.
+/// Converts both to IPv4 or both to IPv6, because a header has one family.
 fn of_one_family((source, destination): (SocketAddr, SocketAddr)) -> (SocketAddr, SocketAddr) {
     let (source, destination) = (canonical(source), canonical(destination));
     let in_six = |address: SocketAddr| match address {
@@ -155,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// A client of either family, as a header can tell it.
+    /// A client of either family, as in a header.
     fn clients() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
         let address = prop_oneof![
             any::<[u8; 4]>().prop_map(std::net::IpAddr::from),
@@ -188,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn reading_inverts_writing(
             client in prop::option::of(clients()),
             authority in prop::option::of("[a-z.]{0,30}"),
             unique_id in prop::option::of(prop::collection::vec(any::<u8>(), 0..128)),
@@ -250,7 +247,7 @@ mod tests {
             let mut bytes = Vec::new();
             write_proxy_header(ProxyVersion::V2, &introduction, &mut bytes);
             let at = 16 + at.index(bytes.len() - 16);
-            // A TLV of another kind or length is another header, whose checksum may be elsewhere or gone.
+            // A changed type or length makes another header, whose checksum may be elsewhere or missing.
             prop_assume!((16..28).contains(&at) || bytes[at..].starts_with(b"a") || at >= bytes.len() - 4);
             bytes[at] ^= flip;
             prop_assert_eq!(parse_proxy_header(&bytes), Err(ProxyHeaderError::Checksum));
@@ -258,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_otherwise_is_no_header() {
+    fn other_beginnings_are_no_header() {
         for bytes in [
             &b"GET / HTTP/1.1\r\n"[..],
             b"\x16\x03\x01",

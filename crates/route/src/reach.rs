@@ -2,34 +2,36 @@
 //!
 //! Only as far as the rules themselves show it: overlaps of patterns are not computed.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use ipnet::IpNet;
 
-use crate::path::{Reading, end_of_prefix};
+use crate::path::{LenientPath, end_of_prefix};
 use crate::prefixes::canonical_prefix;
-use crate::rule::{HostRule, PathRule, Rule, ValueRule};
+use crate::rule::{HostRule, PathRule, RouteRule, ValueRule};
 use crate::table::{host_key, ranks};
 
-/// The most rules that a rule is compared with: not all of thousands that differ only in a header.
+/// The most rules that a rule is compared with. There may be thousands that differ only in a header.
 const COMPARED_MAX: usize = 256;
 
 /// Finds the rules that are never taken, each with the rule that takes its requests, as indices into `rules`.
 /// `listeners` is the number of listeners. Each rule is compared with at most 256 others of a matching host and path.
 ///
 /// ```
-/// use route::{HostRule, Rule, covered};
+/// use route::{HostRule, RouteRule, covered};
 ///
-/// let of_all = Rule { listeners: vec![0, 1], ..Rule::default() };
-/// let of_one = Rule { host: HostRule::of("www.example.com"), ..Rule::default() };
+/// let of_all = RouteRule { listeners: vec![0, 1], ..RouteRule::default() };
+/// let of_one = RouteRule { host: HostRule::from_text("www.example.com"), ..RouteRule::default() };
 /// assert_eq!(covered(&[of_one, of_all], 2), [(0, 1)]);
 /// ```
-pub fn covered(rules: &[Rule], listeners: usize) -> Vec<(usize, usize)> {
-    let ranks = ranks(rules);
-    let index = Index::of(rules);
+pub fn covered<R: Borrow<RouteRule>>(rules: &[R], listeners: usize) -> Vec<(usize, usize)> {
+    let rules: Vec<&RouteRule> = rules.iter().map(Borrow::borrow).collect();
+    let ranks = ranks(rules.iter().copied());
+    let index = Index::from_rules(&rules);
     let cover = |rule: usize| {
-        let others = index.wider(&rules[rule]).filter(|&other| ranks[other] < ranks[rule]);
-        others.take(COMPARED_MAX).find(|&other| covers(&rules[other], &rules[rule], listeners))
+        let others = index.wider(rules[rule]).filter(|&other| ranks[other] < ranks[rule]);
+        others.take(COMPARED_MAX).find(|&other| covers(rules[other], rules[rule], listeners))
     };
     (0..rules.len()).filter_map(|rule| Some((rule, cover(rule)?))).collect()
 }
@@ -49,7 +51,7 @@ const BELOW: u8 = 2;
 const PREFIX: u8 = 0;
 
 impl Index {
-    fn of(rules: &[Rule]) -> Self {
+    fn from_rules(rules: &[&RouteRule]) -> Self {
         let mut index = Self { by_place: HashMap::new(), with_patterns: Vec::new() };
         for (place, rule) in rules.iter().enumerate() {
             index.by_place.entry((host_key(&rule.host), path_key(&rule.path))).or_default().push(place);
@@ -60,8 +62,8 @@ impl Index {
         index
     }
 
-    /// Rules whose host and path may hold for all that those of this one hold for.
-    fn wider(&self, rule: &Rule) -> impl Iterator<Item = usize> {
+    /// Rules whose host and path may match every request that this rule's match.
+    fn wider(&self, rule: &RouteRule) -> impl Iterator<Item = usize> {
         let paths = wider_paths(&rule.path);
         let places = wider_hosts(&rule.host)
             .into_iter()
@@ -74,12 +76,12 @@ impl Index {
 fn path_key(path: &PathRule) -> Key {
     match path {
         PathRule::Prefix(prefix) => (PREFIX, canonical_prefix(prefix)),
-        PathRule::Exact(path) => (1, Reading::of(path.as_bytes()).collect()),
+        PathRule::Exact(path) => (1, LenientPath::from_path(path.as_bytes()).collect()),
         PathRule::Pattern(pattern) => (2, pattern.as_str().as_bytes().to_vec()),
     }
 }
 
-/// The host itself, those above it, and all.
+/// The host itself, its parents, and the wildcard for all hosts.
 fn wider_hosts(host: &HostRule) -> Vec<Key> {
     let own = host_key(host);
     let mut all = vec![(ANY_HOST, Vec::new())];
@@ -93,14 +95,14 @@ fn wider_hosts(host: &HostRule) -> Vec<Key> {
     all
 }
 
-/// The path itself, and the prefixes that it is below.
+/// The path itself, and the prefixes that contain it.
 fn wider_paths(path: &PathRule) -> Vec<Key> {
     let own = path_key(path);
     let mut all = vec![(PREFIX, Vec::new())];
     if let PathRule::Exact(_) | PathRule::Prefix(_) = path {
         let slashes = own.1.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
         all.extend(slashes.map(|(slash, _)| (PREFIX, own.1[..slash].to_vec())));
-        // An exact path is below the prefix of its own text.
+        // An exact path is below the prefix with the same text.
         all.push((PREFIX, own.1.clone()));
     }
     all.push(own);
@@ -108,9 +110,10 @@ fn wider_paths(path: &PathRule) -> Vec<Key> {
     all
 }
 
-/// Whether one rule holds for every request that the other holds for.
-fn covers(one: &Rule, other: &Rule, listeners: usize) -> bool {
-    let Rule { listeners: of_listeners, host, path, methods, headers, cookies, query, claims, clients } = one;
+/// Whether one rule matches every request that the other matches.
+fn covers(one: &RouteRule, other: &RouteRule, listeners: usize) -> bool {
+    let RouteRule { listeners: of_listeners, host, path, methods, headers, cookies, query, claims, clients } =
+        one;
     let has_listener = |listener: usize| of_listeners.contains(&listener);
     let holds_listeners = of_listeners.is_empty()
         || if other.listeners.is_empty() {
@@ -163,7 +166,7 @@ fn covers_path(one: &PathRule, other: &PathRule) -> bool {
     }
 }
 
-/// Whether each of some conditions is among others, or follows from one of them.
+/// Whether each condition in `one` also occurs in `other`, or follows from a condition there.
 fn covers_values(
     one: &[(String, ValueRule)],
     other: &[(String, ValueRule)],
@@ -174,7 +177,7 @@ fn covers_values(
     })
 }
 
-/// Whether what passes `value` passes `wanted`.
+/// Whether every value that passes `value` passes `wanted`.
 fn follows(wanted: &ValueRule, value: &ValueRule) -> bool {
     match (wanted, value) {
         (ValueRule::Present, _) => true,
@@ -193,60 +196,71 @@ fn covers_networks(one: &[IpNet], other: &[IpNet]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pattern::Pattern;
+    use crate::pattern::BytePattern;
 
-    fn of(host: &str, path: &str) -> Rule {
-        Rule { host: HostRule::of(host), path: PathRule::Prefix(path.to_owned()), ..Rule::default() }
+    fn from_host(host: &str, path: &str) -> RouteRule {
+        RouteRule {
+            host: HostRule::from_text(host),
+            path: PathRule::Prefix(path.to_owned()),
+            ..RouteRule::default()
+        }
     }
 
-    fn of_pattern(text: &str) -> Rule {
-        Rule { path: PathRule::Pattern(Pattern::new(text).unwrap()), ..Rule::default() }
+    fn of_pattern(text: &str) -> RouteRule {
+        RouteRule { path: PathRule::Pattern(BytePattern::new(text).unwrap()), ..RouteRule::default() }
     }
 
     #[test]
     fn rules_that_are_never_taken() {
-        let with_method = |method: &str| Rule { methods: vec![method.to_owned()], ..of("*", "/a") };
-        let with_header = |value| Rule { headers: vec![("X-A".to_owned(), value)], ..of("*", "/a") };
-        let at = |listeners: &[usize], rule: Rule| Rule { listeners: listeners.to_vec(), ..rule };
-        let from = |network: &str| Rule { clients: vec![network.parse().unwrap()], ..of("*", "/a") };
+        let with_method =
+            |method: &str| RouteRule { methods: vec![method.to_owned()], ..from_host("*", "/a") };
+        let with_header =
+            |value| RouteRule { headers: vec![("X-A".to_owned(), value)], ..from_host("*", "/a") };
+        let at = |listeners: &[usize], rule: RouteRule| RouteRule { listeners: listeners.to_vec(), ..rule };
+        let from =
+            |network: &str| RouteRule { clients: vec![network.parse().unwrap()], ..from_host("*", "/a") };
         for (what, rules, covered_rules) in [
-            ("the more specific path comes first", vec![of("*", "/"), of("*", "/a")], vec![]),
-            ("a host before all", vec![of("*", "/"), of("a.example", "/")], vec![]),
+            ("the more specific path comes first", vec![from_host("*", "/"), from_host("*", "/a")], vec![]),
+            ("a host before all", vec![from_host("*", "/"), from_host("a.example", "/")], vec![]),
             (
                 "listeners come before hosts",
-                vec![of("a.example", "/a"), at(&[0, 1], of("*", "/"))],
+                vec![from_host("a.example", "/a"), at(&[0, 1], from_host("*", "/"))],
                 vec![(0, 1)],
             ),
             (
                 "hosts and paths far above",
-                vec![of("d.c.b.example", "/x/y/z"), at(&[0, 1], of("*.example", "/x"))],
+                vec![from_host("d.c.b.example", "/x/y/z"), at(&[0, 1], from_host("*.example", "/x"))],
                 vec![(0, 1)],
             ),
             (
                 "an exact path below its own prefix",
                 vec![
-                    Rule { path: PathRule::Exact("/x/y".to_owned()), ..Rule::default() },
-                    at(&[0, 1], of("*", "/x/y")),
+                    RouteRule { path: PathRule::Exact("/x/y".to_owned()), ..RouteRule::default() },
+                    at(&[0, 1], from_host("*", "/x/y")),
                 ],
                 vec![(0, 1)],
             ),
             (
                 "beside the prefix",
                 vec![
-                    of("*", "/xy"),
-                    of("b.example", "/"),
-                    at(&[0, 1], of("*", "/x")),
-                    at(&[0, 1], of("*.b.example", "/")),
+                    from_host("*", "/xy"),
+                    from_host("b.example", "/"),
+                    at(&[0, 1], from_host("*", "/x")),
+                    at(&[0, 1], from_host("*.b.example", "/")),
                 ],
                 vec![],
             ),
-            ("not all listeners", vec![of("a.example", "/a"), at(&[0], of("*", "/"))], vec![]),
-            ("of one listener", vec![at(&[0], of("a.example", "/a")), at(&[0], of("*", "/"))], vec![]),
-            ("conditions come first", vec![with_method("GET"), of("*", "/a")], vec![]),
+            ("not all listeners", vec![from_host("a.example", "/a"), at(&[0], from_host("*", "/"))], vec![]),
+            (
+                "of one listener",
+                vec![at(&[0], from_host("a.example", "/a")), at(&[0], from_host("*", "/"))],
+                vec![],
+            ),
+            ("conditions come first", vec![with_method("GET"), from_host("*", "/a")], vec![]),
             (
                 "fewer methods come first",
                 vec![
-                    Rule { methods: vec!["GET".to_owned(), "PUT".to_owned()], ..of("*", "/a") },
+                    RouteRule { methods: vec!["GET".to_owned(), "PUT".to_owned()], ..from_host("*", "/a") },
                     with_method("GET"),
                 ],
                 vec![],
@@ -256,7 +270,10 @@ mod tests {
             ("patterns that overlap", vec![of_pattern("/a/.*"), of_pattern("/a/b.*")], vec![]),
             (
                 "an exact path before a pattern",
-                vec![of_pattern("/a"), Rule { path: PathRule::Exact("/a".to_owned()), ..Rule::default() }],
+                vec![
+                    of_pattern("/a"),
+                    RouteRule { path: PathRule::Exact("/a".to_owned()), ..RouteRule::default() },
+                ],
                 vec![],
             ),
             (
@@ -276,9 +293,13 @@ mod tests {
                 vec![],
             ),
             ("a network within", vec![from("10.0.0.0/8"), from("10.1.0.0/16")], vec![]),
-            ("a case of its own", vec![of("A.example.", "/x"), of("a.example", "/x")], vec![(1, 0)]),
+            (
+                "a case of its own",
+                vec![from_host("A.example.", "/x"), from_host("a.example", "/x")],
+                vec![(1, 0)],
+            ),
         ] {
-            // What is said to be covered never is taken, whatever else is true.
+            // A rule that is reported as covered is never taken.
             assert_eq!(covered(&rules, 2), covered_rules, "{what}");
         }
     }

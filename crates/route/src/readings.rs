@@ -8,7 +8,7 @@ use crate::path::decoded;
 /// The longest ambiguous path whose readings are compared; a longer one is rejected as ambiguous.
 pub(crate) const READ_BYTES_MAX: usize = 1024;
 
-/// How a server treats path parameters (`;v=1`).
+/// A server's treatment of path parameters (`;v=1`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Parameters {
     Keep,
@@ -18,7 +18,7 @@ enum Parameters {
     CutDecoded,
 }
 
-/// How a server treats dot segments (RFC 3986 §5.2.4).
+/// A server's treatment of dot segments (RFC 3986 §5.2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dots {
     Keep,
@@ -64,7 +64,7 @@ pub(crate) fn resolved(path: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Writes one reading of the path to `text`. `starts` is room for the places where its segments begin.
+/// Writes one reading of the path to `text`. `starts` is scratch memory for the positions of its segments.
 fn read(
     path: &[u8],
     parameters: Parameters,
@@ -106,13 +106,13 @@ fn read(
     }
 }
 
-/// Takes the segment that ends the text away if it is `.`, and the one before it too if it is `..`. Says whether it did: then
-/// the slash in front of what went is there for what follows.
+/// Removes the last segment of the text if it is `.`, and the one before it too if it is `..`. Returns whether it did;
+/// the slash before the removed segment then begins the next one.
 fn end_segment(text: &mut Vec<u8>, starts: &mut Vec<usize>) -> bool {
     let start = starts.last().copied().unwrap_or_default();
     let Some(dots) = dots_of(&text[start..]) else { return false };
     text.truncate(start);
-    // Above the first segment there is nothing.
+    // Nothing is above the first segment.
     if dots == 2 && starts.len() > 2 {
         starts.pop();
         text.truncate(starts.last().copied().unwrap_or_default());
@@ -120,7 +120,7 @@ fn end_segment(text: &mut Vec<u8>, starts: &mut Vec<usize>) -> bool {
     true
 }
 
-/// How many dots a segment consists of, decoded, if it is a dot segment.
+/// The number of dots in a decoded segment, if it is a dot segment.
 fn dots_of(segment: &[u8]) -> Option<usize> {
     let (mut dots, mut rest) = (0, segment);
     while let Some((byte, behind)) = decoded(rest) {
@@ -168,7 +168,7 @@ mod tests {
                 assert_eq!(resolved(path, decodes, merges), expected, "{path} {decodes} {merges}");
             }
         }
-        // Where servers differ.
+        // Servers differ in these cases.
         assert_eq!(resolved("/a//../b", true, true), "/b");
         assert_eq!(resolved("/a//../b", true, false), "/a/b");
         assert_eq!(resolved("/a%2fx/../b", true, true), "/a/b");

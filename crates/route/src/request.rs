@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 /// The fields of a message, independent of the parser.
-pub trait Fields {
+pub trait FieldLookup {
     /// Name and value of each field line, in order. Values have no surrounding white space.
     fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])>;
 
@@ -14,29 +14,27 @@ pub trait Fields {
         self.lines().filter_map(move |(known, value)| known.eq_ignore_ascii_case(name).then_some(value))
     }
 
-    /// The value of the first field line with this name.
     fn value<'f>(&'f self, name: &'f [u8]) -> Option<&'f [u8]> {
         self.values(name).next()
     }
 }
 
-impl<Name: AsRef<[u8]>, Value: AsRef<[u8]>> Fields for [(Name, Value)] {
+impl<Name: AsRef<[u8]>, Value: AsRef<[u8]>> FieldLookup for [(Name, Value)] {
     fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 }
 
-impl<Name: AsRef<[u8]>, Value: AsRef<[u8]>, const N: usize> Fields for [(Name, Value); N] {
+impl<Name: AsRef<[u8]>, Value: AsRef<[u8]>, const N: usize> FieldLookup for [(Name, Value); N] {
     fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.as_slice().lines()
     }
 }
 
-/// A message without fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NoFields;
 
-impl Fields for NoFields {
+impl FieldLookup for NoFields {
     fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         std::iter::empty()
     }
@@ -44,30 +42,29 @@ impl Fields for NoFields {
 
 /// The parts of a request that routes can depend on.
 #[derive(Debug)]
-pub struct Request<'a, F: ?Sized> {
+pub struct RequestParts<'a, F: ?Sized> {
     /// The index of the listener that received the request.
     pub listener: usize,
     /// The host without port; an IPv6 address is in brackets. Case and a trailing dot do not matter.
     pub host: &'a [u8],
-    /// The path as it was sent, without the query.
+    /// The path as sent, without the query.
     pub path: &'a [u8],
-    /// The query as it was sent, without the `?`; `None` if there is no `?`.
+    /// The query as sent, without the `?`; `None` if there is no `?`.
     pub query: Option<&'a [u8]>,
-    /// The method as it was sent; methods are case-sensitive (RFC 9110 §9.1).
+    /// The method as sent; methods are case-sensitive (RFC 9110 §9.1).
     pub method: &'a [u8],
     /// The client's address: the peer's, or the one that a trusted proxy reports.
     pub client: IpAddr,
-    /// The header fields.
     pub fields: &'a F,
 }
 
-impl<F: ?Sized> Clone for Request<'_, F> {
+impl<F: ?Sized> Clone for RequestParts<'_, F> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<F: ?Sized> Copy for Request<'_, F> {}
+impl<F: ?Sized> Copy for RequestParts<'_, F> {}
 
 /// The parameters of a query such as `a=1&b=2`. Names and values are not decoded.
 ///
@@ -87,8 +84,8 @@ pub fn cookie_value<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
     (known.trim_ascii() == name.as_bytes()).then(|| value[1..].trim_ascii())
 }
 
-/// The value of the first cookie with this name, as it was sent (RFC 6265 §5.4). Names are case-sensitive.
-pub fn cookie<'f, F: Fields + ?Sized>(fields: &'f F, name: &[u8]) -> Option<&'f [u8]> {
+/// The value of the first cookie with this name, as sent (RFC 6265 §5.4). Names are case-sensitive.
+pub fn cookie<'f, F: FieldLookup + ?Sized>(fields: &'f F, name: &[u8]) -> Option<&'f [u8]> {
     // RFC 9113 §8.2.3: over HTTP/2 there may be a line for each cookie.
     let pairs = fields.values(b"cookie").flat_map(|value| value.split(|&byte| byte == b';'));
     pairs.map(<[u8]>::trim_ascii).find_map(|pair| {

@@ -2,23 +2,22 @@
 //!
 //! The query is kept unless a template writes one. `location` maps Location fields of responses back.
 
-use crate::exchange::Exchange;
-use crate::path::{Reading, end_of_prefix, has_dot_segments};
-use crate::pattern::Pattern;
+use crate::path::{LenientPath, end_of_prefix, has_dot_segments};
+use crate::pattern::BytePattern;
 use crate::prefixes::canonical_prefix;
 use crate::readings::{self, READ_BYTES_MAX};
-use crate::request::Fields;
-use crate::template::{OfClient, Place, Stage, Template, TemplateError};
-
-/// A rewrite of the path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PathRewrite(Kind);
+use crate::request::FieldLookup;
+use crate::template::{OfClient, RouteTemplate, TemplateError, TemplateStage, TemplateUse};
+use crate::variable_values::VariableValues;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
-    Prefix { from: Box<[u8]>, to: Template },
-    Pattern { pattern: Pattern, to: Template },
-    Whole(Template),
+pub struct PathRewrite(RewriteKind);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum RewriteKind {
+    Prefix { from: Box<[u8]>, to: RouteTemplate },
+    Pattern { pattern: BytePattern, to: RouteTemplate },
+    Whole(RouteTemplate),
 }
 
 /// A rewritten path has segments that some servers read as `.` or `..`, and may lead elsewhere. The request is rejected
@@ -34,10 +33,10 @@ impl PathRewrite {
     /// not changed.
     ///
     /// # Errors
-    /// What is wrong with `to`, which may have variables.
+    /// The problem with `to`, which may have variables.
     pub fn prefix(from: &str, to: &str) -> Result<Self, TemplateError> {
-        let to = Template::new(to, Place::Path, Stage::Route, None)?;
-        Ok(Self(Kind::Prefix { from: canonical_prefix(from).into(), to }))
+        let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Route, None)?;
+        Ok(Self(RewriteKind::Prefix { from: canonical_prefix(from).into(), to }))
     }
 
     /// Replaces a path that matches the pattern with `to`, which may refer to the pattern's groups. Other paths are not
@@ -46,37 +45,39 @@ impl PathRewrite {
     /// The pattern sees the path as a lenient server reads it: escapes decoded, repeated slashes merged.
     ///
     /// # Errors
-    /// What is wrong with `to`.
-    pub fn pattern(pattern: Pattern, to: &str) -> Result<Self, TemplateError> {
-        let to = Template::new(to, Place::Path, Stage::Route, Some(&pattern))?;
-        Ok(Self(Kind::Pattern { pattern, to }))
+    /// The problem with `to`.
+    pub fn pattern(pattern: BytePattern, to: &str) -> Result<Self, TemplateError> {
+        let to = RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Route, Some(&pattern))?;
+        Ok(Self(RewriteKind::Pattern { pattern, to }))
     }
 
     /// Replaces every path with `to`.
     ///
     /// # Errors
-    /// What is wrong with `to`.
+    /// The problem with `to`.
     pub fn whole(to: &str) -> Result<Self, TemplateError> {
-        Ok(Self(Kind::Whole(Template::new(to, Place::Path, Stage::Route, None)?)))
+        Ok(Self(RewriteKind::Whole(RouteTemplate::new(to, TemplateUse::Path, TemplateStage::Route, None)?)))
     }
 
-    /// The replacement of the path, or of a part of it, as it was written.
+    /// The replacement of the path, or of a part of it, as configured.
     pub fn to(&self) -> &str {
-        let (Kind::Prefix { to, .. } | Kind::Pattern { to, .. } | Kind::Whole(to)) = &self.0;
+        let (RewriteKind::Prefix { to, .. } | RewriteKind::Pattern { to, .. } | RewriteKind::Whole(to)) =
+            &self.0;
         to.as_str()
     }
 
     /// Variables in `to` whose values may differ between clients that request one URL.
     pub fn of_client(&self) -> impl Iterator<Item = OfClient<'_>> {
-        let (Kind::Prefix { to, .. } | Kind::Pattern { to, .. } | Kind::Whole(to)) = &self.0;
+        let (RewriteKind::Prefix { to, .. } | RewriteKind::Pattern { to, .. } | RewriteKind::Whole(to)) =
+            &self.0;
         to.of_client()
     }
 
-    /// The pattern that selects paths; `None` if the rewrite is for a prefix or for every path.
-    pub fn of_pattern(&self) -> Option<&Pattern> {
+    /// The pattern that selects paths. `None` if the rewrite is for a prefix or for every path.
+    pub fn of_pattern(&self) -> Option<&BytePattern> {
         match &self.0 {
-            Kind::Pattern { pattern, .. } => Some(pattern),
-            Kind::Prefix { .. } | Kind::Whole(_) => None,
+            RewriteKind::Pattern { pattern, .. } => Some(pattern),
+            RewriteKind::Prefix { .. } | RewriteKind::Whole(_) => None,
         }
     }
 
@@ -84,33 +85,33 @@ impl PathRewrite {
     /// rewritten.
     ///
     /// # Errors
-    /// The new path is ambiguous. Discard what was appended.
-    pub fn apply<F: Fields + ?Sized>(
+    /// The new path is ambiguous. Discard the appended bytes.
+    pub fn apply<F: FieldLookup + ?Sized>(
         &self,
-        exchange: &Exchange<'_, F>,
+        values: &VariableValues<'_, F>,
         out: &mut Vec<u8>,
     ) -> Result<bool, AmbiguousPath> {
-        let path = exchange.request.path;
+        let path = values.request.path;
         if path == b"*" {
             return Ok(false);
         }
         let start = out.len();
         let mut exchanged = None;
         let template = match &self.0 {
-            Kind::Prefix { from, to } => {
+            RewriteKind::Prefix { from, to } => {
                 let Some(end) = end_of_prefix(path, from) else { return Ok(false) };
-                to.fill(exchange, out);
+                to.fill(values, out);
                 exchanged = Some((&**from, path_of(&out[start..]).len()));
                 insert_rest(path.get(end..).unwrap_or_default(), start, out);
                 to
             }
-            Kind::Pattern { pattern, to } => {
+            RewriteKind::Pattern { pattern, to } => {
                 let Some(captures) = pattern.captures_of_path(path) else { return Ok(false) };
-                to.fill(&Exchange { captures: Some(&captures), ..*exchange }, out);
+                to.fill(&VariableValues { captures: Some(&captures), ..*values }, out);
                 to
             }
-            Kind::Whole(to) => {
-                to.fill(exchange, out);
+            RewriteKind::Whole(to) => {
+                to.fill(values, out);
                 to
             }
         };
@@ -123,7 +124,7 @@ impl PathRewrite {
                 return Err(AmbiguousPath);
             }
         }
-        if let Some(query) = exchange.request.query
+        if let Some(query) = values.request.query
             && !template.has_query()
         {
             out.push(b'?');
@@ -132,15 +133,20 @@ impl PathRewrite {
         Ok(true)
     }
 
+    /// Whether the rewrite replaces a prefix, and keeps the rest of the path.
+    pub fn is_of_prefix(&self) -> bool {
+        matches!(self.0, RewriteKind::Prefix { .. })
+    }
+
     /// The client's prefix and the server's, if the rewrite only replaces a prefix with a constant text. Both have no
     /// trailing slash.
     pub fn prefixes(&self) -> Option<(&[u8], &[u8])> {
         match &self.0 {
-            Kind::Prefix { from, to } => {
+            RewriteKind::Prefix { from, to } => {
                 let to = to.constant().filter(|to| !to.contains(&b'?'))?;
                 Some((from, to.strip_suffix(b"/").unwrap_or(to)))
             }
-            Kind::Pattern { .. } | Kind::Whole(_) => None,
+            RewriteKind::Pattern { .. } | RewriteKind::Whole(_) => None,
         }
     }
 }
@@ -150,16 +156,16 @@ fn path_of(path_and_query: &[u8]) -> &[u8] {
     path_and_query.split(|&byte| byte == b'?').next().unwrap_or_default()
 }
 
-/// A prefix as a lenient server reads it, without a slash at its end.
+/// A prefix as a lenient server reads it, without a trailing slash.
 fn canonical(prefix: &[u8]) -> Vec<u8> {
-    let mut text: Vec<u8> = Reading::of(prefix).collect();
+    let mut text: Vec<u8> = LenientPath::from_path(prefix).collect();
     if text.last() == Some(&b'/') {
         text.pop();
     }
     text
 }
 
-/// Whether a path is below a prefix however a server reads it.
+/// Whether a path is below a prefix in every reading.
 #[cold]
 fn stays_below(path: &[u8], prefix: &[u8]) -> bool {
     path.len() <= READ_BYTES_MAX
@@ -167,9 +173,9 @@ fn stays_below(path: &[u8], prefix: &[u8]) -> bool {
         && !readings::any(path, true, |text| end_of_prefix(text, prefix).is_none())
 }
 
-/// Puts what is below a prefix behind the path that has been written, before its query.
+/// Inserts the rest of the original path behind the written path, before its query.
 fn insert_rest(rest: &[u8], start: usize, out: &mut Vec<u8>) {
-    // The separator, however it was spelt, becomes one slash.
+    // The separator, in any spelling, becomes one slash.
     let mut below = rest;
     while let [b'/', after @ ..] | [b'%', b'2', b'f' | b'F', after @ ..] = below {
         below = after;
@@ -188,7 +194,7 @@ fn insert_rest(rest: &[u8], start: usize, out: &mut Vec<u8>) {
 
 /// A rewrite of the host, filled in for each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostRewrite(Template);
+pub struct HostRewrite(RouteTemplate);
 
 /// The result of a rewrite is not a valid host. The request is rejected with 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -199,9 +205,9 @@ impl HostRewrite {
     /// Parses a host with optional port and variables. Groups refer to `pattern`.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn new(text: &str, pattern: Option<&Pattern>) -> Result<Self, TemplateError> {
-        Ok(Self(Template::new(text, Place::Host, Stage::Forward, pattern)?))
+    /// The problem with the text.
+    pub fn new(text: &str, pattern: Option<&BytePattern>) -> Result<Self, TemplateError> {
+        Ok(Self(RouteTemplate::new(text, TemplateUse::Host, TemplateStage::Forward, pattern)?))
     }
 
     /// Whether the host refers to groups of a pattern.
@@ -214,7 +220,7 @@ impl HostRewrite {
         self.0.of_client()
     }
 
-    /// The host, as it was written.
+    /// The host as configured.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -223,22 +229,22 @@ impl HostRewrite {
     ///
     /// # Errors
     /// The result is not a valid host; nothing was appended.
-    pub fn apply<F: Fields + ?Sized>(
+    pub fn apply<F: FieldLookup + ?Sized>(
         &self,
-        exchange: &Exchange<'_, F>,
+        values: &VariableValues<'_, F>,
         out: &mut Vec<u8>,
     ) -> Result<(), NotAHost> {
-        if self.0.fill_host(exchange, out) { Ok(()) } else { Err(NotAHost) }
+        if self.0.fill_host(values, out) { Ok(()) } else { Err(NotAHost) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{NoFields, Request};
+    use crate::request::{NoFields, RequestParts};
 
-    fn exchange<'a>(path: &'a str, query: Option<&'a str>) -> Exchange<'a, NoFields> {
-        let request = Request {
+    fn values<'a>(path: &'a str, query: Option<&'a str>) -> VariableValues<'a, NoFields> {
+        let request = RequestParts {
             listener: 0,
             host: b"shop.example",
             path: path.as_bytes(),
@@ -247,7 +253,7 @@ mod tests {
             client: [192, 0, 2, 1].into(),
             fields: &NoFields,
         };
-        Exchange::of(request, "http")
+        VariableValues::from_request(request, "http")
     }
 
     fn rewritten(
@@ -256,7 +262,7 @@ mod tests {
         query: Option<&str>,
     ) -> Result<Option<String>, AmbiguousPath> {
         let mut out = b"before".to_vec();
-        let is_rewritten = rewrite.apply(&exchange(path, query), &mut out)?;
+        let is_rewritten = rewrite.apply(&values(path, query), &mut out)?;
         Ok(is_rewritten.then(|| String::from_utf8(out[6..].to_vec()).unwrap()))
     }
 
@@ -286,7 +292,7 @@ mod tests {
         }
     }
 
-    /// A path that stays below the prefix however it is read leads nowhere else.
+    /// A path that stays below the prefix in every reading is safe.
     #[test]
     fn dot_segments_are_refused_where_they_leave_the_prefix() {
         for (from, to, path, result) in [
@@ -320,7 +326,7 @@ mod tests {
             ("/old/(.*)", "/new/$1", "/old", None, None),
             ("/(a)?(b)?", "/$2/$1", "/b", None, Some("/b/")),
             ("/(?<file>.*)", "/$capture.file", "/a%3Fb%25", None, Some("/a%3Fb%25")),
-            // RFC 3986 §2.2: a separator that was escaped is none; §2.3: what needs no escape may go without.
+            // RFC 3986 §2.2: an escaped separator is no separator; §2.3: unreserved characters need no escape.
             (
                 "/old/(.*)",
                 "/new/$1?name=$1",
@@ -331,18 +337,18 @@ mod tests {
             ("/old/(.*)/(.*)", "/$2/$1", "/old/a%2Fb", None, Some("/b/a")),
             ("(.*)", "$path/index.html", "/caf%C3%A9", None, Some("/caf%C3%A9/index.html")),
         ] {
-            let rewrite = PathRewrite::pattern(Pattern::new(pattern).unwrap(), to).unwrap();
+            let rewrite = PathRewrite::pattern(BytePattern::new(pattern).unwrap(), to).unwrap();
             assert_eq!(rewritten(&rewrite, path, query), Ok(result.map(str::to_owned)), "{pattern} {path}");
         }
-        // Dots that were apart come together.
-        let rewrite = PathRewrite::pattern(Pattern::new("/(.*)x(.*)").unwrap(), "/$1$2").unwrap();
+        // Separate dots become adjacent.
+        let rewrite = PathRewrite::pattern(BytePattern::new("/(.*)x(.*)").unwrap(), "/$1$2").unwrap();
         assert_eq!(rewritten(&rewrite, "/.x./a", None), Err(AmbiguousPath));
         let whole = PathRewrite::whole("/maintenance?path=$path").unwrap();
         assert_eq!(rewritten(&whole, "/x", Some("q")), Ok(Some("/maintenance?path=/x".to_owned())));
     }
 
     #[test]
-    fn what_a_server_calls_by_another_name() {
+    fn prefixes_before_and_after_a_rewrite() {
         let prefixes = |rewrite: PathRewrite| {
             rewrite
                 .prefixes()
@@ -360,12 +366,12 @@ mod tests {
     fn hosts() {
         let mut out = Vec::new();
         assert_eq!(
-            HostRewrite::new("app.$host:8080", None).unwrap().apply(&exchange("/", None), &mut out),
+            HostRewrite::new("app.$host:8080", None).unwrap().apply(&values("/", None), &mut out),
             Ok(())
         );
         assert_eq!(out, b"app.shop.example:8080");
         assert_eq!(
-            HostRewrite::new("$tls.sni", None).unwrap().apply(&exchange("/", None), &mut out),
+            HostRewrite::new("$tls.sni", None).unwrap().apply(&values("/", None), &mut out),
             Err(NotAHost)
         );
         assert_eq!(out, b"app.shop.example:8080");

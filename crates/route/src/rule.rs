@@ -1,6 +1,6 @@
 //! Rules: the conditions that a request must fulfil to take a route. Valid by construction, matched by `RouteTable`.
 //!
-//! The syntax of rules in a file, and what makes no sense there, is up to the reader of the file.
+//! The reader of the file checks the syntax of rules, and rejects meaningless ones.
 
 use std::fmt;
 
@@ -8,20 +8,18 @@ use ipnet::IpNet;
 
 use crate::form::FormReading;
 use crate::network::{Networks, host_bits};
-use crate::pattern::Pattern;
-use crate::request::{Fields, Request, cookie, parameters};
+use crate::pattern::BytePattern;
+use crate::request::{FieldLookup, RequestParts, cookie, parameters};
 use crate::token::{ClaimRules, ReadClaims, claim_holds};
 
 /// The conditions of a route. All must hold; the default matches every request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rule {
-    /// The listeners; empty means all.
+pub struct RouteRule {
+    /// Empty means all.
     pub listeners: Vec<usize>,
-    /// The hosts.
     pub host: HostRule,
-    /// The paths.
     pub path: PathRule,
-    /// The methods, case-sensitive; empty means all.
+    /// Case-sensitive; empty means all.
     pub methods: Vec<String>,
     /// Required fields: for each name, at least one field line must pass.
     pub headers: Vec<(String, ValueRule)>,
@@ -35,8 +33,8 @@ pub struct Rule {
     pub clients: Vec<IpNet>,
 }
 
-impl Rule {
-    /// Whether a condition is a pattern: see [`RouteTable`](crate::RouteTable) for why clones help then.
+impl RouteRule {
+    /// Whether a condition is a pattern. See [`RouteTable`](crate::RouteTable) for why clones help then.
     pub fn has_pattern(&self) -> bool {
         let mut values =
             self.headers.iter().chain(&self.cookies).chain(&self.query).chain(&self.claims.values);
@@ -46,24 +44,23 @@ impl Rule {
     }
 }
 
-/// The hosts that a rule matches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum HostRule {
     /// Every host, and requests without one.
     #[default]
     Any,
-    /// One host, ignoring case and a trailing dot.
+    /// A host, ignoring case and a trailing dot.
     Exact(String),
     /// Every host below this one, at any depth, but not the host itself: `*.example.com` without its `*.`.
     Below(String),
     /// Hosts that the pattern matches. Hosts are compared in lower case without a trailing dot, so the pattern should
-    /// [ignore case](Pattern::ignoring_case).
-    Pattern(Pattern),
+    /// [ignore case](BytePattern::ignoring_case).
+    Pattern(BytePattern),
 }
 
 impl HostRule {
     /// Parses `www.example.com`, `*.example.com` or `*`. An invalid host gives a rule that never matches.
-    pub fn of(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         match text.strip_prefix('*') {
             Some("") => Self::Any,
             Some(rest) => match rest.strip_prefix('.') {
@@ -79,12 +76,11 @@ impl HostRule {
 /// slashes merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathRule {
-    /// One path; a trailing slash matters.
+    /// A path; a trailing slash matters.
     Exact(String),
     /// A path and everything below it, by whole segments: `/api` (or `/api/`) matches `/api` and `/api/x`, not `/apix`.
     Prefix(String),
-    /// Paths that the pattern matches.
-    Pattern(Pattern),
+    Pattern(BytePattern),
 }
 
 impl Default for PathRule {
@@ -93,17 +89,13 @@ impl Default for PathRule {
     }
 }
 
-/// A condition on a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueRule {
     /// Any value, even an empty one.
     Present,
-    /// Exactly this value.
     Exact(String),
-    /// Values with this prefix.
     Prefix(String),
-    /// Values that the pattern matches.
-    Pattern(Pattern),
+    Pattern(BytePattern),
 }
 
 impl ValueRule {
@@ -120,18 +112,18 @@ impl ValueRule {
     fn passes_decoded(&self, value: &[u8]) -> bool {
         match self {
             Self::Present => true,
-            Self::Exact(text) => FormReading::of(value).eq(text.bytes()),
+            Self::Exact(text) => FormReading::from_written(value).eq(text.bytes()),
             Self::Prefix(text) => {
-                let mut reading = FormReading::of(value);
+                let mut reading = FormReading::from_written(value);
                 text.bytes().all(|byte| reading.next() == Some(byte))
             }
-            // Values without an escape, which are most, need no copy.
+            // Most values contain no escape, and need no copy.
             Self::Pattern(pattern) if FormReading::is_as_it_stands(value) => pattern.matches(value),
-            Self::Pattern(pattern) => pattern.matches(&FormReading::of(value).collect::<Vec<u8>>()),
+            Self::Pattern(pattern) => pattern.matches(&FormReading::from_written(value).collect::<Vec<u8>>()),
         }
     }
 
-    /// How strict the condition is; an exact value is strictest.
+    /// The strictness of the condition; an exact value is strictest.
     fn strictness(&self) -> usize {
         match self {
             Self::Present => 1,
@@ -156,29 +148,24 @@ pub(crate) struct Conditions {
 /// A condition of a rule, in the order in which rules are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Condition {
-    /// The listener (`Rule::listeners`).
     Listener,
-    /// The host (`Rule::host`).
     Host,
-    /// The path (`Rule::path`).
     Path,
-    /// The method (`Rule::methods`).
     Method,
-    /// A header field, as an index into `Rule::headers`.
+    /// Index into `Rule::headers`.
     Header(usize),
-    /// A cookie, as an index into `Rule::cookies`.
+    /// Index into `Rule::cookies`.
     Cookie(usize),
-    /// A query parameter, as an index into `Rule::query`.
+    /// Index into `Rule::query`.
     Query(usize),
-    /// A claim, as an index into the values of `Rule::claims`.
+    /// Index into the values of `Rule::claims`.
     Claim(usize),
-    /// The client's network (`Rule::clients`).
     Client,
 }
 
 impl Conditions {
-    /// The conditions of a rule; `None` if there are none, as in most rules.
-    pub(crate) fn of(rule: &Rule) -> Option<Box<Self>> {
+    /// The conditions of a rule. `None` if there are none, as in most rules.
+    pub(crate) fn from_rule(rule: &RouteRule) -> Option<Box<Self>> {
         let owned = |list: &[(String, ValueRule)]| {
             list.iter().map(|(name, value)| (name.as_bytes().into(), value.clone())).collect()
         };
@@ -202,26 +189,30 @@ impl Conditions {
     }
 
     /// Whether all conditions hold. Cheap ones are tested first.
-    pub(crate) fn hold<F: Fields + ?Sized>(&self, request: &Request<'_, F>, read: &ReadClaims) -> bool {
+    pub(crate) fn hold<F: FieldLookup + ?Sized>(
+        &self,
+        request: &RequestParts<'_, F>,
+        read: &ReadClaims,
+    ) -> bool {
         self.method_holds(request)
             && self.client_holds(request)
             && self.headers.iter().all(|header| header_holds(header, request))
             && self.cookies.iter().all(|cookie| cookie_holds(cookie, request))
             && self.query.iter().all(|parameter| parameter_holds(parameter, request))
-            && (self.claims.values.is_empty() || read.hold(&self.claims, request.fields))
+            && (self.claims.values.is_empty() || read.hold(&self.claims, request))
     }
 
     /// The conditions that do not hold, in order.
-    pub(crate) fn missed<'s, F: Fields + ?Sized>(
+    pub(crate) fn missed<'s, F: FieldLookup + ?Sized>(
         &'s self,
-        request: &'s Request<'_, F>,
+        request: &'s RequestParts<'_, F>,
     ) -> impl Iterator<Item = Condition> + 's {
         let method = (!self.method_holds(request)).then_some(Condition::Method);
         let headers = self.headers.iter().enumerate().filter(|(_, header)| !header_holds(header, request));
         let cookies = self.cookies.iter().enumerate().filter(|(_, cookie)| !cookie_holds(cookie, request));
         let query =
             self.query.iter().enumerate().filter(|(_, parameter)| !parameter_holds(parameter, request));
-        let token = if self.claims.values.is_empty() { None } else { self.claims.read(request.fields) };
+        let token = if self.claims.values.is_empty() { None } else { self.claims.read(request) };
         let claims = self.claims.values.iter().enumerate().filter_map(move |(index, value)| {
             let holds = token.as_ref().is_some_and(|token| claim_holds(value, token));
             (!holds).then_some(Condition::Claim(index))
@@ -237,31 +228,37 @@ impl Conditions {
     }
 
     #[inline]
-    fn method_holds<F: ?Sized>(&self, request: &Request<'_, F>) -> bool {
+    fn method_holds<F: ?Sized>(&self, request: &RequestParts<'_, F>) -> bool {
         self.methods.is_empty() || self.methods.iter().any(|method| **method == *request.method)
     }
 
-    fn client_holds<F: ?Sized>(&self, request: &Request<'_, F>) -> bool {
+    fn client_holds<F: ?Sized>(&self, request: &RequestParts<'_, F>) -> bool {
         self.clients.as_ref().is_none_or(|clients| clients.hold(request.client))
     }
 }
 
-fn header_holds<F: Fields + ?Sized>((name, rule): &(Box<[u8]>, ValueRule), request: &Request<'_, F>) -> bool {
+fn header_holds<F: FieldLookup + ?Sized>(
+    (name, rule): &(Box<[u8]>, ValueRule),
+    request: &RequestParts<'_, F>,
+) -> bool {
     request.fields.values(name).any(|value| rule.passes(value))
 }
 
 /// RFC 6265 §5.4: a client sends the cookie with the longest path first, which is the one that counts.
-fn cookie_holds<F: Fields + ?Sized>((name, rule): &(Box<[u8]>, ValueRule), request: &Request<'_, F>) -> bool {
+fn cookie_holds<F: FieldLookup + ?Sized>(
+    (name, rule): &(Box<[u8]>, ValueRule),
+    request: &RequestParts<'_, F>,
+) -> bool {
     cookie(request.fields, name).is_some_and(|value| rule.passes(value))
 }
 
-fn parameter_holds<F: ?Sized>((name, rule): &(Box<[u8]>, ValueRule), request: &Request<'_, F>) -> bool {
+fn parameter_holds<F: ?Sized>((name, rule): &(Box<[u8]>, ValueRule), request: &RequestParts<'_, F>) -> bool {
     let Some(query) = request.query else { return false };
-    let same = |written: &[u8]| FormReading::of(written).eq(name.iter().copied());
+    let same = |written: &[u8]| FormReading::from_written(written).eq(name.iter().copied());
     parameters(query).any(|(written, value)| same(written) && rule.passes_decoded(value))
 }
 
-/// How specific a rule is besides listener, host and path. The smallest value comes first.
+/// The specificity of a rule besides listener, host and path. The smallest value comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Strictness {
     /// The number of methods; no restriction counts as more than any number.
@@ -276,7 +273,7 @@ pub(crate) struct Strictness {
 }
 
 impl Strictness {
-    pub(crate) fn of(rule: &Rule) -> Self {
+    pub(crate) fn from_rule(rule: &RouteRule) -> Self {
         let laxity = |list: &[(String, ValueRule)]| {
             let strictness: usize = list.iter().map(|(_, value)| value.strictness()).sum();
             (usize::MAX - list.len(), usize::MAX - strictness)

@@ -7,7 +7,6 @@
 pub struct CookieRewrite {
     /// The names of the cookies to rewrite, case-sensitive; empty means all.
     pub names: Vec<String>,
-    /// The rewrite of domains.
     pub domain: DomainRewrite,
     /// The client's path prefix and the server's: a path below the second is mapped to the first. Both have no trailing
     /// slash. See [`PathRewrite::prefixes`](crate::PathRewrite::prefixes).
@@ -20,19 +19,16 @@ pub struct CookieRewrite {
     pub same_site: Option<SameSite>,
 }
 
-/// A rewrite of cookie domains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum DomainRewrite {
-    /// Keeps domains.
     #[default]
     Keep,
-    /// Removes the domain: the cookie is then for the requested host alone.
+    /// Removes the domain: the cookie is then only for the requested host.
     Remove,
     /// Replaces the first domain of a pair with the second. Case and a leading dot do not matter.
     Exchange(Vec<(String, String)>),
 }
 
-/// The attribute SameSite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SameSite {
     /// Never sent with cross-site requests.
@@ -55,10 +51,8 @@ pub enum CookieRewriteError {
 }
 
 impl CookieRewrite {
-    /// Checks the rewrite.
-    ///
     /// # Errors
-    /// Why it is invalid.
+    /// Why the rewrite is invalid.
     pub fn check(&self) -> Result<(), CookieRewriteError> {
         if self.same_site == Some(SameSite::None) && self.secure != Some(true) {
             return Err(CookieRewriteError::NoneWithoutSecure);
@@ -83,7 +77,7 @@ impl CookieRewrite {
             return false;
         }
         out.extend_from_slice(pair);
-        let mut has = Attributes { prefix: Prefix::of(pair), ..Attributes::default() };
+        let mut has = Attributes { prefix: Prefix::from_pair(pair), ..Attributes::default() };
         for part in parts {
             self.attribute(part, &mut has, out);
         }
@@ -111,7 +105,7 @@ impl CookieRewrite {
         self.names.is_empty() || self.names.iter().any(|known| known.as_bytes() == name)
     }
 
-    /// Appends an attribute as it is to be, if it is to be.
+    /// Appends an attribute, rewritten if necessary, unless it is removed.
     fn attribute(&self, part: &[u8], has: &mut Attributes, out: &mut Vec<u8>) {
         let text = part.trim_ascii();
         let equals = text.iter().position(|&byte| byte == b'=');
@@ -164,14 +158,14 @@ impl CookieRewrite {
         if !path.starts_with(b"/") || rest.first().is_some_and(|&byte| byte != b'/') {
             return None;
         }
-        // RFC 6265 §5.1.4: what ends in a slash is not for the prefix itself.
+        // RFC 6265 §5.1.4: a path that ends in a slash does not include the prefix itself.
         let rest = if rest == b"/" { b"" } else { rest };
         let path = [client.as_bytes(), rest].concat();
         Some(if path.is_empty() { b"/".to_vec() } else { path })
     }
 }
 
-/// What has been seen.
+/// The attributes that have occurred.
 #[derive(Debug, Default)]
 struct Attributes {
     prefix: Prefix,
@@ -179,19 +173,19 @@ struct Attributes {
     http_only: bool,
 }
 
-/// RFC 6265bis §4.1.3: what a cookie's name says of its attributes. Browsers drop one that has others.
+/// RFC 6265bis §4.1.3: attributes that a cookie's name requires. Browsers drop a cookie without them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Prefix {
     #[default]
     None,
-    /// `__Secure-`: it has Secure.
+    /// `__Secure-`: requires Secure.
     Secure,
-    /// `__Host-`: it has Secure and Path=/, and no Domain.
+    /// `__Host-`: requires Secure and Path=/, and forbids Domain.
     Host,
 }
 
 impl Prefix {
-    fn of(pair: &[u8]) -> Self {
+    fn from_pair(pair: &[u8]) -> Self {
         let name = pair.trim_ascii_start();
         let begins =
             |prefix: &[u8]| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
@@ -213,7 +207,7 @@ enum Exchanged<'r> {
 
 impl DomainRewrite {
     fn exchanged(&self, domain: &[u8]) -> Exchanged<'_> {
-        // RFC 6265 §5.2.3: a dot at the beginning means nothing.
+        // RFC 6265 §5.2.3: a leading dot is ignored.
         let bare = |domain: &'_ [u8]| domain.strip_prefix(b".").unwrap_or(domain).to_ascii_lowercase();
         match self {
             Self::Keep => Exchanged::Same,
@@ -333,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense() {
+    fn invalid_rewrites() {
         let none = CookieRewrite { same_site: Some(SameSite::None), ..CookieRewrite::default() };
         assert_eq!(none.check(), Err(CookieRewriteError::NoneWithoutSecure));
         let path = Some(("/a; Secure".to_owned(), String::new()));

@@ -1,55 +1,58 @@
-//! Where clients that have not signed in are sent, with the URL that they wanted.
+//! Redirects clients without a session to a sign-in page, with the URL that they requested.
 
 use crate::answer::has_empty_host;
-use crate::exchange::Exchange;
 use crate::fill::write_parameter;
-use crate::request::{Fields, parameters};
+use crate::request::{FieldLookup, parameters};
 use crate::rewrite::NotAHost;
-use crate::template::{Place, Stage, Template, TemplateError, TemplateFault};
+use crate::template::{RouteTemplate, TemplateError, TemplateFault, TemplateStage, TemplateUse};
+use crate::variable_values::VariableValues;
 
-/// The parameter with the URL that the client wanted, as sign-in pages of nginx's users know it.
+/// The parameter with the requested URL, a convention of nginx users' sign-in pages.
 const RETURN: &[u8] = b"rd";
 
 /// The URL of a sign-in page, such as `https://$host/oauth2/start`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignIn {
-    page: Template,
-    /// Whether the template has the parameter `rd` itself.
+    page: RouteTemplate,
+    /// Whether the template contains the parameter `rd`.
     returns: bool,
 }
 
 impl SignIn {
-    /// Parses the URL. Without a parameter `rd` of its own it gets one, with the URL that the client wanted.
+    /// Parses the URL. If it has no parameter `rd`, one with the requested URL is added.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the URL.
     pub fn new(page: &str) -> Result<Self, TemplateError> {
         if let Some(offset) = page.find('#') {
-            // What follows would be a part of the fragment.
+            // Added parameters would become a part of the fragment.
             return Err(TemplateError { offset, fault: TemplateFault::Character('#') });
         }
         let query = page.split_once('?').map_or("", |(_, query)| query);
         let returns = parameters(query.as_bytes()).any(|(name, _)| name == RETURN);
-        Ok(Self { page: Template::new(page, Place::Location, Stage::Route, None)?, returns })
+        Ok(Self {
+            page: RouteTemplate::new(page, TemplateUse::Location, TemplateStage::Route, None)?,
+            returns,
+        })
     }
 
-    /// The URL, as it was written.
+    /// The URL as configured.
     pub fn as_str(&self) -> &str {
         self.page.as_str()
     }
 
-    /// Appends the value of Location for a client that wanted `url`.
+    /// Appends the value of Location for a client that requested `url`.
     ///
     /// # Errors
-    /// As [`crate::Redirect::location`]. Discard what was appended.
-    pub fn location<F: Fields + ?Sized>(
+    /// As [`crate::Redirect::location`]. Discard the appended bytes.
+    pub fn location<F: FieldLookup + ?Sized>(
         &self,
-        exchange: &Exchange<'_, F>,
+        values: &VariableValues<'_, F>,
         url: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), NotAHost> {
         let start = out.len();
-        self.page.fill(exchange, out);
+        self.page.fill(values, out);
         if !self.returns {
             let written = &out[start..];
             let before: &[u8] = match written.last() {
@@ -69,11 +72,11 @@ impl SignIn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{NoFields, Request};
+    use crate::request::{NoFields, RequestParts};
 
     #[test]
-    fn clients_come_back_to_what_they_wanted() {
-        let request = Request {
+    fn clients_return_to_the_requested_url() {
+        let request = RequestParts {
             listener: 0,
             host: b"shop.example",
             path: b"/a b",
@@ -82,7 +85,7 @@ mod tests {
             client: [192, 0, 2, 1].into(),
             fields: &NoFields,
         };
-        let exchange = Exchange::of(request, "https");
+        let values = VariableValues::from_request(request, "https");
         let back = "https%3A%2F%2Fshop.example%3A8443%2Fa%3Fx%3D1%26y%3D%2526";
         for (page, expected) in [
             ("https://login.example/start", format!("https://login.example/start?rd={back}")),
@@ -96,14 +99,14 @@ mod tests {
         ] {
             let mut out = b"Location: ".to_vec();
             let location = SignIn::new(page).unwrap().location(
-                &exchange,
+                &values,
                 b"https://shop.example:8443/a?x=1&y=%26",
                 &mut out,
             );
             assert_eq!(location, Ok(()));
             assert_eq!(String::from_utf8(out).unwrap(), format!("Location: {expected}"), "{page}");
         }
-        let nowhere = Exchange { host: b"", ..exchange };
+        let nowhere = VariableValues { host: b"", ..values };
         assert_eq!(
             SignIn::new("https://$host/").unwrap().location(&nowhere, b"", &mut Vec::new()),
             Err(NotAHost)
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_refused() {
+    fn invalid_sign_in_pages_are_refused() {
         for (page, offset) in
             [("login", 0), ("//login.example", 0), ("/app#/login", 4), ("https://x$arg.y/", 15)]
         {

@@ -11,12 +11,12 @@ pub struct Split {
 struct Branch {
     upstream: usize,
     weight: u32,
-    /// A hash of the upstream's name, so that neither its place in the file nor a restart moves clients.
+    /// A hash of the upstream's name, so that neither a new position in the file nor a restart moves clients.
     seed: u64,
 }
 
 impl Split {
-    /// Shares by weight, for upstreams given as index, name and weight. Upstreams with weight 0 get nothing; `None` if
+    /// Shares by weight, for upstreams given as index, name and weight. Upstreams with weight 0 get nothing. `None` if
     /// no weight is above 0.
     pub fn new<'a>(shares: impl IntoIterator<Item = (usize, &'a str, u32)>) -> Option<Self> {
         let branches = shares.into_iter().filter(|(_, _, weight)| *weight > 0);
@@ -39,7 +39,7 @@ impl Split {
     /// The upstream for a random number.
     #[inline]
     pub fn draw(&self, random: u64) -> usize {
-        // The upper word of the product is even over 0..total, to within total / 2⁶⁴.
+        // The upper word of the product is uniform over 0..total, to within total / 2⁶⁴.
         let mut point = ((u128::from(random) * u128::from(self.total)) >> 64) as u64;
         for branch in &self.branches {
             match point.checked_sub(u64::from(branch.weight)) {
@@ -53,7 +53,7 @@ impl Split {
     /// The upstream for a key, always the same one. Weighted rendezvous hashing: a change of weights or upstreams moves
     /// as few keys as possible. Costs one hash and one logarithm per upstream.
     ///
-    /// The hash is not keyed: whoever chooses the key can choose the upstream.
+    /// The hash is not keyed: a client that chooses the key can choose the upstream.
     pub fn of_key(&self, key: &[u8]) -> usize {
         let score = |branch: &Branch| {
             // Above 0 and below 1, in steps of 2⁻⁵³.
@@ -65,7 +65,7 @@ impl Split {
     }
 }
 
-/// FNV-1a, with the bits stirred at the end: the same in every process and version.
+/// FNV-1a, with the bits mixed at the end: the same in every process and version.
 fn stable_hash(seed: u64, bytes: &[u8]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -112,12 +112,12 @@ mod tests {
             let count = before.iter().filter(|found| **found == upstream).count();
             assert!((count as f64 / 100_000.0 - share).abs() < 0.01, "{upstream}: {count}");
         }
-        // The same whatever the order.
+        // The order does not matter.
         assert_eq!(before, of(&Split::new([(2, "c", 5), (0, "a", 80), (1, "b", 15)]).unwrap()));
-        // Who was with one that stays, stays: only those of `b` move when it goes.
+        // When `b` is removed, only its keys move.
         let without = of(&Split::new([(0, "a", 80), (2, "c", 5)]).unwrap());
         assert!(before.iter().zip(&without).all(|(before, after)| *before == 1 || before == after));
-        // Of 80 to 90 of 110, a part of the rest moves, and none from it.
+        // From 80 to 90 of 110: a part of the other keys moves, and none of these.
         let more = of(&Split::new([(0, "a", 90), (1, "b", 15), (2, "c", 5)]).unwrap());
         assert!(before.iter().zip(&more).all(|(before, after)| before == after || *after == 0));
     }

@@ -1,7 +1,7 @@
-//! The routing table: a request takes the most specific matching rule, whatever the order in the file.
+//! The routing table: a request takes the most specific matching rule, regardless of the order in the file.
 //!
-//! A look-up goes from the host to the path to the other conditions, through tables for each step, and allocates
-//! nothing except where documented. `RouteTable::explain` explains a decision in words.
+//! A lookup goes from the host to the path to the other conditions, through tables for each step, and allocates nothing
+//! except where documented. `RouteTable::explain` explains a decision in words.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,16 +12,15 @@ use crate::path::{Doubt, has, has_dot_segments, with_reading};
 use crate::pattern::Patterns;
 use crate::prefixes::{Prefixes, canonical_prefix};
 use crate::readings;
-use crate::request::{Fields, Request};
-use crate::rule::{Conditions, HostRule, PathRule, Rule, Strictness};
+use crate::request::{FieldLookup, RequestParts};
+use crate::rule::{Conditions, HostRule, PathRule, RouteRule, Strictness};
 use crate::text_map::{TextMap, hash_on};
 use crate::token::ReadClaims;
 
 /// The routes of a proxy, as indices into the list of rules that they were made from.
 ///
 /// # The order of rules
-/// Several rules may hold for a request. Which of them comes first is settled by the first of these lines on which
-/// they differ:
+/// Several rules may match a request. The first of these lines in which they differ decides which one is taken:
 ///
 /// 1. **Listener**: a rule for some listeners before one for all.
 /// 2. **Host**: an exact name; then the nearest name above it (`*.b.example` before `*.example`); then patterns, in the
@@ -29,24 +28,24 @@ use crate::token::ReadClaims;
 /// 3. **Path**: an exact path; then patterns, in the order in which they were first written for that host; then the
 ///    longest prefix.
 /// 4. **Method**: fewer methods before more, any number before all.
-/// 5. **Header**: more conditions before fewer; of as many, exact values before patterns before prefixes before mere
-///    presence.
-/// 6. **Cookie**, **query** and **claim**, in this order: likewise.
-/// 7. **Client**: the narrower network before the wider, any before none; of a rule with several the widest counts.
+/// 5. **Header**: more conditions before fewer; with equal numbers, exact values before patterns before prefixes before
+///    mere presence.
+/// 6. **Cookie**, **query** and **claim**, in this order: as for headers.
+/// 7. **Client**: the narrower network before the wider, any before none; in a rule with several, the widest counts.
 /// 8. The rule that was written first.
 ///
-/// A rule whose host comes first but whose other conditions do not hold leaves the request to the next one: of
-/// `shop.example` with `/cart` and of every host with `/`, the second gets `shop.example/blog`.
+/// If a rule's host matches but its other conditions do not, the next rule is tried. With rules for `shop.example` and
+/// `/cart`, and for every host and `/`, the second gets `shop.example/blog`.
 ///
 /// ```
-/// use route::{HostRule, NoFields, PathRule, Request, RouteTable, Rule};
+/// use route::{HostRule, NoFields, PathRule, RequestParts, RouteTable, RouteRule};
 ///
 /// let path = PathRule::Prefix("/api".to_owned());
 /// let table = RouteTable::compile(vec![
-///     Rule { host: HostRule::of("*.example.com"), ..Rule::default() },
-///     Rule { path, methods: vec!["GET".to_owned()], ..Rule::default() },
+///     RouteRule { host: HostRule::from_text("*.example.com"), ..RouteRule::default() },
+///     RouteRule { path, methods: vec!["GET".to_owned()], ..RouteRule::default() },
 /// ]);
-/// let request = Request {
+/// let request = RequestParts {
 ///     listener: 0,
 ///     host: b"example.com",
 ///     path: b"/api/users",
@@ -56,13 +55,13 @@ use crate::token::ReadClaims;
 ///     fields: &NoFields,
 /// };
 /// assert_eq!(table.choose(&request), Some(1));
-/// assert_eq!(table.choose(&Request { host: b"www.example.com", ..request }), Some(0));
+/// assert_eq!(table.choose(&RequestParts { host: b"www.example.com", ..request }), Some(0));
 /// println!("{}", table.explain(&request));
 /// ```
 ///
 /// # Cloning
-/// A clone shares the programs of patterns, with scratch space of its own. Threads that search one table with patterns
-/// wait for each other now and then; give each a clone.
+/// A clone shares the programs of patterns, and has separate scratch space. Threads that search one table with patterns
+/// sometimes wait for each other; give each a clone.
 #[derive(Debug, Clone, Default)]
 pub struct RouteTable {
     /// Hosts of rules for some listeners, by listener. Few.
@@ -71,10 +70,10 @@ pub struct RouteTable {
     depends_on_path: bool,
     /// The route of every request, if there is only one and it has no conditions: the most common table.
     everything: Option<usize>,
-    /// The original rules, for explanations; shared by clones.
-    pub(crate) rules: Arc<[Rule]>,
-    /// The precedence of each rule.
-    pub(crate) ranks: Arc<[Rank]>,
+    /// The original rules, for explanations; shared by clones. Empty in a table from `choosing`.
+    pub(crate) rules: Arc<[RouteRule]>,
+    /// The rules whose paths have parameters (`;`), sorted. Few.
+    with_parameters: Arc<[usize]>,
 }
 
 impl RouteTable {
@@ -83,25 +82,31 @@ impl RouteTable {
     /// Of two routes with one host and prefix the first is taken; the reader of the configuration should warn of the
     /// second.
     pub fn new<'a>(routes: impl IntoIterator<Item = (Option<&'a str>, &'a str)>) -> Self {
-        let rules = routes.into_iter().map(|(host, prefix)| Rule {
+        let rules = routes.into_iter().map(|(host, prefix)| RouteRule {
             host: host.map_or(HostRule::Any, |host| HostRule::Exact(host.to_owned())),
             path: PathRule::Prefix(prefix.to_owned()),
-            ..Rule::default()
+            ..RouteRule::default()
         });
         Self::compile(rules.collect())
     }
 
     /// Compiles rules. A route is the index of its rule in the list.
-    pub fn compile(rules: Vec<Rule>) -> Self {
-        let ranks = ranks(&rules);
+    pub fn compile(rules: Vec<RouteRule>) -> Self {
+        let table = Self::choosing(&rules.iter().collect::<Vec<_>>());
+        Self { rules: rules.into(), ..table }
+    }
+
+    /// Compiles rules that the table does not keep. It takes less memory, and cannot explain decisions.
+    pub fn choosing(rules: &[&RouteRule]) -> Self {
+        let ranks = ranks(rules.iter().copied());
         let mut order: Vec<usize> = (0..rules.len()).collect();
         order.sort_by_key(|index| ranks[*index]);
 
         let first = order.first().copied();
-        let rules: Arc<[Rule]> = rules.into();
-        let mut table = Self { rules: rules.clone(), ranks: ranks.into(), ..Self::default() };
+        let with_parameters = (0..rules.len()).filter(|index| names_parameters(&rules[*index].path));
+        let mut table = Self { with_parameters: with_parameters.collect(), ..Self::default() };
         for index in order {
-            let rule = &rules[index];
+            let rule = rules[index];
             if rule.listeners.is_empty() {
                 add(&mut table.any_listener, rule, index);
             }
@@ -124,7 +129,7 @@ impl RouteTable {
             table.depends_on_path |= hosts.values().any(|paths| !paths.is_everything_or_nothing());
         }
         if table.by_listener.is_empty() && !table.any_listener.has_names() && !table.depends_on_path {
-            let asks_for_nothing = |index: &usize| Conditions::of(&rules[*index]).is_none();
+            let asks_for_nothing = |index: &usize| Conditions::from_rule(rules[*index]).is_none();
             table.everything = first.filter(asks_for_nothing);
         }
         table
@@ -135,7 +140,7 @@ impl RouteTable {
     /// Host and path are read as described at [`RouteTable::find`]. Allocates only for a path of more than 1 KiB that
     /// has escapes or repeated slashes, and for a parameter with escapes that is compared with a pattern.
     #[inline]
-    pub fn choose<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> Option<usize> {
+    pub fn choose<F: FieldLookup + ?Sized>(&self, request: &RequestParts<'_, F>) -> Option<usize> {
         let own = self.by_listener.iter().find(|(listener, _)| *listener == request.listener);
         let read = ReadClaims::default();
         let hold = |conditions: &Conditions| conditions.hold(request, &read);
@@ -150,9 +155,9 @@ impl RouteTable {
     /// `/api/`) matches `/api` and `/api/x`, not `/apix`.
     ///
     /// `path` has no query; the empty path and `*` match only `/`. Prefix and path are compared as a lenient server
-    /// reads them, so that no spelling slips past a route: escapes are decoded once (`/%61pi` and `/api%2Fx` are under
-    /// `/api`), and repeated slashes count as one (`//api` is as well). Dot segments are not resolved, and path
-    /// parameters (`/api;v=1`) and backslashes are ordinary bytes. Servers may read them differently, so ask
+    /// reads them, so that no spelling slips past a route. Escapes are decoded once (`/%61pi` and `/api%2Fx` are under
+    /// `/api`), and repeated slashes count as one (`//api` is under `/api`, too). Dot segments are not resolved, and
+    /// path parameters (`/api;v=1`) and backslashes are ordinary bytes. Servers may read them differently, so ask
     /// [`RouteTable::is_ambiguous`] first.
     #[inline]
     pub fn find(&self, host: &[u8], path: &[u8]) -> Option<usize> {
@@ -178,26 +183,25 @@ impl RouteTable {
     /// slashes (`/\\admin`), or path parameters are removed (`/admin;v=1/x`). A route with a `;` in its own path is
     /// assumed to know about parameters.
     #[inline]
-    pub fn is_ambiguous<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
-        self.depends_on_path && Doubt::of(request.path) == Doubt::Reading && self.depends_on_reading(request)
+    pub fn is_ambiguous<F: FieldLookup + ?Sized>(&self, request: &RequestParts<'_, F>) -> bool {
+        self.depends_on_path
+            && Doubt::from_path(request.path) == Doubt::Reading
+            && self.depends_on_reading(request)
     }
 
     #[inline(never)]
-    fn depends_on_reading<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
+    fn depends_on_reading<F: FieldLookup + ?Sized>(&self, request: &RequestParts<'_, F>) -> bool {
         if request.path.len() > readings::READ_BYTES_MAX {
             return true;
         }
         let route = self.choose(request);
-        let names_parameters = route.is_some_and(|route| match &self.rules[route].path {
-            PathRule::Exact(path) | PathRule::Prefix(path) => has(path.as_bytes(), b';'),
-            PathRule::Pattern(pattern) => pattern.as_str().contains(';'),
-        });
-        // `..;v` is a dot segment to servers that cut parameters off.
+        let names_parameters = route.is_some_and(|route| self.with_parameters.binary_search(&route).is_ok());
+        // `..;v` is a dot segment to servers that cut off parameters.
         let cuts = !names_parameters || has_dot_segments(request.path);
-        readings::any(request.path, cuts, |path| self.choose(&Request { path, ..*request }) != route)
+        readings::any(request.path, cuts, |path| self.choose(&RequestParts { path, ..*request }) != route)
     }
 
-    /// In the table of the listener, if it has one, then in that of all.
+    /// Searches the table of the listener, if it has one, then that of all listeners.
     #[inline]
     fn search(
         &self,
@@ -217,7 +221,14 @@ impl RouteTable {
     }
 }
 
-fn add(hosts: &mut Hosts<Paths>, rule: &Rule, route: usize) {
+fn names_parameters(path: &PathRule) -> bool {
+    match path {
+        PathRule::Exact(path) | PathRule::Prefix(path) => has(path.as_bytes(), b';'),
+        PathRule::Pattern(pattern) => pattern.as_str().contains(';'),
+    }
+}
+
+fn add(hosts: &mut Hosts<Paths>, rule: &RouteRule, route: usize) {
     let paths = hosts.entry(&rule.host);
     let candidates = match &rule.path {
         PathRule::Exact(path) => {
@@ -227,7 +238,7 @@ fn add(hosts: &mut Hosts<Paths>, rule: &Rule, route: usize) {
         PathRule::Prefix(prefix) => paths.prefixes.entry(prefix, Vec::new),
         PathRule::Pattern(pattern) => paths.patterns.entry(pattern, Vec::new),
     };
-    candidates.push(Candidate { route, conditions: Conditions::of(rule) });
+    candidates.push(Candidate { route, conditions: Conditions::from_rule(rule) });
 }
 
 /// The routes of one host, by path.
@@ -252,9 +263,11 @@ impl Paths {
         self.prefixes.link();
         let all = self.exact.values_mut().chain(self.patterns.values_mut()).chain(self.prefixes.values_mut());
         for candidates in all {
-            // What comes after one that holds for everything is never reached.
+            // Candidates behind one without conditions are never reached.
             let reached = candidates.iter().position(|candidate| candidate.conditions.is_none());
             candidates.truncate(reached.map_or(candidates.len(), |last| last + 1));
+            // Most lists have one entry, and a vector starts with room for four.
+            candidates.shrink_to_fit();
         }
     }
 
@@ -311,11 +324,11 @@ pub(crate) enum PathRank {
     Prefix(Reverse<usize>),
 }
 
-pub(crate) fn ranks(rules: &[Rule]) -> Vec<Rank> {
-    // As many patterns as there may be, each looked for once.
+pub(crate) fn ranks<'r>(rules: impl Iterator<Item = &'r RouteRule>) -> Vec<Rank> {
+    // There may be many patterns; a map finds the first rule of each in one step.
     let mut first_of_host = HashMap::new();
     let mut first_of_path = HashMap::new();
-    let rank = |(index, rule): (usize, &Rule)| Rank {
+    let rank = |(index, rule): (usize, &RouteRule)| Rank {
         is_for_every_listener: rule.listeners.is_empty(),
         host: match &rule.host {
             HostRule::Exact(_) => HostRank::Exact,
@@ -333,10 +346,10 @@ pub(crate) fn ranks(rules: &[Rule]) -> Vec<Rank> {
             }
             PathRule::Prefix(prefix) => PathRank::Prefix(Reverse(canonical_prefix(prefix).len())),
         },
-        strictness: Strictness::of(rule),
+        strictness: Strictness::from_rule(rule),
         index,
     };
-    rules.iter().enumerate().map(rank).collect()
+    rules.enumerate().map(rank).collect()
 }
 
 /// The key of a host; equal for two spellings of one host.
@@ -353,7 +366,7 @@ pub(crate) fn host_key(host: &HostRule) -> (u8, Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pattern::Pattern;
+    use crate::pattern::BytePattern;
     use crate::request::NoFields;
     use proptest::prelude::*;
 
@@ -378,7 +391,7 @@ mod tests {
     fn the_most_specific_route_wins() {
         let table = RouteTable::new(ROUTES);
         for (host, path, route) in [
-            // By path, without a host of its own.
+            // By path, for any host.
             ("other.example", "/", 0),
             ("other.example", "", 0),
             ("other.example", "*", 0),
@@ -399,7 +412,7 @@ mod tests {
             ("other.example", "/ap", 0),
             ("other.example", "/API", 0),
             ("other.example", "/*", 13),
-            // By host; its routes come first even where another's prefix is longer.
+            // By host; its routes take precedence even if another prefix is longer.
             ("blog.example", "/x", 8),
             ("blog.example", "/api/v1/users", 9),
             ("BLOG.EXAMPLE", "/api", 9),
@@ -417,7 +430,7 @@ mod tests {
         }
     }
 
-    /// RFC 3986 §6.2.2, and what servers behind a proxy read as the same path.
+    /// RFC 3986 §6.2.2, and other spellings that servers read as the same path.
     #[test]
     fn no_spelling_of_a_path_slips_past_its_route() {
         let table = RouteTable::new(ROUTES);
@@ -437,10 +450,10 @@ mod tests {
         }
     }
 
-    /// Servers cut parameters off, before or after they decode a path, and some take a backslash for a slash.
+    /// Servers cut parameters off, before or after they decode a path, and some read a backslash as a slash.
     #[test]
     fn a_path_that_servers_may_read_as_that_of_another_route_is_ambiguous() {
-        let named = |pattern: &str| PathRule::Pattern(Pattern::new(pattern).unwrap());
+        let named = |pattern: &str| PathRule::Pattern(BytePattern::new(pattern).unwrap());
         let table = RouteTable::compile(
             [
                 PathRule::Prefix("/".to_owned()),
@@ -451,7 +464,7 @@ mod tests {
                 PathRule::Prefix("/admin/open".to_owned()),
             ]
             .into_iter()
-            .map(|path| Rule { path, ..Rule::default() })
+            .map(|path| RouteRule { path, ..RouteRule::default() })
             .collect(),
         );
         let everything = RouteTable::new([(None, "/")]);
@@ -473,7 +486,7 @@ mod tests {
             ("/admin/%2e%2e%2fx", true),
             ("/admin//../../x", true),
             ("/%2E/admin", true),
-            // However it is read it leads to the same route.
+            // Every reading leads to the same route.
             ("/x\\y", false),
             ("/x/../y", false),
             ("/x/..\\y", false),
@@ -492,7 +505,7 @@ mod tests {
             ("/files;admin/x", false),
             ("/adminx;y", false),
         ] {
-            let request = Request {
+            let request = RequestParts {
                 listener: 0,
                 host: b"a.example",
                 path: path.as_bytes(),
@@ -542,7 +555,7 @@ mod tests {
         }
     }
 
-    /// The rules as they are said, one route after the other.
+    /// The rules as documented, tested one route after the other.
     fn reference(routes: &[(Option<String>, String)], host: &str, path: &str) -> Option<usize> {
         let segments = |path: &str| -> Vec<String> {
             path.split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect()

@@ -2,9 +2,9 @@
 //!
 //! The position of a variable decides how its value is escaped when the template is filled in (`fill`).
 
-use crate::pattern::Pattern;
+use crate::pattern::BytePattern;
 
-/// The longest template, as it is written.
+/// The longest template, as configured.
 pub const TEMPLATE_BYTES_MAX: usize = 4096;
 
 /// The names of all variables. Those ending in `.NAME` are families: `$header.User-Agent`, `$arg.page`.
@@ -43,16 +43,15 @@ pub const VARIABLES: [&str; 28] = [
 ///
 /// `$1` to `$99` and `$capture.NAME` are the groups of a pattern; empty if the group took no part in the match.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template {
+pub struct RouteTemplate {
     text: Box<str>,
-    pub(crate) pieces: Vec<Piece>,
-    pub(crate) place: Place,
+    pub(crate) pieces: Vec<TemplatePiece>,
+    pub(crate) place: TemplateUse,
 }
 
 /// The use of a template. It decides what is allowed where, and how values are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// The value of a header field.
+pub enum TemplateUse {
     FieldValue,
     /// A path for a server, with a query if there is a `?`.
     Path,
@@ -64,7 +63,7 @@ pub enum Place {
 
 /// The stage of an exchange at which a template is filled in, which decides what variables are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum TemplateStage {
     /// After the route is chosen.
     Route,
     /// After the server is chosen: additionally `$upstream` and `$server`.
@@ -73,9 +72,8 @@ pub enum Stage {
     Response,
 }
 
-/// A part of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum TemplatePiece {
     Text(Box<[u8]>),
     Variable(Variable, Position),
 }
@@ -91,7 +89,6 @@ pub(crate) enum Position {
     Query,
 }
 
-/// A variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Variable {
     Host,
@@ -123,17 +120,14 @@ pub(crate) enum Variable {
     Group(usize),
 }
 
-/// An error in a template, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{fault}")]
 pub struct TemplateError {
-    /// The position, in bytes.
+    /// In bytes.
     pub offset: usize,
-    /// What is wrong.
     pub fault: TemplateFault,
 }
 
-/// What is wrong with a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateFault {
     /// The template exceeds [`TEMPLATE_BYTES_MAX`].
@@ -174,19 +168,17 @@ pub enum TemplateFault {
 /// A variable whose value may differ between clients that request one URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfClient<'t> {
-    /// A header field, by name.
     Header(&'t [u8]),
-    /// A cookie, by name.
     Cookie(&'t [u8]),
     /// Another variable, as it is written.
     Other(&'static str),
 }
 
-impl Template {
+impl RouteTemplate {
     /// Variables whose values may differ between clients that request one URL.
     pub fn of_client(&self) -> impl Iterator<Item = OfClient<'_>> {
         self.pieces.iter().filter_map(|piece| {
-            let Piece::Variable(variable, _) = piece else { return None };
+            let TemplatePiece::Variable(variable, _) = piece else { return None };
             Some(match variable {
                 Variable::Header(name) => OfClient::Header(name),
                 Variable::Cookie(name) => OfClient::Cookie(name),
@@ -225,15 +217,15 @@ impl Template {
     /// The first error, with its position.
     pub fn new(
         text: &str,
-        place: Place,
-        stage: Stage,
-        pattern: Option<&Pattern>,
+        place: TemplateUse,
+        stage: TemplateStage,
+        pattern: Option<&BytePattern>,
     ) -> Result<Self, TemplateError> {
         if text.len() > TEMPLATE_BYTES_MAX {
             return Err(TemplateError { offset: 0, fault: TemplateFault::TooLong(text.len()) });
         }
         let position = first_position(text, place)?;
-        let mut reader = Reader { text, offset: 0, pieces: Vec::new(), place, position };
+        let mut reader = TemplateReader { text, offset: 0, pieces: Vec::new(), place, position };
         while let Some(character) = text[reader.offset..].chars().next() {
             let offset = reader.offset;
             let read = match character {
@@ -243,29 +235,30 @@ impl Template {
             read.map_err(|fault| TemplateError { offset, fault })?;
         }
         reader.check_end().map_err(|fault| TemplateError { offset: text.len(), fault })?;
+        reader.pieces.shrink_to_fit();
         Ok(Self { text: text.into(), pieces: reader.pieces, place })
     }
 
-    /// The template, as it was written.
+    /// The template as configured.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
     /// Whether the template refers to groups of a pattern, so that captures are needed to fill it in.
     pub fn has_groups(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(Variable::Group(_), _)))
+        self.pieces.iter().any(|piece| matches!(piece, TemplatePiece::Variable(Variable::Group(_), _)))
     }
 
     /// Whether the template refers to `$user`.
     pub(crate) fn has_user(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(Variable::User, _)))
+        self.pieces.iter().any(|piece| matches!(piece, TemplatePiece::Variable(Variable::User, _)))
     }
 
     /// The text of a template without variables; `None` if it has any.
     pub fn constant(&self) -> Option<&[u8]> {
         match self.pieces.as_slice() {
             [] => Some(b""),
-            [Piece::Text(text)] => Some(text),
+            [TemplatePiece::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -273,44 +266,45 @@ impl Template {
     /// Whether the template writes a query or fragment.
     pub(crate) fn has_query(&self) -> bool {
         self.pieces.iter().any(|piece| match piece {
-            Piece::Text(text) => text.iter().any(|byte| b"?#".contains(byte)),
-            Piece::Variable(variable, _) => matches!(variable, Variable::Query | Variable::PathAndQuery),
+            TemplatePiece::Text(text) => text.iter().any(|byte| b"?#".contains(byte)),
+            TemplatePiece::Variable(variable, _) => {
+                matches!(variable, Variable::Query | Variable::PathAndQuery)
+            }
         })
     }
 }
 
-fn first_position(text: &str, place: Place) -> Result<Position, TemplateError> {
+fn first_position(text: &str, place: TemplateUse) -> Result<Position, TemplateError> {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| text.starts_with(beginning));
     let fault = |beginning| TemplateError { offset: 0, fault: TemplateFault::Beginning(beginning) };
     match place {
-        Place::FieldValue => Ok(Position::Anywhere),
-        Place::Host => Ok(Position::Authority),
+        TemplateUse::FieldValue => Ok(Position::Anywhere),
+        TemplateUse::Host => Ok(Position::Authority),
         _ if text.starts_with("//") => Err(fault("one slash")),
         _ if begins(&["/", "$path", "${path"]) => Ok(Position::Path),
-        Place::Location if begins(&["http://", "https://", "$scheme://", "${scheme}://"]) => {
+        TemplateUse::Location if begins(&["http://", "https://", "$scheme://", "${scheme}://"]) => {
             Ok(Position::Scheme)
         }
-        Place::Location => Err(fault("a slash, http://, https:// or $scheme://")),
-        Place::Path => Err(fault("a slash")),
+        TemplateUse::Location => Err(fault("a slash, http://, https:// or $scheme://")),
+        TemplateUse::Path => Err(fault("a slash")),
     }
 }
 
-struct Reader<'a> {
+struct TemplateReader<'a> {
     text: &'a str,
     offset: usize,
-    pieces: Vec<Piece>,
-    place: Place,
+    pieces: Vec<TemplatePiece>,
+    place: TemplateUse,
     position: Position,
 }
 
-impl Reader<'_> {
-    /// Reads one character of text.
+impl TemplateReader<'_> {
     fn character(&mut self, character: char) -> Result<(), TemplateFault> {
         let is_allowed = match self.place {
-            Place::FieldValue => character == '\t' || !character.is_control(),
-            Place::Path => character.is_ascii_graphic() && !"\"#<>\\^`{|}".contains(character),
-            Place::Location => character.is_ascii_graphic() && !"\"<>\\^`{|}".contains(character),
-            Place::Host => character.is_ascii_alphanumeric() || "-._:[]".contains(character),
+            TemplateUse::FieldValue => character == '\t' || !character.is_control(),
+            TemplateUse::Path => character.is_ascii_graphic() && !"\"#<>\\^`{|}".contains(character),
+            TemplateUse::Location => character.is_ascii_graphic() && !"\"<>\\^`{|}".contains(character),
+            TemplateUse::Host => character.is_ascii_alphanumeric() || "-._:[]".contains(character),
         };
         if !is_allowed {
             return Err(TemplateFault::Character(character));
@@ -325,7 +319,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Where in a URL what follows a character is.
+    /// The part of the URL behind a character.
     fn position_after(&self, character: char) -> Position {
         match (self.position, character) {
             (Position::Scheme, '/') if self.text[..self.offset].ends_with('/') => Position::Authority,
@@ -339,14 +333,14 @@ impl Reader<'_> {
         let mut bytes = [0; 4];
         let bytes = character.encode_utf8(&mut bytes).as_bytes();
         match self.pieces.last_mut() {
-            Some(Piece::Text(text)) => *text = [text, bytes].concat().into(),
-            _ => self.pieces.push(Piece::Text(bytes.into())),
+            Some(TemplatePiece::Text(text)) => *text = [text, bytes].concat().into(),
+            _ => self.pieces.push(TemplatePiece::Text(bytes.into())),
         }
     }
 
     /// Reads `$name`, `${name}` or `$$`.
-    fn variable(&mut self, stage: Stage, pattern: Option<&Pattern>) -> Result<(), TemplateFault> {
-        let Some((Token::Variable(name), len)) = token(&self.text[self.offset..])? else {
+    fn variable(&mut self, stage: TemplateStage, pattern: Option<&BytePattern>) -> Result<(), TemplateFault> {
+        let Some((TemplateToken::Variable(name), len)) = token(&self.text[self.offset..])? else {
             self.offset += 1;
             return self.character('$');
         };
@@ -354,54 +348,55 @@ impl Reader<'_> {
         if variable.known_from() > stage {
             return Err(TemplateFault::TooEarly(name.to_owned()));
         }
-        // Both begin with a slash, whatever was sent, and so end the host.
+        // The values of both always begin with a slash, and so end the host.
         if self.position == Position::Authority && matches!(variable, Variable::Path | Variable::PathAndQuery)
         {
             self.check_end()?;
             self.position = Position::Path;
         }
-        self.pieces.push(Piece::Variable(variable, self.position));
+        self.pieces.push(TemplatePiece::Variable(variable, self.position));
         self.offset += len;
         Ok(())
     }
 
-    /// Checks the end of a URL's host: only text, or a variable that is the whole host and cannot be chosen freely.
+    /// Checks the end of a URL's host: only text, or a variable that is the whole host and that clients cannot choose
+    /// freely.
     fn check_end(&self) -> Result<(), TemplateFault> {
-        let (Place::Location, Position::Authority) = (self.place, self.position) else { return Ok(()) };
+        let (TemplateUse::Location, Position::Authority) = (self.place, self.position) else { return Ok(()) };
         match self.pieces.as_slice() {
             [
                 ..,
-                Piece::Text(before),
-                Piece::Variable(Variable::Host | Variable::Server | Variable::TlsServerName, _),
+                TemplatePiece::Text(before),
+                TemplatePiece::Variable(Variable::Host | Variable::Server | Variable::TlsServerName, _),
             ] if before.ends_with(b"/") => Ok(()),
-            [.., Piece::Variable(..)] => Err(TemplateFault::InAuthority),
+            [.., TemplatePiece::Variable(..)] => Err(TemplateFault::InAuthority),
             _ => Ok(()),
         }
     }
 }
 
-/// What a text with variables begins with.
+/// The first part of a text with variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Token<'t> {
+pub enum TemplateToken<'t> {
     /// A character that stands for itself, also one written `$$`.
     Character(char),
     /// A variable, by its name.
     Variable(&'t str),
 }
 
-/// The first token of a text with variables, and its length in bytes; `None` at the end. Every text with variables is read
-/// by this, whatever variables it may have.
+/// The first token of a text with variables, and its length in bytes; `None` at the end. The common parser of all texts
+/// with variables.
 ///
 /// # Errors
 /// The name of a variable is missing, or its closing brace.
-pub fn token(text: &str) -> Result<Option<(Token<'_>, usize)>, TemplateFault> {
+pub fn token(text: &str) -> Result<Option<(TemplateToken<'_>, usize)>, TemplateFault> {
     let Some(first) = text.chars().next() else { return Ok(None) };
     if first != '$' {
-        return Ok(Some((Token::Character(first), first.len_utf8())));
+        return Ok(Some((TemplateToken::Character(first), first.len_utf8())));
     }
     let rest = &text[1..];
     if rest.starts_with('$') {
-        return Ok(Some((Token::Character('$'), 2)));
+        return Ok(Some((TemplateToken::Character('$'), 2)));
     }
     let (name, len) = match rest.strip_prefix('{') {
         Some(inside) => {
@@ -416,10 +411,10 @@ pub fn token(text: &str) -> Result<Option<(Token<'_>, usize)>, TemplateFault> {
     if name.is_empty() {
         return Err(TemplateFault::NameMissing);
     }
-    Ok(Some((Token::Variable(name), 1 + len)))
+    Ok(Some((TemplateToken::Variable(name), 1 + len)))
 }
 
-/// The name that a text begins with: letters, or two digits, or a family with what is meant of it.
+/// The name at the start of a text: letters, or two digits, or a family with its member.
 fn bare_name(text: &str) -> &str {
     let run = |text: &str, allowed: fn(u8) -> bool| {
         text.bytes().position(|byte| !allowed(byte)).unwrap_or(text.len())
@@ -441,7 +436,7 @@ fn bare_name(text: &str) -> &str {
 }
 
 impl Variable {
-    fn named(name: &str, pattern: Option<&Pattern>) -> Result<Self, TemplateFault> {
+    fn named(name: &str, pattern: Option<&BytePattern>) -> Result<Self, TemplateFault> {
         let group = |group: Option<usize>| match pattern {
             None => Err(TemplateFault::NoPattern(name.to_owned())),
             Some(pattern) => group
@@ -491,11 +486,11 @@ impl Variable {
         })
     }
 
-    fn known_from(&self) -> Stage {
+    fn known_from(&self) -> TemplateStage {
         match self {
-            Self::Upstream | Self::Server => Stage::Forward,
-            Self::Status => Stage::Response,
-            _ => Stage::Route,
+            Self::Upstream | Self::Server => TemplateStage::Forward,
+            Self::Status => TemplateStage::Response,
+            _ => TemplateStage::Route,
         }
     }
 }
@@ -504,20 +499,22 @@ impl Variable {
 mod tests {
     use super::*;
 
-    fn fault(text: &str, place: Place) -> (usize, TemplateFault) {
-        let pattern = Pattern::new("/(a)/(?<kind>b)").unwrap();
-        let error = Template::new(text, place, Stage::Route, Some(&pattern)).unwrap_err();
+    fn fault(text: &str, place: TemplateUse) -> (usize, TemplateFault) {
+        let pattern = BytePattern::new("/(a)/(?<kind>b)").unwrap();
+        let error = RouteTemplate::new(text, place, TemplateStage::Route, Some(&pattern)).unwrap_err();
         (error.offset, error.fault)
     }
 
     #[test]
     fn texts_and_variables() {
-        let pattern = Pattern::new("/(a)/(?<kind>b)").unwrap();
+        let pattern = BytePattern::new("/(a)/(?<kind>b)").unwrap();
         let pieces = |text: &str| {
-            Template::new(text, Place::FieldValue, Stage::Response, Some(&pattern)).unwrap().pieces
+            RouteTemplate::new(text, TemplateUse::FieldValue, TemplateStage::Response, Some(&pattern))
+                .unwrap()
+                .pieces
         };
-        let text = |text: &str| Piece::Text(text.as_bytes().into());
-        let variable = |variable| Piece::Variable(variable, Position::Anywhere);
+        let text = |text: &str| TemplatePiece::Text(text.as_bytes().into());
+        let variable = |variable| TemplatePiece::Variable(variable, Position::Anywhere);
         assert_eq!(pieces(""), []);
         assert_eq!(pieces("caf\u{e9} $$1"), [text("caf\u{e9} $1")]);
         assert_eq!(pieces("$host-x"), [variable(Variable::Host), text("-x")]);
@@ -551,10 +548,15 @@ mod tests {
 
     #[test]
     fn every_variable_that_is_listed_is_one() {
-        let pattern = Pattern::new("(?<NAME>a)").unwrap();
+        let pattern = BytePattern::new("(?<NAME>a)").unwrap();
         for name in VARIABLES {
             for text in [format!("${name}"), format!("${{{name}}}")] {
-                let template = Template::new(&text, Place::FieldValue, Stage::Response, Some(&pattern));
+                let template = RouteTemplate::new(
+                    &text,
+                    TemplateUse::FieldValue,
+                    TemplateStage::Response,
+                    Some(&pattern),
+                );
                 assert!(template.is_ok_and(|template| template.pieces.len() == 1), "{text}");
             }
         }
@@ -579,18 +581,19 @@ mod tests {
             ("a\r\nb", 1, TemplateFault::Character('\r')),
             ("a\0", 1, TemplateFault::Character('\0')),
         ] {
-            assert_eq!(fault(text, Place::FieldValue), (offset, expected), "{text}");
+            assert_eq!(fault(text, TemplateUse::FieldValue), (offset, expected), "{text}");
         }
-        let error = Template::new("$1", Place::FieldValue, Stage::Route, None).unwrap_err();
+        let error =
+            RouteTemplate::new("$1", TemplateUse::FieldValue, TemplateStage::Route, None).unwrap_err();
         assert_eq!(error.fault, TemplateFault::NoPattern(name("1")));
         let long = "x".repeat(5000);
-        assert_eq!(fault(&long, Place::FieldValue).1, TemplateFault::TooLong(5000));
+        assert_eq!(fault(&long, TemplateUse::FieldValue).1, TemplateFault::TooLong(5000));
     }
 
-    /// What a client sends never chooses the host of a redirect.
+    /// No value from a client can choose the host of a redirect.
     #[test]
     fn locations() {
-        let pattern = Pattern::new("/(a)/(?<kind>b)").unwrap();
+        let pattern = BytePattern::new("/(a)/(?<kind>b)").unwrap();
         for text in [
             "/",
             "/x/$1?y=$2#z",
@@ -604,7 +607,10 @@ mod tests {
             "http://$host",
             "https://example.com/$1",
         ] {
-            assert!(Template::new(text, Place::Location, Stage::Route, Some(&pattern)).is_ok(), "{text}");
+            assert!(
+                RouteTemplate::new(text, TemplateUse::Location, TemplateStage::Route, Some(&pattern)).is_ok(),
+                "{text}"
+            );
         }
         for (text, offset, expected) in [
             ("https://example.com$1", 21, TemplateFault::InAuthority),
@@ -623,10 +629,10 @@ mod tests {
             ("/\u{e9}", 1, TemplateFault::Character('\u{e9}')),
             ("/a\\b", 2, TemplateFault::Character('\\')),
         ] {
-            assert_eq!(fault(text, Place::Location), (offset, expected), "{text}");
+            assert_eq!(fault(text, TemplateUse::Location), (offset, expected), "{text}");
         }
-        assert_eq!(fault("x", Place::Path), (0, TemplateFault::Beginning("a slash")));
-        assert_eq!(fault("/#", Place::Path), (1, TemplateFault::Character('#')));
-        assert_eq!(fault("a/b", Place::Host), (1, TemplateFault::Character('/')));
+        assert_eq!(fault("x", TemplateUse::Path), (0, TemplateFault::Beginning("a slash")));
+        assert_eq!(fault("/#", TemplateUse::Path), (1, TemplateFault::Character('#')));
+        assert_eq!(fault("a/b", TemplateUse::Host), (1, TemplateFault::Character('/')));
     }
 }

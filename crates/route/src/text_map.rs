@@ -2,16 +2,16 @@
 //!
 //! The hash is fast and not keyed: clients cannot add entries, so a collision costs no more than a comparison.
 
-/// Values by text. A look-up hashes the text in steps of eight bytes, and usually compares it with one entry.
+/// Values by text. A lookup hashes the text in steps of eight bytes, and usually compares it with one entry.
 #[derive(Debug, Clone)]
 pub(crate) struct TextMap<T> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<TextMapEntry<T>>,
     /// Positions in `entries`, counted from 1; 0 is empty. A power of two, at least twice the number of entries.
     slots: Box<[u32]>,
 }
 
 #[derive(Debug, Clone)]
-struct Entry<T> {
+struct TextMapEntry<T> {
     hash: u64,
     text: Box<[u8]>,
     value: T,
@@ -63,7 +63,7 @@ impl<T> TextMap<T> {
     pub(crate) fn entry(&mut self, hash: u64, text: &[u8], new: impl FnOnce() -> T) -> &mut T {
         let found = self.position(hash, |known| known == text);
         let index = found.unwrap_or_else(|| {
-            self.entries.push(Entry { hash, text: text.into(), value: new() });
+            self.entries.push(TextMapEntry { hash, text: text.into(), value: new() });
             self.place();
             self.entries.len() - 1
         });
@@ -75,7 +75,7 @@ impl<T> TextMap<T> {
     pub(crate) fn position(&self, hash: u64, equal: impl Fn(&[u8]) -> bool) -> Option<usize> {
         let mask = self.slots.len().checked_sub(1)?;
         let mut slot = hash as usize & mask;
-        // It ends: at least half of the slots are empty.
+        // The loop ends: at least half of the slots are empty.
         while let Some(index) = (self.slots[slot] as usize).checked_sub(1) {
             let entry = &self.entries[index];
             if entry.hash == hash && equal(&entry.text) {
@@ -106,10 +106,9 @@ impl<T> TextMap<T> {
     }
 }
 
-/// What turns letters into lower case, and leaves what else is in a host in other places than letters.
+/// Converts letters to lower case, and maps no other byte of a host to a letter.
 const LOWER: u64 = 0x2020_2020_2020_2020;
 
-/// A hash of a host that ignores case.
 #[inline]
 pub(crate) fn hash_ignoring_case(text: &[u8]) -> u64 {
     fold(0, text, LOWER)
@@ -130,7 +129,7 @@ pub(crate) fn is_in_lower_case(text: &[u8], lower: &[u8]) -> bool {
     text.len() == lower.len()
         && pairs.all(|(word, lower)| lower_case(u64::from_le_bytes(*word)) == u64::from_le_bytes(*lower))
         && match (text.last_chunk::<8>(), lower.last_chunk::<8>()) {
-            // The last word overlaps the one before, which costs less than a byte at a time.
+            // The last word overlaps the one before, which costs less than single bytes.
             (Some(word), Some(lower)) => lower_case(u64::from_le_bytes(*word)) == u64::from_le_bytes(*lower),
             _ => rest.iter().map(u8::to_ascii_lowercase).eq(lower_rest.iter().copied()),
         }
@@ -142,7 +141,7 @@ fn lower_case(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * EACH;
     let low = word & !HIGH;
-    // The high bit of each byte says, without a carry into the next: at least `A`, beyond `Z`.
+    // The high bit of each byte shows, without a carry into the next: at least `A`, beyond `Z`.
     let from_a = low + (0x80 - b'A' as u64) * EACH;
     let beyond_z = low + (0x7f - b'Z' as u64) * EACH;
     let capital = (from_a ^ beyond_z) & !word & HIGH;
@@ -177,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_is_found() {
+    fn inserted_entries_are_found() {
         let texts: Vec<String> = (0..1000).map(|number| format!("text-{}", number * 7919)).collect();
         let mut map = TextMap::default();
         for (index, text) in texts.iter().enumerate() {
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_with_one_hash_are_told_apart() {
+    fn texts_with_equal_hashes_are_distinguished() {
         let mut map = TextMap::default();
         for index in 0..20_u8 {
             map.entry(7, &[index], || index);

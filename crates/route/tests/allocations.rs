@@ -1,15 +1,16 @@
-//! What is asked for every request allocates nothing. Alone in its process, as it counts those of a thread.
+//! Decisions per request do not allocate. Alone in its process, because it counts the allocations of a thread.
 
 use allocation_counter::measure;
 use route::{
-    Access, AccessList, Exchange, HeaderEdit, HeaderEdits, HostRule, PathRewrite, PathRule, Pattern, Present,
-    Rate, RateKey, RateKeyPart, RateLimiter, Request, RouteTable, Rule, Split, Stage, ValueRule,
+    AccessDecision, AccessList, BytePattern, HeaderEdit, HeaderEdits, HostRule, PathRewrite, PathRule,
+    Present, Rate, RateKey, RateKeyPart, RateLimiter, RequestParts, RouteRule, RouteTable, Split,
+    TemplateStage, ValueRule, VariableValues,
 };
 
 const FIELDS: [(&str, &str); 2] = [("Host", "www.example.com"), ("X-Beta", "1")];
 
-fn request(path: &str) -> Request<'_, [(&'static str, &'static str); 2]> {
-    Request {
+fn request(path: &str) -> RequestParts<'_, [(&'static str, &'static str); 2]> {
+    RequestParts {
         listener: 0,
         host: b"WWW.example.com.",
         path: path.as_bytes(),
@@ -21,27 +22,31 @@ fn request(path: &str) -> Request<'_, [(&'static str, &'static str); 2]> {
 }
 
 fn table() -> RouteTable {
-    let pattern = |text: &str| Pattern::new(text).unwrap();
+    let pattern = |text: &str| BytePattern::new(text).unwrap();
     let path = |text: &str| PathRule::Prefix(text.to_owned());
     let mut rules = vec![
-        Rule { host: HostRule::of("*.example.com"), path: path("/api"), ..Rule::default() },
-        Rule { host: HostRule::Pattern(pattern(r"www\..*")), path: path("/files"), ..Rule::default() },
-        Rule {
+        RouteRule { host: HostRule::from_text("*.example.com"), path: path("/api"), ..RouteRule::default() },
+        RouteRule {
+            host: HostRule::Pattern(pattern(r"www\..*")),
+            path: path("/files"),
+            ..RouteRule::default()
+        },
+        RouteRule {
             headers: vec![("x-beta".to_owned(), ValueRule::Pattern(pattern("[0-9]")))],
             query: vec![("beta".to_owned(), ValueRule::Exact("1".to_owned()))],
             clients: vec!["127.0.0.0/8".parse().unwrap()],
-            ..Rule::default()
+            ..RouteRule::default()
         },
     ];
     for number in 0..10 {
         let path = PathRule::Pattern(pattern(&format!("/{number}/.*")));
-        rules.push(Rule { path, ..Rule::default() });
+        rules.push(RouteRule { path, ..RouteRule::default() });
     }
     RouteTable::compile(rules)
 }
 
 #[test]
-fn what_every_request_asks_for_allocates_nothing() {
+fn decisions_per_request_allocate_nothing() {
     let table = table();
     let asked = [("/api//x", 0), ("/%66iles/x", 1), ("/x", 2), ("/7/x", 10)];
     let choose = || {
@@ -49,7 +54,7 @@ fn what_every_request_asks_for_allocates_nothing() {
             assert_eq!(table.choose(&request(path)), Some(route), "{path}");
         }
     };
-    // Patterns make room for themselves at first.
+    // Patterns allocate scratch space at first use.
     choose();
     assert_eq!(measure(choose).count_total, 0);
 
@@ -61,20 +66,20 @@ fn what_every_request_asks_for_allocates_nothing() {
     let split = Split::new([(0, "a", 1), (1, "b", 2)]).unwrap();
     let edits =
         [HeaderEdit::Set("X-Client", "$client_address $header.x-beta"), HeaderEdit::Remove("X-Powered-By")];
-    let edits = HeaderEdits::new(edits, Stage::Forward, None).unwrap();
+    let edits = HeaderEdits::new(edits, TemplateStage::Forward, None).unwrap();
     let rewrite = PathRewrite::prefix("/api", "/v1").unwrap();
     let mut out = Vec::with_capacity(1000);
     let counted = measure(|| {
         let request = request("/api/x");
-        let exchange = Exchange::of(request, "https");
+        let values = VariableValues::from_request(request, "https");
         limiter.admit(&request, "", 5);
         limiter.admit(&request, "", 6);
-        assert_eq!(access.access(request.client), Access::Allowed);
+        assert_eq!(access.access(request.client), AccessDecision::Allowed);
         split.draw(7);
         split.of_key(b"key");
-        edits.write(&exchange, Present::default(), &mut out);
+        edits.write(&values, Present::default(), &mut out);
         assert!(edits.remove(b"x-powered-by"));
-        assert_eq!(rewrite.apply(&exchange, &mut out), Ok(true));
+        assert_eq!(rewrite.apply(&values, &mut out), Ok(true));
     });
     assert_eq!(counted.count_total, 0);
     assert_eq!(out, b"X-Client: 127.0.0.1 1\r\n/v1/x?page=2&beta=%31");

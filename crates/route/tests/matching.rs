@@ -1,4 +1,4 @@
-//! Which route a request takes, with every kind of condition, and that the table and its explanation agree.
+//! The route of a request, with every kind of condition; the table and its explanation agree.
 
 use std::net::IpAddr;
 
@@ -6,12 +6,12 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::*;
 use route::{
-    ClaimRules, Condition, HostRule, NoFields, Outcome, PathRule, Pattern, Request, RouteTable, Rule,
-    TokenSource, ValueRule,
+    BytePattern, ClaimRules, Condition, HostRule, NoFields, PathRule, RequestParts, RouteRule, RouteTable,
+    RuleOutcome, TokenSource, ValueRule,
 };
 
-fn pattern(text: &str) -> Pattern {
-    Pattern::new(text).unwrap()
+fn pattern(text: &str) -> BytePattern {
+    BytePattern::new(text).unwrap()
 }
 
 fn exact(text: &str) -> PathRule {
@@ -32,8 +32,8 @@ fn value(text: &str) -> ValueRule {
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 
-fn get<'a>(host: &'a str, path: &'a str) -> Request<'a, NoFields> {
-    Request {
+fn get<'a>(host: &'a str, path: &'a str) -> RequestParts<'a, NoFields> {
+    RequestParts {
         listener: 0,
         host: host.as_bytes(),
         path: path.as_bytes(),
@@ -55,7 +55,9 @@ fn paths_exact_then_patterns_then_the_longest_prefix() {
         exact("/files/"),
         PathRule::Pattern(pattern("/")),
     ];
-    let table = RouteTable::compile(paths.into_iter().map(|path| Rule { path, ..Rule::default() }).collect());
+    let table = RouteTable::compile(
+        paths.into_iter().map(|path| RouteRule { path, ..RouteRule::default() }).collect(),
+    );
     for (path, route) in [
         ("/files/a.jpg", 2),
         ("/files//%61.jpg", 2),
@@ -83,27 +85,27 @@ fn paths_exact_then_patterns_then_the_longest_prefix() {
 }
 
 #[test]
-fn what_else_is_asked_for_comes_after_host_and_path() {
+fn other_conditions_come_after_host_and_path() {
     let rules = vec![
-        Rule::default(),
-        Rule { methods: vec!["POST".to_owned(), "PUT".to_owned()], ..Rule::default() },
-        Rule { methods: vec!["POST".to_owned()], ..Rule::default() },
-        Rule { headers: vec![named("X-Beta", ValueRule::Present)], ..Rule::default() },
-        Rule { headers: vec![named("x-beta", value("1"))], ..Rule::default() },
-        Rule {
+        RouteRule::default(),
+        RouteRule { methods: vec!["POST".to_owned(), "PUT".to_owned()], ..RouteRule::default() },
+        RouteRule { methods: vec!["POST".to_owned()], ..RouteRule::default() },
+        RouteRule { headers: vec![named("X-Beta", ValueRule::Present)], ..RouteRule::default() },
+        RouteRule { headers: vec![named("x-beta", value("1"))], ..RouteRule::default() },
+        RouteRule {
             headers: vec![named("x-beta", value("1")), named("x-who", ValueRule::Present)],
-            ..Rule::default()
+            ..RouteRule::default()
         },
-        Rule { query: vec![named("v", ValueRule::Prefix("2 ".to_owned()))], ..Rule::default() },
-        Rule { query: vec![named("v", ValueRule::Pattern(pattern(r"\d\+")))], ..Rule::default() },
-        Rule { clients: vec!["192.0.2.0/24".parse().unwrap()], ..Rule::default() },
-        Rule { clients: vec!["192.0.2.0/28".parse().unwrap()], ..Rule::default() },
-        Rule {
+        RouteRule { query: vec![named("v", ValueRule::Prefix("2 ".to_owned()))], ..RouteRule::default() },
+        RouteRule { query: vec![named("v", ValueRule::Pattern(pattern(r"\d\+")))], ..RouteRule::default() },
+        RouteRule { clients: vec!["192.0.2.0/24".parse().unwrap()], ..RouteRule::default() },
+        RouteRule { clients: vec!["192.0.2.0/28".parse().unwrap()], ..RouteRule::default() },
+        RouteRule {
             clients: vec!["192.0.2.7/32".parse().unwrap(), "10.0.0.0/8".parse().unwrap()],
-            ..Rule::default()
+            ..RouteRule::default()
         },
-        Rule { listeners: vec![2, 3, 2], path: prefix("/a"), ..Rule::default() },
-        Rule { path: prefix("/a"), methods: vec!["HEAD".to_owned()], ..Rule::default() },
+        RouteRule { listeners: vec![2, 3, 2], path: prefix("/a"), ..RouteRule::default() },
+        RouteRule { path: prefix("/a"), methods: vec!["HEAD".to_owned()], ..RouteRule::default() },
     ];
     let table = RouteTable::compile(rules);
     let none: &[(&str, &str)] = &[];
@@ -132,7 +134,7 @@ fn what_else_is_asked_for_comes_after_host_and_path() {
         (3, "GET", "/b", None, "198.51.100.1", none, 0),
         (4, "GET", "/a/b", None, "198.51.100.1", none, 0),
     ] {
-        let request = Request {
+        let request = RequestParts {
             listener,
             host: b"a.example",
             path: path.as_bytes(),
@@ -148,48 +150,53 @@ fn what_else_is_asked_for_comes_after_host_and_path() {
     assert_eq!(table.find(b"a.example", b"/a"), Some(0), "rules that ask for more are passed over");
 }
 
-/// A table of which the commonest kind is asked with a shortcut.
+/// A table with a shortcut for the most common case.
 #[test]
 fn one_route_for_every_request_and_others_that_ask_for_more() {
-    let post = Rule { methods: vec!["POST".to_owned()], ..Rule::default() };
-    let own = Rule { listeners: vec![0], ..Rule::default() };
+    let post = RouteRule { methods: vec!["POST".to_owned()], ..RouteRule::default() };
+    let own = RouteRule { listeners: vec![0], ..RouteRule::default() };
     for (rules, get_route, post_route, elsewhere) in [
-        (vec![Rule::default()], Some(0), Some(0), Some(0)),
-        (vec![Rule::default(), Rule::default()], Some(0), Some(0), Some(0)),
-        (vec![Rule::default(), post.clone()], Some(0), Some(1), Some(0)),
+        (vec![RouteRule::default()], Some(0), Some(0), Some(0)),
+        (vec![RouteRule::default(), RouteRule::default()], Some(0), Some(0), Some(0)),
+        (vec![RouteRule::default(), post.clone()], Some(0), Some(1), Some(0)),
         (vec![post.clone()], None, Some(0), None),
-        (vec![Rule::default(), own.clone()], Some(1), Some(1), Some(0)),
+        (vec![RouteRule::default(), own.clone()], Some(1), Some(1), Some(0)),
         (vec![own], Some(0), Some(0), None),
         (vec![], None, None, None),
     ] {
         let table = RouteTable::compile(rules);
         let request = get("a.example", "/");
         assert_eq!(table.choose(&request), get_route);
-        assert_eq!(table.choose(&Request { method: b"POST", ..request }), post_route);
-        assert_eq!(table.choose(&Request { listener: 1, ..request }), elsewhere);
+        assert_eq!(table.choose(&RequestParts { method: b"POST", ..request }), post_route);
+        assert_eq!(table.choose(&RequestParts { listener: 1, ..request }), elsewhere);
         assert!(!table.depends_on_path());
     }
 }
 
 #[test]
-fn an_explanation_says_what_was_considered() {
+fn an_explanation_lists_the_tested_rules() {
     let table = RouteTable::compile(vec![
-        Rule::default(),
-        Rule { host: HostRule::of("*.example.com"), path: prefix("/api"), ..Rule::default() },
-        Rule {
-            host: HostRule::of("www.example.com"),
+        RouteRule::default(),
+        RouteRule {
+            host: HostRule::from_text("*.example.com"),
+            path: prefix("/api"),
+            ..RouteRule::default()
+        },
+        RouteRule {
+            host: HostRule::from_text("www.example.com"),
             methods: vec!["POST".to_owned()],
             headers: vec![named("X-Key", value("secret"))],
             query: vec![named("q", ValueRule::Pattern(pattern("a+")))],
             clients: vec!["10.0.0.0/8".parse().unwrap()],
             listeners: vec![1],
-            ..Rule::default()
+            ..RouteRule::default()
         },
-        Rule { path: exact("/api/x"), ..Rule::default() },
-        Rule::default(),
+        RouteRule { path: exact("/api/x"), ..RouteRule::default() },
+        RouteRule::default(),
     ]);
     let fields = [("x-key", "wrong"), ("X-Key", "o\u{7}ther")];
-    let request = Request { query: Some(b"q=b&q=%0a"), ..get("WWW.example.com.", "/api//x").with(&fields) };
+    let request =
+        RequestParts { query: Some(b"q=b&q=%0a"), ..get("WWW.example.com.", "/api//x").with(&fields) };
     assert_eq!(
         table.explain(&request).to_string(),
         "route 3 (www.example.com /): no: wants listener 2, found 1; wants method POST, found GET; \
@@ -203,14 +210,14 @@ fn an_explanation_says_what_was_considered() {
     );
     let explanation = table.explain(&get("", "/x"));
     assert_eq!(explanation.route, Some(0));
-    let Outcome::Missed(misses) = &explanation.steps[1].outcome else { panic!("{explanation}") };
+    let RuleOutcome::Missed(misses) = &explanation.steps[1].outcome else { panic!("{explanation}") };
     assert_eq!(
         misses.iter().map(|miss| miss.condition).collect::<Vec<_>>(),
         [Condition::Host, Condition::Path]
     );
     assert_eq!(misses[0].found, "(empty)");
     assert!(explanation.to_string().contains("neither is more specific, and that one is written first"));
-    let nothing = RouteTable::compile(vec![Rule { path: exact("/a"), ..Rule::default() }]);
+    let nothing = RouteTable::compile(vec![RouteRule { path: exact("/a"), ..RouteRule::default() }]);
     assert_eq!(
         nothing.explain(&get("", "/b")).to_string(),
         "route 1 (* = /a): no: wants path = /a, found /b\nNo route holds for the request."
@@ -218,13 +225,13 @@ fn an_explanation_says_what_was_considered() {
 }
 
 trait With<'a> {
-    fn with<F: ?Sized>(self, fields: &'a F) -> Request<'a, F>;
+    fn with<F: ?Sized>(self, fields: &'a F) -> RequestParts<'a, F>;
 }
 
-impl<'a> With<'a> for Request<'a, NoFields> {
-    fn with<F: ?Sized>(self, fields: &'a F) -> Request<'a, F> {
-        let Request { listener, host, path, query, method, client, .. } = self;
-        Request { listener, host, path, query, method, client, fields }
+impl<'a> With<'a> for RequestParts<'a, NoFields> {
+    fn with<F: ?Sized>(self, fields: &'a F) -> RequestParts<'a, F> {
+        let RequestParts { listener, host, path, query, method, client, .. } = self;
+        RequestParts { listener, host, path, query, method, client, fields }
     }
 }
 
@@ -256,7 +263,7 @@ fn values() -> impl Strategy<Value = ValueRule> {
     ]
 }
 
-/// A token with these claims, whose signature is nobody's.
+/// A token with these claims and an invalid signature.
 fn token(claims: &str) -> String {
     let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
     format!("{}.{}.{}", encode("{\"alg\":\"ES256\"}"), encode(claims), encode("signed"))
@@ -270,10 +277,10 @@ fn claims_of_a_token_decide() {
         values: vec![named(name, rule)],
     };
     let table = RouteTable::compile(vec![
-        Rule::default(),
-        Rule { claims: of("plan", ValueRule::Present), ..Rule::default() },
-        Rule { claims: of("plan", value("gold")), ..Rule::default() },
-        Rule { claims: of("realm.roles", value("admin")), ..Rule::default() },
+        RouteRule::default(),
+        RouteRule { claims: of("plan", ValueRule::Present), ..RouteRule::default() },
+        RouteRule { claims: of("plan", value("gold")), ..RouteRule::default() },
+        RouteRule { claims: of("realm.roles", value("admin")), ..RouteRule::default() },
     ]);
     let long = "x".repeat(200);
     for (claims, route) in [
@@ -289,15 +296,15 @@ fn claims_of_a_token_decide() {
     ] {
         let fields = [("Authorization", format!("bearer {}", token(claims)))];
         let of = |fields: &[(&str, String)]| {
-            let Request { listener, host, path, query, method, client, .. } = get("a", "/");
-            table.choose(&Request { listener, host, path, query, method, client, fields })
+            let RequestParts { listener, host, path, query, method, client, .. } = get("a", "/");
+            table.choose(&RequestParts { listener, host, path, query, method, client, fields })
         };
         assert_eq!(of(&fields), Some(route), "{claims}");
         assert_eq!(of(&[fields[0].clone(), fields[0].clone()]), Some(0), "{claims}: which of them is meant?");
     }
 }
 
-fn rules() -> impl Strategy<Value = Rule> {
+fn rules() -> impl Strategy<Value = RouteRule> {
     let parts = || prop::collection::vec(("[xy]", values()), 0..2);
     let methods = prop::collection::vec(prop::sample::select(vec!["GET".to_owned(), "PUT".to_owned()]), 0..2);
     let clients = prop::collection::vec(
@@ -307,7 +314,7 @@ fn rules() -> impl Strategy<Value = Rule> {
     );
     let listeners = prop::collection::vec(0..3_usize, 0..2);
     (listeners, hosts(), paths(), methods, parts(), parts(), parts(), parts(), clients).prop_map(
-        |(listeners, host, path, methods, headers, cookies, query, values, clients)| Rule {
+        |(listeners, host, path, methods, headers, cookies, query, values, clients)| RouteRule {
             listeners,
             host,
             path,
@@ -345,7 +352,7 @@ proptest! {
         let mut fields = fields;
         fields.extend(cookies.into_iter().map(|cookies| ("Cookie".to_owned(), cookies)));
         fields.extend(claims.iter().map(|(x, y)| ("Token".to_owned(), token(&format!("{{\"x\":\"{x}\",\"y\":[\"{y}\"]}}")))));
-        let request = Request {
+        let request = RequestParts {
             listener,
             host: host.as_bytes(),
             path: path.as_bytes(),

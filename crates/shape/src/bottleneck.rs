@@ -1,40 +1,36 @@
-//! A link of datagrams that sends one after the other at its rate. Those that come meanwhile wait in its queue, and what the
-//! queue has no room for is lost (tail drop).
+//! A link that sends datagrams in turn at its rate. Later ones wait in its queue; a full queue loses them (tail drop).
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limit::SECOND_NS;
 
-/// Rate and queue of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bottleneck {
-    /// The rate, in bytes of datagrams per second.
+    /// Counts bytes of datagrams.
     pub rate_bytes_per_second: NonZeroU64,
-    /// How many bytes may be on the link, the datagram that is being sent included. One that comes to an idle link always passes.
+    /// Maximum number of bytes on the link, including the datagram in transit. An idle link accepts any datagram.
     pub queue_bytes: u64,
 }
 
-/// A link in one direction. All threads share it.
+/// A link in one direction, which all threads share.
 #[derive(Debug)]
 pub struct Queue {
     bottleneck: Bottleneck,
-    /// When the last datagram has left that it took.
+    /// Time at which the link becomes idle.
     free_ns: AtomicU64,
 }
 
 impl Queue {
-    /// A link that nothing is on.
     pub fn new(bottleneck: Bottleneck) -> Self {
         Self { bottleneck, free_ns: AtomicU64::new(0) }
     }
 
-    /// Its rate and queue.
     pub fn bottleneck(&self) -> Bottleneck {
         self.bottleneck
     }
 
-    /// Takes a datagram. Returns how long it takes until its last byte has left; `None` if it is lost.
+    /// Adds a datagram. Returns the time until its last byte has left; `None` if it is lost.
     pub fn take(&self, bytes: usize, now_ns: u64) -> Option<u64> {
         let bytes = bytes as u64;
         let sending_ns = self.time_ns(bytes);
@@ -86,7 +82,7 @@ mod tests {
             (1, 1_000, Some(3)),
             (1, 1, None),
             (2, 2_000, None),
-            // An idle link sends what is larger than its queue.
+            // An idle link sends a datagram larger than its queue.
             (100, 9_000, Some(109)),
             (108, 1_000, Some(110)),
             (200, 1_000, Some(201)),
@@ -100,7 +96,7 @@ mod tests {
     fn a_crowd_gets_exactly_the_rate() {
         let queue = queue(20_000);
         let (mut passed, mut last_ns) = (0_u64, 0_u64);
-        // Three times as much as it can send, for two seconds.
+        // Three times the rate of the link, for two seconds.
         for at in 0..5_000_u64 {
             let now_ns = at * 400_000;
             if let Some(ns) = queue.take(1_200, now_ns) {

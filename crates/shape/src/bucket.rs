@@ -1,28 +1,26 @@
 //! Token bucket for one rate limit: credit grows with time, and sent bytes spend it.
 //!
-//! Exact at every rate: credit is counted in bytes times nanoseconds, and nothing is rounded away.
+//! Exact at every rate: credit is counted in bytes times nanoseconds, without rounding.
 
 use crate::limit::{Limit, Model, SECOND_NS};
 
-/// The most time of credit that a waiting sender may catch up on. A late timer then costs no throughput, but a long
-/// standstill of the machine is not followed by a burst.
+/// The maximum time of credit that a waiting sender may catch up on. A late timer then costs no throughput, but a long
+/// pause of the machine is not followed by a burst.
 const MADE_UP_MAX_NS: u64 = 30_000_000;
-/// A sender that asks again within this time was not idle: it was only fetching its next data.
+/// A sender that asks again within this time was not idle: it was fetching its next data.
 const FETCH_NS: u64 = 2_000_000;
 
-/// The credit of one rate limit.
 #[derive(Debug)]
 pub struct Bucket {
     limit: Limit,
-    /// Credit in bytes times nanoseconds per second.
+    /// In bytes times nanoseconds per second.
     credit: u128,
     at_ns: u64,
-    waiting: Waiting,
+    waiting: CreditWait,
 }
 
-/// Whether a sender is waiting for credit.
 #[derive(Debug, Clone, Copy)]
-enum Waiting {
+enum CreditWait {
     Somebody,
     /// No sender has been waiting since `since_ns`. `left` is the credit that late timers left until then.
     Nobody {
@@ -32,45 +30,44 @@ enum Waiting {
 }
 
 impl Bucket {
-    /// An unused bucket; a token bucket starts full.
+    /// A token bucket starts full.
     pub fn new(limit: Limit, now_ns: u64) -> Self {
         let credit = match limit.model {
             Model::Link => 0,
             Model::TokenBucket { .. } => limit.saved_max(),
         };
-        let waiting = Waiting::Nobody { since_ns: now_ns, left: 0 };
+        let waiting = CreditWait::Nobody { since_ns: now_ns, left: 0 };
         Self { limit, credit, at_ns: now_ns, waiting }
     }
 
-    /// The limit of this bucket.
     pub fn limit(&self) -> &Limit {
         &self.limit
     }
 
-    /// Changes the limit. Waiting senders keep the credit that there is.
+    /// Changes the limit. Waiting senders keep the existing credit.
     pub fn set_limit(&mut self, limit: Limit, now_ns: u64) {
         self.advance(now_ns);
         self.limit = limit;
         self.credit = self.credit.min(self.made_up_max());
     }
 
-    /// Notes whether a sender is waiting for credit.
+    /// Records whether a sender is waiting for credit.
     pub fn set_waited_for(&mut self, is_waited_for: bool, now_ns: u64) {
         self.advance(now_ns);
         self.waiting = match self.waiting {
-            _ if is_waited_for => Waiting::Somebody,
-            Waiting::Somebody => Waiting::Nobody { since_ns: self.at_ns, left: self.credit },
+            _ if is_waited_for => CreditWait::Somebody,
+            CreditWait::Somebody => CreditWait::Nobody { since_ns: self.at_ns, left: self.credit },
             nobody => nobody,
         };
     }
 
-    /// Whether the bucket is full, so that its state need not be kept. Always true for a link, which saves nothing.
+    /// Whether the bucket is full, so that its state need not be kept. Always true for a link, which saves no credit.
     pub fn is_full(&mut self, now_ns: u64) -> bool {
         self.advance(now_ns);
         self.limit.model == Model::Link || self.credit >= self.limit.saved_max()
     }
 
-    /// Bytes that may be sent now.
+    /// Returns the number of bytes that may be sent now.
     pub fn available(&mut self, now_ns: u64) -> u64 {
         self.advance(now_ns);
         u64::try_from(self.credit / u128::from(SECOND_NS)).unwrap_or(u64::MAX)
@@ -83,12 +80,11 @@ impl Bucket {
         self.credit = self.credit.saturating_sub(cost);
     }
 
-    /// Returns credit that was taken but not used.
     pub fn give_back(&mut self, bytes: u64) {
         self.credit += u128::from(bytes) * u128::from(SECOND_NS);
     }
 
-    /// When `bytes` will be available if nothing is taken before; not later than now if they already are.
+    /// The time at which `bytes` will be available if nothing is taken before; `now` if they already are.
     pub fn due_ns(&self, bytes: u64) -> u64 {
         let missing = (u128::from(bytes) * u128::from(SECOND_NS)).saturating_sub(self.credit);
         let wait = missing.div_ceil(u128::from(self.limit.rate_bytes_per_second.get()));
@@ -96,22 +92,22 @@ impl Bucket {
     }
 
     fn advance(&mut self, now_ns: u64) {
-        // Clocks of two workers are read apart from the lock: the later reading may come first.
+        // Two workers read their clocks before they lock, so an earlier reading may arrive second.
         let Some(span_ns) = now_ns.checked_sub(self.at_ns) else { return };
         self.at_ns = now_ns;
         let rate = u128::from(self.limit.rate_bytes_per_second.get());
         let most = match self.waiting {
-            Waiting::Somebody => self.made_up_max(),
-            // A timer that was late, and the time that it took to come back, are no idle time.
-            Waiting::Nobody { since_ns, left } if now_ns.saturating_sub(since_ns) <= FETCH_NS => {
+            CreditWait::Somebody => self.made_up_max(),
+            // The lateness of a timer, and the time until the sender asks again, are not idle time.
+            CreditWait::Nobody { since_ns, left } if now_ns.saturating_sub(since_ns) <= FETCH_NS => {
                 self.limit.saved_max().max(left + rate * u128::from(FETCH_NS)).min(self.made_up_max())
             }
-            Waiting::Nobody { .. } => self.limit.saved_max(),
+            CreditWait::Nobody { .. } => self.limit.saved_max(),
         };
         self.credit = (self.credit + u128::from(span_ns) * rate).min(most);
     }
 
-    /// The most credit while a sender waits.
+    /// Maximum credit while a sender waits.
     fn made_up_max(&self) -> u128 {
         let rate = u128::from(self.limit.rate_bytes_per_second.get());
         let pieces = 2 * u128::from(self.limit.piece_bytes()) * u128::from(SECOND_NS);

@@ -2,51 +2,43 @@
 
 use std::sync::Arc;
 
-/// How delays vary around their mean.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Jitter {
-    /// No variation.
     None,
     /// A uniform distribution around the mean.
     Uniform {
-        /// The most that a delay differs from the mean, in nanoseconds.
+        /// Maximum difference from the mean.
         spread_ns: u64,
     },
-    /// A normal distribution around the mean.
     Normal {
-        /// The standard deviation, in nanoseconds.
         deviation_ns: u64,
     },
-    /// A Pareto distribution above the delay: mostly a little later, now and then much later, and never earlier.
+    /// A Pareto distribution above the delay: usually a little later, occasionally much later, never earlier.
     Pareto {
-        /// The mean of the additional delay, in nanoseconds.
         mean_ns: u64,
     },
     /// Measured values, used one after the other and repeated from the start.
     Trace {
-        /// The source of the values, for output.
+        /// Where the values come from, for output.
         source: Arc<str>,
         /// Nanoseconds to add to the delay; never empty.
         added_ns: Arc<[i64]>,
     },
 }
 
-/// The shape of the Pareto distribution: heavy, but with a finite mean and variance.
+/// Shape of the Pareto distribution: heavy-tailed, but with a finite mean and variance.
 const PARETO_SHAPE: f64 = 2.5;
-/// A Pareto draw is limited to this many means.
+/// Limit of a Pareto draw, as a multiple of the mean.
 const PARETO_MAX: f64 = 50.0;
 
-/// A delay with its jitter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delay {
-    /// The mean, in nanoseconds.
     pub mean_ns: u64,
-    /// The variation around the mean.
     pub jitter: Jitter,
 }
 
 impl Delay {
-    /// The delay of piece number `index`. `random` holds 64 random bits that are used for nothing else.
+    /// Returns the delay of piece number `index`. `random` must be 64 random bits that nothing else uses.
     pub fn draw_ns(&self, index: u64, random: u64) -> u64 {
         let added = match &self.jitter {
             Jitter::None => 0.0,
@@ -58,7 +50,7 @@ impl Delay {
                 len => added_ns[(index % len) as usize] as f64,
             },
         };
-        // A cast of what is below 0 is 0.
+        // A cast of a negative number is 0.
         (self.mean_ns as f64 + added).round() as u64
     }
 }
@@ -68,13 +60,13 @@ pub(crate) fn unit(random: u64) -> f64 {
     ((random >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
-/// A standard normal value by the Box-Muller method, from two halves of the random bits.
+/// Draws a standard normal value by the Box-Muller method, from two halves of the random bits.
 fn normal(random: u64) -> f64 {
     let half = |bits: u64| ((bits & 0xffff_ffff) + 1) as f64 / (1u64 << 32) as f64;
     (-2.0 * half(random).ln()).sqrt() * (std::f64::consts::TAU * half(random >> 32)).cos()
 }
 
-/// A Pareto value above 0, with a mean of 1.
+/// Draws a Pareto value above 0, with a mean of 1.
 fn pareto(random: u64) -> f64 {
     let lomax = unit(random).powf(-1.0 / PARETO_SHAPE) - 1.0;
     (lomax * (PARETO_SHAPE - 1.0)).min(PARETO_MAX)

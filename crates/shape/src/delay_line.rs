@@ -1,49 +1,46 @@
-//! Delay line: bytes leave later than they came, in order, as on a long link.
+//! Delay line: bytes leave later than they arrived, in order, as on a long link.
 //!
-//! A delay line does not limit the rate: pieces wait in parallel. To bound its memory, the caller adds bytes only while
-//! there is room.
+//! It does not limit the rate: pieces wait in parallel. To bound its memory, the caller adds bytes only if there is
+//! room.
 
 use std::collections::VecDeque;
 
 use crate::delay::{Delay, unit};
 
-/// The size of an emulated packet, the unit of packet loss.
+/// Size of an emulated packet, the unit of packet loss.
 pub(crate) const PACKET_BYTES: usize = 1460;
 
 /// The latency of a connection in one direction.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Latency {
+pub struct LinkLatency {
     /// The delay of each piece.
     pub delay: Delay,
-    /// Packet loss, if it is emulated.
-    pub loss: Option<Loss>,
+    pub loss: Option<LinkLoss>,
 }
 
-/// Emulated packet loss. A lost packet is sent again, and the bytes behind it wait for it, as with TCP.
+/// Emulated packet loss. A lost packet is sent again, and the bytes behind it wait for it, as in TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Loss {
-    /// Lost packets per million.
+pub struct LinkLoss {
     pub per_million: u32,
-    /// The additional delay of a lost packet, in nanoseconds.
+    /// Additional delay of a lost packet.
     pub stall_ns: u64,
 }
 
-impl Latency {
-    /// The delay of piece number `index`, which is `bytes` long. `random` holds 128 random bits that are used for
-    /// nothing else.
+impl LinkLatency {
+    /// Returns the delay of piece number `index`, of `bytes` bytes. Nothing else may use the 128 bits of `random`.
     pub fn draw_ns(&self, index: u64, bytes: usize, random: [u64; 2]) -> u64 {
         let delay_ns = self.delay.draw_ns(index, random[0]);
-        let Some(Loss { per_million, stall_ns }) = self.loss else { return delay_ns };
+        let Some(LinkLoss { per_million, stall_ns }) = self.loss else { return delay_ns };
         let packets = bytes.div_ceil(PACKET_BYTES) as f64;
         let none_is_lost = (1.0 - f64::from(per_million) / 1e6).powf(packets);
         if unit(random[1]) > none_is_lost { delay_ns.saturating_add(stall_ns) } else { delay_ns }
     }
 }
 
-impl Latency {
-    /// Whether datagram number `index` is lost, and else its delay. A lost one stays lost: who sends it again is its sender.
+impl LinkLatency {
+    /// Whether datagram number `index` is lost, and its delay. A lost one stays lost: its sender has to repeat it.
     pub fn draw_datagram(&self, index: u64, bytes: usize, random: [u64; 2]) -> (bool, u64) {
-        let Some(Loss { per_million, .. }) = self.loss else {
+        let Some(LinkLoss { per_million, .. }) = self.loss else {
             return (false, self.delay.draw_ns(index, random[0]));
         };
         let packets = bytes.div_ceil(PACKET_BYTES) as f64;
@@ -55,48 +52,46 @@ impl Latency {
 /// Delayed bytes in order, followed by the end of the stream.
 #[derive(Debug)]
 pub struct DelayLine {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<DelayedPiece>,
     held_bytes: usize,
     bytes_max: usize,
-    /// When the last piece is due.
     last_due_ns: u64,
     has_end: bool,
 }
 
 #[derive(Debug)]
-struct Piece {
+struct DelayedPiece {
     due_ns: u64,
     bytes: Vec<u8>,
     sent: usize,
 }
 
 impl DelayLine {
-    /// An empty line with room for `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self { pieces: VecDeque::new(), held_bytes: 0, bytes_max, last_due_ns: 0, has_end: false }
     }
 
-    /// How many bytes may be added; 0 after the end.
+    /// Returns how many bytes may be added; 0 after the end.
     pub fn room(&self) -> usize {
         if self.has_end { 0 } else { self.bytes_max.saturating_sub(self.held_bytes) }
     }
 
-    /// Whether neither bytes nor the end of the stream are on their way.
+    /// Whether neither bytes nor the end of the stream are in transit.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty() && !self.has_end
     }
 
-    /// Adds bytes that came at `now_ns` and leave `delay_ns` later, but never before earlier bytes.
+    /// Adds bytes that arrived at `now_ns` and leave `delay_ns` later, but never before earlier bytes.
     pub fn put(&mut self, bytes: Vec<u8>, now_ns: u64, delay_ns: u64) {
         if bytes.is_empty() {
             return;
         }
         self.last_due_ns = now_ns.saturating_add(delay_ns).max(self.last_due_ns);
         self.held_bytes += bytes.len();
-        self.pieces.push_back(Piece { due_ns: self.last_due_ns, bytes, sent: 0 });
+        self.pieces.push_back(DelayedPiece { due_ns: self.last_due_ns, bytes, sent: 0 });
     }
 
-    /// Ends the stream. The reader learns of the end after `delay_ns`.
+    /// Ends the stream. The reader gets the end after `delay_ns`.
     pub fn end(&mut self, now_ns: u64, delay_ns: u64) {
         if !self.has_end {
             self.has_end = true;
@@ -104,13 +99,13 @@ impl DelayLine {
         }
     }
 
-    /// When the next bytes leave, or the end is delivered.
+    /// Returns when the next bytes leave, or when the end is delivered.
     pub fn due_ns(&self) -> Option<u64> {
         let end = self.has_end.then_some(self.last_due_ns);
         self.pieces.front().map(|piece| piece.due_ns).or(end)
     }
 
-    /// The bytes that may leave now; may be empty.
+    /// Returns the bytes that may leave now; may be empty.
     pub fn due(&self, now_ns: u64) -> &[u8] {
         match self.pieces.front() {
             Some(piece) if piece.due_ns <= now_ns => &piece.bytes[piece.sent..],
@@ -175,7 +170,7 @@ mod tests {
     #[test]
     fn a_delay_narrows_nothing() {
         let mut line = DelayLine::new(1 << 20);
-        // A kilobyte each millisecond, half a second late: all of it is on its way at once.
+        // A kilobyte each millisecond, half a second late: all of it is in transit at once.
         for at in 0..500 {
             line.put(vec![0; 1_000], at * MS, 500 * MS);
         }
@@ -215,8 +210,8 @@ mod tests {
             (10_000, 14_600, 9_200, 9_900),
             (1_000_000, 1, 100_000, 100_000),
         ] {
-            let loss = Loss { per_million, stall_ns: 300 * MS };
-            let latency = Latency { delay: delay.clone(), loss: Some(loss) };
+            let loss = LinkLoss { per_million, stall_ns: 300 * MS };
+            let latency = LinkLatency { delay: delay.clone(), loss: Some(loss) };
             let late = |index| latency.draw_ns(index, bytes, [0, bits(index)]) == 310 * MS;
             let lost = (0..100_000).filter(|&index| late(index)).count();
             assert!(

@@ -1,15 +1,14 @@
-//! Seeded random numbers: a seed and a fixed order of calls always give equal results.
+//! Seeded random numbers: a seed and a fixed order of calls always give the same results.
 //!
 //! Not for secrets: the numbers can be guessed.
 
-/// A sequence of random numbers.
 #[derive(Debug, Clone)]
 pub struct Draws {
     state: u64,
 }
 
 impl Draws {
-    /// The sequence for a seed and a purpose, such as a rule and a number, or a connection and a direction.
+    /// `purpose` separates sequences of one seed, such as a rule and a number, or a connection and a direction.
     pub fn new(seed: u64, purpose: &[u64]) -> Self {
         let mut draws = Self { state: seed };
         for word in purpose {
@@ -27,9 +26,9 @@ impl Draws {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to, but not including, 1.
+    /// Draws a number from 0 up to, but not including, 1.
     pub fn next_share(&mut self) -> f64 {
-        // As many bits as an f64 holds.
+        // An f64 holds 53 bits.
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
@@ -38,16 +37,16 @@ impl Draws {
         self.next_share() < probability
     }
 
-    /// A number from `low` up to, but not including, `high`; `low` if the range is empty.
+    /// Draws a number from `low` up to, but not including, `high`; `low` if the range is empty.
     pub fn next_in(&mut self, low: i64, high: i64) -> i64 {
         let width = high.saturating_sub(low).max(1) as u64;
-        // The high half of a product: as even as the width is small beside 2^64.
+        // The high half of a product is nearly uniform, because the width is small compared to 2^64.
         let at = (u128::from(self.next_u64()) * u128::from(width)) >> 64;
         low.saturating_add(at as i64)
     }
 }
 
-/// A stable hash of a name (FNV-1a), to seed draws with. It is equal on every machine and in every run.
+/// Hashes a name (FNV-1a) to seed draws with; the same on every machine and in every run.
 pub fn number_of(name: &[u8]) -> u64 {
     name.iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

@@ -1,17 +1,16 @@
-//! Network emulation: rate limits, delays and faults, to emulate a slower or worse network.
+//! Network emulation: rate limits, delays and faults, as on a slower or worse network.
 //!
-//! No sockets, no clock: the caller passes the time in nanoseconds, and learns how much it may send now, or when to ask
-//! again.
+//! No sockets, no clock: the caller passes the time in nanoseconds, and learns how much to send now, or when to ask.
 
 #![forbid(unsafe_code)]
 
 /// Rate limits and bursts.
 mod limit;
-/// The credit of one rate limit (token bucket).
+/// Token bucket of one rate limit.
 mod bucket;
 /// A rate limit that all workers share.
 mod total;
-/// Fair division of a shared limit among the streams of one worker.
+/// Fair division of a shared limit among one worker's streams.
 mod line;
 /// A link of datagrams with a queue.
 mod bottleneck;
@@ -23,11 +22,11 @@ mod delay_line;
 mod draw;
 /// Kinds of faults.
 mod fault;
-/// When faults happen.
+/// Conditions under which faults happen.
 mod occasion;
-/// Kinds of toxics, which act on the bytes of a connection.
+/// Kinds of toxics, which change the bytes of a connection.
 mod toxic;
-/// One toxic in one direction of a connection.
+/// A single toxic in one direction of a connection.
 mod toxic_stage;
 /// All toxics in one direction of a connection.
 mod toxic_chain;
@@ -35,12 +34,12 @@ mod toxic_chain;
 pub use bottleneck::{Bottleneck, Queue};
 pub use bucket::Bucket;
 pub use delay::{Delay, Jitter};
-pub use delay_line::{DelayLine, Latency, Loss};
+pub use delay_line::{DelayLine, LinkLatency, LinkLoss};
 pub use draw::{Draws, number_of};
 pub use fault::{ConnectionFault, DatagramEffect, Directions, Fault};
 pub use limit::{Limit, Model};
-pub use line::{Grant, Line, StreamId};
-pub use occasion::{Dice, Occasion, Share};
+pub use line::{Grant, SharedLine, StreamId};
+pub use occasion::{Dice, Millionths, Occasion};
 pub use total::Total;
-pub use toxic::{ATTRIBUTES_MAX, Attribute, Effect, Ending, KINDS, Kind, Unit};
-pub use toxic_chain::{Chain, Link};
+pub use toxic::{ATTRIBUTES_MAX, Attribute, DirectionEnding, Effect, KINDS, ToxicKind, ToxicUnit};
+pub use toxic_chain::{Chain, ChainLink};

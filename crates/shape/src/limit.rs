@@ -2,38 +2,34 @@
 
 use std::num::NonZeroU64;
 
-/// Nanoseconds per second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// The time that a link may catch up on after a moment without a sender: less could not be distinguished from the time
-/// for fetching the next data.
+/// Time that a link may catch up on after a moment without a sender. A shorter one could not be distinguished from the
+/// time for fetching the next data.
 const LINK_SLACK_NS: u64 = 1_000_000;
-/// The duration of one grant to a stream, so that a shared limit is even over short windows.
+/// Duration of one grant to a stream. It is short, so that a shared limit is even over short windows.
 const PIECE_NS: u64 = 1_000_000;
-/// The duration of a grant at low rates, up to `LONG_PIECE_BYTES_MAX`: tiny segments cost more than they gain.
+/// Duration of a grant at low rates, up to `LONG_PIECE_BYTES_MAX`: tiny segments cost more than they gain.
 const LONG_PIECE_NS: u64 = 10_000_000;
 const LONG_PIECE_BYTES_MAX: u64 = 1460;
-/// The largest grant at any rate.
+/// Maximum size of a grant at any rate.
 const PIECE_BYTES_MAX: u64 = 256 * 1024;
 
-/// What becomes of time in which nothing is sent.
+/// Whether a limit saves unused time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Model {
     /// Unused time is lost, as on a link.
     Link,
     /// Unused time is saved as credit for a burst.
     TokenBucket {
-        /// The most bytes that are saved. A new bucket starts with them.
+        /// Maximum credit. A new bucket starts with it.
         burst_bytes: u64,
     },
 }
 
-/// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// The rate, in bytes per second.
     pub rate_bytes_per_second: NonZeroU64,
-    /// Whether unused time is saved.
     pub model: Model,
 }
 
@@ -43,7 +39,7 @@ impl Limit {
         Self { rate_bytes_per_second, model: Model::Link }
     }
 
-    /// How many bytes one stream is granted at once: small enough for an even rate over short windows, but no smaller.
+    /// Returns the size of one grant: small enough for an even rate over short windows, but no smaller.
     pub fn piece_bytes(&self) -> u64 {
         let lasting = |span_ns: u64| u64::try_from(self.bytes_in(span_ns)).unwrap_or(u64::MAX);
         let least = lasting(LONG_PIECE_NS).clamp(1, LONG_PIECE_BYTES_MAX);
@@ -54,7 +50,7 @@ impl Limit {
         u128::from(self.rate_bytes_per_second.get()) * u128::from(span_ns) / u128::from(SECOND_NS)
     }
 
-    /// The most credit that is kept while no sender waits, in bytes times nanoseconds per second.
+    /// Maximum credit while no sender waits, in bytes times nanoseconds per second.
     pub(crate) fn saved_max(&self) -> u128 {
         match self.model {
             Model::Link => u128::from(self.rate_bytes_per_second.get()) * u128::from(LINK_SLACK_NS),

@@ -1,5 +1,4 @@
-//! Fair division of a shared rate limit among one worker's streams: deficit round robin, in step with other workers'
-//! rounds.
+//! Division of a shared rate limit among a worker's streams: deficit round robin, in step with other workers' rounds.
 //!
 //! Idle streams cost nothing. A stream that could not use its piece gets the rest of it later.
 
@@ -14,22 +13,21 @@ use crate::total::Total;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamId(pub usize);
 
-/// How much a stream may send now.
+/// Permission for a stream to send now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// The stream that may send.
     pub stream: StreamId,
-    /// The number of bytes. Unused bytes must be given back.
+    /// Unused bytes must be given back.
     pub bytes: u64,
 }
 
-/// One worker's streams under one shared limit.
+/// The streams of one worker under one shared limit.
 #[derive(Debug)]
-pub struct Line {
+pub struct SharedLine {
     total: Arc<Total>,
     worker: usize,
     piece_bytes: u64,
-    streams: Slab<Stream>,
+    streams: Slab<LineStream>,
     round: u64,
     /// Streams that this round has yet to serve.
     this_round: VecDeque<usize>,
@@ -40,18 +38,17 @@ pub struct Line {
 }
 
 #[derive(Debug)]
-struct Stream {
+struct LineStream {
     weight: u32,
-    /// Bytes that were granted and could not be used.
+    /// Bytes that were granted but could not be used.
     deficit: u64,
-    /// Bytes that the stream waits for; 0 while it is not waiting.
+    /// Bytes that the stream waits for; 0 while it does not wait.
     wanted: u64,
     /// Bytes granted so far in the current turn.
     taken: u64,
 }
 
-impl Line {
-    /// A line without streams.
+impl SharedLine {
     pub fn new(total: Arc<Total>, worker: usize) -> Self {
         let piece_bytes = total.limit().piece_bytes();
         Self {
@@ -66,27 +63,25 @@ impl Line {
         }
     }
 
-    /// The shared limit.
     pub fn total(&self) -> &Arc<Total> {
         &self.total
     }
 
     /// Adds a stream that gets `weight` pieces per round.
     pub fn join(&mut self, weight: u32) -> StreamId {
-        StreamId(self.streams.insert(Stream { weight: weight.max(1), deficit: 0, wanted: 0, taken: 0 }))
+        StreamId(self.streams.insert(LineStream { weight: weight.max(1), deficit: 0, wanted: 0, taken: 0 }))
     }
 
-    /// Removes a stream.
     pub fn leave(&mut self, stream: StreamId, now_ns: u64) {
         if self.streams.remove(stream.0).wanted > 0 {
-            // Its key may be another's soon.
+            // Another stream may get this key soon.
             self.this_round.retain(|&key| key != stream.0);
             self.next_round.retain(|&key| key != stream.0);
             self.rest_if_empty(now_ns);
         }
     }
 
-    /// Puts a stream with `bytes` to send in line for its turn.
+    /// Queues a stream with `bytes` to send for its turn.
     pub fn ask(&mut self, stream: StreamId, bytes: u64, now_ns: u64) {
         let is_waiting = self.streams[stream.0].wanted > 0;
         self.streams[stream.0].wanted = bytes.max(1);
@@ -100,9 +95,9 @@ impl Line {
         }
     }
 
-    /// Grants what may be sent now. Returns when to call again, if streams still wait.
+    /// Grants the bytes that may be sent now. Returns when to call again, if streams still wait.
     pub fn serve(&mut self, now_ns: u64, grants: &mut Vec<Grant>) -> Option<u64> {
-        // It may be another one by now.
+        // The limit may have changed.
         self.piece_bytes = self.total.limit().piece_bytes();
         loop {
             if self.this_round.is_empty() {
@@ -130,7 +125,7 @@ impl Line {
                 let stream = &mut self.streams[key];
                 stream.taken += bytes;
                 if bytes < turn {
-                    // It goes on with its turn, whether or not it asks again.
+                    // The stream continues its turn, whether or not it asks again.
                     stream.wanted -= bytes;
                     break;
                 }
@@ -156,15 +151,14 @@ impl Line {
         u128::from(waiting) * u128::from(self.piece_bytes) <= self.total.limit().bytes_in(span_ns)
     }
 
-    /// How many bytes a waiting stream gets in its turn, or still gets in the current one.
+    /// Returns how many bytes a waiting stream gets in its turn, or still gets in the current one.
     fn turn(&self, key: usize) -> u64 {
-        let Stream { weight, deficit, wanted, taken } = self.streams[key];
-        // Pieces may be smaller by now than when the turn began.
+        let LineStream { weight, deficit, wanted, taken } = self.streams[key];
+        // Pieces may have become smaller since the turn began.
         wanted.min((self.piece_bytes * u64::from(weight) + deficit).saturating_sub(taken).max(1))
     }
 
-    /// The least that is granted of a turn at once. A long turn is granted in parts: the bucket has credit for two
-    /// pieces at most.
+    /// The minimum grant within a turn. A long turn is granted in parts, because credit is at most two pieces.
     fn least(&self, turn: u64) -> u64 {
         if turn <= 2 * self.piece_bytes { turn } else { self.piece_bytes }
     }

@@ -1,24 +1,22 @@
-//! When faults happen: probability, share of clients, schedule. A seed, a rule name and a number always give one
-//! decision.
+//! When faults happen: probability, share of clients, schedule. Seed, rule and number always give the same decision.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::draw::{Draws, number_of};
 
 /// A share in millionths, so that percentages in the configuration are exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Share(u32);
+pub struct Millionths(u32);
 
-impl Share {
-    /// 100 percent.
+impl Millionths {
     pub const WHOLE: Self = Self(1_000_000);
 
-    /// A share of `millionths`; `None` if that is more than 100 percent.
+    /// Returns `None` above 100 percent.
     pub fn of_millionths(millionths: u32) -> Option<Self> {
         (millionths <= Self::WHOLE.0).then_some(Self(millionths))
     }
 
-    /// The share in millionths.
     pub fn millionths(self) -> u32 {
         self.0
     }
@@ -31,25 +29,27 @@ impl Share {
 /// When a fault happens to matching requests or connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occasion {
-    /// The probability.
-    pub probability: Share,
-    /// The share of clients that are affected; always the identical clients.
-    pub clients: Share,
-    /// The start, counted from when the rule took effect.
+    pub probability: Millionths,
+    /// Only every n-th candidate counts: 3 means the third, the sixth and so on.
+    pub every: NonZeroU32,
+    /// The share of clients that are affected; always the same clients.
+    pub clients: Millionths,
+    /// Counted from when the rule took effect.
     pub from: Duration,
-    /// The end, counted from when the rule took effect.
+    /// Counted from when the rule took effect.
     pub until: Option<Duration>,
-    /// The period after which the schedule repeats.
+    /// Period after which the schedule repeats.
     pub repeat: Option<Duration>,
-    /// The time after which the fault ends for good.
+    /// Time after which the fault ends for good.
     pub expires: Option<Duration>,
 }
 
 impl Default for Occasion {
     fn default() -> Self {
         Self {
-            probability: Share::WHOLE,
-            clients: Share::WHOLE,
+            probability: Millionths::WHOLE,
+            every: NonZeroU32::MIN,
+            clients: Millionths::WHOLE,
             from: Duration::ZERO,
             until: None,
             repeat: None,
@@ -58,30 +58,28 @@ impl Default for Occasion {
     }
 }
 
-/// The source of the random decisions of one rule.
+/// The source of a rule's random decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dice {
     seed: u64,
     rule: u64,
 }
 
-/// Which question of a rule a draw answers. Separate draws make the answers independent.
+/// The decision that a draw is for. Separate draws make the decisions independent.
 const HAPPENS: u64 = 1;
 const CLIENT: u64 = 2;
 const EXTENT: u64 = 3;
 
 impl Dice {
-    /// Decisions for the rule with this name.
     pub fn new(seed: u64, rule: &str) -> Self {
         Self { seed, rule: number_of(rule.as_bytes()) }
     }
 
-    /// The seed.
     pub fn seed(self) -> u64 {
         self.seed
     }
 
-    /// 64 random bits for the extent of the fault's `number`th occurrence.
+    /// Returns 64 random bits for the extent of the fault's `number`th occurrence.
     pub fn extent(self, number: u64) -> u64 {
         self.draws(EXTENT, number).next_u64()
     }
@@ -98,38 +96,43 @@ impl Occasion {
             return false;
         }
         let age = match self.repeat.map(|repeat| repeat.as_nanos()) {
-            // Years of nanoseconds fit.
+            // u64 nanoseconds hold centuries.
             Some(repeat_ns) if repeat_ns > 0 => Duration::from_nanos((age.as_nanos() % repeat_ns) as u64),
             _ => age,
         };
         age >= self.from && self.until.is_none_or(|until| age < until)
     }
 
-    /// The time until the fault may become active or inactive, `age` after its rule took effect; `None` if it never
-    /// changes again.
+    /// Time until the fault may begin or end, `age` after its rule took effect; `None` if that never happens again.
     pub fn changes_in(&self, age: Duration) -> Option<Duration> {
         if self.expires.is_some_and(|expires| age >= expires) {
             return None;
         }
         let repeat = self.repeat.filter(|repeat| !repeat.is_zero());
-        // Years of nanoseconds fit.
+        // u64 nanoseconds hold centuries.
         let nanos = |time: Duration| time.as_nanos() as u64;
         let phase = repeat.map_or(age, |repeat| Duration::from_nanos(nanos(age) % nanos(repeat)));
-        // What is always on begins and ends with no round.
+        // A fault that is always active does not change at the ends of rounds.
         let is_timed = !self.from.is_zero() || self.until.is_some();
         let of_round = [Some(self.from), self.until, repeat.filter(|_| is_timed)].into_iter().flatten();
         let to_come = of_round.filter(|time| *time > phase).map(|time| time - phase);
         to_come.chain(self.expires.map(|expires| expires - age)).min()
     }
 
-    /// Whether the fault applies to this client, which is identified by any bytes.
+    /// Whether the fault applies to this client; any bytes may identify it.
     pub fn is_for(&self, dice: Dice, client: &[u8]) -> bool {
-        self.clients == Share::WHOLE || dice.draws(CLIENT, number_of(client)).happens(self.clients.as_f64())
+        self.clients == Millionths::WHOLE
+            || dice.draws(CLIENT, number_of(client)).happens(self.clients.as_f64())
     }
 
     /// Whether the fault happens to the `number`th candidate.
     pub fn happens(&self, dice: Dice, number: u64) -> bool {
-        self.probability == Share::WHOLE || dice.draws(HAPPENS, number).happens(self.probability.as_f64())
+        let is_its_turn = number.wrapping_add(1).is_multiple_of(u64::from(self.every.get()));
+        if !is_its_turn {
+            return false;
+        }
+        self.probability == Millionths::WHOLE
+            || dice.draws(HAPPENS, number).happens(self.probability.as_f64())
     }
 }
 
@@ -137,11 +140,22 @@ impl Occasion {
 mod tests {
     use super::*;
 
-    fn share(millionths: u32) -> Share {
-        Share::of_millionths(millionths).unwrap()
+    fn share(millionths: u32) -> Millionths {
+        Millionths::of_millionths(millionths).unwrap()
     }
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn every_third_candidate() {
+        let third = Occasion { every: NonZeroU32::new(3).unwrap(), ..Occasion::default() };
+        let happens = |occasion: &Occasion| {
+            (0..9).filter(|number| occasion.happens(Dice::new(1, "a"), *number)).collect::<Vec<u64>>()
+        };
+        assert_eq!(happens(&third), [2, 5, 8]);
+        assert_eq!(happens(&Occasion { probability: share(0), ..third }), []);
+        assert_eq!(happens(&Occasion::default()).len(), 9);
+    }
 
     #[test]
     fn timelines() {
@@ -231,7 +245,7 @@ mod tests {
             assert!(Occasion::default().happens(dice, number) && !never.happens(dice, number));
             assert!(!never.is_for(dice, &number.to_be_bytes()));
         }
-        assert_eq!(Share::of_millionths(1_000_001), None);
+        assert_eq!(Millionths::of_millionths(1_000_001), None);
     }
 
     #[test]

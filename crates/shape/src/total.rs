@@ -1,36 +1,34 @@
 //! A rate limit that all workers share.
 //!
-//! Workers serve their streams in rounds that keep in step, so every stream gets a piece per round, whichever worker it
-//! belongs to. A worker spends at once what it takes for a round, and gives back the rest.
+//! Workers serve their streams in rounds that keep in step, so every stream gets a piece per round on any worker. A
+//! worker spends its credit for a round at once, and gives back the rest.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bucket::Bucket;
 use crate::limit::{Limit, SECOND_NS};
 
-/// Credit that is unused for this long goes to any worker that asks, so that a stalled worker holds up no other.
+/// Credit that is unused for this long goes to any worker that asks, so that a stalled worker delays no other.
 const LEFT_LYING_NS: u64 = 3_000_000;
 
 /// A shared rate limit and the rounds of the workers.
 #[derive(Debug)]
 pub struct Total {
-    state: Mutex<State>,
+    state: Mutex<TotalState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct TotalState {
     bucket: Bucket,
     /// The current round of each worker with waiting streams, by worker number.
     rounds: Vec<Option<u64>>,
 }
 
 impl Total {
-    /// An unused limit.
     pub fn new(limit: Limit) -> Self {
-        Self { state: Mutex::new(State { bucket: Bucket::new(limit, 0), rounds: Vec::new() }) }
+        Self { state: Mutex::new(TotalState { bucket: Bucket::new(limit, 0), rounds: Vec::new() }) }
     }
 
-    /// The current limit.
     pub fn limit(&self) -> Limit {
         *self.state().bucket.limit()
     }
@@ -49,16 +47,15 @@ impl Total {
         state.slowest().is_none() && state.bucket.is_full(now_ns)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TotalState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a worker's first stream waits. Returns the round that the worker begins with, given its last round.
+    /// Records that a worker's first stream waits. Returns the round that the worker begins with, given its last round.
     pub(crate) fn begin(&self, worker: usize, last_round: u64, now_ns: u64) -> u64 {
         let mut state = self.state();
         state.bucket.set_waited_for(true, now_ns);
-        // Who was away for a moment has its place in the round that is under way; who was away for longer gets nothing
-        // for that time.
+        // After a short absence a worker takes its place in the current round. A longer absence is not made up for.
         let round = state
             .slowest()
             .map_or(last_round, |slowest| last_round.clamp(slowest.saturating_sub(1), slowest));
@@ -67,7 +64,7 @@ impl Total {
         round
     }
 
-    /// Notes that no stream of a worker waits any more.
+    /// Records that no stream of a worker waits any more.
     pub(crate) fn rest(&self, worker: usize, now_ns: u64) {
         let mut state = self.state();
         state.is_in(worker, None);
@@ -78,7 +75,7 @@ impl Total {
     /// Takes up to `wanted_bytes`, and at least `piece_bytes`, for a worker's round.
     ///
     /// # Errors
-    /// The credit does not suffice, or other workers come first: the time at which to ask again.
+    /// If the credit does not suffice, or other workers come first: the time at which to ask again.
     pub(crate) fn lease(
         &self,
         worker: usize,
@@ -88,7 +85,7 @@ impl Total {
         now_ns: u64,
     ) -> Result<u64, u64> {
         let mut state = self.state();
-        // Told whether or not there is credit: others may wait for this worker's last round to end.
+        // Recorded even without credit: other workers may wait for the end of this worker's last round.
         state.is_in(worker, Some(round));
         let available = state.bucket.available(now_ns);
         if available < piece_bytes {
@@ -109,7 +106,7 @@ impl Total {
     }
 }
 
-impl State {
+impl TotalState {
     fn is_in(&mut self, worker: usize, round: Option<u64>) {
         if self.rounds.len() <= worker {
             self.rounds.resize(worker + 1, None);

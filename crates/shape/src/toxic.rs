@@ -1,137 +1,128 @@
-//! Kinds of toxics, their attributes, and their effects on the bytes of a connection. `toxic_stage` applies the
-//! effects.
+//! Kinds of toxics, their attributes, and their effects on the bytes of a connection, which `toxic_stage` applies.
 
 use std::time::Duration;
 
-use crate::delay_line::Loss;
+use crate::delay_line::LinkLoss;
 
-/// The most attributes that a kind of toxic has.
+/// Maximum number of attributes of a kind.
 pub const ATTRIBUTES_MAX: usize = 3;
 
-/// A kind of toxic.
 #[derive(Debug)]
-pub struct Kind {
-    /// The name; that of Toxiproxy if Toxiproxy has this kind.
+pub struct ToxicKind {
+    /// Toxiproxy's name, if Toxiproxy has this kind.
     pub name: &'static str,
-    /// The attributes, in a fixed order.
     pub attributes: &'static [Attribute],
     effect: fn([i64; ATTRIBUTES_MAX]) -> Effect,
 }
 
-/// A numeric attribute of a toxic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attribute {
-    /// The name, as clients write it.
     pub name: &'static str,
-    /// The unit.
-    pub unit: Unit,
-    /// The default value.
+    pub unit: ToxicUnit,
     pub default: i64,
 }
 
-/// The unit of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    /// A whole number.
+pub enum ToxicUnit {
     Whole,
-    /// A percentage from 0 to 100, stored in millionths.
+    /// From 0 to 100, stored in millionths.
     Percent,
 }
 
-/// An attribute that is a whole number, 0 by default.
+/// A whole number with default 0.
 const fn whole(name: &'static str) -> Attribute {
-    Attribute { name, unit: Unit::Whole, default: 0 }
+    Attribute { name, unit: ToxicUnit::Whole, default: 0 }
 }
 
-/// All kinds: those of Toxiproxy first, then additional ones.
-pub const KINDS: &[Kind] = &[
-    // Each piece is late by `latency` ± `jitter` ms.
-    Kind {
+/// Toxiproxy's kinds first, then additional ones.
+pub const KINDS: &[ToxicKind] = &[
+    // Delays each piece by `latency` ± `jitter` ms.
+    ToxicKind {
         name: "latency",
         attributes: &[whole("latency"), whole("jitter")],
         effect: |[latency_ms, jitter_ms, _]| Effect::Latency { latency_ms, jitter_ms: jitter_ms.max(0) },
     },
-    // At most `rate` kB a second; none at all with 0.
-    Kind {
+    // Limits the rate to `rate` kB/s; 0 lets nothing pass.
+    ToxicKind {
         name: "bandwidth",
         attributes: &[whole("rate")],
         effect: |[rate, ..]| Effect::Bandwidth { bytes_per_second: unsigned(rate).saturating_mul(1000) },
     },
-    // The end comes `delay` ms late.
-    Kind {
+    // Delays the end of the stream by `delay` ms.
+    ToxicKind {
         name: "slow_close",
         attributes: &[whole("delay")],
         effect: |[delay, ..]| Effect::SlowClose { delay: milliseconds(delay) },
     },
-    // Nothing passes, and after `timeout` ms without a byte the connection is closed; never with 0.
-    Kind {
+    // Drops all bytes, and closes the connection after `timeout` ms without a byte; never with 0.
+    ToxicKind {
         name: "timeout",
         attributes: &[whole("timeout")],
         effect: |[timeout, ..]| Effect::Timeout { after: (timeout > 0).then(|| milliseconds(timeout)) },
     },
-    // `timeout` ms after the first byte the connection is reset.
-    Kind {
+    // Resets the connection `timeout` ms after the first byte.
+    ToxicKind {
         name: "reset_peer",
         attributes: &[whole("timeout")],
         effect: |[timeout, ..]| Effect::ResetPeer { after: milliseconds(timeout) },
     },
-    // Pieces of `average_size` ± `size_variation` bytes, with `delay` µs behind each.
-    Kind {
+    // Cuts bytes into pieces of `average_size` ± `size_variation`, with a pause of `delay` µs after each.
+    ToxicKind {
         name: "slicer",
         attributes: &[whole("average_size"), whole("size_variation"), whole("delay")],
         effect: |[average, variation, delay]| Effect::Slicer {
             average_bytes: unsigned(average).max(1),
-            // As large as the average it would leave pieces of nothing.
+            // A variation as large as the average would make empty pieces.
             variation_bytes: unsigned(variation).min(unsigned(average).max(1) - 1),
             delay: Duration::from_micros(unsigned(delay)),
         },
     },
-    // After `bytes` bytes the connection is closed.
-    Kind {
+    // Closes the connection after `bytes` bytes.
+    ToxicKind {
         name: "limit_data",
         attributes: &[whole("bytes")],
-        effect: |[bytes, ..]| Effect::LimitData { bytes: unsigned(bytes), ending: Ending::Close },
+        effect: |[bytes, ..]| Effect::LimitData { bytes: unsigned(bytes), ending: DirectionEnding::Close },
     },
-    // After `bytes` bytes the connection is reset.
-    Kind {
+    // Resets the connection after `bytes` bytes.
+    ToxicKind {
         name: "reset_data",
         attributes: &[whole("bytes")],
-        effect: |[bytes, ..]| Effect::LimitData { bytes: unsigned(bytes), ending: Ending::Reset },
+        effect: |[bytes, ..]| Effect::LimitData { bytes: unsigned(bytes), ending: DirectionEnding::Reset },
     },
-    // `timeout` ms after it begins the connection is reset, whether a byte has come or not.
-    Kind {
+    // Resets the connection `timeout` ms after its start, even if no byte has arrived.
+    ToxicKind {
         name: "reset_after",
         attributes: &[whole("timeout")],
         effect: |[timeout, ..]| Effect::ResetAfter { after: milliseconds(timeout) },
     },
-    // After `bytes` bytes nothing passes any more, neither bytes nor the end, as if the peer had lost its power.
-    Kind {
+    // Drops everything after `bytes` bytes, including the end, as if the peer had lost its power.
+    ToxicKind {
         name: "half_open",
         attributes: &[whole("bytes")],
         effect: |[bytes, ..]| Effect::HalfOpen { bytes: unsigned(bytes) },
     },
-    // Of each `every` bytes one is another than was sent; all are with 1.
-    Kind {
+    // Changes one byte of each `every` bytes; with 1, every byte.
+    ToxicKind {
         name: "corrupt",
         attributes: &[whole("every")],
         effect: |[every, ..]| Effect::Corrupt { every_bytes: unsigned(every).max(1) },
     },
-    // Nothing passes for `delay` ms after the connection began; then all does.
-    Kind {
+    // Lets nothing pass for `delay` ms after the connection's start, then everything.
+    ToxicKind {
         name: "slow_start",
         attributes: &[whole("delay")],
         effect: |[delay, ..]| Effect::SlowStart { delay: milliseconds(delay) },
     },
-    // Of all packets `percent` % are lost: such a packet, and what is behind it, comes `delay` ms late, by when TCP has sent
-    // it again. By default that is the shortest time-out of Linux for a retransmission.
-    Kind {
+    // Loses `percent` % of all packets. A lost packet and the bytes behind it arrive `delay` ms later, as after TCP's
+    // retransmission. The default is Linux's minimum retransmission time-out.
+    ToxicKind {
         name: "packet_loss",
         attributes: &[
-            Attribute { name: "percent", unit: Unit::Percent, default: 0 },
-            Attribute { name: "delay", unit: Unit::Whole, default: 200 },
+            Attribute { name: "percent", unit: ToxicUnit::Percent, default: 0 },
+            Attribute { name: "delay", unit: ToxicUnit::Whole, default: 200 },
         ],
         effect: |[per_million, delay_ms, _]| {
-            Effect::PacketLoss(Loss {
+            Effect::PacketLoss(LinkLoss {
                 per_million: unsigned(per_million).min(1_000_000) as u32,
                 stall_ns: unsigned(delay_ms).saturating_mul(1_000_000),
             })
@@ -147,18 +138,15 @@ fn milliseconds(value: i64) -> Duration {
     Duration::from_millis(unsigned(value))
 }
 
-impl Kind {
-    /// The kind with this name.
+impl ToxicKind {
     pub fn named(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.name == name)
     }
 
-    /// The default values of the attributes.
     pub fn defaults(&self) -> [i64; ATTRIBUTES_MAX] {
         std::array::from_fn(|index| self.attributes.get(index).map_or(0, |attribute| attribute.default))
     }
 
-    /// The effect of this kind with these attribute values.
     pub fn effect(&self, attributes: [i64; ATTRIBUTES_MAX]) -> Effect {
         (self.effect)(attributes)
     }
@@ -167,26 +155,22 @@ impl Kind {
 /// An effect on the bytes in one direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Delays each piece.
     Latency {
-        /// The delay; negative values count as 0.
+        /// Negative values count as 0.
         latency_ms: i64,
-        /// The most that a delay differs from `latency_ms`.
+        /// Maximum difference from `latency_ms`.
         jitter_ms: i64,
     },
     /// Limits the rate. Idle time saves no credit.
     Bandwidth {
-        /// The rate; 0 lets nothing pass.
+        /// 0 lets nothing pass.
         bytes_per_second: u64,
     },
-    /// Delays the end of the stream.
     SlowClose {
-        /// The delay.
         delay: Duration,
     },
-    /// Drops all data.
     Timeout {
-        /// Closes the connection after this time without a byte; `None` leaves it open.
+        /// Time without a byte until the connection is closed; `None` leaves it open.
         after: Option<Duration>,
     },
     /// Resets the connection after the first piece.
@@ -194,54 +178,43 @@ pub enum Effect {
         /// The time from the first piece to the reset.
         after: Duration,
     },
-    /// Resets the connection after a fixed time.
     ResetAfter {
         /// The time from when the toxic takes effect to the reset.
         after: Duration,
     },
-    /// Splits data into small pieces.
     Slicer {
-        /// The average size of a piece.
         average_bytes: u64,
-        /// The most that a size differs from the average.
+        /// Maximum difference from the average.
         variation_bytes: u64,
         /// The delay between two pieces.
         delay: Duration,
     },
     /// Ends the connection after a number of bytes.
     LimitData {
-        /// The number of bytes that pass.
         bytes: u64,
-        /// How the connection ends.
-        ending: Ending,
+        ending: DirectionEnding,
     },
     /// Drops all data after a number of bytes, without closing the connection.
     HalfOpen {
-        /// The number of bytes that pass.
         bytes: u64,
     },
-    /// Corrupts bytes.
     Corrupt {
-        /// One byte in this many is changed.
+        /// Size of a block in which one byte is changed.
         every_bytes: u64,
     },
-    /// Delays the first bytes.
     SlowStart {
-        /// The delay.
         delay: Duration,
     },
     /// Emulates packet loss: a lost packet is sent again, and the bytes behind it wait.
-    PacketLoss(Loss),
+    PacketLoss(LinkLoss),
 }
 
-/// How one direction of a connection ends.
+/// The end of one direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// The sender has finished; the other direction goes on.
+pub enum DirectionEnding {
+    /// The sender has finished; the other direction continues.
     End,
-    /// The connection is closed in both directions.
     Close,
-    /// The connection is reset in both directions.
     Reset,
 }
 
@@ -254,18 +227,18 @@ mod tests {
         for (index, kind) in KINDS.iter().enumerate() {
             assert!(kind.attributes.len() <= ATTRIBUTES_MAX, "{}", kind.name);
             assert!(KINDS[..index].iter().all(|other| other.name != kind.name), "{}", kind.name);
-            assert_eq!(Kind::named(kind.name).map(|found| found.name), Some(kind.name));
-            // Nothing that a client sends is too much or too little.
+            assert_eq!(ToxicKind::named(kind.name).map(|found| found.name), Some(kind.name));
+            // No value from a client may be too large or too small.
             for value in [i64::MIN, -1, 0, 1, i64::MAX] {
                 let _ = kind.effect([value; ATTRIBUTES_MAX]);
             }
         }
-        assert!(Kind::named("noop").is_none());
+        assert!(ToxicKind::named("noop").is_none());
     }
 
     #[test]
     fn units_are_those_of_toxiproxy() {
-        let effect = |name: &str, values| Kind::named(name).map(|kind| kind.effect(values));
+        let effect = |name: &str, values| ToxicKind::named(name).map(|kind| kind.effect(values));
         assert_eq!(
             effect("bandwidth", [5, 0, 0]),
             Some(Effect::Bandwidth { bytes_per_second: 5000 }),
@@ -280,7 +253,7 @@ mod tests {
             })
         );
         assert_eq!(effect("timeout", [0; 3]), Some(Effect::Timeout { after: None }));
-        let loss = Kind::named("packet_loss").map(|kind| kind.effect(kind.defaults()));
-        assert_eq!(loss, Some(Effect::PacketLoss(Loss { per_million: 0, stall_ns: 200_000_000 })));
+        let loss = ToxicKind::named("packet_loss").map(|kind| kind.effect(kind.defaults()));
+        assert_eq!(loss, Some(Effect::PacketLoss(LinkLoss { per_million: 0, stall_ns: 200_000_000 })));
     }
 }

@@ -1,4 +1,4 @@
-//! The chain of toxics in one direction of a connection: bytes go in, come out late, cut or not at all, and the chain
+//! The chain of toxics in one direction of a connection. Bytes go in, and come out late, cut or not at all; the chain
 //! says when to call again. Toxics may be added, changed and removed while bytes are in the chain.
 
 use std::collections::VecDeque;
@@ -7,15 +7,13 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 
 use crate::draw::Draws;
-use crate::toxic::{Effect, Ending};
-use crate::toxic_stage::{Piece, Stage, Step};
+use crate::toxic::{DirectionEnding, Effect};
+use crate::toxic_stage::{StageStep, ToxicStage, TransitPiece};
 
-/// A toxic in a chain.
 #[derive(Debug, Clone)]
-pub struct Link {
-    /// The identity of the toxic, which its changes keep.
+pub struct ChainLink {
+    /// Identifies the toxic, also after changes.
     pub id: u64,
-    /// The effect.
     pub effect: Effect,
     /// The random numbers for this direction of this connection.
     pub draws: Draws,
@@ -24,15 +22,15 @@ pub struct Link {
 /// The toxics between a sender and a receiver, with the bytes that they hold.
 #[derive(Debug, Default)]
 pub struct Chain {
-    stages: Vec<Stage>,
+    stages: Vec<ToxicStage>,
     out: VecDeque<Bytes>,
-    ended: Option<Ending>,
+    ended: Option<DirectionEnding>,
 }
 
 impl Chain {
     /// Replaces the toxics. Bytes held by a removed toxic pass to the next one.
-    pub fn set(&mut self, now: Duration, links: &[Link]) {
-        let is_kept = |stage: &Stage| links.iter().any(|link| link.id == stage.id);
+    pub fn set(&mut self, now: Duration, links: &[ChainLink]) {
+        let is_kept = |stage: &ToxicStage| links.iter().any(|link| link.id == stage.id);
         while let Some(at) = self.stages.iter().position(|stage| !is_kept(stage)) {
             let (pieces, ended) = self.stages.remove(at).dissolve();
             match self.stages.get_mut(at) {
@@ -49,14 +47,14 @@ impl Chain {
             }
         }
         let mut before = std::mem::take(&mut self.stages);
-        for Link { id, effect, draws } in links {
+        for ChainLink { id, effect, draws } in links {
             self.stages.push(match before.iter().position(|stage| stage.id == *id) {
                 Some(at) => {
                     let mut stage = before.remove(at);
                     stage.become_effect(*effect, now);
                     stage
                 }
-                None => Stage::new(*id, *effect, now, draws.clone()),
+                None => ToxicStage::new(*id, *effect, now, draws.clone()),
             });
         }
     }
@@ -65,19 +63,19 @@ impl Chain {
     pub fn has_room(&self) -> bool {
         self.ended.is_none()
             && !self.stages.iter().any(|stage| stage.is_done)
-            && self.stages.first().map_or(self.out.is_empty(), Stage::has_room)
+            && self.stages.first().map_or(self.out.is_empty(), ToxicStage::has_room)
     }
 
     /// Adds bytes that have arrived, at least one.
     pub fn push(&mut self, now: Duration, bytes: Bytes) {
         match self.stages.first_mut() {
-            Some(first) => first.push(Piece { bytes, at: now }),
+            Some(first) => first.push(TransitPiece { bytes, at: now }),
             None => self.out.push_back(bytes),
         }
     }
 
-    /// Notes how the sender has ended. The end follows all bytes added before.
-    pub fn end(&mut self, now: Duration, ending: Ending) {
+    /// Records how the sender ended the stream. The end follows all earlier bytes.
+    pub fn end(&mut self, now: Duration, ending: DirectionEnding) {
         match self.stages.first_mut() {
             Some(first) => first.end(ending, now),
             None => self.ended = self.ended.or(Some(ending)),
@@ -96,16 +94,16 @@ impl Chain {
                 };
                 while !stage.is_done && next.as_ref().map_or(self.out.is_empty(), |next| next.has_room()) {
                     match (stage.step(now), &mut next) {
-                        (Step::Pass(piece), Some(next)) => next.push(piece),
-                        (Step::Pass(piece), None) => self.out.push_back(piece.bytes),
-                        (Step::End(ending, at), next) => {
+                        (StageStep::Pass(piece), Some(next)) => next.push(piece),
+                        (StageStep::Pass(piece), None) => self.out.push_back(piece.bytes),
+                        (StageStep::End(ending, at), next) => {
                             stage.is_done = true;
                             match next {
                                 Some(next) => next.end(ending, at),
                                 None => self.ended = self.ended.or(Some(ending)),
                             }
                         }
-                        (Step::Wait(due), _) => {
+                        (StageStep::Wait(due), _) => {
                             wake = [wake, due].into_iter().flatten().min();
                             break;
                         }
@@ -119,7 +117,7 @@ impl Chain {
         }
     }
 
-    /// The piece of bytes to write next.
+    /// Returns the piece of bytes to write next.
     pub fn front(&self) -> Option<&[u8]> {
         self.out.front().map(|bytes| &**bytes)
     }
@@ -134,14 +132,14 @@ impl Chain {
         }
     }
 
-    /// How the direction has ended, once everything before the end is written.
-    pub fn ending(&self) -> Option<Ending> {
+    /// Returns how the direction has ended, once everything before the end is written.
+    pub fn ending(&self) -> Option<DirectionEnding> {
         self.ended.filter(|_| self.out.is_empty())
     }
 
     /// Whether the chain holds nothing that may still be written.
     pub fn is_empty(&self) -> bool {
-        self.out.is_empty() && self.stages.iter().all(Stage::is_empty)
+        self.out.is_empty() && self.stages.iter().all(ToxicStage::is_empty)
     }
 
     /// Whether the chain is empty and has no toxics, so that bytes may bypass it.
@@ -153,19 +151,19 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toxic::Kind;
+    use crate::toxic::ToxicKind;
 
-    /// A chain of these, on time's start.
+    /// Makes a chain of these toxics at time zero.
     fn chain(toxics: &[(&str, [i64; 3])]) -> Chain {
         let mut chain = Chain::default();
         chain.set(Duration::ZERO, &links(toxics));
         chain
     }
 
-    fn links(toxics: &[(&str, [i64; 3])]) -> Vec<Link> {
+    fn links(toxics: &[(&str, [i64; 3])]) -> Vec<ChainLink> {
         let link = |(id, (name, values)): (usize, &(&str, [i64; 3]))| {
-            let kind = Kind::named(name).unwrap_or_else(|| panic!("{name} is a kind"));
-            Link { id: id as u64, effect: kind.effect(*values), draws: Draws::new(1, &[id as u64]) }
+            let kind = ToxicKind::named(name).unwrap_or_else(|| panic!("{name} is a kind"));
+            ChainLink { id: id as u64, effect: kind.effect(*values), draws: Draws::new(1, &[id as u64]) }
         };
         toxics.iter().enumerate().map(link).collect()
     }
@@ -174,7 +172,7 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// Everything that comes out, by when: a sink that is always ready. Until nothing is due any more.
+    /// Collects everything that comes out, and when, into a sink that is always ready, until nothing is due any more.
     fn run(chain: &mut Chain, from: Duration) -> Vec<(Duration, Vec<u8>)> {
         let (mut out, mut now) = (Vec::new(), from);
         loop {
@@ -200,9 +198,9 @@ mod tests {
         let mut chain = chain(&[("latency", [100, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"a"));
         chain.push(ms(30), Bytes::from_static(b"b"));
-        chain.end(ms(31), Ending::End);
+        chain.end(ms(31), DirectionEnding::End);
         assert_eq!(run(&mut chain, ms(31)), [(ms(100), b"a".to_vec()), (ms(130), b"b".to_vec())]);
-        assert_eq!(chain.ending(), Some(Ending::End));
+        assert_eq!(chain.ending(), Some(DirectionEnding::End));
     }
 
     #[test]
@@ -210,11 +208,11 @@ mod tests {
         for toxic in ["latency", "slow_start", "slow_close"] {
             let mut chain = chain(&[(toxic, [100, 0, 0])]);
             chain.push(ms(0), Bytes::from_static(b"a"));
-            chain.end(ms(1), Ending::Reset);
+            chain.end(ms(1), DirectionEnding::Reset);
             chain.advance(ms(1));
             assert_eq!(chain.ending(), None, "{toxic}");
             assert_eq!(text(&run(&mut chain, ms(1))), "a", "{toxic}");
-            assert_eq!(chain.ending(), Some(Ending::Reset), "{toxic}");
+            assert_eq!(chain.ending(), Some(DirectionEnding::Reset), "{toxic}");
         }
     }
 
@@ -228,7 +226,7 @@ mod tests {
         assert_eq!(out.len(), 100);
         for (index, (at, bytes)) in out.iter().enumerate() {
             assert_eq!(bytes, &[index as u8]);
-            // One that came earlier may hold it up, by no more than the difference between two delays.
+            // An earlier piece may delay this one, by at most the difference between the two delays.
             assert!(*at >= ms(60 + index as u64) && *at <= ms(140 + index as u64), "{index} at {at:?}");
         }
         assert!(out.windows(2).any(|pair| pair[1].0 != pair[0].0 + ms(1)), "it varies");
@@ -253,7 +251,7 @@ mod tests {
             if left_ms.len() > 1 {
                 chain.push(ms(0), Bytes::from_static(b"b"));
             }
-            chain.end(ms(1), Ending::End);
+            chain.end(ms(1), DirectionEnding::End);
             let mut due = ms(1);
             let mut out = Vec::new();
             while chain.ending().is_none() {
@@ -267,7 +265,7 @@ mod tests {
             }
             let late: Vec<_> = left_ms.iter().map(|left_ms| ms(left_ms + 50)).collect();
             assert_eq!(out, late, "{first:?}");
-            // The latency holds nothing back by the pause that the slicer makes behind its last piece.
+            // The latency adds nothing for the pause that the slicer makes behind its last piece.
             assert_eq!(Some(due), late.last().map(|last| *last + ms(40)), "{first:?}");
         }
     }
@@ -275,10 +273,10 @@ mod tests {
     #[test]
     fn a_slow_close_behind_another_is_later_still() {
         let mut chain = chain(&[("slow_close", [100, 0, 0]), ("slow_close", [50, 0, 0])]);
-        chain.end(ms(0), Ending::End);
+        chain.end(ms(0), DirectionEnding::End);
         assert_eq!((chain.advance(ms(100)), chain.ending()), (Some(ms(150)), None));
         chain.advance(ms(150));
-        assert_eq!(chain.ending(), Some(Ending::End));
+        assert_eq!(chain.ending(), Some(DirectionEnding::End));
     }
 
     #[test]
@@ -301,7 +299,7 @@ mod tests {
                 }
                 now = wake.unwrap_or(now).max(now);
             }
-            // 200 kB at 100 kB a second.
+            // 200 kB at 100 kB/s.
             assert!((ms(1990)..=ms(2010)).contains(&last), "{size}: {last:?}");
         }
     }
@@ -310,12 +308,12 @@ mod tests {
     fn a_bandwidth_of_nothing_holds_everything_until_it_is_removed() {
         let mut chain = chain(&[("bandwidth", [0, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"kept"));
-        chain.end(ms(1), Ending::End);
+        chain.end(ms(1), DirectionEnding::End);
         assert!(run(&mut chain, ms(5000)).is_empty());
         assert_eq!(chain.ending(), None);
         chain.set(ms(6000), &[]);
         assert_eq!(text(&run(&mut chain, ms(6000))), "kept");
-        assert_eq!(chain.ending(), Some(Ending::End));
+        assert_eq!(chain.ending(), Some(DirectionEnding::End));
     }
 
     #[test]
@@ -330,12 +328,12 @@ mod tests {
     fn a_slow_close_delays_nothing_but_the_end() {
         let mut chain = chain(&[("slow_close", [500, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"a"));
-        chain.end(ms(10), Ending::End);
+        chain.end(ms(10), DirectionEnding::End);
         chain.advance(ms(10));
         assert_eq!(chain.front(), Some(&b"a"[..]));
         chain.written(1);
         assert_eq!((chain.advance(ms(20)), chain.ending()), (Some(ms(510)), None));
-        assert_eq!((chain.advance(ms(510)), chain.ending()), (None, Some(Ending::End)));
+        assert_eq!((chain.advance(ms(510)), chain.ending()), (None, Some(DirectionEnding::End)));
     }
 
     #[test]
@@ -346,7 +344,7 @@ mod tests {
         chain.push(ms(150), Bytes::from_static(b"lost"));
         assert_eq!(chain.advance(ms(160)), Some(ms(350)), "it begins anew with each piece");
         assert!(run(&mut chain, ms(350)).is_empty());
-        assert_eq!(chain.ending(), Some(Ending::Close));
+        assert_eq!(chain.ending(), Some(DirectionEnding::Close));
     }
 
     #[test]
@@ -356,11 +354,11 @@ mod tests {
         assert_eq!(chain.advance(ms(100)), None);
         chain.set(ms(1500), &links(&[("timeout", [1000, 0, 0])]));
         assert_eq!((chain.advance(ms(1500)), chain.ending()), (Some(ms(2500)), None));
-        // What is told again changes nothing.
+        // Setting the same toxics again changes nothing.
         chain.set(ms(2000), &links(&[("timeout", [1000, 0, 0])]));
         assert_eq!(chain.advance(ms(2000)), Some(ms(2500)));
         chain.advance(ms(2500));
-        assert_eq!(chain.ending(), Some(Ending::Close));
+        assert_eq!(chain.ending(), Some(DirectionEnding::Close));
     }
 
     #[test]
@@ -369,7 +367,7 @@ mod tests {
         chain.push(ms(0), Bytes::from_static(b"lost"));
         assert_eq!(chain.advance(ms(100_000)), None);
         chain.set(ms(100_000), &[]);
-        assert_eq!((chain.front(), chain.ending()), (None, Some(Ending::Close)));
+        assert_eq!((chain.front(), chain.ending()), (None, Some(DirectionEnding::Close)));
     }
 
     #[test]
@@ -380,7 +378,7 @@ mod tests {
         chain.push(ms(1040), Bytes::from_static(b"lost"));
         assert_eq!(chain.advance(ms(1040)), Some(ms(1050)));
         assert!(run(&mut chain, ms(1050)).is_empty());
-        assert_eq!(chain.ending(), Some(Ending::Reset));
+        assert_eq!(chain.ending(), Some(DirectionEnding::Reset));
     }
 
     #[test]
@@ -393,7 +391,7 @@ mod tests {
             let due = chain.advance(ms(40)).unwrap_or(ms(40));
             assert_eq!(due, ms(due_ms), "counted from the first byte");
             chain.advance(due);
-            assert_eq!(chain.ending(), Some(Ending::Reset));
+            assert_eq!(chain.ending(), Some(DirectionEnding::Reset));
         }
     }
 
@@ -404,7 +402,7 @@ mod tests {
         lossy.advance(ms(10));
         lossy.set(ms(20), &[]);
         lossy.advance(ms(20));
-        assert_eq!((lossy.front(), lossy.ending()), (None, Some(Ending::Reset)));
+        assert_eq!((lossy.front(), lossy.ending()), (None, Some(DirectionEnding::Reset)));
         let mut whole = chain(&[("reset_peer", [100, 0, 0])]);
         whole.advance(ms(10));
         whole.set(ms(20), &[]);
@@ -416,11 +414,11 @@ mod tests {
         let mut by_time = chain(&[("reset_after", [30, 0, 0])]);
         by_time.push(ms(1), Bytes::from_static(b"a"));
         assert_eq!(text(&run(&mut by_time, ms(1))), "a");
-        assert_eq!(by_time.ending(), Some(Ending::Reset));
+        assert_eq!(by_time.ending(), Some(DirectionEnding::Reset));
         let mut by_bytes = chain(&[("reset_data", [3, 0, 0])]);
         by_bytes.push(ms(1), Bytes::from_static(b"abcde"));
         assert_eq!(text(&run(&mut by_bytes, ms(1))), "abc");
-        assert_eq!(by_bytes.ending(), Some(Ending::Reset));
+        assert_eq!(by_bytes.ending(), Some(DirectionEnding::Reset));
     }
 
     #[test]
@@ -448,13 +446,13 @@ mod tests {
         limited.push(ms(0), Bytes::from_static(b"abc"));
         limited.push(ms(0), Bytes::from_static(b"defg"));
         assert_eq!(text(&run(&mut limited, ms(0))), "abcde");
-        assert_eq!((limited.ending(), limited.has_room()), (Some(Ending::Close), false));
+        assert_eq!((limited.ending(), limited.has_room()), (Some(DirectionEnding::Close), false));
         let mut none = chain(&[("limit_data", [0, 0, 0])]);
         none.advance(ms(0));
         assert_eq!(none.ending(), None, "before the first byte");
         none.push(ms(0), Bytes::from_static(b"a"));
         assert!(run(&mut none, ms(0)).is_empty());
-        assert_eq!(none.ending(), Some(Ending::Close));
+        assert_eq!(none.ending(), Some(DirectionEnding::Close));
     }
 
     #[test]
@@ -471,7 +469,7 @@ mod tests {
     fn a_half_open_way_tells_neither_bytes_nor_the_end() {
         let mut chain = chain(&[("half_open", [2, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"abc"));
-        chain.end(ms(1), Ending::End);
+        chain.end(ms(1), DirectionEnding::End);
         assert!(!chain.is_empty());
         assert_eq!(text(&run(&mut chain, ms(100_000))), "ab");
         assert_eq!((chain.ending(), chain.is_empty()), (None, true));
@@ -479,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_half_open_way_of_which_nothing_is_missing_goes_on_without_its_toxic() {
-        for (sent, ending) in [("abc", None), ("abcd", Some(Ending::Close))] {
+        for (sent, ending) in [("abc", None), ("abcd", Some(DirectionEnding::Close))] {
             let mut chain = chain(&[("half_open", [3, 0, 0])]);
             chain.push(ms(0), Bytes::from_static(sent.as_bytes()));
             assert_eq!(text(&run(&mut chain, ms(0))), "abc");
@@ -526,18 +524,18 @@ mod tests {
 
     #[test]
     fn a_packet_that_is_lost_holds_up_what_is_behind_it_and_nothing_before() {
-        // Every packet is lost: all of it is late, once, and in its order.
+        // Every packet is lost: all bytes arrive late, once, and in order.
         let mut all = chain(&[("packet_loss", [1_000_000, 200, 0])]);
         all.push(ms(0), Bytes::from(vec![0; 5000]));
         all.push(ms(150), Bytes::from_static(b"b"));
-        all.end(ms(150), Ending::End);
+        all.end(ms(150), DirectionEnding::End);
         let out = run(&mut all, ms(150));
         assert_eq!(
             out.iter().map(|(at, bytes)| (*at, bytes.len())).collect::<Vec<_>>(),
             [(ms(200), 5000), (ms(350), 1)]
         );
-        assert_eq!(all.ending(), Some(Ending::End));
-        // One of ten is lost. A piece of a packet each, 1 ms apart.
+        assert_eq!(all.ending(), Some(DirectionEnding::End));
+        // One of ten is lost. Each piece is a packet, 1 ms apart.
         let mut some = chain(&[("packet_loss", [100_000, 20, 0])]);
         for index in 0..10_000u64 {
             some.push(ms(index), Bytes::from((index as u16).to_be_bytes().to_vec()));
@@ -556,7 +554,7 @@ mod tests {
         );
         let late = |index: usize| out[index].0 - ms(index as u64);
         assert!((0..10_000).all(|index| late(index) <= ms(20)));
-        // Those that are late by all of it have been lost, the others wait behind one.
+        // Pieces with the full delay were lost; the others wait behind one.
         let lost = (0..10_000).filter(|index| late(*index) == ms(20)).count();
         assert!((900..=1100).contains(&lost), "{lost} of 10000");
         let waited = (0..10_000).filter(|index| late(*index) > ms(0)).count();
@@ -612,7 +610,7 @@ mod tests {
         chain.advance(ms(2));
         chain.written(1);
         assert_eq!((chain.advance(ms(2)), chain.front()), (Some(ms(1002)), None));
-        // The slicer stays, as the second of those there were.
+        // The slicer stays, formerly as the second toxic.
         chain.set(ms(3), &links(&[("latency", [1000, 0, 0]), ("slicer", [1, 0, 0])])[1..]);
         let out = run(&mut chain, ms(3));
         assert_eq!((out.len(), text(&out)), (2, "bc".to_owned()));

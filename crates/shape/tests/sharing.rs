@@ -3,18 +3,17 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use shape::{Grant, Limit, Line, Model, StreamId, Total};
+use shape::{Grant, Limit, Model, SharedLine, StreamId, Total};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 
-/// Workers whose streams always have something to send, unless they pause.
+/// Workers whose streams always have bytes to send, unless they pause.
 struct Scene {
-    lines: Vec<Line>,
-    /// Of each worker: its streams, whether each sends, and what each has sent.
+    lines: Vec<SharedLine>,
+    /// For each worker its streams: whether each sends, and how much it has sent.
     streams: Vec<Vec<(StreamId, bool, u64)>>,
     wakes: Vec<Option<u64>>,
-    /// How late a timer fires.
     lateness_ns: u64,
     now: u64,
 }
@@ -22,7 +21,8 @@ struct Scene {
 impl Scene {
     fn new(limit: Limit, weights: &[&[u32]], lateness_ns: u64) -> Self {
         let total = Arc::new(Total::new(limit));
-        let mut lines: Vec<Line> = (0..weights.len()).map(|at| Line::new(Arc::clone(&total), at)).collect();
+        let mut lines: Vec<SharedLine> =
+            (0..weights.len()).map(|at| SharedLine::new(Arc::clone(&total), at)).collect();
         let mut streams: Vec<Vec<(StreamId, bool, u64)>> = Vec::new();
         for (line, weights) in lines.iter_mut().zip(weights) {
             streams.push(weights.iter().map(|&weight| (line.join(weight), true, 0)).collect());
@@ -39,7 +39,7 @@ impl Scene {
         self.streams.iter().flatten().map(|(.., sent)| *sent).collect()
     }
 
-    /// Runs for so long; says how much was sent in each span of that.
+    /// Runs for this long. Returns how much was sent in each span.
     fn run(&mut self, until: u64, span: u64) -> Vec<u64> {
         let mut spans = Vec::new();
         let mut before = self.total();
@@ -69,7 +69,7 @@ impl Scene {
                 let Some(stream) = stream else { panic!("a grant for nobody") };
                 stream.2 += grant.bytes;
             }
-            // Those that were served ask again at once.
+            // Served streams ask again at once.
             self.wakes[worker] = match due {
                 Some(due) => Some(due + self.lateness_ns),
                 None if streams.iter().any(|(_, sends, _)| *sends) => Some(at + 20_000),
@@ -118,7 +118,7 @@ fn a_total_is_kept_over_100_ms_from_1_mb() {
 #[test]
 fn a_thousand_streams_on_two_workers_get_the_same() {
     for (rate, seconds) in [(1_000_000, 20), (10_000_000, 10), (1_000_000_000, 2)] {
-        // However unevenly they are spread.
+        // With any distribution of the streams over the workers.
         let mut scene = Scene::new(link(rate), &[&[1; 700], &[1; 300]], 50_000);
         scene.run(seconds * SECOND, SECOND);
         let index = jain(&scene.each());
@@ -148,7 +148,7 @@ fn weights_are_shares() {
     }
 }
 
-/// A turn of so many pieces is more than there is credit for at any time.
+/// A turn of this many pieces exceeds the credit at any time.
 #[test]
 fn a_large_weight_at_a_low_rate_is_a_share_as_well() {
     for rate in [5_000, 100_000, 1_000_000] {
@@ -160,14 +160,14 @@ fn a_large_weight_at_a_low_rate_is_a_share_as_well() {
         ] {
             let what = format!("{of_workers:?} at {rate} bytes/s");
             let mut scene = Scene::new(link(rate), &of_workers, 50_000);
-            // Ten rounds of the longest.
+            // Ten of the longest rounds.
             let spans = scene.run(101 * SECOND, SECOND);
             let error = scene.total() as f64 / (rate as f64 * 101.0) - 1.0;
             assert!(error.abs() <= 0.005, "{what}: off by {error}");
             assert!(spans.iter().all(|&sent| sent > 0), "{what}: {spans:?}");
             if let [heavy, light] = scene.each()[..] {
                 let ratio = heavy as f64 / light as f64 / f64::from(weight);
-                // The last round may not have ended.
+                // The last round may be incomplete.
                 assert!((0.9..1.1).contains(&ratio), "{what}: {heavy} to {light}");
             }
         }
@@ -178,7 +178,7 @@ fn a_large_weight_at_a_low_rate_is_a_share_as_well() {
 fn what_some_leave_others_get() {
     let mut scene = Scene::new(link(1_000_000), &[&[1; 5], &[1; 5]], 50_000);
     scene.run(SECOND, SECOND);
-    // A whole worker pauses, and some of the other's.
+    // All streams of one worker pause, and some of the other's.
     for stream in &mut scene.streams[0] {
         stream.1 = false;
     }
@@ -192,7 +192,7 @@ fn what_some_leave_others_get() {
 #[test]
 fn what_is_given_back_is_not_lost_and_not_doubled() {
     let total = Arc::new(Total::new(link(1_000_000)));
-    let mut line = Line::new(Arc::clone(&total), 0);
+    let mut line = SharedLine::new(Arc::clone(&total), 0);
     let (stubborn, eager) = (line.join(1), line.join(1));
     let mut sent = 0;
     let mut grants = Vec::new();
@@ -203,13 +203,13 @@ fn what_is_given_back_is_not_lost_and_not_doubled() {
         let due = line.serve(now, &mut grants);
         for grant in grants.drain(..) {
             if grant.stream == stubborn {
-                // Its client takes nothing.
+                // Its client reads nothing.
                 line.give_back(grant.stream, grant.bytes);
             } else {
                 sent += grant.bytes;
             }
         }
-        // What was given back may be had before it is due.
+        // Credit that was given back may be available before the due time.
         now = due.unwrap_or(now).min(now + 100_000);
     }
     let error = sent as f64 / 10_000_000.0 - 1.0;
@@ -219,10 +219,10 @@ fn what_is_given_back_is_not_lost_and_not_doubled() {
 #[test]
 fn a_worker_that_stands_still_holds_up_nobody() {
     let total = Arc::new(Total::new(link(1_000_000)));
-    let mut stuck = Line::new(Arc::clone(&total), 0);
+    let mut stuck = SharedLine::new(Arc::clone(&total), 0);
     let id = stuck.join(1);
     stuck.ask(id, u64::MAX, 0);
-    let mut line = Line::new(total, 1);
+    let mut line = SharedLine::new(total, 1);
     let id = line.join(1);
     let (mut now, mut sent, mut grants) = (0, 0, Vec::new());
     while now < 10 * SECOND {
@@ -254,7 +254,7 @@ fn another_limit_holds_for_those_who_wait() {
     assert!((sent / 1_000_000.0 - 1.0).abs() < 0.02, "{sent} bytes in a second");
 }
 
-/// A stream alone, whose worker is late by more than a link makes up for after a pause.
+/// A single stream, whose worker is later than a link compensates for after a pause.
 #[test]
 fn late_timers_take_nothing_from_a_stream_that_is_alone() {
     for lateness in [MS, 3 * MS, 9 * MS] {
@@ -269,7 +269,7 @@ fn late_timers_take_nothing_from_a_stream_that_is_alone() {
 fn a_line_says_whether_it_is_short() {
     let rate = 1_000_000;
     let limit = Limit::link(NonZeroU64::new(rate).expect("is a rate"));
-    let mut line = Line::new(Arc::new(Total::new(limit)), 0);
+    let mut line = SharedLine::new(Arc::new(Total::new(limit)), 0);
     assert!(line.is_served_within(0));
     for waiting in 1..=10 {
         let stream = line.join(1);

@@ -1,26 +1,27 @@
-//! The text that is signed: a line for each covered component, and one for the parameters (RFC 9421 §2.5).
+//! Composes the text that is signed: a line per covered component, and one with the parameters (RFC 9421 §2.5).
 
-use crate::structured::{Bare, Item, Member, Parameters, dictionary, write_bare, write_item, write_list};
+use crate::structured::{
+    Bare, Item, Parameters, SignatureMember, dictionary, write_bare, write_item, write_list,
+};
 
-/// A request, as its client sent it.
+/// A request as its client sent it.
 #[derive(Debug, Clone)]
-pub struct Message<'m> {
-    /// The method.
+pub struct SignedMessage<'m> {
     pub method: &'m [u8],
     /// `http` or `https`.
     pub scheme: &'m str,
-    /// Host, and port if it was sent.
+    /// The host, and the port if the client sent it.
     pub authority: &'m [u8],
-    /// The path; not empty.
+    /// Not empty.
     pub path: &'m [u8],
-    /// The query without `?`, if there is one.
+    /// Without `?`; `None` if the target has no `?`.
     pub query: Option<&'m [u8]>,
-    /// The field lines: names and values, in their order.
+    /// The field lines in their order: names and values.
     pub fields: Vec<(&'m [u8], &'m [u8])>,
 }
 
-impl Message<'_> {
-    /// RFC 9421 §2.1: the values of all lines of a field as one list; `None` without any line.
+impl SignedMessage<'_> {
+    /// RFC 9421 §2.1: joins the values of all lines of a field; `None` if there is no line.
     pub(crate) fn field(&self, name: &str) -> Option<String> {
         let lines = self.fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()));
         let mut values = lines.map(|(_, value)| std::str::from_utf8(value.trim_ascii())).peekable();
@@ -29,14 +30,14 @@ impl Message<'_> {
         Some(values.ok()?.join(", "))
     }
 
-    /// RFC 9421 §2.2.3: in lower case, without the scheme's port.
+    /// RFC 9421 §2.2.3: in lower case, without the default port of the scheme.
     fn authority(&self) -> Option<String> {
         let authority = std::str::from_utf8(self.authority).ok()?.to_ascii_lowercase();
         let port = if self.scheme == "https" { ":443" } else { ":80" };
         Some(authority.strip_suffix(port).map(str::to_owned).unwrap_or(authority))
     }
 
-    /// The value of a component; `None` if the message has none, or it is of a kind that is not supported.
+    /// `None` if the message lacks the component, or its kind is not supported.
     fn component(&self, name: &str, parameters: &Parameters) -> Option<String> {
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
         if !name.starts_with('@') {
@@ -51,7 +52,7 @@ impl Message<'_> {
             "@scheme" => Some(self.scheme.to_owned()),
             "@authority" => self.authority(),
             "@path" => text(self.path),
-            // RFC 9421 §2.2.7: a question mark, even without a query.
+            // RFC 9421 §2.2.7: an absent query has the value `?`.
             "@query" => Some(query()?).map(|query| if query.is_empty() { "?".to_owned() } else { query }),
             "@request-target" => Some(text(self.path)? + &query()?),
             "@target-uri" => {
@@ -75,8 +76,8 @@ impl Message<'_> {
                 let (_, member) = members.iter().find(|(known, _)| known == key)?;
                 let mut out = String::new();
                 match member {
-                    Member::Item(item) => write_item(item, &mut out),
-                    Member::List(items, parameters) => write_list(items, parameters, &mut out),
+                    SignatureMember::Item(item) => write_item(item, &mut out),
+                    SignatureMember::List(items, parameters) => write_list(items, parameters, &mut out),
                 }
                 Some(out)
             }
@@ -94,7 +95,7 @@ impl Message<'_> {
                 return None;
             }
             let value = self.component(name, &item.parameters)?;
-            // A line that a value could end would be another component.
+            // A value with a line break could forge the line of another component.
             if value.contains(['\n', '\r']) {
                 return None;
             }

@@ -1,16 +1,16 @@
-//! HTTP Message Signatures (RFC 9421) of requests, as bots sign them (Web Bot Auth): fields, parameters, and the text that
-//! was signed.
+//! HTTP Message Signatures (RFC 9421) in requests, as bots sign them (Web Bot Auth): fields, parameters, and the signed
+//! text.
 //!
-//! Cryptography and keys are elsewhere: this says what has to be verified, with which key, and whether it counts now.
+//! The caller has the keys, and verifies the signature with the key that is named here.
 
 #![forbid(unsafe_code)]
 
-/// Structured fields (RFC 9651), as far as signatures use them.
+/// Structured fields (RFC 9651) for signatures.
 mod structured;
 /// The text that is signed.
 mod base;
 /// The signature of a bot.
 mod bot;
 
-pub use base::Message;
-pub use bot::{BotSignature, Fault, Times, bot_signature};
+pub use base::SignedMessage;
+pub use bot::{BotSignature, SignatureFault, SignatureTimes, bot_signature};

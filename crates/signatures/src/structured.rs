@@ -1,17 +1,17 @@
-//! Structured fields (RFC 9651): dictionaries of items and inner lists, parsed strictly and written canonically.
+//! Structured fields (RFC 9651): dictionaries of items and inner lists, as owned values, and their canonical form.
 //!
-//! Stricter than the RFC in two ways: a key is there once, and decimals, dates and display strings are refused, since no
-//! part of a signature has any.
+//! Stricter than the RFC in two ways: duplicate keys are refused, and so are decimals, dates and display strings, which
+//! no part of a signature has.
 
 use std::fmt::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use structured::Parser;
 
-/// Members of a dictionary or of an inner list, and parameters of an item; those beyond are refused.
+/// The maximum number of members of a dictionary or an inner list, and of parameters of an item.
 const MEMBERS_MAX: usize = 64;
 
-/// A bare item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Bare {
     Integer(i64),
@@ -21,199 +21,97 @@ pub(crate) enum Bare {
     Switch(bool),
 }
 
-/// Parameters, in their order.
+/// In their order.
 pub(crate) type Parameters = Vec<(String, Bare)>;
 
-/// An item with parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) bare: Bare,
     pub(crate) parameters: Parameters,
 }
 
-/// A member of a dictionary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Member {
+pub(crate) enum SignatureMember {
     Item(Item),
     List(Vec<Item>, Parameters),
 }
 
-/// Parses a dictionary; `None` if it is none.
-pub(crate) fn dictionary(text: &str) -> Option<Vec<(String, Member)>> {
-    let mut parser = Parser(text.trim_matches(' ').as_bytes());
-    let mut members: Vec<(String, Member)> = Vec::new();
-    while !parser.0.is_empty() {
-        let key = parser.key()?;
-        let member = if parser.skips(b'=') {
-            parser.member()?
-        } else {
-            // RFC 9651 §4.2.2: a key alone is true.
-            Member::Item(Item { bare: Bare::Switch(true), parameters: parser.parameters()? })
+/// `None` if the text is invalid.
+pub(crate) fn dictionary(text: &str) -> Option<Vec<(String, SignatureMember)>> {
+    let mut members: Vec<(String, SignatureMember)> = Vec::new();
+    structured::dictionary(text.as_bytes(), |key, parser| {
+        let mut items = Vec::new();
+        let value = parser.value(|parser| {
+            (items.len() < MEMBERS_MAX).then_some(())?;
+            items.push(parse_item(parser)?);
+            Some(())
+        })?;
+        let member = match value {
+            Some(bare) => SignatureMember::Item(Item {
+                bare: Bare::parse(bare)?,
+                parameters: parse_parameters(parser)?,
+            }),
+            None => SignatureMember::List(items, parse_parameters(parser)?),
         };
-        if members.len() == MEMBERS_MAX || members.iter().any(|(known, _)| *known == key) {
-            return None;
-        }
-        members.push((key, member));
-        parser.skip_white_space();
-        if parser.0.is_empty() {
-            break;
-        }
-        if !parser.skips(b',') {
-            return None;
-        }
-        parser.skip_white_space();
-        // No comma at the end.
-        parser.0.first()?;
-    }
+        add(&mut members, key, member)
+    })?;
     Some(members)
 }
 
-/// Parses an item; `None` if it is none.
+/// `None` if the text is invalid.
 pub(crate) fn item(text: &str) -> Option<Item> {
-    let mut parser = Parser(text.trim_matches(' ').as_bytes());
-    let item = parser.item()?;
-    parser.0.is_empty().then_some(item)
+    let mut parser = Parser::new(text.as_bytes());
+    let item = parse_item(&mut parser)?;
+    parser.is_done().then_some(item)
 }
 
-struct Parser<'t>(&'t [u8]);
+fn parse_item(parser: &mut Parser<'_>) -> Option<Item> {
+    Some(Item { bare: Bare::parse(parser.bare()?)?, parameters: parse_parameters(parser)? })
+}
 
-impl Parser<'_> {
-    fn skips(&mut self, byte: u8) -> bool {
-        let rest = self.0.strip_prefix(&[byte]);
-        if let Some(rest) = rest {
-            self.0 = rest;
-        }
-        rest.is_some()
+fn parse_parameters(parser: &mut Parser<'_>) -> Option<Parameters> {
+    let mut parameters = Parameters::new();
+    parser.parameters(|key, bare| add(&mut parameters, key, Bare::parse(bare)?))?;
+    Some(parameters)
+}
+
+/// Adds a member or a parameter; `None` if there are too many, or the key is a duplicate.
+fn add<T>(all: &mut Vec<(String, T)>, key: &str, value: T) -> Option<()> {
+    if all.len() == MEMBERS_MAX || all.iter().any(|(known, _)| known == key) {
+        return None;
     }
+    all.push((key.to_owned(), value));
+    Some(())
+}
 
-    fn skip_spaces(&mut self) {
-        while self.skips(b' ') {}
-    }
-
-    fn skip_white_space(&mut self) {
-        while self.skips(b' ') || self.skips(b'\t') {}
-    }
-
-    /// The bytes up to the first one that does not belong.
-    fn run(&mut self, belongs: impl Fn(u8) -> bool) -> String {
-        let end = self.0.iter().position(|&byte| !belongs(byte)).unwrap_or(self.0.len());
-        let (run, rest) = self.0.split_at(end);
-        self.0 = rest;
-        String::from_utf8_lossy(run).into_owned()
-    }
-
-    /// RFC 9651 §4.2.3.3.
-    fn key(&mut self) -> Option<String> {
-        let first = *self.0.first()?;
-        if !(first.is_ascii_lowercase() || first == b'*') {
-            return None;
-        }
-        let belongs = |byte: u8| {
-            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-' | b'.' | b'*')
-        };
-        Some(self.run(belongs))
-    }
-
-    fn member(&mut self) -> Option<Member> {
-        if !self.skips(b'(') {
-            return self.item().map(Member::Item);
-        }
-        let mut items = Vec::new();
-        loop {
-            self.skip_spaces();
-            if self.skips(b')') {
-                return Some(Member::List(items, self.parameters()?));
+impl Bare {
+    fn parse(bare: structured::Bare<'_>) -> Option<Self> {
+        Some(match bare {
+            structured::Bare::Integer(number) => Self::Integer(number),
+            structured::Bare::String(text) => {
+                let mut is_escaped = false;
+                let mut is_text = |letter: &char| {
+                    is_escaped = *letter == '\\' && !is_escaped;
+                    !is_escaped
+                };
+                Self::Text(text.chars().filter(|letter| is_text(letter)).collect())
             }
-            if items.len() == MEMBERS_MAX {
-                return None;
-            }
-            items.push(self.item()?);
-            // RFC 9651 §4.2.1.2: a space between, or the end.
-            if !matches!(self.0.first(), Some(b' ' | b')')) {
-                return None;
-            }
-        }
-    }
-
-    fn item(&mut self) -> Option<Item> {
-        Some(Item { bare: self.bare()?, parameters: self.parameters()? })
-    }
-
-    fn parameters(&mut self) -> Option<Parameters> {
-        let mut parameters = Parameters::new();
-        while self.skips(b';') {
-            self.skip_spaces();
-            let key = self.key()?;
-            let value = if self.skips(b'=') { self.bare()? } else { Bare::Switch(true) };
-            if parameters.len() == MEMBERS_MAX || parameters.iter().any(|(known, _)| *known == key) {
-                return None;
-            }
-            parameters.push((key, value));
-        }
-        Some(parameters)
-    }
-
-    fn bare(&mut self) -> Option<Bare> {
-        match self.0.first()? {
-            b'"' => self.text().map(Bare::Text),
-            b':' => {
-                self.skips(b':');
-                let text = self.run(|byte| byte != b':');
-                // Padded, and in one way alone.
-                let bytes = STANDARD.decode(text).ok()?;
-                self.skips(b':').then_some(Bare::Bytes(bytes))
-            }
-            b'?' => {
-                self.skips(b'?');
-                let is_on = self.skips(b'1');
-                (is_on || self.skips(b'0')).then_some(Bare::Switch(is_on))
-            }
-            b'-' | b'0'..=b'9' => {
-                let sign = if self.skips(b'-') { "-" } else { "" };
-                let digits = self.run(|byte| byte.is_ascii_digit());
-                // RFC 9651 §3.3.1: fifteen digits. A decimal is none.
-                let is_whole = (1..=15).contains(&digits.len()) && self.0.first() != Some(&b'.');
-                let number = format!("{sign}{digits}").parse().ok()?;
-                is_whole.then_some(Bare::Integer(number))
-            }
-            first if first.is_ascii_alphabetic() || *first == b'*' => {
-                let belongs = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(&byte);
-                Some(Bare::Token(self.run(belongs)))
-            }
-            _ => None,
-        }
-    }
-
-    fn text(&mut self) -> Option<String> {
-        self.skips(b'"');
-        let mut text = String::new();
-        loop {
-            let (&byte, rest) = self.0.split_first()?;
-            self.0 = rest;
-            match byte {
-                b'"' => return Some(text),
-                b'\\' => {
-                    let (&escaped, rest) = self.0.split_first()?;
-                    self.0 = rest;
-                    if !matches!(escaped, b'"' | b'\\') {
-                        return None;
-                    }
-                    text.push(char::from(escaped));
-                }
-                b' '..=b'~' => text.push(char::from(byte)),
-                _ => return None,
-            }
-        }
+            structured::Bare::Token(token) => Self::Token(token.to_owned()),
+            // Base64 with padding; any other encoding of the same bytes is refused.
+            structured::Bare::Bytes(text) => Self::Bytes(STANDARD.decode(text).ok()?),
+            structured::Bare::Boolean(is_on) => Self::Switch(is_on),
+            structured::Bare::Other => return None,
+        })
     }
 }
 
-/// Appends an item with its parameters (RFC 9651 §4.1).
+/// RFC 9651 §4.1.
 pub(crate) fn write_item(Item { bare, parameters }: &Item, out: &mut String) {
     write_bare(bare, out);
     write_parameters(parameters, out);
 }
 
-/// Appends an inner list with its parameters.
+/// RFC 9651 §4.1.1.1.
 pub(crate) fn write_list(items: &[Item], parameters: &Parameters, out: &mut String) {
     out.push('(');
     for (place, item) in items.iter().enumerate() {
@@ -251,21 +149,20 @@ pub(crate) fn write_bare(bare: &Bare, out: &mut String) {
 mod tests {
     use super::*;
 
-    /// The text as it is written canonically.
     fn canonical(text: &str) -> Option<String> {
         let mut out = String::new();
         for (place, (key, member)) in dictionary(text)?.iter().enumerate() {
             out.push_str(if place > 0 { ", " } else { "" });
             out.push_str(key);
             match member {
-                Member::Item(Item { bare: Bare::Switch(true), parameters }) => {
+                SignatureMember::Item(Item { bare: Bare::Switch(true), parameters }) => {
                     write_parameters(parameters, &mut out);
                 }
-                Member::Item(item) => {
+                SignatureMember::Item(item) => {
                     out.push('=');
                     write_item(item, &mut out);
                 }
-                Member::List(items, parameters) => {
+                SignatureMember::List(items, parameters) => {
                     out.push('=');
                     write_list(items, parameters, &mut out);
                 }

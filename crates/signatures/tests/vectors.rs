@@ -1,9 +1,9 @@
-//! Signatures that others have made, and what is refused.
+//! Verifies published signatures, and refuses invalid ones.
 
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use signatures::{Fault, Message, Times, bot_signature};
+use signatures::{SignatureFault, SignatureTimes, SignedMessage, bot_signature};
 
 /// RFC 9421 Appendix B.1.4, `test-key-ed25519`: d and x.
 const SECRET: &str = "n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU";
@@ -11,7 +11,7 @@ const PUBLIC: &str = "JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs";
 const THUMBPRINT: &str = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";
 
 const NOW: u64 = 1_735_689_700;
-const TIMES: Times = Times { now_s: NOW, leeway_s: 5, lifetime_max_s: 86_400 };
+const TIMES: SignatureTimes = SignatureTimes { now_s: NOW, leeway_s: 5, lifetime_max_s: 86_400 };
 
 fn decoded(text: &str) -> Vec<u8> {
     URL_SAFE_NO_PAD.decode(text).expect("is base64url")
@@ -21,9 +21,10 @@ fn verifies(base: &[u8], signature: &[u8]) -> bool {
     UnparsedPublicKey::new(&ED25519, decoded(PUBLIC)).verify(base, signature).is_ok()
 }
 
-/// RFC 9421 Appendix B.2.6, but for its tag and expiry, which a bot's signature has: the text is theirs, line by line.
+/// RFC 9421 Appendix B.2.6, with an additional tag and expiry, which a bot's signature needs; every other line is from
+/// the RFC.
 #[test]
-fn the_text_of_the_rfc_is_what_its_signature_signs() {
+fn the_rfcs_signature_signs_this_text() {
     let theirs = "\"date\": Tue, 20 Apr 2021 02:07:55 GMT\n\"@method\": POST\n\"@path\": /foo\n\
                   \"@authority\": example.com\n\"content-type\": application/json\n\"content-length\": 18\n\
                   \"@signature-params\": (\"date\" \"@method\" \"@path\" \"@authority\" \"content-type\" \
@@ -43,7 +44,7 @@ fn the_text_of_the_rfc_is_what_its_signature_signs() {
         (b"Signature-Input", input.as_bytes()),
         (b"Signature", b"sig=:AAAA:"),
     ];
-    let message = Message {
+    let message = SignedMessage {
         method: b"POST",
         scheme: "https",
         authority: b"Example.com:443",
@@ -51,13 +52,14 @@ fn the_text_of_the_rfc_is_what_its_signature_signs() {
         query: Some(b"param=Value&Pet=dog"),
         fields: fields.to_vec(),
     };
-    let times = Times { now_s: 1_618_884_475, ..TIMES };
+    let times = SignatureTimes { now_s: 1_618_884_475, ..TIMES };
     let found = bot_signature(&message, times).expect("has one");
     assert_eq!(String::from_utf8(found.base).expect("is text"), theirs.replace(parameters, &more));
     assert_eq!((found.key_id.as_str(), found.agent), ("test-key-ed25519", None));
 }
 
-/// draft-meunier-web-bot-auth-architecture-05 Appendix A.2.1 and A.2.3, and the vector for a dictionary of Appendix B.3.
+/// draft-meunier-web-bot-auth-architecture-05 Appendix A.2.1 and A.2.3, and the vector with a dictionary from Appendix
+/// B.3.
 #[test]
 fn the_requests_of_the_draft_are_those_of_its_bot() {
     const AGENT: &str = "https://signature-agent.test";
@@ -93,7 +95,7 @@ fn the_requests_of_the_draft_are_those_of_its_bot() {
         let has_agent = agent.is_some();
         let mut fields = vec![("Signature-Input", input), ("Signature", format!("sig=:{signature}:"))];
         fields.extend(agent.map(|agent| ("Signature-Agent", agent)));
-        let times = Times { lifetime_max_s: u64::MAX, ..TIMES };
+        let times = SignatureTimes { lifetime_max_s: u64::MAX, ..TIMES };
         let found = bot_signature(&message(&fields), times).expect("has one");
         assert!(verifies(&found.base, &found.signature), "{}", String::from_utf8_lossy(&found.base));
         assert_eq!(found.key_id, THUMBPRINT);
@@ -102,8 +104,8 @@ fn the_requests_of_the_draft_are_those_of_its_bot() {
 }
 
 /// A request for `https://example.com/a?b` with these fields.
-fn message<'m>(fields: &'m [(&'m str, String)]) -> Message<'m> {
-    Message {
+fn message<'m>(fields: &'m [(&'m str, String)]) -> SignedMessage<'m> {
+    SignedMessage {
         method: b"GET",
         scheme: "https",
         authority: b"example.com",
@@ -118,7 +120,7 @@ fn parameters(more: &str) -> String {
 }
 
 #[test]
-fn what_a_bot_signs_is_verified() {
+fn signatures_of_bots_are_verified() {
     let key = Ed25519KeyPair::from_seed_and_public_key(&decoded(SECRET), &decoded(PUBLIC)).expect("is a key");
     let agent = "\"https://bot.example\"";
     for (components, agent, lines) in [
@@ -154,15 +156,15 @@ fn what_a_bot_signs_is_verified() {
         assert_eq!(String::from_utf8_lossy(&found.base), base);
         assert!(verifies(&found.base, &found.signature));
         assert_eq!(found.agent.as_deref(), has_agent.then_some("https://bot.example"));
-        // For another host it is something else.
-        let other = Message { authority: b"example.org", ..message(&fields) };
+        // The signature does not match a request for another host.
+        let other = SignedMessage { authority: b"example.org", ..message(&fields) };
         let found = bot_signature(&other, TIMES).expect("has one");
         assert!(!verifies(&found.base, &found.signature));
     }
 }
 
 #[test]
-fn what_is_no_signature_of_a_bot_is_told() {
+fn faults_of_signatures_are_reported() {
     let covered = "(\"@authority\" \"signature-agent\")";
     let right = format!("s={covered}{}", parameters(""));
     let times = |created: u64, expires: u64| {
@@ -170,36 +172,44 @@ fn what_is_no_signature_of_a_bot_is_told() {
     };
     for (input, signature, expected) in [
         (right.clone(), "s=:AAAA:", None),
-        (String::new(), "s=:AAAA:", Some(Fault::Missing)),
-        (right.replace("web-bot-auth", "other"), "s=:AAAA:", Some(Fault::Missing)),
-        (right.replace(";tag=\"web-bot-auth\"", ""), "s=:AAAA:", Some(Fault::Missing)),
-        (right.replace("\"web-bot-auth\"", "web-bot-auth"), "s=:AAAA:", Some(Fault::Missing)),
-        (format!("{right}, t={covered}{}", parameters("")), "s=:AAAA:, t=:AAAA:", Some(Fault::Repeated)),
-        (format!("{right},"), "s=:AAAA:", Some(Fault::Malformed)),
-        (format!("{right}, {right}"), "s=:AAAA:", Some(Fault::Malformed)),
-        (right.clone(), "t=:AAAA:", Some(Fault::Malformed)),
-        (right.clone(), "s=\"AAAA\"", Some(Fault::Malformed)),
-        (right.clone(), "s=:A:", Some(Fault::Malformed)),
-        (right.replace("\"@authority\" ", ""), "s=:AAAA:", Some(Fault::Uncovered)),
-        (right.replace(" \"signature-agent\"", ""), "s=:AAAA:", Some(Fault::Uncovered)),
-        (right.replace("\"@authority\"", "\"@authority\";req"), "s=:AAAA:", Some(Fault::Uncovered)),
-        (right.replace("(\"@", "(\"x-missing\" \"@"), "s=:AAAA:", Some(Fault::Uncovered)),
-        (right.replace("(\"@", "(\"@status\" \"@"), "s=:AAAA:", Some(Fault::Uncovered)),
-        (right.replace("(\"@", "(\"@query-param\";name=\"b\" \"@"), "s=:AAAA:", Some(Fault::Uncovered)),
-        (right.replace("(\"@", "(\"@authority\" \"@"), "s=:AAAA:", Some(Fault::Uncovered)),
-        (right.replace("signature-agent", "Signature-Agent"), "s=:AAAA:", Some(Fault::Uncovered)),
-        (right.replace("\"@authority\"", "@authority"), "s=:AAAA:", Some(Fault::Malformed)),
-        (right.replace(";keyid", ";kid"), "s=:AAAA:", Some(Fault::Parameters)),
-        (right.replace(";expires", ";until"), "s=:AAAA:", Some(Fault::Parameters)),
-        (right.replace(";created=", ";created=-"), "s=:AAAA:", Some(Fault::Parameters)),
-        (format!("{right};alg=\"hmac-sha256\""), "s=:AAAA:", Some(Fault::Algorithm)),
-        (format!("{right};alg=ed25519"), "s=:AAAA:", Some(Fault::Algorithm)),
+        (String::new(), "s=:AAAA:", Some(SignatureFault::Missing)),
+        (right.replace("web-bot-auth", "other"), "s=:AAAA:", Some(SignatureFault::Missing)),
+        (right.replace(";tag=\"web-bot-auth\"", ""), "s=:AAAA:", Some(SignatureFault::Missing)),
+        (right.replace("\"web-bot-auth\"", "web-bot-auth"), "s=:AAAA:", Some(SignatureFault::Missing)),
+        (
+            format!("{right}, t={covered}{}", parameters("")),
+            "s=:AAAA:, t=:AAAA:",
+            Some(SignatureFault::Repeated),
+        ),
+        (format!("{right},"), "s=:AAAA:", Some(SignatureFault::Malformed)),
+        (format!("{right}, {right}"), "s=:AAAA:", Some(SignatureFault::Malformed)),
+        (right.clone(), "t=:AAAA:", Some(SignatureFault::Malformed)),
+        (right.clone(), "s=\"AAAA\"", Some(SignatureFault::Malformed)),
+        (right.clone(), "s=:A:", Some(SignatureFault::Malformed)),
+        (right.replace("\"@authority\" ", ""), "s=:AAAA:", Some(SignatureFault::Uncovered)),
+        (right.replace(" \"signature-agent\"", ""), "s=:AAAA:", Some(SignatureFault::Uncovered)),
+        (right.replace("\"@authority\"", "\"@authority\";req"), "s=:AAAA:", Some(SignatureFault::Uncovered)),
+        (right.replace("(\"@", "(\"x-missing\" \"@"), "s=:AAAA:", Some(SignatureFault::Uncovered)),
+        (right.replace("(\"@", "(\"@status\" \"@"), "s=:AAAA:", Some(SignatureFault::Uncovered)),
+        (
+            right.replace("(\"@", "(\"@query-param\";name=\"b\" \"@"),
+            "s=:AAAA:",
+            Some(SignatureFault::Uncovered),
+        ),
+        (right.replace("(\"@", "(\"@authority\" \"@"), "s=:AAAA:", Some(SignatureFault::Uncovered)),
+        (right.replace("signature-agent", "Signature-Agent"), "s=:AAAA:", Some(SignatureFault::Uncovered)),
+        (right.replace("\"@authority\"", "@authority"), "s=:AAAA:", Some(SignatureFault::Malformed)),
+        (right.replace(";keyid", ";kid"), "s=:AAAA:", Some(SignatureFault::Parameters)),
+        (right.replace(";expires", ";until"), "s=:AAAA:", Some(SignatureFault::Parameters)),
+        (right.replace(";created=", ";created=-"), "s=:AAAA:", Some(SignatureFault::Parameters)),
+        (format!("{right};alg=\"hmac-sha256\""), "s=:AAAA:", Some(SignatureFault::Algorithm)),
+        (format!("{right};alg=ed25519"), "s=:AAAA:", Some(SignatureFault::Algorithm)),
         (times(NOW + 5, NOW + 10), "s=:AAAA:", None),
-        (times(NOW + 6, NOW + 10), "s=:AAAA:", Some(Fault::NotYetValid)),
+        (times(NOW + 6, NOW + 10), "s=:AAAA:", Some(SignatureFault::NotYetValid)),
         (times(NOW - 60, NOW - 4), "s=:AAAA:", None),
-        (times(NOW - 60, NOW - 5), "s=:AAAA:", Some(Fault::Expired)),
+        (times(NOW - 60, NOW - 5), "s=:AAAA:", Some(SignatureFault::Expired)),
         (times(NOW - 60, NOW - 60 + 86_400), "s=:AAAA:", None),
-        (times(NOW - 60, NOW - 60 + 86_401), "s=:AAAA:", Some(Fault::Expired)),
+        (times(NOW - 60, NOW - 60 + 86_401), "s=:AAAA:", Some(SignatureFault::Expired)),
     ] {
         let mut fields = vec![
             ("signature", signature.to_owned()),
@@ -216,6 +226,6 @@ fn what_is_no_signature_of_a_bot_is_told() {
             ("signature-agent", agent.to_owned()),
             ("signature-input", right.clone()),
         ];
-        assert_eq!(bot_signature(&message(&fields), TIMES).err(), Some(Fault::Malformed), "{agent}");
+        assert_eq!(bot_signature(&message(&fields), TIMES).err(), Some(SignatureFault::Malformed), "{agent}");
     }
 }

@@ -1,13 +1,12 @@
-//! Metrics of requests that the proxy makes beside those of clients: copies for a mirror, and questions to authentication
-//! servers.
+//! Metrics of the proxy's own requests: copies for a mirror, and requests to authentication servers.
 
 use crate::counters::Causes;
 use crate::directory::Totals;
 use crate::series::{AuthCell, Classes, MirrorCell, Skipped};
-use crate::text::{Family, Text, Type};
+use crate::text::{Family, MetricsText, Type};
 
-/// Writes the families; those of a route that makes no such requests have no samples.
-pub(crate) fn write(totals: &Totals, causes: &[&str], text: &mut Text) {
+/// Writes the families. Routes without such requests have no samples.
+pub(crate) fn write(totals: &Totals, causes: &[&str], text: &mut MetricsText) {
     let mirrors = || totals.routes.iter().filter_map(|(route, cell)| Some((&**route, cell.mirror.look()?)));
     write_mirrors(mirrors, causes, text);
     let auths =
@@ -15,7 +14,7 @@ pub(crate) fn write(totals: &Totals, causes: &[&str], text: &mut Text) {
     write_auths(auths, causes, text);
 }
 
-fn write_mirrors<'t, Cells>(cells: impl Fn() -> Cells, causes: &[&str], text: &mut Text)
+fn write_mirrors<'t, Cells>(cells: impl Fn() -> Cells, causes: &[&str], text: &mut MetricsText)
 where
     Cells: Iterator<Item = (&'t str, &'t MirrorCell)>,
 {
@@ -45,7 +44,7 @@ where
     }
 }
 
-fn write_auths<'t, Cells>(cells: impl Fn() -> Cells, causes: &[&str], text: &mut Text)
+fn write_auths<'t, Cells>(cells: impl Fn() -> Cells, causes: &[&str], text: &mut MetricsText)
 where
     Cells: Iterator<Item = (&'t str, &'t AuthCell)>,
 {

@@ -1,6 +1,6 @@
 //! The clients with the most requests, in bounded memory: the counters of Misra and Gries.
 //!
-//! Pure: whoever counts says when a period begins.
+//! Pure: the caller decides when a period begins.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,10 +8,10 @@ use std::net::IpAddr;
 /// The number of clients that are counted at once.
 const CLIENTS_MAX: usize = 256;
 
-/// Counts of requests by client, of which only those of the busiest are sure to be kept.
+/// Counts of requests by client. Only the busiest clients are sure to be counted.
 ///
-/// A client with more than one in 256 requests is in it, whatever order they come in. Its count is too low by
-/// `Busiest::error` at most, and never too high.
+/// A client with more than one in 256 requests is included, regardless of their order. Its count is at most
+/// `Busiest::error` too low, and never too high.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Busiest {
     counts: HashMap<IpAddr, u64>,
@@ -20,7 +20,6 @@ pub struct Busiest {
 }
 
 impl Busiest {
-    /// Counts a request.
     pub fn count(&mut self, client: IpAddr) {
         self.total += 1;
         if let Some(count) = self.counts.get_mut(&client) {
@@ -28,7 +27,8 @@ impl Busiest {
         } else if self.counts.len() < CLIENTS_MAX {
             self.counts.insert(client, 1);
         } else {
-            // Every client gives one up, and so does the new one. It takes as many counts as the loop has steps.
+            // Decrements every client's count, and drops the new request. This takes at most as many steps as there are
+            // counts.
             self.error += 1;
             self.counts.retain(|_, count| {
                 *count -= 1;
@@ -37,7 +37,7 @@ impl Busiest {
         }
     }
 
-    /// Adds what another worker, or an earlier period, has counted.
+    /// Adds the counts of another worker, or of an earlier period.
     pub fn add(&mut self, other: &Self) {
         for (client, count) in &other.counts {
             *self.counts.entry(*client).or_default() += count;
@@ -46,19 +46,18 @@ impl Busiest {
         self.total += other.total;
     }
 
-    /// All requests that were counted.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// By how much a count may be too low.
+    /// The most by which a count may be too low.
     #[must_use]
     pub fn error(&self) -> u64 {
         self.error
     }
 
-    /// The clients with the most requests, the most first.
+    /// The clients with the most requests, in descending order.
     #[must_use]
     pub fn first(&self, number: usize) -> Vec<(IpAddr, u64)> {
         let mut all: Vec<_> = self.counts.iter().map(|(client, count)| (*client, *count)).collect();
@@ -92,7 +91,7 @@ mod tests {
     #[test]
     fn a_busy_client_is_found_among_any_number_of_others() {
         let mut busiest = Busiest::default();
-        // One in ten requests is of client 0; the others are of a client each.
+        // One in ten requests comes from client 0; each of the others from a different client.
         for number in 0..100_000 {
             busiest.count(client(if number % 10 == 0 { 0 } else { number }));
         }

@@ -3,7 +3,7 @@
 use crate::counters::{CAUSES_MAX, Causes, Counter};
 use crate::directory::Totals;
 use crate::series::CacheCell;
-use crate::text::{Text, Type};
+use crate::text::{MetricsText, Type};
 
 /// The state of the cache, and the words for its reasons.
 pub struct CacheState<'e> {
@@ -11,46 +11,42 @@ pub struct CacheState<'e> {
     pub misses: &'e [&'e str],
     /// The words for the reasons why a response was not stored, by index.
     pub refusals: &'e [&'e str],
-    /// The memory limit.
     pub memory_bytes: u64,
-    /// The memory that stored objects use.
     pub stored_bytes: u64,
-    /// The memory that bodies use while they arrive.
+    /// The memory of bodies that are still arriving.
     pub filling_bytes: u64,
-    /// The number of keys with at least one stored response.
+    /// Keys with at least one stored response.
     pub keys: u64,
-    /// The number of objects evicted to make room.
+    /// Objects evicted to make room.
     pub evictions: u64,
-    /// The number of objects evicted in favour of other variants of the same resource.
+    /// Objects evicted in favour of other variants of the same resource.
     pub variant_evictions: u64,
-    /// The number of purges.
     pub purges: u64,
     /// The state of the disk behind the memory cache, if there is one.
     pub disk: Option<DiskState>,
 }
 
-/// The state of the cache's disk store.
 pub struct DiskState {
     /// Whether the store is read and written.
     pub is_on: bool,
     /// The size limit.
     pub size_bytes: u64,
-    /// The size of what is stored.
+    /// The size of the stored records.
     pub bytes: u64,
-    /// The number of stored responses.
+    /// Stored responses.
     pub records: u64,
-    /// The number of records written.
+    /// Records written.
     pub written: u64,
-    /// The number of responses read.
+    /// Responses read.
     pub read: u64,
-    /// The number of reads and writes dropped because the disk could not keep up.
+    /// Reads and writes dropped because the disk could not keep up.
     pub dropped: u64,
-    /// The number of damaged records and segments.
+    /// Damaged records and segments.
     pub damaged: u64,
 }
 
 impl CacheState<'_> {
-    pub(crate) fn write(&self, totals: &Totals, text: &mut Text) {
+    pub(crate) fn write(&self, totals: &Totals, text: &mut MetricsText) {
         for (name, help, of) in COUNTERS {
             let mut family = text.family(name, Type::Counter, help);
             for (route, cell) in routes(totals) {
@@ -84,7 +80,7 @@ impl CacheState<'_> {
 
     fn reasons(
         &self,
-        text: &mut Text,
+        text: &mut MetricsText,
         (name, help): (&str, &str),
         totals: &Totals,
         words: &[&str],
@@ -102,7 +98,7 @@ impl CacheState<'_> {
 }
 
 impl DiskState {
-    fn write(&self, text: &mut Text) {
+    fn write(&self, text: &mut MetricsText) {
         let help = "Whether the disk of the cache is read and written.";
         text.family("vanward_cache_disk_on", Type::Gauge, help).sample(&[], u64::from(self.is_on));
         let help = "Space that the cache may take on its disk.";
@@ -127,12 +123,12 @@ impl DiskState {
     }
 }
 
-/// A family, what it says, and what is counted for it.
+/// A family, its help text, and its counter.
 type Row = (&'static str, &'static str, fn(&CacheCell) -> &Counter);
 
 const COUNTERS: [Row; 5] = [
     ("vanward_cache_hits", "Requests that were answered with what was stored.", |cell| &cell.hits),
-    ("vanward_cache_stale", "Requests that were answered with what was stale.", |cell| &cell.stale),
+    ("vanward_cache_stale", "Requests answered with a stale response.", |cell| &cell.stale),
     ("vanward_cache_waits", "Requests that waited for the response to another one of the same.", |cell| {
         &cell.waits
     }),

@@ -3,29 +3,29 @@
 use std::collections::BTreeMap;
 
 use crate::directory::NAMED_MAX;
-use crate::text::{Text, Type};
+use crate::text::{MetricsText, Type};
 
 /// A certificate, when the metrics are read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CertificateSample {
     /// The name of its listener.
     pub listener: String,
-    /// Its first name.
+    /// The first name in the certificate.
     pub name: String,
     /// `file`, `auto`, `stand-in` or `self-signed`.
     pub source: &'static str,
-    /// When it ends, in seconds since the epoch.
+    /// In seconds since the epoch.
     pub not_after_seconds: i64,
-    /// Of an automatic one: attempts to renew it that have failed in a row.
+    /// Failed renewals in a row, for an automatic certificate.
     pub renewal_failures: Option<u32>,
 }
 
-/// Renders the metrics of certificates; nothing without any.
-pub(crate) fn write(samples: &[CertificateSample], text: &mut Text) {
+/// Renders the metrics of certificates. Writes nothing if there are none.
+pub(crate) fn write(samples: &[CertificateSample], text: &mut MetricsText) {
     if samples.is_empty() {
         return;
     }
-    // By name: of several with the same one the first to end is told.
+    // By name: among several with the same name, the first to expire is shown.
     let mut named: BTreeMap<(&str, &str), &CertificateSample> = BTreeMap::new();
     for sample in samples {
         let kept = named.entry((&sample.listener, &sample.name)).or_insert(sample);
@@ -54,7 +54,7 @@ mod tests {
     use crate::text::Syntax;
 
     #[test]
-    fn certificates_are_told_once_by_name() {
+    fn certificates_are_listed_once_by_name() {
         let sample = |name: &str, not_after_seconds, renewal_failures: Option<u32>| CertificateSample {
             listener: "web".to_owned(),
             name: name.to_owned(),
@@ -67,7 +67,7 @@ mod tests {
             sample("a.example", 1_800_000_000, None),
             sample("b.example", 1_850_000_000, Some(2)),
         ];
-        let mut text = Text::new(Syntax::accepted(""));
+        let mut text = MetricsText::new(Syntax::accepted(""));
         write(&samples, &mut text);
         let page = String::from_utf8(text.finish()).expect("it is text");
         let lines: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
@@ -81,7 +81,7 @@ mod tests {
                 "vanward_certificate_renewal_failures{listener=\"web\",name=\"b.example\"} 2",
             ]
         );
-        let mut text = Text::new(Syntax::accepted(""));
+        let mut text = MetricsText::new(Syntax::accepted(""));
         write(&[], &mut text);
         assert!(text.finish().is_empty());
     }

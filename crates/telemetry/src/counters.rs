@@ -1,8 +1,8 @@
-//! Integers that one worker counts in and anyone may read. An increment is a load, an add and a store: one thread
-//! writes, so no locked instruction is needed, and a reader on another core sees whole, slightly old values.
+//! Integers that one worker writes and any thread may read. An increment is a load, an add and a store. Only one thread
+//! writes, so no locked instruction is needed; a reader on another core sees whole, slightly old values.
 //!
-//! A metric without labels is one line of the declaration below, which whatever lists counters iterates over, and an
-//! increment where it happens. One with labels is a field of `series` and a family of `exposition`.
+//! A metric without labels is one line in the declaration below, over which every list of counters iterates, and an
+//! increment. One with labels is a field of `series` and a family of `exposition`.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -16,8 +16,7 @@ pub const CAUSES_MAX: usize = 112;
 /// Declares the counters: the fields that a worker counts in and the same fields of a snapshot.
 macro_rules! counters {
     ($($(#[doc = $help:literal])+ $name:ident: $kind:ident $(as $exposed:literal)?,)+) => {
-        /// The counters of one worker, a field each.
-        // On cache lines of their own: two workers never write to the same one.
+        // On separate cache lines, so that two workers never write to the same one.
         #[derive(Default)]
         #[repr(align(128))]
         pub struct Fields {
@@ -37,7 +36,7 @@ macro_rules! counters {
         }
 
         impl Snapshot {
-            fn of(fields: &Fields) -> Self {
+            fn from_fields(fields: &Fields) -> Self {
                 Self {
                     $($name: fields.$name.value(),)+
                     failures: fields.failures.values(),
@@ -57,12 +56,12 @@ macro_rules! counters {
             }
 
             /// All counters except those by cause, in the order of their declaration.
-            pub fn each(&self) -> impl Iterator<Item = Row> {
-                [$(Row {
+            pub fn each(&self) -> impl Iterator<Item = CounterRow> {
+                [$(CounterRow {
                     name: stringify!($name),
                     exposed: exposed!($name $($exposed)?),
                     meaning: concat!($($help),+).trim_ascii(),
-                    kind: Kind::$kind,
+                    kind: MetricKind::$kind,
                     value: self.$name,
                 },)+].into_iter()
             }
@@ -76,7 +75,7 @@ macro_rules! counters {
     };
 }
 
-/// The name of a counter in the exposition: its own, if none is given.
+/// The name of a counter in the exposition. The default is its field name.
 macro_rules! exposed {
     ($name:ident) => {
         stringify!($name)
@@ -86,33 +85,34 @@ macro_rules! exposed {
     };
 }
 
-// Behind `as` stands the name in the exposition, without prefix and `_total`; none if it is told there in more detail.
+// The text after `as` is the name in the exposition, without prefix and `_total`. Empty if the exposition has a more
+// detailed metric.
 counters! {
-    /// Client connections accepted.
+    /// Client connections accepted since the start.
     connections_accepted: Counter as "client_connections_accepted",
     /// Client connections open now.
     connections_active: Gauge as "client_connections",
     /// Client connections refused because a limit was reached.
     connections_refused: Counter as "client_connections_refused",
-    /// Times that accepting paused for want of file descriptors.
+    /// Times that accepting paused because file descriptors ran out.
     accept_pauses: Counter,
-    /// TLS handshakes with clients, in full.
+    /// Full TLS handshakes with clients.
     handshakes: Counter as "tls_handshakes",
     /// TLS handshakes with clients that resumed a session.
     handshakes_resumed: Counter as "tls_handshakes_resumed",
     /// TLS handshakes with clients that failed.
     handshake_failures: Counter as "tls_handshake_failures",
-    /// Client connections that spoke HTTP/2.
+    /// Client connections that used HTTP/2.
     http2_connections: Counter,
-    /// Client connections that spoke HTTP/3.
+    /// Client connections that used HTTP/3.
     http3_connections: Counter,
-    /// Connections of QUIC that had to validate their address first.
+    /// QUIC connections whose client had to validate its address first.
     quic_retries: Counter,
-    /// First datagrams of QUIC without an answer, because too many handshakes were under way.
+    /// First QUIC datagrams that were not answered because too many handshakes were in progress.
     quic_unanswered: Counter,
-    /// Datagrams of QUIC that were passed on to another worker.
+    /// QUIC datagrams that were passed on to another worker.
     quic_passed_on: Counter as "quic_datagrams_passed_on",
-    /// Client connections passed on as they are.
+    /// Client connections that were passed through to a server.
     connections_passed_on: Counter,
     /// Requests whose head was read.
     requests: Counter as "requests_received",
@@ -140,33 +140,33 @@ counters! {
     upstream_connections_active: Gauge as "",
     /// Attempts after the first.
     upstream_retries: Counter as "",
-    /// Attempts after the first that were due, but that the budget for them did not allow.
+    /// Retries that were due, but that the retry budget did not allow.
     upstream_retries_denied: Counter,
-    /// Requests turned away because more were under way than the proxy or its memory can take.
+    /// Requests shed because of the limit on requests, or because memory was short.
     requests_shed: Counter,
-    /// Spans that the collector of traces has taken.
+    /// Spans that the trace collector has accepted.
     spans_sent: Counter as "trace_spans_sent",
-    /// Spans that the collector of traces refused, or that the proxy's end left no time for.
+    /// Spans that the trace collector rejected, or that could not be sent before the proxy ended.
     spans_refused: Counter as "trace_spans_refused",
-    /// Requests whose spans were not sent, because the collector did not keep up.
+    /// Requests whose spans were not sent, because the trace collector did not keep up.
     spans_dropped: Counter as "trace_requests_dropped",
-    /// Requests of a session that went to another server than the one that it had.
+    /// Requests of a session that went to another server than before.
     sessions_moved: Counter,
-    /// Requests with which something went wrong on purpose.
+    /// Requests that faults were injected into.
     faults_injected: Counter,
-    /// Changes of the configuration that were taken over.
+    /// Configuration changes that were applied.
     reloads: Counter,
-    /// Changes of the configuration that were refused, and changed nothing.
+    /// Configuration changes that were rejected, and changed nothing.
     reload_failures: Counter,
     /// Key sets of tokens that were fetched.
     token_key_fetches: Counter,
-    /// Key sets of tokens that could not be fetched; the last ones stay in use.
+    /// Key sets of tokens that could not be fetched; the previous ones stay in use.
     token_key_fetch_failures: Counter,
     /// Requests that waited for a server with room.
     requests_queued: Counter,
-    /// Requests whose body was read as a whole before a server was asked.
+    /// Requests whose whole body was read before a server was asked.
     requests_buffered: Counter,
-    /// Those of them whose body went to disk.
+    /// Buffered requests whose body went to disk.
     requests_buffered_on_disk: Counter,
     /// Memory of buffered request bodies now, in bytes.
     request_buffer_memory_bytes: Gauge,
@@ -176,76 +176,70 @@ counters! {
     cache_hits: Counter as "",
     /// Requests that the cache could have answered, and did not.
     cache_misses: Counter as "",
-    /// Requests that waited for the response to another one of the same.
+    /// Requests that waited for the response to an equal request.
     cache_waits: Counter as "",
-    /// Requests that were answered with what was stale, because the server or the client allows it.
+    /// Requests answered with a stale response, because the server or the client allows it.
     cache_stale: Counter as "",
-    /// Requests of the cache itself, to revalidate what was answered with while stale.
+    /// Requests of the cache itself, to revalidate stale responses that it has sent.
     cache_fetches: Counter,
-    /// Those under way now.
+    /// Requests of the cache itself in progress now.
     cache_fetches_active: Gauge,
-    /// Requests that another instance was asked for, because it owns their key.
+    /// Requests that were sent to another instance, because it owns their key.
     cache_peer_requests: Counter,
-    /// Those of them that it has answered from its cache.
+    /// Requests to another instance that it answered from its cache.
     cache_peer_hits: Counter,
-    /// Those of them that it did not answer, and that the upstream was asked for.
+    /// Requests to another instance that it did not answer, so that the upstream was asked.
     cache_peer_failures: Counter,
-    /// Responses that are kept for a while though another instance owns them, since they are asked for often.
+    /// Often requested responses that are kept for a while although another instance owns them.
     cache_peer_kept: Counter,
-    /// Requests that other instances have asked this one for.
+    /// Requests that this instance got from other instances.
     cache_peer_served: Counter,
     /// Bytes of requests, heads and bodies, without the framing of chunks, of HTTP/2 and of TLS.
     client_bytes_received: Counter as "client_received_bytes",
-    /// Bytes of responses, counted likewise.
+    /// Bytes of responses, counted in the same way.
     client_bytes_sent: Counter as "client_sent_bytes",
-    /// Bytes of responses as servers sent them, counted likewise.
+    /// Bytes of responses from servers, counted in the same way.
     upstream_bytes_received: Counter as "upstream_received_bytes",
-    /// Bytes of requests as servers were sent them, counted likewise.
+    /// Bytes of requests to servers, counted in the same way.
     upstream_bytes_sent: Counter as "upstream_sent_bytes",
 }
 
 /// A counter with its description and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
+pub struct CounterRow {
     /// The field name of the counter.
     pub name: &'static str,
     /// The metric name, without prefix and suffix. Empty if the exposition has a more detailed metric.
     pub exposed: &'static str,
-    /// The description of the counter: one sentence.
+    /// The description in the exposition (`# HELP`): a single sentence.
     pub meaning: &'static str,
-    /// The kind of metric.
-    pub kind: Kind,
-    /// The current value.
+    pub kind: MetricKind,
     pub value: u64,
 }
 
-/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A value that only grows, until the process ends.
     Counter,
     /// A value that goes up and down.
     Gauge,
 }
 
-/// A counter: a value that only grows.
+/// A value that only grows.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds one.
     #[inline]
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// Adds `count`.
     #[inline]
     pub fn add(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// The current value.
     #[inline]
     #[must_use]
     pub fn value(&self) -> u64 {
@@ -253,24 +247,21 @@ impl Counter {
     }
 }
 
-/// A gauge: a value that goes up and down.
+/// A value that goes up and down.
 #[derive(Default)]
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// Adds one.
     #[inline]
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// Subtracts one.
     #[inline]
     pub fn decrement(&self) {
         self.subtract(1);
     }
 
-    /// Adds `count`.
     #[inline]
     pub fn add(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
@@ -284,7 +275,7 @@ impl Gauge {
         self.0.store(value - count, Ordering::Relaxed);
     }
 
-    /// Sets the value, for things that are counted elsewhere.
+    /// Sets the value, for a quantity that is counted elsewhere.
     #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
@@ -298,7 +289,6 @@ impl Gauge {
     }
 }
 
-/// Counters by cause of failure.
 pub struct Causes([Counter; CAUSES_MAX]);
 
 impl Default for Causes {
@@ -308,7 +298,7 @@ impl Default for Causes {
 }
 
 impl Causes {
-    /// Counts a cause. `cause` is its index, less than `CAUSES_MAX`.
+    /// `cause` is its index, less than `CAUSES_MAX`.
     pub fn count(&self, cause: usize) {
         self.0[cause].increment();
     }
@@ -322,9 +312,8 @@ impl Causes {
 
 /// Merges the counts of several workers into a total.
 pub(crate) trait Merge {
-    /// Adds all that `other` has.
     fn add_all(&self, other: &Self);
-    /// Takes off what `other` had counted before; what is there now stays.
+    /// Subtracts earlier counts; gauges keep their value.
     fn take_off(&self, other: &Self);
 }
 
@@ -399,7 +388,6 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counters at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -407,8 +395,8 @@ impl Counters {
 
     /// A handle that reads the counters from any thread.
     #[must_use]
-    pub fn reader(&self) -> Reader {
-        Reader { fields: Arc::clone(&self.fields) }
+    pub fn reader(&self) -> CounterReader {
+        CounterReader { fields: Arc::clone(&self.fields) }
     }
 }
 
@@ -421,23 +409,22 @@ impl Deref for Counters {
     }
 }
 
-/// Reads the counters of one worker.
 #[derive(Clone)]
-pub struct Reader {
+pub struct CounterReader {
     fields: Arc<Fields>,
 }
 
-impl Reader {
-    /// The current values. They are read one by one, so they may differ by a request in flight.
+impl CounterReader {
+    /// The current values. They are read one by one, so they may differ by a request in progress.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(&self.fields)
+        Snapshot::from_fields(&self.fields)
     }
 }
 
 impl Snapshot {
     /// The sum over all workers.
-    pub fn sum<'r>(readers: impl IntoIterator<Item = &'r Reader>) -> Self {
+    pub fn sum<'r>(readers: impl IntoIterator<Item = &'r CounterReader>) -> Self {
         let mut sum = Self::default();
         for reader in readers {
             sum.add(&reader.snapshot());
@@ -451,9 +438,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_is_what_all_workers_counted() {
+    fn a_sum_is_over_all_workers() {
         let workers = [Counters::new(), Counters::new(), Counters::new()];
-        let readers: Vec<Reader> = workers.iter().map(Counters::reader).collect();
+        let readers: Vec<CounterReader> = workers.iter().map(Counters::reader).collect();
         std::thread::scope(|scope| {
             for (number, worker) in workers.into_iter().enumerate() {
                 scope.spawn(move || {
@@ -490,13 +477,19 @@ mod tests {
 
     #[test]
     fn each_counter_is_listed_with_its_meaning() {
-        let listed: Vec<Row> = Snapshot { requests: 7, ..Snapshot::default() }.each().collect();
+        let listed: Vec<CounterRow> = Snapshot { requests: 7, ..Snapshot::default() }.each().collect();
         for (name, exposed, meaning, kind, value) in [
-            ("requests", "requests_received", "Requests whose head was read.", Kind::Counter, 7),
-            ("connections_active", "client_connections", "Client connections open now.", Kind::Gauge, 0),
-            ("tunnels", "tunnels", "Connections upgraded to a tunnel.", Kind::Counter, 0),
+            ("requests", "requests_received", "Requests whose head was read.", MetricKind::Counter, 7),
+            (
+                "connections_active",
+                "client_connections",
+                "Client connections open now.",
+                MetricKind::Gauge,
+                0,
+            ),
+            ("tunnels", "tunnels", "Connections upgraded to a tunnel.", MetricKind::Counter, 0),
         ] {
-            assert!(listed.contains(&Row { name, exposed, meaning, kind, value }), "{name}");
+            assert!(listed.contains(&CounterRow { name, exposed, meaning, kind, value }), "{name}");
         }
         assert!(listed.iter().all(|row| row.meaning.ends_with('.')));
     }

@@ -2,27 +2,28 @@
 //! reloads, so its counters continue. When no plan in use has a name any more, its place may be reused, starting at
 //! zero.
 //!
-//! At most `NAMED_MAX` of each kind in a plan have a place of their own, the first ones; the rest are summed up.
+//! In each plan, at most the first `NAMED_MAX` names of each kind have a place; the others are summed up.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
 use crate::counters::Merge;
-use crate::series::{ListenerCell, PLACES, Place, RouteCell, SeriesReader, ServerCell, Slab, UpstreamCell};
+use crate::series::{
+    ListenerCell, PLACES, RouteCell, SeriesIndex, SeriesReader, ServerCell, Slab, UpstreamCell,
+};
 
 /// The maximum number of routes (and of listeners, upstreams, servers) counted by name; others are counted as
 /// `(other)`.
 pub const NAMED_MAX: usize = 1000;
 
-const _: () = assert!(2 * NAMED_MAX + Place::FIRST.0 as usize <= PLACES, "two plans have room");
+const _: () = assert!(2 * NAMED_MAX + SeriesIndex::FIRST.0 as usize <= PLACES, "two plans have room");
 
 /// The names of a plan, in the plan's order.
 #[derive(Debug, Clone, Default)]
-pub struct Names {
-    /// Names of routes.
+pub struct PlanNames {
     pub routes: Vec<Arc<str>>,
-    /// Names of listeners; `None` for listeners that are not counted by name.
+    /// `None` for listeners that are not counted by name.
     pub listeners: Vec<Option<Arc<str>>>,
     /// Names of upstreams, each with the names of its servers.
     pub upstreams: Vec<(Arc<str>, Vec<Arc<str>>)>,
@@ -30,54 +31,54 @@ pub struct Names {
 
 /// The places of a plan's names in the counters. The plan owns this: dropping it frees the places.
 #[derive(Debug)]
-pub struct Places {
-    routes: Box<[Place]>,
-    listeners: Box<[Place]>,
+pub struct CounterPlaces {
+    routes: Box<[SeriesIndex]>,
+    listeners: Box<[SeriesIndex]>,
     upstreams: Box<[UpstreamPlaces]>,
 }
 
 #[derive(Debug)]
 struct UpstreamPlaces {
-    own: Place,
-    servers: Box<[Place]>,
+    own: SeriesIndex,
+    servers: Box<[SeriesIndex]>,
 }
 
-impl Places {
+impl CounterPlaces {
     /// The place of a route, by its index in the plan; `None` is for requests without a route.
     #[inline]
     #[must_use]
-    pub fn route(&self, route: Option<usize>) -> Place {
-        route.map_or(Place::NONE, |route| self.routes[route])
+    pub fn route(&self, route: Option<usize>) -> SeriesIndex {
+        route.map_or(SeriesIndex::NONE, |route| self.routes[route])
     }
 
     /// The place of a listener, by its index in the plan; `None` is for a listener that was removed.
     #[must_use]
-    pub fn listener(&self, listener: Option<usize>) -> Place {
-        listener.map_or(Place::NONE, |listener| self.listeners[listener])
+    pub fn listener(&self, listener: Option<usize>) -> SeriesIndex {
+        listener.map_or(SeriesIndex::NONE, |listener| self.listeners[listener])
     }
 
     /// The place of an upstream, by its index in the plan.
     #[inline]
     #[must_use]
-    pub fn upstream(&self, upstream: usize) -> Place {
+    pub fn upstream(&self, upstream: usize) -> SeriesIndex {
         self.upstreams[upstream].own
     }
 
     /// The place of a server, by the index of its upstream in the plan and its own index in the upstream.
     #[inline]
     #[must_use]
-    pub fn server(&self, upstream: usize, server: usize) -> Place {
+    pub fn server(&self, upstream: usize, server: usize) -> SeriesIndex {
         self.upstreams[upstream].servers[server]
     }
 }
 
-/// The name of a server: its upstream's name, then its own.
+/// Its upstream's name, then its own.
 pub type ServerName = (Arc<str>, Arc<str>);
 
 /// The assignment of names to places, and the counters of all workers.
 pub struct Directory {
     workers: Vec<SeriesReader>,
-    in_use: Vec<Weak<Places>>,
+    in_use: Vec<Weak<CounterPlaces>>,
     routes: Ledger<Arc<str>, RouteCell>,
     listeners: Ledger<Arc<str>, ListenerCell>,
     upstreams: Ledger<Arc<str>, UpstreamCell>,
@@ -86,23 +87,19 @@ pub struct Directory {
 
 /// The totals over all workers by name, sorted.
 pub struct Totals {
-    /// Totals by route.
     pub routes: Vec<(Arc<str>, RouteCell)>,
-    /// Totals by listener, for those counted by name.
+    /// Only listeners that are counted by name.
     pub listeners: Vec<(Arc<str>, ListenerCell)>,
-    /// Totals by upstream.
     pub upstreams: Vec<(Arc<str>, UpstreamCell)>,
-    /// Totals by server.
     pub servers: Vec<(ServerName, ServerCell)>,
 }
 
 impl Totals {
-    /// The names for requests without a route, for those of routes beyond `NAMED_MAX`, and for those of other instances.
+    /// The names for requests without a route, for routes beyond `NAMED_MAX`, and for requests of other instances.
     pub const REST: [&'static str; 3] = ["(none)", "(other)", "(cache-peers)"];
 }
 
 impl Directory {
-    /// Creates a directory without names.
     #[must_use]
     pub fn new(workers: Vec<SeriesReader>) -> Self {
         Self {
@@ -116,7 +113,7 @@ impl Directory {
     }
 
     /// Assigns places to a new plan's names. Names of plans in use keep their places.
-    pub fn places(&mut self, names: &Names) -> Arc<Places> {
+    pub fn places(&mut self, names: &PlanNames) -> Arc<CounterPlaces> {
         self.forget();
         let workers = &self.workers;
         let routes = &mut self.routes;
@@ -131,7 +128,8 @@ impl Directory {
         let mut listener = |name: &Arc<str>| {
             listeners.place(name.clone(), &mut room, workers, |worker| &worker.cells.listeners)
         };
-        let listeners = names.listeners.iter().map(|name| name.as_ref().map_or(Place::NONE, &mut listener));
+        let listeners =
+            names.listeners.iter().map(|name| name.as_ref().map_or(SeriesIndex::NONE, &mut listener));
         let listeners = listeners.collect();
         let (mut room, mut server_room) = (NAMED_MAX, NAMED_MAX);
         let mut upstreams = Vec::with_capacity(names.upstreams.len());
@@ -144,7 +142,7 @@ impl Directory {
             });
             upstreams.push(UpstreamPlaces { own, servers: servers.collect() });
         }
-        let places = Arc::new(Places { routes, listeners, upstreams: upstreams.into() });
+        let places = Arc::new(CounterPlaces { routes, listeners, upstreams: upstreams.into() });
         self.in_use.push(Arc::downgrade(&places));
         places
     }
@@ -160,18 +158,18 @@ impl Directory {
             upstreams: self.upstreams.totals(&self.workers, |worker| &worker.cells.upstreams),
             servers: self.servers.totals(&self.workers, |worker| &worker.cells.servers),
         };
-        let none = sum(&self.workers, Place::NONE, |worker| &worker.cells.routes);
+        let none = sum(&self.workers, SeriesIndex::NONE, |worker| &worker.cells.routes);
         totals.routes.push((Totals::REST[0].into(), none));
-        let peers = sum(&self.workers, Place::PEERS, |worker| &worker.cells.routes);
+        let peers = sum(&self.workers, SeriesIndex::PEERS, |worker| &worker.cells.routes);
         if peers.requests.values().iter().any(|count| *count > 0) {
             totals.routes.push((Totals::REST[2].into(), peers));
         }
         if self.routes.is_beyond {
-            let rest = sum(&self.workers, Place::OTHER, |worker| &worker.cells.routes);
+            let rest = sum(&self.workers, SeriesIndex::OTHER, |worker| &worker.cells.routes);
             totals.routes.push((other.clone(), rest));
         }
         for (place, name, is_there) in
-            [(Place::NONE, "(none)", true), (Place::OTHER, "(other)", self.listeners.is_beyond)]
+            [(SeriesIndex::NONE, "(none)", true), (SeriesIndex::OTHER, "(other)", self.listeners.is_beyond)]
         {
             let rest = sum(&self.workers, place, |worker| &worker.cells.listeners);
             if is_there && rest.connections.value() > 0 {
@@ -179,26 +177,26 @@ impl Directory {
             }
         }
         if self.upstreams.is_beyond {
-            let rest = sum(&self.workers, Place::OTHER, |worker| &worker.cells.upstreams);
+            let rest = sum(&self.workers, SeriesIndex::OTHER, |worker| &worker.cells.upstreams);
             totals.upstreams.push((other.clone(), rest));
         }
         if self.servers.is_beyond {
-            let rest = sum(&self.workers, Place::OTHER, |worker| &worker.cells.servers);
+            let rest = sum(&self.workers, SeriesIndex::OTHER, |worker| &worker.cells.servers);
             totals.servers.push(((other.clone(), other), rest));
         }
         totals
     }
 
-    /// Lets go of the names that no plan in use has.
+    /// Frees the names that no plan in use has.
     fn forget(&mut self) {
         let before = self.in_use.len();
         self.in_use.retain(|places| places.strong_count() > 0);
         if self.in_use.len() == before {
             return;
         }
-        let plans: Vec<Arc<Places>> = self.in_use.iter().filter_map(Weak::upgrade).collect();
+        let plans: Vec<Arc<CounterPlaces>> = self.in_use.iter().filter_map(Weak::upgrade).collect();
         let mut held = [[false; PLACES]; 4];
-        for Places { routes, listeners, upstreams } in plans.iter().map(AsRef::as_ref) {
+        for CounterPlaces { routes, listeners, upstreams } in plans.iter().map(AsRef::as_ref) {
             for place in routes {
                 held[0][usize::from(place.0)] = true;
             }
@@ -219,15 +217,15 @@ impl Directory {
     }
 }
 
-/// The names of one kind of thing.
+/// The names of one kind.
 struct Ledger<N, C> {
-    places: HashMap<N, Place>,
-    /// What had been counted at a place before its name came there; nothing, if it is the first.
-    before: HashMap<Place, C>,
-    free: Vec<Place>,
+    places: HashMap<N, SeriesIndex>,
+    /// The counts at a place before its current name got it. Empty for the first name.
+    before: HashMap<SeriesIndex, C>,
+    free: Vec<SeriesIndex>,
     /// The lowest place that never had a name.
-    fresh: Place,
-    /// Whether anything was ever counted as one of many.
+    fresh: SeriesIndex,
+    /// Whether anything was counted as `(other)`.
     is_beyond: bool,
 }
 
@@ -237,7 +235,7 @@ impl<N, C> Default for Ledger<N, C> {
             places: HashMap::new(),
             before: HashMap::new(),
             free: Vec::new(),
-            fresh: Place::FIRST,
+            fresh: SeriesIndex::FIRST,
             is_beyond: false,
         }
     }
@@ -251,10 +249,10 @@ impl<N: Eq + Hash + Ord + Clone, C: Merge + Default> Ledger<N, C> {
         room: &mut usize,
         workers: &[SeriesReader],
         slab: impl Fn(&SeriesReader) -> &Slab<C>,
-    ) -> Place {
+    ) -> SeriesIndex {
         if *room == 0 {
             self.is_beyond = true;
-            return Place::OTHER;
+            return SeriesIndex::OTHER;
         }
         *room -= 1;
         if let Some(place) = self.places.get(&name) {
@@ -267,13 +265,13 @@ impl<N: Eq + Hash + Ord + Clone, C: Merge + Default> Ledger<N, C> {
             }
             None if usize::from(self.fresh.0) < PLACES => {
                 let place = self.fresh;
-                self.fresh = Place(place.0 + 1);
+                self.fresh = SeriesIndex(place.0 + 1);
                 place
             }
-            // So many plans are in use at a time that there is no place left.
+            // The plans in use need more places than exist.
             None => {
                 self.is_beyond = true;
-                return Place::OTHER;
+                return SeriesIndex::OTHER;
             }
         };
         self.places.insert(name, place);
@@ -312,10 +310,10 @@ impl<N: Eq + Hash + Ord + Clone, C: Merge + Default> Ledger<N, C> {
     }
 }
 
-/// What all workers have counted at a place.
+/// The sum over all workers' cells at a place.
 fn sum<'w, C: Merge + Default + 'w>(
     workers: &'w [SeriesReader],
-    place: Place,
+    place: SeriesIndex,
     slab: impl Fn(&'w SeriesReader) -> &'w Slab<C>,
 ) -> C {
     let sum = C::default();
@@ -332,17 +330,17 @@ mod tests {
     use super::*;
     use crate::series::Series;
 
-    /// Routes by these names, each to an upstream of the same name with two servers.
-    fn names(routes: &[&str]) -> Names {
+    /// Routes with these names, each to an upstream of the same name with two servers.
+    fn names(routes: &[&str]) -> PlanNames {
         let name = |text: &str| -> Arc<str> { text.into() };
-        Names {
+        PlanNames {
             routes: routes.iter().map(|route| name(route)).collect(),
             listeners: Vec::new(),
             upstreams: routes.iter().map(|route| (name(route), vec![name("a:1"), name("b:1")])).collect(),
         }
     }
 
-    /// Requests with status 200 by route, without those that have none.
+    /// Requests with status 200 by route, without routes that have none.
     fn counted(directory: &mut Directory) -> Vec<(String, u64)> {
         let routes = directory.totals().routes;
         let counts = routes.iter().map(|(name, cell)| (name.to_string(), cell.requests.values()[2]));
@@ -354,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_are_what_all_workers_counted() {
+    fn totals_are_sums_over_all_workers() {
         let workers = [Series::new(), Series::new()];
         let mut directory = Directory::new(workers.iter().map(Series::reader).collect());
         let places = directory.places(&names(&["/b", "/a"]));
@@ -393,14 +391,15 @@ mod tests {
     fn a_name_that_stays_goes_on_and_one_that_comes_begins_at_zero() {
         let worker = Series::new();
         let mut directory = Directory::new(vec![worker.reader()]);
-        let count = |places: &Places, route| worker.route(places.route(Some(route))).requests.count(200);
+        let count =
+            |places: &CounterPlaces, route| worker.route(places.route(Some(route))).requests.count(200);
 
         let first = directory.places(&names(&["/goes", "/stays"]));
         count(&first, 0);
         count(&first, 1);
         let second = directory.places(&names(&["/stays", "/comes"]));
         count(&second, 0);
-        // A request of the plan before is still under way.
+        // A request of the previous plan is still in progress.
         count(&first, 0);
         assert_eq!(counted(&mut directory), expected(&[("/comes", 0), ("/goes", 2), ("/stays", 2)]));
 
@@ -430,15 +429,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_limit_is_counted_together() {
+    fn names_beyond_the_limit_are_counted_together() {
         let worker = Series::new();
         let mut directory = Directory::new(vec![worker.reader()]);
-        let many = |prefix: &str| Names {
+        let many = |prefix: &str| PlanNames {
             routes: (0..NAMED_MAX + 10).map(|number| format!("/{prefix}{number}").into()).collect(),
-            ..Names::default()
+            ..PlanNames::default()
         };
         let mut plans = Vec::new();
-        // Three plans with no name in common: the third finds no place free while the others are in use.
+        // Three plans with no name in common: the third finds no free place while the others are in use.
         for (prefix, others) in [("a", 10), ("b", 20), ("c", NAMED_MAX as u64 - 16)] {
             let places = directory.places(&many(prefix));
             for route in 0..NAMED_MAX + 10 {
@@ -453,7 +452,7 @@ mod tests {
         }
         plans.clear();
         let places = directory.places(&many("d"));
-        assert_ne!(places.route(Some(NAMED_MAX - 1)), Place::OTHER);
-        assert_eq!(places.route(Some(NAMED_MAX)), Place::OTHER);
+        assert_ne!(places.route(Some(NAMED_MAX - 1)), SeriesIndex::OTHER);
+        assert_eq!(places.route(Some(NAMED_MAX)), SeriesIndex::OTHER);
     }
 }

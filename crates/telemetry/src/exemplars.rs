@@ -6,10 +6,9 @@ use std::time::{Duration, SystemTime};
 use crate::counters::Merge;
 use crate::histogram::{BUCKETS, bucket};
 
-/// A request that is in a histogram, and whose trace is recorded.
+/// A request in a histogram, whose trace is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exemplar {
-    /// The trace.
     pub trace_id: u128,
     /// The request's duration.
     pub value: Duration,
@@ -18,7 +17,7 @@ pub struct Exemplar {
 }
 
 impl Exemplar {
-    /// The trace as its systems write it: 32 hexadecimal digits.
+    /// The trace ID in the form of tracing systems: 32 hexadecimal digits.
     pub(crate) fn trace_id(&self) -> String {
         format!("{:032x}", self.trace_id)
     }
@@ -33,24 +32,22 @@ impl Exemplar {
 pub struct Exemplars(Mutex<[Option<Exemplar>; BUCKETS]>);
 
 impl Exemplars {
-    /// Notes a request.
     pub fn note(&self, exemplar: Exemplar) {
         self.lock()[bucket(exemplar.value)] = Some(exemplar);
     }
 
-    /// The exemplars by bucket.
     pub(crate) fn values(&self) -> [Option<Exemplar>; BUCKETS] {
         *self.lock()
     }
 
-    /// Nothing that holds the lock can panic.
+    /// No code that holds the lock can panic.
     fn lock(&self) -> MutexGuard<'_, [Option<Exemplar>; BUCKETS]> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Merge for Exemplars {
-    /// Of two, the later one is kept.
+    /// Keeps the later of two exemplars.
     fn add_all(&self, other: &Self) {
         let others = other.values();
         for (own, other) in self.lock().iter_mut().zip(others) {

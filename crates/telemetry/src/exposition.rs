@@ -9,20 +9,20 @@ use std::sync::Arc;
 use crate::beside;
 use crate::cached::CacheState;
 use crate::certificates::{self, CertificateSample};
-use crate::counters::{Causes, Kind, Snapshot};
+use crate::counters::{Causes, MetricKind, Snapshot};
 use crate::directory::{NAMED_MAX, Totals};
 use crate::exemplars::Exemplars;
 use crate::histogram::Histogram;
-use crate::process::Process;
+use crate::process::ProcessState;
 use crate::series::{Classes, ServerCell, StreamCell, StreamKind, UpstreamCell};
 use crate::shared::{self, SharedSample};
-use crate::text::{Family, Label, Syntax, Text, Type};
+use crate::sources::{self, ConfigurationSample, SourceSample};
+use crate::text::{Family, Label, MetricsText, Syntax, Type};
 
 /// The data of all metrics.
 pub struct Exposition<'e> {
     /// The version of the program.
     pub version: &'e str,
-    /// The number of workers.
     pub workers: usize,
     /// The sums of the workers' counters.
     pub counters: &'e Snapshot,
@@ -30,47 +30,44 @@ pub struct Exposition<'e> {
     pub causes: &'e [&'e str],
     /// The workers' totals by route, listener, upstream and server.
     pub totals: &'e Totals,
-    /// The states of the servers.
     pub standings: &'e [ServerHealthSample],
-    /// The state of the cache, if there is one.
     pub cache: Option<CacheState<'e>>,
-    /// The certificates of the listeners.
     pub certificates: &'e [CertificateSample],
-    /// What instances share, if they do.
+    /// Sharing through Redis, if it is configured.
     pub shared: Option<SharedSample>,
+    /// The sources of servers that are in use.
+    pub sources: &'e [SourceSample],
+    /// The shared configuration, if there is one.
+    pub configuration: Option<ConfigurationSample>,
     /// The number of lines that the access log lost, if there is a log.
     pub log_lines_dropped: Option<u64>,
     /// Facts about the process, if the system provides them.
-    pub process: Option<Process>,
+    pub process: Option<ProcessState>,
 }
 
 /// The current state of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerHealthSample {
-    /// The name of its upstream.
     pub upstream: Arc<str>,
-    /// The server's own name.
     pub server: Arc<str>,
-    /// Whether the server gets requests.
     pub state: ServerState,
     /// Whether the server's circuit is open: it lets no request through, or only a probe.
     pub is_circuit_open: bool,
-    /// The number of requests under way with the server.
+    /// Requests in progress on the server.
     pub requests_active: u64,
-    /// The number of times that the server was ejected, for any reason.
+    /// The number of ejections, for any reason.
     pub ejections: u64,
-    /// The number of active health checks that the server passed.
+    /// Successful active health checks.
     pub checks_passed: u64,
-    /// The number of active health checks that the server failed.
+    /// Failed active health checks.
     pub checks_failed: u64,
 }
 
 /// Whether a server gets requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerState {
-    /// The server gets requests.
     Up,
-    /// The server gets requests of its existing sessions only.
+    /// The server gets only requests of its existing sessions.
     Draining,
     /// The server gets no requests until its ejection ends.
     Ejected,
@@ -84,10 +81,9 @@ impl ServerState {
 }
 
 impl Exposition<'_> {
-    /// Renders all metrics.
     #[must_use]
     pub fn write(&self, syntax: Syntax) -> Vec<u8> {
-        let mut text = Text::new(syntax);
+        let mut text = MetricsText::new(syntax);
         self.routes(&mut text);
         self.streams(&mut text);
         beside::write(self.totals, self.causes, &mut text);
@@ -105,6 +101,7 @@ impl Exposition<'_> {
         if let Some(sample) = &self.shared {
             shared::write(sample, &mut text);
         }
+        sources::write(self.sources, self.configuration.as_ref(), &mut text);
         self.program(&mut text);
         if let Some(process) = self.process {
             write_process(&process, &mut text);
@@ -112,7 +109,7 @@ impl Exposition<'_> {
         text.finish()
     }
 
-    fn routes(&self, text: &mut Text) {
+    fn routes(&self, text: &mut MetricsText) {
         let help = "Requests that ended, by route and class of the status that the client was sent.";
         let mut family = text.family("vanward_requests", Type::Counter, help);
         for (route, cell) in &self.totals.routes {
@@ -137,11 +134,11 @@ impl Exposition<'_> {
         }
     }
 
-    fn streams(&self, text: &mut Text) {
+    fn streams(&self, text: &mut MetricsText) {
         let help = "From the first byte of a request to the first of the stream that answers it.";
         let family = text.family("vanward_stream_first_byte_seconds", Type::Histogram, help);
         self.durations_of_streams(family, |cell| &cell.first_byte);
-        let help = "The longest time of a stream in which nothing came from its server, told at its end.";
+        let help = "The longest silence of the server on a stream, recorded when the stream ends.";
         let family = text.family("vanward_stream_longest_gap_seconds", Type::Histogram, help);
         self.durations_of_streams(family, |cell| &cell.longest_gap);
     }
@@ -156,7 +153,7 @@ impl Exposition<'_> {
         }
     }
 
-    fn listeners(&self, text: &mut Text) {
+    fn listeners(&self, text: &mut MetricsText) {
         let help = "Connections that were passed on and have ended, by listener.";
         let mut family = text.family("vanward_listener_connections", Type::Counter, help);
         for (listener, cell) in &self.totals.listeners {
@@ -177,7 +174,7 @@ impl Exposition<'_> {
                 family.histogram(&[("listener", listener)], &cell.duration);
             }
         }
-        let help = "Bytes of connections that were passed on, from clients and to them, told when they end.";
+        let help = "Bytes of passed-on connections, from clients and to them, counted when they end.";
         let mut family = text.family("vanward_listener_bytes", Type::Counter, help);
         for (listener, cell) in &self.totals.listeners {
             for (direction, count) in [("received", &cell.bytes_received), ("sent", &cell.bytes_sent)] {
@@ -186,7 +183,7 @@ impl Exposition<'_> {
         }
     }
 
-    fn causes(&self, text: &mut Text) {
+    fn causes(&self, text: &mut MetricsText) {
         let help = "Requests and connections that failed, by cause.";
         let mut family = text.family("vanward_failures", Type::Counter, help);
         for (cause, count) in self.causes.iter().zip(self.counters.failures) {
@@ -194,17 +191,17 @@ impl Exposition<'_> {
         }
     }
 
-    fn counters(&self, text: &mut Text) {
+    fn counters(&self, text: &mut MetricsText) {
         for row in self.counters.each().filter(|row| !row.exposed.is_empty()) {
             let of = match row.kind {
-                Kind::Counter => Type::Counter,
-                Kind::Gauge => Type::Gauge,
+                MetricKind::Counter => Type::Counter,
+                MetricKind::Gauge => Type::Gauge,
             };
             text.family(&format!("vanward_{}", row.exposed), of, row.meaning).sample(&[], row.value);
         }
     }
 
-    fn upstreams(&self, text: &mut Text) {
+    fn upstreams(&self, text: &mut MetricsText) {
         let help = "Attempts that came to nothing, whether or not another one followed, by cause.";
         let family = text.family("vanward_upstream_failures", Type::Counter, help);
         self.causes_of_upstreams(family, |cell| &cell.failures);
@@ -242,7 +239,7 @@ impl Exposition<'_> {
         }
     }
 
-    fn server_requests(&self, text: &mut Text) {
+    fn server_requests(&self, text: &mut MetricsText) {
         let help = "Attempts by server and class of its answer; class none got no answer.";
         let mut family = text.family("vanward_upstream_requests", Type::Counter, help);
         for (labels, cell) in self.servers() {
@@ -259,7 +256,7 @@ impl Exposition<'_> {
         }
     }
 
-    fn server_events(&self, text: &mut Text) {
+    fn server_events(&self, text: &mut MetricsText) {
         let help = "Connections to servers, with a request or in the pool; counted once a second.";
         let mut family = text.family("vanward_upstream_connections", Type::Gauge, help);
         for (labels, cell) in self.servers() {
@@ -279,8 +276,8 @@ impl Exposition<'_> {
         }
     }
 
-    fn standings(&self, text: &mut Text) {
-        // By name: one that is configured twice is told once.
+    fn standings(&self, text: &mut MetricsText) {
+        // By name: a server that is configured twice is shown once.
         let named: BTreeMap<_, _> = self
             .standings
             .iter()
@@ -324,7 +321,7 @@ impl Exposition<'_> {
         }
     }
 
-    fn program(&self, text: &mut Text) {
+    fn program(&self, text: &mut MetricsText) {
         if let Some(dropped) = self.log_lines_dropped {
             let help = "Lines of the access log that were lost.";
             text.family("vanward_log_lines_dropped", Type::Counter, help).sample(&[], dropped);
@@ -340,18 +337,14 @@ impl Exposition<'_> {
     }
 }
 
-fn write_process(process: &Process, text: &mut Text) {
+fn write_process(process: &ProcessState, text: &mut MetricsText) {
     let help = "User and system time of this process.";
     text.family("process_cpu_seconds", Type::Counter, help).sample(&[], process.cpu_seconds);
     let help = "When this process started, since the epoch.";
     text.family("process_start_time_seconds", Type::Gauge, help).sample(&[], process.started_seconds);
     let limit = process.descriptors_max;
     for (name, help, value) in [
-        (
-            "process_resident_memory_bytes",
-            "Memory of this process that is there.",
-            Some(process.resident_bytes),
-        ),
+        ("process_resident_memory_bytes", "Resident memory of this process.", Some(process.resident_bytes)),
         (
             "process_virtual_memory_bytes",
             "Addresses that this process has taken.",

@@ -1,6 +1,6 @@
-//! Lines to files and streams: whole lines, a head for formats that have one, and rotation.
+//! Writes lines to files and streams: whole lines, a head for formats that have one, and rotation.
 //!
-//! A file is renamed while it is open, so no line is lost or cut. What a rotation renamed is not compressed.
+//! A file is renamed while it is open, so no line is lost or cut. Rotated files are not compressed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use logline::{Lines, Timestamp};
+use logline::{LineWriter, Timestamp};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::log::count_lines;
-use crate::writer::{Lost, Sink};
+use crate::writer::{LogSink, Lost};
 
-/// When a file of the log is followed by a new one.
+/// When a log file is replaced by a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
-    /// Before it would have more bytes than this.
+    /// Before it would exceed this size.
     pub bytes: Option<u64>,
-    /// With the first line of each period, counted from 1970 in UTC: with a day, at midnight.
+    /// With the first line of each period, counted from 1970 in UTC. A period of a day begins at midnight.
     pub every: Option<Duration>,
     /// How many former files are kept.
     pub keep: u32,
@@ -31,17 +31,17 @@ pub(crate) struct Output {
     name: String,
     file: Option<LogFile>,
     sink: Box<dyn Write + Send>,
-    lines: Arc<Lines>,
+    lines: Arc<LineWriter>,
     /// Whether the head of the format is written.
     is_headed: bool,
-    /// A failure cut a line short: the next one starts on a line of its own.
+    /// Whether a failure cut a line short. The next one then starts on a new line.
     torn: bool,
 }
 
-/// What is known of a file, besides its content.
+/// The state of a file, besides its content.
 struct LogFile {
     path: PathBuf,
-    /// Tells it from another file of the same name.
+    /// Device and inode, to distinguish it from another file with the same name.
     identity: (u64, u64),
     bytes: u64,
     /// The number of the period of its last line.
@@ -50,18 +50,22 @@ struct LogFile {
 }
 
 impl Output {
-    pub(crate) fn file(path: PathBuf, rotation: Option<Rotation>, lines: &Arc<Lines>) -> io::Result<Self> {
+    pub(crate) fn file(
+        path: PathBuf,
+        rotation: Option<Rotation>,
+        lines: &Arc<LineWriter>,
+    ) -> io::Result<Self> {
         let (sink, file) = opened(path, rotation)?;
         let name = file.path.display().to_string();
         Ok(Self { file: Some(file), ..Self::stream(&name, sink, lines) })
     }
 
-    pub(crate) fn stream(name: &str, sink: impl Write + Send + 'static, lines: &Arc<Lines>) -> Self {
+    pub(crate) fn stream(name: &str, sink: impl Write + Send + 'static, lines: &Arc<LineWriter>) -> Self {
         let (name, lines) = (name.to_owned(), Arc::clone(lines));
         Self { name, file: None, sink: Box::new(sink), lines, is_headed: false, torn: false }
     }
 
-    /// Begins another file if it is time to. Where that fails the present one goes on.
+    /// Starts a new file if it is due. If that fails, the current one stays in use.
     fn rotate(&mut self, coming: u64, now: SystemTime) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         let Some(rotation) = file.rotation else { return Ok(()) };
@@ -72,14 +76,14 @@ impl Output {
         }
         file.period = period;
         let is_ours = fs::metadata(&file.path).is_ok_and(|found| (found.dev(), found.ino()) == file.identity);
-        // Whatever it was, somebody else has put the file away.
+        // If another program has moved the file, only a new one is opened.
         if is_ours && file.bytes > 0 {
             shift(&file.path, rotation.keep)?;
         }
         self.reopen()
     }
 
-    /// Writes bytes; a failure tells how many are written.
+    /// Writes bytes. A failure contains how many are written.
     fn put(&mut self, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
         let mut written = 0;
         while written < bytes.len() {
@@ -124,7 +128,7 @@ impl Output {
     }
 }
 
-impl Sink for Output {
+impl LogSink for Output {
     fn name(&self) -> &str {
         &self.name
     }
@@ -158,8 +162,8 @@ impl Rotation {
     }
 }
 
-/// Renames the file to `.1`, what was that to `.2`, and so on. The last one is replaced. Each step is one rename, so that
-/// whenever it ends every file is there under one name.
+/// Renames the file to `.1`, the previous `.1` to `.2`, and so on. The last one is replaced. Each step is one rename,
+/// so that after a crash every file still exists under one name.
 fn shift(path: &Path, keep: u32) -> io::Result<()> {
     let name = |number: u32| {
         let mut name = path.as_os_str().to_owned();
@@ -169,7 +173,7 @@ fn shift(path: &Path, keep: u32) -> io::Result<()> {
     if keep == 0 {
         return fs::remove_file(path);
     }
-    // Above a gap nothing has to move.
+    // Files above a gap need not move.
     let free = (1..keep).find(|number| !name(*number).exists()).unwrap_or(keep);
     for number in (1..free).rev() {
         fs::rename(name(number), name(number + 1))?;
@@ -186,7 +190,8 @@ fn opened(path: PathBuf, rotation: Option<Rotation>) -> io::Result<(File, LogFil
     Ok((file, known))
 }
 
-/// A FIFO that nobody reads is an error rather than a wait without end; once there is a reader, writing waits for it.
+/// Without a reader, opening a FIFO is an error rather than an endless wait. Once there is a reader, writes wait for
+/// it.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(flags).open(path)?;
@@ -199,11 +204,11 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::Mutex;
 
-    use logline::{Format, Masks};
+    use logline::{LineFormat, Masks};
 
     use super::*;
 
-    /// A target that takes as many bytes as the script says, or fails where it says 0; beyond the script it takes all.
+    /// A target that accepts as many bytes as the script says, or fails if it says 0. After the script it accepts all.
     struct Scripted {
         script: VecDeque<usize>,
         taken: Arc<Mutex<Vec<u8>>>,
@@ -287,7 +292,7 @@ mod tests {
         }
         let files = [("log", "d1\nd2\n"), ("log.1", "long line\n"), ("log.2", "b1\n")];
         assert_eq!(texts(folder.path()), expected(&files));
-        // One that is there already counts.
+        // An existing file counts.
         drop(output);
         let mut output =
             Output::file(folder.path().join("log"), Some(rotation), &Arc::default()).expect("opens");
@@ -300,8 +305,10 @@ mod tests {
     fn each_period_has_its_file_and_each_file_its_head() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("log");
-        let lines =
-            Lines::new(Format::new("w3c", &["status".to_owned()]).expect("a format"), Masks::default());
+        let lines = LineWriter::new(
+            LineFormat::new("w3c", &["status".to_owned()]).expect("a format"),
+            Masks::default(),
+        );
         let day = 86_400;
         let rotation = Rotation { bytes: None, every: Some(Duration::from_secs(day)), keep: 10 };
         let mut output = Output::file(path, Some(rotation), &Arc::new(lines)).expect("opens");

@@ -1,7 +1,7 @@
-//! Histograms of durations. One array of cells has the counts of two views: buckets of 1, 2 and 5 times a power of ten,
-//! and those of Prometheus' native histograms, which grow by 19%. An observation costs two additions.
+//! Histograms of durations. An array of cells has the counts of two views: buckets of 1, 2 and 5 times a power of ten,
+//! and Prometheus' native histograms, which grow by 19%. An observation costs two additions.
 //!
-//! The cells are allocated with the first observation. Quantiles are left to the reader.
+//! The cells are allocated with the first observation. The reader computes quantiles.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -37,13 +37,14 @@ pub(crate) const BOUNDS: [(u64, &str); 21] = [
     (50_000_000_000, "50.0"),
 ];
 
-/// The native buckets' schema: 2^2 of them for each factor of two.
+/// The native buckets' schema: 2^2 buckets for each factor of two.
 pub(crate) const SCHEMA: i32 = 2;
 /// Durations up to 2^-17 seconds, 7.6 microseconds, count as zero.
 pub(crate) const ZERO_THRESHOLD: f64 = 1.0 / 131_072.0;
 /// The native bucket with this index ends at `ZERO_THRESHOLD`: 2^(index / 4) seconds.
 const ZERO_INDEX: i32 = -(17 << SCHEMA);
-/// Native bounds, from `ZERO_THRESHOLD` to 2^7 seconds. What lasts longer counts in the bucket behind the last one.
+/// The number of native bounds, from `ZERO_THRESHOLD` to 2^7 seconds. Longer durations count in the bucket behind the
+/// last one.
 const NATIVES: usize = ((7 + 17) << SCHEMA) + 1;
 
 /// The inclusive upper bounds of the native buckets in nanoseconds.
@@ -119,12 +120,11 @@ pub struct Histogram {
 pub(crate) struct Native {
     /// Observations up to `ZERO_THRESHOLD`.
     pub(crate) zero_count: u64,
-    /// The index of each bucket that is not empty, in order, and its observations.
+    /// The index of each non-empty bucket, in order, and its observations.
     pub(crate) buckets: Vec<(i32, u64)>,
 }
 
 impl Histogram {
-    /// Adds an observation.
     #[inline]
     pub fn observe(&self, duration: Duration) {
         let nanoseconds = nanoseconds(duration);
@@ -137,7 +137,6 @@ impl Histogram {
         self.cells.get_or_init(|| Box::new(std::array::from_fn(|_| Counter::default())))
     }
 
-    /// Whether anything was observed.
     pub(crate) fn is_used(&self) -> bool {
         self.cells.get().is_some_and(|cells| cells.iter().any(|count| count.value() > 0))
     }
@@ -155,7 +154,6 @@ impl Histogram {
         buckets
     }
 
-    /// The observations in native buckets.
     pub(crate) fn native(&self) -> Native {
         let mut native = Native::default();
         let Some(cells) = self.cells.get() else { return native };
@@ -196,7 +194,6 @@ impl Merge for Histogram {
     }
 }
 
-/// The bucket of a duration.
 pub(crate) fn bucket(duration: Duration) -> usize {
     let nanoseconds = nanoseconds(duration);
     BOUNDS.iter().take_while(|(bound, _)| *bound < nanoseconds).count()
@@ -211,7 +208,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 #[inline]
 fn cell(nanoseconds: u64) -> usize {
     let mut cell = usize::from(ORDERS[(nanoseconds | 1).ilog2() as usize]);
-    // The last one has no bound.
+    // The last cell has no bound.
     while nanoseconds > CELL_BOUNDS[cell] {
         cell += 1;
     }
@@ -224,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    fn of(nanoseconds: &[u64]) -> Histogram {
+    fn from_nanoseconds(nanoseconds: &[u64]) -> Histogram {
         let histogram = Histogram::default();
         nanoseconds.iter().for_each(|nanoseconds| histogram.observe(Duration::from_nanos(*nanoseconds)));
         histogram
@@ -235,7 +232,7 @@ mod tests {
         for (at, (bound, seconds)) in BOUNDS.into_iter().enumerate() {
             let mut expected = [0; BUCKETS];
             (expected[at], expected[at + 1]) = (2, 1);
-            assert_eq!(of(&[bound - 1, bound, bound + 1]).buckets(), expected, "{seconds}");
+            assert_eq!(from_nanoseconds(&[bound - 1, bound, bound + 1]).buckets(), expected, "{seconds}");
             assert_eq!(seconds.parse::<f64>().map(|seconds| (seconds * 1e9).round() as u64), Ok(bound));
         }
         assert_eq!((cell(0), cell(u64::MAX)), (0, CELLS - 1));
@@ -249,7 +246,7 @@ mod tests {
             assert!(
                 (0.0..1.0).contains(&(exact - bound as f64)) || (exact / bound as f64 - 1.0).abs() < 1e-12
             );
-            let native = of(&[bound, bound + 1]).native();
+            let native = from_nanoseconds(&[bound, bound + 1]).native();
             match at {
                 0 => assert_eq!((native.zero_count, native.buckets), (1, vec![(index + 1, 1)])),
                 _ => assert_eq!((native.zero_count, native.buckets), (0, vec![(index, 1), (index + 1, 1)])),
@@ -257,11 +254,11 @@ mod tests {
         }
         assert!(CELL_BOUNDS.is_sorted());
         assert_eq!((NATIVE_BOUNDS[68], NATIVE_BOUNDS[NATIVES - 1]), (1_000_000_000, 128_000_000_000));
-        assert_eq!(of(&[u64::MAX, 200_000_000_000]).native().buckets, [(29, 2)]);
+        assert_eq!(from_nanoseconds(&[u64::MAX, 200_000_000_000]).native().buckets, [(29, 2)]);
     }
 
     #[test]
-    fn what_is_observed_adds_up() {
+    fn observations_add_up() {
         let histogram = Histogram::default();
         assert!(!histogram.is_used());
         let durations = [0, 50, 51, 900_000, 60_000_000].map(Duration::from_micros);
@@ -284,7 +281,7 @@ mod tests {
         fn both_views_have_each_duration_once_below_the_first_bound_that_it_does_not_exceed(
             nanoseconds in (0_u32..64).prop_flat_map(|bits| 0..=u64::MAX >> bits),
         ) {
-            let histogram = of(&[nanoseconds]);
+            let histogram = from_nanoseconds(&[nanoseconds]);
             let mut expected = [0; BUCKETS];
             expected[bucket(Duration::from_nanos(nanoseconds))] = 1;
             prop_assert_eq!(histogram.buckets(), expected);

@@ -1,7 +1,7 @@
-//! What happened in the last minute: samples of the totals, from which rates and quantiles follow; and in the last hour,
-//! as points of all requests together.
+//! The last minute as samples of the totals, for rates and quantiles, and the last hour as points of all requests
+//! together.
 //!
-//! Pure: whoever takes the samples says when. A sample has a few hundred bytes for each route and server.
+//! Pure: the caller decides when to take samples. A sample has a few hundred bytes for each route and server.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,27 +10,26 @@ use std::time::Duration;
 use crate::counters::Snapshot;
 use crate::directory::{ServerName, Totals};
 use crate::histogram::{BOUNDS, BUCKETS, Histogram};
-use crate::hour::{HOUR_POINTS, Point};
+use crate::hour::{HOUR_POINTS, SamplePoint};
 use crate::series::Classes;
 
 /// The time between two samples.
 pub const SAMPLE_PERIOD: Duration = Duration::from_secs(5);
-/// The time that rates are about.
+/// The time over which rates are computed.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Requests by the class of their status and by duration, of a route or a server.
+/// Requests of a route or server, by status class and by duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Requests {
-    /// Requests by the class of their status, in the order of `Classes::NAMES`.
+pub struct RequestClasses {
+    /// In the order of `Classes::NAMES`.
     pub classes: [u64; 6],
-    /// Requests by bucket of their duration.
+    /// By bucket.
     durations: [u64; BUCKETS],
 }
 
-impl Requests {
-    /// The requests of one cell.
+impl RequestClasses {
     #[must_use]
-    pub fn of(classes: &Classes, durations: &Histogram) -> Self {
+    pub fn new(classes: &Classes, durations: &Histogram) -> Self {
         Self { classes: classes.values(), durations: durations.buckets() }
     }
 
@@ -60,7 +59,7 @@ impl Requests {
         }
     }
 
-    /// What came since an earlier sample. A name that was gone in between begins at zero again.
+    /// The requests since an earlier sample. A name that was removed in between starts at zero again.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let less = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
@@ -70,8 +69,8 @@ impl Requests {
         }
     }
 
-    /// An estimate of the duration that a share of the requests (0 to 1) did not exceed; `None` without any. Within a
-    /// bucket, durations are taken as spread evenly. Beyond the last bound, it is that bound.
+    /// An estimate of the duration that a share of the requests (0 to 1) did not exceed; `None` without requests.
+    /// Assumes that durations are spread evenly within a bucket. Beyond the last bound, returns that bound.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let total: u64 = self.durations.iter().sum();
@@ -92,39 +91,37 @@ impl Requests {
 
 /// The totals at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sample {
+pub struct HistorySample {
     /// The sums of the workers' counters.
     pub counters: Snapshot,
-    /// Requests by route.
-    pub routes: HashMap<Arc<str>, Requests>,
-    /// Attempts by server, with the time to the first byte of the response as their duration.
-    pub servers: HashMap<ServerName, Requests>,
+    pub routes: HashMap<Arc<str>, RequestClasses>,
+    /// Attempts by server. Their duration is the time to the first byte of the response.
+    pub servers: HashMap<ServerName, RequestClasses>,
 }
 
-impl Sample {
-    /// Takes what is needed of the totals.
+impl HistorySample {
     #[must_use]
-    pub fn of(counters: Snapshot, totals: &Totals) -> Self {
+    pub fn new(counters: Snapshot, totals: &Totals) -> Self {
         let routes = totals.routes.iter();
         let servers = totals.servers.iter();
         Self {
             counters,
             routes: routes
-                .map(|(name, cell)| (Arc::clone(name), Requests::of(&cell.requests, &cell.duration)))
+                .map(|(name, cell)| (Arc::clone(name), RequestClasses::new(&cell.requests, &cell.duration)))
                 .collect(),
             servers: servers
-                .map(|(name, cell)| (name.clone(), Requests::of(&cell.requests, &cell.first_byte)))
+                .map(|(name, cell)| (name.clone(), RequestClasses::new(&cell.requests, &cell.first_byte)))
                 .collect(),
         }
     }
 
-    /// The requests of all routes, and of those without a route, since an earlier sample. Route by route: one that is
-    /// gone since would make the sum smaller than before.
+    /// The requests of all routes, and those without a route, since an earlier sample. Computed for each route, because
+    /// a removed route would make the sum smaller than before.
     #[must_use]
-    pub fn came_since(&self, before: &Self) -> Requests {
-        let mut came = Requests::default();
+    pub fn came_since(&self, before: &Self) -> RequestClasses {
+        let mut came = RequestClasses::default();
         for (name, requests) in &self.routes {
-            came.add(&requests.since(before.routes.get(name).unwrap_or(&Requests::default())));
+            came.add(&requests.since(before.routes.get(name).unwrap_or(&RequestClasses::default())));
         }
         came
     }
@@ -133,45 +130,45 @@ impl Sample {
 /// The samples of the last minute, and the points of the last hour.
 #[derive(Debug, Default)]
 pub struct History {
-    /// With the time of each since the start, in order.
-    samples: VecDeque<(Duration, Sample)>,
-    hour: VecDeque<Point>,
+    /// Each with its time since the start, in order.
+    samples: VecDeque<(Duration, HistorySample)>,
+    hour: VecDeque<SamplePoint>,
 }
 
 impl History {
-    /// Adds a sample, and lets go of those that no window needs any more. Before the first one nothing was counted, as
-    /// far as the window goes back to it.
-    pub fn put(&mut self, now: Duration, sample: Sample) {
+    /// Adds a sample, and drops those that no window needs any more. If the window reaches back before the first
+    /// sample, the counts before it are zero.
+    pub fn put(&mut self, now: Duration, sample: HistorySample) {
         while self.samples.get(1).is_some_and(|(at, _)| now.saturating_sub(*at) >= WINDOW) {
             self.samples.pop_front();
         }
         if self.samples.is_empty() && now < WINDOW {
-            self.samples.push_back((Duration::ZERO, Sample::default()));
+            self.samples.push_back((Duration::ZERO, HistorySample::default()));
         }
         if let Some((at, before)) = self.samples.back() {
             if self.hour.len() == HOUR_POINTS {
                 self.hour.pop_front();
             }
-            self.hour.push_back(Point::of(now, now.saturating_sub(*at), &sample, before));
+            self.hour.push_back(SamplePoint::new(now, now.saturating_sub(*at), &sample, before));
         }
         self.samples.push_back((now, sample));
     }
 
-    /// Lets go of all samples: nobody asks any more.
+    /// Drops all samples: nothing reads them any more.
     pub fn clear(&mut self) {
         self.samples.clear();
         self.hour.clear();
     }
 
     /// The points of the last hour, in order.
-    pub fn hour(&self) -> impl ExactSizeIterator<Item = &Point> {
+    pub fn hour(&self) -> impl ExactSizeIterator<Item = &SamplePoint> {
         self.hour.iter()
     }
 
     /// The sample that is a minute old, or the oldest, and its age.
     #[must_use]
-    pub fn minute_ago(&self, now: Duration) -> Option<(Duration, &Sample)> {
-        let is_old = |(at, _): &&(Duration, Sample)| now.saturating_sub(*at) >= WINDOW;
+    pub fn minute_ago(&self, now: Duration) -> Option<(Duration, &HistorySample)> {
+        let is_old = |(at, _): &&(Duration, HistorySample)| now.saturating_sub(*at) >= WINDOW;
         let sample = self.samples.iter().rev().find(is_old).or_else(|| self.samples.front());
         sample.map(|(at, sample)| (now.saturating_sub(*at), sample))
     }
@@ -181,18 +178,18 @@ impl History {
 mod tests {
     use super::*;
 
-    fn requests(milliseconds: &[u64]) -> Requests {
+    fn requests(milliseconds: &[u64]) -> RequestClasses {
         let (classes, durations) = (Classes::default(), Histogram::default());
         for milliseconds in milliseconds {
             classes.count(200);
             durations.observe(Duration::from_millis(*milliseconds));
         }
-        Requests::of(&classes, &durations)
+        RequestClasses::new(&classes, &durations)
     }
 
     #[test]
     fn quantiles_lie_within_their_bucket() {
-        assert_eq!(Requests::default().quantile(0.5), None);
+        assert_eq!(RequestClasses::default().quantile(0.5), None);
         let spread = requests(&[1, 2, 2, 2, 2, 2, 2, 2, 2, 500]);
         for (share, low, high) in [(0.0, 0, 1), (0.5, 1, 2), (0.9, 1, 2), (0.99, 200, 500), (1.0, 500, 500)] {
             let quantile = spread.quantile(share).expect("there are requests");
@@ -201,23 +198,23 @@ mod tests {
                 "{share}: {quantile:?}"
             );
         }
-        // Beyond the last bound nothing is known.
+        // The last bucket has no upper bound.
         assert_eq!(requests(&[90_000]).quantile(0.5), Some(Duration::from_secs(50)));
     }
 
     #[test]
-    fn classes_are_told_apart_and_what_came_before_is_taken_off() {
+    fn classes_are_distinguished_and_earlier_counts_subtracted() {
         let (classes, durations) = (Classes::default(), Histogram::default());
         for status in [0, 200, 200, 404, 503] {
             classes.count(status);
         }
-        let now = Requests::of(&classes, &durations);
+        let now = RequestClasses::new(&classes, &durations);
         assert_eq!((now.count(), now.client_errors(), now.server_errors()), (5, 1, 2));
         classes.count(404);
-        let later = Requests::of(&classes, &durations);
+        let later = RequestClasses::new(&classes, &durations);
         let came = later.since(&now);
         assert_eq!((came.count(), came.client_errors(), came.server_errors()), (1, 1, 0));
-        // The name was gone in between, and counts from zero.
+        // The name was removed in between, and counts from zero.
         assert_eq!(requests(&[1]).since(&requests(&[1, 1, 1])).count(), 1);
         let mut sum = requests(&[1, 2]);
         sum.add(&requests(&[3]));
@@ -225,13 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_a_minute_or_what_there_is_of_it() {
+    fn the_window_is_at_most_a_minute() {
         let seconds = Duration::from_secs;
         let mut history = History::default();
         assert!(history.minute_ago(seconds(3)).is_none());
         for at in (0..200).step_by(5) {
             let counters = Snapshot { requests: at, ..Snapshot::default() };
-            history.put(seconds(at), Sample { counters, ..Sample::default() });
+            history.put(seconds(at), HistorySample { counters, ..HistorySample::default() });
             let (age, sample) = history.minute_ago(seconds(at + 4)).expect("there is one");
             let expected = (at + 4).saturating_sub(60) / 5 * 5;
             assert_eq!((age, sample.counters.requests), (seconds(at + 4 - expected), expected));

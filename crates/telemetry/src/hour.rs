@@ -1,19 +1,18 @@
 //! The last hour: a point for every five seconds, each with the rates of the whole proxy and its percentiles.
 //!
-//! Pure. An hour takes 720 points of 64 bytes, 46 kB, whatever the traffic.
+//! Pure. An hour takes 720 points of 64 bytes, 46 kB, for any traffic.
 
 use std::time::Duration;
 
 use crate::counters::Snapshot;
-use crate::history::{SAMPLE_PERIOD, Sample};
+use crate::history::{HistorySample, SAMPLE_PERIOD};
 
-/// The number of points of an hour.
 pub const HOUR_POINTS: usize = 3600 / SAMPLE_PERIOD.as_secs() as usize;
 
-/// What happened between two samples. Single precision is more than a chart shows.
+/// Rates between two samples. Single precision exceeds that of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Point {
-    /// Its end, in milliseconds since the start of the process.
+pub struct SamplePoint {
+    /// The end of the interval, in milliseconds since the start of the process.
     pub at_ms: u64,
     /// Requests that ended, per second.
     pub requests_per_second: f32,
@@ -21,11 +20,9 @@ pub struct Point {
     pub client_errors_per_second: f32,
     /// Requests answered with 5xx or not at all, per second.
     pub server_errors_per_second: f32,
-    /// The median duration in milliseconds; not a number without requests, as the two that follow.
+    /// The median duration in milliseconds; NaN without requests, like the next two.
     pub p50_ms: f32,
-    /// The 90th percentile.
     pub p90_ms: f32,
-    /// The 99th percentile.
     pub p99_ms: f32,
     /// Bytes of requests per second.
     pub received_bytes_per_second: f32,
@@ -35,17 +32,15 @@ pub struct Point {
     pub connections_per_second: f32,
     /// Client connections open at the end.
     pub connections: u32,
-    /// Requests under way at the end.
+    /// Requests in progress at the end.
     pub requests: u32,
-    /// Attempts after the first, per second.
     pub retries_per_second: f32,
-    /// Faults injected, per second.
     pub faults_per_second: f32,
 }
 
-impl Point {
-    /// What came between the sample before and this one, `time` later.
-    pub(crate) fn of(now: Duration, time: Duration, sample: &Sample, before: &Sample) -> Self {
+impl SamplePoint {
+    /// The point between the previous sample and this one, `time` later.
+    pub(crate) fn new(now: Duration, time: Duration, sample: &HistorySample, before: &HistorySample) -> Self {
         let seconds = time.as_secs_f64().max(f64::MIN_POSITIVE);
         let per_second = |count: u64| (count as f64 / seconds) as f32;
         let of = |value: fn(&Snapshot) -> u64| {
@@ -77,23 +72,23 @@ impl Point {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{History, Requests};
+    use crate::history::{History, RequestClasses};
 
     #[test]
-    fn a_point_has_what_came_since_the_one_before_and_an_hour_of_them_is_kept() {
-        assert_eq!(size_of::<Point>(), 64);
+    fn a_point_has_the_changes_since_the_previous_one_and_an_hour_is_kept() {
+        assert_eq!(size_of::<SamplePoint>(), 64);
         let mut history = History::default();
         let sample = |at: u64| {
-            let mut requests = Requests::default();
+            let mut requests = RequestClasses::default();
             requests.classes = [at, 0, at * 2, 0, at, 0];
             let counters = Snapshot { client_bytes_sent: at * 100, ..Snapshot::default() };
-            Sample { counters, routes: [("/".into(), requests)].into(), ..Sample::default() }
+            HistorySample { counters, routes: [("/".into(), requests)].into(), ..HistorySample::default() }
         };
         let seconds = Duration::from_secs;
         for at in (0..4000).step_by(5) {
             history.put(seconds(at), sample(at));
         }
-        let points: Vec<Point> = history.hour().copied().collect();
+        let points: Vec<SamplePoint> = history.hour().copied().collect();
         assert_eq!(points.len(), 720);
         assert_eq!((points[0].at_ms, points[719].at_ms), (400_000, 3_995_000));
         for point in points {

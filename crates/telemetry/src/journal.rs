@@ -1,4 +1,4 @@
-//! Lines to the journal of systemd, by its native protocol: a datagram of fields for each.
+//! Sends lines to the journal of systemd, by its native protocol: a datagram of fields for each line.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -7,15 +7,13 @@ use std::time::SystemTime;
 
 use crate::log::count_lines;
 use crate::syslog::{BLOCKED_MAX, Outage, is_too_long};
-use crate::writer::{Lost, Sink};
+use crate::writer::{LogSink, Lost};
 
-/// Where the journal listens.
 const SOCKET: &str = "/run/systemd/journal/socket";
 /// Severity 6 of syslog: informational.
 const FIELDS: &[u8] =
     b"PRIORITY=6\nSYSLOG_FACILITY=3\nSYSLOG_IDENTIFIER=vanward\nVANWARD_LOG=access\nMESSAGE=";
 
-/// A connection to the journal.
 pub(crate) struct Journal {
     path: PathBuf,
     socket: Option<UnixDatagram>,
@@ -24,14 +22,14 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The journal at its usual place, or at another one.
+    /// The journal at its usual socket, or at another one.
     pub(crate) fn new(path: Option<PathBuf>) -> Self {
         let path = path.unwrap_or_else(|| SOCKET.into());
         Self { path, socket: None, outage: Outage::default(), datagram: Vec::new() }
     }
 
     fn send(&mut self, line: &[u8]) -> io::Result<()> {
-        // A line has no line feed, so that the short form of a field does for it.
+        // A line contains no line feed, so the short form of a field suffices.
         self.datagram.clear();
         self.datagram.extend_from_slice(FIELDS);
         self.datagram.extend_from_slice(line);
@@ -47,14 +45,14 @@ impl Journal {
         };
         let sent = socket.send(&self.datagram);
         if sent.is_err() {
-            // The journal may have begun anew, with another socket.
+            // The journal may have restarted, with another socket.
             self.socket = None;
         }
         sent.map(drop)
     }
 }
 
-impl Sink for Journal {
+impl LogSink for Journal {
     fn name(&self) -> &str {
         "journald"
     }
@@ -71,7 +69,7 @@ impl Sink for Journal {
                 if !is_too_long(&error) {
                     return Err(Lost { lines: before + count_lines(rest), error });
                 }
-                // One that is too long for the journal is lost alone.
+                // Only the line that is too long for the journal is lost.
                 lost = Some(Lost { lines: before + 1, error });
             }
             rest = &rest[end + 1..];

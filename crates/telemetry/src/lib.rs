@@ -1,18 +1,19 @@
 //! Telemetry of the proxy: an access log that never makes a request wait, messages, counters, and metrics as text.
 //!
-//! Not here: what counts as a failure and its log word (the proxy decides), and any network (others serve the text).
+//! Not here: the definition of failures and their log words (the proxy decides), and any network (others serve the
+//! text).
 
 /// The access logs together.
 mod logs;
-/// One access log: hands lines from the workers to the writer thread.
+/// An access log: hands lines from the workers to the writer thread.
 mod log;
 /// The thread that writes the access log.
 mod writer;
-/// Lines to files and streams, and rotation.
+/// Writes lines to files and streams, and rotates them.
 mod file;
-/// Lines to a syslog receiver.
+/// Sends lines to a syslog receiver.
 mod syslog;
-/// Lines to the journal of systemd.
+/// Sends lines to the journal of systemd.
 mod journal;
 /// Messages to the operator, on standard error.
 pub mod message;
@@ -35,6 +36,8 @@ mod hour;
 mod busiest;
 /// Trace contexts of requests.
 mod trace;
+/// The wire format of Protocol Buffers.
+pub mod wire;
 /// Spans of traces, as messages of OTLP.
 mod span;
 /// Facts about the process from the system.
@@ -47,38 +50,43 @@ mod text;
 mod exposition;
 /// Metrics of certificates.
 mod certificates;
-/// Metrics of what instances share.
+/// Metrics of sharing between instances.
 mod shared;
+/// Metrics of sources: discovery of servers, shared configuration.
+mod sources;
 /// Metrics of the cache.
 mod cached;
-/// Metrics of requests that the proxy makes beside those of clients.
+/// Metrics of the proxy's own requests.
 mod beside;
 
 pub use busiest::Busiest;
 pub use cached::{CacheState, DiskState};
 pub use certificates::CertificateSample;
-pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
-pub use directory::{Directory, NAMED_MAX, Names, Places, ServerName, Totals};
+pub use counters::{
+    CAUSES_MAX, Causes, Counter, CounterReader, CounterRow, Counters, Fields, Gauge, MetricKind, Snapshot,
+};
+pub use directory::{CounterPlaces, Directory, NAMED_MAX, PlanNames, ServerName, Totals};
 pub use exemplars::{Exemplar, Exemplars};
 pub use exposition::{Exposition, ServerHealthSample, ServerState};
 pub use file::Rotation;
 pub use histogram::{BUCKETS, Histogram};
-pub use history::{History, Requests, SAMPLE_PERIOD, Sample};
-pub use hour::{HOUR_POINTS, Point};
-pub use log::Target;
+pub use history::{History, HistorySample, RequestClasses, SAMPLE_PERIOD};
+pub use hour::{HOUR_POINTS, SamplePoint};
+pub use log::LogDestination;
 pub use logline::hexadecimal;
 pub use logline::{
-    Addresses, ClientTls, Entry, Format, Headers, Injected, Lines as LogLines, Masks, More, Needs, Query,
-    Retried, Version, WHOLE,
+    Addresses, Headers, Injected, LineFormat, LineWriter as LogLines, LogEntry, LoggedQuery, LoggedTls,
+    LoggedVersion, Masks, More, Needs, Retried, WHOLE,
 };
 pub use logs::{AccessLog, WorkerLog};
-pub use process::Process;
+pub use process::ProcessState;
 pub use series::{
-    AuthCell, CacheCell, Classes, ListenerCell, MirrorCell, Place, Rare, RouteCell, Series, SeriesReader,
-    ServerCell, Skip, Skipped, StreamCell, StreamKind, UpstreamCell,
+    AuthCell, CacheCell, Classes, ListenerCell, MirrorCell, Rare, RouteCell, Series, SeriesIndex,
+    SeriesReader, ServerCell, Skip, Skipped, StreamCell, StreamKind, UpstreamCell,
 };
 pub use shared::SharedSample;
-pub use span::{Attributes, Span, SpanKind, SpanSource, Spans, rejected_spans};
+pub use sources::{ConfigurationSample, SourceSample};
+pub use span::{Attributes, EndedSpan, SpanKind, SpanSource, Spans, rejected_spans};
 pub use syslog::{Receiver as SyslogReceiver, Syslog, SyslogTls};
-pub use text::{Family, Label, Number, Syntax, Text, Type};
+pub use text::{Family, Label, MetricsText, Number, Syntax, Type};
 pub use trace::{B3Form, B3Lines, Caller, PARENT_LINE, Trace};

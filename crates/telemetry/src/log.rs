@@ -1,4 +1,4 @@
-//! One access log. A worker formats lines into its own buffer, and hands it over when full or at its tick; a thread
+//! An access log. A worker formats lines into its own buffer, and hands it over when full or at its tick. A thread
 //! writes it, and returns the buffer. A worker never waits: if the queue is full, it keeps its lines, and drops and
 //! counts those that no longer fit.
 
@@ -12,35 +12,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use logline::{Batch, Entry, Lines, Needs, Timestamp};
+use logline::{LineBatch, LineWriter, LogEntry, Needs, Timestamp};
 
 use crate::file::{Output, Rotation};
 use crate::journal::Journal;
 use crate::message;
 use crate::syslog::{Syslog, SyslogSink};
-use crate::writer::{Sink, Writer};
+use crate::writer::{LogSink, LogWriter};
 
-/// A buffer that holds this much is handed over without waiting for the tick.
+/// A buffer of this size is handed over without waiting for the tick.
 const BATCH_BYTES: usize = 64 * 1024;
-/// Room of a buffer: the line that fills it has to fit as well, and what is reserved while it is written.
+/// Capacity of a buffer, with room for the line that fills it, and for the space reserved while a line is written.
 const BATCH_ROOM: usize = BATCH_BYTES + 4096;
 /// Buffers on their way to the writer, from all workers: 4 MiB of lines.
 pub(crate) const QUEUE_BATCHES: usize = 64;
 /// Empty buffers that wait for one worker; more are freed.
 const SPARE_BATCHES: usize = 4;
-/// How long the end of a worker, or of the log, waits for a writer that is behind.
+/// How long the end of a worker, or of the log, waits for a slow writer.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The destination of the access log.
-pub enum Target {
-    /// Standard output.
+pub enum LogDestination {
     Stdout,
-    /// A file to append to, and when it is followed by a new one. It is created if missing, readable by its owner and
+    /// A file to append to, and when it is replaced by a new one. It is created if missing, readable by its owner and
     /// group.
     File(PathBuf, Option<Rotation>),
-    /// A syslog receiver. It need not be there yet.
+    /// A syslog receiver. It may be unreachable at first.
     Syslog(Syslog),
-    /// The journal of systemd, at its usual socket or at another one. It need not be there yet.
+    /// The journal of systemd, at its usual socket or at another one. It may be missing at first.
     Journal(Option<PathBuf>),
     /// A writer, which gets each batch of lines in as few calls as possible.
     Writer(Box<dyn Write + Send>),
@@ -48,21 +47,21 @@ pub enum Target {
 
 /// A log. Clones share one writer thread; `close` the log last to be sure that every line is written.
 #[derive(Clone)]
-pub(crate) struct Log {
-    queue: SyncSender<Message>,
-    format: Arc<Lines>,
-    state: Arc<State>,
+pub(crate) struct AccessLogWriter {
+    queue: SyncSender<LogMessage>,
+    format: Arc<LineWriter>,
+    state: Arc<LogState>,
     thread: Arc<Mutex<Option<WriterThread>>>,
 }
 
 /// The state that the log, its workers and its writer share.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct LogState {
     /// The number of lines lost, for any reason.
     pub(crate) dropped: AtomicU64,
     /// Asks the writer to reopen the file.
     pub(crate) reopen: AtomicBool,
-    /// Why the target takes no lines, with its name; `None` while it does.
+    /// Why the target accepts no lines, with its name; `None` while it does.
     pub(crate) trouble: Mutex<Option<String>>,
 }
 
@@ -72,39 +71,42 @@ struct WriterThread {
     running: Receiver<()>,
 }
 
-/// A message to the writer.
-pub(crate) enum Message {
+pub(crate) enum LogMessage {
     /// Whole lines, and the channel that takes the empty buffer back.
-    Lines(Batch, SyncSender<Batch>),
+    Lines(LineBatch, SyncSender<LineBatch>),
     /// Check the state.
     Wake,
     /// Write the queued lines, and end.
     Close,
 }
 
-impl Log {
+impl AccessLogWriter {
     /// Opens `target` and starts the thread that writes to it.
-    pub(crate) fn open(target: Target, lines: Lines) -> io::Result<Self> {
-        Self::open_with(target, lines, Box::new(message::Sink(message::Level::Error)))
+    pub(crate) fn open(target: LogDestination, lines: LineWriter) -> io::Result<Self> {
+        Self::open_with(target, lines, Box::new(message::MessageSink(message::Level::Error)))
     }
 
-    /// The same, with another place for what the writer has to say.
-    fn open_with(target: Target, lines: Lines, complaints: Box<dyn Write + Send>) -> io::Result<Self> {
+    /// `open` with a destination for the writer's complaints.
+    fn open_with(
+        target: LogDestination,
+        lines: LineWriter,
+        complaints: Box<dyn Write + Send>,
+    ) -> io::Result<Self> {
         let lines = Arc::new(lines);
-        let output: Box<dyn Sink> = match target {
-            // The descriptor itself: standard output's own buffer would only copy the lines once more.
-            Target::Stdout => {
+        let output: Box<dyn LogSink> = match target {
+            // The descriptor itself: standard output's own buffer would only copy the lines again.
+            LogDestination::Stdout => {
                 let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
                 Box::new(Output::stream("stdout", stdout, &lines))
             }
-            Target::File(path, rotation) => Box::new(Output::file(path, rotation, &lines)?),
-            Target::Syslog(syslog) => Box::new(SyslogSink::new(syslog)),
-            Target::Journal(path) => Box::new(Journal::new(path)),
-            Target::Writer(writer) => Box::new(Output::stream("the log's writer", writer, &lines)),
+            LogDestination::File(path, rotation) => Box::new(Output::file(path, rotation, &lines)?),
+            LogDestination::Syslog(syslog) => Box::new(SyslogSink::new(syslog)),
+            LogDestination::Journal(path) => Box::new(Journal::new(path)),
+            LogDestination::Writer(writer) => Box::new(Output::stream("the log's writer", writer, &lines)),
         };
         let (queue, batches) = sync_channel(QUEUE_BATCHES);
-        let state = Arc::new(State::default());
-        let writer = Writer::new(batches, output, complaints, Arc::clone(&state));
+        let state = Arc::new(LogState::default());
+        let writer = LogWriter::new(batches, output, complaints, Arc::clone(&state));
         let (alive, running) = sync_channel(0);
         let handle = thread::Builder::new().name("access log".to_owned()).spawn(move || {
             let _alive: SyncSender<()> = alive;
@@ -114,7 +116,6 @@ impl Log {
         Ok(Self { queue, format: lines, state, thread })
     }
 
-    /// The log of one worker.
     pub(crate) fn for_worker(&self) -> LogOfWorker {
         let (home, spares) = sync_channel(SPARE_BATCHES);
         LogOfWorker {
@@ -122,34 +123,35 @@ impl Log {
             format: Arc::clone(&self.format),
             state: Arc::clone(&self.state),
             timestamp: Timestamp::new(),
-            batch: Batch::with_room(BATCH_ROOM),
+            batch: LineBatch::with_room(BATCH_ROOM),
             spares,
             home,
         }
     }
 
-    /// Reopens the file by its name, as after a rotation. If that fails, the old file is kept, and a message says so.
+    /// Reopens the file by its name, as after a rotation. If that fails, the old file is kept, and a message reports
+    /// it.
     pub(crate) fn reopen(&self) {
         self.state.reopen.store(true, Ordering::Release);
-        // When the queue is full the writer will look soon in any case.
-        drop(self.queue.try_send(Message::Wake));
+        // If the queue is full, the writer will check the state soon anyway.
+        drop(self.queue.try_send(LogMessage::Wake));
     }
 
-    /// The number of lines lost so far: the writer was behind, the target failed, or the log was already closed.
+    /// The number of lines lost so far: the writer was too slow, the target failed, or the log was already closed.
     pub(crate) fn dropped(&self) -> u64 {
         self.state.dropped.load(Ordering::Relaxed)
     }
 
-    /// Why the target takes no lines now, with its name.
+    /// Why the target accepts no lines now, with its name.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.state.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Writes the lines that workers handed over, and ends the thread. Waits for a target that accepts nothing, but not
-    /// longer. Workers drop their logs first; lines that they record later are counted as dropped.
+    /// Writes the lines that workers handed over, and ends the thread. Waits for a target that accepts nothing, at most
+    /// until the deadline. Workers drop their logs first; lines that they record later are counted as dropped.
     pub(crate) fn close_by(self, deadline: Instant) {
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        if send_by(deadline, &self.queue, Message::Close).is_err() {
+        if send_by(deadline, &self.queue, LogMessage::Close).is_err() {
             return;
         }
         let left = deadline.saturating_duration_since(Instant::now());
@@ -161,23 +163,23 @@ impl Log {
 
 /// The log of one worker. Dropping it hands over its lines.
 pub(crate) struct LogOfWorker {
-    queue: SyncSender<Message>,
-    format: Arc<Lines>,
-    state: Arc<State>,
+    queue: SyncSender<LogMessage>,
+    format: Arc<LineWriter>,
+    state: Arc<LogState>,
     timestamp: Timestamp,
-    batch: Batch,
-    spares: Receiver<Batch>,
-    home: SyncSender<Batch>,
+    batch: LineBatch,
+    spares: Receiver<LineBatch>,
+    home: SyncSender<LineBatch>,
 }
 
 impl LogOfWorker {
-    /// What has to be found out for a line.
+    /// The values that a line needs.
     pub(crate) fn needs(&self) -> Needs {
         self.format.needs()
     }
 
     /// Appends the line of a request that ended at `now`.
-    pub(crate) fn record(&mut self, entry: &Entry<'_>, now: SystemTime) {
+    pub(crate) fn record(&mut self, entry: &LogEntry<'_>, now: SystemTime) {
         if self.batch.lines().len() >= BATCH_BYTES && !self.hand_over() {
             self.state.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -196,22 +198,22 @@ impl LogOfWorker {
         }
     }
 
-    /// Whether there is room for more lines now. If the queue is full, the lines are kept for the next try.
+    /// Whether there is room for more lines now. If the queue is full, the lines are kept for the next attempt.
     fn hand_over(&mut self) -> bool {
-        let message = Message::Lines(std::mem::take(&mut self.batch), self.home.clone());
+        let message = LogMessage::Lines(std::mem::take(&mut self.batch), self.home.clone());
         match self.queue.try_send(message) {
             Ok(()) => {
-                self.batch = self.spares.try_recv().unwrap_or_else(|_| Batch::with_room(BATCH_ROOM));
+                self.batch = self.spares.try_recv().unwrap_or_else(|_| LineBatch::with_room(BATCH_ROOM));
                 true
             }
             Err(TrySendError::Full(message)) => {
-                if let Message::Lines(batch, _) = message {
+                if let LogMessage::Lines(batch, _) = message {
                     self.batch = batch;
                 }
                 false
             }
             Err(TrySendError::Disconnected(message)) => {
-                if let Message::Lines(batch, _) = message {
+                if let LogMessage::Lines(batch, _) = message {
                     self.state.dropped.fetch_add(count_lines(batch.lines()), Ordering::Relaxed);
                     self.batch = batch;
                     self.batch.clear();
@@ -231,23 +233,27 @@ impl LogOfWorker {
         if self.batch.is_empty() {
             return;
         }
-        let message = Message::Lines(std::mem::take(&mut self.batch), self.home.clone());
-        if let Err(Message::Lines(batch, _)) = send_by(deadline, &self.queue, message) {
+        let message = LogMessage::Lines(std::mem::take(&mut self.batch), self.home.clone());
+        if let Err(LogMessage::Lines(batch, _)) = send_by(deadline, &self.queue, message) {
             self.state.dropped.fetch_add(count_lines(batch.lines()), Ordering::Relaxed);
         }
     }
 }
 
 impl Drop for LogOfWorker {
-    /// Waits for a writer that is behind: where the worker ends. One that goes on gives it away instead.
+    /// Waits for a slow writer, because the worker ends. A worker that continues uses `AccessLog::close_after` instead.
     fn drop(&mut self) {
         self.hand_over_by(Instant::now() + END_PATIENCE);
     }
 }
 
-/// Sends, or gives the message back when there was no room by the deadline. Only where a worker or the log ends:
-/// the standard channel has no send with a time limit.
-fn send_by(deadline: Instant, queue: &SyncSender<Message>, mut message: Message) -> Result<(), Message> {
+/// Sends a message, or returns it if there was no room by the deadline. Used only when a worker or the log ends,
+/// because the standard channel has no send with a time limit.
+fn send_by(
+    deadline: Instant,
+    queue: &SyncSender<LogMessage>,
+    mut message: LogMessage,
+) -> Result<(), LogMessage> {
     loop {
         message = match queue.try_send(message) {
             Ok(()) => return Ok(()),
@@ -259,7 +265,7 @@ fn send_by(deadline: Instant, queue: &SyncSender<Message>, mut message: Message)
     }
 }
 
-/// Counts lines: each holds exactly one line feed, its last byte.
+/// Counts lines: each contains exactly one line feed, its last byte.
 pub(crate) fn count_lines(lines: &[u8]) -> u64 {
     lines.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
@@ -270,31 +276,31 @@ pub(crate) mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
-    use logline::{Format, Masks, Version};
+    use logline::{LineFormat, LoggedVersion, Masks};
 
-    const ENTRY: Entry<'static> = Entry {
+    const ENTRY: LogEntry<'static> = LogEntry {
         method: b"GET",
         target: b"/",
-        version: Some(Version(1, 1)),
+        version: Some(LoggedVersion(1, 1)),
         status: 200,
         body_bytes_sent: 42,
         bytes_received: 80,
         host: b"example.test",
-        ..Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
+        ..LogEntry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
     };
 
     fn patience() -> Instant {
         Instant::now() + END_PATIENCE
     }
 
-    /// Keeps what is written; each write first takes a permit, where there are permits to take.
+    /// Keeps the written bytes. If there are permits, each write first takes one.
     #[derive(Clone, Default)]
-    pub(crate) struct Kept {
+    pub(crate) struct QueuedLog {
         bytes: Arc<Mutex<Vec<u8>>>,
         permits: Option<Arc<Mutex<Receiver<()>>>>,
     }
 
-    impl Kept {
+    impl QueuedLog {
         /// Writes wait until the sender is dropped.
         pub(crate) fn gated() -> (Self, SyncSender<()>) {
             let (gate, permits) = sync_channel(0);
@@ -306,7 +312,7 @@ pub(crate) mod tests {
         }
     }
 
-    impl Write for Kept {
+    impl Write for QueuedLog {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             if let Some(permits) = &self.permits {
                 let _ = permits.lock().expect("not poisoned").recv();
@@ -320,24 +326,30 @@ pub(crate) mod tests {
         }
     }
 
-    fn open(target: &Kept, complaints: &Kept) -> Log {
-        let target = Target::Writer(Box::new(target.clone()));
-        Log::open_with(target, Lines::new(Format::Json, Masks::default()), Box::new(complaints.clone()))
-            .expect("a thread can be started")
+    fn open(target: &QueuedLog, complaints: &QueuedLog) -> AccessLogWriter {
+        let target = LogDestination::Writer(Box::new(target.clone()));
+        AccessLogWriter::open_with(
+            target,
+            LineWriter::new(LineFormat::Json, Masks::default()),
+            Box::new(complaints.clone()),
+        )
+        .expect("a thread can be started")
     }
 
     #[test]
     fn every_worker_s_lines_arrive_whole_and_in_its_order() {
         const LINES: u64 = 1000; // 40 batches: they fit the queue, so nothing is dropped however late the writer is
-        let (target, complaints) = (Kept::default(), Kept::default());
+        let (target, complaints) = (QueuedLog::default(), QueuedLog::default());
         let log = open(&target, &complaints);
         thread::scope(|scope| {
             for worker in 0..4 {
                 let mut worker_log = log.for_worker();
                 scope.spawn(move || {
                     for line in 0..LINES {
-                        worker_log
-                            .record(&Entry { body_bytes_sent: worker * LINES + line, ..ENTRY }, UNIX_EPOCH);
+                        worker_log.record(
+                            &LogEntry { body_bytes_sent: worker * LINES + line, ..ENTRY },
+                            UNIX_EPOCH,
+                        );
                         if line % 100 == 0 {
                             worker_log.flush();
                         }
@@ -358,7 +370,7 @@ pub(crate) mod tests {
         assert_eq!(numbers, (0..4 * LINES).collect::<Vec<_>>());
     }
 
-    /// Takes nothing while it is full.
+    /// Accepts nothing while it is full.
     struct Disk(Arc<AtomicBool>);
 
     impl Write for Disk {
@@ -373,11 +385,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_log_tells_why_its_target_takes_nothing_for_as_long_as_that_holds() {
+    fn a_log_reports_the_trouble_of_its_target_while_it_lasts() {
         let is_full = Arc::new(AtomicBool::new(true));
-        let lines = Lines::new(Format::new("$status", &[]).expect("a format"), Masks::default());
-        let target = Target::Writer(Box::new(Disk(Arc::clone(&is_full))));
-        let log = Log::open_with(target, lines, Box::new(Kept::default())).expect("opens");
+        let lines = LineWriter::new(LineFormat::new("$status", &[]).expect("a format"), Masks::default());
+        let target = LogDestination::Writer(Box::new(Disk(Arc::clone(&is_full))));
+        let log = AccessLogWriter::open_with(target, lines, Box::new(QueuedLog::default())).expect("opens");
         assert_eq!(log.trouble(), None);
         let mut worker = log.for_worker();
         let mut writes_until = |is_so: &dyn Fn(Option<String>) -> bool| {
@@ -394,8 +406,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_stalled_target_costs_lines_that_are_counted_and_said_but_never_the_worker() {
-        let ((target, gate), complaints) = (Kept::gated(), Kept::default());
+    fn a_stalled_target_costs_counted_lines_but_never_the_worker() {
+        let ((target, gate), complaints) = (QueuedLog::gated(), QueuedLog::default());
         let log = open(&target, &complaints);
         let mut worker = log.for_worker();
         let mut recorded = 0;
@@ -416,10 +428,10 @@ pub(crate) mod tests {
 
     #[test]
     fn a_flush_that_finds_the_queue_full_keeps_its_lines() {
-        let ((target, gate), complaints) = (Kept::gated(), Kept::default());
+        let ((target, gate), complaints) = (QueuedLog::gated(), QueuedLog::default());
         let log = open(&target, &complaints);
         let mut worker = log.for_worker();
-        // One batch is with the writer, the rest fill the queue; one more than that has nowhere to go.
+        // One batch is with the writer, the rest fill the queue, and the next one finds no room.
         for _ in 0..QUEUE_BATCHES + 2 {
             worker.record(&ENTRY, UNIX_EPOCH);
             worker.flush();
@@ -433,13 +445,13 @@ pub(crate) mod tests {
 
     #[test]
     fn buffers_come_back() {
-        let (target, complaints) = (Kept::default(), Kept::default());
+        let (target, complaints) = (QueuedLog::default(), QueuedLog::default());
         let log = open(&target, &complaints);
         let mut worker = log.for_worker();
         let first = worker.batch.lines().as_ptr();
         worker.record(&ENTRY, UNIX_EPOCH);
         worker.flush();
-        // A writer that was quick enough has given it back within the flush.
+        // A fast writer has returned it within the flush.
         let is_back = worker.batch.lines().as_ptr() == first;
         let returned =
             if is_back { &worker.batch } else { &worker.spares.recv().expect("the writer sends it back") };
@@ -448,8 +460,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_recorded_after_the_end_is_counted() {
-        let (target, complaints) = (Kept::default(), Kept::default());
+    fn lines_after_the_end_are_counted() {
+        let (target, complaints) = (QueuedLog::default(), QueuedLog::default());
         let log = open(&target, &complaints);
         let (mut worker, clone) = (log.for_worker(), log.clone());
         log.close_by(patience());
@@ -461,8 +473,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_workers_give_back_is_written_or_counted() {
-        let ((target, gate), complaints) = (Kept::gated(), Kept::default());
+    fn returned_lines_are_written_or_counted() {
+        let ((target, gate), complaints) = (QueuedLog::gated(), QueuedLog::default());
         let log = open(&target, &complaints);
         let workers = [log.for_worker(), log.for_worker()].map(|mut worker| {
             worker.record(&ENTRY, UNIX_EPOCH);
@@ -474,7 +486,7 @@ pub(crate) mod tests {
         log.close_by(patience());
         assert_eq!((target.text().lines().count(), state.dropped.load(Ordering::Relaxed)), (2, 0));
 
-        let ((target, gate), complaints) = (Kept::gated(), Kept::default());
+        let ((target, gate), complaints) = (QueuedLog::gated(), QueuedLog::default());
         let log = open(&target, &complaints);
         let mut worker = log.for_worker();
         // One batch may be with the writer, the rest fill the queue.
@@ -492,7 +504,7 @@ pub(crate) mod tests {
 
     #[test]
     fn closing_does_not_wait_for_ever() {
-        let ((target, gate), complaints) = (Kept::gated(), Kept::default());
+        let ((target, gate), complaints) = (QueuedLog::gated(), QueuedLog::default());
         let log = open(&target, &complaints);
         let mut worker = log.for_worker();
         worker.record(&ENTRY, UNIX_EPOCH);

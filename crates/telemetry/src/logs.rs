@@ -4,47 +4,48 @@ use std::io;
 use std::thread;
 use std::time::{Instant, SystemTime};
 
-use logline::{Entry, Lines, Needs};
+use logline::{LineWriter, LogEntry, Needs};
 
-use crate::log::{END_PATIENCE, Log, LogOfWorker, Target};
+use crate::log::{AccessLogWriter, END_PATIENCE, LogDestination, LogOfWorker};
 
 /// The access logs. Clones share their writers; `close` them last to be sure that every line is written.
 #[derive(Clone)]
 pub struct AccessLog {
-    all: Box<[Log]>,
+    all: Box<[AccessLogWriter]>,
 }
 
 impl AccessLog {
-    /// Opens the targets, and starts a thread for each that writes to it.
+    /// Opens the targets, and starts a writer thread for each.
     ///
     /// # Errors
-    /// The place of the first target that cannot be opened, and why.
-    pub fn open(targets: Vec<(Target, Lines)>) -> Result<Self, (usize, io::Error)> {
-        let open = |(place, (target, lines))| Log::open(target, lines).map_err(|error| (place, error));
+    /// The index of the first target that cannot be opened, and why.
+    pub fn open(targets: Vec<(LogDestination, LineWriter)>) -> Result<Self, (usize, io::Error)> {
+        let open =
+            |(place, (target, lines))| AccessLogWriter::open(target, lines).map_err(|error| (place, error));
         targets.into_iter().enumerate().map(open).collect::<Result<_, _>>().map(|all| Self { all })
     }
 
-    /// The logs of one worker.
     #[must_use]
     pub fn for_worker(&self) -> WorkerLog {
-        WorkerLog { all: self.all.iter().map(Log::for_worker).collect() }
+        WorkerLog { all: self.all.iter().map(AccessLogWriter::for_worker).collect() }
     }
 
-    /// Reopens files by their names, as after a rotation. Where that fails, the old file is kept, and a message says so.
+    /// Reopens files by their names, as after a rotation. If that fails, the old file is kept, and a message reports
+    /// it.
     pub fn reopen(&self) {
-        self.all.iter().for_each(Log::reopen);
+        self.all.iter().for_each(AccessLogWriter::reopen);
     }
 
-    /// The number of lines lost so far: a writer was behind, a target failed, or a log was already closed.
+    /// The number of lines lost so far: a writer was too slow, a target failed, or a log was already closed.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.all.iter().map(Log::dropped).sum()
+        self.all.iter().map(AccessLogWriter::dropped).sum()
     }
 
-    /// Why targets take no lines now, each with its name.
+    /// Why targets accept no lines now, each with its name.
     #[must_use]
     pub fn troubles(&self) -> Vec<String> {
-        self.all.iter().filter_map(Log::trouble).collect()
+        self.all.iter().filter_map(AccessLogWriter::trouble).collect()
     }
 
     /// Writes the lines that workers handed over, and ends the threads. Waits at most two seconds for targets that
@@ -53,12 +54,12 @@ impl AccessLog {
         self.close_after(Vec::new());
     }
 
-    /// Closes logs that the workers have given back, while they go on running. Waits for at most two seconds, so that
-    /// no worker has to.
+    /// Closes logs that the workers have given back, while they continue to run. Waits at most two seconds, so that no
+    /// worker has to.
     pub fn close_after(self, mut workers: Vec<WorkerLog>) {
         let deadline = Instant::now() + END_PATIENCE;
         let mut of_workers: Vec<_> = workers.iter_mut().map(WorkerLog::take).collect();
-        // Each at the same time as the others: one that waits for its target takes no time from them.
+        // All at the same time, so that a slow target does not use up the time of the others.
         thread::scope(|scope| {
             for log in self.all {
                 let own: Vec<_> = of_workers.iter_mut().filter_map(Iterator::next).collect();
@@ -66,28 +67,28 @@ impl AccessLog {
                     own.into_iter().for_each(|lines| lines.end_by(deadline));
                     log.close_by(deadline);
                 };
-                // Without a thread, the writer is not waited for.
+                // If no thread can be started, the writer ends without a wait.
                 drop(thread::Builder::new().spawn_scoped(scope, close));
             }
         });
     }
 }
 
-/// The access logs of one worker. Dropping them hands over their lines: that waits for writers that are behind, for two
-/// seconds in all, where the worker ends. One that goes on gives them away instead.
+/// The access logs of one worker. Dropping them hands over their lines. When a worker ends, that waits for slow
+/// writers, at most two seconds in total. A worker that continues gives them to `AccessLog::close_after` instead.
 pub struct WorkerLog {
     all: Box<[LogOfWorker]>,
 }
 
 impl WorkerLog {
-    /// What has to be found out for a line of each.
+    /// The values that the lines of all logs need.
     #[must_use]
     pub fn needs(&self) -> Needs {
         self.all.iter().fold(Needs::NONE, |needs, log| needs.and(log.needs()))
     }
 
     /// Appends the line of a request that ended at `now`.
-    pub fn record(&mut self, entry: &Entry<'_>, now: SystemTime) {
+    pub fn record(&mut self, entry: &LogEntry<'_>, now: SystemTime) {
         self.all.iter_mut().for_each(|log| log.record(entry, now));
     }
 
@@ -102,7 +103,7 @@ impl WorkerLog {
 
 impl Drop for WorkerLog {
     fn drop(&mut self) {
-        // First what nobody has to be waited for.
+        // First tries without a wait.
         self.flush();
         let deadline = Instant::now() + END_PATIENCE;
         self.take().for_each(|log| log.end_by(deadline));
@@ -114,21 +115,21 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::time::UNIX_EPOCH;
 
-    use logline::{Format, Masks};
+    use logline::{LineFormat, Masks};
 
     use super::*;
-    use crate::log::{QUEUE_BATCHES, tests::Kept};
+    use crate::log::{QUEUE_BATCHES, tests::QueuedLog};
 
     #[test]
     fn a_target_that_takes_nothing_costs_the_others_no_line() {
-        let ((stalled, gate), healthy) = (Kept::gated(), Kept::default());
-        let target = |kept: &Kept| {
-            let lines = Lines::new(Format::new("$status", &[]).expect("a format"), Masks::default());
-            (Target::Writer(Box::new(kept.clone())), lines)
+        let ((stalled, gate), healthy) = (QueuedLog::gated(), QueuedLog::default());
+        let target = |kept: &QueuedLog| {
+            let lines = LineWriter::new(LineFormat::new("$status", &[]).expect("a format"), Masks::default());
+            (LogDestination::Writer(Box::new(kept.clone())), lines)
         };
         let log = AccessLog::open(vec![target(&stalled), target(&healthy)]).expect("opens");
         let mut worker = log.for_worker();
-        let entry = Entry { status: 200, ..Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST)) };
+        let entry = LogEntry { status: 200, ..LogEntry::new(IpAddr::V4(Ipv4Addr::LOCALHOST)) };
         // As many batches as the queue of the first one holds, and one more.
         for _ in 0..QUEUE_BATCHES + 2 {
             worker.record(&entry, UNIX_EPOCH);

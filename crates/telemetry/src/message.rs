@@ -1,5 +1,5 @@
-//! Messages to the operator: one line each on standard error, with time and level, as text or JSON. Lines to the journal of systemd
-//! begin with their priority, and texts leave the time to it.
+//! Messages to the operator: one line each on standard error, with time and level, as text or JSON. Lines to the
+//! journal of systemd begin with their priority, and texts leave the time to it.
 //!
 //! The process has one format and one level. Requests are in the access log instead.
 
@@ -10,24 +10,22 @@ use std::time::{Duration, Instant, SystemTime};
 
 use logline::{Timestamp, escape};
 
-/// The level of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
-    /// Error: something that should be done is not done.
+    /// A required action failed.
     Error,
-    /// Warning: something is wrong, but the proxy goes on.
+    /// Something is wrong, but the proxy continues.
     Warn,
-    /// Info: something has changed.
+    /// Something has changed.
     #[default]
     Info,
 }
 
 impl Level {
-    /// All levels with their names.
     pub const NAMED: [(&'static str, Self); 3] =
         [("error", Self::Error), ("warn", Self::Warn), ("info", Self::Info)];
 
-    /// Its number in syslog, which journals take from the beginning of a line (sd-daemon(3)).
+    /// The severity in syslog, which journals read from the start of a line (sd-daemon(3)).
     const fn priority(self) -> u8 {
         match self {
             Self::Error => 3,
@@ -45,38 +43,37 @@ impl Level {
     }
 }
 
-/// The format of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Form {
-    /// Text: `2026-01-31T23:59:59.000Z [info] listening on 127.0.0.1:8080`.
+pub enum MessageForm {
+    /// `2026-01-31T23:59:59.000Z [info] listening on 127.0.0.1:8080`.
     #[default]
     Text,
-    /// JSON: `{"time":"2026-01-31T23:59:59.000Z","level":"info","message":"listening on 127.0.0.1:8080"}`.
+    /// `{"time":"2026-01-31T23:59:59.000Z","level":"info","message":"listening on 127.0.0.1:8080"}`.
     Json,
 }
 
-/// The same text is said once in this time.
+/// A repeated text is written only once in this time.
 const REPEAT: Duration = Duration::from_secs(1);
-/// Texts in that time. Those beyond are counted.
+/// Texts in that time. Further ones are only counted.
 const TEXTS_MAX: usize = 200;
-/// Texts of one kind in that time: those that differ in numbers and addresses alone. Those beyond are counted.
+/// Texts in that time that differ only in numbers and addresses. Further ones are only counted.
 const KIND_MAX: usize = 20;
 
 /// The form in the lowest bit, the level above it.
-static SETTINGS: AtomicU8 = AtomicU8::new((Level::Info as u8) << 1 | Form::Text as u8);
+static SETTINGS: AtomicU8 = AtomicU8::new((Level::Info as u8) << 1 | MessageForm::Text as u8);
 static SAID: Mutex<Said> = Mutex::new(Said { kinds: Vec::new(), left_out: 0 });
 
 /// Sets the format of messages, and the least serious level that is written.
-pub fn set(form: Form, level: Level) {
+pub fn set(form: MessageForm, level: Level) {
     SETTINGS.store((level as u8) << 1 | form as u8, Ordering::Relaxed);
 }
 
-/// Writes an error: something that should be done is not done.
+/// Writes an error: a required action failed.
 pub fn error(text: &str) {
     say(Level::Error, text);
 }
 
-/// Writes a warning: something is wrong, but the proxy goes on.
+/// Writes a warning: something is wrong, but the proxy continues.
 pub fn warn(text: &str) {
     say(Level::Warn, text);
 }
@@ -92,7 +89,7 @@ pub fn say(level: Level, text: &str) {
     if level as u8 > settings >> 1 {
         return;
     }
-    let form = if settings & 1 == Form::Json as u8 { Form::Json } else { Form::Text };
+    let form = if settings & 1 == MessageForm::Json as u8 { MessageForm::Json } else { MessageForm::Text };
     let lines = SAID.lock().unwrap_or_else(PoisonError::into_inner).lines(
         (form, reader()),
         level,
@@ -100,12 +97,12 @@ pub fn say(level: Level, text: &str) {
         Instant::now(),
         SystemTime::now(),
     );
-    // In one piece, so that it stays one line among those of others. Nothing can be done where nobody listens.
+    // In one piece, so that other output does not split the line. If standard error is closed, nothing can be done.
     let _ = io::stderr().lock().write_all(&lines);
 }
 
-/// A text with its level before each line, where standard error leads to the journal: for what is no message, such as why the program
-/// does not start.
+/// The text with its level before each line, if standard error leads to the journal. For texts that are no messages,
+/// such as the reason why the program does not start.
 #[must_use]
 pub fn marked(level: Level, text: &str) -> Vec<u8> {
     let mut marked = Vec::with_capacity(text.len());
@@ -116,35 +113,39 @@ pub fn marked(level: Level, text: &str) -> Vec<u8> {
     marked
 }
 
-/// Who reads standard error.
+/// The reader of standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reader {
+enum MessageReader {
     Anybody,
-    /// The journal of systemd, which has a time of its own.
+    /// The journal of systemd, which adds the time.
     Journal,
 }
 
-/// systemd names the device and the inode of the stream that it made, since programs may be given another one (systemd.exec(5)).
-fn reader() -> Reader {
-    static READER: OnceLock<Reader> = OnceLock::new();
+/// systemd names the device and the inode of its stream, because a program may get another one (systemd.exec(5)).
+fn reader() -> MessageReader {
+    static READER: OnceLock<MessageReader> = OnceLock::new();
     *READER.get_or_init(|| {
         let of_journal = std::env::var("JOURNAL_STREAM").ok();
         let stream = rustix::fs::fstat(rustix::stdio::stderr()).ok();
         let stream = stream.map(|stream| format!("{}:{}", stream.st_dev, stream.st_ino));
-        if of_journal.is_some() && of_journal == stream { Reader::Journal } else { Reader::Anybody }
+        if of_journal.is_some() && of_journal == stream {
+            MessageReader::Journal
+        } else {
+            MessageReader::Anybody
+        }
     })
 }
 
-fn mark(reader: Reader, level: Level, out: &mut Vec<u8>) {
-    if reader == Reader::Journal {
+fn mark(reader: MessageReader, level: Level, out: &mut Vec<u8>) {
+    if reader == MessageReader::Journal {
         out.extend_from_slice(format!("<{}>", level.priority()).as_bytes());
     }
 }
 
 /// A writer that turns each write into a message of this level.
-pub(crate) struct Sink(pub(crate) Level);
+pub(crate) struct MessageSink(pub(crate) Level);
 
-impl Write for Sink {
+impl Write for MessageSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         say(self.0, String::from_utf8_lossy(bytes).trim_end());
         Ok(bytes.len())
@@ -155,31 +156,30 @@ impl Write for Sink {
     }
 }
 
-/// What was said lately.
+/// The recently written messages.
 struct Said {
-    kinds: Vec<Kind>,
-    /// How many texts of other kinds were left out.
+    kinds: Vec<MessageKind>,
+    /// How many texts of other kinds were omitted.
     left_out: u64,
 }
 
-/// Texts of one kind.
-struct Kind {
-    /// What they have in common.
+struct MessageKind {
+    /// The common part of the texts.
     pattern: String,
     level: Level,
-    /// When the first one was said.
+    /// When the first text was written.
     since: Instant,
-    /// Those that were said, each once.
+    /// The written texts, each once.
     texts: Vec<String>,
-    /// How many were not.
+    /// How many texts were omitted.
     left_out: u64,
 }
 
 impl Said {
-    /// What is to be written for a text: how many were left out before it, and its line, unless it is left out itself.
+    /// The lines to write for a text: how many were omitted before it, and its line, unless it is omitted.
     fn lines(
         &mut self,
-        form: (Form, Reader),
+        form: (MessageForm, MessageReader),
         level: Level,
         text: &str,
         now: Instant,
@@ -209,7 +209,7 @@ impl Said {
             Some(kind) => kind.texts.push(text.to_owned()),
             None => {
                 let texts = vec![text.to_owned()];
-                self.kinds.push(Kind { pattern, level, since: now, texts, left_out: 0 });
+                self.kinds.push(MessageKind { pattern, level, since: now, texts, left_out: 0 });
             }
         }
         if self.left_out > 0 {
@@ -223,7 +223,7 @@ impl Said {
     }
 }
 
-/// What texts have in common that differ in numbers alone: each word with a digit in it is `#`.
+/// The common part of texts that differ only in numbers: each word with a digit becomes `#`.
 fn pattern(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for (at, word) in text.split(' ').enumerate() {
@@ -236,8 +236,14 @@ fn pattern(text: &str) -> String {
     pattern
 }
 
-/// Appends a message. What others have a part in, such as the name of a host, cannot make it two, nor drive a terminal.
-fn line((form, reader): (Form, Reader), level: Level, text: &str, time: SystemTime, out: &mut Vec<u8>) {
+/// Appends a message. Foreign text in it, such as a host name, cannot start another line, or control a terminal.
+fn line(
+    (form, reader): (MessageForm, MessageReader),
+    level: Level,
+    text: &str,
+    time: SystemTime,
+    out: &mut Vec<u8>,
+) {
     let mut timestamp = Timestamp::new();
     timestamp.set(time);
     let stamp = |out: &mut Vec<u8>| {
@@ -246,15 +252,15 @@ fn line((form, reader): (Form, Reader), level: Level, text: &str, time: SystemTi
     };
     mark(reader, level, out);
     match form {
-        Form::Text => {
-            if reader == Reader::Anybody {
+        MessageForm::Text => {
+            if reader == MessageReader::Anybody {
                 stamp(out);
                 out.push(b' ');
             }
             out.extend_from_slice(format!("[{}] ", level.name()).as_bytes());
             escape::control(text, out);
         }
-        Form::Json => {
+        MessageForm::Json => {
             out.extend_from_slice(b"{\"time\":\"");
             stamp(out);
             out.extend_from_slice(format!("\",\"level\":\"{}\",\"message\":\"", level.name()).as_bytes());
@@ -271,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(form: Form, reader: Reader, level: Level, text: &str) -> String {
+    fn shown(form: MessageForm, reader: MessageReader, level: Level, text: &str) -> String {
         let mut out = Vec::new();
         line((form, reader), level, text, UNIX_EPOCH + Duration::from_millis(971_186_136_007), &mut out);
         String::from_utf8(out).expect("it is text")
@@ -281,29 +287,33 @@ mod tests {
     fn a_message_is_a_line_with_time_and_level() {
         for (form, level, text, expected) in [
             (
-                Form::Text,
+                MessageForm::Text,
                 Level::Info,
                 "listening on [::]:80",
                 "2000-10-10T13:55:36.007Z [info] listening on [::]:80\n",
             ),
             (
-                Form::Text,
+                MessageForm::Text,
                 Level::Warn,
                 "a\n\x1b[2J \"é\" \u{2028}\\",
                 "2000-10-10T13:55:36.007Z [warn] a\\n\\u001b[2J \"é\" \\u2028\\\n",
             ),
             (
-                Form::Json,
+                MessageForm::Json,
                 Level::Error,
                 "a\n\"é\"",
                 "{\"time\":\"2000-10-10T13:55:36.007Z\",\"level\":\"error\",\"message\":\"a\\n\\\"é\\\"\"}\n",
             ),
         ] {
-            assert_eq!(shown(form, Reader::Anybody, level, text), expected);
+            assert_eq!(shown(form, MessageReader::Anybody, level, text), expected);
         }
-        let json: serde_json::Value =
-            serde_json::from_str(&shown(Form::Json, Reader::Anybody, Level::Info, "\0\u{7f}\u{85}"))
-                .expect("it is JSON");
+        let json: serde_json::Value = serde_json::from_str(&shown(
+            MessageForm::Json,
+            MessageReader::Anybody,
+            Level::Info,
+            "\0\u{7f}\u{85}",
+        ))
+        .expect("it is JSON");
         assert_eq!(json["message"], "\0\u{7f}\u{85}");
     }
 
@@ -318,21 +328,22 @@ mod tests {
             (Level::Warn, "<4>[warn] x\n", "<4>{\"time\""),
             (Level::Info, "<6>[info] x\n", "<6>{\"time\""),
         ] {
-            assert_eq!(shown(Form::Text, Reader::Journal, level, "x"), text);
-            assert!(shown(Form::Json, Reader::Journal, level, "x").starts_with(json));
+            assert_eq!(shown(MessageForm::Text, MessageReader::Journal, level, "x"), text);
+            assert!(shown(MessageForm::Json, MessageReader::Journal, level, "x").starts_with(json));
         }
     }
 
-    /// What is written for each text at its time.
+    /// The lines that are written for a text at this time.
     fn said(said: &mut Said, start: Instant, milliseconds: u64, text: &str) -> Vec<String> {
         let now = start + Duration::from_millis(milliseconds);
-        let lines = said.lines((Form::Text, Reader::Anybody), Level::Info, text, now, UNIX_EPOCH);
+        let lines =
+            said.lines((MessageForm::Text, MessageReader::Anybody), Level::Info, text, now, UNIX_EPOCH);
         let lines = String::from_utf8(lines).expect("it is text");
         lines.lines().map(|line| line[25..].to_owned()).collect()
     }
 
     #[test]
-    fn what_repeats_is_said_once_and_counted() {
+    fn repeated_messages_are_written_once_and_counted() {
         let mut lately = Said { kinds: Vec::new(), left_out: 0 };
         let start = Instant::now();
         let mut at = |milliseconds, text: &str| said(&mut lately, start, milliseconds, text);
@@ -341,7 +352,7 @@ mod tests {
         assert_eq!(at(999, "a"), [""; 0]);
         assert_eq!(at(1000, "a"), ["[info] and 2 more like this: a", "[info] a"]);
         assert_eq!(at(2000, "b"), ["[info] b"]);
-        // Clients of one kind of trouble are as many as there are addresses.
+        // There may be as many clients with one kind of trouble as there are addresses.
         for client in 0..61 {
             let text = format!("192.0.2.{client} was disconnected");
             let expected = if client < 20 { vec![format!("[info] {text}")] } else { Vec::new() };

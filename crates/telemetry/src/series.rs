@@ -13,7 +13,6 @@ use crate::histogram::Histogram;
 
 /// The number of places of each kind: for the names of a plan, and as many for the previous plan.
 pub(crate) const PLACES: usize = 2048;
-/// Cells in a piece.
 const PIECE: usize = 16;
 
 /// Declares a cell: counters, gauges and histograms that are merged field by field.
@@ -46,7 +45,7 @@ cell! {
         duration: Histogram,
         /// Requests whose traces are recorded; empty without traces.
         exemplars: Rare<Exemplars>,
-        /// How much of that the request waited neither for its client nor for a server.
+        /// The part of the duration in which the request waited neither for its client nor for a server.
         held: Histogram,
         /// Streams by kind; empty if the route had none.
         streams: Streams,
@@ -54,27 +53,25 @@ cell! {
         cache: Rare<CacheCell>,
         /// The counters of the route's mirror; empty if it has none.
         mirror: Rare<MirrorCell>,
-        /// The counters of the route's questions to an authentication server; empty if it has none.
+        /// The counters of the route's requests to an authentication server; empty if it has none.
         forward_auth: Rare<AuthCell>,
     }
 }
 
-/// Streams by their kind, in the order of `StreamKind::NAMED`.
+/// In the order of `StreamKind::NAMED`.
 type Streams = [Rare<StreamCell>; StreamKind::NAMED.len()];
 
-/// A kind of stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamKind {
     /// Server-sent events.
     Events,
     /// The responses of gRPC calls.
     Grpc,
-    /// WebSocket, from the server.
+    /// Messages from the server.
     WebSocket,
 }
 
 impl StreamKind {
-    /// All kinds with their names.
     pub const NAMED: [(Self, &'static str); 3] =
         [(Self::Events, "events"), (Self::Grpc, "grpc"), (Self::WebSocket, "websocket")];
 }
@@ -82,9 +79,9 @@ impl StreamKind {
 cell! {
     /// The counters of a route's streams of one kind.
     StreamCell {
-        /// Time from the beginning of the request to the first byte of the stream.
+        /// Time from the start of the request to the first byte of the stream.
         first_byte: Histogram,
-        /// The longest time of a stream in which nothing came.
+        /// The longest time of a stream without any bytes.
         longest_gap: Histogram,
     }
 }
@@ -112,29 +109,29 @@ cell! {
 cell! {
     /// The counters of copies of a route's requests, for another upstream.
     MirrorCell {
-        /// Copies by the status class of their response; none of those that failed.
+        /// Copies by the status class of their response; failed ones are not included.
         responses: Classes,
         /// Copies that failed, by the proxy's index of causes.
         failures: Causes,
-        /// Requests that were not copied though it was their turn.
+        /// Requests that should have been copied and were not.
         skipped: Skipped,
-        /// Time from when a copy was sent to the head of its response.
+        /// Time from the start of a copy to the head of its response.
         first_byte: Histogram,
     }
 }
 
 cell! {
-    /// The counters of questions to an authentication server.
+    /// The counters of requests to an authentication server.
     AuthCell {
-        /// Questions by the status class of their answer; none of those that failed.
+        /// Requests by the status class of their response; failed ones are not included.
         responses: Classes,
-        /// Questions that failed, by the proxy's index of causes.
+        /// Requests that failed, by the proxy's index of causes.
         failures: Causes,
-        /// Requests whose decision was remembered.
+        /// Requests of clients whose decision was remembered.
         cached: Counter,
-        /// Requests that waited for the answer to another request's question.
+        /// Requests of clients that waited for the decision on another request.
         waits: Counter,
-        /// Time from a question to its whole answer.
+        /// Time from a request to the end of its response.
         duration: Histogram,
     }
 }
@@ -142,11 +139,11 @@ cell! {
 /// Why a request was not copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skip {
-    /// The body is larger than the bound.
+    /// The body exceeds the limit.
     BodyTooLarge,
-    /// Too many copies are under way.
+    /// Too many copies are in progress.
     TooMany,
-    /// The body did not come to its end.
+    /// The body was incomplete.
     Incomplete,
     /// The request asks for another protocol.
     Upgrade,
@@ -157,15 +154,14 @@ pub enum Skip {
 pub struct Skipped([Counter; 4]);
 
 impl Skipped {
-    /// The names of the causes, in order.
+    /// In the order of the causes.
     pub const NAMES: [&'static str; 4] = ["body-too-large", "too-many", "incomplete", "upgrade"];
 
-    /// Counts a request.
     pub fn count(&self, skip: Skip) {
         self.0[skip as usize].increment();
     }
 
-    /// The counts by cause, in the order of the names.
+    /// In the order of the names.
     #[must_use]
     pub fn values(&self) -> [u64; 4] {
         std::array::from_fn(|cause| self.0[cause].value())
@@ -270,7 +266,7 @@ impl<C: Merge + Default> Merge for Rare<C> {
 pub struct Classes([Counter; 6]);
 
 impl Classes {
-    /// The names of the status classes, in order.
+    /// In the order of the classes.
     pub const NAMES: [&'static str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
     /// Counts a request by its response's status; 0 means no response.
@@ -279,7 +275,7 @@ impl Classes {
         self.0[usize::from(status / 100).min(5)].increment();
     }
 
-    /// The counts by status class, in the order of the names.
+    /// In the order of the names.
     #[must_use]
     pub fn values(&self) -> [u64; 6] {
         std::array::from_fn(|class| self.0[class].value())
@@ -298,20 +294,19 @@ impl Merge for Classes {
 
 /// The place of a route, listener, upstream or server in the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place(pub(crate) u16);
+pub struct SeriesIndex(pub(crate) u16);
 
-impl Place {
+impl SeriesIndex {
     /// The place for requests without a route, and for connections without a listener.
     pub const NONE: Self = Self(0);
     /// The place for everything beyond `NAMED_MAX`.
     pub const OTHER: Self = Self(1);
-    /// The place for requests of other instances, whatever their routes: clients have asked those.
+    /// The place for requests of other instances, on any route: clients sent them to those instances.
     pub const PEERS: Self = Self(2);
     /// The first place that a name can have.
     pub(crate) const FIRST: Self = Self(3);
 }
 
-/// All cells of one worker.
 #[derive(Default)]
 pub(crate) struct Cells {
     pub(crate) routes: Slab<RouteCell>,
@@ -333,13 +328,13 @@ impl<C> Default for Slab<C> {
 
 impl<C: Default> Slab<C> {
     #[inline]
-    fn cell(&self, Place(place): Place) -> &C {
+    fn cell(&self, SeriesIndex(place): SeriesIndex) -> &C {
         let (piece, at) = (usize::from(place) / PIECE, usize::from(place) % PIECE);
         &self.pieces[piece].get_or_init(|| Box::new(std::array::from_fn(|_| C::default())))[at]
     }
 
     /// The cell, if its chunk was ever used.
-    pub(crate) fn look(&self, Place(place): Place) -> Option<&C> {
+    pub(crate) fn look(&self, SeriesIndex(place): SeriesIndex) -> Option<&C> {
         let (piece, at) = (usize::from(place) / PIECE, usize::from(place) % PIECE);
         Some(&self.pieces[piece].get()?[at])
     }
@@ -353,36 +348,31 @@ pub struct Series {
 }
 
 impl Series {
-    /// Cells without any counts.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The cell of a route.
     #[inline]
     #[must_use]
-    pub fn route(&self, place: Place) -> &RouteCell {
+    pub fn route(&self, place: SeriesIndex) -> &RouteCell {
         self.cells.routes.cell(place)
     }
 
-    /// The cell of a listener.
     #[must_use]
-    pub fn listener(&self, place: Place) -> &ListenerCell {
+    pub fn listener(&self, place: SeriesIndex) -> &ListenerCell {
         self.cells.listeners.cell(place)
     }
 
-    /// The cell of an upstream.
     #[inline]
     #[must_use]
-    pub fn upstream(&self, place: Place) -> &UpstreamCell {
+    pub fn upstream(&self, place: SeriesIndex) -> &UpstreamCell {
         self.cells.upstreams.cell(place)
     }
 
-    /// The cell of a server.
     #[inline]
     #[must_use]
-    pub fn server(&self, place: Place) -> &ServerCell {
+    pub fn server(&self, place: SeriesIndex) -> &ServerCell {
         self.cells.servers.cell(place)
     }
 
@@ -393,7 +383,6 @@ impl Series {
     }
 }
 
-/// Reads the cells of one worker.
 #[derive(Clone)]
 pub struct SeriesReader {
     pub(crate) cells: Arc<Cells>,

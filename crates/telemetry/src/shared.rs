@@ -1,53 +1,52 @@
-//! Metrics of what instances share through Redis.
+//! Metrics of sharing between instances through Redis.
 
-use crate::text::{Text, Type};
+use crate::text::{MetricsText, Type};
 
-/// How sharing stands, when the metrics are read.
+/// The state of sharing, when the metrics are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedSample {
     /// Whether Redis answers.
     pub is_up: bool,
-    /// The instances that share, as Redis told last.
+    /// The number of instances that share, as last reported by Redis.
     pub instances: usize,
-    /// Exchanges in which limits told what they had admitted.
+    /// Exchanges in which limits reported their admitted requests.
     pub tells: u64,
-    /// Requests that were told.
+    /// Admitted requests in these reports.
     pub requests: u64,
     /// How often Redis was lost.
     pub losses: u64,
-    /// Stored responses that unsafe requests made invalid, as told to other instances.
+    /// Invalidations by unsafe requests that were sent to other instances.
     pub invalid_told: u64,
-    /// Those that were not told, since too many waited.
+    /// Invalidations that were not sent, because too many waited.
     pub invalid_lost: u64,
-    /// Decisions of authentication servers that other instances had.
+    /// Decisions of authentication servers that were found at other instances.
     pub decisions_found: u64,
-    /// Those that no other instance had, or not in time.
+    /// Decisions that no other instance had, or not in time.
     pub decisions_missed: u64,
-    /// Those that other instances were given.
+    /// Decisions that were shared with other instances.
     pub decisions_kept: u64,
-    /// Sessions that other instances knew.
+    /// Sessions that were found at other instances.
     pub sessions_found: u64,
-    /// Those that no other instance knew, or not in time.
+    /// Sessions that no other instance knew, or not in time.
     pub sessions_missed: u64,
-    /// Those that other instances were told of.
+    /// Sessions that were shared with other instances.
     pub sessions_told: u64,
 }
 
-/// Renders them.
-pub(crate) fn write(sample: &SharedSample, text: &mut Text) {
+pub(crate) fn write(sample: &SharedSample, text: &mut MetricsText) {
     let help = "Whether Redis answers, through which instances share.";
     text.family("vanward_redis_up", Type::Gauge, help).sample(&[], u8::from(sample.is_up));
-    let help = "Instances that share through Redis, as it told last.";
+    let help = "Instances that share through Redis, by its last report.";
     text.family("vanward_redis_instances", Type::Gauge, help).sample(&[], sample.instances);
     let help = "How often Redis was lost.";
     text.family("vanward_redis_losses", Type::Counter, help).sample(&[], sample.losses);
-    let help = "Exchanges with Redis in which shared limits told what they had admitted.";
+    let help = "Exchanges with Redis in which shared limits reported what they had admitted.";
     text.family("vanward_redis_limit_exchanges", Type::Counter, help).sample(&[], sample.tells);
-    let help = "Requests that shared limits admitted and told to Redis.";
+    let help = "Requests that shared limits admitted and reported to Redis.";
     text.family("vanward_redis_limit_requests", Type::Counter, help).sample(&[], sample.requests);
-    let help = "URLs that unsafe requests made invalid and other instances were told.";
+    let help = "URLs that unsafe requests made invalid and other instances were notified.";
     text.family("vanward_redis_invalidations", Type::Counter, help).sample(&[], sample.invalid_told);
-    let help = "URLs that unsafe requests made invalid and other instances were not told: too many waited.";
+    let help = "URLs that unsafe requests made invalid and other instances were not notified: too many were waiting.";
     text.family("vanward_redis_invalidations_lost", Type::Counter, help).sample(&[], sample.invalid_lost);
     let help = "Decisions of authentication servers asked of other instances, by what came of it.";
     let mut family = text.family("vanward_redis_decisions", Type::Counter, help);
@@ -59,6 +58,6 @@ pub(crate) fn write(sample: &SharedSample, text: &mut Text) {
     let mut family = text.family("vanward_redis_sessions", Type::Counter, help);
     family.sample(&[("result", "found")], sample.sessions_found);
     family.sample(&[("result", "missed")], sample.sessions_missed);
-    let help = "How often other instances were told where a session is.";
+    let help = "Reports to other instances about the place of a session.";
     text.family("vanward_redis_sessions_told", Type::Counter, help).sample(&[], sample.sessions_told);
 }

@@ -1,61 +1,60 @@
-//! Spans, in the form in which collectors get them: messages of OTLP (Protocol Buffers), of which there is what is written here.
+//! Spans in the form in which collectors get them: OTLP messages (Protocol Buffers). Implements only the messages that
+//! are written.
 //!
-//! A span is written once, by who has seen it. A message is made of many by copying their bytes behind a head.
+//! A span is encoded once, by its observer. A message consists of a head and the bytes of many spans.
 
 use std::fmt::{self, Display};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::wire::{self, WireValue, bytes, fixed, head, head_bytes, message, number};
+
 /// The longest text of an attribute, in bytes.
 const TEXT_MAX: usize = 512;
-/// Room for the spans of a usual request.
+/// Room for the spans of a usual request, in bytes.
 const ROOM: usize = 1536;
 
 /// `TraceFlags.sampled` of the flags of a span.
 const SAMPLED: u32 = 0x001;
-/// Of the flags of a span: the next one is known.
+/// Flag of a span: `REMOTE_PARENT` is valid.
 const KNOWS_REMOTE: u32 = 0x100;
-/// Of the flags of a span: its parent is another process's.
+/// Flag of a span: its parent belongs to another process.
 const REMOTE_PARENT: u32 = 0x200;
 /// `Status.code` of a span that failed.
 const STATUS_ERROR: u64 = 2;
 
-/// What a span is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
     /// A step within the proxy.
     Internal = 1,
-    /// A request that was received.
+    /// A received request.
     Server = 2,
-    /// A request that was sent: an attempt with a server.
+    /// A sent request: an attempt with a server.
     Client = 3,
 }
 
 /// A span that has ended, without its attributes.
 #[derive(Debug, Clone, Copy)]
-pub struct Span<'a> {
-    /// The trace; never 0.
+pub struct EndedSpan<'a> {
+    /// Never 0.
     pub trace_id: u128,
     /// The span's own ID; never 0.
     pub span_id: u64,
-    /// The span that it is a part of; 0 if there is none.
+    /// The parent span; 0 if there is none.
     pub parent_id: u64,
-    /// Whether that span is another process's.
+    /// Whether the parent belongs to another process.
     pub has_remote_parent: bool,
     /// Whether the trace was chosen for recording before its end was known.
     pub is_sampled: bool,
-    /// What it is about.
     pub kind: SpanKind,
-    /// The words of its name, which spaces part.
+    /// The words of its name, to be separated by spaces.
     pub name: &'a [&'a str],
-    /// When it began.
     pub began: SystemTime,
-    /// When it ended.
     pub ended: SystemTime,
     /// The log word of its failure, if it failed.
     pub failure: Option<&'static str>,
 }
 
-/// Spans as they are sent.
+/// Encoded spans.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Spans {
     /// `ScopeSpans.spans`, each with tag and length.
@@ -64,26 +63,25 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// None yet, with room for those of a request.
+    /// An empty list with room for the spans of a request.
     #[must_use]
     pub fn of_request() -> Self {
         Self { bytes: Vec::with_capacity(ROOM), count: 0 }
     }
 
-    /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How long they are as they are sent.
+    /// The length of the encoded spans.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Adds a span, with the attributes that `tell` tells.
-    pub fn add(&mut self, span: &Span<'_>, tell: impl FnOnce(&mut Attributes<'_>)) {
+    /// Adds a span, with the attributes that `tell` writes.
+    pub fn add(&mut self, span: &EndedSpan<'_>, tell: impl FnOnce(&mut Attributes<'_>)) {
         message(&mut self.bytes, 2, |out| {
             bytes(out, 1, &span.trace_id.to_be_bytes());
             bytes(out, 2, &span.span_id.to_be_bytes());
@@ -115,21 +113,21 @@ impl Spans {
         self.count += 1;
     }
 
-    /// Adds those of another request.
+    /// Adds the spans of another request.
     pub fn append(&mut self, more: &Self) {
         self.bytes.extend_from_slice(&more.bytes);
         self.count += more.count;
     }
 }
 
-/// The attributes of a span or a process, by the names of OpenTelemetry's semantic conventions where there are such.
+/// The attributes of a span or a process. Names follow OpenTelemetry's semantic conventions if these define one.
 pub struct Attributes<'a> {
     out: &'a mut Vec<u8>,
     field: u8,
 }
 
 impl Attributes<'_> {
-    /// Text. Of what came from outside: what is no UTF-8 is replaced, and what is too long is cut.
+    /// Text from outside: invalid UTF-8 is replaced, and long text is cut.
     pub fn text(&mut self, name: &str, text: &[u8]) {
         self.value(name, |out| {
             message(out, 1, |out| {
@@ -148,14 +146,12 @@ impl Attributes<'_> {
         self.value(name, |out| bytes(out, 1, word.as_bytes()));
     }
 
-    /// Something that is written as text.
     pub fn displayed(&mut self, name: &str, what: &impl Display) {
         self.value(name, |out| message(out, 1, |out| write(out, what)));
     }
 
-    /// A number.
     pub fn number(&mut self, name: &str, value: i64) {
-        // Negative ones are written as the large ones that have the same bits.
+        // A negative number is written as the unsigned number with the same bits.
         self.value(name, |out| number(out, 3, value.cast_unsigned()));
     }
 
@@ -168,7 +164,6 @@ impl Attributes<'_> {
     }
 }
 
-/// Who spans are of.
 pub struct SpanSource {
     /// `ResourceSpans.resource`, with tag and length.
     resource: Vec<u8>,
@@ -177,7 +172,7 @@ pub struct SpanSource {
 }
 
 impl SpanSource {
-    /// A process, with the attributes that `tell` tells, and the program's name.
+    /// A process, with the attributes that `tell` writes, and the program's name.
     pub fn new(program: &str, tell: impl FnOnce(&mut Attributes<'_>)) -> Self {
         let (mut resource, mut scope) = (Vec::new(), Vec::new());
         message(&mut resource, 1, |out| tell(&mut Attributes { out, field: 1 }));
@@ -201,119 +196,40 @@ impl SpanSource {
 }
 
 fn nanoseconds(time: SystemTime) -> u64 {
-    // Until the year 2554; none is before 1970.
+    // Valid until the year 2554; no time is before 1970.
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Protocol Buffers' types on the wire.
-const VARINT: u8 = 0;
-const FIXED64: u8 = 1;
-const LENGTH: u8 = 2;
-
-/// Writes a field with a message or a text that `write` writes. The length comes before it, and is known after it: it nearly
-/// always takes the one byte that is left for it.
-#[inline]
-fn message(out: &mut Vec<u8>, field: u8, write: impl FnOnce(&mut Vec<u8>)) {
-    out.extend_from_slice(&[field << 3 | LENGTH, 0]);
-    let start = out.len();
-    write(out);
-    let length = out.len() - start;
-    match u8::try_from(length) {
-        Ok(length) if length < 0x80 => out[start - 1] = length,
-        _ => widen(out, start, length),
-    }
-}
-
-/// Moves what has been written behind a length that takes more than one byte.
-#[inline(never)]
-fn widen(out: &mut Vec<u8>, start: usize, length: usize) {
-    let more = varint_bytes(length as u64) - 1;
-    out.extend_from_slice(&[0; 9][..more]);
-    out.copy_within(start..start + length, start + more);
-    let mut rest = length as u64;
-    for byte in &mut out[start - 1..start + more] {
-        *byte = rest as u8 & 0x7f | 0x80;
-        rest >>= 7;
-    }
-    out[start + more - 1] &= 0x7f;
-}
-
-#[inline]
-fn bytes(out: &mut Vec<u8>, field: u8, value: &[u8]) {
-    head(out, field, value.len());
-    out.extend_from_slice(value);
-}
-
-#[inline]
-fn head(out: &mut Vec<u8>, field: u8, length: usize) {
-    out.push(field << 3 | LENGTH);
-    varint(out, length as u64);
-}
-
-/// How long that is.
-fn head_bytes(length: usize) -> usize {
-    1 + varint_bytes(length as u64)
-}
-
-fn number(out: &mut Vec<u8>, field: u8, value: u64) {
-    out.push(field << 3 | VARINT);
-    varint(out, value);
-}
-
-fn fixed(out: &mut Vec<u8>, field: u8, value: u64) {
-    out.push(field << 3 | FIXED64);
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-/// Seven bits in each byte, the lowest first; the last one has no bit above them.
-#[inline]
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn varint_bytes(value: u64) -> usize {
-    ((u64::BITS - (value | 1).leading_zeros()) as usize).div_ceil(7)
-}
-
 fn write(out: &mut Vec<u8>, what: &impl Display) {
-    struct Out<'a>(&'a mut Vec<u8>);
-    impl fmt::Write for Out<'_> {
+    struct SpanOut<'a>(&'a mut Vec<u8>);
+    impl fmt::Write for SpanOut<'_> {
         fn write_str(&mut self, text: &str) -> fmt::Result {
             self.0.extend_from_slice(text.as_bytes());
             Ok(())
         }
     }
-    // A Vec takes everything.
-    let _ = fmt::Write::write_fmt(&mut Out(out), format_args!("{what}"));
+    // Writing to a Vec cannot fail.
+    let _ = fmt::Write::write_fmt(&mut SpanOut(out), format_args!("{what}"));
 }
 
-/// What a collector answers (`ExportTraceServiceResponse`).
-#[derive(Clone, PartialEq, prost::Message)]
-struct Answer {
-    #[prost(message, optional, tag = "1")]
-    partial_success: Option<PartialSuccess>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct PartialSuccess {
-    #[prost(int64, tag = "1")]
-    rejected_spans: i64,
-    #[prost(string, tag = "2")]
-    error_message: String,
-}
-
-/// How many spans of a message that it took a collector has rejected, and why in its words. `None` if it has nothing to say, as
-/// most, or says something else.
+/// The number of spans of an accepted message that a collector has rejected, and its reason. `None` if the answer
+/// reports no rejection, like most.
 #[must_use]
 pub fn rejected_spans(answer: &[u8]) -> Option<(u64, String)> {
-    let answer = <Answer as prost::Message>::decode(answer).ok()?;
-    let PartialSuccess { rejected_spans, error_message } = answer.partial_success?;
-    let spans = u64::try_from(rejected_spans).unwrap_or(0);
-    (spans > 0 || !error_message.is_empty()).then_some((spans, error_message))
+    let (mut partial, mut spans, mut why) = (None, 0, &b""[..]);
+    // `ExportTraceServiceResponse`, and its `partial_success`.
+    wire::read(answer, |field, value| {
+        if let (1, WireValue::Bytes(message)) = (field, value) {
+            partial = Some(message);
+        }
+    })?;
+    wire::read(partial?, |field, value| match (field, value) {
+        (1, WireValue::Number(rejected)) => spans = u64::try_from(rejected.cast_signed()).unwrap_or(0),
+        (2, WireValue::Bytes(text)) => why = text,
+        _ => {}
+    })?;
+    let why = str::from_utf8(why).ok()?;
+    (spans > 0 || !why.is_empty()).then(|| (spans, why.to_owned()))
 }
 
 #[cfg(test)]
@@ -353,8 +269,8 @@ mod tests {
         KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
     }
 
-    /// What OpenTelemetry's own types say of a span.
-    fn expected(span: &Span<'_>, attributes: &[(String, Value)]) -> proto::Span {
+    /// The span in OpenTelemetry's own types.
+    fn expected(span: &EndedSpan<'_>, attributes: &[(String, Value)]) -> proto::Span {
         let nanoseconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).expect("since 1970").as_nanos();
         let flags = 0x100 | u32::from(span.is_sampled) | if span.has_remote_parent { 0x200 } else { 0 };
         proto::Span {
@@ -383,7 +299,7 @@ mod tests {
         }
     }
 
-    fn add(spans: &mut Spans, span: &Span<'_>, attributes: &[(String, Value)]) {
+    fn add(spans: &mut Spans, span: &EndedSpan<'_>, attributes: &[(String, Value)]) {
         spans.add(span, |told| {
             for (key, value) in attributes {
                 match value {
@@ -402,7 +318,7 @@ mod tests {
         });
         let bytes = source.message(spans);
         let message = ExportTraceServiceRequest::decode(&bytes[..]).expect("a message of OTLP");
-        // As short as it can be: no length has more bytes than it needs.
+        // The encoding is the shortest one: no length takes more bytes than necessary.
         assert_eq!(message.encoded_len(), bytes.len());
         message
     }
@@ -422,8 +338,8 @@ mod tests {
         }
     }
 
-    fn span() -> Span<'static> {
-        Span {
+    fn span() -> EndedSpan<'static> {
+        EndedSpan {
             trace_id: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
             span_id: 2,
             parent_id: 1,
@@ -475,9 +391,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written, OpenTelemetry's own types read it as it is meant, and would write it no shorter.
+        /// OpenTelemetry's own types decode every message to the same content, and would not encode it shorter.
         #[test]
-        fn collectors_read_what_is_written(
+        fn collectors_read_the_output(
             spans in proptest::collection::vec(
                 (
                     (1..=u128::MAX, 1..=u64::MAX, any::<u64>(), any::<bool>(), any::<bool>(), 0..3usize),
@@ -493,7 +409,7 @@ mod tests {
                 let name: Vec<&str> = name.iter().map(String::as_str).collect();
                 let (seconds, nanoseconds, microseconds, has_failed) = *times;
                 let began = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-                let span = Span {
+                let span = EndedSpan {
                     trace_id: *trace_id,
                     span_id: *span_id,
                     parent_id: *parent_id,
@@ -516,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_collector_rejects() {
+    fn rejections_by_a_collector() {
         use opentelemetry_proto::tonic::collector::trace::v1::{
             ExportTracePartialSuccess, ExportTraceServiceResponse,
         };

@@ -1,5 +1,5 @@
-//! Lines to a syslog receiver: messages of RFC 5424, one for each line, over a Unix socket, UDP (RFC 5426), TCP with octet
-//! counting (RFC 6587) or TLS (RFC 5425).
+//! Sends lines to a syslog receiver, each as a message (RFC 5424). The transport is a Unix socket, UDP (RFC 5426), TCP
+//! with octet counting (RFC 6587), or TLS (RFC 5425).
 //!
 //! An outage of a few seconds is bridged; in a longer one lines are dropped, and the receiver is tried now and then.
 
@@ -17,33 +17,32 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::log::count_lines;
-use crate::writer::{Lost, Sink};
+use crate::writer::{LogSink, Lost};
 
-/// The longest that a receiver may take nothing.
+/// The longest time that a receiver may accept nothing.
 pub(crate) const BLOCKED_MAX: Duration = Duration::from_secs(5);
-/// The longest to connect, with each address.
+/// The connect time-out for each address.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
-/// How long lines wait for a receiver to come back.
+/// How long lines wait for a receiver to return.
 const BRIDGED: Duration = Duration::from_secs(4);
-/// Between two tries: the first pause, and the longest.
+/// The first and the longest pause between two attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
-/// Messages that are written in one piece.
+/// Size of the pieces in which messages are written.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// A syslog receiver, and what messages say of themselves.
+/// A syslog receiver, and the header fields of messages.
 #[derive(Clone)]
 pub struct Syslog {
-    /// The way to the receiver.
     pub receiver: Receiver,
-    /// The facility, 0 to 23.
+    /// 0 to 23.
     pub facility: u8,
-    /// The severity, 0 to 7.
+    /// 0 to 7.
     pub severity: u8,
     /// APP-NAME: 1 to 48 printable ASCII characters.
     pub app_name: String,
 }
 
-/// The way to a syslog receiver.
+/// The transport to a syslog receiver.
 #[derive(Clone)]
 pub enum Receiver {
     /// A datagram socket of this machine, such as `/dev/log`.
@@ -52,43 +51,40 @@ pub enum Receiver {
     Udp {
         /// An address or a name.
         host: String,
-        /// The port.
         port: u16,
     },
     /// A stream, with TLS or without.
     Tcp {
         /// An address or a name.
         host: String,
-        /// The port.
         port: u16,
-        /// What a TLS handshake needs, and the name that the receiver has to prove.
         tls: Option<SyslogTls>,
     },
 }
 
-/// What a TLS handshake needs, and the name that the receiver has to prove.
+/// The configuration of a TLS handshake, and the name that the receiver's certificate must contain.
 pub type SyslogTls = (Arc<ClientConfig>, ServerName<'static>);
 
 /// The connection to a receiver.
-enum Wire {
+enum SyslogWire {
     Unix(UnixDatagram),
     Udp(UdpSocket),
     Tcp(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-/// Lines to a receiver.
+/// The sink for a receiver.
 pub(crate) struct SyslogSink {
     settings: Syslog,
     name: String,
-    /// ` HOSTNAME APP-NAME PROCID MSGID SD `, which stays.
+    /// ` HOSTNAME APP-NAME PROCID MSGID SD `, which is constant.
     middle: Vec<u8>,
     timestamp: Timestamp,
-    wire: Option<Wire>,
+    wire: Option<SyslogWire>,
     outage: Outage,
     message: Vec<u8>,
     piece: Vec<u8>,
-    /// Where the messages of the piece end.
+    /// The ends of the messages in the piece.
     ends: Vec<usize>,
 }
 
@@ -116,11 +112,11 @@ impl SyslogSink {
         }
     }
 
-    /// Makes the message of a line (RFC 5424 §6).
+    /// Creates the message of a line (RFC 5424 §6).
     fn compose(&mut self, line: &[u8]) {
         let priority = u16::from(self.settings.facility) * 8 + u16::from(self.settings.severity);
         self.message.clear();
-        // Writing to a Vec does not fail.
+        // Writing to a Vec cannot fail.
         let _ = write!(self.message, "<{priority}>1 ");
         self.message.extend_from_slice(self.timestamp.rfc3339());
         let _ = write!(self.message, ".{:03}Z", self.timestamp.millisecond());
@@ -128,7 +124,7 @@ impl SyslogSink {
         self.message.extend_from_slice(line);
     }
 
-    /// One message for each datagram. One that is too long is lost alone, and so is what a receiver of UDP that is not there
+    /// Sends one message per datagram. Only a message that is too long is lost, or one that a missing UDP receiver
     /// refuses.
     fn send_datagrams(&mut self, lines: &[u8]) -> Result<(), Lost> {
         let (mut rest, mut lost) = (lines, None::<Lost>);
@@ -151,7 +147,7 @@ impl SyslogSink {
         lost.map_or(Ok(()), Err)
     }
 
-    /// Messages one behind the other, each with its length in front (RFC 6587 §3.4.1, RFC 5425 §4.3).
+    /// Sends messages one behind the other, each with its length in front (RFC 6587 §3.4.1, RFC 5425 §4.3).
     fn send_stream(&mut self, lines: &[u8]) -> Result<(), Lost> {
         let mut rest = lines;
         while !rest.is_empty() {
@@ -174,7 +170,7 @@ impl SyslogSink {
             let mut done = 0;
             let sent = outage.bridge(|| {
                 put(settings, wire, &piece[done..]).map_err(|(written, error)| {
-                    // What is whole need not go again; a part that has left ends with the connection.
+                    // Complete messages need not be sent again; a partial one ends with the connection.
                     let written = done + written;
                     done =
                         ends.iter().copied().take_while(|end| *end <= written).last().unwrap_or(0).max(done);
@@ -190,7 +186,7 @@ impl SyslogSink {
     }
 }
 
-impl Sink for SyslogSink {
+impl LogSink for SyslogSink {
     fn name(&self) -> &str {
         &self.name
     }
@@ -204,12 +200,12 @@ impl Sink for SyslogSink {
     }
 }
 
-/// Sends a datagram. After a failure the next one begins with a connection.
-fn send(settings: &Syslog, wire: &mut Option<Wire>, message: &[u8]) -> io::Result<()> {
+/// Sends a datagram. After a failure, the next one starts with a new connection.
+fn send(settings: &Syslog, wire: &mut Option<SyslogWire>, message: &[u8]) -> io::Result<()> {
     let sent = match connected(settings, wire)? {
-        Wire::Unix(socket) => socket.send(message),
-        Wire::Udp(socket) => socket.send(message),
-        Wire::Tcp(_) | Wire::Tls(_) => return Err(ErrorKind::Unsupported.into()),
+        SyslogWire::Unix(socket) => socket.send(message),
+        SyslogWire::Udp(socket) => socket.send(message),
+        SyslogWire::Tcp(_) | SyslogWire::Tls(_) => return Err(ErrorKind::Unsupported.into()),
     };
     sent.map(drop).inspect_err(|error| {
         if !is_too_long(error) {
@@ -218,17 +214,17 @@ fn send(settings: &Syslog, wire: &mut Option<Wire>, message: &[u8]) -> io::Resul
     })
 }
 
-/// Writes to the stream. A failure tells how many bytes have left for sure, and ends the connection.
-fn put(settings: &Syslog, wire: &mut Option<Wire>, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
+/// Writes to the stream. A failure contains the number of bytes that certainly left, and ends the connection.
+fn put(settings: &Syslog, wire: &mut Option<SyslogWire>, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
     if wire.as_mut().is_some_and(is_closed) {
         *wire = None;
     }
     let mut written = 0;
     let sent = match connected(settings, wire) {
         Err(error) => Err(error),
-        Ok(Wire::Tcp(stream)) => write_counted(stream, bytes, &mut written),
-        Ok(Wire::Tls(stream)) => stream.write_all(bytes).and_then(|()| stream.flush()),
-        Ok(Wire::Unix(_) | Wire::Udp(_)) => Err(ErrorKind::Unsupported.into()),
+        Ok(SyslogWire::Tcp(stream)) => write_counted(stream, bytes, &mut written),
+        Ok(SyslogWire::Tls(stream)) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        Ok(SyslogWire::Unix(_) | SyslogWire::Udp(_)) => Err(ErrorKind::Unsupported.into()),
     };
     sent.map_err(|error| {
         *wire = None;
@@ -248,21 +244,21 @@ fn write_counted(stream: &mut TcpStream, bytes: &[u8], written: &mut usize) -> i
     Ok(())
 }
 
-/// Whether the receiver has closed the connection: what is written then is lost.
-fn is_closed(wire: &mut Wire) -> bool {
+/// Whether the receiver has closed the connection: later writes would be lost.
+fn is_closed(wire: &mut SyslogWire) -> bool {
     let is_over = |read: io::Result<usize>| match read {
         Ok(count) => count == 0,
         Err(error) => error.kind() != ErrorKind::WouldBlock,
     };
     match wire {
-        Wire::Unix(_) | Wire::Udp(_) => false,
-        Wire::Tcp(stream) => {
-            // What a receiver says is nothing of syslog: it is thrown away.
+        SyslogWire::Unix(_) | SyslogWire::Udp(_) => false,
+        SyslogWire::Tcp(stream) => {
+            // Syslog has no answers, so anything that the receiver sends is discarded.
             stream.set_nonblocking(true).is_err()
                 || is_over(stream.read(&mut [0; 512]))
                 || stream.set_nonblocking(false).is_err()
         }
-        Wire::Tls(stream) => {
+        SyslogWire::Tls(stream) => {
             let StreamOwned { conn, sock } = stream.as_mut();
             sock.set_nonblocking(true).is_err()
                 || is_over(conn.read_tls(sock))
@@ -273,27 +269,27 @@ fn is_closed(wire: &mut Wire) -> bool {
     }
 }
 
-fn connected<'w>(settings: &Syslog, wire: &'w mut Option<Wire>) -> io::Result<&'w mut Wire> {
+fn connected<'w>(settings: &Syslog, wire: &'w mut Option<SyslogWire>) -> io::Result<&'w mut SyslogWire> {
     if wire.is_none() {
         *wire = Some(connect(&settings.receiver)?);
     }
     wire.as_mut().ok_or_else(|| ErrorKind::NotConnected.into())
 }
 
-fn connect(receiver: &Receiver) -> io::Result<Wire> {
+fn connect(receiver: &Receiver) -> io::Result<SyslogWire> {
     match receiver {
         Receiver::Unix(path) => {
             let socket = UnixDatagram::unbound()?;
             socket.set_write_timeout(Some(BLOCKED_MAX))?;
             socket.connect(path)?;
-            Ok(Wire::Unix(socket))
+            Ok(SyslogWire::Unix(socket))
         }
         Receiver::Udp { host, port } => {
             let mut failure = io::Error::other("the name has no address");
             for address in (host.as_str(), *port).to_socket_addrs()? {
                 let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
                 match UdpSocket::bind(any).and_then(|socket| socket.connect(address).map(|()| socket)) {
-                    Ok(socket) => return Ok(Wire::Udp(socket)),
+                    Ok(socket) => return Ok(SyslogWire::Udp(socket)),
                     Err(error) => failure = error,
                 }
             }
@@ -312,26 +308,26 @@ fn connect(receiver: &Receiver) -> io::Result<Wire> {
     }
 }
 
-fn secure(stream: TcpStream, tls: Option<&SyslogTls>) -> io::Result<Wire> {
+fn secure(stream: TcpStream, tls: Option<&SyslogTls>) -> io::Result<SyslogWire> {
     stream.set_write_timeout(Some(BLOCKED_MAX))?;
     stream.set_read_timeout(Some(BLOCKED_MAX))?;
-    // A receiver that is gone without a word is noticed by what it does not acknowledge.
+    // A receiver that disappeared is detected by missing acknowledgments.
     let unacknowledged_ms = BLOCKED_MAX.as_millis() as u32 * 4;
     rustix::net::sockopt::set_tcp_user_timeout(&stream, unacknowledged_ms)?;
-    let Some((config, name)) = tls else { return Ok(Wire::Tcp(stream)) };
+    let Some((config, name)) = tls else { return Ok(SyslogWire::Tcp(stream)) };
     let connection = ClientConnection::new(Arc::clone(config), name.clone()).map_err(io::Error::other)?;
     let mut stream = StreamOwned::new(connection, stream);
     while stream.conn.is_handshaking() {
         stream.conn.complete_io(&mut stream.sock)?;
     }
-    Ok(Wire::Tls(Box::new(stream)))
+    Ok(SyslogWire::Tls(Box::new(stream)))
 }
 
 pub(crate) fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error())
 }
 
-/// The name of this machine, as messages may have it: RFC 5424 §6: up to 255 printable characters of ASCII.
+/// The host name in messages. RFC 5424 §6: up to 255 printable characters of ASCII.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name.trim().chars().filter(char::is_ascii_graphic).take(255).collect();
@@ -352,8 +348,8 @@ struct Since {
 }
 
 impl Outage {
-    /// Does something until it succeeds, with growing pauses, but not for long. In an outage that lasts it fails at once
-    /// where it is not time to try again.
+    /// Repeats an action until it succeeds, with growing pauses, but not for long. In a longer outage it fails at once,
+    /// unless another attempt is due.
     pub(crate) fn bridge(&mut self, mut action: impl FnMut() -> io::Result<()>) -> io::Result<()> {
         loop {
             if let Some(since) = &self.since {

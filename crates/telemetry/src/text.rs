@@ -1,7 +1,7 @@
-//! Writes metric families and samples in the formats that Prometheus reads: its own text (version 0.0.4), OpenMetrics 1.0,
-//! and protobuf, which alone has native histograms.
+//! Writes metric families and samples in the formats that Prometheus reads: its own text (version 0.0.4), OpenMetrics
+//! 1.0, and protobuf, the only one with native histograms.
 //!
-//! The reader's Accept field decides; names and labels of series are equal in all.
+//! The reader's Accept field decides. Names and labels of series are equal in all formats.
 
 use std::fmt::{Display, Write};
 use std::time::Duration;
@@ -10,14 +10,12 @@ use crate::exemplars::Exemplar;
 use crate::histogram::{BOUNDS, Histogram};
 use crate::protobuf::MetricFamily;
 
-/// The format of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
     /// The Prometheus text format, version 0.0.4.
     Prometheus,
-    /// OpenMetrics 1.0.
     OpenMetrics,
-    /// Protobuf: delimited messages `io.prometheus.client.MetricFamily`.
+    /// Delimited messages `io.prometheus.client.MetricFamily`.
     Protobuf,
 }
 
@@ -54,7 +52,6 @@ impl Syntax {
         best.0
     }
 
-    /// The value of the Content-Type field.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
@@ -67,31 +64,29 @@ impl Syntax {
     }
 }
 
-/// The type of a metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
-    /// A counter: only grows.
+    /// Only grows.
     Counter,
-    /// A gauge: goes up and down.
+    /// Goes up and down.
     Gauge,
-    /// A histogram: counts observations by size.
+    /// Counts observations by size.
     Histogram,
     /// Information in labels; the value is always 1.
     Info,
 }
 
-/// What is written so far.
+/// The output so far.
 #[derive(Debug)]
-pub struct Text {
+pub struct MetricsText {
     syntax: Syntax,
     out: String,
-    /// Protobuf: the families before the last one, and that.
+    /// In protobuf: the finished families, and the current one.
     families: Vec<u8>,
     family: Option<MetricFamily>,
 }
 
-impl Text {
-    /// Starts an empty text.
+impl MetricsText {
     #[must_use]
     pub fn new(syntax: Syntax) -> Self {
         Self { syntax, out: String::new(), families: Vec::new(), family: None }
@@ -149,9 +144,7 @@ impl Text {
 /// A label: its name and value. The value is escaped.
 pub type Label<'l> = (&'static str, &'l str);
 
-/// The value of a sample.
 pub trait Number: Display {
-    /// The same as a floating-point number.
     fn as_f64(&self) -> f64;
 }
 
@@ -170,12 +163,11 @@ numbers!(u8, i32, u32, u64, usize, i64, f64);
 /// The family to which samples are added.
 #[derive(Debug)]
 pub struct Family<'t> {
-    text: &'t mut Text,
+    text: &'t mut MetricsText,
     name: String,
 }
 
 impl Family<'_> {
-    /// Writes one sample.
     pub fn sample(&mut self, labels: &[Label<'_>], value: impl Number) {
         match &mut self.text.family {
             Some(family) => family.sample(labels, value.as_f64()),
@@ -183,12 +175,11 @@ impl Family<'_> {
         }
     }
 
-    /// Writes the samples of a histogram.
     pub(crate) fn histogram(&mut self, labels: &[Label<'_>], histogram: &Histogram) {
         self.histogram_with(labels, histogram, &[]);
     }
 
-    /// Writes the samples of a histogram, with exemplars for its buckets where the format has a place for them.
+    /// Writes the samples of a histogram, with exemplars for its buckets if the format supports them.
     pub(crate) fn histogram_with(
         &mut self,
         labels: &[Label<'_>],
@@ -269,7 +260,7 @@ fn write_labels(out: &mut String, labels: &[Label<'_>]) {
 }
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a String does not fail.
+    // Writing to a String cannot fail.
     let _ = out.write_fmt(text);
 }
 
@@ -310,7 +301,7 @@ mod tests {
     }
 
     fn example(syntax: Syntax) -> String {
-        let mut text = Text::new(syntax);
+        let mut text = MetricsText::new(syntax);
         let mut counter = text.family("a", Type::Counter, "A counter.");
         counter.sample(&[], 1);
         counter.sample(&[("path", "/\\\"\n=ü"), ("class", "2xx")], 2);

@@ -1,6 +1,6 @@
 //! Trace contexts: read from a request's fields and written to those for a server (W3C Trace Context, B3).
 //!
-//! Not here: who is believed, which traces are recorded (the proxy decides), and how spans are sent.
+//! The proxy decides which callers are trusted, and which traces are recorded. `span` encodes spans.
 
 use logline::hexadecimal;
 
@@ -9,51 +9,50 @@ const TRACEPARENT: &[u8] = b"traceparent";
 const B3: &[u8] = b"b3";
 const X_B3: &[u8] = b"x-b3-";
 
-/// The flag of `traceparent` that says that the caller records the trace.
+/// The flag of `traceparent` for traces that the caller records.
 const SAMPLED: u8 = 0x01;
-/// The flag that says that the trace ID is random (W3C Trace Context level 2).
+/// The flag for random trace IDs (W3C Trace Context level 2).
 const RANDOM: u8 = 0x02;
 /// The length of a line of `traceparent`.
 pub const PARENT_LINE: usize = 70;
-/// That line, without what it says.
+/// The line with zeros in place of its values.
 const LINE: &[u8; PARENT_LINE] = b"traceparent: 00-00000000000000000000000000000000-0000000000000000-00\r\n";
-/// The places of trace ID, span ID and flags in it.
+/// The positions of trace ID, span ID and flags in it.
 const TRACE_ID_AT: usize = 16;
 const SPAN_ID_AT: usize = 49;
 const FLAGS_AT: usize = 66;
 /// Room for the lines of B3.
 const B3_LINES_MAX: usize = 136;
 
-/// How B3 fields are written to servers.
+/// The form of B3 fields for servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum B3Form {
-    /// Not at all: B3 fields are neither read nor changed.
+    /// B3 fields are neither read nor changed.
     #[default]
     Off,
-    /// As one field, `b3`.
+    /// The field `b3`.
     Single,
-    /// As `X-B3-TraceId`, `X-B3-SpanId`, `X-B3-ParentSpanId` and `X-B3-Sampled`.
+    /// `X-B3-TraceId`, `X-B3-SpanId`, `X-B3-ParentSpanId` and `X-B3-Sampled`.
     Multi,
 }
 
-/// The context that a request came with.
+/// The trace context of a client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
-    /// The trace; never 0.
+    /// Never 0.
     pub trace_id: u128,
-    /// The span that the request was sent in; never 0.
+    /// The span in which the request was sent; never 0.
     pub span_id: u64,
     /// Whether the caller records the trace; `None` if it leaves the decision to others (B3 only).
     pub is_sampled: Option<bool>,
-    /// Whether the trace ID is random.
     is_random: bool,
     /// Whether `tracestate` belongs to it.
     has_state: bool,
 }
 
 impl Caller {
-    /// Reads the context from fields, given by name and value: `traceparent`, else B3 if it is in use. `None` if there is
-    /// none, or none that is valid.
+    /// Reads the context from fields, given by name and value: `traceparent`, otherwise B3 if it is in use. `None` if
+    /// there is no valid one.
     pub fn read<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone, b3: B3Form) -> Option<Self> {
         let named = |name: &'static [u8]| {
             let lines = lines.clone();
@@ -62,7 +61,7 @@ impl Caller {
         let mut parents = named(TRACEPARENT);
         match (parents.next(), parents.next()) {
             (Some(parent), None) => Self::of_traceparent(parent),
-            // W3C Trace Context §4.3: of several, none is valid.
+            // W3C Trace Context §4.3: several fields are invalid.
             (Some(_), Some(_)) => None,
             (None, _) if b3 == B3Form::Off => None,
             (None, _) => match named(B3).next() {
@@ -93,7 +92,8 @@ impl Caller {
         })
     }
 
-    /// B3 in one field: `TraceId-SpanId[-SamplingState[-ParentSpanId]]`. One with a sampling state alone names no trace.
+    /// B3 in one field: `TraceId-SpanId[-SamplingState[-ParentSpanId]]`. A value with only a sampling state names no
+    /// trace.
     fn of_b3(value: &[u8]) -> Option<Self> {
         let mut parts = value.split(|&byte| byte == b'-');
         let (trace, span) = (parts.next()?, parts.next()?);
@@ -110,7 +110,6 @@ impl Caller {
         Self::of_b3_ids(trace, span, is_sampled)
     }
 
-    /// B3 in several fields.
     fn of_b3_fields<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Self> {
         let (mut trace, mut span, mut is_sampled) = (None, None, None);
         for (name, value) in lines.filter(|(name, _)| is_x_b3(name)) {
@@ -132,14 +131,14 @@ impl Caller {
     }
 
     fn of_b3_ids(trace: &[u8], span: &[u8], is_sampled: Option<bool>) -> Option<Self> {
-        // Trace IDs of 64 bits are those of 128 with zeros in front.
+        // A 64-bit trace ID equals the 128-bit one with leading zeros.
         let trace_id = hex(trace, 32).or_else(|| hex(trace, 16)).filter(|&id| id != 0)?;
         let span_id = Some(hex(span, 16)? as u64).filter(|&id| id != 0)?;
         Some(Self { trace_id, span_id, is_sampled, is_random: false, has_state: false })
     }
 }
 
-/// A number of so many lower-case hexadecimal digits.
+/// A number of exactly `count` lower-case hexadecimal digits.
 fn hex(digits: &[u8], count: usize) -> Option<u128> {
     if digits.len() != count {
         return None;
@@ -161,24 +160,24 @@ fn is_x_b3(name: &[u8]) -> bool {
 /// The place of a request in its trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trace {
-    /// The trace; never 0.
+    /// Never 0.
     pub trace_id: u128,
-    /// The span that the request was sent in; 0 if the trace begins here.
+    /// The span in which the request was sent; 0 if the trace begins here.
     pub parent_id: u64,
-    /// Whether that span is another process's.
+    /// Whether the parent span belongs to another process.
     pub has_remote_parent: bool,
     /// The span of the request; never 0.
     pub span_id: u64,
-    /// Whether the trace is recorded whatever becomes of the request.
+    /// Whether the trace is recorded regardless of the result of the request.
     pub is_sampled: bool,
-    /// The number of attempts with servers that have ended.
+    /// The number of finished attempts with servers.
     pub attempts: u8,
     is_random: bool,
     keeps_state: bool,
 }
 
 impl Trace {
-    /// A request of `caller`'s, or one that begins a trace with `new_trace_id`. Both IDs are random numbers.
+    /// A request from `caller`, or one that begins a trace with `new_trace_id`. Both IDs are random numbers.
     #[must_use]
     pub fn new(caller: Option<Caller>, new_trace_id: u128, span_id: u64, is_sampled: bool) -> Self {
         let (trace_id, parent_id, is_random, keeps_state) = match caller {
@@ -205,15 +204,16 @@ impl Trace {
         Self { parent_id, has_remote_parent: false, span_id: span_id.max(1), attempts: 0, ..*self }
     }
 
-    /// The span of an attempt, counted from 0. It needs no random number of its own: the request's span has one.
+    /// The span ID of an attempt, counted from 0. It needs no random number, because it is derived from the request's
+    /// span ID.
     #[must_use]
     pub fn attempt_id(&self, number: u8) -> u64 {
         let (id, is_beyond) = self.span_id.overflowing_add(u64::from(number) + 1);
-        // 0 is no ID: it is left out.
+        // 0 is no valid ID, so it is skipped.
         id + u64::from(is_beyond)
     }
 
-    /// Whether the server gets the client's `tracestate`: one whose `traceparent` was not valid means nothing (W3C Trace
+    /// Whether the server gets the client's `tracestate`. Without a valid `traceparent` it has no meaning (W3C Trace
     /// Context §3.3).
     #[must_use]
     pub fn keeps_state(&self) -> bool {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_traceparent_is_read_as_the_recommendation_says() {
+    fn a_traceparent_is_read_by_the_recommendation() {
         let fields =
             |version: &str, trace: &str, span: &str, flags: &str| format!("{version}-{trace}-{span}-{flags}");
         for (value, expected) in [
@@ -302,7 +302,7 @@ mod tests {
             (fields("00", TRACE, SPAN, "00"), Some(false)),
             (fields("00", TRACE, SPAN, "03"), Some(true)),
             (fields("00", TRACE, SPAN, "fe"), Some(false)),
-            // A later version, with more behind or not.
+            // A later version, with or without more fields.
             (fields("01", TRACE, SPAN, "01"), Some(true)),
             (fields("cc", TRACE, SPAN, "01-what-the-future-brings"), Some(true)),
             (fields("cc", TRACE, SPAN, "01.what"), None),
@@ -403,11 +403,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_it_was() {
+    fn reading_restores_written_values() {
         for b3 in [B3Form::Off, B3Form::Single, B3Form::Multi] {
             let trace = Trace::new(None, TRACE_ID, SPAN_ID, true);
             let text = lines(&trace, b3);
-            // Without `traceparent`, where B3 says the same.
+            // Without `traceparent`, because B3 has the same content.
             let skipped = usize::from(b3 != B3Form::Off);
             let fields = text.lines().skip(skipped).map(|line| line.split_once(": ").unwrap());
             let fields: Vec<_> = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();

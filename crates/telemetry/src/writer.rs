@@ -7,15 +7,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use logline::Batch;
+use logline::LineBatch;
 
-use crate::log::{Message, State};
+use crate::log::{LogMessage, LogState};
 
-/// A target of the log.
-pub(crate) trait Sink: Send {
-    /// Its name, for messages.
+pub(crate) trait LogSink: Send {
     fn name(&self) -> &str;
-    /// Writes whole lines.
     fn write(&mut self, lines: &[u8], now: SystemTime) -> Result<(), Lost>;
     /// Opens a file again by its name.
     fn reopen(&mut self) -> io::Result<()> {
@@ -25,32 +22,31 @@ pub(crate) trait Sink: Send {
 
 /// Lines that could not be written, and why.
 pub(crate) struct Lost {
-    /// How many; 0 if something else failed.
+    /// 0 if something else failed.
     pub(crate) lines: u64,
     pub(crate) error: io::Error,
 }
 
 /// A buffer that long lines have grown beyond this is freed rather than used again.
 const SPARE_BYTES_MAX: usize = 256 * 1024;
-/// Between two complaints.
+/// The least time between two complaints.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The writer thread's state.
-pub(crate) struct Writer {
-    queue: Receiver<Message>,
-    output: Box<dyn Sink>,
+pub(crate) struct LogWriter {
+    queue: Receiver<LogMessage>,
+    output: Box<dyn LogSink>,
     complaints: Complaints,
-    state: Arc<State>,
-    /// Whether the state tells of trouble.
+    state: Arc<LogState>,
+    /// Whether the shared state reports trouble.
     is_told: bool,
 }
 
-impl Writer {
+impl LogWriter {
     pub(crate) fn new(
-        queue: Receiver<Message>,
-        output: Box<dyn Sink>,
+        queue: Receiver<LogMessage>,
+        output: Box<dyn LogSink>,
         complaints: Box<dyn Write + Send>,
-        state: Arc<State>,
+        state: Arc<LogState>,
     ) -> Self {
         let complaints = Complaints::new(complaints);
         Self { queue, output, complaints, state, is_told: false }
@@ -66,14 +62,14 @@ impl Writer {
                     Some(format!("cannot be opened again, the old file is kept: {error}"));
             }
             match message {
-                Message::Lines(batch, home) => self.write(batch, &home),
-                Message::Wake => {}
-                Message::Close => break,
+                LogMessage::Lines(batch, home) => self.write(batch, &home),
+                LogMessage::Wake => {}
+                LogMessage::Close => break,
             }
             self.complaints.say(self.output.name(), self.dropped(), Instant::now());
         }
         while let Ok(message) = self.queue.try_recv() {
-            if let Message::Lines(batch, home) = message {
+            if let LogMessage::Lines(batch, home) = message {
                 self.write(batch, &home);
             }
         }
@@ -81,8 +77,8 @@ impl Writer {
         self.complaints.say(self.output.name(), self.dropped(), Instant::now());
     }
 
-    /// The next message. A complaint that had to wait is made meanwhile.
-    fn next(&mut self) -> Option<Message> {
+    /// The next message. Writes a postponed complaint while it waits.
+    fn next(&mut self) -> Option<LogMessage> {
         loop {
             if !self.complaints.are_due(self.dropped()) {
                 return self.queue.recv().ok();
@@ -97,7 +93,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, mut batch: Batch, home: &SyncSender<Batch>) {
+    fn write(&mut self, mut batch: LineBatch, home: &SyncSender<LineBatch>) {
         match self.output.write(batch.lines(), SystemTime::now()) {
             Ok(()) => {
                 self.complaints.is_over = self.complaints.has_lost;
@@ -113,12 +109,12 @@ impl Writer {
         }
         if batch.capacity() <= SPARE_BYTES_MAX {
             batch.clear();
-            // A worker that has enough of them, or is gone, has no use for it.
+            // Fails if the worker has enough buffers, or has ended; the buffer is then freed.
             drop(home.try_send(batch));
         }
     }
 
-    /// Has the status tell what keeps lines from being written.
+    /// Reports in the status why lines cannot be written.
     fn tell(&mut self, trouble: Option<String>) {
         let is_told = trouble.is_some();
         if is_told || self.is_told {
@@ -132,15 +128,15 @@ impl Writer {
     }
 }
 
-/// What the writer has to say, and when it last did.
+/// The writer's complaints, and when the last one was written.
 struct Complaints {
     sink: Box<dyn Write + Send>,
     last: Option<Instant>,
     dropped_said: u64,
     trouble: Option<String>,
-    /// Whether the target has failed to take lines, of which the last message told.
+    /// Whether the target rejected lines at the last complaint.
     has_lost: bool,
-    /// Whether it takes lines again.
+    /// Whether the target accepts lines again.
     is_over: bool,
 }
 
@@ -153,7 +149,7 @@ impl Complaints {
         dropped > self.dropped_said || self.trouble.is_some() || self.is_over
     }
 
-    /// How long nothing is said.
+    /// The time until the next complaint may be written.
     fn pause(&self, now: Instant) -> Duration {
         self.last.map_or(Duration::ZERO, |last| (last + COMPLAINT_INTERVAL).saturating_duration_since(now))
     }
@@ -179,7 +175,7 @@ impl Complaints {
             1 => "1 log line dropped: ".to_owned(),
             lost => format!("{lost} log lines dropped: "),
         };
-        // Where standard error takes nothing either, there is nobody left to tell.
+        // If standard error fails as well, there is no way to report it.
         drop(self.sink.write_all(format!("access log {name}: {loss}{reason}{again}\n").as_bytes()));
         self.last = Some(now);
         self.dropped_said = dropped;
@@ -195,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what is said.
+    /// Keeps the written messages.
     struct Said(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Said {

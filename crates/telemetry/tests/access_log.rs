@@ -5,18 +5,18 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use telemetry::{AccessLog, Entry, Format, LogLines, Masks, Target, Version, WorkerLog};
+use telemetry::{AccessLog, LineFormat, LogDestination, LogEntry, LogLines, LoggedVersion, Masks, WorkerLog};
 
 fn record(log: &mut WorkerLog, target: &[u8]) {
-    let entry = Entry {
+    let entry = LogEntry {
         method: b"GET",
         target,
-        version: Some(Version(1, 1)),
+        version: Some(LoggedVersion(1, 1)),
         status: 200,
         body_bytes_sent: 1,
         bytes_received: 1,
         duration: Duration::from_millis(1),
-        ..Entry::new(IpAddr::V6(Ipv6Addr::LOCALHOST))
+        ..LogEntry::new(IpAddr::V6(Ipv6Addr::LOCALHOST))
     };
     log.record(&entry, SystemTime::now());
 }
@@ -34,8 +34,8 @@ fn a_file_is_appended_to() {
     let path = directory.join("access.log");
     for target in [b"/first", b"/again"] {
         let log = AccessLog::open(vec![(
-            Target::File(path.clone(), None),
-            LogLines::new(Format::Extended, Masks::default()),
+            LogDestination::File(path.clone(), None),
+            LogLines::new(LineFormat::Extended, Masks::default()),
         )])
         .expect("opens");
         record(&mut log.for_worker(), target);
@@ -52,8 +52,8 @@ fn a_rotated_file_is_followed_by_a_new_one() {
     let directory = scratch("rotated");
     let (path, rotated) = (directory.join("access.log"), directory.join("access.log.1"));
     let log = AccessLog::open(vec![(
-        Target::File(path.clone(), None),
-        LogLines::new(Format::Extended, Masks::default()),
+        LogDestination::File(path.clone(), None),
+        LogLines::new(LineFormat::Extended, Masks::default()),
     )])
     .expect("opens");
     let mut worker = log.for_worker();
@@ -65,7 +65,7 @@ fn a_rotated_file_is_followed_by_a_new_one() {
     drop(worker);
     log.close();
 
-    // The line from before may have met the new file already; what matters is that none is lost, and the new name used.
+    // The earlier line may be in either file. No line must be lost, and the new name must be used.
     let (old, new) =
         (fs::read_to_string(&rotated).expect("kept"), fs::read_to_string(&path).expect("created"));
     assert_eq!((old.clone() + &new).lines().count(), 2);
@@ -76,8 +76,8 @@ fn a_rotated_file_is_followed_by_a_new_one() {
 #[test]
 fn a_full_disk_costs_lines_not_the_process() {
     let log = AccessLog::open(vec![(
-        Target::File("/dev/full".into(), None),
-        LogLines::new(Format::Json, Masks::default()),
+        LogDestination::File("/dev/full".into(), None),
+        LogLines::new(LineFormat::Json, Masks::default()),
     )])
     .expect("opens");
     let counter = log.clone();
@@ -92,11 +92,13 @@ fn a_full_disk_costs_lines_not_the_process() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_told_at_once() {
+fn a_missing_directory_is_reported_at_once() {
     let missing = scratch("missing").join("nowhere").join("access.log");
-    let error =
-        AccessLog::open(vec![(Target::File(missing, None), LogLines::new(Format::Json, Masks::default()))])
-            .err()
-            .expect("refused");
+    let error = AccessLog::open(vec![(
+        LogDestination::File(missing, None),
+        LogLines::new(LineFormat::Json, Masks::default()),
+    )])
+    .err()
+    .expect("refused");
     assert_eq!((error.0, error.1.kind()), (0, std::io::ErrorKind::NotFound));
 }

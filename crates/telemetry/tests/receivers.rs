@@ -1,4 +1,4 @@
-//! LogLines at their receivers: syslog over every transport, read by a strict parser of RFC 5424, and the journal.
+//! Lines at their receivers: syslog over every transport, read by a strict parser of RFC 5424, and the journal.
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -10,28 +10,29 @@ use std::time::UNIX_EPOCH;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use telemetry::{
-    AccessLog, Entry, Format, LogLines, Masks, Syslog, SyslogReceiver, Target, Version, WorkerLog,
+    AccessLog, LineFormat, LogDestination, LogEntry, LogLines, LoggedVersion, Masks, Syslog, SyslogReceiver,
+    WorkerLog,
 };
 
-/// Long enough that a piece of a stream has several and is several.
+/// So many that a stream consists of several pieces with several lines each.
 const LINES: u16 = 600;
 
-fn syslog(receiver: SyslogReceiver) -> Target {
-    Target::Syslog(Syslog { receiver, facility: 16, severity: 6, app_name: "edge".to_owned() })
+fn syslog(receiver: SyslogReceiver) -> LogDestination {
+    LogDestination::Syslog(Syslog { receiver, facility: 16, severity: 6, app_name: "edge".to_owned() })
 }
 
-fn open(target: Target) -> AccessLog {
-    let format = Format::new("$status $path", &[]).expect("a format");
+fn open(target: LogDestination) -> AccessLog {
+    let format = LineFormat::new("$status $path", &[]).expect("a format");
     AccessLog::open(vec![(target, LogLines::new(format, Masks::default()))]).expect("opens")
 }
 
 fn record(log: &mut WorkerLog, status: u16) {
-    let entry = Entry {
+    let entry = LogEntry {
         method: b"GET",
         target: b"/a b\n<34>1 ",
-        version: Some(Version(1, 1)),
+        version: Some(LoggedVersion(1, 1)),
         status,
-        ..Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
+        ..LogEntry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
     };
     log.record(&entry, UNIX_EPOCH);
 }
@@ -41,7 +42,7 @@ fn record_all(log: &AccessLog) {
     (0..LINES).for_each(|number| record(&mut worker, 1000 + number));
 }
 
-/// The text of a message of RFC 5424 §6, each part of which is as it has to be.
+/// The text of a message of RFC 5424 §6, whose parts are all checked.
 fn message(bytes: &[u8]) -> String {
     let text = std::str::from_utf8(bytes).expect("ASCII");
     let rest = text.strip_prefix('<').expect("PRI");
@@ -70,7 +71,7 @@ fn assert_all(messages: &[String]) {
 /// Messages with their lengths in front (RFC 6587 §3.4.1), up to the end.
 fn counted(stream: &mut impl Read) -> Vec<String> {
     let mut bytes = Vec::new();
-    // A connection of TLS that is just closed is an error at its end.
+    // A TLS connection without close_notify is an error at its end.
     let _ = stream.read_to_end(&mut bytes);
     let (mut rest, mut messages) = (&bytes[..], Vec::new());
     while !rest.is_empty() {
@@ -141,7 +142,7 @@ fn where_the_receiver_closes_the_connection_the_next_line_has_another_one() {
         record(&mut worker, 1000 + number);
         worker.flush();
         let (mut stream, _) = listener.accept().expect("a connection");
-        // Two digits of the length, so that the rest is unread when the connection ends.
+        // Reads two digits of the length, so that the rest is unread when the connection ends.
         stream.read_exact(&mut [0; 2]).expect("a length");
     }
     record(&mut worker, 1003);
@@ -188,7 +189,7 @@ fn a_receiver_that_never_was_costs_lines_and_no_time_of_workers() {
     let log = open(syslog(SyslogReceiver::Unix(folder.path().join("nobody"))));
     let mut worker = log.for_worker();
     let mut recorded = 0;
-    // The queue is full at some time, whatever the writer does.
+    // The queue becomes full, however fast the writer is.
     while log.dropped() == 0 {
         record(&mut worker, 1000);
         recorded += 1;
@@ -201,7 +202,7 @@ fn the_journal_gets_each_line_with_its_fields() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("socket");
     let socket = UnixDatagram::bind(&path).expect("binds");
-    let log = open(Target::Journal(Some(path)));
+    let log = open(LogDestination::Journal(Some(path)));
     let mut worker = log.for_worker();
     for number in 0..20 {
         record(&mut worker, 1000 + number);

@@ -1,9 +1,11 @@
-//! The promise of the hot path: once buffers are there, a line allocates nothing.
+//! Once buffers exist, a line of the access log allocates nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, UNIX_EPOCH};
 
-use telemetry::{AccessLog, Entry, Format, LogLines, Masks, More, Retried, Target, Version};
+use telemetry::{
+    AccessLog, LineFormat, LogDestination, LogEntry, LogLines, LoggedVersion, Masks, More, Retried,
+};
 
 #[test]
 fn a_line_allocates_nothing() {
@@ -11,20 +13,21 @@ fn a_line_allocates_nothing() {
     let fields = fields.map(str::to_owned);
     let template = "$client [$time.common] \"$request\" $status $header.X-A $cookie.a $arg.with";
     for format in [
-        Format::Extended,
-        Format::Combined,
-        Format::Json,
-        Format::new("json", &fields).expect("a format"),
-        Format::new("w3c", &[]).expect("a format"),
-        Format::new(template, &[]).expect("a format"),
+        LineFormat::Extended,
+        LineFormat::Combined,
+        LineFormat::Json,
+        LineFormat::new("json", &fields).expect("a format"),
+        LineFormat::new("w3c", &[]).expect("a format"),
+        LineFormat::new(template, &[]).expect("a format"),
     ] {
         let lines = LogLines::new(format.clone(), Masks::default());
-        let log = AccessLog::open(vec![(Target::Writer(Box::new(std::io::sink())), lines)]).expect("opens");
+        let log =
+            AccessLog::open(vec![(LogDestination::Writer(Box::new(std::io::sink())), lines)]).expect("opens");
         let mut worker = log.for_worker();
-        let mut entry = Entry {
+        let mut entry = LogEntry {
             method: b"GET",
             target: b"/a/path?with=\"quotes\"",
-            version: Some(Version(1, 1)),
+            version: Some(LoggedVersion(1, 1)),
             status: 200,
             body_bytes_sent: 128,
             bytes_received: 78,
@@ -46,7 +49,7 @@ fn a_line_allocates_nothing() {
                 session_moved: Some(("stopped", None)),
                 ..More::NONE
             },
-            ..Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
+            ..LogEntry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
         };
         let counted = allocation_counter::measure(|| {
             // Fewer lines than a buffer holds, over a few seconds, so that dates are rendered too.

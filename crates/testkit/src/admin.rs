@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::wait::PATIENCE;
 
-/// Sends a request to the admin API on this Unix socket. Returns status and body.
+/// Returns status and body.
 pub fn asks(socket: &Path, method: &str, place: &str, body: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");

@@ -9,57 +9,49 @@ use socket2::SockRef;
 use crate::text::{ANY, show};
 use crate::wait::PATIENCE;
 
-/// HTTP/1 client or server that the test plays.
-pub struct Peer {
-    /// Name in messages: `client` or `server`.
+pub struct Http1Peer {
+    /// Name in failure messages: `client` or `server`.
     name: &'static str,
     stream: TcpStream,
     /// Received bytes that the test has not expected yet.
     received: Vec<u8>,
 }
 
-/// How a connection ended for its reader.
+/// The end of a connection, as its reader sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// The connection ended with the end of the stream.
+pub enum ReaderEnding {
     End,
-    /// The connection ended with a reset.
     Reset,
 }
 
-/// A message: head and decoded body.
 #[derive(Debug)]
-pub struct Message {
+pub struct Http1Message {
     /// Start line and fields, with the empty line.
     pub head: String,
-    /// Body without its framing.
     pub body: Vec<u8>,
 }
 
-impl Message {
-    /// The status of a response.
+impl Http1Message {
     pub fn status(&self) -> u16 {
         let status = self.head.get(9..12).and_then(|status| status.parse().ok());
         status.unwrap_or_else(|| panic!("no response: {}", self.head))
     }
 }
 
-impl Peer {
-    /// Creates a client or server on this connection. `name` is used in messages: `client` or `server`.
+impl Http1Peer {
+    /// `name` is used in failure messages: `client` or `server`.
     pub fn new(name: &'static str, stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
         stream.set_write_timeout(Some(PATIENCE)).expect("is a socket");
-        // A Unix socket knows no delay.
+        // A Unix socket has no TCP_NODELAY.
         let _ = stream.set_nodelay(true);
         Self { name, stream, received: Vec::new() }
     }
 
-    /// Socket of the connection.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Sends bytes.
     pub fn sends(&mut self, bytes: impl AsRef<[u8]>) {
         let name = self.name;
         self.stream
@@ -67,7 +59,13 @@ impl Peer {
             .unwrap_or_else(|error| panic!("the {name} cannot send: {error}"));
     }
 
-    /// Sends bytes. Returns false if the proxy has closed the connection.
+    /// Sends bytes, and returns itself for chaining.
+    pub fn saying(mut self, bytes: impl AsRef<[u8]>) -> Self {
+        self.sends(bytes);
+        self
+    }
+
+    /// Returns false if the proxy has closed the connection.
     pub fn can_send(&mut self, bytes: &[u8]) -> bool {
         match self.stream.write_all(bytes) {
             Ok(()) => true,
@@ -91,12 +89,11 @@ impl Peer {
         self.stream.shutdown(Shutdown::Write).expect("is connected");
     }
 
-    /// Closes the connection with a reset.
     pub fn resets(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("is a socket");
     }
 
-    /// Receives exactly these bytes next; [`ANY`] matches any byte.
+    /// Expects exactly these bytes next; [`ANY`] matches any byte.
     pub fn gets(&mut self, expected: &[u8]) {
         loop {
             let count = self.received.len().min(expected.len());
@@ -133,42 +130,43 @@ impl Peer {
         }
     }
 
-    /// Receives everything up to the end of the connection.
-    pub fn rest(&mut self) -> (Vec<u8>, Ending) {
+    pub fn rest(&mut self) -> (Vec<u8>, ReaderEnding) {
         loop {
             match self.receive() {
                 None => {}
-                Some(end) if end == "the end" => return (std::mem::take(&mut self.received), Ending::End),
+                Some(end) if end == "the end" => {
+                    return (std::mem::take(&mut self.received), ReaderEnding::End);
+                }
                 Some(error) if error.starts_with("an error") => {
-                    return (std::mem::take(&mut self.received), Ending::Reset);
+                    return (std::mem::take(&mut self.received), ReaderEnding::Reset);
                 }
                 Some(nothing) => panic!("the {} waits for the end and gets {nothing}", self.name),
             }
         }
     }
 
-    /// Receives the end of the stream, and nothing before it.
+    /// Expects the end of the stream, and nothing before it.
     pub fn gets_the_end(&mut self) {
-        self.closed(&[Ending::End]);
+        self.closed(&[ReaderEnding::End]);
     }
 
-    /// Receives the end of the stream or a reset, and nothing before it.
+    /// Expects the end of the stream or a reset, and nothing before it.
     pub fn is_closed(&mut self) {
-        self.closed(&[Ending::End, Ending::Reset]);
+        self.closed(&[ReaderEnding::End, ReaderEnding::Reset]);
     }
 
-    /// Receives a reset, and nothing before it.
+    /// Expects a reset, and nothing before it.
     pub fn gets_a_reset(&mut self) {
-        self.closed(&[Ending::Reset]);
+        self.closed(&[ReaderEnding::Reset]);
     }
 
-    fn closed(&mut self, allowed: &[Ending]) {
+    fn closed(&mut self, allowed: &[ReaderEnding]) {
         let (rest, ending) = self.rest();
         assert!(rest.is_empty(), "the {} got more than was expected:\n  {}", self.name, show(&rest));
         assert!(allowed.contains(&ending), "the {} got {ending:?}, not {allowed:?}", self.name);
     }
 
-    /// Asserts that nothing has arrived that was not asked for.
+    /// Asserts that no unexpected bytes have arrived.
     pub fn has_nothing(&mut self) {
         self.stream.set_nonblocking(true).expect("is a socket");
         let _ = self.receive();
@@ -181,7 +179,6 @@ impl Peer {
         );
     }
 
-    /// Receives a head, with its empty line.
     pub fn head(&mut self) -> String {
         loop {
             if let Some(at) = self.received.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -194,7 +191,27 @@ impl Peer {
         }
     }
 
-    /// Receives this many bytes.
+    /// Receives any head, and returns itself for chaining.
+    pub fn after_head(mut self) -> Self {
+        self.head();
+        self
+    }
+
+    /// Receives a head; `None` if the connection ends before.
+    pub fn try_head(&mut self) -> Option<String> {
+        while !self.received.windows(4).any(|window| window == b"\r\n\r\n") {
+            if let Some(ending) = self.receive() {
+                assert!(
+                    !ending.starts_with("nothing"),
+                    "the {} waits for a head and gets {ending}",
+                    self.name
+                );
+                return None;
+            }
+        }
+        Some(self.head())
+    }
+
     pub fn exactly(&mut self, count: usize) -> Vec<u8> {
         while self.received.len() < count {
             if let Some(ending) = self.receive() {
@@ -217,8 +234,7 @@ impl Peer {
         }
     }
 
-    /// Receives a message with its body, whatever its framing.
-    pub fn message(&mut self) -> Message {
+    pub fn message(&mut self) -> Http1Message {
         let head = self.head();
         let field = |name: &str| {
             let mut fields = head.lines().skip(1).filter_map(|line| line.split_once(": "));
@@ -236,10 +252,10 @@ impl Peer {
             (None, Some(length)) => self.exactly(length.parse().expect("is a number")),
             (None, None) => Vec::new(),
         };
-        Message { head, body }
+        Http1Message { head, body }
     }
 
-    /// Receives a chunked body and decodes it. Trailers are skipped.
+    /// Receives and decodes a chunked body. Trailers are skipped.
     pub fn chunks(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         loop {

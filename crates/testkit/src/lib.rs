@@ -1,13 +1,13 @@
 //! Test support for the proxy: clients and servers that a test plays byte for byte, certificates, ports, and waits.
 //!
-//! Only a dev-dependency. The test decides what happens and when; nothing sleeps to be correct. HTTP/1 heads and
-//! frames of HTTP/2 and HTTP/3 are written and read by hand, never with the proxy's parsers but for QPACK.
+//! Only a dev-dependency. The test decides what happens and when; no test relies on sleeping. HTTP/1 heads and frames
+//! of HTTP/2 and HTTP/3 are written and read by hand, never with the proxy's parsers, except QPACK.
 
 /// Waits with a timeout.
 pub mod wait;
 /// Listening sockets on loopback, with ports that the kernel chooses.
 pub mod ports;
-/// Expected messages, with placeholders for what the proxy adds.
+/// Expected messages, with placeholders for fields of the proxy.
 pub mod text;
 /// HTTP/1 client or server, played by a test.
 pub mod http1;
@@ -15,11 +15,11 @@ pub mod http1;
 pub mod prefixed;
 /// HTTP/2 client or server, played by a test.
 pub mod http2;
-/// HTTP/3 client, played by a test.
+/// HTTP/3 client and server, played by a test.
 pub mod http3;
 /// Certificates, and TLS client or server played by a test.
 pub mod tls;
-/// Issuer of tokens.
+/// Issuer of tokens (JWT).
 pub mod tokens;
 /// Client of the admin API.
 pub mod admin;

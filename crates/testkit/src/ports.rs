@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use socket2::SockRef;
 
@@ -14,7 +15,7 @@ pub fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-/// Loopback address where nobody listens: the kernel never chooses port 1.
+/// A loopback address without a listener: the kernel never chooses port 1.
 pub fn nobody() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 1))
 }
@@ -24,7 +25,21 @@ pub fn listen() -> TcpListener {
     with_patience(TcpListener::bind(loopback()).expect("a port on loopback is free"))
 }
 
-/// Listens on a Unix socket. The standard library's `accept` does not know its addresses: use [`accept`].
+/// Returns addresses that are free, for programs that need each other's before they start. Their ports are below those
+/// that the kernel chooses, so that no other test takes them meanwhile.
+pub fn free(count: usize) -> Vec<SocketAddr> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Processes that run beside this one begin elsewhere.
+    let first = 10_000 + (std::process::id() % 200) as u16 * 100;
+    let candidates = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000);
+    let addresses = candidates.take(2_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    let free: Vec<SocketAddr> =
+        addresses.filter(|address| TcpListener::bind(address).is_ok()).take(count).collect();
+    assert_eq!(free.len(), count, "free ports on loopback");
+    free
+}
+
+/// Listens on a Unix socket. The standard library's `accept` does not support its addresses: use [`accept`].
 pub fn listen_unix(path: &Path) -> TcpListener {
     let listener = UnixListener::bind(path).expect("the path is free");
     with_patience(TcpListener::from(OwnedFd::from(listener)))
@@ -51,7 +66,6 @@ fn with_patience(listener: TcpListener) -> TcpListener {
     listener
 }
 
-/// Address of a listening socket.
 pub fn address_of(listener: &TcpListener) -> SocketAddr {
     listener.local_addr().expect("it listens")
 }
@@ -59,7 +73,7 @@ pub fn address_of(listener: &TcpListener) -> SocketAddr {
 /// Accepts the next connection, of TCP or a Unix socket.
 #[track_caller]
 pub fn accept(listener: &TcpListener) -> TcpStream {
-    // The standard library wants an address of the peer, which a Unix socket does not have.
+    // The standard library needs the peer's IP address, which a Unix socket does not have.
     let accepted = SockRef::from(listener).accept();
     let (socket, _) = accepted.unwrap_or_else(|error| panic!("no connection reaches the server: {error}"));
     TcpStream::from(OwnedFd::from(socket))

@@ -1,7 +1,6 @@
-//! Integers and strings of HPACK and QPACK (RFC 7541 §5, RFC 9204 §4.1), written by hand, and the lines that fields are
-//! written as in tests.
+//! Integers and strings of HPACK and QPACK (RFC 7541 §5, RFC 9204 §4.1), written by hand, and fields as lines of text.
 
-/// Encodes an integer behind the flags of its first byte, of which it has the last `bits`.
+/// Encodes an integer. Its first byte has the flags, and `bits` bits of the integer.
 pub fn put_integer(out: &mut Vec<u8>, flags: u8, bits: u32, mut number: usize) {
     let most = (1 << bits) - 1;
     if number < most {
@@ -22,7 +21,7 @@ pub fn put_string(out: &mut Vec<u8>, flags: u8, bits: u32, text: &str) {
     out.extend(text.as_bytes());
 }
 
-/// The names and values of lines `name: value`, of which names may begin with a colon.
+/// Splits lines `name: value`, whose names may begin with a colon.
 pub fn fields(lines: &str) -> impl Iterator<Item = (&str, &str)> {
     lines.lines().map(|line| match line[1..].find(": ") {
         Some(at) => (&line[..=at], &line[at + 3..]),

@@ -3,29 +3,27 @@
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::Once;
 
 use control::Running;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
-use crate::http1::Peer;
-use crate::http2::End;
+use crate::http1::Http1Peer;
+use crate::http2::H2End;
 use crate::http2::frame::{headers, last_data, last_headers};
 use crate::ports;
-use crate::tls::{Authority, tunnel};
+use crate::tls::{TestAuthority, tunnel};
 
 /// HTTP version of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spoken {
-    /// The client uses HTTP/1.1.
     Http1,
-    /// The client uses HTTP/2.
     Http2,
 }
 
-/// Both HTTP versions, for tests that run with each.
 pub const BOTH: [Spoken; 2] = [Spoken::Http1, Spoken::Http2];
 
-/// A running proxy with its servers.
 pub struct Scene {
     running: Running,
     servers: Vec<TcpListener>,
@@ -58,64 +56,58 @@ impl Scene {
         Self { running, servers, directory }
     }
 
-    /// The running proxy.
     pub fn running(&self) -> &Running {
         &self.running
     }
 
-    /// The proxy and its temporary folder, for tests that end the proxy.
+    /// Returns the proxy and its temporary folder, for tests that end the proxy.
     pub fn into_parts(self) -> (Running, TempDir) {
         (self.running, self.directory)
     }
 
-    /// Path of a file in the temporary folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Address of a server, by its number.
     pub fn server_address(&self, server: usize) -> String {
         self.servers[server].local_addr().expect("it listens").to_string()
     }
 
-    /// The listening socket of a server, to accept with after the scene.
+    /// The listening socket of a server, for use after the scene has ended.
     pub fn listener(&self, server: usize) -> TcpListener {
         self.servers[server].try_clone().expect("a descriptor is free")
     }
 
-    /// Connects a client.
-    pub fn client(&self, spoken: Spoken) -> Client {
+    pub fn client(&self, spoken: Spoken) -> SceneClient {
         let stream = TcpStream::connect(self.running.addresses()[0]).expect("the proxy listens");
         match spoken {
-            Spoken::Http1 => Client::One(Peer::new("client", stream)),
-            Spoken::Http2 => Client::Two(Box::new(End::client(stream, &[])), 1),
+            Spoken::Http1 => SceneClient::One(Http1Peer::new("client", stream)),
+            Spoken::Http2 => SceneClient::Two(Box::new(H2End::client(stream, &[])), 1),
         }
     }
 
-    /// Accepts the next connection to a server.
-    pub fn accept(&self, server: usize) -> Peer {
-        Peer::new("server", ports::accept(&self.servers[server]))
+    pub fn accept(&self, server: usize) -> Http1Peer {
+        Http1Peer::new("server", ports::accept(&self.servers[server]))
     }
 
     /// Accepts a connection to a server if one is already waiting.
-    pub fn try_accept(&self, server: usize) -> Option<Peer> {
-        ports::try_accept(&self.servers[server]).map(|stream| Peer::new("server", stream))
+    pub fn try_accept(&self, server: usize) -> Option<Http1Peer> {
+        ports::try_accept(&self.servers[server]).map(|stream| Http1Peer::new("server", stream))
     }
 
     /// Accepts the next connection to a server that speaks TLS, as [`tunnel::NAME`].
-    pub fn accept_tls(&self, server: usize, authority: &Authority) -> Peer {
+    pub fn accept_tls(&self, server: usize, authority: &TestAuthority) -> Http1Peer {
         let stream = ports::accept(&self.servers[server]);
-        Peer::new("server", tunnel::server(authority, false, stream))
+        Http1Peer::new("server", tunnel::server(authority, false, stream))
     }
 
     /// Accepts the next connection to a server that speaks HTTP/2.
-    pub fn accept_http2(&self, server: usize) -> End {
-        End::server(ports::accept(&self.servers[server]), &[])
+    pub fn accept_http2(&self, server: usize) -> H2End {
+        H2End::server(ports::accept(&self.servers[server]), &[])
     }
 
-    /// Sends a request on a new connection; the first server answers. Returns the head that the server received, and
-    /// the client's response.
-    pub fn exchange(&self, spoken: Spoken, request: &Asked<'_>, response: &str) -> (String, Got) {
+    /// Sends a request on a new connection; the first server answers. Returns the received head and response.
+    pub fn exchange(&self, spoken: Spoken, request: &BodylessRequest<'_>, response: &str) -> (String, Got) {
         let mut client = self.client(spoken);
         client.asks(request);
         let mut server = self.accept(0);
@@ -125,77 +117,85 @@ impl Scene {
     }
 
     /// Sends a request on a new connection that the proxy answers without a server.
-    pub fn answer(&self, spoken: Spoken, request: &Asked<'_>) -> Got {
+    pub fn answer(&self, spoken: Spoken, request: &BodylessRequest<'_>) -> Got {
         let mut client = self.client(spoken);
         client.asks(request);
         client.gets()
     }
 }
 
-/// Parses a configuration.
+/// Raises the limit of open files to its maximum: parallel tests together open more than the usual 1024.
+fn raise_limit() {
+    static RAISED: Once = Once::new();
+    RAISED.call_once(|| {
+        let limit = getrlimit(Resource::Nofile);
+        // Without the change the limit may suffice, too.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    });
+}
+
 pub fn read(text: &str) -> config::Config {
+    raise_limit();
     config::parse(text, "test.toml").unwrap_or_else(|mistakes| panic!("{mistakes:#?}\n{text}"))
 }
 
-/// Validates settings that a test has changed.
 pub fn valid(settings: config::Settings) -> config::Config {
+    raise_limit();
     config::Config::new(settings).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
 }
 
-/// A request without a body.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
-    /// Method.
+pub struct BodylessRequest<'a> {
     pub method: &'a str,
-    /// Host, `:authority` in HTTP/2.
+    /// Host, or `:authority` in HTTP/2.
     pub host: &'a str,
-    /// Target, `:path` in HTTP/2.
+    /// Target, or `:path` in HTTP/2.
     pub target: &'a str,
     /// Lines of `name: value`, names in lower case.
     pub fields: &'a str,
 }
 
 /// A GET request for the host `test`.
-pub fn get(target: &str) -> Asked<'_> {
-    Asked { method: "GET", host: "test", target, fields: "" }
+pub fn get(target: &str) -> BodylessRequest<'_> {
+    BodylessRequest { method: "GET", host: "test", target, fields: "" }
 }
 
-/// A client of one of both HTTP versions.
-pub enum Client {
-    /// An HTTP/1.1 client.
-    One(Peer),
+pub enum SceneClient {
+    One(Http1Peer),
     /// An HTTP/2 client, with the number of its next stream.
-    Two(Box<End>, u32),
+    Two(Box<H2End>, u32),
 }
 
-/// A received response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Got {
-    /// Status.
     pub status: u16,
     /// Lines of `name: value`, names in lower case.
     pub fields: String,
-    /// Body.
     pub body: String,
 }
 
 impl Got {
-    /// Value of the first field of this name, in lower case.
+    /// Value of the first field with this name; `name` is in lower case.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.all(name).first().copied()
     }
 
-    /// Values of all fields of this name, in lower case.
+    /// Values of all fields with this name; `name` is in lower case.
     pub fn all(&self, name: &str) -> Vec<&str> {
         let pairs = self.fields.lines().filter_map(|line| line.split_once(": "));
         pairs.filter(|(known, _)| *known == name).map(|(_, value)| value).collect()
     }
 }
 
-impl Client {
-    /// Sends a request.
-    pub fn asks(&mut self, request: &Asked<'_>) {
-        let Asked { method, host, target, fields } = request;
+impl SceneClient {
+    /// Sends a request, and returns itself for chaining.
+    pub fn asking(mut self, request: &BodylessRequest<'_>) -> Self {
+        self.asks(request);
+        self
+    }
+
+    pub fn asks(&mut self, request: &BodylessRequest<'_>) {
+        let BodylessRequest { method, host, target, fields } = request;
         match self {
             Self::One(peer) => {
                 let lines: String = fields.lines().map(|line| format!("{line}\r\n")).collect();
@@ -210,7 +210,7 @@ impl Client {
         }
     }
 
-    /// Sends a POST for `/up` with a body, piece by piece. Without a length it is chunked.
+    /// Sends a POST for `/up` with a body in pieces, chunked if it has no length.
     pub fn posts(&mut self, pieces: &[&[u8]], has_length: bool) {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         match self {
@@ -276,7 +276,6 @@ impl Client {
         }
     }
 
-    /// Receives a response to HEAD, which has no body.
     pub fn gets_head_alone(&mut self) -> Got {
         match self {
             Self::One(peer) => {
@@ -291,8 +290,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and receives its response.
-    pub fn asks_for(&mut self, request: &Asked<'_>) -> Got {
+    pub fn asks_for(&mut self, request: &BodylessRequest<'_>) -> Got {
         self.asks(request);
         self.gets()
     }

@@ -1,12 +1,10 @@
-//! Expected messages in short form: `{…}` stands for what the proxy adds to every message.
+//! Expected messages in short form: `{…}` stands for text that the proxy adds to every message.
 
 /// Placeholder that matches any byte.
 pub const ANY: u8 = 0x01;
 
-/// Length of an HTTP date.
 const DATE_BYTES: usize = 29;
 
-/// A GET request.
 pub const GET: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 /// [`GET`] as a server receives it.
 pub const GET_SEEN: &str = "GET / HTTP/1.1\r\nHost: test\r\n{ours}\r\n";
@@ -15,8 +13,8 @@ pub const OK: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\n\r\nok"
 /// [`OK`] as a client receives it.
 pub const OK_GOT: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\n{via}\r\nok";
 
-/// Replaces placeholders. `{ours}`: fields that the proxy adds to a request for the host `test`; `{ours10}`: to an HTTP/1.0
-/// request without a host; `{via}`, `{via10}`: to a response of HTTP/1.1, HTTP/1.0; `{date}`: any date; `{server}`: `server`.
+/// Replaces placeholders. `{ours}`: the proxy's fields in a request for the host `test`; `{ours10}`: in an HTTP/1.0
+/// request without a host; `{via}`, `{via10}`: in a response; `{date}`: any date; `{server}`: `server`.
 pub fn expand(text: &str, server: &str) -> Vec<u8> {
     let date = char::from(ANY).to_string().repeat(DATE_BYTES);
     text.replace("{ours}", &added("1.1", "test"))
@@ -36,17 +34,17 @@ pub fn added(version: &str, host: &str) -> String {
     )
 }
 
-/// The proxy's own error response, with which it closes the connection.
+/// An error response by the proxy, which then closes the connection.
 pub fn failure_and_close(status: &str, reason: &str) -> String {
     failure(status, "Connection: close\r\n", reason)
 }
 
-/// The proxy's own error response that keeps the connection open.
+/// An error response by the proxy that keeps the connection open.
 pub fn failure_and_go_on(status: &str, reason: &str) -> String {
     failure(status, "", reason)
 }
 
-/// The proxy's own 503 response under overload, with Retry-After.
+/// The proxy's 503 response under overload, with Retry-After.
 pub fn failure_of_load(reason: &str) -> String {
     failure("503 Service Unavailable", "Retry-After: 1\r\n", reason)
 }

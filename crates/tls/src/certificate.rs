@@ -1,4 +1,4 @@
-//! Parses X.509 certificates: names and validity. Signatures are left to rustls.
+//! Parses X.509 certificates: names and validity. rustls verifies signatures.
 
 use std::net::IpAddr;
 
@@ -7,12 +7,12 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 use x509_parser::time::ASN1Time;
 
-use crate::problem::Fault;
+use crate::problem::CertificateFault;
 
-/// The parsed properties of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Certificate {
-    /// The certificate's host names in lower case, with wildcards such as `*.example.com`, and its IP addresses as text.
+    /// The certificate's host names in lower case, with wildcards such as `*.example.com`, and its IP addresses as
+    /// text.
     pub(crate) names: Vec<String>,
     pub(crate) serial: Vec<u8>,
     /// Start of the validity, in seconds since 1970.
@@ -41,11 +41,11 @@ impl Certificate {
     }
 
     /// The fault of a certificate that is expired or not yet valid.
-    pub(crate) fn validity_fault(&self, now: i64) -> Option<Fault> {
+    pub(crate) fn validity_fault(&self, now: i64) -> Option<CertificateFault> {
         if now > self.until {
-            return Some(Fault::Expired { until: written_time(self.until) });
+            return Some(CertificateFault::Expired { until: written_time(self.until) });
         }
-        (now < self.from).then(|| Fault::NotYetValid { from: written_time(self.from) })
+        (now < self.from).then(|| CertificateFault::NotYetValid { from: written_time(self.from) })
     }
 }
 

@@ -1,5 +1,5 @@
-//! Answers to challenges of certificate authorities that are under way: files for HTTP-01 (RFC 8555 §8.3), certificates
-//! for TLS-ALPN-01 (RFC 8737). The control side puts them here, workers look them up.
+//! Answers to pending challenges of certificate authorities: files for HTTP-01 (RFC 8555 §8.3), certificates for
+//! TLS-ALPN-01 (RFC 8737). The control side adds them, workers look them up.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,13 +12,13 @@ use rustls::sign::CertifiedKey;
 
 use crate::provider;
 
-/// The protocol that an authority speaks to verify TLS-ALPN-01 (RFC 8737 §6.2).
+/// The protocol with which an authority verifies TLS-ALPN-01 (RFC 8737 §6.2).
 pub const ACME_TLS: &str = "acme-tls/1";
 
-/// The challenges under way, over all listeners.
+/// The pending challenges of all listeners.
 #[derive(Debug, Default)]
 pub struct Challenges {
-    /// Whether there is any: requests pay no more than a look at this.
+    /// Whether any challenge is pending. Requests usually read only this flag.
     is_any: AtomicBool,
     pending: Mutex<Pending>,
 }
@@ -27,49 +27,52 @@ pub struct Challenges {
 struct Pending {
     /// Key authorizations by token.
     files: HashMap<String, String>,
-    /// By the server name (SNI) that the authority asks for.
+    /// By the server name (SNI) that the authority requests.
     certificates: HashMap<String, Arc<CertifiedKey>>,
 }
 
 /// An answer that is given until this is dropped.
 #[derive(Debug)]
-pub struct Answered {
+pub struct ServedChallenge {
     challenges: Arc<Challenges>,
-    key: Key,
+    key: ChallengeKey,
 }
 
 #[derive(Debug)]
-enum Key {
+enum ChallengeKey {
     Token(String),
     Name(String),
 }
 
 impl Challenges {
     /// Answers requests for this token with the key authorization.
-    pub fn answer_file(self: &Arc<Self>, token: &str, key_authorization: &str) -> Answered {
+    pub fn answer_file(self: &Arc<Self>, token: &str, key_authorization: &str) -> ServedChallenge {
         let mut pending = self.pending();
         pending.files.insert(token.to_owned(), key_authorization.to_owned());
         self.is_any.store(true, Ordering::Release);
         drop(pending);
-        Answered { challenges: Arc::clone(self), key: Key::Token(token.to_owned()) }
+        ServedChallenge { challenges: Arc::clone(self), key: ChallengeKey::Token(token.to_owned()) }
     }
 
-    /// Answers handshakes of the authority for a name, a host or an IP address, with a certificate that has the digest
+    /// Answers the authority's handshakes for a name (a host or an IP address) with a certificate that has the digest
     /// of the key authorization.
     ///
     /// # Errors
-    /// If no certificate can be made.
-    pub fn answer_handshake(self: &Arc<Self>, name: &str, digest: &[u8; 32]) -> Result<Answered, String> {
+    /// No certificate can be made.
+    pub fn answer_handshake(
+        self: &Arc<Self>,
+        name: &str,
+        digest: &[u8; 32],
+    ) -> Result<ServedChallenge, String> {
         let certificate = certificate(name, digest).map_err(|error| error.to_string())?;
         let asked = server_name(name);
         let mut pending = self.pending();
         pending.certificates.insert(asked.clone(), Arc::new(certificate));
         self.is_any.store(true, Ordering::Release);
         drop(pending);
-        Ok(Answered { challenges: Arc::clone(self), key: Key::Name(asked) })
+        Ok(ServedChallenge { challenges: Arc::clone(self), key: ChallengeKey::Name(asked) })
     }
 
-    /// The key authorization for a token.
     pub fn file(&self, token: &str) -> Option<String> {
         if !self.is_any() {
             return None;
@@ -77,7 +80,7 @@ impl Challenges {
         self.pending().files.get(token).cloned()
     }
 
-    /// Whether any challenge is under way.
+    /// Whether any challenge is pending.
     pub fn is_any(&self) -> bool {
         self.is_any.load(Ordering::Acquire)
     }
@@ -94,19 +97,19 @@ impl Challenges {
     }
 }
 
-impl Drop for Answered {
+impl Drop for ServedChallenge {
     fn drop(&mut self) {
         let mut pending = self.challenges.pending();
         match &self.key {
-            Key::Token(token) => drop(pending.files.remove(token)),
-            Key::Name(name) => drop(pending.certificates.remove(name)),
+            ChallengeKey::Token(token) => drop(pending.files.remove(token)),
+            ChallengeKey::Name(name) => drop(pending.certificates.remove(name)),
         }
         let is_any = !pending.files.is_empty() || !pending.certificates.is_empty();
         self.challenges.is_any.store(is_any, Ordering::Release);
     }
 }
 
-/// RFC 8738 §6: an address is asked for by its name for reverse mapping.
+/// RFC 8738 §6: for an address, the server name is its name for reverse mapping.
 fn server_name(name: &str) -> String {
     match name.parse() {
         Ok(IpAddr::V4(address)) => {
@@ -130,7 +133,7 @@ fn certificate(name: &str, digest: &[u8; 32]) -> Result<CertifiedKey, Box<dyn st
     let certificate = parameters.self_signed(&key)?;
     let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
     let key = provider::for_certificates().key_provider.load_private_key(key)?;
-    // Without a look at whether they match: that would refuse the extension.
+    // Without the check whether certificate and key match, which would reject the extension.
     Ok(CertifiedKey::new(vec![certificate.der().clone()], key))
 }
 

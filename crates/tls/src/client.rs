@@ -1,4 +1,4 @@
-//! TLS to servers: trusted CAs, client certificate, and the name that each server must prove.
+//! TLS to servers: trusted CAs, client certificate, and the name in each server's certificate.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -12,10 +12,10 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::file::{self, Watched};
+use crate::file::{self, WatchedFiles};
 use crate::key_log;
 use crate::pair;
-use crate::problem::{Fault, Problem};
+use crate::problem::{CertificateFault, CertificateProblem};
 use crate::provider;
 use crate::quic::{H3, QuicClient};
 use crate::server::{Reload, now};
@@ -29,28 +29,28 @@ pub struct ClientSide {
     config: ArcSwap<ClientConfig>,
     tls: UpstreamTls,
     protocol: Protocol,
-    /// Of each server of the upstream; `None` for those without TLS.
+    /// By server index; `None` for servers without TLS.
     names: Vec<Option<ServerName<'static>>>,
-    watched: Mutex<Watched>,
-    remarks: Vec<Problem>,
+    watched: Mutex<WatchedFiles>,
+    remarks: Vec<CertificateProblem>,
 }
 
 impl ClientSide {
-    /// Loads the TLS configuration of an upstream; `None` if none of its servers uses TLS.
+    /// Loads the TLS configuration of an upstream. `None` if none of its servers uses TLS.
     ///
     /// # Errors
     /// All problems that make the configuration unusable.
-    pub fn load(upstream: &Upstream) -> Result<Option<Self>, Vec<Problem>> {
+    pub fn load(upstream: &Upstream) -> Result<Option<Self>, Vec<CertificateProblem>> {
         let Upstream { servers, tls, protocol, .. } = upstream;
-        // A check may ask for TLS where requests do not.
+        // A health check may use TLS where requests do not.
         let is_checked = matches!(upstream.check, Some(Check { probe: Probe::Tls, .. }));
         let has_tls = |server: &Server| is_checked || server.scheme == Scheme::Https;
         if !servers.iter().any(has_tls) {
             return Ok(None);
         }
         let names = servers.iter().map(|server| has_tls(server).then(|| name(server, tls)).transpose());
-        let names: Result<Vec<_>, Problem> = names.collect();
-        let watched = Watched::new(
+        let names: Result<Vec<_>, CertificateProblem> = names.collect();
+        let watched = WatchedFiles::new(
             tls.ca.iter().chain(tls.certificate.iter().flat_map(KeyPair::files)).cloned().collect(),
         );
         match (names, client_config(tls, *protocol)) {
@@ -68,17 +68,18 @@ impl ClientSide {
         }
     }
 
-    /// The rustls configuration for a handshake. Callers ask for each connection, since it changes when a file changes.
+    /// The rustls configuration for a handshake. Get it for each connection, because it changes with its files.
     pub fn config(&self) -> Arc<ClientConfig> {
         self.config.load_full()
     }
 
-    /// The same for a handshake of QUIC; `None` if the library has no suite for it.
+    /// The configuration for a QUIC handshake. `None` if the library has no suite for it.
     pub fn quic(&self) -> Option<Arc<dyn quinn_proto::crypto::ClientConfig>> {
         Some(Arc::new(QuicClient::new(self.config())?))
     }
 
-    /// The name that the server at this index is asked for (SNI) and must prove; `None` if it does not use TLS.
+    /// The name that is sent to the server at this index (SNI) and that its certificate must contain. `None` without
+    /// TLS.
     pub fn name(&self, server: usize) -> Option<&ServerName<'static>> {
         self.names.get(server)?.as_ref()
     }
@@ -89,7 +90,7 @@ impl ClientSide {
     }
 
     /// Problems of the client certificate that do not prevent its use.
-    pub fn remarks(&self) -> &[Problem] {
+    pub fn remarks(&self) -> &[CertificateProblem] {
         &self.remarks
     }
 
@@ -100,15 +101,14 @@ impl ClientSide {
 
     /// Checks the files, and reloads them if they changed, but not since the previous tick.
     pub fn tick(&self) -> Reload {
-        self.reload_where(Watched::has_settled_change)
+        self.reload_where(WatchedFiles::has_settled_change)
     }
 
-    /// Reloads all files.
     pub fn reload(&self) -> Reload {
         self.reload_where(|_| true)
     }
 
-    fn reload_where(&self, is_due: impl Fn(&mut Watched) -> bool) -> Reload {
+    fn reload_where(&self, is_due: impl Fn(&mut WatchedFiles) -> bool) -> Reload {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_due(&mut watched) {
             return Reload::default();
@@ -124,22 +124,22 @@ impl ClientSide {
     }
 }
 
-fn name(server: &Server, tls: &UpstreamTls) -> Result<ServerName<'static>, Problem> {
+fn name(server: &Server, tls: &UpstreamTls) -> Result<ServerName<'static>, CertificateProblem> {
     let written = match (&tls.name, &server.host) {
         (Some(name), _) | (None, ServerHost::Name(name)) => name.trim_end_matches('.').to_owned(),
         (None, ServerHost::Service(name)) => domain_of(name.trim_end_matches('.')).to_owned(),
-        // Only without a check of who it is: the configuration has to say a name.
+        // Only if certificates are not verified: otherwise the configuration must name the host.
         (None, ServerHost::Catalog(service)) => service.name.clone(),
-        // Of a Unix socket only a check may ask for it.
+        // Only a health check uses TLS over a Unix socket.
         (None, ServerHost::Unix(_)) => "localhost".to_owned(),
         (None, ServerHost::Address(address)) => return Ok(ServerName::IpAddress((*address).into())),
     };
     let name = ServerName::try_from(written.clone());
-    name.map_err(|_| Problem { file: None, fault: Fault::NotAName(written) })
+    name.map_err(|_| CertificateProblem { file: None, fault: CertificateFault::NotAName(written) })
 }
 
-/// The domain of a service: what its name has behind `_http._tcp.`. RFC 6125 §6.2.1: hosts that records name are anybody's, the
-/// domain is the configuration's.
+/// The domain of a service: the part of its name behind `_http._tcp.`. RFC 6125 §6.2.1: the certificate must be for the
+/// configured domain, because records may name any host.
 fn domain_of(mut service: &str) -> &str {
     while let Some((label, rest)) = service.split_once('.')
         && label.starts_with('_')
@@ -152,7 +152,7 @@ fn domain_of(mut service: &str) -> &str {
 fn client_config(
     tls: &UpstreamTls,
     protocol: Protocol,
-) -> Result<(ClientConfig, Vec<Problem>), Vec<Problem>> {
+) -> Result<(ClientConfig, Vec<CertificateProblem>), Vec<CertificateProblem>> {
     let certificate = tls.certificate.as_ref().map(|pair| pair::load(pair, now())).transpose();
     let (verifier, certificate) = match (verifier(tls), certificate) {
         (Ok(verifier), Ok(certificate)) => (verifier, certificate),
@@ -190,22 +190,22 @@ fn shown(certified: CertifiedKey) -> Arc<dyn ResolvesClientCert> {
 /// Checks that a file has certificates of CAs.
 ///
 /// # Errors
-/// What is wrong with it.
-pub fn check_authorities(ca: &Path) -> Result<(), Problem> {
+/// The problem with the file.
+pub fn check_authorities(ca: &Path) -> Result<(), CertificateProblem> {
     file::roots(ca, file::certificates(ca)?).map(drop)
 }
 
 /// Checks that a text in PEM has certificates of CAs; without one, that the system has some.
 ///
 /// # Errors
-/// What is wrong with it.
-pub fn check_authorities_pem(pem: Option<&[u8]>) -> Result<(), Problem> {
+/// The problem with the text.
+pub fn check_authorities_pem(pem: Option<&[u8]>) -> Result<(), CertificateProblem> {
     let Some(pem) = pem else { return system_roots().map(drop) };
     let name = Path::new("the list of CAs");
     file::roots(name, file::certificates_in(name, pem)?).map(drop)
 }
 
-fn verifier(tls: &UpstreamTls) -> Result<Arc<dyn ServerCertVerifier>, Problem> {
+fn verifier(tls: &UpstreamTls) -> Result<Arc<dyn ServerCertVerifier>, CertificateProblem> {
     if !tls.verify {
         let algorithms = provider::for_certificates().signature_verification_algorithms;
         return Ok(Arc::new(AnyCertificate(algorithms)));
@@ -217,31 +217,34 @@ fn verifier(tls: &UpstreamTls) -> Result<Arc<dyn ServerCertVerifier>, Problem> {
     let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider::for_certificates());
     match verifier.build() {
         Ok(verifier) => Ok(verifier),
-        Err(error) => Err(Problem { file: tls.ca.clone(), fault: Fault::Refused(error.to_string()) }),
+        Err(error) => Err(CertificateProblem {
+            file: tls.ca.clone(),
+            fault: CertificateFault::Refused(error.to_string()),
+        }),
     }
 }
 
-/// Read once: they are hundreds, and change with the system's updates only.
-fn system_roots() -> Result<Arc<RootCertStore>, Problem> {
-    static ROOTS: LazyLock<Result<Arc<RootCertStore>, Problem>> = LazyLock::new(|| {
+/// Read once: there are hundreds of them, and they change only with the system's updates.
+fn system_roots() -> Result<Arc<RootCertStore>, CertificateProblem> {
+    static ROOTS: LazyLock<Result<Arc<RootCertStore>, CertificateProblem>> = LazyLock::new(|| {
         let found = rustls_native_certs::load_native_certs();
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(found.certs);
         if roots.is_empty() {
             let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
             let reason = if errors.is_empty() { "none was found".to_owned() } else { errors.join(", ") };
-            return Err(Problem { file: None, fault: Fault::NoSystemRoots(reason) });
+            return Err(CertificateProblem { file: None, fault: CertificateFault::NoSystemRoots(reason) });
         }
         Ok(Arc::new(roots))
     });
     ROOTS.clone()
 }
 
-fn refused(error: &Error) -> Problem {
-    Problem { file: None, fault: Fault::Refused(error.to_string()) }
+fn refused(error: &Error) -> CertificateProblem {
+    CertificateProblem { file: None, fault: CertificateFault::Refused(error.to_string()) }
 }
 
-/// Believes every certificate, as `verify = false` asks for. The server still has to have its key.
+/// Accepts every certificate, for `verify = false`. The server still has to prove that it has the key.
 #[derive(Debug)]
 struct AnyCertificate(WebPkiSupportedAlgorithms);
 
@@ -285,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rfc6125_6_2_1_a_service_is_who_the_configuration_names() {
+    fn rfc6125_6_2_1_the_configuration_names_the_service() {
         for (service, expected) in [
             ("_https._tcp.app.example", "app.example"),
             ("web.service.consul", "web.service.consul"),

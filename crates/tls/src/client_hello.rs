@@ -1,7 +1,7 @@
-//! Reads the server name and the protocols of a ClientHello (RFC 8446 §4.1.2), before anybody answers it: which rules
-//! hold for a connection, and where one is passed on to, is decided by them.
+//! Reads the server name and the protocols of a ClientHello (RFC 8446 §4.1.2) before the handshake. They select the
+//! rules for a connection, or the destination of a passed-through one.
 //!
-//! Pure: bytes in, a hello or a fault out. What rustls is stricter about is left to it.
+//! Pure: bytes in, a hello or a fault out. rustls makes the stricter checks.
 
 /// Bytes of records that a ClientHello may take: a post-quantum one takes 2 KiB, and with tickets and Encrypted Client
 /// Hello 5 KiB.
@@ -21,7 +21,6 @@ const HOST_NAME: u8 = 0;
 /// RFC 1035 §2.3.4.
 const NAME_MAX: usize = 255;
 
-/// What a client asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClientHello {
     /// The server name (SNI), in lower case.
@@ -33,35 +32,34 @@ pub struct ClientHello {
 /// Why bytes are no ClientHello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoHello {
-    /// The bytes are no handshake record of TLS.
     NotTls,
     /// A record is empty or too long.
     BadRecord,
     /// The first message is another one.
     OtherMessage,
-    /// The message is longer than any that is sent.
+    /// More than [`CLIENT_HELLO_MAX`].
     TooLong,
     /// A length in the message does not fit.
     BadLength,
-    /// An extension is there twice.
+    /// An extension occurs twice.
     Repeated,
     /// The server name is no host name.
     BadName,
 }
 
 impl ClientHello {
-    /// Reads a hello from the front of what a client sent; `None` if more bytes have to arrive.
+    /// Reads a hello from the start of the received bytes. `None` if more bytes have to arrive.
     ///
     /// # Errors
-    /// If the bytes are no ClientHello, whatever else arrives.
+    /// The bytes cannot become a ClientHello.
     pub fn read(received: &[u8]) -> Result<Option<Self>, NoHello> {
         let Some(message) = message(received)? else { return Ok(None) };
-        Self::of(&message).map(Some)
+        Self::parse(&message).map(Some)
     }
 
     /// RFC 8446 §4.1.2.
-    fn of(message: &[u8]) -> Result<Self, NoHello> {
-        let mut rest = Reader(message);
+    fn parse(message: &[u8]) -> Result<Self, NoHello> {
+        let mut rest = HelloReader(message);
         // legacy_version and random.
         rest.take(2 + 32)?;
         let session = rest.vector_u8()?;
@@ -86,7 +84,7 @@ impl ClientHello {
         while !extensions.0.is_empty() {
             let kind = extensions.u16()?;
             let content = extensions.vector_u16()?;
-            // RFC 8446 §4.2: of each kind at most one.
+            // RFC 8446 §4.2: each extension occurs at most once.
             match kind {
                 SERVER_NAME if std::mem::replace(&mut has[0], true) => return Err(NoHello::Repeated),
                 PROTOCOLS if std::mem::replace(&mut has[1], true) => return Err(NoHello::Repeated),
@@ -99,13 +97,13 @@ impl ClientHello {
     }
 }
 
-/// Puts a message together from its records, once all of it is there.
+/// Assembles the message from its records. `None` if it is incomplete.
 fn message(received: &[u8]) -> Result<Option<Vec<u8>>, NoHello> {
     let mut message = Vec::new();
     let mut rest = received;
     let is_long = received.len() >= CLIENT_HELLO_MAX;
     loop {
-        // RFC 8446 §5.1: the version of a record says nothing, but for its first byte.
+        // RFC 8446 §5.1: only the first byte of a record's version has a meaning.
         if rest.first().is_some_and(|kind| *kind != HANDSHAKE) || rest.get(1).is_some_and(|major| *major != 3)
         {
             return Err(NoHello::NotTls);
@@ -141,12 +139,12 @@ fn message(received: &[u8]) -> Result<Option<Vec<u8>>, NoHello> {
 }
 
 /// RFC 6066 §3.
-fn server_name(content: Reader<'_>) -> Result<Option<Box<str>>, NoHello> {
+fn server_name(content: HelloReader<'_>) -> Result<Option<Box<str>>, NoHello> {
     let mut content = content;
     let mut names = content.vector_u16()?;
     let kind = names.u8()?;
     let name = names.vector_u16()?.0;
-    // There is one kind, and of each kind one name.
+    // There is only one type of names, and only one name per type.
     if kind != HOST_NAME || !names.0.is_empty() || !content.0.is_empty() {
         return Err(NoHello::BadName);
     }
@@ -159,7 +157,7 @@ fn server_name(content: Reader<'_>) -> Result<Option<Box<str>>, NoHello> {
 }
 
 /// RFC 7301 §3.1.
-fn protocols(mut content: Reader<'_>) -> Result<Vec<Box<[u8]>>, NoHello> {
+fn protocols(mut content: HelloReader<'_>) -> Result<Vec<Box<[u8]>>, NoHello> {
     let mut list = content.vector_u16()?;
     let mut protocols = Vec::new();
     while !list.0.is_empty() {
@@ -174,9 +172,9 @@ fn protocols(mut content: Reader<'_>) -> Result<Vec<Box<[u8]>>, NoHello> {
 
 /// The rest of a message.
 #[derive(Clone, Copy)]
-struct Reader<'a>(&'a [u8]);
+struct HelloReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> HelloReader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], NoHello> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or(NoHello::BadLength)?;
         self.0 = rest;
@@ -211,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// What a client of rustls sends first.
+    /// The first bytes from a client that uses rustls.
     fn sent(name: &str, protocols: &[&str], is_post_quantum: bool) -> Vec<u8> {
         let mut provider = default_provider();
         provider.kx_groups = match is_post_quantum {
@@ -255,19 +253,19 @@ mod tests {
                 assert_eq!(ClientHello::read(&bytes[..len]), Ok(None), "{name} {len}");
             }
             assert_eq!(ClientHello::read(&bytes), Ok(Some(expected.clone())), "{name}");
-            // RFC 8446 §5.1: a message may be split over records, at any byte.
+            // RFC 8446 §5.1: a message may be split into records at any byte.
             for piece in [1, 2, 3, 7, 100, 517, 1000] {
                 let records = split(&bytes, piece);
                 assert_eq!(ClientHello::read(&records), Ok(Some(expected.clone())), "{name} {piece}");
                 assert_eq!(ClientHello::read(&records[..records.len() - 1]), Ok(None), "{name} {piece}");
             }
-            // What follows is not looked at.
+            // Bytes behind the message are ignored.
             let more = [&bytes[..], b"\x17\x03\x03\0\x01x"].concat();
             assert_eq!(ClientHello::read(&more), Ok(Some(expected)), "{name}");
         }
     }
 
-    /// The same message in records of this length.
+    /// Splits the message into records of this length.
     fn split(record: &[u8], len: usize) -> Vec<u8> {
         let pieces = record[RECORD_HEADER..].chunks(len);
         pieces.flat_map(|piece| self::record(HANDSHAKE, piece)).collect()
@@ -403,7 +401,7 @@ mod tests {
 
     #[test]
     fn a_hello_that_never_ends_is_given_up() {
-        // In records of a byte each, the message is short, and the bytes are not.
+        // In records of a byte each, the message is short, but its records are too long.
         let mut bytes = [b"\x01".as_slice(), &[0], b"\x40\0"].map(|piece| record(HANDSHAKE, piece)).concat();
         let more = record(HANDSHAKE, b"\0").repeat(500);
         while bytes.len() < CLIENT_HELLO_MAX {

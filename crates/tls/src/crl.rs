@@ -1,4 +1,4 @@
-//! Reads certificate revocation lists (RFC 5280 §5). Signatures and entries are left to rustls.
+//! Reads certificate revocation lists (RFC 5280 §5). rustls checks signatures and entries.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use x509_parser::parse_x509_crl;
 
 use crate::certificate::written_time;
 use crate::file;
-use crate::problem::{Fault, Problem};
+use crate::problem::{CertificateFault, CertificateProblem};
 
 /// A revocation list, and when its next update is due, in seconds since 1970.
 pub(crate) struct RevocationList {
@@ -17,19 +17,21 @@ pub(crate) struct RevocationList {
 }
 
 /// Reads the lists of a file: any number in PEM, or one in DER.
-pub(crate) fn read(path: &Path) -> Result<Vec<RevocationList>, Problem> {
+pub(crate) fn read(path: &Path) -> Result<Vec<RevocationList>, CertificateProblem> {
     let content = file::read_long(path)?;
     let lists: Vec<CertificateRevocationListDer<'static>> = if content.starts_with(&[DER_SEQUENCE]) {
         vec![content.into()]
     } else {
         let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&content).collect();
-        lists.map_err(|error| Problem::new(path, Fault::BrokenPem(file::pem_fault(&error))))?
+        lists.map_err(|error| {
+            CertificateProblem::new(path, CertificateFault::BrokenPem(file::pem_fault(&error)))
+        })?
     };
     if lists.is_empty() {
-        return Err(Problem::new(path, Fault::NoCrl));
+        return Err(CertificateProblem::new(path, CertificateFault::NoCrl));
     }
     let read = |(index, der): (usize, CertificateRevocationListDer<'static>)| {
-        let not_one = || Problem::new(path, Fault::NotACrl(index + 1));
+        let not_one = || CertificateProblem::new(path, CertificateFault::NotACrl(index + 1));
         let (rest, parsed) = parse_x509_crl(&der).map_err(|_| not_one())?;
         let until = parsed.next_update().map(|time| time.timestamp());
         if rest.is_empty() { Ok((until, der)) } else { Err(not_one()) }
@@ -38,10 +40,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<RevocationList>, Problem> {
     lists.map(|read| read.map(|(until, der)| RevocationList { der, until })).collect()
 }
 
-/// ITU-T X.690 §8.9.1: how every list begins, and no text.
+/// ITU-T X.690 §8.9.1: the first byte of every list in DER, and of no text.
 const DER_SEQUENCE: u8 = 0x30;
 
 /// The fault of a list whose next update is due.
-pub(crate) fn expired(until: i64, is_refused: bool) -> Fault {
-    Fault::CrlExpired { until: written_time(until), is_refused }
+pub(crate) fn expired(until: i64, is_refused: bool) -> CertificateFault {
+    CertificateFault::CrlExpired { until: written_time(until), is_refused }
 }

@@ -5,16 +5,15 @@ pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
 pub(crate) const OCTET_STRING: u8 = 0x04;
 pub(crate) const INTEGER: u8 = 0x02;
 
-/// DER that is walked through, element by element.
+/// DER that is read element by element.
 pub(crate) struct Der<'d>(pub(crate) &'d [u8]);
 
 impl<'d> Der<'d> {
-    /// The tag of the next element.
     pub(crate) fn tag(&self) -> Option<u8> {
         self.0.first().copied()
     }
 
-    /// What is inside the next element, which must have this tag.
+    /// The content of the next element, which must have this tag.
     pub(crate) fn inside(&mut self, tag: u8) -> Option<&'d [u8]> {
         if self.tag()? != tag {
             return None;
@@ -22,12 +21,12 @@ impl<'d> Der<'d> {
         self.element()
     }
 
-    /// What is inside the next element.
+    /// The content of the next element.
     pub(crate) fn element(&mut self) -> Option<&'d [u8]> {
         let (&length, rest) = self.0.get(1..)?.split_first()?;
         let (length, rest) = match length {
             0..=0x7f => (usize::from(length), rest),
-            // X.690 §8.1.3.5: the number of bytes that the length has. Four are more than any file that is read.
+            // X.690 §8.1.3.5: the number of bytes of the length. Four suffice for any file within the limit.
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
                 (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)

@@ -1,7 +1,7 @@
 //! Decrypts private keys: PKCS#8 with a passphrase (RFC 5958 §3), by PBES2 with PBKDF2 and AES (RFC 8018), as OpenSSL
-//! writes them. The cryptography is that of aws-lc-rs.
+//! writes them. aws-lc-rs does the cryptography.
 //!
-//! Not here: scrypt, DES, RC2, and the older form with `Proc-Type`, whose key comes from one round of MD5.
+//! Unsupported: scrypt, DES, RC2, and the older form with `Proc-Type`, whose key comes from one round of MD5.
 
 use std::num::NonZeroU32;
 
@@ -13,7 +13,7 @@ use aws_lc_rs::pbkdf2;
 
 use crate::der::{Der, INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE};
 
-/// Rounds that are done at most: ten times what is advised, a second of work.
+/// The limit on PBKDF2 rounds: ten times the recommended number, a second of work.
 const ROUNDS_MAX: u32 = 10_000_000;
 
 /// RFC 8018 §A.4, §A.2, §B.1, §B.2.
@@ -22,16 +22,14 @@ const PBKDF2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0c];
 const HMAC: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x02];
 const AES_CBC: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x01];
 
-/// Why a key cannot be decrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failed {
-    /// The algorithm is none of those above.
+    /// The algorithm is unsupported.
     Algorithm,
-    /// The passphrase is another one, or the key is damaged.
+    /// The passphrase is wrong, or the key is damaged.
     Passphrase,
 }
 
-/// How a key is encrypted.
 struct Encryption<'d> {
     salt: &'d [u8],
     rounds: NonZeroU32,
@@ -60,7 +58,7 @@ pub(crate) fn decrypt(der: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, Failed> 
         });
     let len = decrypted.map_err(|_| Failed::Passphrase)?;
     bytes.truncate(len);
-    // Another passphrase may leave a padding that looks right, but hardly what begins as a key and ends with it.
+    // A wrong passphrase may produce valid padding by chance, but hardly a complete key structure.
     let mut outer = Der(&bytes);
     let is_key = outer.inside(SEQUENCE).and_then(|inside| Der(inside).inside(INTEGER)).is_some();
     if is_key && outer.tag().is_none() { Ok(bytes) } else { Err(Failed::Passphrase) }
@@ -127,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Of OpenSSL 3.0: `openssl pkcs8 -topk8 -outform DER`, with the passphrase "corr ect".
+    /// From OpenSSL 3.0: `openssl pkcs8 -topk8 -outform DER`, with the passphrase "corr ect".
     #[test]
     fn keys_of_openssl_are_decrypted() {
         let der = |text: &str| BASE64_STANDARD.decode(text.replace(' ', "")).unwrap();
@@ -193,7 +191,7 @@ mod tests {
                     assert_eq!(decrypt(&encrypted, wrong), Err(Failed::Passphrase), "{what}");
                 }
             }
-            // Cut or changed anywhere, it is refused or another key, and nothing panics.
+            // A damaged key is rejected or becomes another key, and nothing panics.
             for len in 0..encrypted.len() {
                 assert!(decrypt(&encrypted[..len], b"corr ect").is_err(), "{what} {len}");
             }

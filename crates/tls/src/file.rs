@@ -14,27 +14,27 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::encrypted_key::{self, Failed};
 use crate::memory;
-use crate::problem::{Fault, Problem};
+use crate::problem::{CertificateFault, CertificateProblem};
 
-/// The largest file that is read: twice the bundle of all public CAs, and an end to `/dev/zero`.
+/// The largest file that is read: twice the bundle of all public CAs. Also ends the reading of `/dev/zero`.
 const LARGEST_FILE_KIB: u64 = 1024;
 
 /// The largest revocation list: some public ones have a million entries of 35 bytes.
 const LONGEST_LIST_KIB: u64 = 64 * 1024;
 
 /// Reads a file, up to the size limit.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CertificateProblem> {
     read_up_to(path, LARGEST_FILE_KIB)
 }
 
 /// Reads a revocation list, up to the size limit.
-pub(crate) fn read_long(path: &Path) -> Result<Vec<u8>, Problem> {
+pub(crate) fn read_long(path: &Path) -> Result<Vec<u8>, CertificateProblem> {
     read_up_to(path, LONGEST_LIST_KIB)
 }
 
-fn read_up_to(path: &Path, limit_kib: u64) -> Result<Vec<u8>, Problem> {
+fn read_up_to(path: &Path, limit_kib: u64) -> Result<Vec<u8>, CertificateProblem> {
     let mut bytes = Vec::new();
-    // A byte more than the largest tells that there is more.
+    // Reads one byte more than the limit, to detect larger files.
     let limit = limit_kib * 1024;
     if memory::is_name(path) {
         let file = memory::file(path).ok_or_else(|| missing(path))?;
@@ -42,46 +42,59 @@ fn read_up_to(path: &Path, limit_kib: u64) -> Result<Vec<u8>, Problem> {
     }
     let read = File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes));
     match read {
-        Err(error) => Err(Problem::new(path, Fault::Unreadable(error.to_string()))),
-        Ok(length) if length as u64 > limit => Err(Problem::new(path, Fault::TooLarge(limit_kib))),
+        Err(error) => Err(CertificateProblem::new(path, CertificateFault::Unreadable(error.to_string()))),
+        Ok(length) if length as u64 > limit => {
+            Err(CertificateProblem::new(path, CertificateFault::TooLarge(limit_kib)))
+        }
         Ok(_) => Ok(bytes),
     }
 }
 
-fn missing(path: &Path) -> Problem {
-    Problem::new(path, Fault::Unreadable("the cluster has no such object any more".to_owned()))
+fn missing(path: &Path) -> CertificateProblem {
+    CertificateProblem::new(
+        path,
+        CertificateFault::Unreadable("the cluster has no such object any more".to_owned()),
+    )
 }
 
 /// Reads the certificates of a PEM file: at least one.
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateProblem> {
     certificates_in(path, &read(path)?)
 }
 
 /// The certificates in the text of a file.
-pub(crate) fn certificates_in(path: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Problem> {
+pub(crate) fn certificates_in(
+    path: &Path,
+    text: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, CertificateProblem> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     match certificates {
-        Err(error) => Err(Problem::new(path, Fault::BrokenPem(pem_fault(&error)))),
-        Ok(certificates) if certificates.is_empty() => Err(Problem::new(path, Fault::NoCertificate)),
+        Err(error) => Err(CertificateProblem::new(path, CertificateFault::BrokenPem(pem_fault(&error)))),
+        Ok(certificates) if certificates.is_empty() => {
+            Err(CertificateProblem::new(path, CertificateFault::NoCertificate))
+        }
         Ok(certificates) => Ok(certificates),
     }
 }
 
-/// Turns the certificates of a file into trusted roots (CAs).
+/// Converts the certificates of a file to trusted roots (CAs).
 pub(crate) fn roots(
     path: &Path,
     certificates: Vec<CertificateDer<'static>>,
-) -> Result<RootCertStore, Problem> {
+) -> Result<RootCertStore, CertificateProblem> {
     let mut roots = RootCertStore::empty();
     for (index, certificate) in certificates.into_iter().enumerate() {
         let added = roots.add(certificate);
-        added.map_err(|_| Problem::new(path, Fault::NotACertificate(index + 1)))?;
+        added.map_err(|_| CertificateProblem::new(path, CertificateFault::NotACertificate(index + 1)))?;
     }
     Ok(roots)
 }
 
-/// Reads the first private key of a PEM file; with `passphrase`, a file, it is decrypted.
-pub(crate) fn private_key(path: &Path, passphrase: Option<&Path>) -> Result<PrivateKeyDer<'static>, Problem> {
+/// Reads the first private key of a PEM file. Decrypts it with the passphrase in the file `passphrase`.
+pub(crate) fn private_key(
+    path: &Path,
+    passphrase: Option<&Path>,
+) -> Result<PrivateKeyDer<'static>, CertificateProblem> {
     private_key_in(path, &read(path)?, passphrase)
 }
 
@@ -90,7 +103,7 @@ pub(crate) fn private_key_in(
     path: &Path,
     text: &[u8],
     passphrase: Option<&Path>,
-) -> Result<PrivateKeyDer<'static>, Problem> {
+) -> Result<PrivateKeyDer<'static>, CertificateProblem> {
     let has = |words: &[u8]| text.windows(words.len()).any(|window| window == words);
     if let Some(passphrase) = passphrase
         && has(ENCRYPTED_BEGIN)
@@ -101,18 +114,18 @@ pub(crate) fn private_key_in(
     let is_encrypted = has(ENCRYPTED_BEGIN) || has(b"Proc-Type: 4,ENCRYPTED");
     PrivateKeyDer::from_pem_slice(text).map_err(|error| {
         let fault = match error {
-            _ if is_encrypted && passphrase.is_some() => Fault::KeyEncryption,
-            _ if is_encrypted => Fault::EncryptedKey,
-            pem::Error::NoItemsFound => Fault::NoKey,
-            error => Fault::BrokenPem(pem_fault(&error)),
+            _ if is_encrypted && passphrase.is_some() => CertificateFault::KeyEncryption,
+            _ if is_encrypted => CertificateFault::EncryptedKey,
+            pem::Error::NoItemsFound => CertificateFault::NoKey,
+            error => CertificateFault::BrokenPem(pem_fault(&error)),
         };
-        Problem::new(path, fault)
+        CertificateProblem::new(path, fault)
     })
 }
 
-/// What others may read of a key and its passphrase. A file of root's that a group may read is meant so: that is how the process,
-/// which is not root, gets to read it.
-pub(crate) fn readable_secrets(pair: &KeyPair) -> impl Iterator<Item = Problem> {
+/// Problems with the permissions of a key and its passphrase. A root's file that a group may read is intended: so the
+/// process, which is not root, can read it.
+pub(crate) fn readable_secrets(pair: &KeyPair) -> impl Iterator<Item = CertificateProblem> {
     [&pair.key].into_iter().chain(&pair.passphrase).filter_map(|path| {
         if memory::is_name(path) {
             return None;
@@ -121,7 +134,8 @@ pub(crate) fn readable_secrets(pair: &KeyPair) -> impl Iterator<Item = Problem> 
         let mode = found.mode() & 0o777;
         let is_for_all = mode & 0o004 != 0;
         let is_for_group = mode & 0o040 != 0 && found.uid() != 0;
-        (is_for_all || is_for_group).then(|| Problem::new(path, Fault::Readable { mode, is_for_all }))
+        (is_for_all || is_for_group)
+            .then(|| CertificateProblem::new(path, CertificateFault::Readable { mode, is_for_all }))
     })
 }
 
@@ -129,28 +143,36 @@ const ENCRYPTED_BEGIN: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
 const ENCRYPTED_END: &[u8] = b"-----END ENCRYPTED PRIVATE KEY-----";
 
 /// RFC 7468 §11.
-fn decrypted_key(path: &Path, text: &[u8], passphrase: &Path) -> Result<PrivateKeyDer<'static>, Problem> {
+fn decrypted_key(
+    path: &Path,
+    text: &[u8],
+    passphrase: &Path,
+) -> Result<PrivateKeyDer<'static>, CertificateProblem> {
     let find = |text: &[u8], words: &[u8]| text.windows(words.len()).position(|window| window == words);
     let behind = |text, words: &[u8]| find(text, words).map(|at| at + words.len());
     let inside = behind(text, ENCRYPTED_BEGIN).map(|start| &text[start..]);
     let inside = inside.and_then(|inside| inside.get(..find(inside, ENCRYPTED_END)?));
-    let no_end = Fault::BrokenPem("a section has no END line".to_owned());
-    let inside = inside.ok_or_else(|| Problem::new(path, no_end))?;
+    let no_end = CertificateFault::BrokenPem("a section has no END line".to_owned());
+    let inside = inside.ok_or_else(|| CertificateProblem::new(path, no_end))?;
     let inside: Vec<u8> = inside.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let der = BASE64_STANDARD.decode(inside);
-    let der = der.map_err(|_| Problem::new(path, Fault::BrokenPem("a section is not base64".to_owned())))?;
+    let der = der.map_err(|_| {
+        CertificateProblem::new(path, CertificateFault::BrokenPem("a section is not base64".to_owned()))
+    })?;
     let words = read(passphrase)?;
-    // Editors end files with a newline, which does not belong to it.
+    // Editors end files with a newline, which is not part of the passphrase.
     let words = words.strip_suffix(b"\n").unwrap_or(&words);
     let words = words.strip_suffix(b"\r").unwrap_or(words);
     match encrypted_key::decrypt(&der, words) {
         Ok(key) => Ok(PrivateKeyDer::Pkcs8(key.into())),
-        Err(Failed::Algorithm) => Err(Problem::new(path, Fault::KeyEncryption)),
-        Err(Failed::Passphrase) => Err(Problem::new(path, Fault::Passphrase(passphrase.to_owned()))),
+        Err(Failed::Algorithm) => Err(CertificateProblem::new(path, CertificateFault::KeyEncryption)),
+        Err(Failed::Passphrase) => {
+            Err(CertificateProblem::new(path, CertificateFault::Passphrase(passphrase.to_owned())))
+        }
     }
 }
 
-/// In our words: the parser's own quote what may be a part of a key.
+/// Describes the error without the parser's message, which may quote a part of a key.
 pub(crate) fn pem_fault(error: &pem::Error) -> String {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no END line",
@@ -161,17 +183,17 @@ pub(crate) fn pem_fault(error: &pem::Error) -> String {
     .to_owned()
 }
 
-/// What tells one state of a file from another, through symbolic links.
+/// Identifies the state of a file, through symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     device: u64,
     inode: u64,
     size_bytes: u64,
     modified: (i64, i64),
 }
 
-impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
+impl FileStamp {
+    fn from_path(path: &Path) -> Option<Self> {
         if memory::is_name(path) {
             let file = memory::file(path)?;
             let size_bytes = file.content.len() as u64;
@@ -189,15 +211,15 @@ impl Stamp {
 
 /// Files that belong together, and their last known state, to detect changes.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedFiles {
     paths: Vec<PathBuf>,
-    /// When they were last read.
-    read: Vec<Option<Stamp>>,
-    /// When they were last looked at.
-    seen: Vec<Option<Stamp>>,
+    /// The states when the files were last read.
+    read: Vec<Option<FileStamp>>,
+    /// The states at the last check.
+    seen: Vec<Option<FileStamp>>,
 }
 
-impl Watched {
+impl WatchedFiles {
     /// Starts to watch files. Call this before reading the files, so that a change in between is detected.
     pub(crate) fn new(paths: Vec<PathBuf>) -> Self {
         let read = stamps(&paths);
@@ -224,6 +246,6 @@ impl Watched {
     }
 }
 
-fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
-    paths.iter().map(|path| Stamp::of(path)).collect()
+fn stamps(paths: &[PathBuf]) -> Vec<Option<FileStamp>> {
+    paths.iter().map(|path| FileStamp::from_path(path)).collect()
 }

@@ -1,5 +1,5 @@
-//! A TLS handshake without I/O: received bytes in, bytes to send out. rustls does the handshake, but sees no byte of
-//! the records behind it.
+//! A TLS handshake without I/O: received bytes in, bytes to send out. rustls does the handshake, but does not see the
+//! records behind it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,22 +13,21 @@ use rustls::{CipherSuite, CommonState, Error, HandshakeKind, PeerIncompatible, P
 use crate::challenges::ACME_TLS;
 use crate::quic::H3;
 use crate::record;
-use crate::session::{Renewal, Session};
+use crate::session::{KeyRenewal, TlsSession};
 use crate::store::{self, MISSING_EXTENSION};
 use crate::trial;
 
-/// A TLS handshake under way.
 pub struct Handshake {
-    connection: Connection,
-    /// Bytes at the front of what was received, and not consumed, that rustls has seen: whole records.
+    connection: TlsHandshake,
+    /// Received bytes that rustls has seen but not consumed: whole records.
     seen: usize,
-    /// What a client has asked for (RFC 6066 §3).
+    /// The server name that a client requested (RFC 6066 §3).
     server_name: Option<Box<str>>,
-    /// The address that a client has connected to.
+    /// The local address of the client's connection.
     address: Option<IpAddr>,
 }
 
-enum Connection {
+enum TlsHandshake {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
 }
@@ -36,7 +35,7 @@ enum Connection {
 /// The result of one step of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advance {
-    /// The number of received bytes that are processed: the caller removes them.
+    /// Received bytes that are processed: the caller removes them.
     pub consumed: usize,
     /// Whether the handshake is done. Then call `Handshake::finish`; the remaining bytes are for the session to
     /// decrypt.
@@ -45,10 +44,8 @@ pub struct Advance {
 
 /// The proxy's role in a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// TLS server: the proxy accepted the connection.
+pub enum TlsRole {
     Server,
-    /// TLS client: the proxy made the connection.
     Client,
 }
 
@@ -56,13 +53,13 @@ impl Handshake {
     /// Starts a handshake with a client.
     ///
     /// # Errors
-    /// If the configuration cannot serve any client.
+    /// The configuration cannot serve any client.
     pub fn server(config: Arc<rustls::ServerConfig>) -> Result<Self, rustls::Error> {
-        let connection = Connection::Server(Box::new(UnbufferedServerConnection::new(config)?));
+        let connection = TlsHandshake::Server(Box::new(UnbufferedServerConnection::new(config)?));
         Ok(Self { connection, seen: 0, server_name: None, address: None })
     }
 
-    /// Sets the address that the client has connected to, which chooses the certificate if it asks for no name.
+    /// Sets the local address of the client's connection, which selects the certificate if the client requests no name.
     #[must_use]
     pub fn at(self, address: Option<IpAddr>) -> Self {
         Self { address, ..self }
@@ -71,33 +68,32 @@ impl Handshake {
     /// Starts a handshake with the server `name`.
     ///
     /// # Errors
-    /// If the configuration cannot connect to any server.
+    /// The configuration cannot connect to any server.
     pub fn client(
         config: Arc<rustls::ClientConfig>,
         name: ServerName<'static>,
     ) -> Result<Self, rustls::Error> {
-        let connection = Connection::Client(Box::new(UnbufferedClientConnection::new(config, name)?));
+        let connection = TlsHandshake::Client(Box::new(UnbufferedClientConnection::new(config, name)?));
         Ok(Self { connection, seen: 0, server_name: None, address: None })
     }
 
-    /// The server name (SNI) that the client asked for, if it was read. For a handshake that failed.
+    /// The server name (SNI) that the client requested, if it was read. For a failed handshake.
     pub fn take_server_name(&mut self) -> Option<Box<str>> {
         self.server_name.take()
     }
 
-    /// The proxy's role in the handshake.
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> TlsRole {
         match self.connection {
-            Connection::Server(_) => Role::Server,
-            Connection::Client(_) => Role::Client,
+            TlsHandshake::Server(_) => TlsRole::Server,
+            TlsHandshake::Client(_) => TlsRole::Client,
         }
     }
 
-    /// Processes received bytes, and appends the bytes to send to `out`: on an error as well, the alert for the peer.
-    /// The caller passes unprocessed bytes again, unchanged, with more bytes behind them.
+    /// Processes received bytes, and appends the bytes to send to `out`; after an error, these include the alert. The
+    /// caller passes unprocessed bytes again, unchanged, with more bytes behind them.
     ///
     /// # Errors
-    /// A protocol error of the peer, or nothing in common with it.
+    /// A protocol error of the peer, or no common parameters.
     pub fn advance(&mut self, received: &mut [u8], out: &mut Vec<u8>) -> Result<Advance, rustls::Error> {
         let mut consumed = 0;
         store::take_refusal();
@@ -110,17 +106,17 @@ impl Handshake {
             consumed += step.discard;
             self.seen = self.seen.saturating_sub(step.discard);
             match step.outcome {
-                Ok(Step::Again) => {}
-                Ok(Step::Blocked) if trial::take_failure() => {
+                Ok(HandshakeStep::Again) => {}
+                Ok(HandshakeStep::Blocked) if trial::take_failure() => {
                     // RFC 8446 §4.2.10: early data, which is skipped.
                     consumed += std::mem::take(&mut self.seen);
                     end = consumed + self.next_record(&received[consumed..]);
                 }
-                Ok(Step::Blocked) if end < received.len() => {
+                Ok(HandshakeStep::Blocked) if end < received.len() => {
                     end = consumed + self.next_record(&received[consumed..]);
                 }
-                Ok(Step::Blocked) => return Ok(Advance { consumed, is_done: false }),
-                Ok(Step::Done) => return Ok(Advance { consumed, is_done: true }),
+                Ok(HandshakeStep::Blocked) => return Ok(Advance { consumed, is_done: false }),
+                Ok(HandshakeStep::Done) => return Ok(Advance { consumed, is_done: true }),
                 Err(error) => {
                     self.last_words(&error, &mut received[consumed..end], out);
                     return Err(error);
@@ -129,65 +125,68 @@ impl Handshake {
         }
     }
 
-    /// Where rustls is to stop reading: it gets one record more at a time, for it would read beyond the handshake, and
-    /// answer some of what comes there in ways that are lost when its secrets are taken.
+    /// The end of the bytes that rustls may read: one record more at a time. Otherwise it would read beyond the
+    /// handshake, and its answers to some of these records would be lost when its secrets are extracted.
     fn next_record(&mut self, received: &[u8]) -> usize {
         match record::len(&received[self.seen..]) {
             Some(len) if self.seen + len <= received.len() => {
                 self.seen += len;
                 self.seen
             }
-            // It may say already that this is no record, and keeps nothing of it.
+            // rustls may already detect that this is no record, and consumes nothing of it.
             _ => received.len(),
         }
     }
 
-    /// The two roles are of two types with the same methods.
+    /// Both roles have different types with the same methods.
     fn step(&mut self, received: &mut [u8], out: &mut Vec<u8>) -> Stepped {
         match &mut self.connection {
-            Connection::Server(connection) => step(connection.process_tls_records(received), out),
-            Connection::Client(connection) => step(connection.process_tls_records(received), out),
+            TlsHandshake::Server(connection) => step(connection.process_tls_records(received), out),
+            TlsHandshake::Client(connection) => step(connection.process_tls_records(received), out),
         }
     }
 
-    /// The alert that belongs to an error, behind what else was to be sent.
+    /// Appends the alert for an error, behind other bytes to send.
     fn last_words(&mut self, error: &Error, received: &mut [u8], out: &mut Vec<u8>) {
         // RFC 8446 §9.2.
         let is_without_share = *error == Error::PeerIncompatible(PeerIncompatible::KeyShareExtensionRequired);
         let alert = store::take_refusal().or(is_without_share.then_some(MISSING_EXTENSION));
         if let Some(alert) = alert {
-            // rustls has another for these. Nothing is sealed yet: all this comes before the server's keys.
+            // rustls would send other alerts for these errors. All of them come before the server's keys, so the alert
+            // is in plaintext.
             out.extend_from_slice(&record::unsealed_alert(alert));
             return;
         }
-        // Without anything to be sent, it would read on.
-        while self.has_more_to_send() && matches!(self.step(received, out).outcome, Ok(Step::Again)) {}
+        // Without anything to send, rustls would continue to read.
+        while self.has_more_to_send() && matches!(self.step(received, out).outcome, Ok(HandshakeStep::Again))
+        {
+        }
     }
 
     fn has_more_to_send(&self) -> bool {
         match &self.connection {
-            Connection::Server(connection) => connection.wants_write(),
-            Connection::Client(connection) => connection.wants_write(),
+            TlsHandshake::Server(connection) => connection.wants_write(),
+            TlsHandshake::Client(connection) => connection.wants_write(),
         }
     }
 
     /// Returns the encrypted session, and the results of the handshake.
     ///
     /// # Errors
-    /// If the handshake is not done, or the configuration does not permit to extract secrets.
-    pub fn finish(self) -> Result<(Session, Agreed), rustls::Error> {
+    /// The handshake is not done, or the configuration does not allow extracting secrets.
+    pub fn finish(self) -> Result<(TlsSession, Agreed), rustls::Error> {
         match self.connection {
-            Connection::Server(connection) => {
-                let agreed = Agreed { server_name: self.server_name, ..Agreed::of(&connection) };
+            TlsHandshake::Server(connection) => {
+                let agreed = Agreed { server_name: self.server_name, ..Agreed::from_common(&connection) };
                 let (secrets, kernel) = connection.dangerous_into_kernel_connection()?;
                 let version = kernel.protocol_version();
-                Ok((Session::new(&secrets, version, Renewal::Server(Box::new(kernel)))?, agreed))
+                Ok((TlsSession::new(&secrets, version, KeyRenewal::Server(Box::new(kernel)))?, agreed))
             }
-            Connection::Client(connection) => {
-                let agreed = Agreed::of(&connection);
+            TlsHandshake::Client(connection) => {
+                let agreed = Agreed::from_common(&connection);
                 let (secrets, kernel) = connection.dangerous_into_kernel_connection()?;
                 let version = kernel.protocol_version();
-                Ok((Session::new(&secrets, version, Renewal::Client(Box::new(kernel)))?, agreed))
+                Ok((TlsSession::new(&secrets, version, KeyRenewal::Client(Box::new(kernel)))?, agreed))
             }
         }
     }
@@ -195,10 +194,10 @@ impl Handshake {
 
 struct Stepped {
     discard: usize,
-    outcome: Result<Step, rustls::Error>,
+    outcome: Result<HandshakeStep, rustls::Error>,
 }
 
-enum Step {
+enum HandshakeStep {
     Again,
     Blocked,
     Done,
@@ -208,15 +207,15 @@ fn step<Data>(status: UnbufferedStatus<'_, '_, Data>, out: &mut Vec<u8>) -> Step
     let outcome = status.state.map(|state| match state {
         ConnectionState::EncodeTlsData(data) => {
             encode(data, out);
-            Step::Again
+            HandshakeStep::Again
         }
         ConnectionState::TransmitTlsData(data) => {
             data.done();
-            Step::Again
+            HandshakeStep::Again
         }
-        ConnectionState::WriteTraffic(_) => Step::Done,
-        // Nothing of the stream is shown to it, and early data is never asked for.
-        _ => Step::Blocked,
+        ConnectionState::WriteTraffic(_) => HandshakeStep::Done,
+        // rustls never sees data of the stream, and early data is never requested.
+        _ => HandshakeStep::Blocked,
     });
     Stepped { discard: status.discard, outcome }
 }
@@ -225,7 +224,7 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Vec<u8>) {
     let start = out.len();
     if let Err(EncodeError::InsufficientSize(wanted)) = data.encode(&mut []) {
         out.resize(start + wanted.required_size, 0);
-        // It is as large as it was asked to be.
+        // Cannot fail: the buffer has the requested size.
         let _ = data.encode(&mut out[start..]);
     }
 }
@@ -233,13 +232,14 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Vec<u8>) {
 /// The parameters that a handshake negotiated.
 #[derive(Debug, Clone)]
 pub struct Agreed {
-    /// Whether the version is TLS 1.3, in which a server's last messages are session tickets that no client waits for.
+    /// Whether the version is TLS 1.3, in which a server's last messages are session tickets, for which no client
+    /// waits.
     pub is_tls13: bool,
     /// The IANA name of the cipher suite, such as `TLS_AES_128_GCM_SHA256`.
     pub cipher: &'static str,
     /// The protocol that ALPN selected: `h3`, `h2`, `http/1.1` or `acme-tls/1`; empty if none.
     pub protocol: &'static str,
-    /// The server name that the client asked for (SNI, RFC 6066 §3), in lower case.
+    /// The server name that the client requested (SNI, RFC 6066 §3), in lower case.
     pub server_name: Option<Box<str>>,
     /// Whether the client resumed a session.
     pub is_resumed: bool,
@@ -255,12 +255,12 @@ impl Agreed {
         self.protocol == "h2"
     }
 
-    /// The TLS version, as it is usually written.
+    /// `TLSv1.3` or `TLSv1.2`.
     pub fn version(&self) -> &'static str {
         if self.is_tls13 { "TLSv1.3" } else { "TLSv1.2" }
     }
 
-    pub(crate) fn of(common: &CommonState) -> Self {
+    pub(crate) fn from_common(common: &CommonState) -> Self {
         Self {
             is_tls13: common.protocol_version() == Some(ProtocolVersion::TLSv1_3),
             cipher: common.negotiated_cipher_suite().map_or("", |suite| cipher_name(suite.suite())),
@@ -286,7 +286,7 @@ impl Agreed {
     }
 }
 
-/// Those of TLS 1.3 have names of their own in rustls (RFC 8446 §B.4).
+/// rustls has other names for the suites of TLS 1.3 (RFC 8446 §B.4).
 fn cipher_name(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",

@@ -1,52 +1,53 @@
-//! What an operator wants to know of a certificate in use.
+//! The certificates in use, for operators.
 
 use std::path::PathBuf;
 
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
-use crate::problem::{Fault, Problem};
+use crate::problem::{CertificateFault, CertificateProblem};
 
-/// A certificate in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateInUse {
     /// Host names and addresses of the certificate.
     pub names: Vec<String>,
     /// The issuer's distinguished name.
     pub issuer: String,
-    /// The serial number, in hexadecimal digits.
+    /// In hexadecimal digits.
     pub serial: String,
     /// Start of the validity, in seconds since 1970.
     pub from: i64,
     /// End of the validity, in seconds since 1970.
     pub until: i64,
-    /// Where it comes from.
-    pub source: Source,
+    pub source: InventorySource,
     /// Problems that do not prevent its use.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<CertificateProblem>,
 }
 
-/// Where a certificate comes from.
+/// The origin of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// A file that is configured.
+pub enum InventorySource {
     File(PathBuf),
-    /// An authority, for this configured name; it is in this file.
+    /// An authority, for this configured name; stored in this file.
     Automatic(String, PathBuf),
-    /// The proxy, until an authority issues one for this configured name.
+    /// Self-signed, until an authority issues a certificate for this configured name.
     StandIn(String),
-    /// The proxy, as configured.
     SelfSigned,
 }
 
 impl CertificateInUse {
-    /// Parses a certificate in DER, wherever it comes from. `None` if it is not one.
+    /// Parses a certificate in DER from any source. `None` if it is not one.
     pub fn parse(der: &[u8]) -> Option<Self> {
-        Self::read(der, Source::SelfSigned, Vec::new(), i64::MIN)
+        Self::read(der, InventorySource::SelfSigned, Vec::new(), i64::MIN)
     }
 
-    /// Parses a certificate. `None` if it is not one.
-    pub(crate) fn read(der: &[u8], source: Source, problems: Vec<Problem>, now: i64) -> Option<Self> {
+    /// `None` if the bytes are no certificate.
+    pub(crate) fn read(
+        der: &[u8],
+        source: InventorySource,
+        problems: Vec<CertificateProblem>,
+        now: i64,
+    ) -> Option<Self> {
         let (_, parsed) = parse_x509_certificate(der).ok()?;
         let alternatives = parsed.subject_alternative_name().ok()?;
         let names = alternatives.iter().flat_map(|extension| &extension.value.general_names);
@@ -56,12 +57,13 @@ impl CertificateInUse {
             _ => None,
         });
         let until = parsed.validity().not_after.timestamp();
-        // What was remarked when it was read: it may have expired since.
-        let has_expired = problems.iter().any(|problem| matches!(problem.fault, Fault::Expired { .. }));
+        // Recalculated, because it may have expired since it was read.
+        let has_expired =
+            problems.iter().any(|problem| matches!(problem.fault, CertificateFault::Expired { .. }));
         let mut problems = problems;
         if until < now && !has_expired {
             let until = crate::certificate::written_time(until);
-            problems.push(Problem { file: None, fault: Fault::Expired { until } });
+            problems.push(CertificateProblem { file: None, fault: CertificateFault::Expired { until } });
         }
         Some(Self {
             names: names.collect(),

@@ -1,6 +1,6 @@
 //! TLS on both sides of the proxy: certificates, trust, and the configuration of rustls.
 //!
-//! Has no timer or socket, and threads only while many certificates are loaded: the caller moves the bytes, and calls
+//! Has no timer or socket, and uses threads only to load many certificates. The caller moves the bytes, and calls
 //! `tick` to check files for changes.
 
 /// Record layer: encrypts and decrypts records between the caller's buffers.
@@ -11,13 +11,13 @@ mod handshake;
 mod session;
 /// TLS to clients: a listener's certificates as a rustls configuration.
 mod server;
-/// The configurations of rustls for a listener.
+/// The rustls configurations of a listener.
 mod server_config;
 /// Session tickets for clients, and their keys.
 mod tickets;
 /// Selects the certificate for a client.
 mod store;
-/// Reads what a client asks for, before anybody answers it.
+/// Reads a ClientHello before the handshake.
 mod client_hello;
 /// Finds certificates by host name.
 mod names;
@@ -47,7 +47,7 @@ mod inventory;
 mod ocsp;
 /// Reads files, and detects changes.
 mod file;
-/// Files that are in memory alone.
+/// Files that exist only in memory.
 mod memory;
 /// Problems of TLS files.
 mod problem;
@@ -61,19 +61,19 @@ mod key_log;
 mod trial;
 
 pub use certificate::written_time;
-pub use challenges::{ACME_TLS, Answered, Challenges};
+pub use challenges::{ACME_TLS, Challenges, ServedChallenge};
 pub use client::{ClientSide, check_authorities, check_authorities_pem};
 pub use client_hello::{CLIENT_HELLO_MAX, ClientHello, NoHello};
-pub use handshake::{Advance, Agreed, Handshake, Role};
-pub use inventory::{CertificateInUse, Source};
+pub use handshake::{Advance, Agreed, Handshake, TlsRole};
+pub use inventory::{CertificateInUse, InventorySource};
 pub use memory::keep_in_memory;
-pub use names::Names;
+pub use names::{HostNames, is_for};
 pub use pair::{check, check_pem};
-pub use peer::Peer;
-pub use problem::{Fault, Problem};
-pub use quic::{QUIC_SECRET_BYTES, QuicKeys};
-pub use reason::reason;
+pub use peer::VerifiedClient;
+pub use problem::{CertificateFault, CertificateProblem};
+pub use quic::{QUIC_SECRET_BYTES, QuicKeys, quic_secret};
+pub use reason::{HandshakeFault, reason, reason_of_client};
 pub use record::{Alert, OVERHEAD_MAX, PLAINTEXT_MAX, RECORD_MAX};
 pub use server::{Reload, ServerSide};
-pub use session::{Opened, Session};
+pub use session::{OpenedRecord, TlsSession};
 pub use tickets::TicketKeys;

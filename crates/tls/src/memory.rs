@@ -1,11 +1,11 @@
-//! Files in memory: certificates and keys that are never on a disk. They have names where others have paths, and are
-//! reloaded as others are when they change.
+//! Files in memory: certificates and keys that are never on a disk. They have names in place of paths, and are reloaded
+//! when they change, like files on a disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-/// How the names begin. No path of a file needs to.
+/// The prefix of the names. No path of a real file needs it.
 const PREFIX: &str = "kubernetes:";
 
 static FILES: LazyLock<RwLock<Files>> = LazyLock::new(RwLock::default);
@@ -17,14 +17,14 @@ struct Files {
     changes: u64,
 }
 
-/// A file, and which change wrote it.
+/// A file, and the number of the change that wrote it.
 #[derive(Clone)]
 pub(crate) struct InMemory {
     pub(crate) content: Arc<[u8]>,
     pub(crate) change: u64,
 }
 
-/// These are the files from now on, and no others. Their names begin with `kubernetes:`.
+/// Replaces all files in memory. Their names begin with `kubernetes:`.
 pub fn keep_in_memory(wanted: &BTreeMap<String, Vec<u8>>) {
     let mut known = FILES.write().unwrap_or_else(PoisonError::into_inner);
     let change = known.changes + 1;
@@ -37,12 +37,11 @@ pub fn keep_in_memory(wanted: &BTreeMap<String, Vec<u8>>) {
     *known = Files { files: files.collect(), changes: change };
 }
 
-/// Whether a path is the name of such a file.
+/// Whether a path is the name of a file in memory.
 pub(crate) fn is_name(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.starts_with(PREFIX))
 }
 
-/// A file, if it is there.
 pub(crate) fn file(path: &Path) -> Option<InMemory> {
     FILES.read().unwrap_or_else(PoisonError::into_inner).files.get(path).cloned()
 }

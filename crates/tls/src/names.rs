@@ -4,15 +4,15 @@ use std::collections::HashMap;
 
 /// Host names, with the indices of the certificates for each.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct HostNames {
     exact: HashMap<String, Vec<usize>>,
-    /// By what is behind the first dot: `*.example.com` is `example.com`.
+    /// By the text behind the first dot: `*.example.com` is `example.com`.
     wildcard: HashMap<String, Vec<usize>>,
-    /// Likewise: `**.example.com` is `example.com`.
+    /// By the text behind the first dot: `**.example.com` is `example.com`.
     deep: HashMap<String, Vec<usize>>,
 }
 
-impl Names {
+impl HostNames {
     /// Builds the index from the lower-case names of each certificate.
     pub fn new<'n>(certificates: impl IntoIterator<Item = &'n [String]>) -> Self {
         let mut names = Self::default();
@@ -23,7 +23,7 @@ impl Names {
                     (None, Some(parent)) => (&mut names.wildcard, parent),
                     (None, None) => (&mut names.exact, name.as_str()),
                 };
-                // RFC 9525 §6.3: a wildcard is the whole of the first label, and nowhere else.
+                // RFC 9525 §6.3: a wildcard is the whole first label, and occurs nowhere else.
                 if !name.contains('*') && !name.is_empty() {
                     let indices = map.entry(name.to_owned()).or_default();
                     if indices.last() != Some(&index) {
@@ -35,8 +35,8 @@ impl Names {
         names
     }
 
-    /// The certificates for a lower-case host name: first those with the exact name, then those with a matching wildcard, and
-    /// of wildcards for any number of labels first those with more labels.
+    /// The certificates for a lower-case host name: first those with the exact name, then those with a matching
+    /// wildcard. Among wildcards for any number of labels, those with more labels come first.
     pub fn having<'n>(&'n self, name: &'n str) -> impl Iterator<Item = usize> + Clone + use<'n> {
         let name = name.strip_suffix('.').unwrap_or(name);
         let exact = self.exact.get(name);
@@ -51,9 +51,40 @@ impl Names {
     }
 }
 
+/// Whether one of a certificate's names is for a host: the same name, or a wildcard in place of its first label (RFC
+/// 9525 §6.3).
+pub fn is_for(names: &[String], host: &str) -> bool {
+    let parent = host.split_once('.').map(|(_, parent)| parent);
+    names.iter().any(|name| {
+        let wildcard = name.strip_prefix("*.").filter(|_| !host.starts_with("*."));
+        name.eq_ignore_ascii_case(host)
+            || wildcard.zip(parent).is_some_and(|(of, parent)| of.eq_ignore_ascii_case(parent))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rfc9525_names_and_wildcards_of_certificates() {
+        for (names, host, expected) in [
+            (&["a.example"][..], "a.example", true),
+            (&["b.example", "A.Example"], "a.example", true),
+            (&["a.example"], "b.example", false),
+            (&["*.example"], "a.example", true),
+            (&["*.example"], "b.a.example", false),
+            (&["*.example"], "example", false),
+            (&["*.example"], "*.example", true),
+            (&["a.example"], "*.example", false),
+            (&["*.example"], "*.a.example", false),
+            (&["192.0.2.1"], "192.0.2.1", true),
+            (&[], "a.example", false),
+        ] {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            assert_eq!(is_for(&names, host), expected, "{names:?} {host}");
+        }
+    }
 
     #[test]
     fn exact_names_come_before_wildcards_of_one_label() {
@@ -67,7 +98,7 @@ mod tests {
             &["**.b.deep.example", "*.deep.example"],
         ];
         let owned = certificates.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>());
-        let names = Names::new(owned.iter().map(Vec::as_slice));
+        let names = HostNames::new(owned.iter().map(Vec::as_slice));
         for (name, expected) in [
             ("example.com", &[0, 1][..]),
             ("example.com.", &[0, 1]),

@@ -5,7 +5,7 @@ use x509_parser::time::ASN1Time;
 
 use crate::certificate::{Certificate, written_time};
 use crate::der::{Der, INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE};
-use crate::problem::Fault;
+use crate::problem::CertificateFault;
 
 /// An OCSP response that may be stapled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,17 +15,21 @@ pub(crate) struct Staple {
 }
 
 /// Checks whether a DER response is valid for `certificate`, so that it may be stapled.
-pub(crate) fn judge(response: &[u8], certificate: &Certificate, now: i64) -> Result<Staple, Fault> {
-    let responses = responses(response).ok_or(Fault::NotAnOcspResponse)?;
+pub(crate) fn judge(
+    response: &[u8],
+    certificate: &Certificate,
+    now: i64,
+) -> Result<Staple, CertificateFault> {
+    let responses = responses(response).ok_or(CertificateFault::NotAnOcspResponse)?;
     let of_this = responses.iter().find(|single| single.serial == certificate.serial);
-    let single = of_this.ok_or(Fault::OcspOfAnother)?;
+    let single = of_this.ok_or(CertificateFault::OcspOfAnother)?;
     match single.status {
         GOOD => {}
-        REVOKED => return Err(Fault::OcspNotGood("revoked")),
-        _ => return Err(Fault::OcspNotGood("unknown to the responder")),
+        REVOKED => return Err(CertificateFault::OcspNotGood("revoked")),
+        _ => return Err(CertificateFault::OcspNotGood("unknown to the responder")),
     }
     match single.until {
-        Some(until) if until < now => Err(Fault::OcspStale { until: written_time(until) }),
+        Some(until) if until < now => Err(CertificateFault::OcspStale { until: written_time(until) }),
         until => Ok(Staple { until }),
     }
 }
@@ -95,7 +99,7 @@ fn single(mut fields: Der<'_>) -> Option<Single<'_>> {
 mod tests {
     use super::*;
 
-    /// As in the tests of the crate, where whole responses are; here only what is broken.
+    /// The tests of the crate use whole responses; these tests only broken ones.
     fn certificate() -> Certificate {
         Certificate { names: Vec::new(), serial: vec![1], from: 0, until: i64::MAX }
     }

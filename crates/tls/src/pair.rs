@@ -14,32 +14,31 @@ use x509_parser::time::ASN1Time;
 use crate::certificate::Certificate;
 use crate::file;
 use crate::ocsp::{self, Staple};
-use crate::problem::{Fault, Problem};
+use crate::problem::{CertificateFault, CertificateProblem};
 use crate::provider;
 use crate::shared::shared;
 
 /// A certificate and key for a listener.
 #[derive(Debug, Clone)]
-pub(crate) struct Pair {
-    /// The certificate and key as rustls uses them.
+pub(crate) struct CertificatePair {
     pub(crate) key: Arc<CertifiedKey>,
-    /// The names that clients ask for who get it, as [`Names`](crate::names::Names) has them.
+    /// Names for which clients get the certificate, as in [`Names`](crate::names::Names).
     pub(crate) names: Vec<String>,
-    /// When the stapled response runs out, in seconds since 1970.
+    /// When the stapled response expires, in seconds since 1970.
     staple_until: Option<i64>,
     /// Problems that do not prevent the use of the certificate.
-    pub(crate) remarks: Vec<Problem>,
+    pub(crate) remarks: Vec<CertificateProblem>,
 }
 
-impl Pair {
+impl CertificatePair {
     /// Loads a listener's certificate, key and OCSP response from their files.
-    pub(crate) fn load(files: &CertificateFiles, now: i64) -> Result<Self, Vec<Problem>> {
+    pub(crate) fn load(files: &CertificateFiles, now: i64) -> Result<Self, Vec<CertificateProblem>> {
         let (chain, key) = read(&files.pair)?;
         let mut certified = certified(&files.pair, chain, key)?;
         let certificate = read_certificate(&files.pair, &certified.cert)?;
         let mut remarks: Vec<_> = file::readable_secrets(&files.pair).collect();
         if let Some(fault) = certificate.validity_fault(now) {
-            remarks.push(Problem::new(&files.pair.cert, fault));
+            remarks.push(CertificateProblem::new(&files.pair.cert, fault));
         }
         let mut staple_until = None;
         if let Some(path) = &files.ocsp {
@@ -48,7 +47,7 @@ impl Pair {
                     certified.ocsp = Some(response);
                     staple_until = until;
                 }
-                Err(fault) => remarks.push(Problem::new(path, fault)),
+                Err(fault) => remarks.push(CertificateProblem::new(path, fault)),
             }
         }
         let names = match files.names.as_slice() {
@@ -58,12 +57,10 @@ impl Pair {
         Ok(Self { key: Arc::new(certified), names, staple_until, remarks })
     }
 
-    /// Whether the stapled OCSP response has expired.
     pub(crate) fn is_staple_stale(&self, now: i64) -> bool {
         self.staple_until.is_some_and(|until| until < now)
     }
 
-    /// Removes the stapled OCSP response.
     pub(crate) fn remove_staple(&mut self) {
         let certified = CertifiedKey { ocsp: None, ..CertifiedKey::clone(&self.key) };
         self.key = Arc::new(certified);
@@ -71,7 +68,7 @@ impl Pair {
     }
 
     /// Creates a self-signed certificate for this machine's names and `address`, with a key that is never stored.
-    pub(crate) fn self_signed(address: IpAddr, now: i64) -> Result<Self, Problem> {
+    pub(crate) fn self_signed(address: IpAddr, now: i64) -> Result<Self, CertificateProblem> {
         let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
         let mut names = vec!["localhost".to_owned()];
         names.extend(loopback.map(|address| address.to_string()));
@@ -82,8 +79,9 @@ impl Pair {
     }
 
     /// Creates a self-signed certificate for these names, with a key that is never stored.
-    pub(crate) fn self_signed_for(names: Vec<String>, now: i64) -> Result<Self, Problem> {
-        let refused = |error: String| Problem { file: None, fault: Fault::Refused(error) };
+    pub(crate) fn self_signed_for(names: Vec<String>, now: i64) -> Result<Self, CertificateProblem> {
+        let refused =
+            |error: String| CertificateProblem { file: None, fault: CertificateFault::Refused(error) };
         let (der, key) = made(names, now).map_err(|error| refused(error.to_string()))?;
         let certificate =
             Certificate::read(&der).ok_or_else(|| refused("the certificate just made".to_owned()))?;
@@ -94,13 +92,13 @@ impl Pair {
     }
 }
 
-/// The names in a certificate. RFC 9525 §6.3: a wildcard is for one label; other patterns are the configuration's.
+/// The names in a certificate. RFC 9525 §6.3: a wildcard is for one label; only configurations may use other patterns.
 fn own_names(certificate: &Certificate) -> Vec<String> {
     certificate.names.iter().filter(|name| !name.starts_with("**.") && *name != "*").cloned().collect()
 }
 
 const DAY_SECONDS: i64 = 24 * 3600;
-/// The longest that all clients accept, with a day to spare (Apple, for certificates outside of public CAs).
+/// The longest validity that all clients accept, minus a day (Apple, for certificates outside of public CAs).
 const SELF_SIGNED_DAYS: i64 = 824;
 
 type Made = (CertificateDer<'static>, PrivateKeyDer<'static>);
@@ -119,31 +117,32 @@ fn made(names: Vec<String>, now: i64) -> Result<Made, rcgen::Error> {
     Ok((certificate.der().clone(), PrivateKeyDer::Pkcs8(key.serialize_der().into())))
 }
 
-/// The response in a file, if it may be stapled: a client would refuse a connection with another.
-fn staple(path: &Path, certificate: &Certificate, now: i64) -> Result<(Vec<u8>, Staple), Fault> {
+/// Reads an OCSP response from a file, if it may be stapled: clients reject connections with an invalid one.
+fn staple(path: &Path, certificate: &Certificate, now: i64) -> Result<(Vec<u8>, Staple), CertificateFault> {
     let response = file::read(path).map_err(|problem| match problem.fault {
-        Fault::Unreadable(error) => Fault::UnreadableOcsp(error),
-        _ => Fault::NotAnOcspResponse,
+        CertificateFault::Unreadable(error) => CertificateFault::UnreadableOcsp(error),
+        _ => CertificateFault::NotAnOcspResponse,
     })?;
     let staple = ocsp::judge(&response, certificate, now)?;
     Ok((response, staple))
 }
 
-/// Checks that a certificate and its key can be used together, whenever it is valid.
+/// Checks that a certificate and its key can be used together, regardless of its validity period.
 ///
 /// # Errors
 /// All problems.
-pub fn check(pair: &KeyPair) -> Result<(), Vec<Problem>> {
+pub fn check(pair: &KeyPair) -> Result<(), Vec<CertificateProblem>> {
     let (chain, key) = read(pair)?;
     let certified = certified(pair, chain, key)?;
     read_certificate(pair, &certified.cert).map(drop)
 }
 
-/// Checks that a certificate and its key can be used together, both as texts of PEM. Returns the names in the certificate.
+/// Checks that a certificate and its key can be used together, both as texts of PEM. Returns the names in the
+/// certificate.
 ///
 /// # Errors
 /// All problems. They name no files.
-pub fn check_pem(certificate: &[u8], key: &[u8]) -> Result<Vec<String>, Vec<Problem>> {
+pub fn check_pem(certificate: &[u8], key: &[u8]) -> Result<Vec<String>, Vec<CertificateProblem>> {
     let pair = KeyPair::new("the certificate", "the key");
     let chain = file::certificates_in(&pair.cert, certificate).map_err(|problem| vec![problem])?;
     let key = file::private_key_in(&pair.key, key, None).map_err(|problem| vec![problem])?;
@@ -152,18 +151,21 @@ pub fn check_pem(certificate: &[u8], key: &[u8]) -> Result<Vec<String>, Vec<Prob
 }
 
 /// Loads a client certificate and its key, to be presented to servers.
-pub(crate) fn load(pair: &KeyPair, now: i64) -> Result<(CertifiedKey, Vec<Problem>), Vec<Problem>> {
+pub(crate) fn load(
+    pair: &KeyPair,
+    now: i64,
+) -> Result<(CertifiedKey, Vec<CertificateProblem>), Vec<CertificateProblem>> {
     let (chain, key) = read(pair)?;
     let certified = certified(pair, chain, key)?;
     let certificate = read_certificate(pair, &certified.cert)?;
-    let fault = certificate.validity_fault(now).map(|fault| Problem::new(&pair.cert, fault));
+    let fault = certificate.validity_fault(now).map(|fault| CertificateProblem::new(&pair.cert, fault));
     Ok((certified, file::readable_secrets(pair).chain(fault).collect()))
 }
 
 type Files = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// Both files, or what is wrong with each.
-fn read(pair: &KeyPair) -> Result<Files, Vec<Problem>> {
+/// Reads both files, or returns the problems of each.
+fn read(pair: &KeyPair) -> Result<Files, Vec<CertificateProblem>> {
     match (file::certificates(&pair.cert), file::private_key(&pair.key, pair.passphrase.as_deref())) {
         (Ok(mut chain), Ok(key)) => {
             let intermediates = chain.drain(1..).map(shared).collect::<Vec<_>>();
@@ -179,27 +181,34 @@ fn certified(
     pair: &KeyPair,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-) -> Result<CertifiedKey, Vec<Problem>> {
+) -> Result<CertifiedKey, Vec<CertificateProblem>> {
     let signing_key = provider::for_certificates().key_provider.load_private_key(key);
-    let signing_key = signing_key.map_err(|_| vec![Problem::new(&pair.key, Fault::UnusableKey)])?;
+    let signing_key =
+        signing_key.map_err(|_| vec![CertificateProblem::new(&pair.key, CertificateFault::UnusableKey)])?;
     let certified = CertifiedKey::new(chain, signing_key);
     match certified.keys_match() {
         Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified),
         Err(Error::InconsistentKeys(_)) => {
-            Err(vec![Problem::new(&pair.key, Fault::OtherKey(pair.cert.clone()))])
+            Err(vec![CertificateProblem::new(&pair.key, CertificateFault::OtherKey(pair.cert.clone()))])
         }
-        Err(_) => Err(vec![Problem::new(&pair.cert, Fault::NotACertificate(1))]),
+        Err(_) => Err(vec![CertificateProblem::new(&pair.cert, CertificateFault::NotACertificate(1))]),
     }
 }
 
-/// Understands every certificate of a chain, and returns what the first says.
-fn read_certificate(pair: &KeyPair, chain: &[CertificateDer<'static>]) -> Result<Certificate, Vec<Problem>> {
+/// Parses every certificate of a chain, and returns the first one.
+fn read_certificate(
+    pair: &KeyPair,
+    chain: &[CertificateDer<'static>],
+) -> Result<Certificate, Vec<CertificateProblem>> {
     let mut first = None;
     for (index, der) in chain.iter().enumerate() {
         let Some(certificate) = Certificate::read(der) else {
-            return Err(vec![Problem::new(&pair.cert, Fault::NotACertificate(index + 1))]);
+            return Err(vec![CertificateProblem::new(
+                &pair.cert,
+                CertificateFault::NotACertificate(index + 1),
+            )]);
         };
         first.get_or_insert(certificate);
     }
-    first.ok_or_else(|| vec![Problem::new(&pair.cert, Fault::NoCertificate)])
+    first.ok_or_else(|| vec![CertificateProblem::new(&pair.cert, CertificateFault::NoCertificate)])
 }

@@ -12,29 +12,29 @@ use x509_parser::x509::{AttributeTypeAndValue, RelativeDistinguishedName, X509Na
 
 use crate::certificate::address;
 
-/// The longest subject, issuer, or list of names that is passed on. A longer one is left out as a whole: a part of it
-/// could name somebody else.
+/// The longest subject, issuer, or list of names that is passed on. A longer one is omitted completely, because a part
+/// of it could name another client.
 const LONGEST_SUBJECT: usize = 2048;
 
 /// A client whose certificate was verified.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Peer {
+pub struct VerifiedClient {
     /// The certificate's subject (RFC 4514), in visible ASCII with inner spaces: `CN=alice,O=Example`.
     pub subject: String,
     /// The certificate's issuer, in the same form.
     pub issuer: String,
-    /// The certificate's serial number, in hexadecimal digits in lower case.
+    /// In hexadecimal digits in lower case.
     pub serial: String,
-    /// The certificate's alternative names: `DNS:a.example,email:a@example.com,URI:spiffe://a,IP:192.0.2.1`. Others are
-    /// left out, and commas inside of a name are escaped as in a subject.
+    /// The certificate's alternative names: `DNS:a.example,email:a@example.com,URI:spiffe://a,IP:192.0.2.1`. Other
+    /// types are omitted, and commas inside of a name are escaped as in a subject.
     pub names: String,
     /// SHA-256 fingerprint of the certificate: 64 hexadecimal digits in lower case.
     pub fingerprint: String,
 }
 
-impl Peer {
+impl VerifiedClient {
     /// Reads the identity from the client's own certificate, the first of its chain.
-    pub fn of(certificate: &CertificateDer<'_>) -> Self {
+    pub fn from_certificate(certificate: &CertificateDer<'_>) -> Self {
         let mut fingerprint = String::with_capacity(64);
         write_hex(&mut fingerprint, digest(&SHA256, certificate).as_ref());
         let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
@@ -50,8 +50,8 @@ impl Peer {
     }
 }
 
-impl Peer {
-    /// Whether this is one of the alternative names, of a host or an address.
+impl VerifiedClient {
+    /// Whether the certificate has this alternative name (a host or an address).
     pub fn is_named(&self, name: &str) -> bool {
         let is_it = |known: &str| {
             let of_host = known.strip_prefix("DNS:").is_some_and(|known| known.eq_ignore_ascii_case(name));
@@ -72,7 +72,7 @@ impl Peer {
     }
 }
 
-/// RFC 5280 §4.1.2.2: a positive number of up to 20 bytes, without the zeros in front.
+/// RFC 5280 §4.1.2.2: a positive number of up to 20 bytes, without leading zeros.
 fn serial(bytes: &[u8]) -> String {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     let mut text = String::with_capacity(40);
@@ -104,7 +104,7 @@ fn names(certificate: &X509Certificate<'_>) -> Option<String> {
     Some(text)
 }
 
-/// RFC 4514 §2.1: the last part of the name first.
+/// RFC 4514 §2.1: the last part of the name comes first.
 fn distinguished_name(name: &X509Name<'_>) -> Option<String> {
     let names: Vec<&RelativeDistinguishedName<'_>> = name.iter().collect();
     let mut text = String::new();
@@ -123,7 +123,7 @@ fn distinguished_name(name: &X509Name<'_>) -> Option<String> {
     Some(text)
 }
 
-/// RFC 4514 §3: the names of attributes that everybody has to know, and that of mail addresses.
+/// RFC 4514 §3: the attribute names that every implementation must know, and that of mail addresses.
 const NAMES: &[(&str, &str)] = &[
     ("2.5.4.3", "CN"),
     ("2.5.4.7", "L"),
@@ -144,7 +144,7 @@ fn write_attribute(text: &mut String, attribute: &AttributeTypeAndValue<'_>) {
     text.push('=');
     match attribute.as_str() {
         Ok(value) if name.is_some() => write_value(text, value),
-        // RFC 4514 §2.4: what has no name, or is no string, is written as its encoding.
+        // RFC 4514 §2.4: an attribute without a name, or a value that is no string, is written in its encoding.
         _ => {
             text.push('#');
             write_hex(text, &attribute.attr_value().to_der_vec().unwrap_or_default());
@@ -152,7 +152,7 @@ fn write_attribute(text: &mut String, attribute: &AttributeTypeAndValue<'_>) {
     }
 }
 
-/// RFC 4514 §2.4, with everything escaped that is not visible ASCII: the text becomes a part of a header.
+/// RFC 4514 §2.4. Escapes everything except visible ASCII, because the text becomes a part of a header.
 fn write_value(text: &mut String, value: &str) {
     let last = value.len().saturating_sub(1);
     for (index, byte) in value.bytes().enumerate() {
@@ -180,14 +180,14 @@ mod tests {
     use super::*;
     use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyPair};
 
-    fn peer(parts: Vec<(DnType, DnValue)>) -> Peer {
+    fn peer(parts: Vec<(DnType, DnValue)>) -> VerifiedClient {
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
         parameters.distinguished_name = DistinguishedName::new();
         for (kind, value) in parts {
             parameters.distinguished_name.push(kind, value);
         }
         let key = KeyPair::generate().unwrap();
-        Peer::of(parameters.self_signed(&key).unwrap().der())
+        VerifiedClient::from_certificate(parameters.self_signed(&key).unwrap().der())
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
             (vec![text(name.clone(), "#a")], "CN=\\#a"),
             (vec![text(name.clone(), "\r\nX-Admin: 1\0\u{7f}")], "CN=\\0d\\0aX-Admin: 1\\00\\7f"),
             (vec![text(name.clone(), "Lu\u{10d}i\u{107}")], "CN=Lu\\c4\\8di\\c4\\87"),
-            // 1.3.6.1.4.1.311.20.2.3 has no name that everybody knows.
+            // 1.3.6.1.4.1.311.20.2.3 has no well-known name.
             (vec![text(DnType::from_oid(&[1, 3, 6, 1]), "ab")], "1.3.6.1=#0c026162"),
             (vec![text(name.clone(), &"x".repeat(LONGEST_SUBJECT))], ""),
         ] {
@@ -247,7 +247,7 @@ mod tests {
             parameters.distinguished_name = DistinguishedName::new();
             parameters.distinguished_name.push(DnType::CommonName, "issuer");
             let key = KeyPair::generate().unwrap();
-            let peer = Peer::of(parameters.self_signed(&key).unwrap().der());
+            let peer = VerifiedClient::from_certificate(parameters.self_signed(&key).unwrap().der());
             assert_eq!((peer.serial.as_str(), peer.names.as_str(), peer.issuer.as_str()), {
                 let (serial, names) = expected;
                 (serial, names, "CN=issuer")
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn a_name_is_a_whole_one() {
         let names = "DNS:a.example,URI:spiffe://x\\,DNS:root,IP:192.0.2.1,email:b@example.com\\\\,DNS:last";
-        let peer = Peer { names: names.to_owned(), ..Peer::default() };
+        let peer = VerifiedClient { names: names.to_owned(), ..VerifiedClient::default() };
         for (name, expected) in [
             ("a.example", true),
             ("A.EXAMPLE", true),
@@ -275,10 +275,10 @@ mod tests {
 
     #[test]
     fn a_fingerprint_is_of_the_whole_certificate() {
-        // SHA-256 of nothing; what can't be understood has no subject.
-        let nothing = Peer::of(&CertificateDer::from(Vec::new()));
+        // SHA-256 of nothing; an invalid certificate has no subject.
+        let nothing = VerifiedClient::from_certificate(&CertificateDer::from(Vec::new()));
         let expected = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        assert_eq!(nothing, Peer { fingerprint: expected.to_owned(), ..Peer::default() });
+        assert_eq!(nothing, VerifiedClient { fingerprint: expected.to_owned(), ..VerifiedClient::default() });
     }
 
     proptest::proptest! {

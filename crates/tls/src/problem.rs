@@ -5,44 +5,44 @@ use std::path::{Path, PathBuf};
 
 /// A problem of a file, or of its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// The path as configured; `None` if the system's own files are meant.
+pub struct CertificateProblem {
+    /// The path as configured; `None` for the system's own files.
     pub file: Option<PathBuf>,
-    /// What is wrong.
-    pub fault: Fault,
+    pub fault: CertificateFault,
 }
 
-impl Problem {
-    pub(crate) fn new(file: &Path, fault: Fault) -> Self {
+impl CertificateProblem {
+    pub(crate) fn new(file: &Path, fault: CertificateFault) -> Self {
         Self { file: Some(file.to_owned()), fault }
     }
 
-    /// Whether the proxy starts in spite of the problem. The problem is hardly intended, but to refuse a hundred names
-    /// at a restart because one certificate expired does more harm.
+    /// Whether the proxy starts in spite of the problem. The problem is hardly intended, but refusing to serve a
+    /// hundred names after a restart, because one certificate expired, does more harm.
     pub fn is_usable(&self) -> bool {
         matches!(
             self.fault,
-            Fault::Expired { .. }
-                | Fault::NotYetValid { .. }
-                | Fault::NoName
-                | Fault::CrlExpired { .. }
-                | Fault::KeyLog { .. }
-                | Fault::Readable { .. }
-                | Fault::UnreadableOcsp(_)
-                | Fault::NotAnOcspResponse
-                | Fault::OcspOfAnother
-                | Fault::OcspStale { .. }
-                | Fault::OcspNotGood(_)
+            CertificateFault::Expired { .. }
+                | CertificateFault::NotYetValid { .. }
+                | CertificateFault::NoName
+                | CertificateFault::OtherName { .. }
+                | CertificateFault::CrlExpired { .. }
+                | CertificateFault::KeyLog { .. }
+                | CertificateFault::Readable { .. }
+                | CertificateFault::UnreadableOcsp(_)
+                | CertificateFault::NotAnOcspResponse
+                | CertificateFault::OcspOfAnother
+                | CertificateFault::OcspStale { .. }
+                | CertificateFault::OcspNotGood(_)
         )
     }
 
-    /// Whether a configuration is valid in spite of the problem, for `vanward check`, too: it is up to the operator.
+    /// Whether a configuration is valid in spite of the problem, for `vanward check`, too: the operator decides.
     pub fn is_advice(&self) -> bool {
-        matches!(self.fault, Fault::Readable { .. })
+        matches!(self.fault, CertificateFault::Readable { .. })
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for CertificateProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
             write!(formatter, "{}: ", file.display())?;
@@ -55,30 +55,26 @@ impl fmt::Display for Problem {
     }
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for CertificateProblem {}
 
-/// A fault of a file or of its content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// The file cannot be read; with the system's error.
+pub enum CertificateFault {
+    /// With the system's error.
     #[error("it can't be read: {0}")]
     Unreadable(String),
-    /// The file is larger than any certificate needs; with the limit in KiB.
+    /// Larger than any certificate needs; with the limit in KiB.
     #[error("it is larger than {0} KiB")]
     TooLarge(u64),
     /// A PEM section has no end, or is not base64.
     #[error("its PEM is broken: {0}")]
     BrokenPem(String),
-    /// The file has no certificate.
     #[error("it has no certificate")]
     NoCertificate,
     /// A PEM section labelled as a certificate is none; with its number.
     #[error("its certificate {0} can't be understood")]
     NotACertificate(usize),
-    /// The file has no private key.
     #[error("it has no private key")]
     NoKey,
-    /// The private key needs a passphrase.
     #[error("its private key is encrypted")]
     EncryptedKey,
     /// The private key is encrypted in a way that is not supported.
@@ -98,31 +94,29 @@ pub enum Fault {
     /// The private key belongs to another certificate than the one in this file.
     #[error("it is not the key of the certificate in {}", .0.display())]
     OtherKey(PathBuf),
-    /// The certificate has expired.
     #[error("its certificate has expired: it was valid until {until}")]
-    Expired {
-        /// The end of its validity.
-        until: String,
-    },
-    /// The certificate is not valid yet.
+    Expired { until: String },
     #[error("its certificate is not valid before {from}")]
-    NotYetValid {
-        /// The begin of its validity.
-        from: String,
-    },
+    NotYetValid { from: String },
     /// The certificate has no host name or address and is not the default, so no client could ever get it.
     #[error("its certificate has no host name, and is not the first: it would never be used")]
     NoName,
-    /// The OCSP response cannot be read; with the system's error.
+    /// The certificate in the folder of an automatic one is for other names.
+    #[error("its certificate is for {names}, not for {wanted}: it is not used")]
+    OtherName {
+        /// The names in the certificate.
+        names: String,
+        /// The configured name, which is the name of the folder.
+        wanted: String,
+    },
+    /// With the system's error.
     #[error("the OCSP response can't be read: {0}")]
     UnreadableOcsp(String),
     /// The OCSP response is not DER, or is an error message.
     #[error("it is not an OCSP response")]
     NotAnOcspResponse,
-    /// The OCSP response is about another certificate.
     #[error("its OCSP response is about another certificate")]
     OcspOfAnother,
-    /// The OCSP response has expired.
     #[error("its OCSP response was valid until {until}")]
     OcspStale {
         /// The time of the next update.
@@ -131,7 +125,6 @@ pub enum Fault {
     /// The OCSP response says that the certificate is `revoked` or `unknown`.
     #[error("its OCSP response says that the certificate is {0}")]
     OcspNotGood(&'static str),
-    /// The file has no revocation list.
     #[error("it has no certificate revocation list")]
     NoCrl,
     /// A revocation list cannot be parsed; with its number.
@@ -145,24 +138,24 @@ pub enum Fault {
     CrlExpired {
         /// The time of the next update.
         until: String,
-        /// Whether the certificates that it could have revoked are refused.
+        /// Whether the certificates that it could have revoked are rejected.
         is_refused: bool,
     },
-    /// The secrets of sessions are written to a file, or would be if there was one.
+    /// The secrets of sessions are written to a file, or would be if the environment named one.
     #[error("{}", match file {
-        Some(file) => format!("key_log: secrets of TLS sessions are written to {file}: whoever reads it can decrypt them"),
+        Some(file) => format!("key_log: secrets of TLS sessions are written to {file}: any reader of the file can decrypt them"),
         None => "key_log has no effect: SSLKEYLOGFILE is not set".to_owned(),
     })]
     KeyLog {
         /// The file that the environment names.
         file: Option<String>,
     },
-    /// A private key or its passphrase can be read by more than the process.
+    /// Other users can read a private key or its passphrase.
     #[error("{} can read this secret (mode {mode:04o})", if *is_for_all { "every user" } else { "the file's group" })]
     Readable {
         /// The permissions of the file.
         mode: u32,
-        /// Whether every user may read it, or the file's group.
+        /// Whether every user may read it, or only the file's group.
         is_for_all: bool,
     },
     /// The system has no trusted CAs.
@@ -176,7 +169,7 @@ pub enum Fault {
     Refused(String),
 }
 
-impl Fault {
+impl CertificateFault {
     /// The expected content, as advice for the operator.
     pub fn expected(&self) -> Option<&'static str> {
         Some(match self {
@@ -201,6 +194,9 @@ impl Fault {
             Self::Expired { .. } => "a renewed certificate",
             Self::NotYetValid { .. } => "a certificate that is valid now; is the clock right?",
             Self::NoName => "a certificate with a DNS name or an IP address among its alternative names",
+            Self::OtherName { .. } => {
+                "files that only the proxy writes; it asks for a certificate of this name"
+            }
             Self::NotAnOcspResponse | Self::OcspOfAnother => {
                 "the responder's answer about this certificate, in DER"
             }

@@ -10,8 +10,8 @@ use rustls::{SupportedCipherSuite, SupportedProtocolVersion, version};
 
 use crate::trial;
 
-/// Ciphers for clients, where the proxy's order decides: TLS scanners object to the client's order. The order begins
-/// like OpenSSL's, which most peers follow, so that comparisons use the same ciphers.
+/// Ciphers for clients, where the proxy's order decides, because TLS scanners object to the client's order. The order
+/// begins like OpenSSL's, which most peers follow, so that comparisons use the same ciphers.
 const FOR_CLIENTS: &[TlsCipher] = &[
     TlsCipher::TLS_AES_256_GCM_SHA384,
     TlsCipher::TLS_AES_128_GCM_SHA256,
@@ -45,18 +45,16 @@ const FOR_SERVERS: &[TlsCipher] = &[
 /// round trip for each connection.
 const GROUPS_FOR_SERVERS: &[TlsGroup] = &[TlsGroup::X25519, TlsGroup::Secp256r1, TlsGroup::Secp384r1];
 
-/// Cryptography for the clients of a listener.
 pub(crate) fn for_clients(negotiation: &Negotiation) -> Arc<CryptoProvider> {
     provider(negotiation, (FOR_CLIENTS, GROUPS_FOR_CLIENTS), telling)
 }
 
 /// Whether the proxy's order of cipher suites decides, not the client's. Mozilla's guideline leaves it to the client,
-/// who knows whether it has instructions for AES.
+/// which knows whether it has instructions for AES.
 pub(crate) fn prefers_own_order(negotiation: &Negotiation) -> bool {
     negotiation.ciphers.is_some() || negotiation.preset.is_none()
 }
 
-/// Cryptography for the servers of an upstream.
 pub(crate) fn for_servers(negotiation: &Negotiation) -> Arc<CryptoProvider> {
     provider(negotiation, (FOR_SERVERS, GROUPS_FOR_SERVERS), suite)
 }
@@ -67,14 +65,15 @@ pub(crate) fn for_certificates() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }
 
-/// The versions, newest first.
+/// The permitted versions, newest first.
 pub(crate) fn versions(negotiation: &Negotiation) -> Vec<&'static SupportedProtocolVersion> {
     let all = [(TlsVersion::Tls13, &version::TLS13), (TlsVersion::Tls12, &version::TLS12)];
     let permitted = all.into_iter().filter(|(version, _)| negotiation.permits(*version));
     permitted.map(|(_, version)| version).collect()
 }
 
-/// Whether a listener can use a key: in TLS 1.2 the cipher suite says which kind the certificate has (RFC 5246 §7.4.2).
+/// Whether a listener can use a key: in TLS 1.2 the cipher suite determines the kind of the certificate's key (RFC 5246
+/// §7.4.2).
 pub(crate) fn has_suite_for(negotiation: &Negotiation, key: &dyn SigningKey) -> bool {
     let ciphers = negotiation.ciphers.as_deref().unwrap_or(FOR_CLIENTS);
     let permitted = ciphers.iter().filter(|cipher| negotiation.permits(cipher.version()));
@@ -121,7 +120,7 @@ fn suite(cipher: TlsCipher) -> SupportedCipherSuite {
     }
 }
 
-/// A suite that tells of records that cannot be decrypted. Each is made once.
+/// A suite that reports records that cannot be decrypted. Each suite is created once.
 fn telling(cipher: TlsCipher) -> SupportedCipherSuite {
     static TELLING: LazyLock<Vec<SupportedCipherSuite>> =
         LazyLock::new(|| ALL_CIPHER_SUITES.iter().copied().map(trial::telling).collect());

@@ -1,6 +1,6 @@
 //! TLS for QUIC (RFC 9001): the handshakes with clients and with servers, and the keys of endpoints.
 //!
-//! Packets are for the QUIC implementation: it gets the keys, and asks nobody here for the path of a request.
+//! The QUIC implementation handles packets with these keys. It does not call this module for each request.
 
 use std::any::Any;
 use std::io::Cursor;
@@ -21,14 +21,21 @@ use rustls::pki_types::ServerName;
 use rustls::quic::{ClientConnection, Connection, KeyChange, Secrets, ServerConnection, Suite, Version};
 
 use crate::handshake::Agreed;
-use crate::reason::reason;
+use crate::reason::{reason, reason_of_client};
 use crate::store;
 
 /// The ALPN name of HTTP/3 (RFC 9114 §3.1).
 pub(crate) const H3: &str = "h3";
 
-/// The bytes of a process's secret for QUIC.
 pub const QUIC_SECRET_BYTES: usize = 32;
+
+/// Derives the secret of a process from the content of a file, of any length.
+pub fn quic_secret(written: &[u8]) -> [u8; QUIC_SECRET_BYTES] {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, written), b"vanward QUIC");
+    let mut secret = [0; QUIC_SECRET_BYTES];
+    secret.copy_from_slice(tag.as_ref());
+    secret
+}
 
 /// The keys that all QUIC endpoints of a process share.
 pub struct QuicKeys {
@@ -36,12 +43,11 @@ pub struct QuicKeys {
     pub resets: Arc<dyn HmacKey>,
     /// For address validation tokens (RFC 9000 §8.1).
     pub tokens: Arc<dyn HandshakeTokenKey>,
-    /// Hides what connection IDs tell.
+    /// Encrypts the owners in connection IDs.
     pub connection_ids: [u8; 16],
 }
 
 impl QuicKeys {
-    /// Derives the keys from the secret of the process.
     pub fn new(secret: &[u8; QUIC_SECRET_BYTES]) -> Self {
         let derive = |label: &[u8]| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), label);
         let mut connection_ids = [0; 16];
@@ -55,7 +61,7 @@ impl QuicKeys {
     }
 }
 
-/// The cipher suite of Initial packets (RFC 9001 §5.2), whichever suites clients may choose afterwards.
+/// The cipher suite of Initial packets (RFC 9001 §5.2). Clients may choose any suite afterwards.
 fn initial_suite() -> Option<Suite> {
     TLS13_AES_128_GCM_SHA256.tls13()?.quic_suite()
 }
@@ -66,18 +72,25 @@ pub(crate) struct QuicServer {
     initial: Suite,
     /// Initial keys and the tags of Retry packets, which need no session.
     sessionless: Arc<QuicServerConfig>,
-    /// The address that the client has connected to.
+    /// The local address of the client's connection.
     address: Option<IpAddr>,
+    /// Whether handshakes end with an alert at the beginning.
+    fails: bool,
 }
 
 impl QuicServer {
+    /// A copy whose handshakes end with an alert at the beginning.
+    pub(crate) fn failing(self) -> Self {
+        Self { fails: true, ..self }
+    }
+
     /// `None` if the configuration does not permit TLS 1.3.
     pub(crate) fn new(config: Arc<rustls::ServerConfig>, address: Option<IpAddr>) -> Option<Self> {
         let initial = initial_suite()?;
-        // Later handshakes cannot fail for the configuration where one can be begun.
+        // If one handshake can begin, the configuration cannot make later ones fail.
         ServerConnection::new(Arc::clone(&config), Version::V1, Vec::new()).ok()?;
         let sessionless = QuicServerConfig::with_initial(Arc::clone(&config), initial).ok()?;
-        Some(Self { config, initial, sessionless: Arc::new(sessionless), address })
+        Some(Self { config, initial, sessionless: Arc::new(sessionless), address, fails: false })
     }
 }
 
@@ -91,9 +104,10 @@ impl crypto::ServerConfig for QuicServer {
         params.write(&mut written);
         match ServerConnection::new(Arc::clone(&self.config), Version::V1, written) {
             Ok(connection) => {
-                Box::new(Session::new(Connection::Server(connection), self.initial, self.address))
+                let session = QuicSession::new(Connection::Server(connection), self.initial, self.address);
+                Box::new(QuicSession { fails: self.fails, ..session })
             }
-            // `new` has begun one with the same configuration.
+            // `new` has already started one with the same configuration.
             Err(_) => Arc::clone(&self.sessionless).start_session(version, params),
         }
     }
@@ -107,7 +121,7 @@ impl crypto::ServerConfig for QuicServer {
     }
 }
 
-/// Our side of handshakes with servers.
+/// The proxy's side of handshakes with servers.
 pub(crate) struct QuicClient {
     config: Arc<rustls::ClientConfig>,
     initial: Suite,
@@ -132,49 +146,60 @@ impl crypto::ClientConfig for QuicClient {
         let name = ServerName::try_from(server_name.to_owned()).map_err(|_| refused())?;
         let connection = ClientConnection::new(Arc::clone(&self.config), Version::V1, name, written);
         let connection = Connection::Client(connection.map_err(|_| refused())?);
-        Ok(Box::new(Session::new(connection, self.initial, None)))
+        Ok(Box::new(QuicSession::new(connection, self.initial, None)))
     }
 }
 
-/// A handshake, and the keys that follow it. Unlike the session of the QUIC implementation it tells which cipher suite was
-/// chosen, and whether a session was resumed; and it is small once the handshake is over.
-struct Session {
-    /// The handshake; with a client it ends, with a server tickets may come later.
+/// A handshake, and the keys that follow it. Unlike the session of the QUIC implementation, it reports the cipher
+/// suite, and whether a session was resumed. It is small once the handshake is over.
+struct QuicSession {
+    /// The handshake. For a client's connection it is dropped at the end; a server may send tickets later.
     connection: Option<Box<Connection>>,
     side: Side,
     initial: Suite,
-    /// The address that a client has connected to.
+    /// The local address of a client's connection.
     address: Option<IpAddr>,
     next: Option<Secrets>,
-    /// What the handshake has agreed on, until somebody asks.
+    /// The result of the handshake, until the first call that takes it.
     agreed: Mutex<Option<Box<Agreed>>>,
-    /// Whether the end of the handshake was told.
+    /// Whether the end of the handshake was reported.
     is_told: bool,
+    /// Whether the handshake ends with an alert at the beginning.
+    fails: bool,
 }
 
-impl Session {
+impl QuicSession {
     fn new(connection: Connection, initial: Suite, address: Option<IpAddr>) -> Self {
         let side = match connection {
             Connection::Client(_) => Side::Client,
             Connection::Server(_) => Side::Server,
         };
         let connection = Some(Box::new(connection));
-        Self { connection, side, initial, address, next: None, agreed: Mutex::default(), is_told: false }
+        Self {
+            connection,
+            side,
+            initial,
+            address,
+            next: None,
+            agreed: Mutex::default(),
+            is_told: false,
+            fails: false,
+        }
     }
 
-    /// What went wrong in the handshake, in words for whoever reads of it.
+    /// Describes a handshake error for the log.
     fn words(&self, error: &rustls::Error) -> String {
-        if self.side.is_client() { reason(error, "tls") } else { error.to_string() }
+        if self.side.is_client() { reason(error, "tls") } else { reason_of_client(error) }
     }
 }
 
-impl crypto::Session for Session {
+impl crypto::Session for QuicSession {
     fn initial_keys(&self, dst_cid: &ConnectionId, side: Side) -> Keys {
         let side = if side.is_client() { rustls::Side::Client } else { rustls::Side::Server };
         boxed(self.initial.keys(dst_cid, side, Version::V1))
     }
 
-    /// What was agreed on, as [`Agreed`], to who asks first.
+    /// Returns [`Agreed`] to the first caller.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         let agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner).take();
         agreed.map(|agreed| -> Box<dyn Any> { agreed })
@@ -185,7 +210,7 @@ impl crypto::Session for Session {
     }
 
     fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
-        // RFC 8446 §8: early data could be replayed. None is accepted or sent.
+        // RFC 8446 §8: early data could be replayed. It is neither accepted nor sent.
         None
     }
 
@@ -198,8 +223,12 @@ impl crypto::Session for Session {
     }
 
     fn read_handshake(&mut self, received: &[u8]) -> Result<bool, TransportError> {
+        if self.fails {
+            let code = TransportErrorCode::crypto(AlertDescription::HandshakeFailure.into());
+            return Err(TransportError { code, frame: None, reason: "it was refused on purpose".to_owned() });
+        }
         let Some(connection) = &mut self.connection else {
-            // RFC 9001 §4.4, §6: neither certificates nor key updates may come from a client after its handshake.
+            // RFC 9001 §4.4, §6: a client must send neither certificates nor key updates after its handshake.
             let code = TransportErrorCode::crypto(AlertDescription::UnexpectedMessage.into());
             let reason = "a message of TLS after the handshake".to_owned();
             return Err(TransportError { code, frame: None, reason });
@@ -218,7 +247,7 @@ impl crypto::Session for Session {
                 Connection::Server(connection) => connection.server_name().map(Box::from),
                 Connection::Client(_) => None,
             };
-            let agreed = Agreed { server_name, ..Agreed::of(connection) };
+            let agreed = Agreed { server_name, ..Agreed::from_common(connection) };
             self.agreed = Mutex::new(Some(Box::new(agreed)));
             self.is_told = true;
         }
@@ -235,7 +264,8 @@ impl crypto::Session for Session {
 
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<Keys> {
         let Some(change) = self.connection.as_mut()?.write_hs(out) else {
-            // The tickets have left, too. An idle connection should not hold what only handshakes need: three kilobytes.
+            // The tickets were sent, too. Drops three kilobytes that only handshakes need, so that an idle connection
+            // is small.
             if self.is_told && self.side.is_server() && out.is_empty() {
                 self.connection = None;
             }
@@ -265,12 +295,12 @@ impl crypto::Session for Session {
         _: &[u8],
         _: &[u8],
     ) -> Result<(), ExportKeyingMaterialError> {
-        // Nobody asks for any.
+        // Never called.
         Err(ExportKeyingMaterialError)
     }
 }
 
-/// Whether the tag of a Retry packet is right (RFC 9001 §5.8).
+/// Checks the tag of a Retry packet (RFC 9001 §5.8).
 fn is_valid_retry(orig_dst_cid: &[u8], header: &[u8], payload: &[u8]) -> bool {
     const KEY: [u8; 16] = *b"\xbe\x0c\x69\x0b\x9f\x66\x57\x5a\x1d\x76\x6b\x54\xe3\x68\xc8\x4e";
     const NONCE: [u8; 12] = *b"\x46\x15\x99\xd3\x5d\x63\x2b\xf2\x23\x98\x25\xbb";
@@ -311,7 +341,7 @@ mod tests {
         assert!(!is_valid_retry(&id, &header, &tag[1..]));
     }
 
-    /// All that a session has to say now, in pieces that are encrypted by the same keys.
+    /// All messages that a session can send now. Each piece is encrypted with the same keys.
     fn said(session: &mut dyn crypto::Session) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         loop {
@@ -324,7 +354,7 @@ mod tests {
         }
     }
 
-    /// Whether the handshake of a session is over with what the other one says.
+    /// Whether these messages end the handshake of a session.
     fn ends(session: &mut dyn crypto::Session, said: &[Vec<u8>]) -> bool {
         said.iter().fold(false, |ends, piece| ends | session.read_handshake(piece).unwrap())
     }

@@ -5,7 +5,8 @@ use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 use crate::certificate::written_time;
 
-/// Explains a handshake error to the operator. In the text, "it" is the server; `table` has the options that it names.
+/// Explains a handshake error to the operator. In the text, "it" is the server; `table` is the table of the options
+/// that it names.
 pub fn reason(error: &Error, table: &str) -> String {
     match error {
         Error::InvalidCertificate(error) => of_certificate(error, table),
@@ -17,6 +18,91 @@ pub fn reason(error: &Error, table: &str) -> String {
         Error::NoApplicationProtocol => NO_PROTOCOL.to_owned(),
         Error::PeerMisbehaved(how) => format!("it breaks the rules of TLS: {}", words(&format!("{how:?}"))),
         other => other.to_string(),
+    }
+}
+
+/// Explains a handshake error to the operator. In the text, "it" is the client.
+pub fn reason_of_client(error: &Error) -> String {
+    match error {
+        Error::NoCertificatesPresented => "it has no certificate, and one is required".to_owned(),
+        Error::InvalidCertificate(error) => match error {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "its certificate is signed by none of the CAs that are trusted for clients".to_owned()
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "its certificate has expired".to_owned()
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "its certificate is not valid yet".to_owned()
+            }
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+                "its certificate is not for clients".to_owned()
+            }
+            CertificateError::Revoked => "its certificate is revoked".to_owned(),
+            CertificateError::UnknownRevocationStatus => {
+                "there is no revocation list of the CA that signed its certificate, or an intermediate one; add it \
+                 to crls"
+                    .to_owned()
+            }
+            CertificateError::ExpiredRevocationList
+            | CertificateError::ExpiredRevocationListContext { .. } => {
+                "the revocation list of its CA was to be replaced by now; renew it".to_owned()
+            }
+            other => format!("its certificate is not valid: {other}"),
+        },
+        Error::AlertReceived(
+            AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired
+            | AlertDescription::DecryptError,
+        ) => "it does not accept the certificate that it was shown".to_owned(),
+        Error::NoApplicationProtocol => "it speaks none of the protocols of this listener (ALPN)".to_owned(),
+        Error::InvalidMessage(_) => "what it sends is no TLS".to_owned(),
+        // The certificate is selected by name.
+        Error::General(_) => "there is no certificate for the name that it asks for".to_owned(),
+        other => reason(other, "tls"),
+    }
+}
+
+/// The part of a handshake that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandshakeFault {
+    /// The peer's certificate is missing or not valid.
+    Certificate,
+    /// The peer rejected the handshake with an alert.
+    Alert,
+    /// The two sides have no application protocol in common.
+    Protocol,
+    Other,
+}
+
+impl HandshakeFault {
+    pub fn from_error(error: &Error) -> Self {
+        match error {
+            Error::NoCertificatesPresented | Error::InvalidCertificate(_) => Self::Certificate,
+            Error::NoApplicationProtocol | Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+                Self::Protocol
+            }
+            Error::AlertReceived(_) => Self::Alert,
+            _ => Self::Other,
+        }
+    }
+
+    /// Classifies an alert that this side has sent (RFC 8446 §6.2).
+    pub fn of_sent(alert: AlertDescription) -> Self {
+        match alert {
+            AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::DecryptError
+            | AlertDescription::CertificateRequired => Self::Certificate,
+            AlertDescription::NoApplicationProtocol => Self::Protocol,
+            _ => Self::Other,
+        }
     }
 }
 
@@ -32,7 +118,7 @@ fn of_certificate(error: &CertificateError, table: &str) -> String {
     let told = match error {
         CertificateError::UnknownIssuer => {
             return format!(
-                "its certificate is signed by nobody that is trusted; name the file of its CA in {table}.ca"
+                "no trusted CA has signed its certificate; name the file of its CA in {table}.ca"
             );
         }
         CertificateError::NotValidForNameContext { expected, presented } if !presented.is_empty() => {
@@ -64,17 +150,17 @@ fn of_certificate(error: &CertificateError, table: &str) -> String {
              without the other?"
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
-        // What is found of a signature that fits none of the roots.
+        // A signature that fits none of the roots.
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             return format!(
-                "its certificate is signed by nobody that is trusted, or with an algorithm that is not accepted; name \
+                "no trusted CA has signed its certificate, or with an algorithm that is not accepted; name \
                  the file of its CA in {table}.ca"
             );
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => NO_PURPOSE,
         CertificateError::Revoked => "its certificate is revoked; it has to be replaced",
         CertificateError::BadEncoding => "its certificate can't be understood",
-        // Other libraries' errors have no types that we know.
+        // Errors of other libraries have no types that are known here.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "its certificate is that of a CA, which is not for servers; expected one with basicConstraints CA:FALSE, \
              signed by that CA"
@@ -132,7 +218,7 @@ fn of_incompatible(incompatible: &PeerIncompatible) -> String {
     }
 }
 
-/// What a variant of rustls is called, as words: `BadMaxFragmentSize` is `bad max fragment size`. Without what it holds.
+/// The name of a rustls variant, as words and without its content: `BadMaxFragmentSize` is `bad max fragment size`.
 fn words(variant: &str) -> String {
     let name = variant.split(|character: char| !character.is_alphanumeric()).next().unwrap_or_default();
     let mut words = String::with_capacity(name.len() + 8);
@@ -151,7 +237,7 @@ fn time(time: UnixTime) -> String {
     written_time(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// `DnsName("a.example")` without what is around the name.
+/// The name in `DnsName("a.example")`.
 fn bare(name: &str) -> &str {
     let inside = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
     inside.unwrap_or(name).trim_matches('"')
@@ -162,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_wrong_most_is_told_with_a_remedy_and_without_the_names_of_types() {
+    fn frequent_errors_have_a_remedy_and_no_type_names() {
         let certificate = Error::InvalidCertificate;
         let day = UnixTime::since_unix_epoch(std::time::Duration::from_secs(86_400));
         let named = |expected: &str, presented: &[&str]| {

@@ -1,7 +1,7 @@
-//! The record layer (RFC 8446 §5, RFC 5246 §6.2) between the caller's buffers: encrypts a record from the plaintext's
-//! place into the send buffer, and decrypts one from the receive buffer to where the plaintext is wanted.
+//! The record layer (RFC 8446 §5, RFC 5246 §6.2) between the caller's buffers. Encrypts plaintext into the send buffer,
+//! and decrypts records from the receive buffer directly into the reader's buffer.
 //!
-//! Keys come from rustls, which did the handshake; the ciphers are those of aws-lc-rs.
+//! rustls did the handshake and supplies the keys; aws-lc-rs supplies the ciphers.
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
@@ -14,29 +14,28 @@ const HEADER_LEN: usize = 5;
 pub const PLAINTEXT_MAX: usize = 1 << 14;
 /// The maximum overhead of a record that the proxy encrypts: header, explicit nonce or type, tag.
 pub const OVERHEAD_MAX: usize = HEADER_LEN + NONCE_EXPLICIT_LEN + TAG_LEN;
-/// The largest record that is accepted (RFC 8446 §5.2; TLS 1.2 allows more, which nobody sends without compression).
+/// The largest record that is accepted (RFC 8446 §5.2). TLS 1.2 allows more, which no peer sends without compression.
 pub const RECORD_MAX: usize = HEADER_LEN + PLAINTEXT_MAX + 256;
 
 const TAG_LEN: usize = 16;
 const NONCE_LEN: usize = 12;
-/// What AES-GCM in TLS 1.2 sends of its nonce (RFC 5288 §3).
+/// The part of the nonce that AES-GCM sends in TLS 1.2 (RFC 5288 §3).
 const NONCE_EXPLICIT_LEN: usize = 8;
 
-/// The content type of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContentType {
     /// ChangeCipherSpec: has no meaning in TLS 1.3, or after a handshake.
     ChangeCipherSpec,
-    /// An alert: the end of the stream (close_notify), or an error.
+    /// The end of the stream (close_notify), or an error.
     Alert,
     /// A handshake message after the handshake: session tickets and key updates.
     Handshake,
-    /// Application data: bytes of the stream.
+    /// Bytes of the stream.
     ApplicationData,
 }
 
 impl ContentType {
-    fn of(byte: u8) -> Option<Self> {
+    fn parse(byte: u8) -> Option<Self> {
         Some(match byte {
             20 => Self::ChangeCipherSpec,
             21 => Self::Alert,
@@ -56,7 +55,7 @@ impl ContentType {
     }
 }
 
-/// The alert to send when a connection cannot go on (RFC 8446 §6.2).
+/// The alert to send when a connection cannot continue (RFC 8446 §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Alert {
@@ -78,9 +77,9 @@ pub enum Alert {
     NoRenegotiation = 100,
 }
 
-/// How records of a connection look.
+/// The layout of a connection's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum RecordShape {
     /// TLS 1.3: the content type is encrypted, behind the plaintext.
     TypeInside,
     /// TLS 1.2 with AES-GCM: a part of the nonce is sent.
@@ -89,12 +88,12 @@ enum Shape {
     Plain,
 }
 
-/// A key, its nonces, and how its records look.
+/// A key, its nonces, and the layout of its records.
 struct Cipher {
     key: LessSafeKey,
     iv: [u8; NONCE_LEN],
     sequence: u64,
-    shape: Shape,
+    shape: RecordShape,
 }
 
 impl Cipher {
@@ -107,20 +106,20 @@ impl Cipher {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
             ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
             ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
-            // Not among the suites that are offered.
+            // Such suites are not offered.
             _ => return Err(Alert::InternalError),
         };
         let key = UnboundKey::new(algorithm, key.as_ref()).map_err(|_| Alert::InternalError)?;
         let shape = match (version, secrets) {
-            (ProtocolVersion::TLSv1_3, _) => Shape::TypeInside,
-            (_, ConnectionTrafficSecrets::Chacha20Poly1305 { .. }) => Shape::Plain,
-            _ => Shape::NonceSent,
+            (ProtocolVersion::TLSv1_3, _) => RecordShape::TypeInside,
+            (_, ConnectionTrafficSecrets::Chacha20Poly1305 { .. }) => RecordShape::Plain,
+            _ => RecordShape::NonceSent,
         };
         let iv = iv.as_ref().try_into().map_err(|_| Alert::InternalError)?;
         Ok(Self { key: LessSafeKey::new(key), iv, sequence, shape })
     }
 
-    /// RFC 8446 §5.3; RFC 5288 leaves the choice to the sender and RFC 7905 §2 says the same.
+    /// RFC 8446 §5.3; RFC 5288 leaves the choice to the sender, and RFC 7905 §2 requires the same.
     fn nonce(&self) -> [u8; NONCE_LEN] {
         let mut nonce = self.iv;
         for (byte, of_sequence) in nonce[4..].iter_mut().zip(self.sequence.to_be_bytes()) {
@@ -129,26 +128,27 @@ impl Cipher {
         nonce
     }
 
-    /// What is authenticated beside the plaintext: the header as sent, or in TLS 1.2 the sequence number and the header
-    /// as it would be without sealing (RFC 5246 §6.2.3.3).
+    /// The associated data: the header as sent, or in TLS 1.2 the sequence number and the header of the plaintext
+    /// record (RFC 5246 §6.2.3.3).
     fn associated(&self, kind: u8, plaintext_len: usize, sent_len: usize) -> Associated {
         let mut bytes = [0; 13];
         match self.shape {
-            Shape::TypeInside => bytes[..HEADER_LEN].copy_from_slice(&header(kind, sent_len)),
-            Shape::NonceSent | Shape::Plain => {
+            RecordShape::TypeInside => bytes[..HEADER_LEN].copy_from_slice(&header(kind, sent_len)),
+            RecordShape::NonceSent | RecordShape::Plain => {
                 bytes[..8].copy_from_slice(&self.sequence.to_be_bytes());
                 bytes[8..].copy_from_slice(&header(kind, plaintext_len));
             }
         }
-        Associated { bytes, len: if self.shape == Shape::TypeInside { HEADER_LEN } else { 13 } }
+        Associated { bytes, len: if self.shape == RecordShape::TypeInside { HEADER_LEN } else { 13 } }
     }
 
-    /// Whether each record tells something of the key. ChaCha20-Poly1305 runs out of sequence numbers first.
+    /// Whether the number of records per key is limited for security. ChaCha20-Poly1305 is limited only by its sequence
+    /// numbers.
     fn has_limit(&self) -> bool {
         self.key.algorithm() != &CHACHA20_POLY1305
     }
 
-    /// RFC 8446 §5.3, RFC 5246 §6.1: a sequence number is used once. Nobody lives to see the last.
+    /// RFC 8446 §5.3, RFC 5246 §6.1: a sequence number is used once. The last one is never reached in practice.
     fn count(&mut self) -> Result<(), Alert> {
         self.sequence = self.sequence.checked_add(1).ok_or(Alert::InternalError)?;
         Ok(())
@@ -156,7 +156,7 @@ impl Cipher {
 
     /// Bytes between the header and the ciphertext.
     fn nonce_sent_len(&self) -> usize {
-        if self.shape == Shape::NonceSent { NONCE_EXPLICIT_LEN } else { 0 }
+        if self.shape == RecordShape::NonceSent { NONCE_EXPLICIT_LEN } else { 0 }
     }
 }
 
@@ -171,7 +171,7 @@ impl AsRef<[u8]> for Associated {
     }
 }
 
-/// The length of the record at the front of `bytes`; `None` if the header has not arrived.
+/// The length of the record at the front of `bytes`. `None` if the header has not arrived.
 pub(crate) fn len(bytes: &[u8]) -> Option<usize> {
     let &[_, _, _, high, low] = bytes.first_chunk::<HEADER_LEN>()?;
     Some(HEADER_LEN + usize::from(u16::from_be_bytes([high, low])))
@@ -194,7 +194,6 @@ pub(crate) const SEALED_MAX: u64 = 23_726_566;
 /// The number of records after which a key is renewed, or its connection ended. Leaves room for a long response.
 pub(crate) const KEY_EXHAUSTED_RECORDS: u64 = 1 << 24;
 
-/// Encrypts records.
 pub(crate) struct Sealer(Cipher);
 
 impl Sealer {
@@ -228,8 +227,8 @@ impl Sealer {
         let nonce = cipher.nonce();
         let kind_inside = [kind.byte()];
         let (outer, inside): (u8, &[u8]) = match cipher.shape {
-            Shape::TypeInside => (ContentType::ApplicationData.byte(), &kind_inside),
-            Shape::NonceSent | Shape::Plain => (kind.byte(), &[]),
+            RecordShape::TypeInside => (ContentType::ApplicationData.byte(), &kind_inside),
+            RecordShape::NonceSent | RecordShape::Plain => (kind.byte(), &[]),
         };
         let sent_len = cipher.nonce_sent_len() + plaintext.len() + inside.len() + TAG_LEN;
         let record = out.get_mut(..HEADER_LEN + sent_len).ok_or(Alert::InternalError)?;
@@ -279,7 +278,6 @@ pub(crate) enum Front {
     Record { len: usize, room: usize },
 }
 
-/// Decrypts records.
 pub(crate) struct Opener(Cipher);
 
 impl Opener {
@@ -295,10 +293,11 @@ impl Opener {
         let Some(&[kind, major, minor, high, low]) = received.first_chunk::<HEADER_LEN>() else {
             return Ok(Front::Partial);
         };
-        // RFC 8446 §5: after the handshake nothing travels unsealed, and what is sealed says that it is data.
-        match (self.0.shape, ContentType::of(kind)) {
-            (Shape::TypeInside, Some(ContentType::ApplicationData)) => {}
-            (Shape::NonceSent | Shape::Plain, Some(_)) => {}
+        // RFC 8446 §5: after the handshake there are no plaintext records, and the outer type of encrypted ones is
+        // application data.
+        match (self.0.shape, ContentType::parse(kind)) {
+            (RecordShape::TypeInside, Some(ContentType::ApplicationData)) => {}
+            (RecordShape::NonceSent | RecordShape::Plain, Some(_)) => {}
             _ => return Err(Alert::UnexpectedMessage),
         }
         if (major, minor) != (3, 3) {
@@ -321,7 +320,7 @@ impl Opener {
         let mut nonce = cipher.nonce();
         let (nonce_sent, sealed) =
             sealed.split_at_checked(cipher.nonce_sent_len()).ok_or(Alert::BadRecordMac)?;
-        // RFC 5288 §3: the explicit part is what the sender says it is.
+        // RFC 5288 §3: the sender chooses the explicit part.
         nonce[NONCE_LEN - nonce_sent.len()..].copy_from_slice(nonce_sent);
         let (ciphertext, tag) = sealed.split_last_chunk::<TAG_LEN>().ok_or(Alert::BadRecordMac)?;
         let out = out.get_mut(..ciphertext.len()).ok_or(Alert::InternalError)?;
@@ -338,8 +337,8 @@ impl Opener {
             .map_err(|_| Alert::BadRecordMac)?;
         cipher.count()?;
         let (kind, len) = match cipher.shape {
-            Shape::NonceSent | Shape::Plain => (head[0], out.len()),
-            Shape::TypeInside => {
+            RecordShape::NonceSent | RecordShape::Plain => (head[0], out.len()),
+            RecordShape::TypeInside => {
                 // RFC 8446 §5.4: padding counts towards the limit.
                 if out.len() > PLAINTEXT_MAX + 1 {
                     return Err(Alert::RecordOverflow);
@@ -352,6 +351,6 @@ impl Opener {
         if len > PLAINTEXT_MAX {
             return Err(Alert::RecordOverflow);
         }
-        Ok((ContentType::of(kind).ok_or(Alert::UnexpectedMessage)?, len))
+        Ok((ContentType::parse(kind).ok_or(Alert::UnexpectedMessage)?, len))
     }
 }

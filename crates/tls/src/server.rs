@@ -12,58 +12,59 @@ use rustls::pki_types::UnixTime;
 use rustls::{ServerConfig, SignatureAlgorithm};
 
 use crate::challenges::{ACME_TLS, Challenges};
-use crate::file::Watched;
-use crate::inventory::{CertificateInUse, Source};
-use crate::pair::Pair;
-use crate::problem::{Fault, Problem};
+use crate::file::WatchedFiles;
+use crate::inventory::{CertificateInUse, InventorySource};
+use crate::names::is_for;
+use crate::pair::CertificatePair;
+use crate::problem::{CertificateFault, CertificateProblem};
 use crate::provider;
 use crate::quic::QuicServer;
-use crate::server_config::{Configs, Rules};
-use crate::store::{Shelf, Store};
+use crate::server_config::{ClientRules, Configs};
+use crate::store::{CertificateStore, Shelf};
 use crate::tickets::TicketKeys;
 
-/// Certificates whose files a tick looks at: more of them take turns, as two system calls for each would add up.
+/// Certificates whose files one tick checks. More of them take turns, because each costs two system calls.
 const LOOKED_AT: usize = 1000;
 
 /// The TLS server configuration of one listener, shared by all workers.
 #[derive(Debug)]
 pub struct ServerSide {
     configs: ArcSwap<Configs>,
-    rules: Rules,
-    store: Arc<Store>,
+    rules: ClientRules,
+    store: Arc<CertificateStore>,
     tls: ListenerTls,
     protocols: Vec<Vec<u8>>,
     http3: bool,
-    state: Mutex<State>,
+    state: Mutex<ServerTlsState>,
 }
 
-/// What only a tick needs.
+/// State that only a tick needs.
 #[derive(Debug)]
-struct State {
-    entries: Vec<Entry>,
-    /// The first of them that the next tick looks at.
+struct ServerTlsState {
+    entries: Vec<CertificateEntry>,
+    /// The first certificate that the next tick checks.
     next: usize,
     /// CAs and revocation lists.
-    trust: Option<Watched>,
-    /// When the next update of a revocation list is due, in seconds since 1970, and nobody was told yet.
+    trust: Option<WatchedFiles>,
+    /// When the next update of a revocation list is due, in seconds since 1970, unless that was already reported.
     crls_until: Option<i64>,
 }
 
 /// A certificate in use.
 #[derive(Debug)]
-struct Entry {
-    /// Where it came from; `None` was made at start.
-    source: Option<(CertificateFiles, Watched)>,
-    pair: Pair,
+struct CertificateEntry {
+    /// Its files; `None` for a certificate that was created at start.
+    source: Option<(CertificateFiles, WatchedFiles)>,
+    pair: CertificatePair,
     automatic: Option<Automatic>,
 }
 
-/// What is known of an automatic certificate.
+/// State of an automatic certificate.
 #[derive(Debug)]
 struct Automatic {
     /// As configured.
     name: String,
-    /// Whether there is none yet, and the pair is self-signed.
+    /// Whether the pair is self-signed, because no certificate was issued yet.
     is_stand_in: bool,
 }
 
@@ -73,15 +74,15 @@ pub struct Reload {
     /// Files whose new content is now in use.
     pub taken: Vec<PathBuf>,
     /// Problems. If a new file is unusable, its old content stays in use.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<CertificateProblem>,
 }
 
 impl ServerSide {
-    /// Loads the certificates of a listener; `None` if it does not use TLS.
+    /// Loads the certificates of a listener. `None` if it does not use TLS.
     ///
     /// # Errors
     /// All problems in all files that make the configuration unusable.
-    pub fn load(listener: &Listener) -> Result<Option<Self>, Vec<Problem>> {
+    pub fn load(listener: &Listener) -> Result<Option<Self>, Vec<CertificateProblem>> {
         Self::load_answering(listener, &Arc::default())
     }
 
@@ -92,17 +93,17 @@ impl ServerSide {
     pub fn load_answering(
         listener: &Listener,
         challenges: &Arc<Challenges>,
-    ) -> Result<Option<Self>, Vec<Problem>> {
+    ) -> Result<Option<Self>, Vec<CertificateProblem>> {
         let Some(tls) = &listener.tls else { return Ok(None) };
         let now = now();
         let mut problems = Vec::new();
         let mut entries = Vec::new();
         match &tls.certificates {
-            Certificates::SelfSigned => match Pair::self_signed(listener.address.ip(), now) {
-                Ok(pair) => entries.push(Entry { source: None, pair, automatic: None }),
+            Certificates::SelfSigned => match CertificatePair::self_signed(listener.address.ip(), now) {
+                Ok(pair) => entries.push(CertificateEntry { source: None, pair, automatic: None }),
                 Err(problem) => problems.push(problem),
             },
-            Certificates::Automatic { names, folder } => {
+            Certificates::Automatic { names, folder, .. } => {
                 for name in names {
                     match automatic(folder, name, now) {
                         Ok(entry) => entries.push(entry),
@@ -122,23 +123,23 @@ impl ServerSide {
         problems.extend(entries.iter().filter_map(|entry| entry.no_suite(tls)));
         for entry in entries.iter_mut().skip(1).filter(|entry| entry.pair.names.is_empty()) {
             let Some((files, _)) = &entry.source else { continue };
-            entry.pair.remarks.push(Problem::new(&files.pair.cert, Fault::NoName));
+            entry.pair.remarks.push(CertificateProblem::new(&files.pair.cert, CertificateFault::NoName));
         }
-        let rules = Rules::new(tls);
+        let rules = ClientRules::new(tls);
         let trust: Vec<PathBuf> = rules.trusts().flat_map(trust_paths).cloned().collect();
-        let trust = (!trust.is_empty()).then(|| Watched::new(trust));
+        let trust = (!trust.is_empty()).then(|| WatchedFiles::new(trust));
         let shelf = Shelf::new(entries.iter().map(|entry| &entry.pair));
         let is_automatic = matches!(tls.certificates, Certificates::Automatic { .. });
         let challenges = is_automatic.then(|| Arc::clone(challenges));
-        let store = Arc::new(Store::new(shelf, tls.unknown_names, challenges));
-        // Nobody looks at what is passed on: what is spoken inside is for the client to know.
+        let store = Arc::new(CertificateStore::new(shelf, tls.unknown_names, challenges));
+        // In passed-through streams, client and server choose the protocol.
         let mut protocols = if listener.tcp.is_some() { Vec::new() } else { protocols(listener.http2) };
         if is_automatic && listener.tcp.is_none() {
             protocols.push(ACME_TLS.into());
         }
         match Configs::new(&rules, tls, &store, (&protocols, listener.http3), now) {
             Ok(configs) if problems.is_empty() => Ok(Some(Self {
-                state: Mutex::new(State { entries, next: 0, trust, crls_until: configs.crls_until }),
+                state: Mutex::new(ServerTlsState { entries, next: 0, trust, crls_until: configs.crls_until }),
                 configs: ArcSwap::from_pointee(configs),
                 rules,
                 store,
@@ -150,49 +151,56 @@ impl ServerSide {
         }
     }
 
-    /// The rustls configuration for a handshake where no name has rules of its own. Callers ask for each connection,
-    /// since it changes when the CA for client certificates changes, or a revocation list. Such a change ends the
-    /// sessions that the old ones permitted.
+    /// The rustls configuration for a handshake to which no rule by name applies. Get it for each connection: it
+    /// changes when the CA for client certificates, or a revocation list, changes. Such a change ends the sessions that
+    /// the old ones permitted.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config_for(None)
     }
 
-    /// The rustls configuration for a handshake with a client that asks for this name, in lower case.
+    /// The rustls configuration for a handshake with a client that requests this name, in lower case.
     pub fn config_for(&self, name: Option<&str>) -> Arc<ServerConfig> {
-        Arc::clone(self.configs.load().of(self.rules.place(name)))
+        Arc::clone(self.configs.load().for_place(self.rules.place(name)))
     }
 
-    /// TLS for a QUIC handshake with a client that has connected to this address. `None` if the listener has no HTTP/3. Callers
-    /// ask for each connection, as for [`config`](Self::config).
+    /// TLS for a QUIC handshake with a client that has connected to this address. `None` if the listener has no HTTP/3.
+    /// Callers ask for each connection, as for [`config`](Self::config).
     pub fn quic(&self, address: Option<IpAddr>) -> Option<Arc<dyn quinn_proto::crypto::ServerConfig>> {
         let config = Arc::clone(self.configs.load().quic()?);
         let server = QuicServer::new(config, address.filter(|_| self.has_addresses()))?;
         Some(Arc::new(server))
     }
 
-    /// Whether a certificate is for an IP address, so that handshakes need to know which one a client has connected to.
+    /// TLS for a QUIC handshake that ends with an alert at the beginning.
+    pub fn failing_quic(&self) -> Option<Arc<dyn quinn_proto::crypto::ServerConfig>> {
+        let server = QuicServer::new(Arc::clone(self.configs.load().quic()?), None)?;
+        Some(Arc::new(server.failing()))
+    }
+
+    /// Whether a certificate is for an IP address, so that handshakes need the local address of the client's
+    /// connection.
     pub fn has_addresses(&self) -> bool {
         self.store.has_addresses()
     }
 
-    /// Whether some names have rules of their own about client certificates, so that the name of a client must be known
-    /// before its handshake.
+    /// Whether there are rules about client certificates by name, so that the server name must be known before the
+    /// handshake.
     pub fn has_rules_by_name(&self) -> bool {
         self.rules.is_by_name()
     }
 
-    /// Which certificate clients are asked for that ask for this name, in lower case.
+    /// The client certificates that are required for this server name, in lower case.
     pub fn asked_for(&self, name: Option<&str>) -> &Arc<ClientCertificates> {
         self.rules.asked(self.rules.place(name))
     }
 
-    /// The keys that a process which takes over needs to accept this process's session tickets.
+    /// The keys that a process that takes over needs to accept this process's session tickets.
     pub fn ticket_keys(&self) -> TicketKeys {
         let configs = self.configs.load();
         configs.tickets.keys(configs.admits)
     }
 
-    /// Adopts the ticket keys of the previous process, if both listeners ask for the same client certificates. Returns
+    /// Adopts the ticket keys of the previous process, if both listeners accept the same client certificates. Returns
     /// whether it did.
     pub fn adopt_ticket_keys(&self, keys: &TicketKeys) -> bool {
         let configs = self.configs.load();
@@ -200,7 +208,7 @@ impl ServerSide {
     }
 
     /// Problems of the certificates in use that do not prevent their use, such as an expired certificate.
-    pub fn remarks(&self) -> Vec<Problem> {
+    pub fn remarks(&self) -> Vec<CertificateProblem> {
         let of_lists = self.configs.load().remarks.clone();
         let state = self.state();
         state.entries.iter().flat_map(|entry| entry.pair.remarks.clone()).chain(of_lists).collect()
@@ -214,14 +222,14 @@ impl ServerSide {
     /// The certificates in use, with their problems at a given time.
     pub fn certificates_at(&self, time: UnixTime) -> Vec<CertificateInUse> {
         let state = self.state();
-        let certificates = state.entries.iter().filter_map(|Entry { source, pair, automatic }| {
+        let certificates = state.entries.iter().filter_map(|CertificateEntry { source, pair, automatic }| {
             let source = match (automatic, source) {
-                (Some(Automatic { name, is_stand_in: true }), _) => Source::StandIn(name.clone()),
+                (Some(Automatic { name, is_stand_in: true }), _) => InventorySource::StandIn(name.clone()),
                 (Some(Automatic { name, .. }), Some((files, _))) => {
-                    Source::Automatic(name.clone(), files.pair.cert.clone())
+                    InventorySource::Automatic(name.clone(), files.pair.cert.clone())
                 }
-                (None, Some((files, _))) => Source::File(files.pair.cert.clone()),
-                (_, None) => Source::SelfSigned,
+                (None, Some((files, _))) => InventorySource::File(files.pair.cert.clone()),
+                (_, None) => InventorySource::SelfSigned,
             };
             let der = pair.key.cert.first()?;
             CertificateInUse::read(der, source, pair.remarks.clone(), seconds(time))
@@ -233,7 +241,8 @@ impl ServerSide {
     pub fn reload_automatic(&self, name: &str) -> Reload {
         let mut reload = Reload::default();
         let mut state = self.state();
-        let is_meant = |entry: &&mut Entry| entry.automatic.as_ref().is_some_and(|of| of.name == name);
+        let is_meant =
+            |entry: &&mut CertificateEntry| entry.automatic.as_ref().is_some_and(|of| of.name == name);
         let Some(entry) = state.entries.iter_mut().find(is_meant) else { return reload };
         let Some((files, mut watched)) = entry.source.take() else { return reload };
         watched.mark_read();
@@ -253,19 +262,18 @@ impl ServerSide {
     /// Checks the files as [`tick`](Self::tick) does, but at a given time, at which a stapled response may have
     /// expired.
     pub fn tick_at(&self, time: UnixTime) -> Reload {
-        self.reload_where(seconds(time), LOOKED_AT, Watched::has_settled_change)
+        self.reload_where(seconds(time), LOOKED_AT, WatchedFiles::has_settled_change)
     }
 
-    /// Reloads all files.
     pub fn reload(&self) -> Reload {
         self.reload_where(now(), usize::MAX, |_| true)
     }
 
-    fn reload_where(&self, now: i64, count: usize, is_due: impl Fn(&mut Watched) -> bool) -> Reload {
+    fn reload_where(&self, now: i64, count: usize, is_due: impl Fn(&mut WatchedFiles) -> bool) -> Reload {
         let mut reload = Reload::default();
         let mut state = self.state();
         let mut is_changed = false;
-        let State { entries, next, trust, crls_until } = &mut *state;
+        let ServerTlsState { entries, next, trust, crls_until } = &mut *state;
         let first = if count < entries.len() { *next } else { 0 };
         let end = first.saturating_add(count).min(entries.len());
         *next = if end < entries.len() { end } else { 0 };
@@ -304,15 +312,15 @@ impl ServerSide {
         reload
     }
 
-    /// A panic while it was held leaves it as it was: each step of a reload is whole.
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// A panic elsewhere does not corrupt the state: each step of a reload is complete.
+    fn state(&self) -> MutexGuard<'_, ServerTlsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Entry {
-    /// What is wrong if no handshake could succeed with this certificate. One that stands in is not for long.
-    fn no_suite(&self, tls: &ListenerTls) -> Option<Problem> {
+impl CertificateEntry {
+    /// The problem if no handshake could succeed with this certificate. Self-signed stand-ins are exempt.
+    fn no_suite(&self, tls: &ListenerTls) -> Option<CertificateProblem> {
         let (files, _) = self.source.as_ref().filter(|_| self.automatic.is_none())?;
         let key = &*self.pair.key.key;
         if provider::has_suite_for(&tls.negotiation, key) {
@@ -323,13 +331,13 @@ impl Entry {
             SignatureAlgorithm::ED25519 => "Ed25519",
             _ => "ECDSA",
         };
-        Some(Problem::new(&files.pair.key, Fault::NoSuite(kind)))
+        Some(CertificateProblem::new(&files.pair.key, CertificateFault::NoSuite(kind)))
     }
 
-    /// Loads the files, because they have changed (`is_due`) or because the staple is stale. Returns whether what is in
-    /// use has changed.
+    /// Loads the files if they have changed (`is_due`), or if the staple is stale. Returns whether the pair in use has
+    /// changed.
     fn load(&mut self, files: &CertificateFiles, (now, is_due): (i64, bool), reload: &mut Reload) -> bool {
-        match Pair::load(files, now) {
+        match load_for(self.automatic.as_ref(), files, now) {
             Ok(new) => {
                 reload.problems.extend(new.remarks.iter().cloned());
                 if is_due {
@@ -342,6 +350,9 @@ impl Entry {
                 true
             }
             Err(problems) => {
+                // Kept, so that `certificates` shows the conflict for as long as it lasts.
+                self.pair.remarks.retain(|remark| !is_of_name(remark));
+                self.pair.remarks.extend(problems.iter().filter(|problem| is_of_name(problem)).cloned());
                 reload.problems.extend(problems);
                 let is_stale = self.pair.is_staple_stale(now);
                 if is_stale {
@@ -353,30 +364,60 @@ impl Entry {
     }
 }
 
-/// The automatic certificate of a name, if it was issued; else one that stands in for it.
-fn automatic(folder: &Path, name: &str, now: i64) -> Result<Entry, Problem> {
+/// The automatic certificate of a name if it was issued, otherwise a self-signed one.
+fn automatic(folder: &Path, name: &str, now: i64) -> Result<CertificateEntry, CertificateProblem> {
     let files =
         CertificateFiles { pair: Certificates::automatic_files(folder, name), ocsp: None, names: Vec::new() };
-    let watched = Watched::new(paths(&files));
-    let (pair, is_stand_in) = match Pair::load(&files, now) {
-        Ok(pair) => (pair, false),
-        // Whatever is wrong with it: another one is asked for.
-        Err(_) => (Pair::self_signed_for(vec![name.to_owned()], now)?, true),
+    let watched = WatchedFiles::new(paths(&files));
+    let mut automatic = Automatic { name: name.to_owned(), is_stand_in: false };
+    let pair = match load_for(Some(&automatic), &files, now) {
+        Ok(pair) => pair,
+        // An unusable certificate is replaced by a new one.
+        Err(mut problems) => {
+            automatic.is_stand_in = true;
+            problems.retain(is_of_name);
+            let mut pair = CertificatePair::self_signed_for(vec![name.to_owned()], now)?;
+            pair.remarks = problems;
+            pair
+        }
     };
-    let automatic = Some(Automatic { name: name.to_owned(), is_stand_in });
-    Ok(Entry { source: Some((files, watched)), pair, automatic })
+    Ok(CertificateEntry { source: Some((files, watched)), pair, automatic: Some(automatic) })
 }
 
-/// Certificates that a thread loads at least.
+/// Loads a certificate. An automatic one must be for the name of its folder. Otherwise a wrong copy, or another user
+/// with write permission, could replace the certificate of that name.
+fn load_for(
+    automatic: Option<&Automatic>,
+    files: &CertificateFiles,
+    now: i64,
+) -> Result<CertificatePair, Vec<CertificateProblem>> {
+    let pair = CertificatePair::load(files, now)?;
+    match automatic {
+        Some(Automatic { name, .. }) if !is_for(&pair.names, name) => {
+            let names = if pair.names.is_empty() { "no name".to_owned() } else { pair.names.join(", ") };
+            Err(vec![CertificateProblem::new(
+                &files.pair.cert,
+                CertificateFault::OtherName { names, wanted: name.clone() },
+            )])
+        }
+        _ => Ok(pair),
+    }
+}
+
+fn is_of_name(problem: &CertificateProblem) -> bool {
+    matches!(problem.fault, CertificateFault::OtherName { .. })
+}
+
+/// The fewest certificates that a thread loads.
 const PART: usize = 256;
 
-/// Loads certificates in their order, many of them on several threads: with each key a point of its curve is computed,
-/// or its primes are checked, which takes from a tenth of a millisecond to one.
-fn load_all(files: &[CertificateFiles], now: i64) -> Vec<Result<Entry, Vec<Problem>>> {
+/// Loads certificates in order, many of them on several threads. Each key costs 0.1 to 1 ms, because a point of its
+/// curve is computed, or its primes are checked.
+fn load_all(files: &[CertificateFiles], now: i64) -> Vec<Result<CertificateEntry, Vec<CertificateProblem>>> {
     let load = |files: &CertificateFiles| {
-        let watched = Watched::new(paths(files));
-        let pair = Pair::load(files, now)?;
-        Ok(Entry { source: Some((files.clone(), watched)), pair, automatic: None })
+        let watched = WatchedFiles::new(paths(files));
+        let pair = CertificatePair::load(files, now)?;
+        Ok(CertificateEntry { source: Some((files.clone(), watched)), pair, automatic: None })
     };
     let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len() / PART);
     if threads < 2 {
@@ -406,7 +447,7 @@ fn protocols(http2: bool) -> Vec<Vec<u8>> {
     http2.into_iter().chain([b"http/1.1".to_vec()]).collect()
 }
 
-/// The current time, in seconds since 1970.
+/// In seconds since 1970.
 pub(crate) fn now() -> i64 {
     seconds(UnixTime::now())
 }

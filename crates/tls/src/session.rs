@@ -8,45 +8,43 @@ use rustls::{ExtractedSecrets, ProtocolVersion};
 
 use crate::record::{Alert, ContentType, Front, OVERHEAD_MAX, Opener, PLAINTEXT_MAX, Sealer};
 
-/// Records in a row that carry no byte of the stream: more is a peer that wastes our time.
+/// Records in a row without data of the stream. More of them are a waste of the proxy's time.
 const IDLE_RECORDS_MAX: u32 = 32;
-/// The longest ticket, with what belongs to it.
+/// The longest ticket message, in bytes.
 const TICKET_MAX: usize = 64 * 1024;
 /// RFC 8446 §4, RFC 5246 §7.4: types of messages that follow a handshake.
 const HELLO_REQUEST: u8 = 0;
 const CLIENT_HELLO: u8 = 1;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
-/// RFC 8446 §6: levels of alerts, and those that are no errors.
+/// RFC 8446 §6: levels of alerts, and alerts that are no errors.
 const WARNING: u8 = 1;
 const FATAL: u8 = 2;
 const CLOSE_NOTIFY: u8 = 0;
 const USER_CANCELED: u8 = 90;
 
-/// An encrypted session, after the handshake.
-pub struct Session {
+pub struct TlsSession {
     sealer: Sealer,
     opener: Opener,
-    renewal: Renewal,
-    /// The peer asked for new keys of ours.
+    renewal: KeyRenewal,
+    /// Whether the peer asked us to update our key.
     owes_key_update: bool,
     idle_records: u32,
-    /// The start of a message that goes on in the next record.
+    /// The start of a message that continues in the next record.
     message: Vec<u8>,
-    reading: Reading,
+    reading: ReadProgress,
 }
 
 /// The source of new keys.
-pub(crate) enum Renewal {
+pub(crate) enum KeyRenewal {
     Server(Box<KernelConnection<ServerConnectionData>>),
     Client(Box<KernelConnection<ClientConnectionData>>),
     /// TLS 1.2: there are no new keys.
     Never,
 }
 
-/// Whether there is more to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
+enum ReadProgress {
     Open,
     Closed,
     Aborted(u8),
@@ -55,64 +53,64 @@ enum Reading {
 
 /// The result of decrypting the front of received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Opened {
+pub enum OpenedRecord {
     /// No whole record: more bytes have to arrive.
     Partial,
     /// A whole record that needs this much room in `out`.
     NoRoom(usize),
-    /// A record was processed; it may hold no data of the stream.
+    /// A record was processed; it may contain no data of the stream.
     Data {
-        /// Bytes received that are done with.
+        /// Received bytes that are processed.
         consumed: usize,
         /// Bytes written to `out`.
         data: usize,
     },
-    /// The peer has ended its stream (close_notify); bytes behind that are ignored.
+    /// The peer has ended its stream (close_notify); later bytes are ignored.
     Closed,
     /// The peer gave up with this alert. Nothing may be sent any more.
     Aborted(u8),
 }
 
-impl Session {
+impl TlsSession {
     pub(crate) fn new(
         secrets: &ExtractedSecrets,
         version: ProtocolVersion,
-        renewal: Renewal,
+        renewal: KeyRenewal,
     ) -> Result<Self, rustls::Error> {
         let refused = |_| rustls::Error::General("a cipher suite that records cannot be made with".into());
         Ok(Self {
             sealer: Sealer::new(&secrets.tx, version).map_err(refused)?,
             opener: Opener::new(&secrets.rx, version).map_err(refused)?,
-            renewal: if version == ProtocolVersion::TLSv1_3 { renewal } else { Renewal::Never },
+            renewal: if version == ProtocolVersion::TLSv1_3 { renewal } else { KeyRenewal::Never },
             owes_key_update: false,
             idle_records: 0,
             message: Vec::new(),
-            reading: Reading::Open,
+            reading: ReadProgress::Open,
         })
     }
 
     /// The maximum room that `seal` needs for `len` bytes.
     pub const fn sealed_len_max(len: usize) -> usize {
-        // Each record, a first one that is shorter, and the message before a new key.
+        // Whole records, a shorter first one, and the message before a new key.
         len + (len / PLAINTEXT_MAX + 3) * (OVERHEAD_MAX + 5)
     }
 
     /// Whether the connection should end soon: its key is exhausted, and TLS 1.2 has no key update. If this is checked
     /// in time, `seal` never fails because of it.
     pub fn is_key_exhausted(&self) -> bool {
-        matches!(self.renewal, Renewal::Never) && self.sealer.is_key_exhausted()
+        matches!(self.renewal, KeyRenewal::Never) && self.sealer.is_key_exhausted()
     }
 
     /// Encrypts `plaintext` as records at the start of `out`, the first with at most `first` bytes. Returns their
     /// length. `out` needs the room that `sealed_len_max` returns.
     ///
     /// # Errors
-    /// If the connection cannot go on; then nothing was encrypted.
+    /// The connection cannot continue; nothing was encrypted.
     pub fn seal(&mut self, plaintext: &[u8], first: usize, out: &mut [u8]) -> Result<usize, Alert> {
         let records_max = plaintext.len() / PLAINTEXT_MAX + 2;
         let is_exhausted =
-            matches!(self.renewal, Renewal::Never) && !self.sealer.is_good_for(records_max as u64);
-        if is_exhausted || matches!(self.reading, Reading::Aborted(_) | Reading::Refused(_)) {
+            matches!(self.renewal, KeyRenewal::Never) && !self.sealer.is_good_for(records_max as u64);
+        if is_exhausted || matches!(self.reading, ReadProgress::Aborted(_) | ReadProgress::Refused(_)) {
             return Err(Alert::InternalError);
         }
         let mut len = 0;
@@ -132,7 +130,7 @@ impl Session {
     /// Encrypts a close_notify alert, the end of the stream (RFC 8446 §6.1).
     ///
     /// # Errors
-    /// If the connection cannot go on.
+    /// The connection cannot continue.
     pub fn seal_close(&mut self, out: &mut [u8]) -> Result<usize, Alert> {
         self.sealer.seal(ContentType::Alert, &[WARNING, CLOSE_NOTIFY], out)
     }
@@ -140,18 +138,18 @@ impl Session {
     /// Encrypts an error alert, after which the connection ends.
     ///
     /// # Errors
-    /// If the connection cannot go on anyway.
+    /// The connection cannot continue anyway.
     pub fn seal_alert(&mut self, alert: Alert, out: &mut [u8]) -> Result<usize, Alert> {
         self.sealer.seal(ContentType::Alert, &[FATAL, alert as u8], out)
     }
 
-    /// RFC 8446 §4.6.3: our new key, announced with the old one.
+    /// RFC 8446 §4.6.3: announces our new key with the old one.
     fn renew_key(&mut self, out: &mut [u8]) -> Result<usize, Alert> {
         let secrets = match &mut self.renewal {
-            Renewal::Server(kernel) => kernel.update_tx_secret(),
-            Renewal::Client(kernel) => kernel.update_tx_secret(),
-            // No message gets here that asks for it, and who seals has looked.
-            Renewal::Never => return Ok(0),
+            KeyRenewal::Server(kernel) => kernel.update_tx_secret(),
+            KeyRenewal::Client(kernel) => kernel.update_tx_secret(),
+            // Unreachable: TLS 1.2 has no message that asks for it, and `seal` has checked.
+            KeyRenewal::Never => return Ok(0),
         };
         let renewed = Sealer::new(&secrets.map_err(|_| Alert::InternalError)?, ProtocolVersion::TLSv1_3)?;
         let len = self.sealer.seal(ContentType::Handshake, &[KEY_UPDATE, 0, 0, 1, 0], out)?;
@@ -165,36 +163,38 @@ impl Session {
     ///
     /// # Errors
     /// The alert to send: the peer violated the protocol, or the record was tampered with.
-    pub fn open(&mut self, received: &[u8], out: &mut [u8]) -> Result<Opened, Alert> {
+    pub fn open(&mut self, received: &[u8], out: &mut [u8]) -> Result<OpenedRecord, Alert> {
         match self.reading {
-            Reading::Open => {}
-            Reading::Closed => return Ok(Opened::Closed),
-            Reading::Aborted(description) => return Ok(Opened::Aborted(description)),
-            Reading::Refused(alert) => return Err(alert),
+            ReadProgress::Open => {}
+            ReadProgress::Closed => return Ok(OpenedRecord::Closed),
+            ReadProgress::Aborted(description) => return Ok(OpenedRecord::Aborted(description)),
+            ReadProgress::Refused(alert) => return Err(alert),
         }
         let opened = self.open_next(received, out);
         match opened {
-            Ok(Opened::Closed) => self.reading = Reading::Closed,
-            Ok(Opened::Aborted(description)) => self.reading = Reading::Aborted(description),
+            Ok(OpenedRecord::Closed) => self.reading = ReadProgress::Closed,
+            Ok(OpenedRecord::Aborted(description)) => self.reading = ReadProgress::Aborted(description),
             Ok(_) => {}
-            Err(alert) => self.reading = Reading::Refused(alert),
+            Err(alert) => self.reading = ReadProgress::Refused(alert),
         }
         opened
     }
 
-    fn open_next(&mut self, received: &[u8], out: &mut [u8]) -> Result<Opened, Alert> {
-        let Front::Record { len, room } = self.opener.front(received)? else { return Ok(Opened::Partial) };
+    fn open_next(&mut self, received: &[u8], out: &mut [u8]) -> Result<OpenedRecord, Alert> {
+        let Front::Record { len, room } = self.opener.front(received)? else {
+            return Ok(OpenedRecord::Partial);
+        };
         if room > out.len() {
-            return Ok(Opened::NoRoom(room));
+            return Ok(OpenedRecord::NoRoom(room));
         }
         let (kind, data) = self.opener.open(&received[..len], out)?;
-        // RFC 8446 §5.1: no other record comes between the parts of a message.
+        // RFC 8446 §5.1: no other record may come between the parts of a message.
         if !self.message.is_empty() && kind != ContentType::Handshake {
             return Err(Alert::UnexpectedMessage);
         }
         if kind == ContentType::ApplicationData && data > 0 {
             self.idle_records = 0;
-            return Ok(Opened::Data { consumed: len, data });
+            return Ok(OpenedRecord::Data { consumed: len, data });
         }
         self.idle_records += 1;
         if self.idle_records > IDLE_RECORDS_MAX {
@@ -206,25 +206,25 @@ impl Session {
             ContentType::Handshake => self.told(&out[..data])?,
             ContentType::ChangeCipherSpec => return Err(Alert::UnexpectedMessage),
         }
-        Ok(Opened::Data { consumed: len, data: 0 })
+        Ok(OpenedRecord::Data { consumed: len, data: 0 })
     }
 
-    /// What an alert comes to (RFC 8446 §6, RFC 5246 §7.2).
-    fn alerted(&self, alert: &[u8], consumed: usize) -> Result<Opened, Alert> {
-        let is_old = matches!(self.renewal, Renewal::Never);
+    /// Handles an alert (RFC 8446 §6, RFC 5246 §7.2).
+    fn alerted(&self, alert: &[u8], consumed: usize) -> Result<OpenedRecord, Alert> {
+        let is_old = matches!(self.renewal, KeyRenewal::Never);
         match *alert {
-            // RFC 8446 §5.4: no alert is empty, and §5.1: none is with others or in parts.
+            // RFC 8446 §5.4: an alert must not be empty. §5.1: nor combined with others, or split.
             [] => Err(Alert::UnexpectedMessage),
-            [_, CLOSE_NOTIFY] => Ok(Opened::Closed),
-            [WARNING, _] if is_old => Ok(Opened::Data { consumed, data: 0 }),
-            // RFC 8446 §6.1: a close_notify follows it, and its level means nothing.
-            [_, USER_CANCELED] if !is_old => Ok(Opened::Data { consumed, data: 0 }),
-            [_, description] => Ok(Opened::Aborted(description)),
+            [_, CLOSE_NOTIFY] => Ok(OpenedRecord::Closed),
+            [WARNING, _] if is_old => Ok(OpenedRecord::Data { consumed, data: 0 }),
+            // RFC 8446 §6.1: a close_notify follows it, and its level has no meaning.
+            [_, USER_CANCELED] if !is_old => Ok(OpenedRecord::Data { consumed, data: 0 }),
+            [_, description] => Ok(OpenedRecord::Aborted(description)),
             _ => Err(Alert::DecodeError),
         }
     }
 
-    /// Handshake messages after the handshake, of which a record may hold parts.
+    /// Handles messages after the handshake; a record may contain parts of them.
     fn told(&mut self, bytes: &[u8]) -> Result<(), Alert> {
         if bytes.is_empty() {
             // RFC 8446 §5.4.
@@ -246,19 +246,19 @@ impl Session {
         Ok(())
     }
 
-    /// How long a message of this kind may be, if it may be: nothing is kept of one that may not.
+    /// The longest message of this kind. An error if the kind is not allowed, so that nothing of it is kept.
     fn message_len_max(&self, kind: u8) -> Result<usize, Alert> {
         match (kind, &self.renewal) {
-            (KEY_UPDATE, Renewal::Server(_) | Renewal::Client(_)) => Ok(1),
-            (NEW_SESSION_TICKET, Renewal::Client(_)) => Ok(TICKET_MAX),
-            (HELLO_REQUEST | CLIENT_HELLO, Renewal::Never) => Err(Alert::NoRenegotiation),
+            (KEY_UPDATE, KeyRenewal::Server(_) | KeyRenewal::Client(_)) => Ok(1),
+            (NEW_SESSION_TICKET, KeyRenewal::Client(_)) => Ok(TICKET_MAX),
+            (HELLO_REQUEST | CLIENT_HELLO, KeyRenewal::Never) => Err(Alert::NoRenegotiation),
             _ => Err(Alert::UnexpectedMessage),
         }
     }
 
     fn message_told(&mut self, kind: u8, body: &[u8], is_last: bool) -> Result<(), Alert> {
         if kind == NEW_SESSION_TICKET
-            && let Renewal::Client(kernel) = &mut self.renewal
+            && let KeyRenewal::Client(kernel) = &mut self.renewal
         {
             return kernel.handle_new_session_ticket(body).map_err(|_| Alert::DecodeError);
         }
@@ -269,13 +269,13 @@ impl Session {
             _ => return Err(Alert::DecodeError),
         };
         if !is_last {
-            // RFC 8446 §5.1: what follows is sealed with the new key, so nothing may follow in this record.
+            // RFC 8446 §5.1: later bytes are encrypted with the new key, so nothing may follow in this record.
             return Err(Alert::UnexpectedMessage);
         }
         let secrets = match &mut self.renewal {
-            Renewal::Server(kernel) => kernel.update_rx_secret(),
-            Renewal::Client(kernel) => kernel.update_rx_secret(),
-            Renewal::Never => return Err(Alert::UnexpectedMessage),
+            KeyRenewal::Server(kernel) => kernel.update_rx_secret(),
+            KeyRenewal::Client(kernel) => kernel.update_rx_secret(),
+            KeyRenewal::Never => return Err(Alert::UnexpectedMessage),
         };
         let secrets = secrets.map_err(|_| Alert::InternalError)?;
         self.opener = Opener::new(&secrets, ProtocolVersion::TLSv1_3)?;
@@ -302,8 +302,8 @@ mod tests {
     const TLS13: SupportedCipherSuite = provider::cipher_suite::TLS13_AES_256_GCM_SHA384;
     const TLS13_CHACHA: SupportedCipherSuite = provider::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256;
 
-    /// Both ends of a connection, of which the first has sealed this many records.
-    fn with_sealed(suite: SupportedCipherSuite, sealed: u64) -> (Session, Session) {
+    /// Both ends of a connection. The first has encrypted this many records.
+    fn with_sealed(suite: SupportedCipherSuite, sealed: u64) -> (TlsSession, TlsSession) {
         let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
         let provider = CryptoProvider { cipher_suites: vec![suite], ..provider::default_provider() };
         let provider = Arc::new(provider);
@@ -340,11 +340,11 @@ mod tests {
         (client, server)
     }
 
-    fn opened(session: &mut Session, mut bytes: &[u8]) -> (Vec<u8>, Result<Opened, Alert>) {
+    fn opened(session: &mut TlsSession, mut bytes: &[u8]) -> (Vec<u8>, Result<OpenedRecord, Alert>) {
         let (mut data, mut out) = (Vec::new(), vec![0; 20_000]);
         loop {
             match session.open(bytes, &mut out) {
-                Ok(Opened::Data { consumed, data: count }) => {
+                Ok(OpenedRecord::Data { consumed, data: count }) => {
                     data.extend_from_slice(&out[..count]);
                     bytes = &bytes[consumed..];
                 }
@@ -357,10 +357,10 @@ mod tests {
     fn a_key_of_tls13_is_renewed_before_it_is_used_up() {
         let (mut ours, mut theirs) = with_sealed(TLS13, KEY_EXHAUSTED_RECORDS - 2);
         let data: Vec<u8> = (0..40_000).map(|index| (index % 251) as u8).collect();
-        let mut out = vec![0; Session::sealed_len_max(data.len())];
+        let mut out = vec![0; TlsSession::sealed_len_max(data.len())];
         let len = ours.seal(&data, PLAINTEXT_MAX, &mut out).unwrap();
         assert_eq!(len, data.len() + 3 * (5 + 17) + (5 + 5 + 17));
-        assert_eq!(opened(&mut theirs, &out[..len]), (data, Ok(Opened::Partial)));
+        assert_eq!(opened(&mut theirs, &out[..len]), (data, Ok(OpenedRecord::Partial)));
         assert!(!ours.is_key_exhausted());
     }
 
@@ -374,13 +374,13 @@ mod tests {
         let len = ours.seal(b"what is under way", 100, &mut out).unwrap();
         assert_eq!(opened(&mut theirs, &out[..len]).0, b"what is under way");
 
-        // Who goes on all the same comes to an end that the other side can tell from a whole one.
+        // If the end continues anyway, the other side can tell that the stream is incomplete.
         let (mut ours, mut theirs) = with_sealed(TLS12, SEALED_MAX - 3);
         let len = ours.seal(b"a", 100, &mut out).unwrap();
         let more = ours.seal(b"b", 100, &mut out[len..]);
         assert_eq!(more, Err(Alert::InternalError));
         let len = len + ours.seal_alert(Alert::InternalError, &mut out[len..]).unwrap();
-        assert_eq!(opened(&mut theirs, &out[..len]), (b"a".to_vec(), Ok(Opened::Aborted(80))));
+        assert_eq!(opened(&mut theirs, &out[..len]), (b"a".to_vec(), Ok(OpenedRecord::Aborted(80))));
     }
 
     #[test]

@@ -1,17 +1,16 @@
-//! Intermediate certificates, each stored once however many chains it is in: thousands of certificates are signed by a
-//! few CAs.
+//! Intermediate certificates, each stored once for all chains: a few CAs sign thousands of certificates.
 //!
-//! They stay for as long as the process runs. There is a limit, so that reloads with ever others add up to little.
+//! They stay as long as the process runs. The number is limited, so that reloads with new ones use little memory.
 
 use std::collections::HashSet;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use rustls::pki_types::CertificateDer;
 
-/// How many are shared; what comes later is stored with its chain.
+/// The number of shared certificates; further ones are stored with their chain.
 const SHARED_MAX: usize = 1024;
 
-/// The same certificate, from where all others like it are.
+/// The shared copy of a certificate.
 pub(crate) fn shared(certificate: CertificateDer<'static>) -> CertificateDer<'static> {
     static KNOWN: LazyLock<Mutex<HashSet<&'static [u8]>>> = LazyLock::new(Mutex::default);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +38,7 @@ mod tests {
             assert_eq!(again, **place);
             again.as_ptr() == place.as_ptr()
         });
-        // Other tests of the process share some of their own.
+        // Other tests of the process share certificates, too.
         assert!((SHARED_MAX - 200..=SHARED_MAX).contains(&same.count()));
     }
 }

@@ -1,4 +1,4 @@
-//! Selects the certificate for a client: by the name that it asks for, then by its signature algorithms.
+//! Selects the certificate for a client: by the server name that it requests, then by its signature algorithms.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -11,19 +11,19 @@ use rustls::sign::CertifiedKey;
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
 use crate::challenges::{ACME_TLS, Challenges};
-use crate::names::Names;
-use crate::pair::Pair;
+use crate::names::HostNames;
+use crate::pair::CertificatePair;
 
 /// The certificates of a listener. A reload replaces all of them at once, so that no handshake waits or sees a mixture.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct CertificateStore {
     shelf: ArcSwap<Shelf>,
     unknown_names: UnknownNames,
-    /// Where certificates are automatic: what authorities ask for.
+    /// Challenges to answer, if certificates are automatic.
     challenges: Option<Arc<Challenges>>,
 }
 
-impl Store {
+impl CertificateStore {
     pub(crate) fn new(
         shelf: Shelf,
         unknown_names: UnknownNames,
@@ -55,9 +55,9 @@ impl Store {
     }
 }
 
-impl ResolvesServerCert for Store {
+impl ResolvesServerCert for CertificateStore {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // RFC 6066 §3: an address is no server name, so its clients ask for none.
+        // RFC 6066 §3: an address is no server name, so clients that use one send no name.
         let address =
             ADDRESS.get().filter(|_| hello.server_name().is_none()).map(|address| address.to_string());
         let name = hello.server_name().or(address.as_deref());
@@ -76,23 +76,23 @@ impl ResolvesServerCert for Store {
     }
 }
 
-/// RFC 8737 §3: an authority offers this protocol alone.
+/// RFC 8737 §3: an authority offers only this protocol.
 fn is_from_authority(hello: &ClientHello<'_>) -> bool {
     hello
         .alpn()
         .is_some_and(|mut offered| offered.next() == Some(ACME_TLS.as_bytes()) && offered.next().is_none())
 }
 
-/// RFC 6066 §3, RFC 8446 §9.2: what a client is told that asks for a name that nobody has here, or for none.
+/// RFC 6066 §3, RFC 8446 §9.2: sent to a client that requests an unknown name, or none.
 const UNRECOGNIZED_NAME: u8 = 112;
 pub(crate) const MISSING_EXTENSION: u8 = 109;
 
 thread_local! {
-    /// The alert of a refusal, on its way past rustls, which has another for every refusal.
+    /// The alert of a refusal, passed around rustls, which would send another one.
     static REFUSAL: Cell<Option<u8>> = const { Cell::new(None) };
-    /// The address that a client has connected to, on its way past rustls.
+    /// The local address of a client's connection, passed around rustls.
     static ADDRESS: Cell<Option<IpAddr>> = const { Cell::new(None) };
-    /// The name that a client has asked for, on its way past rustls, which keeps it to itself.
+    /// The requested server name, passed around rustls, which does not expose it.
     static NAME: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
 
@@ -101,12 +101,12 @@ pub(crate) fn take_refusal() -> Option<u8> {
     REFUSAL.take()
 }
 
-/// Sets the address that the client of the next handshake step on this thread has connected to.
+/// Sets the local address of the connection for the next handshake step on this thread.
 pub(crate) fn set_address(address: Option<IpAddr>) {
     ADDRESS.set(address);
 }
 
-/// The server name (SNI) that a client asked for in the last handshake step on this thread.
+/// The server name (SNI) that a client requested in the last handshake step on this thread.
 pub(crate) fn take_name() -> Option<Box<str>> {
     NAME.take()
 }
@@ -115,18 +115,18 @@ pub(crate) fn take_name() -> Option<Box<str>> {
 #[derive(Debug)]
 pub(crate) struct Shelf {
     keys: Vec<Arc<CertifiedKey>>,
-    names: Names,
+    names: HostNames,
     has_addresses: bool,
-    /// The first of the configuration, and those that have the same names with another kind of key.
+    /// The first certificate of the configuration, and those with the same names and another kind of key.
     defaults: Vec<usize>,
-    /// Those that are meant for all other names and for none.
+    /// Certificates for all other names and for no name.
     others: Vec<usize>,
 }
 
 impl Shelf {
     /// Builds the collection from certificates in the order of the configuration, at least one.
-    pub(crate) fn new<'p>(pairs: impl IntoIterator<Item = &'p Pair>) -> Self {
-        let mut pairs: Vec<&Pair> = pairs.into_iter().collect();
+    pub(crate) fn new<'p>(pairs: impl IntoIterator<Item = &'p CertificatePair>) -> Self {
+        let mut pairs: Vec<&CertificatePair> = pairs.into_iter().collect();
         let default_names = pairs.first().map(|pair| sorted(pair));
         pairs.sort_by_key(|pair| cost(pair.key.key.algorithm()));
         let defaults = (0..pairs.len()).filter(|&index| Some(sorted(pairs[index])) == default_names);
@@ -138,12 +138,13 @@ impl Shelf {
             has_addresses: pairs
                 .iter()
                 .any(|pair| pair.names.iter().any(|name| name.parse::<IpAddr>().is_ok())),
-            names: Names::new(pairs.iter().map(|pair| pair.names.as_slice())),
+            names: HostNames::new(pairs.iter().map(|pair| pair.names.as_slice())),
             keys: pairs.iter().map(|pair| Arc::clone(&pair.key)).collect(),
         }
     }
 
-    /// The first that the client can verify; else the first, so that the refusal says what is wrong.
+    /// The first certificate that the client can verify. If there is none, the first one, so that the refusal states
+    /// the reason.
     fn suitable(
         &self,
         candidates: impl Iterator<Item = usize> + Clone,
@@ -155,13 +156,13 @@ impl Shelf {
     }
 }
 
-fn sorted(pair: &Pair) -> Vec<&String> {
+fn sorted(pair: &CertificatePair) -> Vec<&String> {
     let mut names: Vec<&String> = pair.names.iter().collect();
     names.sort();
     names
 }
 
-/// Signing with RSA costs twenty times as much as with ECDSA; Ed25519 is not understood by browsers.
+/// Signing with RSA costs twenty times as much as with ECDSA; browsers do not support Ed25519.
 fn cost(algorithm: SignatureAlgorithm) -> u8 {
     match algorithm {
         SignatureAlgorithm::ECDSA => 0,

@@ -1,5 +1,5 @@
-//! Session tickets for clients: keys that change every six hours, that all workers share, and that a process can hand
-//! over to its successor. TLS 1.2 sessions without tickets are not here, but in rustls' memory.
+//! Session tickets for clients. Their keys change every six hours; all workers share them, and a process can hand them
+//! over to its successor. rustls keeps TLS 1.2 sessions without tickets in memory.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -12,41 +12,41 @@ use rustls::server::ProducesTickets;
 
 use crate::server::now;
 
-/// How long a key makes tickets. It is accepted for as long again, and then gone: nobody can read what was recorded of
-/// its sessions any more.
+/// How long a key makes tickets. It is accepted for as long again, and then deleted, so that recorded sessions cannot
+/// be decrypted later.
 const KEY_SECONDS: u32 = 6 * 60 * 60;
-/// A key that makes tickets, and the one before.
+/// The key that makes tickets, and the previous one.
 const KEYS_MAX: usize = 2;
 
 const NAME_BYTES: usize = 16;
 const SECRET_BYTES: usize = 32;
 const NONCE_BYTES: usize = 12;
-/// The digest of whom clients have to be.
+/// The length of the digest of the admitted clients.
 const ADMITS_BYTES: usize = 32;
-/// A key as it is handed over: name, secret, when it was made.
+/// The length of a serialized key: name, secret, creation time.
 const KEY_BYTES: usize = NAME_BYTES + SECRET_BYTES + size_of::<i64>();
-/// What is handed over begins with its form.
+/// The version of the serialized form, written first.
 const FORM: u8 = 1;
 
 /// The ticket keys of a listener.
 pub(crate) struct Tickets {
-    /// Newest first, never none.
-    keys: ArcSwap<Vec<Key>>,
-    /// Held to change them.
+    /// Newest first, never empty.
+    keys: ArcSwap<Vec<TicketKey>>,
+    /// Held while keys change.
     turn: Mutex<()>,
 }
 
-/// A ticket is the key's name, a nonce, and the session, sealed (RFC 8452: a nonce that comes twice reveals no more than
-/// that two sessions are the same, so that chance may choose it however many tickets there are).
+/// A ticket key. A ticket is the key's name, a nonce, and the encrypted session. Nonces are random for any number of
+/// tickets, because a repeated nonce only reveals that two sessions are equal (RFC 8452).
 #[derive(Clone)]
-struct Key {
+struct TicketKey {
     name: [u8; NAME_BYTES],
     secret: [u8; SECRET_BYTES],
     made_at: i64,
 }
 
-/// The serialized ticket keys of a listener, for the process that takes over. They can decrypt its clients' traffic:
-/// secret.
+/// The serialized ticket keys of a listener, for the process that takes over. Secret: they can decrypt its clients'
+/// traffic.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TicketKeys(Vec<u8>);
 
@@ -56,7 +56,7 @@ impl TicketKeys {
         Self(bytes)
     }
 
-    /// The serialized keys. They are secret: hand them to the process that takes over only.
+    /// The serialized keys. Secret: hand them only to the process that takes over.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -68,30 +68,29 @@ impl fmt::Debug for TicketKeys {
     }
 }
 
-/// Digest of the client certificates that a listener asks for. A ticket admits its client without a further look at its
+/// Digest of the client certificates that a listener accepts. A ticket admits its client without another check of its
 /// certificate, so only listeners with the same digest may share keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Admits([u8; ADMITS_BYTES]);
 
 impl Admits {
-    /// Nothing yet.
     pub(crate) fn begin() -> Admitting {
         Admitting(digest::Context::new(&SHA256))
     }
 }
 
-/// The digest under way.
+/// The digest while rules are added.
 pub(crate) struct Admitting(digest::Context);
 
 impl Admitting {
-    /// Adds a rule: whether a certificate is required, and what decides which are accepted.
+    /// Adds a rule: whether a certificate is required, and the parts that determine which ones are accepted.
     pub(crate) fn add<'p>(&mut self, is_required: bool, parts: impl Iterator<Item = &'p [u8]>) {
         self.0.update(&[u8::from(is_required)]);
         for part in parts {
             self.0.update(&(part.len() as u64).to_be_bytes());
             self.0.update(part);
         }
-        // No part is as long: what follows is another rule's.
+        // No part has this length, so it separates the rules.
         self.0.update(&u64::MAX.to_be_bytes());
     }
 
@@ -105,7 +104,7 @@ impl Admitting {
 impl Tickets {
     /// Creates a fresh key. `None` if the system has no random bytes.
     pub(crate) fn new() -> Option<Self> {
-        let keys = ArcSwap::from_pointee(vec![Key::new(now())?]);
+        let keys = ArcSwap::from_pointee(vec![TicketKey::new(now())?]);
         Some(Self { keys, turn: Mutex::default() })
     }
 
@@ -130,7 +129,7 @@ impl Tickets {
 
     fn adopt_at(&self, keys: &TicketKeys, admits: Admits, now: i64) -> bool {
         let Some(keys) = read(keys, admits) else { return false };
-        let keys: Vec<Key> = keys.into_iter().filter(|key| key.is_accepted(now)).collect();
+        let keys: Vec<TicketKey> = keys.into_iter().filter(|key| key.is_accepted(now)).collect();
         let is_any = !keys.is_empty();
         if is_any {
             let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,16 +150,16 @@ impl Tickets {
         key.open(sealed)
     }
 
-    /// Has another key make tickets, if it is time.
+    /// Replaces the key that makes tickets, if it is time.
     fn rotate(&self, now: i64) {
         let is_due = || self.keys.load().first().is_none_or(|newest| !newest.makes_tickets(now));
         if !is_due() {
             return;
         }
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another worker may have been first. Without random bytes the old key goes on.
+        // Another worker may have been first. Without random bytes the old key stays.
         if is_due()
-            && let Some(fresh) = Key::new(now)
+            && let Some(fresh) = TicketKey::new(now)
         {
             let older =
                 self.keys.load().iter().filter(|key| key.is_accepted(now)).cloned().collect::<Vec<_>>();
@@ -169,14 +168,14 @@ impl Tickets {
     }
 }
 
-fn read(keys: &TicketKeys, admits: Admits) -> Option<Vec<Key>> {
+fn read(keys: &TicketKeys, admits: Admits) -> Option<Vec<TicketKey>> {
     let bytes = keys.0.strip_prefix(&[FORM])?.strip_prefix(&admits.0)?;
     let (keys, rest) = bytes.as_chunks::<KEY_BYTES>();
     let is_whole = rest.is_empty() && keys.len() <= KEYS_MAX;
-    is_whole.then(|| keys.iter().filter_map(Key::read).collect())
+    is_whole.then(|| keys.iter().filter_map(TicketKey::read).collect())
 }
 
-impl Key {
+impl TicketKey {
     fn new(now: i64) -> Option<Self> {
         let mut key = Self { name: [0; NAME_BYTES], secret: [0; SECRET_BYTES], made_at: now };
         rand::fill(&mut key.name).and_then(|()| rand::fill(&mut key.secret)).ok()?;
@@ -250,7 +249,7 @@ mod tests {
     const ADMITS: Admits = Admits([7; ADMITS_BYTES]);
 
     fn made_at(now: i64) -> Tickets {
-        let keys = ArcSwap::from_pointee(vec![Key::new(now).expect("random bytes")]);
+        let keys = ArcSwap::from_pointee(vec![TicketKey::new(now).expect("random bytes")]);
         Tickets { keys, turn: Mutex::default() }
     }
 
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ticket_of_ours_is_none() {
+    fn foreign_tickets_are_refused() {
         let tickets = made_at(0);
         let ticket = tickets.encrypt_at(b"session", 0).expect("a ticket");
         assert!(!ticket.windows(7).any(|window| window == b"session"));

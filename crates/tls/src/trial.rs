@@ -1,5 +1,5 @@
-//! Detects records that rustls could not decrypt. rustls skips early data that it does not accept, but does not say how
-//! much: so it would see and count the same bytes again with each further record.
+//! Detects records that rustls could not decrypt. rustls skips early data that it does not accept, but does not report
+//! how much. Without this module it would see and count the same bytes again with each further record.
 
 use std::cell::Cell;
 

@@ -1,9 +1,9 @@
-//! Texts as strings of `vanward.toml`, for those that write one, and what in them stands for other texts.
+//! Writes texts as strings of `vanward.toml`, and finds the places in them that are replaced when the file is read.
 
 use std::fmt::Write;
 use std::ops::Range;
 
-/// A basic string of TOML. What a `${…}` names is put in when the file is read.
+/// Writes a basic string of TOML. A `${…}` in it is replaced when the file is read.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
@@ -26,17 +26,17 @@ pub fn quoted(text: &str) -> String {
     quoted
 }
 
-/// The same, so that nothing is put in: `${NAME}` means these letters.
+/// Writes a basic string of TOML in which nothing is replaced: `${NAME}` stays as it is.
 #[must_use]
 pub fn literal(text: &str) -> String {
     quoted(&unexpanded(text))
 }
 
-/// Doubles the dollar signs in front of what would be put in from the environment or from files.
+/// Doubles the dollar signs of places that would be replaced from the environment or from files.
 #[must_use]
 pub fn unexpanded(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(Place { dollars, end }) = next_place(rest) {
+    while let Some(InsertionPoint { dollars, end }) = next_place(rest) {
         out += &rest[..dollars.end];
         out.extend(std::iter::repeat_n('$', dollars.len()));
         out += &rest[dollars.end..end];
@@ -45,18 +45,19 @@ pub fn unexpanded(text: &str) -> String {
     out + rest
 }
 
-/// A place in a text where the environment or a file is put in when it is read.
+/// A place in a text that is replaced from the environment or a file when it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The dollar signs in front of the brace. Two stand for one.
+pub struct InsertionPoint {
+    /// The dollar signs before the brace. Two of them stand for one.
     pub dollars: Range<usize>,
-    /// Where it ends: behind the first closing brace, or with the text if there is none. What is in it is not searched.
+    /// The end: after the first closing brace, or the end of the text if there is none. Places do not nest.
     pub end: usize,
 }
 
-/// The next place in a text. Braces with the name of a request's variable, or a group's number, are none.
+/// Finds the first place. Braces around the name of a request's variable, or the number of a group, are not replaced
+/// here.
 #[must_use]
-pub fn next_place(text: &str) -> Option<Place> {
+pub fn next_place(text: &str) -> Option<InsertionPoint> {
     let mut from = 0;
     loop {
         let open = from + text[from..].find("${")? + 1;
@@ -66,7 +67,7 @@ pub fn next_place(text: &str) -> Option<Place> {
         if is_variable || inside.starts_with("env:") || inside.starts_with("file:") {
             let dollars = text[..open].bytes().rev().take_while(|&byte| byte == b'$').count();
             let end = inside.find('}').map_or(text.len(), |len| open + 1 + len + 1);
-            return Some(Place { dollars: open - dollars..open, end });
+            return Some(InsertionPoint { dollars: open - dollars..open, end });
         }
     }
 }
@@ -94,7 +95,7 @@ mod tests {
             ("a$${file:/x}b", r#""a$$$${file:/x}b""#),
             ("${env:a} ${_B}", r#""$${env:a} $${_B}""#),
             ("$1 ${host} $", r#""$1 ${host} $""#),
-            // What is in braces is not searched again.
+            // Places do not nest.
             ("${A:-${B}} ${C", r#""$${A:-${B}} $${C""#),
         ] {
             assert_eq!(literal(text), expected);

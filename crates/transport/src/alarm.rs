@@ -1,7 +1,7 @@
 //! Precise timers of a worker: one kernel timer (timerfd), armed for the earliest wait. The worker's runtime has no
-//! timers of its own, since they would read the clock at each sleep.
+//! timers, because they would read the clock at each sleep.
 //!
-//! Time-outs do not belong here: see `deadline`.
+//! For time-outs see `deadline`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,17 +18,16 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// When, and which of those that are due then.
+/// When a wait is due, in nanoseconds, and a number that distinguishes waits with equal times.
 type Place = (u64, u64);
 
-/// All timers of one worker.
 pub struct Alarms {
     epoch: Instant,
     waiting: RefCell<BTreeMap<Place, Waker>>,
     next: Cell<u64>,
-    /// When the timer goes off.
+    /// When the kernel timer fires.
     armed_ns: Cell<u64>,
-    /// The runtime's stream is anything whose readiness is told; see `listen`.
+    /// A `TcpStream`, because the runtime watches any descriptor under this type; see `listen`.
     timer: TcpStream,
 }
 
@@ -37,7 +36,7 @@ impl Alarms {
     /// `epoch`.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// The process has no file descriptor left.
     pub fn new(epoch: Instant) -> io::Result<Rc<Self>> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
@@ -50,7 +49,7 @@ impl Alarms {
         }))
     }
 
-    /// Wakes tasks when their waits are due. Runs for as long as the runtime lives.
+    /// Wakes tasks when their waits are due. Runs as long as the runtime.
     pub async fn run(self: Rc<Self>) {
         loop {
             let read = || {
@@ -58,6 +57,7 @@ impl Alarms {
                 Ok(rustix::io::read(self.timer.as_fd(), &mut count)?)
             };
             match self.timer.async_io(Interest::READABLE, read).await {
+                // Only the end of the runtime leads here.
                 Err(error) if error.kind() != ErrorKind::Interrupted => return,
                 _ => self.ring(),
             }
@@ -70,35 +70,33 @@ impl Alarms {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// Waits until the clock reads `due_ns`.
     pub async fn until(self: &Rc<Self>, due_ns: u64) {
         let alarm = self.alarm();
         poll_fn(|context| alarm.poll(context, due_ns)).await;
     }
 
-    /// Waits for `pause`.
     pub async fn sleep(self: &Rc<Self>, pause: Duration) {
         self.until(self.after(pause)).await;
     }
 
-    /// The clock's reading `pause` from now, in nanoseconds.
+    /// The clock's reading after `pause`, in nanoseconds.
     pub fn after(&self, pause: Duration) -> u64 {
         self.now_ns().saturating_add(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Creates a timer that is not yet armed.
     pub fn alarm(self: &Rc<Self>) -> Alarm {
         Alarm { alarms: Rc::clone(self), place: Cell::new(None) }
     }
 
-    /// The time until the next wait is due.
     pub fn next_in(&self) -> Duration {
         Duration::from_nanos(self.armed_ns.get().saturating_sub(self.now_ns()))
     }
 
     fn file(&self, due_ns: u64, waker: Waker) -> Place {
+        // The number keeps waits apart that are due in one nanosecond.
         let place = (due_ns, self.next.replace(self.next.get() + 1));
         self.waiting.borrow_mut().insert(place, waker);
+        // A later wait needs no system call: `ring` arms the timer for it.
         if due_ns < self.armed_ns.get() {
             self.arm(due_ns);
         }
@@ -107,12 +105,13 @@ impl Alarms {
 
     fn arm(&self, due_ns: u64) {
         self.armed_ns.set(due_ns);
+        // Zero would disarm the timer.
         let wait = Duration::from_nanos(due_ns.saturating_sub(self.now_ns()).max(1));
         let once = Itimerspec {
             it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
             it_value: Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() },
         };
-        // It takes every time that is valid, as this is.
+        // Cannot fail: the call rejects only invalid times.
         let _ = timerfd_settime(self.timer.as_fd(), TimerfdTimerFlags::empty(), &once);
     }
 
@@ -124,6 +123,7 @@ impl Alarms {
             match waiting.first_entry() {
                 Some(first) if first.key().0 <= now_ns => {
                     let waker = first.remove();
+                    // A waker may drop another alarm, which removes its entry from this map.
                     drop(waiting);
                     waker.wake();
                 }
@@ -138,7 +138,7 @@ impl Alarms {
     }
 }
 
-/// A reusable timer: one wait at a time.
+/// A reusable timer, for one wait at a time.
 pub struct Alarm {
     alarms: Rc<Alarms>,
     place: Cell<Option<Place>>,

@@ -1,38 +1,40 @@
-//! Read buffers with free space in front, so that a rewritten head or a chunk's size line leaves in one write with the
-//! bytes behind it; and each worker's pool of buffers, last in, first out.
+//! Read buffers with free space in front, so that one write sends a rewritten head, or a chunk's size line, with the
+//! bytes behind it. Each worker has a pool of buffers, last in, first out.
 
 use std::cell::RefCell;
 
-/// Room in front of what is read: a head that grows by the proxy's own fields still fits before its body.
+/// Room in front of the read area: a head still fits before its body when the proxy's own fields make it longer.
 const HEADROOM: usize = 256;
-/// Room behind it, never read into: what closes a chunk, and a body.
+/// Room behind the read area, for the end of a chunk and of a body.
 const TAILROOM: usize = 16;
-/// Read area of the two buffers that an exchange over an HTTP/2 stream begins with: small, since a connection has many.
+/// Read area of the two buffers that an exchange on an HTTP/2 stream starts with. Small, because a connection has many
+/// streams.
 pub const TINY: usize = 512;
-/// Read area of the two buffers that an exchange over a connection begins with: for heads and short bodies.
+/// Read area of the two buffers that an exchange on a connection starts with: for heads and short bodies.
 pub const SMALL: usize = 16 * 1024;
 /// Read area of the buffers for long bodies that the proxy has to process.
 pub const BULK: usize = 128 * 1024;
 /// Read area of the buffers for long bodies that leave over an HTTP/2 stream.
 pub const PIECE: usize = 96 * 1024;
-/// The sizes that are kept for reuse, and how many of each.
+/// The pooled sizes, and how many buffers of each are kept.
 const SIZES: [usize; 4] = [TINY, SMALL, PIECE, BULK];
+// Buffers beyond it go back to the allocator, so that a burst does not keep its memory.
 const SPARE_MAX: usize = 64;
-/// What is filled of a buffer that waits, at most: more is not moved.
+/// A waiting buffer with more bytes than this is not replaced by a smaller one: moving the bytes costs too much.
 const WAITING_MAX: usize = 4096;
 
-/// A read buffer: bytes that have arrived and are not yet passed on.
+/// Bytes that have arrived and are not yet passed on.
 pub struct Buffer {
-    /// Initialised as a whole; `start..end` is filled.
+    /// Initialised completely; `start..end` is filled.
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// The read area that it is given back for.
+    /// The read area with which the buffer was taken, and which it gets back after waiting.
     base: usize,
 }
 
 impl Buffer {
-    /// An empty buffer that reads this many bytes at once.
+    /// Creates an empty buffer with this read area.
     pub fn new(read_area: usize) -> Self {
         let bytes = vec![0; HEADROOM + read_area + TAILROOM];
         Self { bytes, start: HEADROOM, end: HEADROOM, base: read_area }
@@ -43,33 +45,30 @@ impl Buffer {
         self.base == TINY
     }
 
-    /// Whether the read area of an exchange over a connection ([`SMALL`]) is full.
+    /// Whether the read area of an exchange on a connection ([`SMALL`]) is full.
     pub fn has_filled_small(&self) -> bool {
         self.base == SMALL && self.read_area() == SMALL && self.end == HEADROOM + SMALL
     }
 
-    /// The bytes that were read and not yet consumed.
     pub fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// The bytes that were read and not yet consumed, mutable.
     pub fn filled_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 
-    /// The number of bytes that were read and not yet consumed.
     pub fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Whether all bytes that were read are consumed.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// The free space for the next read; empty when the buffer is full.
+    /// The free space for the next read. Empty if the buffer is full.
     pub fn spare(&mut self) -> &mut [u8] {
+        // The tail stays free, so that the end of a chunk fits behind any read.
         let limit = self.bytes.len() - TAILROOM;
         &mut self.bytes[self.end.min(limit)..limit]
     }
@@ -80,16 +79,15 @@ impl Buffer {
         debug_assert!(self.end <= self.bytes.len());
     }
 
-    /// Removes the first `count` bytes.
     pub fn consume(&mut self, count: usize) {
         self.start += count;
         debug_assert!(self.start <= self.end);
+        // An empty buffer starts at the front again, with room for a head before it.
         if self.start == self.end {
             self.clear();
         }
     }
 
-    /// Removes all bytes.
     pub fn clear(&mut self) {
         self.start = HEADROOM;
         self.end = HEADROOM;
@@ -108,7 +106,7 @@ impl Buffer {
         if self.prepend(head) {
             return;
         }
-        // Rare: long trailers before a pipelined request. The odd size is not pooled afterwards.
+        // Rare: long trailers before a pipelined request. A buffer of this size does not return to the pool.
         let mut larger = Buffer::new(self.read_area() + head.len());
         larger.base = self.base;
         larger.bytes[HEADROOM..HEADROOM + head.len()].copy_from_slice(head);
@@ -125,7 +123,6 @@ impl Buffer {
         true
     }
 
-    /// Keeps only the first `count` unconsumed bytes.
     pub fn truncate(&mut self, count: usize) {
         self.end = self.end.min(self.start + count);
     }
@@ -148,6 +145,7 @@ impl Buffer {
 pub fn shrink<T>(spare: &mut Vec<T>, wanted: usize) {
     let excess = spare.len().saturating_sub(wanted);
     if excess > 0 {
+        // By halves, because the next second may need them again.
         spare.truncate(spare.len() - excess.div_ceil(2));
         spare.shrink_to(2 * spare.len());
     }
@@ -157,7 +155,7 @@ pub fn shrink<T>(spare: &mut Vec<T>, wanted: usize) {
 #[derive(Default)]
 pub struct Buffers {
     spare: [RefCell<Vec<Buffer>>; SIZES.len()],
-    /// The text that was sent last.
+    /// The memory of the last sent text, probably still in the core's cache.
     warm_text: RefCell<Vec<u8>>,
 }
 
@@ -170,23 +168,24 @@ impl Buffers {
         buffer
     }
 
-    /// Takes a small buffer for an exchange that waits. `base` is the read area with which the exchange begins.
+    /// Takes a small buffer for an exchange that waits. `base` is the read area with which the exchange starts.
     pub fn take_waiting(&self, base: usize) -> Buffer {
         let mut buffer = self.take(TINY);
         buffer.base = base;
         buffer
     }
 
-    /// Replaces the buffer of an exchange that waits by a small one. The large one, still in the core's cache, goes to
-    /// the next exchange that reads.
+    /// Replaces the buffer of a waiting exchange by a small one. The next exchange that reads gets the large one, which
+    /// is still in the core's cache.
     pub fn wait(&self, buffer: &mut Buffer) {
         let wanted = if buffer.len() <= TINY { TINY } else { buffer.len() };
+        // Many connections wait at once, and would hold a large buffer each.
         if buffer.read_area() > wanted && buffer.len() <= WAITING_MAX {
             self.exchange(buffer, wanted);
         }
     }
 
-    /// Gives a buffer that was small while its exchange waited its initial read area back.
+    /// Gives a buffer its initial read area back after the exchange has waited.
     #[inline]
     pub fn ready(&self, buffer: &mut Buffer) {
         if buffer.read_area() < buffer.base {
@@ -194,9 +193,10 @@ impl Buffers {
         }
     }
 
-    /// Puts an empty text buffer into the pool, in exchange for the one that was put there last.
+    /// Puts an empty text buffer into the pool, and takes the last one out.
     pub fn warm_text(&self, text: &mut Vec<u8>) {
         if text.is_empty() {
+            // The memory of the last text is still in the core's cache, so writing the next one there misses it less.
             std::mem::swap(&mut *self.warm_text.borrow_mut(), text);
         }
     }
@@ -204,6 +204,7 @@ impl Buffers {
     /// Replaces a buffer by one with at least twice the read area, and moves the unconsumed bytes.
     pub fn grow(&self, buffer: &mut Buffer) {
         let wanted = buffer.read_area() * 2;
+        // Directly to a pooled size: other sizes would be allocated and freed for each long head.
         let size = if wanted <= SMALL { SMALL } else { wanted.max(BULK) };
         self.exchange(buffer, if buffer.is_of_stream() { wanted } else { size });
     }
@@ -215,7 +216,7 @@ impl Buffers {
         }
     }
 
-    /// Replaces an empty buffer by one that reads `wanted` bytes at once, at most the largest size.
+    /// Replaces an empty buffer by one with a read area of `wanted` bytes, or of the largest size.
     pub fn grow_to(&self, buffer: &mut Buffer, wanted: usize) {
         debug_assert!(buffer.is_empty());
         let size = SIZES.into_iter().find(|&size| size >= wanted).unwrap_or(BULK);
@@ -233,7 +234,7 @@ impl Buffers {
         }
     }
 
-    /// Replaces a buffer by one that holds its unconsumed bytes and nothing more.
+    /// Replaces a buffer by one that has room only for its unconsumed bytes.
     pub fn park(&self, buffer: &mut Buffer) {
         let filled = buffer.len();
         self.exchange(buffer, filled);
@@ -258,13 +259,13 @@ impl Buffers {
     fn exchange(&self, buffer: &mut Buffer, read_area: usize) {
         let mut other = self.take(read_area);
         let count = buffer.len();
+        // Only unconsumed bytes move, to the front, so this also compacts.
         other.spare()[..count].copy_from_slice(buffer.filled());
         other.advance(count);
         other.base = buffer.base;
         self.give(std::mem::replace(buffer, other));
     }
 
-    /// Takes a buffer back.
     fn give(&self, mut buffer: Buffer) {
         buffer.clear();
         if let Some(spare) = self.spare_of(buffer.read_area()) {
@@ -294,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_front_and_behind_leaves_as_one_slice() {
+    fn bytes_before_and_behind_form_one_slice() {
         let mut buffer = Buffer::new(SMALL);
         buffer.spare()[..4].copy_from_slice(b"data");
         buffer.advance(4);
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spare_and_not_wanted_is_given_up_by_halves() {
+    fn unused_spares_are_released_by_halves() {
         let stock = Buffers::default();
         let taken: Vec<Buffer> = (0..SPARE_MAX).map(|_| stock.take(SMALL)).collect();
         taken.into_iter().for_each(|buffer| stock.give(buffer));
@@ -357,7 +358,7 @@ mod tests {
             used.push(buffer.spare().as_ptr());
             buffer.spare()[0] = b'x';
             buffer.advance(1);
-            // What is filled stays with its exchange.
+            // Unread bytes stay with their exchange.
             stock.wait(buffer);
             assert_eq!((buffer.filled(), buffer.read_area()), (&b"x"[..], TINY));
             buffer.consume(1);
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_waits_is_as_small_as_what_it_holds() {
+    fn a_waiting_buffer_is_as_small_as_its_bytes() {
         let stock = Buffers::default();
         for (base, filled, waiting, ready) in [
             (SMALL, 0, TINY, SMALL),
@@ -393,7 +394,7 @@ mod tests {
             let text = &mut exchanges[at];
             stock.warm_text(text);
             text.extend_from_slice(b"GET / HTTP/1.1");
-            // What is not sent yet stays with its exchange.
+            // Unsent text stays with its exchange.
             stock.warm_text(text);
             assert_eq!(text, b"GET / HTTP/1.1");
             text.clear();

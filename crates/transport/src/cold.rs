@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Boxes a future that is rare and large. In a box, its state takes no memory in every exchange, and its code is not inlined
-/// into the path of every request.
+/// Boxes a rare, large future. Its state then takes no memory in every exchange, and its code is not inlined into the
+/// path of every request.
 #[cold]
 #[inline(never)]
 pub fn cold<'a, Output, Rare: Future<Output = Output> + 'a>(

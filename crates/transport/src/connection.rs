@@ -1,6 +1,6 @@
 //! A byte stream between two processes: TCP or a Unix socket, with or without TLS, with or without emulated latency.
 //!
-//! All methods take `&self`: both directions may be under way in one task.
+//! All methods take `&self`, because one task may use both directions at the same time.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,11 +11,10 @@ use crate::latency_emulation::DelayedConnection;
 use crate::tcp::{Follows, Pipe, Tcp};
 use crate::tls::TlsConnection;
 
-/// A connection. Each variant is boxed, so that moving a connection from step to step moves two words.
+/// A connection. Each variant is boxed, so that a move copies only two words.
 pub enum Connection {
     /// TCP or a Unix socket, without TLS.
     Tcp(Box<Tcp>),
-    /// TLS on TCP.
     Tls(Box<TlsConnection>),
     /// A TCP or TLS connection with emulated latency.
     Delayed(Box<DelayedConnection>),
@@ -34,7 +33,7 @@ impl From<TlsConnection> for Connection {
 }
 
 impl Connection {
-    /// Ready when there is something to read, or the end. May be ready too early on a fresh connection.
+    /// Ready when there is something to read, or the end. On a fresh connection it may be ready too early.
     #[inline]
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -44,12 +43,12 @@ impl Connection {
         }
     }
 
-    /// Reads into `buffer`, which is not empty; 0 is the end.
+    /// Reads into `buffer`, which must not be empty; 0 is the end.
     pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| self.poll_read(context, buffer)).await
     }
 
-    /// Reads into `buffer`, which is not empty; 0 is the end.
+    /// Reads into `buffer`, which must not be empty; 0 is the end.
     #[inline]
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
@@ -59,12 +58,12 @@ impl Connection {
         }
     }
 
-    /// Writes the start of `bytes`, at least one byte. The caller gives again what was not written.
+    /// Writes the start of `bytes`, at least one byte. The caller must offer the rest again.
     pub async fn write(&self, bytes: &[u8], follows: Follows) -> io::Result<usize> {
         poll_fn(|context| self.poll_write(context, bytes, follows)).await
     }
 
-    /// Writes the start of `bytes`, at least one byte. The caller gives again what was not written.
+    /// Writes the start of `bytes`, at least one byte. The caller must offer the rest again.
     #[inline]
     pub fn poll_write(
         &self,
@@ -79,8 +78,8 @@ impl Connection {
         }
     }
 
-    /// Writes the start of `head` with `body` behind it, at least one byte, in one system call where possible. The
-    /// caller gives again what was not written.
+    /// Writes the start of `head` with `body` behind it, at least one byte, in one system call if possible. The caller
+    /// must offer the rest again.
     #[inline]
     pub fn poll_write_both(
         &self,
@@ -93,11 +92,12 @@ impl Connection {
             Self::Tcp(tcp) if body.is_empty() => tcp.poll_send(context, head, follows),
             Self::Tcp(tcp) => tcp.poll_send_both(context, head, body, follows),
             Self::Tls(tls) => tls.poll_write_both(context, head, body, follows),
+            // A single piece per call: the caller offers the rest again.
             Self::Delayed(delayed) => delayed.poll_write(context, if head.is_empty() { body } else { head }),
         }
     }
 
-    /// Moves bytes out of a pipe that holds `len` bytes; at least one. Only plain TCP can.
+    /// Moves at least one byte out of a pipe that holds `len` bytes. Only plain TCP supports it.
     pub fn poll_splice_from(
         &self,
         context: &mut Context<'_>,
@@ -107,11 +107,12 @@ impl Connection {
     ) -> Poll<io::Result<usize>> {
         match self {
             Self::Tcp(tcp) => tcp.poll_splice_from(context, pipe, len, follows),
+            // The kernel would send the bytes without encryption, or without the delay.
             Self::Tls(_) | Self::Delayed(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 
-    /// The TCP connection, if it carries the bytes unchanged, so that the kernel can move them by itself (splice,
+    /// The TCP connection, if it carries the bytes unchanged, so that the kernel can move them without a copy (splice,
     /// sendfile).
     #[inline]
     pub fn as_tcp(&self) -> Option<&Tcp> {
@@ -121,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// The local address that the peer has connected to. A Unix socket has none.
+    /// The local address of the peer's connection. A Unix socket has none.
     pub fn local_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(tcp) => tcp.local_address(),
@@ -130,8 +131,8 @@ impl Connection {
         }
     }
 
-    /// Sends what is left of a TLS handshake, on a connection that has not been used yet. Returns whether the connection
-    /// can be used.
+    /// Sends the rest of a TLS handshake on a connection that has not been used yet. Returns whether the connection is
+    /// usable.
     pub fn end_handshake(&self) -> bool {
         match self {
             Self::Tcp(_) => true,
@@ -140,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// Whether a part of a TLS record has arrived, and the rest has not.
+    /// Whether only a part of a TLS record has arrived.
     pub fn holds_part(&self) -> bool {
         match self {
             Self::Tls(tls) => tls.holds_part(),
@@ -148,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// Whether the TLS keys have encrypted as much as they may: the connection must carry no further exchange.
+    /// Whether the TLS keys have reached their encryption limit: the connection must carry no further exchange.
     #[inline]
     pub fn is_key_exhausted(&self) -> bool {
         match self {
@@ -168,8 +169,8 @@ impl Connection {
         }
     }
 
-    /// Whether the peer has closed its side, even if there is something to read before. Costs a system call. Never of a
-    /// connection with emulated latency, whose peer is further away than the kernel knows.
+    /// Whether the peer has closed its side, even if there are bytes to read first. Costs a system call. Always false
+    /// with emulated latency, because the emulated peer's end has not arrived yet.
     pub fn has_peer_closed(&self) -> bool {
         match self {
             Self::Tcp(tcp) => tcp.has_peer_closed(),
@@ -187,8 +188,8 @@ impl Connection {
         }
     }
 
-    /// Whether bytes have arrived that were not read. Then a close resets the connection, and the peer may lose what was
-    /// sent last. Costs a system call.
+    /// Whether unread bytes have arrived. A close then resets the connection, and the peer may lose the last sent
+    /// bytes. Costs a system call.
     pub fn has_unread(&self) -> bool {
         match self {
             Self::Tcp(tcp) => tcp.has_unread(),
@@ -197,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// Sends the end of the stream; the other direction stays open.
+    /// Sends the end of the stream. The other direction stays open.
     pub fn shutdown_write(&self) -> io::Result<()> {
         match self {
             Self::Tcp(tcp) => tcp.shutdown_write(),

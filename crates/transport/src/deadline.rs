@@ -1,7 +1,7 @@
-//! Time-outs at the cost of one store: coarse deadlines in a timer wheel that is advanced ten times a second.
+//! Time-outs at the cost of one store: coarse deadlines in a timer wheel that advances ten times a second.
 //!
-//! To arm a deadline writes one number. When the wheel reaches it, a deadline that was postponed is filed again. No
-//! clock is read here: the worker's tick supplies the time. For precise waits (pacing, delays) see `alarm`.
+//! Arming a deadline writes one number. When the wheel reaches a postponed deadline, it files the deadline again. The
+//! worker's tick supplies the time, so no clock is read here. For precise waits (pacing, delays) see `alarm`.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use slab::Slab;
 
-/// Length of a tick.
 pub const TICK: Duration = Duration::from_millis(100);
-/// Slots of the wheel; what is due later is filed in the last one and looked at again then.
+/// Slots of the wheel. A later deadline is filed in the last slot, and checked again there.
+// 102 s: most time-outs are shorter, and are filed once.
 const SLOTS: u32 = 1024;
 const NEVER: u32 = u32::MAX;
 
-/// A span of time in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticks(pub u32);
 
@@ -28,7 +27,7 @@ impl Ticks {
 }
 
 impl From<Duration> for Ticks {
-    /// Rounded up, so that no wait ends before its time.
+    /// Rounded up, so that no wait ends early.
     fn from(duration: Duration) -> Self {
         let ticks = duration.as_nanos().div_ceil(TICK.as_nanos());
         Ticks(u32::try_from(ticks).map_or(Self::FOREVER.0, |ticks| ticks.min(Self::FOREVER.0)))
@@ -42,26 +41,24 @@ pub struct Elapsed;
 /// All deadlines of one worker, in a timer wheel.
 pub struct Deadlines {
     now: Cell<u32>,
-    entries: RefCell<Slab<Entry>>,
+    entries: RefCell<Slab<DeadlineEntry>>,
     wheel: RefCell<Vec<Vec<u32>>>,
 }
 
-struct Entry {
+struct DeadlineEntry {
     due: u32,
-    /// The tick in whose slot this entry is to be found; older filings of it are void.
+    /// The tick in whose slot this entry is valid. Older filings of it are void.
     filed: u32,
     is_idle: bool,
     waker: Option<Waker>,
 }
 
 impl Deadlines {
-    /// A timer wheel without deadlines, at tick 0.
     pub fn new() -> Rc<Self> {
         let wheel = (0..SLOTS).map(|_| Vec::new()).collect();
         Rc::new(Self { now: Cell::new(0), entries: RefCell::default(), wheel: RefCell::new(wheel) })
     }
 
-    /// The current tick.
     pub fn now(&self) -> u32 {
         self.now.get()
     }
@@ -76,11 +73,10 @@ impl Deadlines {
         self.now.get() / (Duration::from_secs(1).as_millis() / TICK.as_millis()) as u32
     }
 
-    /// Creates a deadline that is not armed.
     pub fn deadline(self: &Rc<Self>) -> Deadline {
-        let entry = Entry { due: NEVER, filed: NEVER, is_idle: false, waker: None };
+        let entry = DeadlineEntry { due: NEVER, filed: NEVER, is_idle: false, waker: None };
         let key = self.entries.borrow_mut().insert(entry);
-        // The slab holds at most one entry a connection and one more an upload: far below 2^32.
+        // The slab holds at most one entry per connection and one per upload: far below 2^32.
         Deadline { deadlines: Rc::clone(self), key: key as u32 }
     }
 
@@ -89,6 +85,7 @@ impl Deadlines {
         while self.now.get() < now {
             let tick = self.now.get() + 1;
             self.now.set(tick);
+            // Taken out, because `visit` files keys into the wheel.
             let keys = std::mem::take(&mut self.wheel.borrow_mut()[(tick % SLOTS) as usize]);
             for &key in &keys {
                 self.visit(key, tick);
@@ -106,7 +103,7 @@ impl Deadlines {
         }
     }
 
-    /// Ends the wait of every idle connection, as a drain does.
+    /// Ends the wait of every idle connection, for a drain.
     pub fn expire_idle(&self) {
         let now = self.now.get();
         for (_, entry) in self.entries.borrow_mut().iter_mut().filter(|(_, entry)| entry.is_idle) {
@@ -119,6 +116,7 @@ impl Deadlines {
 
     fn visit(&self, key: u32, tick: u32) {
         let mut entries = self.entries.borrow_mut();
+        // A void filing: the deadline was armed again for an earlier slot, or its key has another owner.
         let Some(entry) = entries.get_mut(key as usize).filter(|entry| entry.filed == tick) else { return };
         entry.filed = NEVER;
         if entry.due <= tick {
@@ -130,9 +128,9 @@ impl Deadlines {
         }
     }
 
-    fn file(&self, entry: &mut Entry, key: u32) {
+    fn file(&self, entry: &mut DeadlineEntry, key: u32) {
         let now = self.now.get();
-        // Never in the slot that is being visited: that one comes around only after a whole turn.
+        // Never the slot that is being visited, because that one is visited again only after a whole turn.
         let at = entry.due.clamp(now + 1, now + SLOTS - 1);
         entry.filed = at;
         self.wheel.borrow_mut()[(at % SLOTS) as usize].push(key);
@@ -148,14 +146,14 @@ impl Deadlines {
     }
 }
 
-/// A reusable deadline: one time-out at a time.
+/// A reusable deadline, for one time-out at a time.
 pub struct Deadline {
     deadlines: Rc<Deadlines>,
     key: u32,
 }
 
 impl Deadline {
-    /// Arms the deadline, in place of an earlier time-out.
+    /// Arms the deadline, and replaces an earlier time-out.
     pub fn set(&self, limit: Ticks) {
         self.arm(limit, false);
     }
@@ -170,6 +168,7 @@ impl Deadline {
         let mut future = pin!(future);
         poll_fn(|context| match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
+            // After the future: what is ready at the last moment still counts.
             Poll::Pending => self.poll(context).map(|()| Err(Elapsed)),
         })
         .await
@@ -182,6 +181,7 @@ impl Deadline {
         poll_fn(|context| match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
             Poll::Pending => {
+                // Most steps are ready at once, and never arm the deadline.
                 if !is_armed {
                     self.set(limit);
                     is_armed = true;
@@ -192,7 +192,6 @@ impl Deadline {
         .await
     }
 
-    /// Ready once the deadline has passed.
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut entries = self.deadlines.entries.borrow_mut();
         let entry = &mut entries[self.key as usize];
@@ -209,9 +208,10 @@ impl Deadline {
     fn arm(&self, limit: Ticks, is_idle: bool) {
         let mut entries = self.deadlines.entries.borrow_mut();
         let entry = &mut entries[self.key as usize];
-        // One tick more: the current one is already partly over.
+        // One tick more, because the current one is partly over.
         entry.due = self.deadlines.now.get() + limit.0 + 1;
         entry.is_idle = is_idle;
+        // A postponed deadline stays where it is filed: that is the store that the module promises.
         if entry.due < entry.filed {
             self.deadlines.file(entry, self.key);
         }
@@ -220,7 +220,8 @@ impl Deadline {
 
 impl Drop for Deadline {
     fn drop(&mut self) {
-        // What the wheel still holds of the key is void: a new owner of the key is filed under a tick of its own.
+        // The wheel may still contain the key. Such filings are void, because the key's next owner has another `filed`
+        // tick.
         let entry = self.deadlines.entries.borrow_mut().try_remove(self.key as usize);
         drop(entry);
     }
@@ -242,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Polls at `now` and says whether the deadline has passed.
+    /// Polls at the current tick, and returns whether the deadline has passed.
     fn has_passed(deadline: &Deadline, wakes: &Arc<Wakes>) -> bool {
         let waker = Waker::from(Arc::clone(wakes));
         deadline.poll(&mut Context::from_waker(&waker)).is_ready()
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_deadline_wakes_nobody_and_its_key_serves_the_next() {
+    fn a_dropped_deadline_wakes_no_task_and_its_key_is_reused() {
         let (deadlines, wakes) = (Deadlines::new(), Arc::new(Wakes::default()));
         let first = deadlines.deadline();
         first.set(Ticks(3));

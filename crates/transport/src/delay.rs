@@ -1,4 +1,4 @@
-//! Configured delays: one random (or traced) delay for each message or connection.
+//! Configured delays: a random or recorded delay for each message or connection.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ impl Delayed {
         Some(known.unwrap_or_else(|| Arc::new(Self { settings: settings.clone(), drawn: AtomicU64::new(0) })))
     }
 
-    /// Draws a delay.
     pub(crate) fn draw_ns(&self) -> u64 {
+        // Relaxed: each message needs another place in the trace, and no order with other memory.
         self.settings.draw_ns(self.drawn.fetch_add(1, Ordering::Relaxed), fastrand::u64(..))
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 /// Advice for messages about a shortage of file descriptors.
 pub const RAISE_LIMIT: &str = "; raise the limit of open files (ulimit -n)";
 
-/// Whether the process or the machine has no file descriptor, or no memory, for another socket.
+/// Whether the process or the machine lacks a file descriptor, or memory, for another socket.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let codes = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];

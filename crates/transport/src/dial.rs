@@ -1,8 +1,8 @@
 //! Connects to servers and does the TLS handshake, for pools and health checks.
 
 use std::fmt;
-use std::io;
-use std::net::SocketAddr;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,21 +10,18 @@ use std::time::Duration;
 
 use config::ServerHost;
 use rustls::ClientConfig;
-use tls::{ClientSide, Handshake};
+use tls::{ClientSide, Handshake, HandshakeFault};
 
 use crate::tcp::Tcp;
 use crate::tls::{HandshakeError, Records, TlsConnection};
 
-/// An address at which a server listens.
 #[derive(Debug, Clone, Copy)]
 pub enum Destination<'a> {
-    /// A Unix socket.
     Unix(&'a Path),
-    /// A TCP address.
     Tcp(SocketAddr),
 }
 
-/// The addresses of a server, to be tried in order: its Unix socket, or `addresses`, to which its name resolved.
+/// The addresses of a server, in the order of attempts: its Unix socket, or `addresses`, to which its name resolved.
 pub fn destinations<'a>(
     host: &'a ServerHost,
     addresses: &'a [SocketAddr],
@@ -37,7 +34,7 @@ pub fn destinations<'a>(
 }
 
 impl Destination<'_> {
-    /// Connects. `sleep` waits between tries while the backlog of a Unix socket is full.
+    /// Connects. `sleep` waits between attempts while the backlog of a Unix socket is full.
     ///
     /// # Errors
     /// The kernel's error.
@@ -49,17 +46,46 @@ impl Destination<'_> {
     }
 }
 
-/// Why the TLS handshake with a server failed.
+/// Whether every local port is in use for connections to this destination.
+pub fn is_out_of_ports(error: &io::Error, destination: Destination<'_>) -> bool {
+    let Destination::Tcp(address) = destination else { return false };
+    match error.kind() {
+        // From UDP sockets, which are bound first.
+        ErrorKind::AddrInUse => true,
+        // The kernel reports the same error if this machine has no address that reaches the destination. UDP has
+        // separate ports, so a UDP socket shows which it is.
+        ErrorKind::AddrNotAvailable => {
+            let any = match address {
+                SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+                SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+            };
+            // Connecting a UDP socket sends nothing: it only looks for a route.
+            UdpSocket::bind(any).and_then(|socket| socket.connect(address)).is_ok()
+        }
+        _ => false,
+    }
+}
+
 #[derive(Debug)]
 pub enum NotSecure {
-    /// The upstream has no TLS for this server.
+    /// The upstream has no TLS settings for this server.
     NotConfigured,
-    /// The server closed the connection.
     Closed,
-    /// One side rejected the handshake. With the table of the upstream's options.
+    /// The handshake was rejected. Includes the name of the table with the upstream's options.
     Refused(rustls::Error, &'static str),
     /// The server sent something other than a TLS handshake.
     NoHandshake,
+}
+
+impl NotSecure {
+    /// The part of the handshake that failed. `None` if the server closed the connection.
+    pub fn fault(&self) -> Option<HandshakeFault> {
+        match self {
+            Self::Closed => None,
+            Self::Refused(error, _) => Some(HandshakeFault::from_error(error)),
+            Self::NotConfigured | Self::NoHandshake => Some(HandshakeFault::Other),
+        }
+    }
 }
 
 impl fmt::Display for NotSecure {
@@ -74,7 +100,7 @@ impl fmt::Display for NotSecure {
 }
 
 /// Does the TLS handshake with the server at index `place` of its upstream. `config` may offer other ALPN protocols
-/// than requests do. Returns whether HTTP/2 was negotiated, too.
+/// than those for requests. Also returns whether HTTP/2 was negotiated.
 ///
 /// # Errors
 /// See [`NotSecure`].
@@ -92,5 +118,27 @@ pub async fn secure(
         Err(HandshakeError::Refused(error, _)) => Err(refused(error)),
         Err(HandshakeError::Io) => Err(NotSecure::Closed),
         Err(HandshakeError::TooLong | HandshakeError::InTheClear(_)) => Err(NotSecure::NoHandshake),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_short_only_where_this_machine_reaches_the_destination() {
+        let error = |kind: ErrorKind| io::Error::from(kind);
+        let [loopback, broadcast] =
+            ["127.0.0.1:1", "255.255.255.255:1"].map(|text| text.parse().expect("is an address"));
+        for (kind, destination, expected) in [
+            (ErrorKind::AddrNotAvailable, Destination::Tcp(loopback), true),
+            (ErrorKind::AddrInUse, Destination::Tcp(loopback), true),
+            // A socket may send to a broadcast address only with SO_BROADCAST.
+            (ErrorKind::AddrNotAvailable, Destination::Tcp(broadcast), false),
+            (ErrorKind::AddrNotAvailable, Destination::Unix(Path::new("/a")), false),
+            (ErrorKind::ConnectionRefused, Destination::Tcp(loopback), false),
+        ] {
+            assert_eq!(is_out_of_ports(&error(kind), destination), expected, "{kind:?} {destination:?}");
+        }
     }
 }

@@ -1,6 +1,6 @@
-//! One side of an exchange: a connection, a stream of HTTP/2 or HTTP/3, or no peer.
+//! The client's or the server's side of an exchange: a connection, a stream of HTTP/2 or HTTP/3, or no peer.
 //!
-//! All methods take `&self`: both directions may be under way in one task.
+//! All methods take `&self`, because one task may use both directions at the same time.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,32 +8,32 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use crate::connection::Connection;
-use crate::h2_connection::Wrong;
-use crate::h2_stream::Stream;
+use crate::h2_connection::H2Violation;
+use crate::h2_stream::H2Stream;
 use crate::h3_stream;
 use crate::tcp::{Follows, Pipe, Tcp};
 
-/// One side of an exchange: reads one message and writes the other.
-pub enum Endpoint {
+/// A side of an exchange: reads one message and writes the other.
+pub enum MessageEndpoint {
     /// A connection that carries one exchange at a time.
     Connection(Connection),
-    /// A stream of an HTTP/2 connection. Reads and writes like a connection that carries one exchange.
-    Stream(Box<Stream>),
-    /// A stream of an HTTP/3 connection. Reads and writes in the same way.
-    Http3(Box<h3_stream::Stream>),
+    /// An HTTP/2 stream. Reads and writes like a connection that carries one exchange.
+    Stream(Box<H2Stream>),
+    /// An HTTP/3 stream. Reads and writes like an HTTP/2 stream.
+    Http3(Box<h3_stream::H3Stream>),
     /// No peer: reads the end of the stream, and discards writes. Used as the client of the proxy's own requests, and
     /// as a placeholder while a connection is moved.
     Detached,
 }
 
-impl<T: Into<Connection>> From<T> for Endpoint {
+impl<T: Into<Connection>> From<T> for MessageEndpoint {
     fn from(connection: T) -> Self {
         Self::Connection(connection.into())
     }
 }
 
-impl Endpoint {
-    /// Replaces the connection by the result of `step`. A stream stays as it is.
+impl MessageEndpoint {
+    /// Replaces the connection by the result of `step`. A stream stays unchanged.
     pub fn map_connection(&mut self, step: impl FnOnce(Connection) -> Connection) {
         *self = match std::mem::replace(self, Self::Detached) {
             Self::Connection(connection) => Self::Connection(step(connection)),
@@ -41,7 +41,7 @@ impl Endpoint {
         };
     }
 
-    /// Ready when there is something to read, or the end. May be ready too early on a fresh connection.
+    /// Ready when there is something to read, or the end. On a fresh connection it may be ready too early.
     #[inline]
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -52,7 +52,7 @@ impl Endpoint {
         }
     }
 
-    /// The length of the head that can be read, if known.
+    /// Length of the head that can be read, if known.
     #[inline]
     pub fn head_len(&self) -> Option<usize> {
         match self {
@@ -67,12 +67,12 @@ impl Endpoint {
         poll_fn(|context| self.poll_readable(context)).await.map(|()| 0)
     }
 
-    /// Reads into `buffer`, which is not empty; 0 is the end.
+    /// Reads into `buffer`, which must not be empty; 0 is the end.
     pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| self.poll_read(context, buffer)).await
     }
 
-    /// Reads into `buffer`, which is not empty; 0 is the end.
+    /// Reads into `buffer`, which must not be empty; 0 is the end.
     #[inline]
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
@@ -83,12 +83,12 @@ impl Endpoint {
         }
     }
 
-    /// Writes the start of `bytes`, at least one byte. The caller gives again what was not written.
+    /// Writes the start of `bytes`, at least one byte. The caller must offer the rest again.
     pub async fn write(&self, bytes: &[u8], follows: Follows) -> io::Result<usize> {
         poll_fn(|context| self.poll_write(context, bytes, follows)).await
     }
 
-    /// Writes the start of `bytes`, at least one byte. The caller gives again what was not written.
+    /// Writes the start of `bytes`, at least one byte. The caller must offer the rest again.
     #[inline]
     pub fn poll_write(
         &self,
@@ -104,8 +104,8 @@ impl Endpoint {
         }
     }
 
-    /// Writes the start of `head` with `body` behind it, at least one byte, in one system call where possible. The
-    /// caller gives again what was not written. For a stream, `head` is the whole head of a message, or empty.
+    /// Writes the start of `head` with `body` behind it, at least one byte, in one system call if possible. The caller
+    /// must offer the rest again. For a stream, `head` is the whole head of a message, or empty.
     #[inline]
     pub fn poll_write_both(
         &self,
@@ -118,22 +118,24 @@ impl Endpoint {
             Self::Connection(connection) => connection.poll_write_both(context, head, body, follows),
             Self::Stream(stream) if head.is_empty() => stream.poll_write(context, body, follows),
             Self::Stream(stream) if body.is_empty() => stream.poll_write(context, head, follows),
+            // The head alone: frames of the body need the stream's turn and window.
             Self::Stream(stream) => stream.poll_write(context, head, Follows::More),
             Self::Http3(stream) if head.is_empty() => stream.poll_write(context, body, follows),
             Self::Http3(stream) if body.is_empty() => stream.poll_write(context, head, follows),
+            // As for HTTP/2. QUIC gathers the head with the first bytes of the body.
             Self::Http3(stream) => stream.poll_write(context, head, Follows::More),
             Self::Detached => Poll::Ready(Ok(head.len() + body.len())),
         }
     }
 
-    /// Ready when a write would succeed, so that the other side is worth reading. A connection is always ready: its
-    /// buffer in the kernel limits the writer.
+    /// Ready when a write would succeed, so that reading from the other side is useful. A connection is always ready,
+    /// because its kernel buffer limits the writer.
     pub async fn writable(&self) -> io::Result<usize> {
         poll_fn(|context| self.poll_writable(context)).await;
         Ok(0)
     }
 
-    /// Ready when a write would succeed, so that the other side is worth reading.
+    /// Ready when a write would succeed, so that reading from the other side is useful.
     #[inline]
     pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
@@ -153,7 +155,7 @@ impl Endpoint {
         }
     }
 
-    /// The largest number of bytes that one write accepts now, as far as that can be told.
+    /// The most bytes that one write accepts now, as far as known.
     #[inline]
     pub fn room(&self) -> usize {
         match self {
@@ -163,16 +165,17 @@ impl Endpoint {
         }
     }
 
-    /// The largest buffer worth having for what is read, beyond a small one.
+    /// The largest buffer that is useful for reading, beyond a small one.
     #[inline]
     pub fn lend(&self) -> usize {
         match self {
+            // Only HTTP/3 counts the buffers of the path in the budget of a connection.
             Self::Connection(_) | Self::Detached | Self::Stream(_) => usize::MAX,
             Self::Http3(stream) => stream.lend(),
         }
     }
 
-    /// Whether the peer has sent a part of a DATA frame, and not yet the rest. Only streams have frames.
+    /// Whether the peer has begun a DATA frame, and not sent all of it. Only streams have frames.
     #[inline]
     pub fn owes(&self) -> bool {
         match self {
@@ -182,9 +185,11 @@ impl Endpoint {
         }
     }
 
-    /// Whether the connection of a stream takes no further ones. Any other connection carries one exchange at a time.
+    /// Whether a stream's connection accepts no further streams. False for a connection, which carries one exchange at
+    /// a time.
     pub fn has_connection_ended(&self) -> bool {
         match self {
+            // A connection serves its exchanges one by one, so its end is that of the exchange.
             Self::Connection(_) | Self::Detached => true,
             Self::Stream(stream) => stream.has_connection_ended(),
             Self::Http3(stream) => stream.has_connection_ended(),
@@ -198,7 +203,7 @@ impl Endpoint {
         matches!(self, Self::Stream(_) | Self::Http3(_))
     }
 
-    /// Ends a message, if its last bytes did not. `trailers` are HTTP/1.1 field lines.
+    /// Ends a message, unless its last bytes did. `trailers` are HTTP/1.1 field lines.
     pub fn end(&self, trailers: &[u8]) -> io::Result<()> {
         match self {
             Self::Connection(_) | Self::Detached => Ok(()),
@@ -217,7 +222,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether the peer has closed its side of a connection. Costs a system call. A stream is watched by
+    /// Whether the peer has closed its side of a connection. Costs a system call. For streams use
     /// [`poll_gone`](Self::poll_gone).
     pub fn has_peer_closed(&self) -> bool {
         match self {
@@ -226,17 +231,18 @@ impl Endpoint {
         }
     }
 
-    /// Whether the kernel can move bytes out of a pipe to this side by itself.
+    /// Whether the kernel can move bytes from a pipe to this side (splice).
     #[inline]
     pub fn takes_pipes(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.as_tcp().is_some(),
             Self::Stream(stream) => stream.takes_pipes(),
+            // QUIC encrypts in this process, so the bytes have to pass through it.
             Self::Http3(_) | Self::Detached => false,
         }
     }
 
-    /// The largest number of bytes to put into a pipe for this side at once.
+    /// The most bytes to put into a pipe for this side at once.
     pub fn pipe_room(&self) -> usize {
         match self {
             Self::Connection(_) | Self::Http3(_) | Self::Detached => Pipe::CAPACITY,
@@ -244,7 +250,7 @@ impl Endpoint {
         }
     }
 
-    /// Moves bytes out of a pipe that holds `len` bytes; at least one byte.
+    /// Moves at least one byte out of a pipe that holds `len` bytes.
     pub fn poll_splice_from(
         &self,
         context: &mut Context<'_>,
@@ -259,7 +265,8 @@ impl Endpoint {
         }
     }
 
-    /// The TCP connection, if it carries the message's bytes unchanged, so that the kernel can move them by itself.
+    /// The TCP connection, if it carries the message's bytes unchanged, so that the kernel can move them without a
+    /// copy.
     #[inline]
     pub fn spliceable(&self) -> Option<&Tcp> {
         match self {
@@ -268,7 +275,7 @@ impl Endpoint {
         }
     }
 
-    /// The local address that the peer has connected to. A Unix socket has none.
+    /// The local address of the peer's connection. A Unix socket has none.
     pub fn local_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Connection(connection) => connection.local_address(),
@@ -277,7 +284,7 @@ impl Endpoint {
     }
 
     /// The peer's error because of which the stream or its connection ended.
-    pub fn wrong(&self) -> Option<Wrong> {
+    pub fn wrong(&self) -> Option<H2Violation> {
         match self {
             Self::Stream(stream) => stream.wrong(),
             Self::Http3(stream) => stream.wrong(),
@@ -285,7 +292,21 @@ impl Endpoint {
         }
     }
 
-    /// The number of body bytes that left on a stream. `None` for a connection, which does not count them.
+    /// The error code with which the peer has reset the stream, or ended its connection, in words.
+    pub fn reset_code(&self) -> Option<String> {
+        match self {
+            Self::Stream(stream) => stream.reset_reason().map(|reason| reason.to_string()),
+            Self::Http3(stream) => stream.reset_code().map(|code| code.to_string()),
+            Self::Connection(_) | Self::Detached => None,
+        }
+    }
+
+    /// Whether the last written head exceeds the peer's limit (HTTP/3). A smaller one can be written instead.
+    pub fn is_head_refused(&self) -> bool {
+        matches!(self, Self::Http3(stream) if stream.is_head_refused())
+    }
+
+    /// Body bytes that left on a stream. `None` for a connection, which does not count them.
     pub fn body_sent(&self) -> Option<u64> {
         match self {
             Self::Stream(stream) => Some(stream.body_sent()),
@@ -294,8 +315,8 @@ impl Endpoint {
         }
     }
 
-    /// Sends what is left of a TLS handshake, on a connection that has not been used yet. Returns whether the endpoint can
-    /// be used.
+    /// Sends the rest of a TLS handshake on a connection that has not been used yet. Returns whether the endpoint is
+    /// usable.
     pub fn end_handshake(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.end_handshake(),
@@ -303,7 +324,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether a part of a TLS record has arrived, and the rest has not.
+    /// Whether only a part of a TLS record has arrived.
     pub fn holds_part(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.holds_part(),
@@ -311,8 +332,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether the TLS keys have encrypted as much as they may: the connection must carry no further exchange. For a
-    /// stream, its connection asks.
+    /// Whether the TLS keys have reached their encryption limit: the connection must carry no further exchange. False
+    /// for a stream, whose connection checks it.
     #[inline]
     pub fn is_key_exhausted(&self) -> bool {
         match self {
@@ -338,8 +359,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether bytes have arrived that were not read. Then a close resets the connection, and the peer may lose what was
-    /// sent last. Costs a system call.
+    /// Whether unread bytes have arrived. A close then resets the connection, and the peer may lose the last sent
+    /// bytes. Costs a system call.
     pub fn has_unread(&self) -> bool {
         match self {
             Self::Connection(connection) => connection.has_unread(),
@@ -348,7 +369,7 @@ impl Endpoint {
         }
     }
 
-    /// Sends the end of the stream; the other direction stays open.
+    /// Sends the end of the stream. The other direction stays open.
     pub fn shutdown_write(&self) -> io::Result<()> {
         match self {
             Self::Connection(connection) => connection.shutdown_write(),
@@ -384,8 +405,8 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_two_words() {
-        // Every exchange moves two of them: the nested enum takes the same tag, at no cost.
-        assert_eq!(size_of::<Endpoint>(), 2 * size_of::<usize>());
+        // Every exchange moves two of them. The nested enum uses the same tag, at no cost.
+        assert_eq!(size_of::<MessageEndpoint>(), 2 * size_of::<usize>());
         assert_eq!(size_of::<Connection>(), 2 * size_of::<usize>());
     }
 }

@@ -1,8 +1,8 @@
 //! An HTTP/2 connection, shared by its streams and the task that drives it.
 //!
-//! Streams read and write without system calls; the driver receives for all streams, and sends their output together.
-//! Streams take turns when the connection has too little room: then the bytes read for a stream are still in the
-//! processor's cache when they leave, and a stream that cannot send buffers next to nothing.
+//! Streams read and write without system calls. The driver receives for all streams, and sends their output together.
+//! Streams take turns when the connection has too little room. So the bytes of a stream leave while they are in the
+//! processor's cache, and waiting streams buffer next to nothing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,31 +10,37 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-use http2::{Broken, Event, Gone, Key, Limits, Now, PAYLOAD_MAX, Reason, Role, Scheme, WriteError};
+use http2::{
+    H2Broken, H2Event, H2Limits, H2Role, H2StreamGone, Key, Now, PAYLOAD_MAX, Reason, WireScheme, WriteError,
+};
 
 use crate::buffer::PIECE;
 use crate::connection::Connection;
 use crate::deadline::Deadlines;
 use crate::pipes::Pipes;
 use crate::tcp::{Follows, Pipe};
-use crate::waits::Waits;
+use crate::waits::StreamWaits;
 
-/// Frames that are gathered before a stream has to wait for its turn.
+/// Gathered bytes from which on streams wait for their turn.
+// Enough for one write; more would leave the core's cache before it is sent.
 const GATHER_MAX: usize = PIECE;
-/// Memory for gathered frames: heads come on top, as do answers of the connection itself.
+/// Size of the buffer for gathered frames. Heads, and frames of the connection itself, come in addition.
 const GATHER_BUFFER: usize = GATHER_MAX + 8 * 1024;
-/// Frames that are not taken by a peer which is still read: what streams gather, and as much again for answers. Two ends that
-/// both send all they can would otherwise each wait for the other to read.
+/// Unsent bytes up to which the driver continues to read: the streams' limit, and as much again for answers. If both
+/// ends stopped reading as soon as they could not send, each would wait for the other.
 const UNSENT_MAX: usize = 2 * GATHER_MAX;
-/// What one stream sends out of a pipe before others have their turn: a pipe has room for more, in pages.
+/// Bytes that one stream sends from a pipe per turn. A pipe has room for more, in pages.
+// A single stream must not hold up all others for longer.
 const PIPE_MAX: usize = 256 * 1024;
-/// Buffers for gathered frames that a worker keeps.
+/// Spare buffers for gathered frames that a worker keeps.
 const SPARE_MAX: usize = 16;
-/// What is received at once.
+/// Bytes that are received at once.
 const RECEIVE_MAX: usize = 128 * 1024;
-/// What is read of a peer that was told of the end, before it is cut off.
+/// Reads that discard input after GOAWAY, before the connection is cut off.
+// A client that goes on sending must not keep the connection for ever.
 const REST_READS_MAX: usize = 64;
-/// How often that is done before others have their turn.
+/// Receives before other tasks have their turn.
+// A connection that always has more to read would otherwise starve all others of its worker.
 const RECEIVES_PER_TURN: usize = 2;
 
 /// Buffers and pipes that all HTTP/2 connections of a worker share. An idle connection holds no buffer.
@@ -42,12 +48,11 @@ pub struct Stock {
     received: RefCell<Box<[u8]>>,
     spare: RefCell<Vec<Vec<u8>>>,
     pipes: Pipes,
-    /// Bytes that peers may send beyond their first windows.
+    /// Bytes that peers may send beyond their initial windows.
     granted: Rc<Cell<usize>>,
 }
 
 impl Stock {
-    /// Creates the shared buffers and pipes of one worker.
     pub fn new() -> Rc<Self> {
         let received = RefCell::new(vec![0; RECEIVE_MAX].into_boxed_slice());
         Rc::new(Self { received, spare: RefCell::default(), pipes: Pipes::default(), granted: Rc::default() })
@@ -59,6 +64,7 @@ impl Stock {
 
     fn give(&self, buffer: Vec<u8>) {
         let mut spare = self.spare.borrow_mut();
+        // A buffer that a long head has enlarged is not kept.
         if spare.len() < SPARE_MAX && (GATHER_BUFFER..=2 * GATHER_BUFFER).contains(&buffer.capacity()) {
             spare.push(buffer);
         }
@@ -67,61 +73,59 @@ impl Stock {
 
 /// An HTTP/2 connection, shared by its streams and the task that drives it.
 #[derive(Clone)]
-pub struct H2Connection(Rc<Shared>);
+pub struct H2Connection(Rc<H2Shared>);
 
-struct Shared {
+struct H2Shared {
     connection: Connection,
     stock: Rc<Stock>,
     deadlines: Rc<Deadlines>,
-    engine: RefCell<http2::Connection>,
-    /// Who waits for each stream.
-    waits: Waits,
+    engine: RefCell<http2::H2StateMachine>,
+    waits: StreamWaits,
     turns: RefCell<Turns>,
-    /// Frames that go from a pipe to the connection.
+    /// Frames in transit from a pipe to the connection.
     piped: RefCell<Option<Piped>>,
-    /// Streams that have something to send and cannot.
+    /// Number of streams that have something to send and cannot.
     stalled: Cell<usize>,
     driver: RefCell<Option<Waker>>,
-    /// Whether the driver has been told that there is something to do.
+    /// Whether the driver was already woken.
     is_stirred: Cell<bool>,
     /// Whether nothing more is received or sent.
     is_over: Cell<bool>,
-    /// Whether no further streams are wanted of it.
+    /// Whether no further streams are opened or accepted.
     is_left: Cell<bool>,
 }
 
 /// A protocol error of the peer.
-pub struct Wrong {
+pub struct H2Violation {
     /// Whether the error concerns one stream, rather than the whole connection.
     pub is_of_stream: bool,
     /// Whether the error is a head beyond the size limit.
     pub is_too_large: bool,
-    /// Description of the error.
     pub text: String,
 }
 
-/// The order in which streams may go on sending.
+/// The order in which streams may continue to send.
 #[derive(Default)]
 struct Turns {
     waiting: VecDeque<Key>,
-    /// The stream whose turn it is, until the driver looks again.
+    /// The stream whose turn it is, until the driver runs again.
     current: Option<Key>,
 }
 
-/// Frames in a pipe, whose bodies never came here: whole ones, or all but the rest of the last.
+/// Frames in a pipe, whose bodies the proxy has not copied: complete frames, except that the last may continue in the
+/// gathered bytes.
 struct Piped {
     pipe: Pipe,
     left: usize,
-    /// What is sent before them, of what was gathered; the rest comes behind them.
+    /// Gathered bytes to send before the pipe; the others are sent after it.
     before: usize,
 }
 
-/// How a connection ended.
-pub enum End {
+pub enum H2ConnectionEnd {
     /// The peer closed the connection, or the connection broke.
     Closed,
-    /// The peer violated the protocol or a limit, and is told so (GOAWAY).
-    Broken(Broken),
+    /// The peer violated the protocol or a limit. GOAWAY reports it.
+    Broken(H2Broken),
 }
 
 impl H2Connection {
@@ -130,16 +134,16 @@ impl H2Connection {
         stock: Rc<Stock>,
         deadlines: Rc<Deadlines>,
         connection: Connection,
-        role: Role,
-        limits: Limits,
+        role: H2Role,
+        limits: H2Limits,
     ) -> Self {
-        let engine = http2::Connection::new(role, limits, Rc::clone(&stock.granted));
-        Self(Rc::new(Shared {
+        let engine = http2::H2StateMachine::new(role, limits, Rc::clone(&stock.granted));
+        Self(Rc::new(H2Shared {
             connection,
             stock,
             deadlines,
             engine: RefCell::new(engine),
-            waits: Waits::default(),
+            waits: StreamWaits::default(),
             turns: RefCell::default(),
             piped: RefCell::default(),
             stalled: Cell::default(),
@@ -151,7 +155,7 @@ impl H2Connection {
     }
 
     /// The protocol state, for the task that drives the connection.
-    pub fn engine(&self) -> std::cell::RefMut<'_, http2::Connection> {
+    pub fn engine(&self) -> std::cell::RefMut<'_, http2::H2StateMachine> {
         self.0.engine.borrow_mut()
     }
 
@@ -165,18 +169,18 @@ impl H2Connection {
         self.is_over() || self.0.engine.borrow().is_going_away()
     }
 
-    /// Whether the TLS keys have encrypted as much as they may: the connection must take no further streams.
+    /// Whether the TLS keys have reached their encryption limit: the connection must take no further streams.
     pub fn is_key_exhausted(&self) -> bool {
         self.0.connection.is_key_exhausted()
     }
 
-    /// Opens or accepts no further streams: the connection ends with its last stream.
+    /// Opens and accepts no further streams: the connection ends with its last stream.
     pub fn leave(&self) {
         self.0.is_left.set(true);
         self.stir();
     }
 
-    /// Whether [`leave`](Self::leave) was called: no further streams are wanted.
+    /// Whether [`leave`](Self::leave) was called.
     pub fn is_left(&self) -> bool {
         self.0.is_left.get()
     }
@@ -185,16 +189,16 @@ impl H2Connection {
         Now { tick: self.0.deadlines.now(), second: self.0.deadlines.second() }
     }
 
-    /// Processes bytes that were read before the connection was known to be HTTP/2. New streams are added to `opened`.
-    pub fn take_in(&self, bytes: &[u8], opened: &mut Vec<Key>) -> Result<(), End> {
+    /// Processes bytes that were read before the connection was known to be HTTP/2. Adds new streams to `opened`.
+    pub fn take_in(&self, bytes: &[u8], opened: &mut Vec<Key>) -> Result<(), H2ConnectionEnd> {
         let mut rest = bytes;
         loop {
-            let (count, event) = self.engine().receive(rest, self.now()).map_err(End::Broken)?;
+            let (count, event) = self.engine().receive(rest, self.now()).map_err(H2ConnectionEnd::Broken)?;
             rest = &rest[count..];
             match event {
-                Some(Event::Opened(key)) => opened.push(key),
-                Some(Event::Reset(key)) if opened.contains(&key) => {
-                    // It was taken back before anybody looked at it (CVE-2023-44487).
+                Some(H2Event::Opened(key)) => opened.push(key),
+                Some(H2Event::Reset(key)) if opened.contains(&key) => {
+                    // The client reset it before the proxy handled it (CVE-2023-44487).
                     opened.retain(|&other| other != key);
                     self.engine().take_back(key);
                 }
@@ -204,28 +208,36 @@ impl H2Connection {
         }
     }
 
-    fn happened(&self, event: Event) {
+    fn happened(&self, event: H2Event) {
         let waits = &self.0.waits;
         match event {
-            Event::Readable(key) => waits.wake(key, |wait| wait.to_read),
-            Event::Writable(key) => waits.wake(key, |wait| wait.to_write),
-            Event::Reset(key) => waits.wake(key, |wait| wait.to_read || wait.to_write || wait.for_reset),
-            Event::AllWritable => waits.wake_all(|wait| wait.to_write),
-            // Turns are given by the driver.
-            Event::Opened(_) | Event::Room | Event::GoingAway => {}
+            H2Event::Readable(key) => waits.wake(key, |wait| wait.to_read),
+            H2Event::Writable(key) => waits.wake(key, |wait| wait.to_write),
+            // Whatever the stream waits for, it does not come any more.
+            H2Event::Reset(key) => waits.wake(key, |wait| wait.to_read || wait.to_write || wait.for_reset),
+            H2Event::AllWritable => waits.wake_all(|wait| wait.to_write),
+            // The driver gives turns.
+            H2Event::Opened(_) | H2Event::Room | H2Event::GoingAway => {}
         }
     }
 
     /// Drives the connection: receives, sends, and gives streams their turn to write. Ready when the connection has
-    /// ended. New requests are added to `opened`.
-    pub fn poll_drive(&self, context: &mut Context<'_>, limit: u32, opened: &mut Vec<Key>) -> Poll<End> {
+    /// ended. Adds new requests to `opened`.
+    pub fn poll_drive(
+        &self,
+        context: &mut Context<'_>,
+        limit: u32,
+        opened: &mut Vec<Key>,
+    ) -> Poll<H2ConnectionEnd> {
         match &mut *self.0.driver.borrow_mut() {
+            // `clone_from` keeps the old waker if it would wake the same task.
             Some(driver) => driver.clone_from(context.waker()),
             none => *none = Some(context.waker().clone()),
         }
         self.0.is_stirred.set(false);
         for at in 0..=RECEIVES_PER_TURN {
             if at == RECEIVES_PER_TURN {
+                // There may be more to read: the driver runs again after the other tasks.
                 self.stir();
             } else if let Poll::Ready(outcome) = self.poll_receive(context, opened) {
                 if let Err(end) = outcome {
@@ -237,28 +249,33 @@ impl H2Connection {
         }
         self.engine().adjust(limit, self.0.deadlines.now());
         if let Poll::Ready(Err(_)) = self.poll_send(context) {
-            return Poll::Ready(End::Closed);
+            return Poll::Ready(H2ConnectionEnd::Closed);
         }
         self.next_turn();
         Poll::Pending
     }
 
-    fn poll_receive(&self, context: &mut Context<'_>, opened: &mut Vec<Key>) -> Poll<Result<(), End>> {
+    fn poll_receive(
+        &self,
+        context: &mut Context<'_>,
+        opened: &mut Vec<Key>,
+    ) -> Poll<Result<(), H2ConnectionEnd>> {
         if self.engine().unsent().len() >= UNSENT_MAX {
-            // What answers a peer that does not listen has a limit. As soon as it listens, it is read again.
-            ready!(self.poll_send(context)).map_err(|_| End::Closed)?;
+            // The peer does not read, so no more answers are gathered. Reading continues once it accepts bytes.
+            ready!(self.poll_send(context)).map_err(|_| H2ConnectionEnd::Closed)?;
         }
         let received = &mut self.0.stock.received.borrow_mut()[..];
         Poll::Ready(match ready!(self.0.connection.poll_read(context, received)) {
             Ok(count) if count > 0 => self.take_in(&received[..count], opened),
-            _ => Err(End::Closed),
+            // The peer's end and an error of the socket mean the same for all streams.
+            _ => Err(H2ConnectionEnd::Closed),
         })
     }
 
-    /// Sends what is gathered.
     fn poll_send(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut engine = self.engine();
         let mut piped = self.0.piped.borrow_mut();
+        // Frames in the pipe come before the gathered bytes behind them.
         if let Some(piped) = &mut *piped {
             ready!(self.poll_send_piped(context, &mut engine, piped))?;
         }
@@ -274,15 +291,16 @@ impl H2Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what is in a pipe, and what was gathered before that.
+    /// Sends the frames in a pipe, after the bytes that were gathered before them.
     fn poll_send_piped(
         &self,
         context: &mut Context<'_>,
-        engine: &mut http2::Connection,
+        engine: &mut http2::H2StateMachine,
         piped: &mut Piped,
     ) -> Poll<io::Result<()>> {
         while piped.before > 0 {
             let bytes = &engine.unsent()[..piped.before];
+            // The pipe follows at once, so the kernel may fill the segment.
             let count = ready!(self.0.connection.poll_write(context, bytes, Follows::More))?;
             piped.before -= count;
             if let Some(buffer) = engine.sent(count) {
@@ -297,11 +315,12 @@ impl H2Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Lets the stream that has waited longest go on, if there is room. Whether it does is seen when the driver comes
-    /// around next, which is behind it.
+    /// Gives the turn to the stream that has waited longest, if there is room. The next run of the driver, after that
+    /// stream's task, sees whether it wrote.
     fn next_turn(&self) {
         let turns = &mut *self.0.turns.borrow_mut();
         turns.current = None;
+        // Waking a stream that cannot write would only make it wait again.
         if self.room_now() == 0 {
             return;
         }
@@ -312,7 +331,7 @@ impl H2Connection {
         }
     }
 
-    /// What may be written now, for all streams together.
+    /// Bytes that all streams together may write now.
     fn room_now(&self) -> usize {
         if self.0.piped.borrow().is_some() {
             return 0;
@@ -321,8 +340,8 @@ impl H2Connection {
         engine.room_of_connection().min(GATHER_MAX.saturating_sub(engine.unsent().len()))
     }
 
-    /// Wakes the driver.
     pub fn stir(&self) {
+        // A wake-up costs a look at the task, so streams that write in one turn share it.
         if !self.0.is_stirred.replace(true)
             && let Some(driver) = &*self.0.driver.borrow()
         {
@@ -341,17 +360,18 @@ impl H2Connection {
         if let Some(reason) = reason {
             self.engine().abort(reason, why);
         }
-        // What the kernel does not take at once is lost, like the connection.
+        // Bytes that the kernel does not accept at once are lost, like the connection.
+        // GOAWAY should arrive before the end of the connection (RFC 9113 §6.8).
         let _ = self.poll_send(&mut Context::from_waker(Waker::noop()));
         self.0.is_over.set(true);
         self.0.waits.wake_all(|_| true);
-        // A peer that has closed already needs no telling.
+        // Fails if the peer has already closed, which does no harm.
         let _ = self.0.connection.shutdown_write();
     }
 }
 
 impl H2Connection {
-    /// Reads and discards input until the peer closes, or until a limit of reads, which `reads` counts.
+    /// Reads and discards input until the peer closes, or up to a limit of reads, which `reads` counts.
     pub fn poll_rest(&self, context: &mut Context<'_>, reads: &mut usize) -> Poll<()> {
         let received = &mut self.0.stock.received.borrow_mut()[..];
         while *reads < REST_READS_MAX
@@ -363,7 +383,7 @@ impl H2Connection {
     }
 }
 
-/// What streams do.
+/// Methods for streams.
 impl H2Connection {
     /// Registers a stream that an exchange uses from now on.
     pub fn hold(&self, key: Key) {
@@ -374,12 +394,13 @@ impl H2Connection {
     pub fn release(&self, key: Key) {
         self.0.waits.release(key);
         let turns = &mut *self.0.turns.borrow_mut();
+        // Keys are used again: the next stream must not get the turn of this one.
         turns.waiting.retain(|&other| other != key);
         turns.current = turns.current.filter(|&current| current != key);
         let is_over = self.is_over();
         let mut engine = self.engine();
         engine.release(key);
-        // The last one may be what the driver waits for.
+        // The driver may wait for the last stream to end.
         let is_last = engine.held() == 0;
         drop(engine);
         if !is_over && is_last {
@@ -388,37 +409,41 @@ impl H2Connection {
         self.stir_to_send();
     }
 
-    /// The number of bytes of the stream's heads and bodies that can be read.
+    /// Length of the stream's text that can be read.
     pub fn text_len(&self, key: Key) -> usize {
         self.0.engine.borrow().text_len(key)
     }
 
     /// The peer's protocol error on a stream, or on the whole connection.
-    pub fn wrong(&self, key: Key) -> Option<Wrong> {
+    pub fn wrong(&self, key: Key) -> Option<H2Violation> {
         let engine = self.0.engine.borrow();
         if let Some(text) = engine.wrong(key) {
-            return Some(Wrong {
+            return Some(H2Violation {
                 is_of_stream: true,
                 is_too_large: engine.is_too_large(key),
                 text: text.to_owned(),
             });
         }
         let text = format!("the connection ended for {}", engine.offence()?);
-        Some(Wrong { is_of_stream: false, is_too_large: false, text })
+        Some(H2Violation { is_of_stream: false, is_too_large: false, text })
     }
 
-    /// The number of the stream's body bytes that left or are about to.
+    pub fn reset_reason(&self, key: Key) -> Option<Reason> {
+        self.0.engine.borrow().reset_reason(key)
+    }
+
+    /// Body bytes of the stream that left or are about to.
     pub fn body_sent(&self, key: Key) -> u64 {
         self.0.engine.borrow().body_sent(key, self.is_over())
     }
 
-    /// Whether the peer has sent a part of a DATA frame of the stream, and not yet the rest.
+    /// Whether the peer has begun a DATA frame on the stream, and not sent all of it.
     pub fn owes(&self, key: Key) -> bool {
         self.0.engine.borrow().owes(key)
     }
 
-    /// Makes the close a reset if the peer has not taken all bytes: the kernel would keep them for as long as the peer
-    /// answers.
+    /// Makes the close a reset if the peer has not accepted all bytes. Otherwise the kernel keeps them as long as the
+    /// peer answers probes.
     pub fn reset_if_unsent(&self) {
         if !self.0.engine.borrow().unsent().is_empty() || self.0.piped.borrow().is_some() {
             self.0.connection.reset_on_drop();
@@ -435,32 +460,32 @@ impl H2Connection {
         if self.is_over() || self.0.engine.borrow().is_readable(key) {
             return Poll::Ready(());
         }
-        self.0.waits.of(key, context).to_read = true;
+        self.0.waits.for_key(key, context).to_read = true;
         Poll::Pending
     }
 
-    /// Reads from a stream, as HTTP/1.1 text; 0 is the end.
+    /// Reads HTTP/1.1 text from a stream; 0 is the end.
     pub fn poll_read(
         &self,
         context: &mut Context<'_>,
         key: Key,
         buffer: &mut [u8],
-    ) -> Poll<Result<usize, Gone>> {
+    ) -> Poll<Result<usize, H2StreamGone>> {
         let read = self.engine().read(key, buffer, self.0.deadlines.now())?;
         match read {
             Some(count) => {
                 self.stir_to_send();
                 Poll::Ready(Ok(count))
             }
-            None if self.is_over() => Poll::Ready(Err(Gone::Broken)),
+            None if self.is_over() => Poll::Ready(Err(H2StreamGone::Broken)),
             None => {
-                self.0.waits.of(key, context).to_read = true;
+                self.0.waits.for_key(key, context).to_read = true;
                 Poll::Pending
             }
         }
     }
 
-    /// The number of body bytes that [`poll_lend`](Self::poll_lend) can lend now.
+    /// Body bytes that [`poll_lend`](Self::poll_lend) can lend now.
     pub fn lendable(&self, key: Key) -> usize {
         self.0.engine.borrow().body(key).len()
     }
@@ -468,10 +493,11 @@ impl H2Connection {
     /// Ready when `wanted` bytes of a body (at most half a window) can be lent, or when no more will come.
     pub fn poll_lendable(&self, context: &mut Context<'_>, key: Key, wanted: usize) -> Poll<()> {
         let engine = self.0.engine.borrow();
+        // More than half a window never comes, because the peer waits for an update then.
         if self.is_over() || engine.has_of_body(key, wanted.min(engine.gathers())) {
             return Poll::Ready(());
         }
-        self.0.waits.of(key, context).to_read = true;
+        self.0.waits.for_key(key, context).to_read = true;
         Poll::Pending
     }
 
@@ -486,6 +512,7 @@ impl H2Connection {
         let bytes = engine.body(key);
         let count = ready!(write(&bytes[..bytes.len().min(limit)]))?;
         engine.took_body(key, count, self.0.deadlines.now());
+        // `stir_to_send` looks at the protocol state itself.
         drop(engine);
         self.stir_to_send();
         Poll::Ready(Ok(count))
@@ -496,26 +523,28 @@ impl H2Connection {
         if self.is_over() || self.0.engine.borrow().is_broken(key) {
             return Poll::Ready(());
         }
-        self.0.waits.of(key, context).for_reset = true;
+        self.0.waits.for_key(key, context).for_reset = true;
         Poll::Pending
     }
 
     /// Writes the head at the front of `text`, and as much of the body behind it as fits. Returns the number of bytes
-    /// taken.
+    /// written.
     pub fn write_head(
         &self,
         key: Key,
         text: &[u8],
         is_last: bool,
-        scheme: Scheme,
+        scheme: WireScheme,
     ) -> Result<usize, WriteError> {
         if self.is_over() {
-            return Err(WriteError::Gone(Gone::Broken));
+            return Err(WriteError::Gone(H2StreamGone::Broken));
         }
+        // An idle connection has no buffer, so it gets one before the first frame.
         self.lend();
         let len = self.engine().write_head(key, text, is_last, scheme)?;
         let rest = &text[len..];
         self.stir();
+        // After an interim response another head follows, not a body.
         if rest.is_empty() || self.wants_head(key) || !self.may_go(key) {
             return Ok(len);
         }
@@ -523,29 +552,31 @@ impl H2Connection {
         Ok(len + self.engine().write(key, rest, room, is_last))
     }
 
-    /// Ready when the stream's turn has come: with the number of bytes that can be written, at least one.
-    pub fn poll_room(&self, context: &mut Context<'_>, key: Key) -> Poll<Result<usize, Gone>> {
+    /// Ready when the stream's turn has come. Returns the number of bytes that can be written, at least one.
+    pub fn poll_room(&self, context: &mut Context<'_>, key: Key) -> Poll<Result<usize, H2StreamGone>> {
         let of_stream = self.0.engine.borrow().room(key)?;
         if self.is_over() {
-            return Poll::Ready(Err(Gone::Broken));
+            return Poll::Ready(Err(H2StreamGone::Broken));
         }
         let may_go = self.may_go(key);
         if of_stream > 0 && may_go {
             return Poll::Ready(Ok(of_stream.min(self.room_now())));
         }
+        // A stream whose window is closed must not hold the turn: it waits for its window first.
         if of_stream > 0 {
             self.wait_for_turn(context, key);
         }
-        self.0.waits.of(key, context).to_write = true;
+        self.0.waits.for_key(key, context).to_write = true;
         Poll::Pending
     }
 
     fn wait_for_turn(&self, context: &Context<'_>, key: Key) {
         let waiting = &mut self.0.turns.borrow_mut().waiting;
+        // Once per stream, or those that are polled often would get more turns.
         if !waiting.contains(&key) {
             waiting.push_back(key);
         }
-        self.0.waits.of(key, context).to_write = true;
+        self.0.waits.for_key(key, context).to_write = true;
     }
 
     /// Whether a stream need not wait for others.
@@ -555,12 +586,12 @@ impl H2Connection {
         is_next && self.room_now() > 0
     }
 
-    /// The number of bytes that can be written on a stream now.
-    pub fn room(&self, key: Key) -> Result<usize, Gone> {
+    /// Bytes that can be written on a stream now.
+    pub fn room(&self, key: Key) -> Result<usize, H2StreamGone> {
         Ok(self.0.engine.borrow().room(key)?.min(self.room_now()))
     }
 
-    /// Writes the start of `bytes`, at most `room` bytes. Returns the number of bytes taken.
+    /// Writes the start of `bytes`, at most `room` bytes. Returns the number of bytes written.
     pub fn write(&self, key: Key, bytes: &[u8], room: usize, is_last: bool) -> usize {
         self.lend();
         let count = self.engine().write(key, bytes, room, is_last);
@@ -568,19 +599,19 @@ impl H2Connection {
         count
     }
 
-    /// Whether the kernel can move bodies out of a pipe to the connection by itself.
+    /// Whether the kernel can move bodies from a pipe to the connection (splice).
     pub fn takes_pipes(&self) -> bool {
         self.0.connection.as_tcp().is_some()
     }
 
-    /// The largest number of bytes to put into a pipe for a stream, by the windows of the stream and of the connection.
+    /// The most bytes to put into a pipe for a stream, by the windows of the stream and of the connection.
     pub fn pipe_room(&self, key: Key) -> usize {
         let engine = self.0.engine.borrow();
         engine.room(key).unwrap_or(0).min(engine.room_of_connection()).clamp(1, PIPE_MAX)
     }
 
-    /// Sends bytes from a pipe in DATA frames; at least one byte. With `is_last`, the stream ends with the last of
-    /// `len` bytes. A second pipe puts the frames together, so that the kernel sends them as a whole.
+    /// Sends at least one byte from a pipe in DATA frames. With `is_last`, the stream ends with the last of `len`
+    /// bytes. A second pipe assembles the frames, so that the kernel sends them together.
     pub fn poll_splice(
         &self,
         context: &mut Context<'_>,
@@ -593,6 +624,7 @@ impl H2Connection {
         let count = len.min(self.pipe_room(key));
         let is_last = is_last && count == len;
         let mut engine = self.engine();
+        // Without a pipe, as when descriptors are short, bodies are copied instead.
         let pipe = self.0.stock.pipes.take();
         let before = engine.unsent().len();
         let (mut left, mut piped) = (count, 0);
@@ -600,6 +632,7 @@ impl H2Connection {
             let body = left.min(PAYLOAD_MAX);
             left -= body;
             let head = engine.begin_frame(key, body, is_last && left == 0);
+            // Once a frame continues in the gathered bytes, the frames after it go there too.
             let is_whole = engine.unsent().len() == before;
             piped += self.put_frame(&mut engine, &head, source, body, pipe.as_ref().filter(|_| is_whole))?;
         }
@@ -611,10 +644,10 @@ impl H2Connection {
         Poll::Ready(Ok(count))
     }
 
-    /// Puts a frame into a pipe, and gathers what does not fit there; says how much does.
+    /// Puts a frame into a pipe, and gathers the rest that does not fit. Returns the bytes in the pipe.
     fn put_frame(
         &self,
-        engine: &mut http2::Connection,
+        engine: &mut http2::H2StateMachine,
         head: &[u8],
         source: &Pipe,
         body: usize,
@@ -633,6 +666,7 @@ impl H2Connection {
         let received = &mut self.0.stock.received.borrow_mut()[..];
         while left > 0 {
             let count = source.take(&mut received[..left])?;
+            // The pipe had to contain `len` bytes; a header has promised them to the peer.
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -645,8 +679,8 @@ impl H2Connection {
     /// Ends the stream's outgoing message. `trailers` are HTTP/1.1 field lines, or empty.
     ///
     /// # Errors
-    /// If the stream is gone.
-    pub fn end(&self, key: Key, trailers: &[u8]) -> Result<(), Gone> {
+    /// The stream has ended.
+    pub fn end(&self, key: Key, trailers: &[u8]) -> Result<(), H2StreamGone> {
         let outcome = self.engine().end(key, trailers);
         self.stir_to_send();
         outcome
@@ -663,7 +697,7 @@ impl H2Connection {
         self.0.stalled.get() > 0
     }
 
-    /// Counts a stream that begins (or ceases) to have data to send and no room.
+    /// Counts a stream that begins, or ceases, to have data to send and no room.
     pub fn stall(&self, is_stalled: bool) {
         let stalled = self.0.stalled.get();
         self.0.stalled.set(if is_stalled { stalled + 1 } else { stalled - 1 });

@@ -7,51 +7,56 @@ use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, ready};
 
-use http2::{Gone, Key, Reason, Scheme, WriteError};
+use http2::{H2StreamGone, Key, Reason, WireScheme, WriteError};
 
-use crate::h2_connection::{H2Connection, Wrong};
+use crate::h2_connection::{H2Connection, H2Violation};
 use crate::tcp::{Follows, Pipe};
 
 /// An HTTP/2 stream, as one side of an exchange.
-pub struct Stream {
+pub struct H2Stream {
     connection: H2Connection,
     key: Key,
-    /// What the peer is spoken to in, if it is a server.
-    scheme: Scheme,
-    /// Whether something waits to be sent.
+    /// The scheme of requests, if the peer is a server.
+    scheme: WireScheme,
+    /// Whether the stream has data to send and no room.
     is_stalled: Cell<bool>,
 }
 
-impl Drop for Stream {
+impl Drop for H2Stream {
     fn drop(&mut self) {
+        // The count must not include streams that are gone.
         self.stall(false);
         self.connection.release(self.key);
     }
 }
 
-impl Stream {
-    /// A stream that a client has opened, or that was opened for a request to a server.
-    pub fn new(connection: H2Connection, key: Key, scheme: Scheme) -> Self {
+impl H2Stream {
+    /// Uses a stream that a client has opened, or that was opened for a request to a server.
+    pub fn new(connection: H2Connection, key: Key, scheme: WireScheme) -> Self {
         connection.hold(key);
         Self { connection, key, scheme, is_stalled: Cell::default() }
     }
 
-    /// The length of the text that can be read: at first, the length of the head.
+    /// Length of the text that can be read: first the head, then any later text.
     pub fn text_len(&self) -> usize {
         self.connection.text_len(self.key)
     }
 
     /// The peer's protocol error on the stream or its connection.
-    pub fn wrong(&self) -> Option<Wrong> {
+    pub fn wrong(&self) -> Option<H2Violation> {
         self.connection.wrong(self.key)
     }
 
-    /// The number of body bytes that left on the stream or are about to.
+    pub fn reset_reason(&self) -> Option<Reason> {
+        self.connection.reset_reason(self.key)
+    }
+
+    /// Body bytes that left on the stream or are about to.
     pub fn body_sent(&self) -> u64 {
         self.connection.body_sent(self.key)
     }
 
-    /// Whether the peer has sent a part of a DATA frame, and not yet the rest.
+    /// Whether the peer has begun a DATA frame, and not sent all of it.
     pub fn owes(&self) -> bool {
         self.connection.owes(self.key)
     }
@@ -61,12 +66,12 @@ impl Stream {
         self.connection.poll_readable(context, self.key).map(Ok)
     }
 
-    /// Reads into `buffer`; 0 is the end.
+    /// 0 is the end.
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         self.connection.poll_read(context, self.key, buffer).map_err(broken)
     }
 
-    /// The number of body bytes that [`poll_lend`](Self::poll_lend) can lend now.
+    /// Body bytes that [`poll_lend`](Self::poll_lend) can lend now.
     pub fn lendable(&self) -> usize {
         self.connection.lendable(self.key)
     }
@@ -99,6 +104,7 @@ impl Stream {
                 WriteError::Gone(gone) => broken(gone),
             }));
         }
+        // An empty write must not wait for room.
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
@@ -106,17 +112,17 @@ impl Stream {
         Poll::Ready(Ok(self.connection.write(self.key, bytes, room, follows.is_end())))
     }
 
-    /// Whether the kernel can move bodies out of a pipe to the connection by itself.
+    /// Whether the kernel can move bodies from a pipe to the connection (splice).
     pub fn takes_pipes(&self) -> bool {
         self.connection.takes_pipes()
     }
 
-    /// The largest number of bytes to put into a pipe for this stream at once.
+    /// The most bytes to put into a pipe for this stream at once.
     pub fn pipe_room(&self) -> usize {
         self.connection.pipe_room(self.key)
     }
 
-    /// Moves bytes out of a pipe that holds `len` bytes; at least one byte.
+    /// Moves at least one byte out of a pipe that holds `len` bytes.
     pub fn poll_splice_from(
         &self,
         context: &mut Context<'_>,
@@ -125,6 +131,7 @@ impl Stream {
         follows: Follows,
     ) -> Poll<io::Result<usize>> {
         let moved = self.connection.poll_splice(context, self.key, pipe, len, follows.is_end());
+        // Other streams buffer less while this one cannot send.
         self.stall(moved.is_pending());
         moved
     }
@@ -134,7 +141,7 @@ impl Stream {
         if self.connection.wants_head(self.key) {
             return Poll::Ready(());
         }
-        // What went wrong is told by the write.
+        // The following write returns the error.
         self.poll_room(context).map(|_| ())
     }
 
@@ -150,14 +157,15 @@ impl Stream {
         }
     }
 
-    /// Whether any stream of the connection has data to send and no room: then all its streams should buffer little.
+    /// Whether any stream of the connection has data to send and no room. All its streams should then buffer little.
     pub fn is_crowded(&self) -> bool {
         self.connection.has_stalled()
     }
 
-    /// The largest number of bytes that one write accepts now.
+    /// The most bytes that one write accepts now.
     pub fn room(&self) -> usize {
         if self.connection.wants_head(self.key) {
+            // A head is not subject to flow control (RFC 9113 §6.9).
             usize::MAX
         } else {
             self.connection.room(self.key).unwrap_or(0)
@@ -169,7 +177,7 @@ impl Stream {
         self.connection.end(self.key, trailers).map_err(broken)
     }
 
-    /// Resets the stream (RST_STREAM), so that the peer sees that the message is incomplete.
+    /// Resets the stream (RST_STREAM), so that the peer sees an incomplete message.
     pub fn reset(&self) {
         self.connection.reset(self.key, Reason::INTERNAL_ERROR);
     }
@@ -179,7 +187,7 @@ impl Stream {
         self.connection.is_ending()
     }
 
-    /// Opens or accepts no further streams on the connection, which ends with its last stream.
+    /// Opens and accepts no further streams on the connection, which ends with its last stream.
     pub fn retire(&self) {
         self.connection.leave();
     }
@@ -190,10 +198,10 @@ impl Stream {
     }
 }
 
-/// What the peer did not take up may be sent elsewhere (RFC 9113 §8.7); everything else broke a message.
-fn broken(gone: Gone) -> io::Error {
+/// A request that the peer did not process may be sent elsewhere (RFC 9113 §8.7). Every other error cuts a message off.
+fn broken(gone: H2StreamGone) -> io::Error {
     io::Error::from(match gone {
-        Gone::Untouched => ErrorKind::ConnectionRefused,
-        Gone::Broken => ErrorKind::ConnectionReset,
+        H2StreamGone::Untouched => ErrorKind::ConnectionRefused,
+        H2StreamGone::Broken => ErrorKind::ConnectionReset,
     })
 }

@@ -1,72 +1,76 @@
-//! What a connection of HTTP/3 may hold for its peer: one number, and one rule. Whatever is new (a request, a buffer for a body, a
-//! wider window) is taken on only if there is room for it beside all that is held, each at its most. What is not taken on waits,
-//! and what is sent meanwhile makes way for it.
+//! A budget for the memory that an HTTP/3 connection may hold for its peer. A new request, body buffer or wider window
+//! is accepted only if it fits beside everything that is held, each part at its maximum. Otherwise it waits, and the
+//! limit on unacknowledged bytes shrinks to make room.
 
 use std::ops::RangeInclusive;
 
 use quinn_proto::{Connection, StreamId, WriteError};
 
-use crate::quic_held::Held;
+use crate::quic_held::HeldByPeer;
 
 const KIB: usize = 1024;
-/// The streams of a connection that are no requests: control, encoder and decoder stream.
+/// Streams that carry no requests: control, encoder and decoder stream.
 pub(crate) const OWN_STREAMS: usize = 3;
-/// What a connection holds for a client that takes and reads nothing, at most: a tenth of a mebibyte is for what is
-/// not counted, as buffers that are larger than what is in them.
+/// Budget for a client that reads and accepts nothing. It is a tenth of a MiB below 1 MiB, for memory that is not
+/// counted, such as buffers that are not full.
 const OF_CLIENT: usize = 912 * KIB;
-/// That of a connection with a server, which carries the requests of many.
+/// Budget for a server, whose connection carries the requests of many clients.
+// Servers are configured, not arbitrary peers.
 const OF_SERVER: usize = 64 * KIB * KIB;
-/// What the connection itself and each of its requests hold of that, measured (`proxy/tests/http3_memory`).
+/// Memory of the connection itself, and of each request, as measured by `proxy/tests/http3_memory`.
 const ITSELF: usize = 32 * KIB;
 const REQUEST: usize = 8 * KIB + 512;
-/// What a client may send on all streams together before the path has taken any of it, at first and once it sends bodies.
+/// Bytes that a client may send on all streams together before the path has read any: initially, and once it sends
+/// bodies.
 pub(crate) const WINDOW_FIRST: u32 = 64 * KIB as u32;
 const WINDOW_MAX: u32 = 256 * KIB as u32;
-/// What QUIC may need beyond that to hold it in pieces, whatever else is held.
+/// Memory that QUIC may need in addition to hold the window's bytes in small pieces.
 const OF_PIECES: usize = 64 * KIB;
-/// Bytes that have come since the last request, from which on a client sends bodies.
+/// Bytes since the last request from which on a client counts as sending bodies.
+// Clients that only send requests never need the wider window, which would count against their requests.
 const OF_BODIES: usize = 32 * KIB;
-/// What is sent and not acknowledged: at least so much, at most so much, and twice what the path takes in a round trip.
+/// Limits on bytes that are sent and not acknowledged. Between them it is twice the congestion window.
 const UNDER_WAY: RangeInclusive<usize> = 32 * KIB..=4 * KIB * KIB;
-/// What a stream may hold that QUIC has room for, as far as is known: as much as leaves at a time, and little of a full connection.
+/// Bytes that a stream may buffer while QUIC is not known to be full: as much as one write sends, and little on a full
+/// connection.
 const PIECE_MAX: usize = 64 * KIB;
 const PIECE_MIN: usize = 16 * KIB;
-/// What a stream may hold that waits for room.
+/// Bytes that a stream may buffer while it waits for room.
 const WAITING_MAX: usize = 128 * KIB;
-/// What the path is lent for the body of a client: much for the first, then little, then nothing.
+/// Sizes of buffers that the path may use for a client's body: a large one for the first body, then small ones, then
+/// none.
 const LENDABLE: [usize; 2] = [128 * KIB, 16 * KIB];
 
-/// What a connection holds, by what it is held for.
+/// The memory that a connection holds, by purpose, in bytes.
 #[derive(Debug)]
 pub(crate) struct Budget {
     total: usize,
-    /// What the peer may send before the path has taken any of it, as QUIC was told.
+    /// The window that QUIC announces: bytes that the peer may send before the path has read any.
     window: u32,
     window_max: u32,
     requests: u32,
-    /// What HTTP holds of what came.
+    /// Received bytes that the HTTP layer holds.
     of_http: u32,
-    /// What the path holds of what is to be sent.
+    /// Bytes that the path holds and has to send.
     of_path: u32,
-    /// What the path was lent for bodies of the peer.
+    /// Sum of the buffers that the path uses for bodies of the peer.
     lent: u32,
-    /// What there was no room for.
+    /// The largest request for memory that did not fit.
     wanted: u32,
-    /// What QUIC may have under way, and what it may have from before.
+    /// QUIC's current limit on unacknowledged bytes, and the highest limit under which it may still hold some.
     under_way: u32,
     was_under_way: u32,
-    /// Bytes that have come since the last request.
+    /// Bytes that have arrived since the last request.
     came: u32,
-    held: Held,
+    held: HeldByPeer,
 }
 
 impl Budget {
-    /// That of a connection with a client.
     pub(crate) fn of_client() -> Self {
         Self::new(OF_CLIENT, WINDOW_FIRST, WINDOW_MAX)
     }
 
-    /// That of a connection with a server, which may send so much before the path has taken any of it.
+    /// `window` is the number of bytes that the server may send before the path has read any.
     pub(crate) fn of_server(window: u32) -> Self {
         Self::new(OF_SERVER, window, window)
     }
@@ -84,20 +88,20 @@ impl Budget {
             under_way: 0,
             was_under_way: 0,
             came: 0,
-            held: Held::default(),
+            held: HeldByPeer::default(),
         }
     }
 
-    /// Notes how many requests there are, and what is held of and for them.
+    /// Records the number of requests, and the memory that is held for them.
     pub(crate) fn note(&mut self, requests: usize, of_http: usize, of_path: usize) {
         (self.requests, self.of_http, self.of_path) = (requests as u32, of_http as u32, of_path as u32);
         if requests == 0 {
-            // Estimates do not add up over the life of a connection.
+            // Resets the estimate, so that its errors do not add up over the life of a connection.
             self.held.clear();
         }
     }
 
-    /// What is left for what is under way and for what comes with gaps, beside what is held and so much more.
+    /// The rest of the budget for unacknowledged bytes and for data with gaps, if `more` bytes are accepted.
     fn left(&self, more: usize) -> usize {
         let counted = self.of_http + self.of_path + self.lent;
         let held = ITSELF + OF_PIECES + self.requests as usize * REQUEST + counted as usize;
@@ -105,24 +109,28 @@ impl Budget {
         self.total.saturating_sub(held + more)
     }
 
-    /// What may be under way of that.
+    /// The share of it for unacknowledged bytes.
     fn share_under_way(left: usize) -> usize {
         (left * 3 / 5).max(*UNDER_WAY.start())
     }
 
-    /// Whether there is room for so much more. A write of nothing on our control stream shows whether less is under way than
-    /// might be.
+    /// Whether `more` bytes fit. If fewer bytes may be unacknowledged than the limit allows, an empty write on our
+    /// control stream shows it: QUIC refuses it only above the limit.
     fn fits(&mut self, more: usize, (quic, control): (&mut Connection, StreamId)) -> bool {
         let left = self.left(more);
         let most = Self::share_under_way(left);
+        // Below this, not even the least that has to be sent would fit.
         if left < *UNDER_WAY.start() {
             return false;
         }
+        // Without streams, nothing of an earlier response is unacknowledged.
         if quic.streams().send_streams() <= OWN_STREAMS {
             self.was_under_way = 0;
         }
         if self.was_under_way as usize > most {
             quic.set_send_window(most as u64 + 1);
+            // QUIC does not tell how much it holds. The attempt is the only way to learn whether it is less than the
+            // limit.
             if matches!(quic.send_stream(control).write(b""), Err(WriteError::Blocked)) {
                 quic.set_send_window(self.under_way.into());
                 return false;
@@ -134,20 +142,20 @@ impl Budget {
         true
     }
 
-    /// Whether there is room for another request. Otherwise what is sent makes way for it.
+    /// Whether another request fits. If not, the limit on unacknowledged bytes shrinks for it.
     pub(crate) fn has_room_for_request(&mut self, quic: (&mut Connection, StreamId)) -> bool {
         let fits = self.fits(REQUEST, quic);
+        // Remembered, so that the limit on unacknowledged bytes makes room for it.
         self.wanted = if fits { 0 } else { self.wanted.max(REQUEST as u32) };
         fits
     }
 
-    /// A request has begun.
     pub(crate) fn took_request(&mut self) {
         self.requests += 1;
         self.came = 0;
     }
 
-    /// Lends the path room for a body of the peer, of which it has so much; how much it has then.
+    /// Reserves a buffer for a body of the peer, which has a buffer of `had` bytes. Returns its new size.
     pub(crate) fn lend(&mut self, had: usize, (quic, control): (&mut Connection, StreamId)) -> usize {
         if had > 0 {
             return had;
@@ -164,12 +172,11 @@ impl Budget {
         0
     }
 
-    /// The path gives back what it was lent.
     pub(crate) fn give_back(&mut self, lent: usize) {
         self.lent -= lent as u32;
     }
 
-    /// The window for QUIC, if it is to be a wider one: for a client that sends bodies, if there is room.
+    /// The wider window to announce: for a client that sends bodies, if it fits.
     pub(crate) fn wider(&mut self, quic: (&mut Connection, StreamId)) -> Option<u32> {
         let more = in_quic(self.window_max) - in_quic(self.window);
         if self.window == self.window_max || self.came as usize <= OF_BODIES || !self.fits(more, quic) {
@@ -179,74 +186,79 @@ impl Budget {
         Some(self.window)
     }
 
-    /// What QUIC may have under way, if the path takes so much in a round trip.
+    /// The limit on unacknowledged bytes, for a congestion window of `of_path` bytes.
     pub(crate) fn under_way(&mut self, of_path: u64) -> u64 {
+        // Twice, so that new data is ready when acknowledgments arrive.
         let wanted = usize::try_from(2 * of_path).unwrap_or(usize::MAX);
         let most = Self::share_under_way(self.left(self.wanted as usize));
         self.under_way = wanted.clamp(*UNDER_WAY.start(), *UNDER_WAY.end()).min(most) as u32;
         self.under_way.into()
     }
 
-    /// QUIC has taken bytes to be sent: it had room for them.
+    /// Called when QUIC has accepted bytes to send: up to its limit may be unacknowledged now.
     pub(crate) fn wrote(&mut self) {
         self.was_under_way = self.was_under_way.max(self.under_way);
     }
 
-    /// What each request may hold of what waits for room. As much as a client permits at a time should be there of the most urgent one.
+    /// Bytes that each request may buffer while it waits for room. The most urgent one should buffer as much as a
+    /// client allows at a time.
     pub(crate) fn waiting(&self) -> usize {
         (self.left(0) * 2 / 5 / self.requests.max(1) as usize).min(WAITING_MAX)
     }
 
-    /// What long heads may take beyond what they do: three times that is held while they pass.
+    /// The growth that long heads are allowed: while they are processed, three times as much is held.
     pub(crate) fn heads(&self) -> usize {
         self.left(0) / 5
     }
 
-    /// What may be held of what a stream has room for, as far as is known.
+    /// Bytes that a stream may buffer while QUIC is not known to be full.
     pub(crate) fn piece(&self) -> usize {
         if self.left(0) >= 4 * PIECE_MAX { PIECE_MAX } else { PIECE_MIN }
     }
 
-    /// A piece of so many bytes was read of QUIC.
+    /// Called after a piece of this many bytes was read from QUIC.
     pub(crate) fn read(&mut self, bytes: usize) {
         self.held.read();
         self.came = self.came.saturating_add(bytes as u32);
     }
 
-    /// A datagram has come; whether it is time to ask whether too much is held.
+    /// Called for each received datagram. Returns whether the estimate is due.
     pub(crate) fn received(&mut self) -> bool {
         self.held.received()
     }
 
-    /// Looks what QUIC holds.
+    /// Estimates the memory that QUIC holds.
     pub(crate) fn look(&mut self, quic: &Connection) {
         let stats = quic.stats();
         self.held.look(stats.frame_rx.stream, stats.udp_rx.bytes);
     }
 
-    /// Whether that is too much, because there are gaps between small pieces.
+    /// Whether the estimate is too high, because small pieces arrived with gaps between them.
     pub(crate) fn is_scattered(&self) -> bool {
-        self.held.estimate() > (in_quic(self.window) + OF_PIECES + self.left(0) / 5) as u64
+        // The estimate includes the overhead of datagrams, the window does not.
+        let window = self.window as usize * 17 / 16;
+        self.held.estimate() > (window + OF_PIECES + self.left(0) / 5) as u64
     }
 }
 
-/// What QUIC may hold of what a peer may send: datagrams are a little larger than what is in them.
+/// Memory that QUIC may need to hold a full window of a peer's data. It keeps whole datagrams, and an entry for each,
+/// which take up to a quarter more than the data (measured in `proxy/tests/http3_memory`).
 fn in_quic(window: u32) -> usize {
-    window as usize * 17 / 16
+    window as usize * 5 / 4
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A client's budget with so many requests.
+    /// A client's budget with this many requests.
     fn of_client(requests: usize) -> Budget {
         let mut budget = Budget::of_client();
         budget.note(requests, 0, 0);
         budget
     }
 
-    /// Whether a request fits beside so many, while nothing is under way.
+    /// Whether another request fits, while nothing is unacknowledged.
     fn has_room(budget: &Budget) -> bool {
         budget.left(REQUEST) >= *UNDER_WAY.start()
     }
@@ -263,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_and_what_waits_for_room_leaves_less_to_be_under_way() {
+    fn held_and_wanted_bytes_reduce_the_limit_in_transit() {
         let fast = u64::from(u32::MAX);
         let mut budget = of_client(1);
         let alone = budget.under_way(fast);
@@ -273,7 +285,7 @@ mod tests {
         assert_eq!(alone - beside, 120 * KIB as u64);
         budget.wanted = 50 * KIB as u32;
         assert_eq!(beside - budget.under_way(fast), 30 * KIB as u64);
-        // A slow path takes no more than it needs.
+        // On a slow path, the limit is only twice the congestion window.
         assert_eq!(budget.under_way(20 * KIB as u64), 40 * KIB as u64);
         assert_eq!(budget.under_way(0), *UNDER_WAY.start() as u64);
     }

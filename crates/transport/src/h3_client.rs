@@ -1,59 +1,60 @@
-//! What only an HTTP/3 connection to a server has: streams that are opened, and doubts whether the server is still there.
+//! The part of an HTTP/3 connection that only connections to servers have: opening streams, and checks whether the
+//! server is still reachable.
 //!
-//! A server that has died says nothing, and datagrams to it vanish. So what comes of it is noted, and so is what the kernel tells
-//! (ICMP), which whoever is on the way can make up.
+//! A dead server sends nothing, and datagrams to it vanish. So this module tracks when the server was last heard, and
+//! the kernel's ICMP errors, which anybody on the network path can forge.
 
 use std::task::{Context, Poll};
 
-use http3::{Code, Key};
-use quinn_proto::{ConnectionError, Dir, TransportErrorCode};
+use http3::{H3Code, Key};
+use quinn_proto::Dir;
 
-use crate::h3_connection::{Core, End, H3Connection};
+use crate::h3_connection::{Core, H3Connection, H3ConnectionEnd, TOO_SCATTERED};
 
-/// How long a server may take to acknowledge a request, in ticks, beside some round trips. Then others go over a new connection.
+/// Ticks that a server may take to acknowledge a request, beside some round trips. Later requests use a new connection.
+// Two seconds: QUIC's own time-out is 30 s, which is too long for a request.
 const SILENT_MAX: u32 = 20;
-/// In how many ticks the kernel may tell that nobody is there, without a word of the server in between.
+/// Ticks with ICMP errors, without a packet from the server in between, that end the connection.
 const REFUSALS_MAX: u32 = 3;
-
-/// Why a server is disconnected whose pieces cannot be held.
-const TOO_SCATTERED: &str = "too many pieces with gaps between them";
 
 /// Whether a server can be reached.
 #[derive(Debug)]
-pub(crate) struct Reach {
-    /// A stream that was opened to see whether there is one, and is not used yet.
+pub(crate) struct H3Reach {
+    /// A stream that was opened to see whether the server allows one. It is not used yet.
     spare: Option<u64>,
-    /// Whether there may be more streams than before.
+    /// Whether the server may have allowed more streams.
     pub(crate) has_room: bool,
-    /// The tick at which something has come last.
+    /// The tick of the last packet from the server.
     heard_at: u32,
     /// The tick of the first request since then.
     asked_at: Option<u32>,
-    /// In how many ticks since then the kernel has told that nobody is there, and the last of them.
+    /// The number of ticks with ICMP errors since then, and the last of them.
     refusals: u32,
     refused_at: u32,
 }
 
-impl Reach {
+impl H3Reach {
     pub(crate) fn new(now: u32) -> Self {
         Self { spare: None, has_room: false, heard_at: now, asked_at: None, refusals: 0, refused_at: 0 }
     }
 
-    /// Something has come of the server.
+    /// Called when a packet from the server has arrived.
     #[inline]
     pub(crate) fn heard(&mut self, now: u32) {
         (self.heard_at, self.asked_at, self.refusals) = (now, None, 0);
     }
 
-    /// A request leaves.
+    /// Called when a request leaves.
     #[inline]
     pub(crate) fn asked(&mut self, now: u32) {
         self.asked_at.get_or_insert(now);
     }
 
-    /// The kernel has told that nobody is there; whether that is to be believed.
+    /// Counts an ICMP error. Returns whether there were enough to believe them.
     fn refused(&mut self, now: u32) -> bool {
-        // Datagrams that leave together are refused together.
+        // Datagrams that are sent together are refused together.
+        // Counted once per tick: the kernel reports each refused datagram, and a burst would end the connection
+        // within a millisecond.
         if self.refusals == 0 || self.refused_at != now {
             self.refusals += 1;
             self.refused_at = now;
@@ -61,9 +62,10 @@ impl Reach {
         self.refusals >= REFUSALS_MAX
     }
 
-    /// Whether the server seems to be gone, which takes so many ticks to answer.
+    /// Whether the server seems to be gone. All times are in ticks.
     fn is_in_doubt(&self, now: u32, round_trip: u32, silence: u32) -> bool {
         let is_late =
+            // A long path must not look like a dead server.
             |since: u32, limit: u32| now.saturating_sub(since) > limit.saturating_add(4 * round_trip);
         self.refusals > 0
             || self.asked_at.is_some_and(|since| is_late(since, SILENT_MAX))
@@ -72,55 +74,56 @@ impl Reach {
 }
 
 impl H3Connection {
-    /// Whether the peer is a server.
     pub fn is_to_server(&self) -> bool {
         self.core().reach.is_some()
     }
 
-    /// Ready when this holds, or with the end of the connection.
+    /// Ready when the condition holds, or when the connection has ended.
     ///
     /// # Errors
-    /// How the connection has ended.
+    /// The end of the connection.
     pub fn poll_until(
         &self,
         context: &mut Context<'_>,
         holds: impl Fn(&Self) -> bool,
-    ) -> Poll<Result<(), End>> {
+    ) -> Poll<Result<(), H3ConnectionEnd>> {
         match self.poll_news(context, &mut Vec::new()) {
             Poll::Ready(Some(end)) => Poll::Ready(Err(end)),
+            // After the end, since a connection that has ended fulfils no condition any more.
             _ if holds(self) => Poll::Ready(Ok(())),
             _ => Poll::Pending,
         }
     }
 
-    /// Whether the handshake is done.
     pub fn is_secure(&self) -> bool {
         self.engine().is_some()
     }
 
-    /// Ends the connection for this reason, and tells the server.
-    pub fn conclude(&self, end: &End) {
+    /// Ends the connection, and tells the server the reason.
+    pub fn conclude(&self, end: &H3ConnectionEnd) {
         let (code, why) = match end {
-            End::Closed | End::Unreachable | End::Handshake(_) => (Code::NO_ERROR, ""),
-            End::Violated(why) => (Code::GENERAL_PROTOCOL_ERROR, why.as_str()),
-            End::Broken(broken) => (broken.code, broken.why()),
-            End::Scattered => (Code::EXCESSIVE_LOAD, TOO_SCATTERED),
+            H3ConnectionEnd::Closed
+            | H3ConnectionEnd::Told(_)
+            | H3ConnectionEnd::Unreachable
+            | H3ConnectionEnd::Handshake(..) => (H3Code::NO_ERROR, ""),
+            H3ConnectionEnd::Violated(why) => (H3Code::GENERAL_PROTOCOL_ERROR, why.as_str()),
+            H3ConnectionEnd::Broken(broken) => (broken.code, broken.why()),
+            H3ConnectionEnd::Scattered => (H3Code::EXCESSIVE_LOAD, TOO_SCATTERED),
         };
         self.finish(code, why);
     }
 
-    /// Whether the server's settings have come.
     pub fn has_begun(&self) -> bool {
-        self.look(http3::Connection::has_begun)
+        self.look(http3::H3StateMachine::has_begun)
     }
 
     /// Whether the connection has ended, or the server accepts no further streams (GOAWAY).
     pub fn is_ending(&self) -> bool {
-        self.is_over() || self.look(http3::Connection::is_going_away)
+        self.is_over() || self.look(http3::H3StateMachine::is_going_away)
     }
 
-    /// Whether the server seems to be gone: it has not acknowledged a request in time, or nothing has come of it for longer than
-    /// `silence`, in ticks, or nobody listens there. What is under way may still be answered.
+    /// Whether the server seems to be gone. It has not acknowledged a request in time, nothing has arrived for more
+    /// than `silence` ticks, or ICMP errors say that its port is closed. Requests in progress may still be answered.
     pub fn is_in_doubt(&self, silence: u32) -> bool {
         let now = self.now().tick;
         let core = self.core();
@@ -136,13 +139,13 @@ impl H3Connection {
             return false;
         }
         if reach.spare.is_none() {
-            // QUIC tells in no other way how many streams the server permits (RFC 9000 §4.6).
+            // Opening a stream is the only way to learn how many streams the server allows (RFC 9000 §4.6).
             reach.spare = quic.streams().open(Dir::Bi).map(u64::from);
         }
         reach.spare.is_some()
     }
 
-    /// Opens a stream for a request, where the server permits one more.
+    /// Opens a stream for a request. `None` if the server allows no more.
     pub fn open(&self) -> Option<Key> {
         if !self.has_room() {
             return None;
@@ -157,28 +160,39 @@ impl H3Connection {
         self.core().reach.as_mut().is_some_and(|reach| std::mem::take(&mut reach.has_room))
     }
 
-    /// The kernel has told that nobody listens where the server was. Who is connected already may believe that only after a while:
-    /// anybody can send such a message who knows the ports (RFC 5927 §4).
+    /// Handles an ICMP error. An established connection believes it only after several: anybody who knows the ports can
+    /// forge such a message (RFC 5927 §4).
     #[cold]
     pub(crate) fn refused(&self) {
         let now = self.now().tick;
         let mut core = self.core();
+        // During the handshake there is nothing to lose, and another address may answer.
         let is_handshaking = core.is_handshaking;
         let Some(is_believed) = core.reach.as_mut().map(|reach| reach.refused(now)) else { return };
         if is_handshaking {
-            self.end(&mut core, End::Unreachable);
+            self.end(&mut core, H3ConnectionEnd::Unreachable);
         } else if is_believed {
-            self.end(&mut core, End::Closed);
+            self.end(&mut core, H3ConnectionEnd::Closed);
         }
     }
 }
 
-impl End {
-    /// What a server has done wrong, in words in which "it" is the server. `None` if it has just gone, or cannot be reached.
+impl H3Connection {
+    /// The error code with which the peer has ended the connection.
+    pub(crate) fn told(&self) -> Option<H3Code> {
+        match self.core().end() {
+            Some(H3ConnectionEnd::Told(code)) => Some(*code),
+            _ => None,
+        }
+    }
+}
+
+impl H3ConnectionEnd {
+    /// The server's error, in a sentence whose subject is "it". `None` if it only closed, or cannot be reached.
     pub fn wrong(&self) -> Option<String> {
         match self {
-            Self::Closed | Self::Unreachable => None,
-            Self::Handshake(why) => Some(why.clone()),
+            Self::Closed | Self::Told(_) | Self::Unreachable => None,
+            Self::Handshake(_, why) => Some(why.clone()),
             Self::Violated(why) => Some(format!("it breaks the rules of QUIC: {why}")),
             Self::Broken(broken) => Some(format!("it breaks the rules of HTTP/3: {}", broken.why())),
             Self::Scattered => Some(format!("it sends {TOO_SCATTERED}")),
@@ -186,43 +200,14 @@ impl End {
     }
 }
 
-/// What the end of a connection to a server means.
-pub(crate) fn lost(core: &Core, reason: ConnectionError) -> End {
-    let words = |code: TransportErrorCode| {
-        alert(code).map(|alert| tls::reason(&rustls::Error::AlertReceived(alert), "tls"))
-    };
-    match reason {
-        // Our own verdict on the handshake is in words already.
-        ConnectionError::TransportError(error) if alert(error.code).is_some() => End::Handshake(error.reason),
-        ConnectionError::TransportError(error) if core.is_handshaking => End::Handshake(error.to_string()),
-        ConnectionError::TransportError(error) => End::Violated(error.to_string()),
-        // A server may judge the client's certificate after the client's handshake is done.
-        ConnectionError::ConnectionClosed(close) if alert(close.error_code).is_some() => {
-            End::Handshake(words(close.error_code).unwrap_or_default())
-        }
-        ConnectionError::ConnectionClosed(close) if core.is_handshaking => {
-            End::Handshake(format!("it ended the handshake: {close}"))
-        }
-        ConnectionError::VersionMismatch => End::Handshake("it does not speak version 1 of QUIC".to_owned()),
-        ConnectionError::TimedOut if core.is_handshaking => End::Unreachable,
-        _ => End::Closed,
-    }
-}
-
-/// The alert of TLS that a code stands for (RFC 9001 §4.8).
-fn alert(code: TransportErrorCode) -> Option<rustls::AlertDescription> {
-    let code = u64::from(code).checked_sub(0x100)?;
-    u8::try_from(code).ok().map(rustls::AlertDescription::from)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_says_nothing_is_in_doubt_until_it_says_something() {
-        let mut reach = Reach::new(100);
-        let doubted = |reach: &Reach, now| reach.is_in_doubt(now, 1, 120);
+    fn a_silent_server_is_in_doubt_until_it_sends_something() {
+        let mut reach = H3Reach::new(100);
+        let doubted = |reach: &H3Reach, now| reach.is_in_doubt(now, 1, 120);
         assert!(!doubted(&reach, 224));
         assert!(doubted(&reach, 225), "a silence that is too long");
         reach.heard(200);

@@ -1,56 +1,71 @@
 //! An HTTP/3 stream that reads and writes like an HTTP/1.1 connection: a head as text, then the body.
 //!
-//! Flow control gives end-to-end backpressure: windows open as the path consumes bytes, and a write takes no more than
-//! QUIC has room for.
+//! Flow control gives end-to-end backpressure: windows open as the path consumes bytes, and a write accepts no more
+//! than QUIC has room for.
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::task::{Context, Poll};
 
-use http3::{Code, Gone, Key, WriteError};
+use http3::{H3Code, H3StreamGone, Key, WriteError};
 
-use crate::h2_connection::Wrong;
+use crate::h2_connection::H2Violation;
 use crate::h3_connection::H3Connection;
 use crate::tcp::Follows;
 
+/// The kind of error for a head that exceeds the peer's limit.
+pub const HEAD_REFUSED: ErrorKind = ErrorKind::FileTooLarge;
+
 /// An HTTP/3 stream, as one side of an exchange.
-pub struct Stream {
+pub struct H3Stream {
     connection: H3Connection,
     key: Key,
-    /// What the path was lent for what comes on it.
+    /// Size of the buffer reserved for received bodies, in bytes.
     lent: Cell<usize>,
+    /// Whether the last written head exceeded the peer's limit, so that nothing was sent.
+    is_head_refused: Cell<bool>,
 }
 
-impl Drop for Stream {
+impl Drop for H3Stream {
     fn drop(&mut self) {
         self.connection.take_back(self.lent.get());
         self.connection.release(self.key);
     }
 }
 
-impl Stream {
-    /// A stream that a client has opened, or that was opened for a request to a server.
+impl H3Stream {
+    /// Uses a stream that a client has opened, or that was opened for a request to a server.
     pub fn new(connection: H3Connection, key: Key) -> Self {
         connection.hold(key);
-        Self { connection, key, lent: Cell::new(0) }
+        Self { connection, key, lent: Cell::new(0), is_head_refused: Cell::new(false) }
     }
 
-    /// The length of the text that can be read: at first, the length of the head.
+    /// Length of the text that can be read: first the head, then any later text.
     pub fn text_len(&self) -> usize {
         self.connection.text_len(self.key)
     }
 
     /// The peer's protocol error on the stream or its connection.
-    pub fn wrong(&self) -> Option<Wrong> {
+    pub fn wrong(&self) -> Option<H2Violation> {
         self.connection.wrong(self.key)
     }
 
-    /// Whether the client has sent a part of a DATA frame, and not yet the rest.
+    /// The error code with which the peer has reset the stream, or ended its connection.
+    pub fn reset_code(&self) -> Option<H3Code> {
+        self.connection.look(|http| http.reset_code(self.key)).or_else(|| self.connection.told())
+    }
+
+    /// Whether the last written head exceeded the peer's limit. A smaller one can be written instead.
+    pub fn is_head_refused(&self) -> bool {
+        self.is_head_refused.get()
+    }
+
+    /// Whether the peer has begun a DATA frame, and not sent all of it.
     pub fn owes(&self) -> bool {
         self.connection.owes(self.key)
     }
 
-    /// The number of body bytes that left on the stream or are about to.
+    /// Body bytes that left on the stream or are about to.
     pub fn body_sent(&self) -> u64 {
         self.connection.body_sent(self.key)
     }
@@ -60,7 +75,7 @@ impl Stream {
         self.connection.poll_readable(context, self.key).map(Ok)
     }
 
-    /// Reads into `buffer`; 0 is the end.
+    /// 0 is the end.
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         self.connection.poll_read(context, self.key, buffer).map_err(broken)
     }
@@ -74,11 +89,10 @@ impl Stream {
     ) -> Poll<io::Result<usize>> {
         if self.connection.wants_head(self.key) {
             let written = self.connection.write_head(self.key, bytes, follows.is_end());
-            return Poll::Ready(written.map_err(|error| match error {
-                WriteError::Untold | WriteError::TooLarge => ErrorKind::InvalidData.into(),
-                WriteError::Gone(gone) => broken(gone),
-            }));
+            self.is_head_refused.set(matches!(written, Err(WriteError::TooLarge { .. })));
+            return Poll::Ready(written.map_err(unwritten));
         }
+        // An empty write must not wait for room.
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
@@ -93,17 +107,18 @@ impl Stream {
         self.connection.poll_writable(context, self.key)
     }
 
-    /// Whether any stream of the connection has data to send and no room: then all its streams should buffer little.
+    /// Whether any stream of the connection has data to send and no room. All its streams should then buffer little.
     pub fn is_crowded(&self) -> bool {
         self.connection.is_crowded()
     }
 
-    /// The largest number of bytes worth having before a write.
+    /// Bytes to collect before a write, at most.
     pub fn room(&self) -> usize {
         if self.connection.wants_head(self.key) { usize::MAX } else { self.connection.share() }
     }
 
-    /// The largest buffer worth having for what comes, beyond a small one: a connection has many streams.
+    /// The largest buffer that is useful for reading, beyond a small one. Limited, because a connection has many
+    /// streams.
     pub fn lend(&self) -> usize {
         self.lent.set(self.connection.lend(self.lent.get()));
         self.lent.get()
@@ -114,14 +129,19 @@ impl Stream {
         self.connection.end_stream(self.key, trailers).map_err(broken)
     }
 
-    /// Resets the stream, so that the peer sees that the message is incomplete.
+    /// Resets the stream, so that the peer sees an incomplete message.
     pub fn reset(&self) {
-        // RFC 9114 §4.1.1: a client cancels what it needs no more.
+        if self.is_head_refused() {
+            // Nothing of the message was sent, so another one can replace it. Without one, the drop resets the stream.
+            return;
+        }
+        // RFC 9114 §4.1.1: a client cancels requests that it no longer needs.
         let is_ours = self.connection.is_to_server();
-        self.connection.reset(self.key, if is_ours { Code::REQUEST_CANCELLED } else { Code::INTERNAL_ERROR });
+        self.connection
+            .reset(self.key, if is_ours { H3Code::REQUEST_CANCELLED } else { H3Code::INTERNAL_ERROR });
     }
 
-    /// Whether the connection has ended, or takes no further streams.
+    /// Whether the connection has ended, or accepts no further streams.
     pub fn has_connection_ended(&self) -> bool {
         self.connection.is_ending()
     }
@@ -137,10 +157,25 @@ impl Stream {
     }
 }
 
-/// What the peer did not take up may be sent elsewhere (RFC 9114 §4.1.1); everything else broke a message.
-fn broken(gone: Gone) -> io::Error {
+#[cold]
+fn unwritten(error: WriteError) -> io::Error {
+    match error {
+        WriteError::Untold => ErrorKind::InvalidData.into(),
+        WriteError::TooLarge { size, limit } => io::Error::new(
+            HEAD_REFUSED,
+            format!(
+                "the head of {size} bytes is larger than the peer's SETTINGS_MAX_FIELD_SECTION_SIZE, {limit} bytes"
+            ),
+        ),
+        WriteError::Gone(gone) => broken(gone),
+    }
+}
+
+/// A request that the peer did not process may be sent elsewhere (RFC 9114 §4.1.1). Every other error cuts a message
+/// off.
+fn broken(gone: H3StreamGone) -> io::Error {
     io::Error::from(match gone {
-        Gone::Untouched => ErrorKind::ConnectionRefused,
-        Gone::Broken => ErrorKind::ConnectionReset,
+        H3StreamGone::Untouched => ErrorKind::ConnectionRefused,
+        H3StreamGone::Broken => ErrorKind::ConnectionReset,
     })
 }

@@ -1,7 +1,7 @@
 //! Latency emulation: delays the bytes of a connection in both directions, in order, without limiting the rate.
 //!
-//! A task of its own reads what has arrived, notes the time, and passes on what is due. It goes on after the connection
-//! is dropped, until the last bytes have left.
+//! A separate task reads arriving bytes, notes the time, and forwards bytes that are due. It continues after the
+//! connection is dropped, until the last bytes have left.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use shape::{DelayLine, Latency};
+use shape::{DelayLine, LinkLatency};
 
 use crate::alarm::{Alarm, Alarms};
 use crate::connection::Connection;
@@ -22,35 +22,37 @@ use crate::delay::Delayed;
 use crate::quic_path::Passage;
 use crate::tcp::Follows;
 
-/// What is on its way at most, one way of one connection: a gigabit for an eighth of a second.
+/// Bytes in transit per direction of a connection: 1 Gbit/s for an eighth of a second.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// What is read at once.
+/// Bytes that are read at once.
 const READ_MAX: usize = 16 * 1024;
-/// How long a peer may take no bytes of a connection that nobody else holds any more.
+/// How long a peer may accept no bytes after the connection was dropped.
 const FLUSH_MAX_NS: u64 = 30_000_000_000;
 
-/// A configured network link with emulated latency. Shared by all workers.
-pub struct Link {
+/// A configured network link with emulated latency. All workers share it.
+pub struct EmulatedLink {
     settings: config::Link,
-    /// What it takes to make a connection over it.
+    /// Delay of each new connection.
     connect_delay: Option<Arc<Delayed>>,
-    /// Datagrams so far: delays of a trace come in turn.
+    /// Number of datagrams so far; the index into a recorded trace.
     datagrams: AtomicU64,
-    /// The current delay of bytes. After a reload, the link that replaces this one shares it.
+    /// The current delay of bytes. After a reload, the replacing link shares it.
     pub latency: Arc<InForce>,
 }
 
-/// The delay in force, also for connections that exist already; `None` means no delay.
-type InForce = ArcSwapOption<Latency>;
+/// The delay in force, for existing connections too. `None` means no delay.
+type InForce = ArcSwapOption<LinkLatency>;
 
-impl Link {
-    /// Creates the link of a new plan; it shares the delay with the link `before`, so that existing connections change
+impl EmulatedLink {
+    /// Creates the link of a new plan. It shares the delay with the link `before`, so that existing connections change
     /// too. `None` if neither link delays anything.
     pub fn new(settings: &config::Link, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+        // Without a link, a connection pays one branch.
         if before.is_none() && *settings == config::Link::default() {
             return None;
         }
         let fresh = || Arc::new(InForce::new(settings.lateness().map(Arc::new)));
+        // Shared before it is enforced: a plan that never takes effect must change nothing.
         let latency = before.map_or_else(fresh, |before| Arc::clone(&before.latency));
         let connects = before.and_then(|before| before.connect_delay.as_ref());
         let connect_delay = Delayed::new(settings.connect_delay.as_ref(), connects);
@@ -62,7 +64,7 @@ impl Link {
         }))
     }
 
-    /// Applies the configured delay. Called when the plan of the link takes effect.
+    /// Applies the configured delay. Called when the link's plan takes effect.
     pub fn enforce(&self) {
         self.latency.store(self.settings.lateness().map(Arc::new));
     }
@@ -72,16 +74,17 @@ impl Link {
         self.latency.load().is_some()
     }
 
-    /// Whether the link does something with datagrams.
+    /// Whether the link affects datagrams.
     pub fn is_felt(&self) -> bool {
         self.connect_delay.is_some() || self.is_delayed()
     }
 
-    /// What becomes of a datagram, with which a connection `begins` or not.
+    /// Decides about a datagram. `begins` marks the first one of a connection.
     pub fn passage(&self, bytes: usize, begins: bool) -> Passage {
         let connects = self.connect_delay.as_ref().filter(|_| begins);
         let alone = connects.map_or(Duration::ZERO, |delay| Duration::from_nanos(delay.draw_ns()));
         let Some(latency) = &*self.latency.load() else { return Passage { alone, ..Passage::default() } };
+        // Relaxed: each datagram needs another place in a recorded trace, and no order with other memory.
         let index = self.datagrams.fetch_add(1, Ordering::Relaxed);
         let (is_lost, delay_ns) = latency.draw_datagram(index, bytes, [fastrand::u64(..), fastrand::u64(..)]);
         Passage { is_lost, is_twice: false, delay: Duration::from_nanos(delay_ns), alone }
@@ -97,6 +100,7 @@ impl Link {
     /// Wraps the connection to a server, if the link delays bytes.
     pub fn over(&self, connection: Connection, alarms: &Rc<Alarms>) -> Connection {
         if self.is_delayed() {
+            // Chosen once per connection: one that began without a delay stays without.
             DelayedConnection::over(connection, &self.latency, alarms, || None)
         } else {
             connection
@@ -104,42 +108,41 @@ impl Link {
     }
 }
 
-/// A connection with emulated latency.
 pub struct DelayedConnection {
-    shared: Rc<Shared>,
+    shared: Rc<LinkShared>,
     on_release: Option<OnRelease>,
 }
 
-struct Shared {
+struct LinkShared {
     connection: Undelayed,
     latency: Arc<InForce>,
     alarms: Rc<Alarms>,
-    /// What the peer has sent.
+    /// From the peer.
     inward: RefCell<Half>,
-    /// What the peer is sent.
+    /// To the peer.
     outward: RefCell<Half>,
     driver: Cell<Option<Waker>>,
-    /// When whoever had it has let go of it.
+    /// When the connection was dropped.
     left_ns: Cell<Option<u64>>,
     resets: Cell<bool>,
     hold: Cell<Option<Hold>>,
 }
 
-/// A guard that lives until the last delayed bytes have left: for example, it keeps the worker from ending.
+/// A guard that lives until the last delayed bytes have left. For example, it keeps the worker from ending.
 pub type Hold = Box<dyn Any>;
 /// Creates the guard when the owner of the connection drops it.
 pub type OnRelease = Box<dyn FnOnce() -> Hold>;
 
-/// One way.
+/// Bytes in transit in a direction.
 struct Half {
     line: DelayLine,
-    /// Pieces so far.
+    /// Number of pieces so far; the index into a recorded trace.
     pieces: u64,
-    /// How it broke, if it did.
+    /// The error that broke it, if any.
     broken: Option<ErrorKind>,
-    /// Whether the peer has been told of the end.
+    /// Whether the end was sent to the peer.
     has_told_end: bool,
-    /// Whoever waits at our end of it.
+    /// The task that waits at our end.
     user: Option<Waker>,
 }
 
@@ -160,11 +163,12 @@ impl Half {
     }
 
     fn end(&mut self, latency: &InForce, now_ns: u64) {
+        // The end takes as long as a byte, so that it arrives in order.
         let delay_ns = self.draw_ns(1, latency);
         self.line.end(now_ns, delay_ns);
     }
 
-    /// The delay of the next piece of so many bytes.
+    /// The delay of the next piece.
     fn draw_ns(&mut self, bytes: usize, latency: &InForce) -> u64 {
         let random = [fastrand::u64(..), fastrand::u64(..)];
         let index = self.pieces;
@@ -186,7 +190,7 @@ impl Half {
     }
 }
 
-/// TCP or TLS, never a connection that is delayed already.
+/// TCP or TLS, never an already delayed connection.
 struct Undelayed(Connection);
 
 impl Undelayed {
@@ -199,7 +203,7 @@ impl Undelayed {
 }
 
 impl DelayedConnection {
-    /// Delays the bytes of a connection from now on. A connection that is already delayed stays as it is.
+    /// Delays the bytes of a connection from now on. An already delayed connection stays unchanged.
     pub fn over(
         connection: Connection,
         latency: &Arc<InForce>,
@@ -210,7 +214,7 @@ impl DelayedConnection {
             Ok(undelayed) => undelayed,
             Err(delayed) => return Connection::Delayed(delayed),
         };
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(LinkShared {
             connection,
             latency: Arc::clone(latency),
             alarms: Rc::clone(alarms),
@@ -222,7 +226,8 @@ impl DelayedConnection {
             hold: Cell::new(None),
         });
         let driver =
-            Driver { shared: Rc::clone(&shared), arrival: alarms.alarm(), departure: alarms.alarm() };
+            LinkDriver { shared: Rc::clone(&shared), arrival: alarms.alarm(), departure: alarms.alarm() };
+        // A separate task: bytes have to arrive and leave while the owner does something else.
         tokio::task::spawn_local(driver.run());
         Connection::Delayed(Box::new(Self { shared, on_release: on_release() }))
     }
@@ -243,11 +248,12 @@ impl DelayedConnection {
         Poll::Pending
     }
 
-    /// Reads the bytes that are due into `buffer`; 0 is the end.
+    /// Reads bytes that are due into `buffer`; 0 is the end.
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let half = &mut *self.shared.inward.borrow_mut();
         let now_ns = self.shared.alarms.now_ns();
         let mut count = 0;
+        // Pieces on the line are short, and a read should fill the buffer.
         while count < buffer.len() {
             let due = half.line.due(now_ns);
             let len = due.len().min(buffer.len() - count);
@@ -277,6 +283,7 @@ impl DelayedConnection {
             return Poll::Ready(Err(broken.into()));
         }
         let count = half.line.room().min(bytes.len());
+        // A full line is the sender's backpressure.
         if count == 0 {
             half.wait(context);
             return Poll::Pending;
@@ -292,7 +299,7 @@ impl DelayedConnection {
         self.shared.stir();
     }
 
-    /// Whether bytes have arrived that were not read, due or not.
+    /// Whether unread bytes have arrived, due or not.
     pub fn has_unread(&self) -> bool {
         !self.shared.inward.borrow().line.is_empty() || self.shared.connection.0.has_unread()
     }
@@ -309,6 +316,7 @@ impl DelayedConnection {
 
     /// Makes the close a reset, which the peer sees behind the bytes that are still delayed.
     pub fn reset_on_drop(&self) {
+        // Not at once: delayed bytes leave before the reset.
         self.shared.resets.set(true);
     }
 }
@@ -317,14 +325,15 @@ impl Drop for DelayedConnection {
     fn drop(&mut self) {
         let now_ns = self.shared.alarms.now_ns();
         self.shared.left_ns.set(Some(now_ns));
+        // The worker must not end while bytes are still on the line.
         self.shared.hold.set(self.on_release.take().map(|hold| hold()));
-        // Ends there are late as well.
+        // The end of the stream is delayed, too.
         self.shared.outward.borrow_mut().end(&self.shared.latency, now_ns);
         self.shared.stir();
     }
 }
 
-impl Shared {
+impl LinkShared {
     fn stir(&self) {
         if let Some(driver) = self.driver.take() {
             driver.wake();
@@ -332,14 +341,14 @@ impl Shared {
     }
 }
 
-/// Takes in what comes, and passes on what is due.
-struct Driver {
-    shared: Rc<Shared>,
+/// The task that reads arriving bytes and forwards those that are due.
+struct LinkDriver {
+    shared: Rc<LinkShared>,
     arrival: Alarm,
     departure: Alarm,
 }
 
-impl Driver {
+impl LinkDriver {
     async fn run(self) {
         poll_fn(|context| self.poll(context)).await;
         if self.shared.resets.get() {
@@ -347,10 +356,11 @@ impl Driver {
         }
     }
 
-    /// Ready when nothing more is to be done.
+    /// Ready when nothing is left to do.
     fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         self.shared.driver.set(Some(context.waker().clone()));
         let has_left = self.shared.left_ns.get().is_some();
+        // Bytes for an owner that is gone would only fill the line.
         if !has_left {
             self.take_in(context);
             self.wake_reader(context);
@@ -359,9 +369,9 @@ impl Driver {
         if has_left && is_over { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Reads what has come.
+    /// Reads the bytes that have arrived.
     fn take_in(&self, context: &mut Context<'_>) {
-        let Shared { connection: Undelayed(connection), latency, alarms, inward, .. } = &*self.shared;
+        let LinkShared { connection: Undelayed(connection), latency, alarms, inward, .. } = &*self.shared;
         let half = &mut *inward.borrow_mut();
         let mut scratch = [0; READ_MAX];
         while half.line.room() > 0 {
@@ -372,6 +382,7 @@ impl Driver {
                     half.put(scratch[..count].to_vec(), latency, alarms.now_ns());
                 }
                 Poll::Ready(outcome) => {
+                    // The reader sees the error behind the bytes that came before it.
                     half.broken = outcome.err().map(|error| error.kind());
                     half.end(latency, alarms.now_ns());
                 }
@@ -379,7 +390,7 @@ impl Driver {
         }
     }
 
-    /// Wakes whoever reads once there is something due.
+    /// Wakes the reading task once bytes are due.
     fn wake_reader(&self, context: &mut Context<'_>) {
         let half = &mut *self.shared.inward.borrow_mut();
         let is_due = half.line.due_ns().is_some_and(|due_ns| self.arrival.poll(context, due_ns).is_ready());
@@ -388,9 +399,9 @@ impl Driver {
         }
     }
 
-    /// Writes what is due; says whether everything has left.
+    /// Writes bytes that are due. Returns whether everything has left.
     fn pass_on(&self, context: &mut Context<'_>) -> bool {
-        let Shared { connection: Undelayed(connection), alarms, outward, left_ns, .. } = &*self.shared;
+        let LinkShared { connection: Undelayed(connection), alarms, outward, left_ns, .. } = &*self.shared;
         let half = &mut *outward.borrow_mut();
         if half.broken.is_some() || half.has_told_end {
             return true;
@@ -404,7 +415,7 @@ impl Driver {
             if bytes.is_empty() {
                 half.has_told_end = half.line.is_over(now_ns);
                 if half.has_told_end {
-                    // What is gone already needs no end.
+                    // Fails if the connection is already gone, which does no harm.
                     let _ = connection.shutdown_write();
                 }
                 return half.has_told_end;
@@ -421,6 +432,7 @@ impl Driver {
                 }
                 Poll::Pending => {
                     let give_up_ns =
+                        // From the later of both: a long delay must not count as a peer that accepts nothing.
                         left_ns.get().map(|left_ns| left_ns.max(due_ns).saturating_add(FLUSH_MAX_NS));
                     return give_up_ns.is_some_and(|due_ns| self.departure.poll(context, due_ns).is_ready());
                 }

@@ -1,4 +1,4 @@
-//! Byte streams (TCP, Unix sockets, TLS, delayed connections, HTTP/2), buffers, timers and name resolution.
+//! Byte streams (TCP, Unix sockets, TLS, delayed connections, HTTP/2, HTTP/3), buffers, timers and name resolution.
 //!
 //! Knows nothing of routes, plans or the cache.
 
@@ -18,43 +18,45 @@ pub mod delay;
 pub mod dial;
 /// Shortage of file descriptors.
 pub mod descriptors;
-/// Which tasks wait for what of the streams of a connection.
+/// Tasks that wait for streams of a connection.
 pub(crate) mod waits;
 /// An HTTP/2 connection, shared by its streams.
 pub mod h2_connection;
 /// An HTTP/2 stream that reads and writes like a connection.
 pub mod h2_stream;
-/// QUIC connection IDs that tell which endpoint they are of.
+/// QUIC connection IDs that encode their endpoint.
 pub mod quic_ids;
-/// Handshakes of QUIC under way, by the IDs that their clients have chosen.
+/// QUIC handshakes in progress, by the IDs that their clients have chosen.
 pub mod quic_beginnings;
 /// A UDP socket for QUIC.
 pub mod quic_socket;
-/// An emulated path of datagrams.
+/// An emulated network path for datagrams.
 pub mod quic_path;
-/// Connections that wait until their handshake has its turn.
+/// Connections that wait for the start of their handshake.
 mod quic_accept;
-/// Clients of whom the process before this one was asked.
+/// New clients that the previous process was asked about.
 mod quic_asked;
-/// Handshakes of clients that wait or are under way, counted for each network that clients come from.
+/// Client handshakes that wait or are in progress, counted by network.
 pub mod quic_places;
-/// What connections of QUIC tell their endpoint, and need of it.
+/// The state that an endpoint shares with its connections.
 mod quic_desk;
 /// A QUIC endpoint: a UDP socket and its connections.
 pub mod quic_endpoint;
-/// QUIC connections to servers, each with a socket of its own.
+/// QUIC connections to servers, each with its own socket.
 pub mod quic_client;
-/// What QUIC holds of a peer that nobody has read.
+/// Estimates the unread data that QUIC holds for a peer.
 mod quic_held;
-/// Datagrams of QUIC between the processes of an upgrade.
+/// QUIC datagrams between the processes of an upgrade.
 pub mod quic_strays;
-/// What a connection of HTTP/3 may hold for its peer.
+/// Memory budget of an HTTP/3 connection.
 mod h3_budget;
-/// How HTTP/3 sends on the streams of QUIC.
+/// Sends HTTP/3 on QUIC streams.
 mod h3_sending;
 /// An HTTP/3 connection, shared by its streams.
 pub mod h3_connection;
-/// What only an HTTP/3 connection to a server has: streams that are opened, and doubts about the server.
+/// Classifies the ends of QUIC connections.
+mod h3_lost;
+/// Connections to HTTP/3 servers: opening streams, and reachability.
 mod h3_client;
 /// An HTTP/3 stream that reads and writes like a connection.
 pub mod h3_stream;
@@ -68,7 +70,7 @@ pub mod relay;
 pub mod resolve;
 /// A connection: TCP or TLS, with or without emulated latency.
 pub mod connection;
-/// One side of an exchange: a connection, an HTTP/2 stream, or no peer.
+/// The client's or the server's side of an exchange: a connection, a stream, or no peer.
 pub mod endpoint;
 /// TCP connections and pipes.
 pub mod tcp;

@@ -4,17 +4,16 @@ use std::cell::RefCell;
 
 use crate::tcp::Pipe;
 
-/// The pool of spare pipes of one worker.
 #[derive(Default)]
 pub struct Pipes {
     spare: RefCell<Vec<Pipe>>,
 }
 
 impl Pipes {
-    /// Pipes kept for reuse.
+    // A pipe takes two descriptors and up to 1 MiB of the kernel's memory.
     const SPARE_MAX: usize = 16;
 
-    /// An empty pipe. `None` if the process can open no more: then bodies are copied instead.
+    /// An empty pipe. `None` if the process can open no more; bodies are then copied instead.
     pub fn take(&self) -> Option<Pipe> {
         self.spare.borrow_mut().pop().or_else(|| Pipe::new().ok())
     }

@@ -1,7 +1,7 @@
-//! Handshakes under way, by the IDs that their clients have chosen: the kernel may give the next datagram of one to another
-//! socket, where an upgrade has changed how many there are.
+//! Handshakes in progress, by the IDs that their clients have chosen. The kernel may deliver a client's next datagram
+//! to another socket, because an upgrade has changed the number of sockets.
 //!
-//! It is shared by all workers of a process, and looked at by handshakes alone.
+//! All workers of a process share this table. Only handshakes use it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -10,43 +10,44 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quinn_proto::ConnectionId;
 
-use crate::quic_ids::Owner;
+use crate::quic_ids::IdOwner;
 
-/// Parts that are locked each by itself.
+/// Parts with separate locks.
 const SHARDS: usize = 16;
 
-/// Handshakes under way. Each endpoint bounds its own.
+/// Handshakes in progress. Each endpoint limits its own.
 #[derive(Default)]
 pub struct Beginnings {
+    // Clients choose the IDs, so the hash needs a secret.
     hasher: RandomState,
-    shards: [Mutex<HashMap<ConnectionId, Owner>>; SHARDS],
+    shards: [Mutex<HashMap<ConnectionId, IdOwner>>; SHARDS],
 }
 
 impl Beginnings {
-    /// Whose handshake begins with this ID.
-    pub(crate) fn owner(&self, id: &ConnectionId) -> Option<Owner> {
+    /// The endpoint whose handshake begins with this ID.
+    pub(crate) fn owner(&self, id: &ConnectionId) -> Option<IdOwner> {
         self.shard(id).get(id).copied()
     }
 
-    /// Notes a handshake that begins; false if it is another's already.
-    pub(crate) fn claim(&self, id: ConnectionId, owner: Owner) -> bool {
+    /// Registers a handshake. Returns false if another endpoint has registered it.
+    pub(crate) fn claim(&self, id: ConnectionId, owner: IdOwner) -> bool {
         match self.shard(&id).entry(id) {
             Entry::Vacant(vacant) => *vacant.insert(owner) == owner,
+            // An endpoint may see the first datagram twice.
             Entry::Occupied(occupied) => *occupied.get() == owner,
         }
     }
 
-    /// A handshake has ended: its client knows an ID of ours.
+    /// Removes a handshake that has ended: its client now uses an ID of ours.
     pub(crate) fn release(&self, id: &ConnectionId) {
         self.shard(id).remove(id);
     }
 
-    /// Whether no handshake is under way.
     pub fn is_empty(&self) -> bool {
         self.shards.iter().all(|shard| lock(shard).is_empty())
     }
 
-    fn shard(&self, id: &ConnectionId) -> MutexGuard<'_, HashMap<ConnectionId, Owner>> {
+    fn shard(&self, id: &ConnectionId) -> MutexGuard<'_, HashMap<ConnectionId, IdOwner>> {
         lock(&self.shards[self.hasher.hash_one(id) as usize % SHARDS])
     }
 }
@@ -62,7 +63,7 @@ mod tests {
     #[test]
     fn a_handshake_is_its_first_owners_until_it_ends() {
         let beginnings = Beginnings::default();
-        let [one, other] = [1, 2].map(|worker| Owner { generation: 0, worker, endpoint: 0 });
+        let [one, other] = [1, 2].map(|worker| IdOwner { generation: 0, worker, endpoint: 0 });
         let ids = [1, 2, 3].map(|byte| ConnectionId::new(&[byte; 8]));
         assert!(beginnings.is_empty() && ids.iter().all(|id| beginnings.claim(*id, one)));
         assert!(!beginnings.claim(ids[0], other) && beginnings.claim(ids[0], one));

@@ -1,8 +1,8 @@
-//! QUIC connections to servers, each with a UDP socket of its own.
+//! QUIC connections to servers, each with its own UDP socket.
 //!
-//! The kernel then gives each connection what is from its server and nothing else, puts datagrams of one server together (GRO), tells
-//! at once if nobody listens there, and one server's datagrams take no room from another's. Our connection IDs can be empty. A
-//! machine that changes its address makes a new connection, as with TCP.
+//! The kernel then delivers only the server's datagrams to each connection, combines them (GRO), and reports a closed
+//! port at once. Servers do not compete for a socket's buffer, and our connection IDs can be empty. When the machine's
+//! address changes, a new connection is made, as with TCP.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,40 +12,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn_proto::crypto::ClientConfig as ClientCrypto;
-use quinn_proto::{
-    ClientConfig, EndpointConfig, RandomConnectionIdGenerator, ServerConfig, TransportConfig, VarInt,
-};
+use quinn_proto::{ClientConfig, EndpointConfig, RandomConnectionIdGenerator, TransportConfig, VarInt};
 
 use crate::alarm::Alarms;
 use crate::deadline::Deadlines;
 use crate::h3_connection::H3Connection;
-use crate::quic_endpoint::{Admission, Arrival, Common, Datagram, Host, QuicEndpoint};
-use crate::quic_ids::Owner;
-use crate::quic_path::{Passage, Way, Weather};
+use crate::quic_endpoint::{
+    Admission, Datagram, EndpointScratch, Greeting, Host, IncomingConnection, QuicEndpoint,
+};
+use crate::quic_ids::IdOwner;
+use crate::quic_path::{DatagramWay, Passage, Weather};
 use crate::quic_places::Crowd;
 use crate::quic_socket::QuicSocket;
 
-/// What a server may send on a stream before the path has taken any of it.
+/// Bytes that a server may send on a stream before the path has read any.
+// 12 MB/s for each response at a round trip of 20 ms.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// Requests that a connection carries at once. The windows of their streams add up to that of the connection, so that one which
-/// is not read keeps no other waiting.
+/// Requests that a connection carries at once. Their stream windows add up to the connection window, so that an unread
+/// stream does not block the others.
 pub const STREAMS_MAX: u32 = 64;
-/// What a server may send on all streams together.
+/// Bytes that a server may send on all streams together.
 const CONNECTION_WINDOW: u32 = STREAMS_MAX * STREAM_WINDOW;
-/// Streams that a server may open: control, encoder and decoder stream, and some that mean nothing.
+/// Streams that a server may open: control, encoder and decoder stream, and some unknown ones.
 const UNIDIRECTIONAL_MAX: u32 = 8;
-/// The longest handshake message that is held in parts.
+/// Longest handshake message that is held in parts, in bytes.
 const HANDSHAKE_MAX: usize = 64 * 1024;
-/// How long nothing may come of a server.
+/// Idle time-out: how long a server may send nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// How often a server that says nothing is asked whether it is there.
+/// Interval of pings to a silent server.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// After how many ticks without a word of a server requests go over a new connection: it did not answer to that.
+/// Ticks of silence after which requests use a new connection: the server has not answered the last ping.
+// A ping every 10 s, and 2 s for its answer.
 pub const SILENCE_TICKS: u32 = 120;
 
-/// What the connections to servers of a worker share.
+/// State that all connections to servers of a worker share.
 pub struct QuicClients {
-    common: Common,
+    common: EndpointScratch,
     endpoint: Arc<EndpointConfig>,
     transport: Arc<TransportConfig>,
     alarms: Rc<Alarms>,
@@ -53,13 +55,13 @@ pub struct QuicClients {
 }
 
 impl QuicClients {
-    /// Buffers are allocated with the first connection.
+    /// Allocates no buffers before the first connection.
     pub fn new(alarms: &Rc<Alarms>, deadlines: &Rc<Deadlines>) -> Self {
         let mut endpoint = EndpointConfig::default();
-        // RFC 9000 §5.1: at a port of its own a connection needs no ID.
+        // RFC 9000 §5.1: a connection with its own port needs no ID.
         endpoint.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(0)));
         Self {
-            common: Common::default(),
+            common: EndpointScratch::default(),
             endpoint: Arc::new(endpoint),
             transport: Arc::new(transport()),
             alarms: Rc::clone(alarms),
@@ -67,16 +69,16 @@ impl QuicClients {
         }
     }
 
-    /// Begins a connection to a server that has to prove this name. A task drives it until it ends; its owner polls
-    /// [`H3Connection::poll_news`] and finishes it.
+    /// Starts a connection to a server whose certificate must match this name. A task drives it until it ends. Its
+    /// owner polls [`H3Connection::poll_news`] and finishes it.
     ///
     /// # Errors
-    /// If there is no way to the server, or no file descriptor left.
+    /// No route to the server, or no file descriptor left.
     pub fn connect<W: Weather + 'static>(
         &self,
         crypto: Arc<dyn ClientCrypto>,
         (peer, name): (SocketAddr, &str),
-        limits: http3::Limits,
+        limits: http3::H3Limits,
         weather: W,
     ) -> io::Result<H3Connection> {
         let socket = QuicSocket::to(peer)?;
@@ -96,8 +98,8 @@ impl QuicClients {
     }
 }
 
-/// Looks a few times during a handshake whether the kernel has told that nobody listens. The runtime wakes nobody for that alone, and
-/// QUIC sends its first datagram again after a second, too late for who could ask another server.
+/// Checks a few times during a handshake for ICMP errors, because they alone wake no task. QUIC would send its first
+/// datagram again only after a second, too late to try another server.
 async fn look(endpoint: QuicEndpoint, connection: H3Connection, alarms: Rc<Alarms>) {
     for pause_ms in [1, 5, 25, 125] {
         alarms.sleep(Duration::from_millis(pause_ms)).await;
@@ -108,11 +110,11 @@ async fn look(endpoint: QuicEndpoint, connection: H3Connection, alarms: Rc<Alarm
     }
 }
 
-/// What a server may send, and how long it may be silent.
+/// Limits on the server, and time-outs.
 fn transport() -> TransportConfig {
     let mut config = TransportConfig::default();
     config
-        // RFC 9114 §6.1: servers open none.
+        // RFC 9114 §6.1: servers open no bidirectional streams.
         .max_concurrent_bidi_streams(VarInt::from_u32(0))
         .max_concurrent_uni_streams(VarInt::from_u32(UNIDIRECTIONAL_MAX))
         .max_idle_timeout(SILENCE_MAX.try_into().ok())
@@ -120,11 +122,12 @@ fn transport() -> TransportConfig {
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
         .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
         .crypto_buffer_size(HANDSHAKE_MAX)
+        // HTTP datagrams (RFC 9297) are not supported.
         .datagram_receive_buffer_size(None);
     config
 }
 
-/// A path on which nothing happens to datagrams.
+/// A network path that changes nothing.
 pub struct Calm;
 
 impl Weather for Calm {
@@ -132,7 +135,7 @@ impl Weather for Calm {
         false
     }
 
-    fn passage(&self, _: IpAddr, _: usize, _: Way) -> Passage {
+    fn passage(&self, _: IpAddr, _: usize, _: DatagramWay) -> Passage {
         Passage::default()
     }
 }
@@ -145,25 +148,25 @@ impl<W: Weather> Weather for Alone<W> {
         self.0.is_bad()
     }
 
-    fn passage(&self, peer: IpAddr, bytes: usize, way: Way) -> Passage {
+    fn passage(&self, peer: IpAddr, bytes: usize, way: DatagramWay) -> Passage {
         self.0.passage(peer, bytes, way)
     }
 }
 
 impl<W: Weather> Host for Alone<W> {
-    fn admit(&self, _: &Arrival, _: Crowd) -> Admission {
+    fn admit(&self, _: &IncomingConnection, _: Crowd) -> Admission {
         Admission::Drop
     }
 
-    fn settings(&self, _: &Arrival) -> Option<(Arc<ServerConfig>, Box<http3::Limits>)> {
-        None
+    fn greet(&self, _: &IncomingConnection) -> Greeting {
+        Greeting::Refuse
     }
 
-    fn failed(&self, _: &Arrival, _: &str) {}
+    fn failed(&self, _: &IncomingConnection, _: &str) {}
 
     fn begin(&self, _: H3Connection) {}
 
-    fn pass_on(&self, _: Owner, datagram: Datagram) -> Option<Datagram> {
+    fn pass_on(&self, _: IdOwner, datagram: Datagram) -> Option<Datagram> {
         Some(datagram)
     }
 

@@ -1,6 +1,6 @@
-//! What connections of QUIC tell their endpoint, and need of it: a desk between them, so that a connection does not hold its
-//! endpoint. An endpoint owns its connections, and whoever drives it owns the endpoint: its socket closes with that, whoever
-//! still has a connection.
+//! State that an endpoint shares with its QUIC connections. A connection refers to it, not to its endpoint: the
+//! endpoint owns its connections, and its driver owns the endpoint. So the socket closes with the driver, even if
+//! connections still exist.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,28 +13,29 @@ use std::task::{Context, Waker};
 use quinn_proto::ConnectionId;
 
 use crate::deadline::Deadlines;
-use crate::quic_asked::Asked;
+use crate::quic_asked::PendingClients;
 use crate::quic_beginnings::Beginnings;
-use crate::quic_endpoint::Shared as Endpoint;
-use crate::quic_ids::{Destination, Ids, Owner};
-use crate::quic_places::Places;
+use crate::quic_endpoint::QuicShared as Endpoint;
+use crate::quic_ids::{Destination, IdOwner, Ids};
+use crate::quic_places::HandshakePlaces;
 
-/// What is between an endpoint and its connections.
+/// The state between an endpoint and its connections.
 pub(crate) struct Desk {
-    /// For what cannot wait until the endpoint is driven.
+    /// For actions that cannot wait until the endpoint is driven.
+    // Weak, or endpoint and connections would keep each other, and with them the socket.
     pub(crate) endpoint: Weak<Endpoint>,
-    /// `None` of the socket of a connection to a server.
+    /// `None` for the socket of a connection to a server.
     accepting: Option<Accepting>,
-    pub(crate) asked: Asked,
+    pub(crate) asked: PendingClients,
     pub(crate) deadlines: Rc<Deadlines>,
     /// Connections that have something to do, each once.
     stirred: RefCell<VecDeque<usize>>,
-    pub(crate) places: Places,
+    pub(crate) places: HandshakePlaces,
     driver: RefCell<Option<Waker>>,
     is_stirred: Cell<bool>,
 }
 
-/// What an endpoint needs that accepts connections.
+/// State of an endpoint that accepts connections.
 pub(crate) struct Accepting {
     pub(crate) ids: Ids,
     pub(crate) beginnings: Arc<Beginnings>,
@@ -49,59 +50,58 @@ impl Desk {
         Self {
             endpoint,
             accepting,
-            asked: Asked::default(),
+            asked: PendingClients::default(),
             deadlines: Rc::clone(deadlines),
             stirred: RefCell::default(),
-            places: Places::default(),
+            places: HandshakePlaces::default(),
             driver: RefCell::default(),
             is_stirred: Cell::default(),
         }
     }
 
-    /// Whether connections are accepted.
     pub(crate) fn accepts(&self) -> bool {
         self.accepting.is_some()
     }
 
-    /// Whom a datagram is for.
+    /// The endpoint that a datagram belongs to.
     pub(crate) fn destination(&self, datagram: &[u8]) -> Destination {
+        // The socket to a server has one connection, and IDs of length zero.
         self.accepting.as_ref().map_or(Destination::Here, |accepting| accepting.ids.destination(datagram))
     }
 
-    /// Where a handshake has begun with this ID, in this process.
-    pub(crate) fn begun(&self, id: &ConnectionId) -> Option<Owner> {
+    /// The endpoint of this process where a handshake has begun with this ID.
+    pub(crate) fn begun(&self, id: &ConnectionId) -> Option<IdOwner> {
         self.accepting.as_ref()?.beginnings.owner(id)
     }
 
-    /// The other endpoint where a handshake has begun with this ID: since then the kernel chooses otherwise.
-    pub(crate) fn begun_elsewhere(&self, id: &ConnectionId) -> Option<Owner> {
+    /// Another endpoint where a handshake has begun with this ID. The kernel has since changed its choice of sockets.
+    pub(crate) fn begun_elsewhere(&self, id: &ConnectionId) -> Option<IdOwner> {
         self.begun(id).filter(|owner| !self.is_own(*owner))
     }
 
-    /// Whether this is the endpoint of the desk.
-    pub(crate) fn is_own(&self, owner: Owner) -> bool {
+    /// Whether this is the desk's own endpoint.
+    pub(crate) fn is_own(&self, owner: IdOwner) -> bool {
         self.accepting.as_ref().is_some_and(|accepting| accepting.ids.owner() == owner)
     }
 
-    /// Notes a handshake that begins with this ID; false if it has begun elsewhere.
+    /// Registers a handshake that begins with this ID. Returns false if it has begun elsewhere.
     pub(crate) fn claim(&self, id: ConnectionId) -> bool {
         let claim = |Accepting { ids, beginnings }: &Accepting| beginnings.claim(id, ids.owner());
         self.accepting.as_ref().is_none_or(claim)
     }
 
-    /// Forgets a handshake that began with this ID.
     pub(crate) fn release(&self, id: &ConnectionId) {
         if let Some(Accepting { beginnings, .. }) = &self.accepting {
             beginnings.release(id);
         }
     }
 
-    /// Has a connection driven in this turn or the next.
+    /// Queues a connection for this turn or the next.
     pub(crate) fn enqueue(&self, at: usize) {
         self.stirred.borrow_mut().push_back(at);
     }
 
-    /// How many connections have something to do.
+    /// Number of connections that have something to do.
     pub(crate) fn stirred(&self) -> usize {
         self.stirred.borrow().len()
     }
@@ -111,7 +111,7 @@ impl Desk {
         self.stirred.borrow_mut().pop_front()
     }
 
-    /// The endpoint is being driven, by the task of this context.
+    /// Called when the task of this context drives the endpoint.
     pub(crate) fn attend(&self, context: &Context<'_>) {
         match &mut *self.driver.borrow_mut() {
             Some(driver) => driver.clone_from(context.waker()),
@@ -120,7 +120,6 @@ impl Desk {
         self.is_stirred.set(false);
     }
 
-    /// Wakes the driver.
     pub(crate) fn stir(&self) {
         if !self.is_stirred.replace(true)
             && let Some(driver) = &*self.driver.borrow()
@@ -129,10 +128,11 @@ impl Desk {
         }
     }
 
-    /// Wakes the driver after all others that have something to do, and after the runtime has looked at its sockets.
+    /// Wakes the driver after all other ready tasks, and after the runtime has polled its sockets.
     pub(crate) fn stir_after_others(&self, context: &mut Context<'_>) {
         if !self.is_stirred.replace(true) {
-            // Its first poll does that, and is never ready.
+            // Its first poll schedules the wake-up, and is never ready.
+            // Waking the driver directly would run it before the runtime looks at its sockets.
             let _ = pin!(tokio::task::yield_now()).poll(context);
         }
     }

@@ -1,7 +1,8 @@
-//! A QUIC endpoint: the UDP socket of one worker and listener, and all connections that come to it; or that of one connection to
-//! a server. One task drives it; what a datagram, a timer or a write costs does not depend on how many connections there are.
+//! A QUIC endpoint: the UDP socket of one worker and listener with all its connections, or the socket of one connection
+//! to a server. One task drives it. The cost of a datagram, timer or write does not depend on the number of
+//! connections.
 //!
-//! Whether a connection is accepted is for a `Host` to decide. Packets are the business of the QUIC implementation.
+//! A `Host` decides whether a connection is accepted. The QUIC implementation handles packets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -22,120 +23,125 @@ use crate::h3_connection::{Core, H3Connection};
 use crate::quic_accept::Backlog;
 use crate::quic_beginnings::Beginnings;
 use crate::quic_desk::{Accepting, Desk};
-use crate::quic_ids::{Destination, Ids, Owner};
-use crate::quic_path::{Path, Step, Weather};
+use crate::quic_ids::{Destination, IdOwner, Ids};
+use crate::quic_path::{DatagramStep, Path, Weather};
 use crate::quic_places::Crowd;
-use crate::quic_socket::{Batch, QuicSocket};
+use crate::quic_socket::{DatagramBatch, QuicSocket};
 
-/// What is received and sent before other tasks have their turn.
+/// Rounds of receiving and sending before other tasks have their turn.
 const ROUNDS_PER_TURN: usize = 4;
-/// Connections that are driven before the endpoint receives again: the kernel's buffer is bounded, and what does not fit is lost.
+/// Connections that are driven before the endpoint receives again, because the kernel drops datagrams that do not fit
+/// its buffer.
 const DRIVES_PER_ROUND: usize = 64;
-/// What a connection sends before others have their turn, in system calls.
+/// System calls with which a connection sends before others have their turn.
+// A download must not make the acknowledgments of others late.
 const SENDS_PER_TURN: usize = 2;
-/// The most bytes of a system call, whose datagrams are one to the kernel: an IP packet has a 16-bit length. How many of them
-/// leave at once is for the pacer to decide.
+/// Bytes per system call. To the kernel, its datagrams are one IP packet, whose length has 16 bits. The pacer decides
+/// how many leave at once.
 const SEND_MAX: usize = 65_000;
 
-/// Decides about connections that begin, and takes what is for others.
+/// Decides about new connections, and passes on datagrams for other endpoints.
 pub trait Host: Weather {
-    /// What becomes of a connection that begins, beside the handshakes that wait or are under way.
-    fn admit(&self, arrival: &Arrival, others: Crowd) -> Admission;
-    /// The settings of a connection whose handshake begins now; `None` if the client is refused.
-    fn settings(&self, arrival: &Arrival) -> Option<(Arc<ServerConfig>, Box<http3::Limits>)>;
-    /// A handshake has failed with the first datagram of its client, for this reason.
-    fn failed(&self, arrival: &Arrival, why: &str);
-    /// A connection has begun. Its owner polls it until it ends.
+    /// Decides about a new connection. `others` are the handshakes that wait or are in progress.
+    fn admit(&self, arrival: &IncomingConnection, others: Crowd) -> Admission;
+    /// Decides how to start a handshake.
+    fn greet(&self, arrival: &IncomingConnection) -> Greeting;
+    /// Reports a handshake that failed at the client's first datagram.
+    fn failed(&self, arrival: &IncomingConnection, why: &str);
+    /// Takes a new connection. Its owner polls it until it ends.
     fn begin(&self, connection: H3Connection);
-    /// Takes a datagram for another endpoint; gives it back if there is no such endpoint.
-    fn pass_on(&self, owner: Owner, datagram: Datagram) -> Option<Datagram>;
-    /// Whether clients that begin may be known to another process.
+    /// Takes a datagram for another endpoint. Gives it back if there is no such endpoint.
+    fn pass_on(&self, owner: IdOwner, datagram: Datagram) -> Option<Datagram>;
+    /// Whether new clients may be known to another process.
     fn asks(&self) -> bool;
-    /// Takes a datagram of a client that begins, for a process that may know it; gives it back if there is none.
+    /// Takes a datagram of a new client, for a process that may know it. Gives it back if there is none.
     fn ask(&self, datagram: Datagram) -> Option<Datagram>;
-    /// Takes the first datagram of a connection that a closed endpoint does not begin; false if nobody else does, either.
+    /// Takes the first datagram of a connection that a closing endpoint does not accept. Returns false if no other
+    /// endpoint accepts it.
     fn decline(&self, datagram: Datagram) -> bool;
 }
 
-/// A connection that begins.
-pub struct Arrival {
-    /// Where it comes from.
+pub struct IncomingConnection {
     pub remote: SocketAddr,
-    /// The address that it was sent to.
+    /// The address that the datagram was sent to.
     pub local: Option<IpAddr>,
-    /// Whether the client has shown that it receives what is sent there.
+    /// Whether the client has proved that it receives datagrams at this address.
     pub is_validated: bool,
 }
 
-/// What becomes of a connection that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// Its handshake begins after those of the connections before it.
+    /// The handshake waits behind earlier ones.
     Wait,
-    /// The client has to show first that it receives what is sent to its address (RFC 9000 §8.1.2).
+    /// The client has to prove first that it receives datagrams at its address (RFC 9000 §8.1.2).
     Retry,
-    /// The client is told that it is refused.
+    /// Answers with a refusal.
     Refuse,
-    /// Nothing is answered.
+    /// Answers nothing.
     Drop,
 }
 
-/// A datagram with what the kernel tells of it.
+pub enum Greeting {
+    /// Starts the handshake with these settings.
+    Begin(Arc<ServerConfig>, Box<http3::H3Limits>),
+    /// Lets the handshake fail with these settings, on purpose: the host gets no report.
+    Fail(Arc<ServerConfig>, Box<http3::H3Limits>),
+    /// Answers with a refusal.
+    Refuse,
+    /// Answers nothing.
+    Ignore,
+}
+
+/// A datagram with its addresses and ECN mark.
 pub struct Datagram {
-    /// The bytes.
     pub bytes: Vec<u8>,
-    /// Who has sent it.
     pub remote: SocketAddr,
     /// The address that it was sent to.
     pub local: Option<IpAddr>,
-    /// Whether routers have marked it.
     pub ecn: Option<EcnCodepoint>,
 }
 
 impl Datagram {
-    /// The same once more.
     pub(crate) fn again(&self) -> Self {
         Self { bytes: self.bytes.clone(), ..*self }
     }
 }
 
-/// A QUIC endpoint.
 #[derive(Clone)]
-pub struct QuicEndpoint(pub(crate) Rc<Shared>);
+pub struct QuicEndpoint(pub(crate) Rc<QuicShared>);
 
-/// What endpoints may share, since only one of them is driven at a time.
+/// State that endpoints of a worker share, because only one of them is driven at a time.
 #[derive(Clone, Default)]
-pub(crate) struct Common {
-    batch: Rc<RefCell<Batch>>,
-    /// Scratch memory for datagrams.
+pub(crate) struct EndpointScratch {
+    batch: Rc<RefCell<DatagramBatch>>,
     scratch: Rc<RefCell<Vec<u8>>>,
 }
 
-/// The insides of an endpoint. Connections know its desk alone: it owns them, and ends with whoever drives it.
-pub(crate) struct Shared {
+/// The state of an endpoint. Connections refer only to its desk: the endpoint owns them, and its driver owns the
+/// endpoint.
+pub(crate) struct QuicShared {
     pub(crate) desk: Rc<Desk>,
     socket: QuicSocket,
     pub(crate) engine: RefCell<quinn_proto::Endpoint>,
-    /// Connections whose handshake waits for its turn.
     pub(crate) backlog: Backlog,
-    /// All that are not drained. Each has a timer: QUIC's idle time-out, or that of its end.
+    /// All connections that are not drained. Each has a timer: QUIC's idle time-out, or that of its end.
     connections: RefCell<Vec<Option<H3Connection>>>,
     timers: RefCell<BTreeSet<(Instant, usize)>>,
     /// Datagrams that the kernel had no room for.
     unsent: RefCell<Option<(Transmit, Vec<u8>)>>,
     pub(crate) scratch: Rc<RefCell<Vec<u8>>>,
-    batch: Rc<RefCell<Batch>>,
+    batch: Rc<RefCell<DatagramBatch>>,
     held: Cell<usize>,
     path: Path,
     alarm: Alarm,
     alarms: Rc<Alarms>,
-    /// When the alarm goes off.
+    /// When the alarm fires.
     armed: Cell<Option<Instant>>,
     is_closing: Cell<bool>,
 }
 
 impl QuicEndpoint {
-    /// An endpoint at a socket. Its owner has to poll [`poll_drive`](Self::poll_drive).
+    /// Creates an endpoint. Its owner has to poll [`poll_drive`](Self::poll_drive).
     pub fn new(
         socket: QuicSocket,
         (ids, beginnings): (Ids, Arc<Beginnings>),
@@ -143,31 +149,41 @@ impl QuicEndpoint {
         (alarms, deadlines): (&Rc<Alarms>, &Rc<Deadlines>),
     ) -> Self {
         let accepting = Some(Accepting { ids, beginnings });
-        Self::of(socket, accepting, (Arc::new(config), Some(server)), Common::default(), (alarms, deadlines))
+        Self::from_socket(
+            socket,
+            accepting,
+            (Arc::new(config), Some(server)),
+            EndpointScratch::default(),
+            (alarms, deadlines),
+        )
     }
 
-    /// The endpoint of a connection to a server, which it ends with. Its owner has to poll [`poll_drive`](Self::poll_drive).
+    /// Creates the endpoint of one connection to a server; both end together. Its owner has to poll
+    /// [`poll_drive`](Self::poll_drive).
     pub(crate) fn to(
         socket: QuicSocket,
         config: &Arc<EndpointConfig>,
-        common: &Common,
+        common: &EndpointScratch,
         clocks: (&Rc<Alarms>, &Rc<Deadlines>),
     ) -> Self {
-        let endpoint = Self::of(socket, None, (Arc::clone(config), None), common.clone(), clocks);
+        // Closed from the start: it ends with its only connection.
+        let endpoint = Self::from_socket(socket, None, (Arc::clone(config), None), common.clone(), clocks);
         endpoint.close();
         endpoint
     }
 
-    fn of(
+    fn from_socket(
         socket: QuicSocket,
         accepting: Option<Accepting>,
         (config, server): (Arc<EndpointConfig>, Option<Arc<ServerConfig>>),
-        Common { batch, scratch }: Common,
+        EndpointScratch { batch, scratch }: EndpointScratch,
         (alarms, deadlines): (&Rc<Alarms>, &Rc<Deadlines>),
     ) -> Self {
+        // RFC 9000 §14: a probe of the size of the path must not arrive in fragments.
         let finds_size = !socket.may_fragment();
         let engine = quinn_proto::Endpoint::new(config, server, finds_size, None);
-        Self(Rc::new_cyclic(|endpoint| Shared {
+        // Connections refer to the desk, so no cycle keeps the socket open.
+        Self(Rc::new_cyclic(|endpoint| QuicShared {
             desk: Rc::new(Desk::new(endpoint.clone(), accepting, deadlines)),
             socket,
             engine: RefCell::new(engine),
@@ -186,12 +202,12 @@ impl QuicEndpoint {
         }))
     }
 
-    /// Begins the connection to a server.
+    /// Starts the connection to a server.
     pub(crate) fn connect(
         &self,
         config: ClientConfig,
         (peer, name): (SocketAddr, &str),
-        limits: http3::Limits,
+        limits: http3::H3Limits,
         window: u32,
     ) -> Result<H3Connection, ConnectError> {
         let (handle, quic) = self.0.engine.borrow_mut().connect(Instant::now(), config, peer, name)?;
@@ -201,13 +217,12 @@ impl QuicEndpoint {
         Ok(connection)
     }
 
-    /// Looks whether the kernel has told that nobody listens at the other end.
+    /// Checks for ICMP errors.
     pub(crate) fn look_for_refusal(&self) {
         self.0.socket.look_for_refusal();
         self.0.desk.stir();
     }
 
-    /// The address of the socket.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.0.socket.local_address()
     }
@@ -218,31 +233,31 @@ impl QuicEndpoint {
         self.0.desk.stir();
     }
 
-    /// Whether it ends with its last connection.
+    /// Whether [`close`](Self::close) was called.
     pub fn is_closing(&self) -> bool {
         self.0.is_closing.get()
     }
 
-    /// Receives no more, since another process does. Datagrams come by [`take`](Self::take).
+    /// Stops receiving, because another process does. Datagrams then arrive by [`take`](Self::take).
     ///
     /// # Errors
-    /// If there is no file descriptor left. Then this process goes on receiving, too.
+    /// No file descriptor is left. This process then continues to receive, too.
     pub fn leave_receiving(&self) -> std::io::Result<()> {
         self.0.socket.leave_receiving()?;
-        // It may wait for room, of which nobody tells any more.
+        // It may wait for room to send, which the runtime no longer reports.
         self.0.desk.stir();
         Ok(())
     }
 
-    /// The other endpoint of this process where the handshake of a datagram has begun.
-    pub fn begun_elsewhere(&self, datagram: &[u8]) -> Option<Owner> {
+    /// Another endpoint of this process where the datagram's handshake has begun.
+    pub fn begun_elsewhere(&self, datagram: &[u8]) -> Option<IdOwner> {
         match self.destination(datagram) {
             Destination::Beginning(id) => self.0.desk.begun_elsewhere(&id),
             Destination::Here | Destination::Other(_) => None,
         }
     }
 
-    /// Whom a datagram is for.
+    /// The endpoint that a datagram belongs to.
     pub fn destination(&self, datagram: &[u8]) -> Destination {
         self.0.desk.destination(datagram)
     }
@@ -251,23 +266,27 @@ impl QuicEndpoint {
     pub fn end(&self) {
         self.close();
         self.forget_backlog();
+        // Collected, because finishing a connection removes it from the list.
         let connections: Vec<_> = self.0.connections.borrow().iter().flatten().cloned().collect();
-        connections.iter().for_each(|connection| connection.finish(http3::Code::NO_ERROR, ""));
+        connections.iter().for_each(|connection| connection.finish(http3::H3Code::NO_ERROR, ""));
     }
 
-    /// Drives all connections: receives, sends, and keeps time. Ready when the endpoint is closed and its last connection has
-    /// ended.
+    /// Drives all connections: receives, sends, and handles timers. Ready when the endpoint is closed and its last
+    /// connection has ended.
     pub fn poll_drive(&self, context: &mut Context<'_>, host: &impl Host) -> Poll<()> {
         let shared = &*self.0;
         shared.desk.attend(context);
         shared.path.look(host);
         let mut has_more = true;
         for _ in 0..ROUNDS_PER_TURN {
+            // Receiving comes first: the kernel drops what its buffer cannot hold, and clients send it again only
+            // after seconds.
             let received = self.receive(context, host);
             if shared.socket.take_refusal() {
                 shared.connections.borrow().iter().flatten().for_each(H3Connection::refused);
             }
             let now = Instant::now();
+            // Before connections are driven, so that they see all datagrams that are due.
             self.pass(now, host);
             shared.ring(now);
             let drove = shared.drive_all(context, now);
@@ -281,8 +300,11 @@ impl QuicEndpoint {
             }
         }
         let now = Instant::now();
+        // A single handshake per turn, after everything else: its computation takes as long as some hundred
+        // datagrams.
         let accepted = self.accept_next(now, host);
         shared.arm(context, now);
+        // More handshakes may wait, but datagrams that have arrived meanwhile go first.
         if accepted {
             shared.desk.stir_after_others(context);
         } else if has_more {
@@ -297,10 +319,10 @@ impl QuicEndpoint {
         self.0.desk.stir();
     }
 
-    /// Receives once; whether there was something.
+    /// Receives once. Returns whether there was something.
     fn receive(&self, context: &mut Context<'_>, host: &impl Host) -> bool {
         let mut batch = self.0.batch.borrow_mut();
-        // The runtime looks at sockets only between tasks: with that much to do it would notice new datagrams too late.
+        // The runtime polls sockets only between tasks; with this much to do, it would notice new datagrams too late.
         let is_busy = !self.0.backlog.is_empty() || self.0.desk.stirred() > DRIVES_PER_ROUND;
         let received = is_busy && self.0.socket.receive_now(&mut batch);
         if !received && self.0.socket.poll_receive(context, &mut batch).is_pending() {
@@ -309,6 +331,7 @@ impl QuicEndpoint {
         let now = Instant::now();
         for received in batch.received() {
             let (remote, local, ecn) = (received.remote, received.local, received.ecn);
+            // GRO: the kernel has put datagrams of one length together.
             for bytes in received.bytes.chunks(received.stride) {
                 let from = Datagram { bytes: Vec::new(), remote, local, ecn };
                 if self.0.path.is_on() {
@@ -323,7 +346,7 @@ impl QuicEndpoint {
         true
     }
 
-    /// Does what is due on an emulated path.
+    /// Handles datagrams that are due on an emulated path.
     fn pass(&self, now: Instant, host: &impl Host) {
         let path = &self.0.path;
         if path.is_empty() {
@@ -332,22 +355,22 @@ impl QuicEndpoint {
         path.decide(host, now);
         while let Some(step) = path.next(now) {
             match step {
-                Step::Receive(datagram) => {
+                DatagramStep::Receive(datagram) => {
                     let bytes = datagram.bytes.clone();
                     self.arrive(&bytes, Datagram { bytes: Vec::new(), ..datagram }, now, host);
                 }
-                // What the kernel has no room for is lost.
-                Step::Send(transmit, bytes) => _ = self.0.socket.send(&transmit, &bytes),
+                // Datagrams that the kernel has no room for are lost.
+                DatagramStep::Send(transmit, bytes) => _ = self.0.socket.send(&transmit, &bytes),
             }
         }
     }
 
-    /// A datagram has arrived.
     fn arrive(&self, bytes: &[u8], from: Datagram, now: Instant, host: &impl Host) {
+        // Copied only for other endpoints.
         let whole = |from: Datagram| Datagram { bytes: bytes.to_vec(), ..from };
         let taken = match self.0.desk.destination(bytes) {
             Destination::Here => Some(from),
-            // What has begun in this process goes on, whatever becomes of those before it.
+            // A handshake that has begun in this process continues, even if the previous process ends.
             Destination::Beginning(id) => match self.0.desk.begun(&id) {
                 Some(owner) if self.0.desk.is_own(owner) => Some(from),
                 Some(owner) => host.pass_on(owner, whole(from)),
@@ -365,10 +388,10 @@ impl QuicEndpoint {
         }
     }
 
-    /// Handles a datagram, of which `from` says where it comes from.
+    /// Gives a datagram to QUIC. `from` has its addresses.
     fn handle(&self, bytes: bytes::BytesMut, from: &Datagram, now: Instant, host: &impl Host) {
         let shared = &*self.0;
-        // Others may begin what a closed endpoint does not.
+        // Another endpoint may accept a connection that a closing one does not.
         let copy = (shared.is_closing.get() && shared.desk.accepts()).then(|| bytes.clone());
         let mut out = shared.scratch.take();
         out.clear();
@@ -376,6 +399,7 @@ impl QuicEndpoint {
             shared.engine.borrow_mut().handle(now, from.remote, from.local, from.ecn, bytes, &mut out);
         match event {
             Some(DatagramEvent::ConnectionEvent(ConnectionHandle(at), event)) => {
+                // Cloned, since handling the datagram may change the list.
                 let connection = shared.connections.borrow()[at].clone();
                 if let Some(connection) = connection {
                     connection.received(event);
@@ -392,7 +416,7 @@ impl QuicEndpoint {
     }
 }
 
-impl Shared {
+impl QuicShared {
     pub(crate) fn add(&self, at: usize, connection: H3Connection) {
         let mut connections = self.connections.borrow_mut();
         if connections.len() <= at {
@@ -408,7 +432,7 @@ impl Shared {
         self.is_closing.get() && self.held.get() == 0 && self.backlog.is_empty() && self.path.due().is_none()
     }
 
-    /// Has connections driven whose timers are due.
+    /// Queues connections whose timers are due.
     fn ring(&self, now: Instant) {
         let mut timers = self.timers.borrow_mut();
         while let Some(&(due, at)) = timers.first() {
@@ -423,16 +447,18 @@ impl Shared {
         }
     }
 
-    /// Drives each connection that has something to do once, as long as the kernel has room; whether there was one.
+    /// Drives each queued connection once, as long as the kernel has room. Returns whether there was one.
     fn drive_all(&self, context: &mut Context<'_>, now: Instant) -> bool {
         if !self.has_room(context) {
             return false;
         }
+        // Counted before the loop: connections that are queued meanwhile belong to the next round.
         let count = self.desk.stirred().min(DRIVES_PER_ROUND);
         for _ in 0..count {
             let Some(at) = self.desk.next_stirred() else { break };
             let connection = self.connections.borrow().get(at).cloned().flatten();
             let Some(connection) = connection else { continue };
+            // The kernel is full: the other connections would only find that again.
             if !self.drive(&connection, at, now) && !self.has_room(context) {
                 break;
             }
@@ -440,7 +466,7 @@ impl Shared {
         count > 0
     }
 
-    /// Whether the kernel has taken what it had no room for.
+    /// Whether the kernel has accepted the datagrams that it had no room for.
     fn has_room(&self, context: &mut Context<'_>) -> bool {
         let mut unsent = self.unsent.borrow_mut();
         while let Some((transmit, bytes)) = &*unsent {
@@ -453,7 +479,7 @@ impl Shared {
         true
     }
 
-    /// Does what a connection has to do; false if the kernel has no more room.
+    /// Drives a connection. Returns false if the kernel has no more room.
     pub(crate) fn drive(&self, connection: &H3Connection, at: usize, now: Instant) -> bool {
         connection.begin_drive();
         let mut core = connection.core();
@@ -462,6 +488,7 @@ impl Shared {
         }
         let mut is_drained = false;
         loop {
+            // Events go back and forth between connection and endpoint, until neither has news.
             connection.settle(&mut core);
             let mut has_news = false;
             while let Some(event) = core.quic.poll_endpoint_events() {
@@ -487,9 +514,11 @@ impl Shared {
 
     fn transmit(&self, connection: &H3Connection, core: &mut Core, now: Instant) -> bool {
         if self.unsent.borrow().is_some() {
+            // Queued again, because its datagrams were not asked for yet.
             connection.stir_within();
             return false;
         }
+        // More segments than fit into 64 KiB would make the kernel refuse all of them.
         let fitting = SEND_MAX / usize::from(core.quic.current_mtu()).max(1);
         let segments = self.socket.segments_max().min(fitting).max(1);
         let mut bytes = self.scratch.take();
@@ -502,22 +531,24 @@ impl Shared {
             };
             if self.path.is_on() {
                 self.path.send(&transmit, &bytes[..transmit.size]);
-                // The driver decides about it.
+                // The driver decides about them.
                 self.desk.stir();
             } else if !self.socket.send(&transmit, &bytes[..transmit.size]) {
                 bytes.truncate(transmit.size);
+                // Kept and not dropped: a loss would slow the sender down, although the path is free.
                 self.unsent.replace(Some((transmit, std::mem::take(&mut bytes))));
                 has_room = false;
                 break;
             }
         }
         self.scratch.replace(bytes);
-        // There may be more, after others.
+        // There may be more to send, after others.
         connection.stir_within();
         has_room
     }
 
-    /// Sends what is of no connection. Where the kernel has no room it is lost, as it could be on its way.
+    /// Sends a datagram that belongs to no connection. If the kernel has no room, it is lost, as it could be on the
+    /// network.
     pub(crate) fn send_aside(&self, transmit: &Transmit, bytes: &[u8]) {
         if self.path.is_on() {
             self.path.send(transmit, &bytes[..transmit.size]);
@@ -527,8 +558,8 @@ impl Shared {
         }
     }
 
-    /// Notes when a connection has to be driven next. One that is to be driven later than it was stays where it is: most timers
-    /// are put off by each packet.
+    /// Files the time at which a connection has to be driven next. A later time than the filed one changes nothing,
+    /// because each packet postpones most timers.
     fn file(&self, core: &mut Core, at: usize, is_drained: bool) {
         let due = core.quic.poll_timeout().filter(|_| !is_drained);
         debug_assert!(is_drained || due.is_some(), "a connection without a timer stays for ever");
@@ -542,7 +573,8 @@ impl Shared {
         }
     }
 
-    /// Arms the alarm for the first timer. One that goes off too early costs a wake-up, and is cheaper than to move it.
+    /// Arms the alarm for the first timer. If that timer is later postponed, the alarm stays: one wake-up costs less
+    /// than moving it.
     fn arm(&self, context: &mut Context<'_>, now: Instant) {
         let first = self.timers.borrow().first().map(|&(due, _)| due);
         let Some(due) = first.into_iter().chain(self.path.due()).min() else { return };

@@ -1,7 +1,7 @@
-//! Connection IDs of QUIC (RFC 9000 §5.1) that tell which endpoint of which worker of which process a connection belongs to:
-//! the kernel chooses a worker by addresses, and those change; and an upgrade leaves a process its connections.
+//! QUIC connection IDs (RFC 9000 §5.1) that encode the process, worker and endpoint of a connection. The kernel chooses
+//! a worker by addresses, which may change, and an upgraded process keeps its connections.
 //!
-//! Nobody else can read them, or tell which of them are of the same connection.
+//! Third parties cannot read the IDs, or tell which ones belong to the same connection.
 
 use std::hash::Hasher;
 use std::time::Duration;
@@ -12,75 +12,74 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use siphasher::sip::SipHasher24;
 
 /// Random bytes of a connection ID, which come first.
+// RFC 9000 §5.1: observers must not be able to link the IDs of a connection, so each begins with new random bytes.
 const RANDOM: usize = 8;
-/// The owner, hidden, and as much again that tells whether the ID is ours.
+/// The encrypted owner, and a check that the ID is ours.
 const TAG: usize = 6;
-/// The length of our connection IDs.
 pub const LEN: usize = RANDOM + TAG;
-/// The longest connection ID of QUIC's version 1.
+/// Longest connection ID of QUIC version 1.
 const ID_MAX: usize = 20;
-/// The last two bytes of a tag before it is hidden.
+/// The last two bytes of a tag before encryption.
+// An ID that a client has chosen passes by chance once in 65,536 times.
 const CHECK: [u8; 2] = [0x5a, 0xc3];
 
-/// What a connection belongs to.
+/// The owner of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owner {
+pub struct IdOwner {
     /// The process, counted from the first one over upgrades.
     pub generation: u8,
-    /// The index of the worker.
     pub worker: u16,
-    /// The endpoint, among those of the worker.
+    /// The index of the endpoint in its worker.
     pub endpoint: u8,
 }
 
-/// Whom a datagram is for.
+/// The endpoint that a datagram belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
-    /// Whoever has received it, as far as can be told.
+    /// The endpoint that received it, as far as known.
     Here,
-    /// Another endpoint.
-    Other(Owner),
-    /// A client has chosen this ID: it begins, or has begun and not yet heard of ours.
+    Other(IdOwner),
+    /// A client has chosen this ID: it begins, or has begun and not yet received ours.
     Beginning(ConnectionId),
 }
 
-/// Makes connection IDs, and reads whose they are.
+/// Creates connection IDs, and reads their owners.
 #[derive(Clone, Copy)]
 pub struct Ids {
     key: [u8; 16],
-    owner: Owner,
+    owner: IdOwner,
     random: &'static dyn SecureRandom,
 }
 
 impl Ids {
-    /// Makes IDs for this owner. All endpoints that pass on datagrams to each other need the same key.
-    pub fn new(key: [u8; 16], owner: Owner) -> Self {
+    /// Creates IDs for this owner. All endpoints that pass datagrams on to each other need the same key.
+    pub fn new(key: [u8; 16], owner: IdOwner) -> Self {
         Self { key, owner, random: default_provider().secure_random }
     }
 
-    /// Whose connections have these IDs.
-    pub fn owner(&self) -> Owner {
+    /// The owner of the created IDs.
+    pub fn owner(&self) -> IdOwner {
         self.owner
     }
 
-    /// Whom a datagram is for.
+    /// The endpoint that a datagram belongs to.
     pub fn destination(&self, datagram: &[u8]) -> Destination {
         let Some((id, is_first)) = destination(datagram) else { return Destination::Here };
         match <&[u8; LEN]>::try_from(id).ok().and_then(|id| self.owner_of(id)) {
             Some(owner) if owner == self.owner => Destination::Here,
             Some(owner) => Destination::Other(owner),
-            // RFC 9000 §17.2: a longer one is of no version that is spoken here.
+            // RFC 9000 §17.2: a longer ID belongs to an unsupported version.
             None if is_first && id.len() <= ID_MAX => Destination::Beginning(ConnectionId::new(id)),
             None => Destination::Here,
         }
     }
 
-    fn owner_of(&self, id: &[u8; LEN]) -> Option<Owner> {
+    fn owner_of(&self, id: &[u8; LEN]) -> Option<IdOwner> {
         let (random, hidden) = id.split_at(RANDOM);
         let mut tag = self.mask(random);
         tag.iter_mut().zip(hidden).for_each(|(byte, hidden)| *byte ^= hidden);
         let [generation, high, low, endpoint, check @ ..] = tag;
-        (check == CHECK).then_some(Owner { generation, worker: u16::from_be_bytes([high, low]), endpoint })
+        (check == CHECK).then_some(IdOwner { generation, worker: u16::from_be_bytes([high, low]), endpoint })
     }
 
     fn mask(&self, random: &[u8]) -> [u8; TAG] {
@@ -94,13 +93,14 @@ impl Ids {
 impl ConnectionIdGenerator for Ids {
     fn generate_cid(&mut self) -> ConnectionId {
         let mut id = [0; LEN];
-        // Without random bytes no handshake would have come this far.
+        // Cannot fail here: the handshake needed random bytes before.
         let _ = self.random.fill(&mut id[..RANDOM]);
-        let Owner { generation, worker, endpoint } = self.owner;
+        let IdOwner { generation, worker, endpoint } = self.owner;
         let [high, low] = worker.to_be_bytes();
         let tag = [generation, high, low, endpoint, CHECK[0], CHECK[1]];
         let mask = self.mask(&id[..RANDOM]);
         for (byte, (tag, mask)) in id[RANDOM..].iter_mut().zip(tag.into_iter().zip(mask)) {
+            // A keyed hash as a mask: without the key, neither owner nor check is readable.
             *byte = tag ^ mask;
         }
         ConnectionId::new(&id)
@@ -120,14 +120,15 @@ impl ConnectionIdGenerator for Ids {
     }
 }
 
-/// The destination of a datagram's first packet, and whether it is one of those that have an ID which the client has chosen,
-/// until it hears of ours (RFC 9000 §7.2, §17.2, §17.3).
+/// The destination ID of a datagram's first packet, and whether the client may have chosen that ID, which the packet's
+/// type shows (RFC 9000 §7.2, §17.2, §17.3).
 fn destination(datagram: &[u8]) -> Option<(&[u8], bool)> {
     const LONG: u8 = 0x80;
     const TYPE: u8 = 0x30;
     const INITIAL: u8 = 0x00;
     let first = *datagram.first()?;
     if first & LONG == 0 {
+        // RFC 9000 §17.3: a short header has no length, so all IDs of a server have one length.
         return Some((datagram.get(1..=LEN)?, false));
     }
     let len = usize::from(*datagram.get(5)?);
@@ -141,12 +142,12 @@ mod tests {
     const KEY: [u8; 16] = *b"0123456789abcdef";
 
     fn ids(generation: u8, worker: u16, endpoint: u8) -> Ids {
-        Ids::new(KEY, Owner { generation, worker, endpoint })
+        Ids::new(KEY, IdOwner { generation, worker, endpoint })
     }
 
     #[test]
-    fn an_id_tells_its_owner_to_those_who_have_the_key() {
-        let owner = Owner { generation: 255, worker: 1000, endpoint: 3 };
+    fn an_id_has_its_owner_for_holders_of_the_key() {
+        let owner = IdOwner { generation: 255, worker: 1000, endpoint: 3 };
         let [mut own, other] = [ids(255, 1000, 3), ids(0, 1000, 3)];
         for _ in 0..100 {
             let id = own.generate_cid();
@@ -158,14 +159,14 @@ mod tests {
                 assert_eq!(other.destination(datagram), Destination::Other(owner));
             }
             assert!(own.validate(&id).is_ok() && other.validate(&id).is_ok());
-            let stranger = Ids::new([1; 16], Owner { generation: 0, worker: 2, endpoint: 3 });
+            let stranger = Ids::new([1; 16], IdOwner { generation: 0, worker: 2, endpoint: 3 });
             assert_eq!(stranger.destination(&short), Destination::Here);
             assert!(stranger.validate(&id).is_err());
         }
     }
 
     #[test]
-    fn what_has_no_id_of_ours_is_for_whom_it_reaches() {
+    fn datagrams_with_foreign_ids_stay_here() {
         let id = ids(1, 1, 1).generate_cid();
         let other = ids(1, 2, 2);
         let begins = |id: &[u8]| Destination::Beginning(ConnectionId::new(id));

@@ -1,4 +1,4 @@
-//! An emulated path of datagrams: some are lost, late or twice. Nothing of it is touched while no path is emulated.
+//! An emulated network path for datagrams: some are lost, late or duplicated. Costs nothing while no path is emulated.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -10,87 +10,81 @@ use quinn_proto::Transmit;
 
 use crate::quic_endpoint::Datagram;
 
-/// What is on its way at most; what comes beyond that is lost.
+/// Bytes in transit. Datagrams beyond that are lost.
+// As on a real link, whose queue is limited, too.
 const BYTES_MAX: usize = 16 << 20;
 
-/// What becomes of a datagram on its way.
+/// The fate of a datagram.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Passage {
-    /// It is lost.
     pub is_lost: bool,
-    /// It comes twice.
+    /// Whether the datagram arrives twice.
     pub is_twice: bool,
-    /// How much later it comes, and all behind it.
+    /// The delay of this datagram and of all behind it.
     pub delay: Duration,
-    /// How much later it comes beyond that, by itself.
+    /// An additional delay of this datagram only.
     pub alone: Duration,
 }
 
 /// Decides about datagrams.
 pub trait Weather {
-    /// Whether any datagram may be lost, late or twice.
+    /// Whether any datagram may be lost, late or duplicated.
     fn is_bad(&self) -> bool;
-    /// What becomes of a datagram of so many bytes.
-    fn passage(&self, client: IpAddr, bytes: usize, way: Way) -> Passage;
+    fn passage(&self, client: IpAddr, bytes: usize, way: DatagramWay) -> Passage;
 }
 
-/// The way of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// From a client.
+pub enum DatagramWay {
     Up {
-        /// Whether a connection begins with it.
+        /// Whether a connection begins with the datagram.
         begins: bool,
     },
-    /// To a client.
     Down,
 }
 
 /// Datagrams on an emulated path.
 #[derive(Default)]
 pub(crate) struct Path {
-    /// Whether datagrams go over it now.
+    /// Whether datagrams use the path now.
     is_on: Cell<bool>,
-    /// Those that are to be sent, and nobody has decided about.
+    /// Outgoing datagrams that are not decided about yet.
     outgoing: RefCell<Vec<(Transmit, Vec<u8>)>>,
     late: RefCell<BinaryHeap<Reverse<Late>>>,
-    /// When the last one is due that has kept its order, from clients and to them.
+    /// Due time of the last datagram in order, from clients and to them.
     last: [Cell<Option<Instant>>; 2],
     held_bytes: Cell<usize>,
     count: Cell<u64>,
 }
 
-/// One that is due later.
+/// A delayed datagram.
 struct Late {
     due: Instant,
-    /// Those that are due at once keep their order.
+    /// Keeps the order of datagrams with equal due times.
     number: u64,
-    step: Step,
+    step: DatagramStep,
 }
 
-/// What becomes of a datagram that has passed.
-pub(crate) enum Step {
-    /// It is handled.
+/// The action after a datagram has passed.
+pub(crate) enum DatagramStep {
     Receive(Datagram),
-    /// It is sent.
     Send(Transmit, Vec<u8>),
 }
 
 impl Path {
-    /// Looks whether datagrams go over it.
+    /// Updates whether datagrams use the path.
     pub(crate) fn look(&self, weather: &impl Weather) {
         self.is_on.set(weather.is_bad());
     }
 
-    /// Whether datagrams go over it.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.get()
     }
 
-    /// Takes datagrams that are to be sent, of which a transmission may have several.
+    /// Takes outgoing datagrams; a transmission may contain several.
     pub(crate) fn send(&self, transmit: &Transmit, bytes: &[u8]) {
         let mut outgoing = self.outgoing.borrow_mut();
+        // Split, because each datagram is lost or late separately.
         for bytes in bytes.chunks(transmit.segment_size.unwrap_or(bytes.len()).max(1)) {
             let one = Transmit {
                 destination: transmit.destination,
@@ -103,30 +97,33 @@ impl Path {
         }
     }
 
-    /// Decides about a datagram that has come.
+    /// Decides about a received datagram.
     pub(crate) fn received(&self, datagram: Datagram, begins: bool, weather: &impl Weather, now: Instant) {
-        let passage = weather.passage(datagram.remote.ip(), datagram.bytes.len(), Way::Up { begins });
-        let again = passage.is_twice.then(|| Step::Receive(datagram.again()));
-        self.pass(passage, Step::Receive(datagram), again, now);
+        let passage = weather.passage(datagram.remote.ip(), datagram.bytes.len(), DatagramWay::Up { begins });
+        // A duplicate passes with its original, so that it takes part in the order.
+        let again = passage.is_twice.then(|| DatagramStep::Receive(datagram.again()));
+        self.pass(passage, DatagramStep::Receive(datagram), again, now);
     }
 
-    /// Decides about those that are to be sent.
+    /// Decides about the outgoing datagrams.
     pub(crate) fn decide(&self, weather: &impl Weather, now: Instant) {
         for (transmit, bytes) in self.outgoing.take() {
-            let passage = weather.passage(transmit.destination.ip(), bytes.len(), Way::Down);
+            let passage = weather.passage(transmit.destination.ip(), bytes.len(), DatagramWay::Down);
             let again = passage.is_twice.then(|| {
                 let again = Transmit { size: bytes.len(), ..copy(&transmit) };
-                Step::Send(again, bytes.clone())
+                DatagramStep::Send(again, bytes.clone())
             });
-            self.pass(passage, Step::Send(transmit, bytes), again, now);
+            self.pass(passage, DatagramStep::Send(transmit, bytes), again, now);
         }
     }
 
-    fn pass(&self, passage: Passage, step: Step, again: Option<Step>, now: Instant) {
+    fn pass(&self, passage: Passage, step: DatagramStep, again: Option<DatagramStep>, now: Instant) {
+        // Before the order: a lost datagram delays no other.
         if passage.is_lost {
             return;
         }
-        let last = &self.last[usize::from(matches!(step, Step::Send(..)))];
+        let last = &self.last[usize::from(matches!(step, DatagramStep::Send(..)))];
+        // A later datagram never overtakes an earlier one, unless a fault delays single ones.
         let in_order = last.get().max(Some(now + passage.delay)).unwrap_or(now);
         last.set(Some(in_order));
         for step in std::iter::once(step).chain(again) {
@@ -140,14 +137,13 @@ impl Path {
         }
     }
 
-    /// Whether no datagram is on it.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.outgoing.borrow().is_empty() && self.late.borrow().is_empty()
     }
 
-    /// The next that has passed.
-    pub(crate) fn next(&self, now: Instant) -> Option<Step> {
+    /// The next datagram that is due.
+    pub(crate) fn next(&self, now: Instant) -> Option<DatagramStep> {
         let mut late = self.late.borrow_mut();
         let Reverse(first) = late.peek()?;
         if first.due > now {
@@ -158,7 +154,7 @@ impl Path {
         Some(step)
     }
 
-    /// When the next one is due.
+    /// When the next datagram is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.late.borrow().peek().map(|Reverse(first)| first.due)
     }
@@ -169,7 +165,7 @@ fn copy(transmit: &Transmit) -> Transmit {
     Transmit { destination, ecn, size, segment_size, src_ip }
 }
 
-impl Step {
+impl DatagramStep {
     fn len(&self) -> usize {
         match self {
             Self::Receive(datagram) => datagram.bytes.len(),
@@ -209,7 +205,7 @@ mod tests {
             true
         }
 
-        fn passage(&self, _: IpAddr, _: usize, _: Way) -> Passage {
+        fn passage(&self, _: IpAddr, _: usize, _: DatagramWay) -> Passage {
             self.0[self.1.replace(self.1.get() + 1)]
         }
     }
@@ -224,7 +220,7 @@ mod tests {
             Self(queue, began, Cell::new(0))
         }
 
-        /// Lets time pass.
+        /// Advances the time to this millisecond.
         fn at(&self, ms: u64) -> Instant {
             self.2.set(ms * 1_000_000);
             self.1 + Duration::from_millis(ms)
@@ -236,7 +232,7 @@ mod tests {
             true
         }
 
-        fn passage(&self, _: IpAddr, bytes: usize, _: Way) -> Passage {
+        fn passage(&self, _: IpAddr, bytes: usize, _: DatagramWay) -> Passage {
             match self.0.take(bytes, self.2.get()) {
                 Some(ns) => Passage { delay: Duration::from_nanos(ns), ..Passage::default() },
                 None => Passage { is_lost: true, ..Passage::default() },
@@ -262,7 +258,7 @@ mod tests {
                 path.send(&transmit, &bytes);
             }
             path.decide(&weather, now);
-            while let Some(Step::Send(_, bytes)) = path.next(now) {
+            while let Some(DatagramStep::Send(_, bytes)) = path.next(now) {
                 passed.push((ms, bytes[0]));
             }
         }
@@ -293,7 +289,7 @@ mod tests {
         path.decide(&weather, now);
         let mut passed = Vec::new();
         for after in [0, 9, 10, 20] {
-            while let Some(Step::Send(transmit, bytes)) = path.next(now + ms(after)) {
+            while let Some(DatagramStep::Send(transmit, bytes)) = path.next(now + ms(after)) {
                 assert_eq!((transmit.size, transmit.segment_size), (bytes.len(), None));
                 passed.push((after, String::from_utf8(bytes).expect("is text")));
             }

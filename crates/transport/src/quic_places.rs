@@ -1,5 +1,5 @@
-//! Handshakes of clients that wait or are under way. Each takes a place at its endpoint, and places are counted for each network
-//! that clients come from: so the endpoint's host can tell one client with very many from many clients.
+//! Client handshakes that wait or are in progress. Each takes a place at its endpoint. Places are counted for each
+//! network that clients come from, so that the endpoint's host can distinguish one very busy client from many clients.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,32 +11,32 @@ use quinn_proto::ConnectionId;
 
 use crate::quic_desk::Desk;
 
-/// How many handshakes wait or are under way at an endpoint.
+/// The number of handshakes that wait or are in progress at an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crowd {
-    /// Those of all clients.
+    /// From all clients.
     pub all: usize,
-    /// Those that come from the network of one client: its IPv4 address, or the first 64 bits of its IPv6 address, as the rest is
-    /// a host's own choice.
+    /// From one client's network: its IPv4 address, or the first 64 bits of its IPv6 address, because a host chooses
+    /// the rest itself.
     pub of_network: usize,
 }
 
 /// The places that are taken at an endpoint.
 #[derive(Default)]
-pub(crate) struct Places {
+pub(crate) struct HandshakePlaces {
     all: Cell<usize>,
     of_networks: RefCell<HashMap<IpAddr, usize>>,
 }
 
-/// The place of one handshake, from the client's first datagram until the handshake is done or has failed.
-pub(crate) struct Place {
+/// The place of one handshake, from the client's first datagram until the handshake succeeds or fails.
+pub(crate) struct HandshakePlace {
     desk: Rc<Desk>,
     network: IpAddr,
-    /// The ID that the client has chosen; `None` after a Retry, which gave it one of ours.
+    /// The ID that the client has chosen. `None` after a Retry, which gave it one of ours.
     began: Option<ConnectionId>,
 }
 
-impl Places {
+impl HandshakePlaces {
     pub(crate) fn crowd(&self, remote: IpAddr) -> Crowd {
         let of_network = self.of_networks.borrow().get(&network(remote)).copied().unwrap_or(0);
         Crowd { all: self.all.get(), of_network }
@@ -51,6 +51,7 @@ impl Places {
         self.all.set(self.all.get() - 1);
         if let Entry::Occupied(mut entered) = self.of_networks.borrow_mut().entry(network) {
             *entered.get_mut() -= 1;
+            // The table must not grow with each network that was ever seen.
             if *entered.get() == 0 {
                 entered.remove();
             }
@@ -58,9 +59,10 @@ impl Places {
     }
 }
 
-impl Place {
-    /// Takes a place for a client whose handshake begins with this ID; `None` if it has begun elsewhere.
+impl HandshakePlace {
+    /// Takes a place for a client whose handshake begins with this ID. `None` if it has begun elsewhere.
     pub(crate) fn take(desk: &Rc<Desk>, remote: IpAddr, began: Option<ConnectionId>) -> Option<Self> {
+        // Another worker was faster with an earlier datagram of this client.
         if began.is_some_and(|id| !desk.claim(id)) {
             return None;
         }
@@ -70,7 +72,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for HandshakePlace {
     fn drop(&mut self) {
         self.desk.places.leave(self.network);
         if let Some(id) = &self.began {
@@ -92,7 +94,7 @@ mod tests {
 
     #[test]
     fn places_are_counted_by_network() {
-        let places = Places::default();
+        let places = HandshakePlaces::default();
         let address = |text: &str| text.parse::<IpAddr>().expect("is an address");
         let crowd = |text| {
             let Crowd { all, of_network } = places.crowd(address(text));

@@ -1,4 +1,4 @@
-//! A UDP socket for QUIC: several datagrams for each system call (GSO, GRO), and marks of congestion (ECN).
+//! A UDP socket for QUIC: several datagrams per system call (GSO, GRO), and ECN marks.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -10,60 +10,59 @@ use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// What the kernel holds for the socket in each direction, as far as it permits.
+/// Size of the kernel's buffer in each direction, as far as the kernel allows it.
+// While handshakes are computed nothing is received, and what the buffer cannot hold is lost.
 const KERNEL_BUFFER: usize = 2 << 20;
-/// Buffers that one call fills: each with one datagram, or with as many of one peer as the kernel has put together.
+/// Buffers that one call fills: each with one datagram, or with several of one peer that the kernel has combined.
 const BATCH: usize = 8;
-/// The most bytes in one of them.
+/// Size of each buffer, in bytes.
+// The kernel combines datagrams of one sender up to this size.
 const BUFFER: usize = 64 * 1024;
 
-/// A UDP socket.
 pub struct QuicSocket {
     socket: RefCell<Registered>,
     state: UdpSocketState,
     address: Option<SocketAddr>,
-    /// Whether the kernel has told that nobody can be reached.
+    /// Whether an ICMP error has reported that the peer cannot be reached.
     is_refused: Cell<bool>,
-    /// Whether the kernel tells of errors: of a socket for one peer.
+    /// Whether the kernel reports ICMP errors: only on a socket for one peer.
     has_errors: bool,
 }
 
-/// What the runtime knows of a socket.
+/// The state of the socket in the runtime.
 enum Registered {
-    /// It tells when something can be received, and sent.
+    /// The runtime watches it for receiving and sending.
     Both(UdpSocket),
-    /// Nothing: another process receives.
+    /// Not watched: another process receives.
     Nothing(std::net::UdpSocket),
 }
 
 /// Received datagrams of one system call.
 #[derive(Default)]
-pub struct Batch {
+pub struct DatagramBatch {
     /// Empty until something is received.
     bytes: Box<[u8]>,
     metas: [RecvMeta; BATCH],
     filled: usize,
 }
 
-/// A datagram, or several of one peer that have the same length but for the last one.
-pub struct Received<'a> {
+/// A datagram, or several of one peer that have the same length except for the last one.
+pub struct ReceivedBatch<'a> {
     /// The bytes of all of them.
     pub bytes: &'a [u8],
     /// The length of each.
     pub stride: usize,
-    /// Who has sent them.
     pub remote: SocketAddr,
     /// The address that they were sent to.
     pub local: Option<IpAddr>,
-    /// Whether routers have marked them.
     pub ecn: Option<EcnCodepoint>,
 }
 
-impl Batch {
-    /// What was received last.
-    pub fn received(&self) -> impl Iterator<Item = Received<'_>> {
+impl DatagramBatch {
+    /// The last received datagrams.
+    pub fn received(&self) -> impl Iterator<Item = ReceivedBatch<'_>> {
         let buffers = self.bytes.chunks_exact(BUFFER);
-        self.metas[..self.filled].iter().zip(buffers).map(|(meta, bytes)| Received {
+        self.metas[..self.filled].iter().zip(buffers).map(|(meta, bytes)| ReceivedBatch {
             bytes: &bytes[..meta.len],
             stride: meta.stride.max(1),
             remote: meta.addr,
@@ -74,17 +73,17 @@ impl Batch {
 }
 
 impl QuicSocket {
-    /// Registers a socket that does not block with the current runtime.
+    /// Registers a non-blocking socket with the current runtime.
     ///
     /// # Errors
-    /// If the kernel refuses.
+    /// The kernel's error.
     pub fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
-        Self::of(socket, false)
+        Self::from_socket(socket, false)
     }
 
-    fn of(socket: std::net::UdpSocket, has_errors: bool) -> io::Result<Self> {
+    fn from_socket(socket: std::net::UdpSocket, has_errors: bool) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        // Less than that works, too.
+        // A smaller buffer works, too.
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER);
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER);
         let address = socket.local_addr().ok();
@@ -92,24 +91,24 @@ impl QuicSocket {
         Ok(Self { socket, state, address, is_refused: Cell::default(), has_errors })
     }
 
-    /// A socket for one peer: the kernel drops what others send, and tells if nobody listens there.
+    /// Creates a socket for one peer: the kernel drops datagrams of other senders, and reports ICMP errors.
     ///
     /// # Errors
-    /// If there is no file descriptor left, or no way to the peer.
+    /// No file descriptor is left, or there is no route to the peer.
     pub fn to(peer: SocketAddr) -> io::Result<Self> {
         let own = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let socket = std::net::UdpSocket::bind(SocketAddr::new(own, 0))?;
         socket.connect(peer)?;
         socket.set_nonblocking(true)?;
-        Self::of(socket, true)
+        Self::from_socket(socket, true)
     }
 
-    /// Whether the kernel has told since the last call that the peer cannot be reached. Only of a socket for one peer.
+    /// Whether an ICMP error arrived since the last call. Only on a socket for one peer.
     pub fn take_refusal(&self) -> bool {
         self.is_refused.take()
     }
 
-    /// Asks the kernel, with a system call, whether it has told so.
+    /// Asks the kernel for an ICMP error, with a system call.
     pub fn look_for_refusal(&self) {
         if let Registered::Both(socket) = &*self.socket.borrow()
             && let Ok(Some(error)) = socket.take_error()
@@ -125,25 +124,26 @@ impl QuicSocket {
         }
     }
 
-    /// The address that the socket is bound to.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Receives no more, since another process does, at the same socket.
+    /// Stops receiving, because another process receives on the same socket.
     ///
     /// # Errors
-    /// If there is no file descriptor left. Then this process goes on receiving, too.
+    /// No file descriptor is left. This process then continues to receive, too.
     pub fn leave_receiving(&self) -> io::Result<()> {
         let mut socket = self.socket.borrow_mut();
         if let Registered::Both(both) = &*socket {
+            // A copy of the descriptor stays for sending. Dropping the watched one removes it from the runtime.
             let own = rustix::io::fcntl_dupfd_cloexec(both, 3)?;
             *socket = Registered::Nothing(std::net::UdpSocket::from(own));
         }
         Ok(())
     }
 
-    /// Whether datagrams that are too large for a link may arrive in parts, so that their size tells nothing about it.
+    /// Whether datagrams that exceed a link's size may arrive in fragments, so that they cannot be used to discover
+    /// that size.
     pub fn may_fragment(&self) -> bool {
         self.state.may_fragment()
     }
@@ -153,8 +153,8 @@ impl QuicSocket {
         self.state.max_gso_segments()
     }
 
-    /// Receives what has arrived. Errors tell of datagrams that were sent earlier, and mean nothing here.
-    pub fn poll_receive(&self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<()> {
+    /// Receives the datagrams that have arrived. Ignores errors, which concern datagrams that were sent earlier.
+    pub fn poll_receive(&self, context: &mut Context<'_>, batch: &mut DatagramBatch) -> Poll<()> {
         let socket = self.socket.borrow();
         let Registered::Both(socket) = &*socket else { return Poll::Pending };
         loop {
@@ -163,7 +163,7 @@ impl QuicSocket {
             }
             match socket.try_io(Interest::READABLE, || self.fill(socket, batch)) {
                 Ok(()) => {
-                    // recvmmsg(2) ends early when nothing is left, or at an error: then there is no need to ask once more.
+                    // recvmmsg(2) ends early when nothing is left, or at an error: another call would find nothing.
                     if batch.filled < BATCH && !self.has_errors {
                         let _ =
                             socket.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
@@ -179,9 +179,9 @@ impl QuicSocket {
         }
     }
 
-    /// The same, whether or not the runtime knows that something has arrived, which it looks for only between tasks. False if
-    /// nothing has.
-    pub fn receive_now(&self, batch: &mut Batch) -> bool {
+    /// As `poll_receive`, but asks the kernel directly, because the runtime polls sockets only between tasks. Returns
+    /// false if nothing has arrived.
+    pub fn receive_now(&self, batch: &mut DatagramBatch) -> bool {
         let socket = self.socket.borrow();
         let Registered::Both(socket) = &*socket else { return false };
         match self.fill(socket, batch) {
@@ -193,20 +193,22 @@ impl QuicSocket {
         }
     }
 
-    fn fill(&self, socket: &UdpSocket, batch: &mut Batch) -> io::Result<()> {
+    fn fill(&self, socket: &UdpSocket, batch: &mut DatagramBatch) -> io::Result<()> {
         if batch.bytes.is_empty() {
+            // Half a MiB, which a worker without QUIC never takes.
             batch.bytes = vec![0; BATCH * BUFFER].into_boxed_slice();
         }
         let mut buffers = batch.bytes.chunks_exact_mut(BUFFER).map(IoSliceMut::new);
         let mut slices: [IoSliceMut<'_>; BATCH] =
             std::array::from_fn(|_| buffers.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
+        // If the call fails, the datagrams of the last one must not count again.
         batch.filled = 0;
         batch.filled = self.state.recv(UdpSockRef::from(socket), &mut slices, &mut batch.metas)?;
         Ok(())
     }
 
-    /// Sends datagrams; false if the kernel has no room for them now. Those that it refuses are lost, as they could be on
-    /// their way.
+    /// Sends datagrams. Returns false if the kernel has no room for them now. Datagrams that it refuses are lost, as
+    /// they could be on the network.
     pub fn send(&self, transmit: &Transmit, bytes: &[u8]) -> bool {
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
@@ -224,7 +226,7 @@ impl QuicSocket {
                     error.kind() == ErrorKind::WouldBlock
                 })
             }
-            // Nobody tells when there is room again.
+            // Lost if it fails, because the runtime does not report when there is room again.
             Registered::Nothing(socket) => {
                 let _ = self.state.try_send(UdpSockRef::from(socket), &transmit);
                 true

@@ -1,6 +1,6 @@
-//! Datagrams of QUIC between the processes of an upgrade: one passes on what belongs to connections of the other.
+//! QUIC datagrams between the processes of an upgrade: each passes on datagrams for connections of the other.
 //!
-//! A message is a packet of a Unix socket (SOCK_SEQPACKET), which both ends have opened for each other only.
+//! A message is a packet of a Unix socket pair (SOCK_SEQPACKET), which only these two processes hold.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -16,85 +16,86 @@ use crate::quic_endpoint::Datagram;
 
 /// A message from one process to the other.
 pub struct Stray {
-    /// What it is about.
-    pub word: Word,
-    /// The address of the socket that the datagram came to.
+    pub word: StrayMessage,
+    /// The local address of the socket that received the datagram.
     pub listener: SocketAddr,
-    /// The datagram; empty where there is none.
+    /// Empty in a message without a datagram.
     pub datagram: Datagram,
 }
 
-/// What a message is about.
+/// The type of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
+pub enum StrayMessage {
     /// The datagram has a connection ID of the receiver.
     Pass,
     /// A client begins, perhaps with the receiver.
     Ask,
-    /// The receiver has asked, and the sender does not know the client.
+    /// The answer to `Ask`: the sender does not know the client.
     Unknown {
-        /// Whether other clients are beginning there.
+        /// Whether the sender has other unfinished handshakes.
         has_pending: bool,
     },
-    /// The sender receives at this socket.
+    /// The sender receives on this socket.
     Receives,
 }
 
 /// The other process has ended.
 #[derive(Debug)]
-pub struct Gone;
+pub struct ProcessGone;
 
-/// What the kernel holds on the way, as far as it permits: a burst of one worker's clients.
+/// Size of the kernel's buffer, as far as the kernel allows it: for a burst of one worker's clients.
 const KERNEL_BUFFER: usize = 1 << 20;
-/// More than a datagram can have.
+/// Exceeds the size of any datagram.
 const MESSAGE_MAX: usize = 66_000;
-/// Bytes in front of those of a datagram.
+/// Bytes in front of the datagram.
 const HEAD: usize = 2 + 2 * ADDRESS + 17;
 /// An IPv6 address with a port and a scope.
 const ADDRESS: usize = 16 + 2 + 4;
 
-/// Both ends for a worker of this process and those of the next one.
+/// Creates both ends of a channel, for a worker of this process and for those of the next one.
 ///
 /// # Errors
-/// If there is no file descriptor left.
+/// No file descriptor is left.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    // Not blocking: a process that hangs must not stop the workers of the other.
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     for end in [&one, &other] {
-        // Less than that works, too.
+        // A smaller buffer works, too.
         let _ = sockopt::set_socket_send_buffer_size(end, KERNEL_BUFFER);
     }
     Ok((one, other))
 }
 
-/// Whether the process at the other end has not ended.
+/// Whether the process at the other end still runs.
 pub fn is_alive(channel: impl AsFd) -> bool {
-    // It is no message, and is not looked at.
+    // A single byte is no valid message, so the receiver ignores it.
     !matches!(send(channel, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT), Err(error) if is_gone(error))
 }
 
-/// Sends a message. One that the kernel has no room for is lost, as it could be on its way.
+/// Sends a message. If the kernel has no room, it is lost, as it could be on the network.
 ///
 /// # Errors
-/// If the other process has ended.
-pub fn pass(channel: impl AsFd, stray: &Stray) -> Result<(), Gone> {
+/// The other process has ended.
+pub fn pass(channel: impl AsFd, stray: &Stray) -> Result<(), ProcessGone> {
     let mut message = Vec::with_capacity(HEAD + stray.datagram.bytes.len());
     stray.write(&mut message);
     match send(channel, &message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-        Err(error) if is_gone(error) => Err(Gone),
+        Err(error) if is_gone(error) => Err(ProcessGone),
+        // QUIC sends a lost datagram again, as after any loss.
         _ => Ok(()),
     }
 }
 
-/// The messages that have come to an end of a channel, whoever waits for them there.
+/// Takes the messages that have arrived at an end of a channel.
 pub fn waiting(channel: impl AsFd) -> impl Iterator<Item = Stray> {
     let mut buffer = vec![0; MESSAGE_MAX];
     let receive = move || match recv(&channel, &mut buffer[..], RecvFlags::DONTWAIT) {
         Ok((count @ 1.., _)) => Some(Stray::read(&buffer[..count])),
         _ => None,
     };
-    // One that means nothing is passed over.
+    // Invalid messages are skipped.
     std::iter::from_fn(receive).flatten()
 }
 
@@ -102,9 +103,8 @@ fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::PIPE | Errno::CONNRESET | Errno::CONNREFUSED | Errno::NOTCONN)
 }
 
-/// Receives messages.
 pub struct Strays {
-    // The runtime's stream takes any socket whose readiness is told.
+    // The runtime watches any socket as this type.
     channel: UnixStream,
     buffer: Vec<u8>,
 }
@@ -113,18 +113,19 @@ impl Strays {
     /// Registers an end with the current runtime.
     ///
     /// # Errors
-    /// If the kernel refuses.
+    /// The kernel's error.
     pub fn new(channel: OwnedFd) -> io::Result<Self> {
         let channel = UnixStream::from_std(channel.into())?;
         Ok(Self { channel, buffer: vec![0; MESSAGE_MAX] })
     }
 
-    /// The next message; `None` once the other process has ended.
+    /// The next message. `None` once the other process has ended.
     pub async fn next(&mut self) -> Option<Stray> {
         loop {
             self.channel.readable().await.ok()?;
             let receive = || Ok(recv(&self.channel, &mut self.buffer[..], RecvFlags::empty())?.0);
             match self.channel.try_io(Interest::READABLE, receive) {
+                // A packet of length zero is the end, since no message is empty.
                 Ok(0) => return None,
                 Ok(count) => match Stray::read(&self.buffer[..count]) {
                     Some(stray) => return Some(stray),
@@ -139,12 +140,13 @@ impl Strays {
 
 impl Stray {
     fn write(&self, out: &mut Vec<u8>) {
+        // Both processes may be of different versions, so the numbers never change.
         out.push(match self.word {
-            Word::Pass => 1,
-            Word::Ask => 2,
-            Word::Unknown { has_pending: true } => 3,
-            Word::Unknown { has_pending: false } => 4,
-            Word::Receives => 5,
+            StrayMessage::Pass => 1,
+            StrayMessage::Ask => 2,
+            StrayMessage::Unknown { has_pending: true } => 3,
+            StrayMessage::Unknown { has_pending: false } => 4,
+            StrayMessage::Receives => 5,
         });
         out.push(self.datagram.ecn.map_or(0, |ecn| ecn as u8));
         put_address(out, self.listener);
@@ -162,11 +164,12 @@ impl Stray {
     fn read(message: &[u8]) -> Option<Self> {
         let (head, bytes) = message.split_at_checked(HEAD)?;
         let word = match head[0] {
-            1 => Word::Pass,
-            2 => Word::Ask,
-            3 => Word::Unknown { has_pending: true },
-            4 => Word::Unknown { has_pending: false },
-            5 => Word::Receives,
+            1 => StrayMessage::Pass,
+            2 => StrayMessage::Ask,
+            3 => StrayMessage::Unknown { has_pending: true },
+            4 => StrayMessage::Unknown { has_pending: false },
+            5 => StrayMessage::Receives,
+            // A message of a later version is skipped.
             _ => return None,
         };
         let (listener, rest) = head[2..].split_first_chunk()?;
@@ -194,8 +197,8 @@ fn put_address(out: &mut Vec<u8>, address: SocketAddr) {
     out.extend(scope.to_be_bytes());
 }
 
-/// In the place of the scope of an IPv6 address: that it is one of IPv4. A socket of both families has addresses of IPv4 as
-/// such of IPv6, and they have to stay so.
+/// Marks an IPv4 address, in place of the scope of an IPv6 address. A dual-stack socket has mapped IPv4 addresses, and
+/// they have to stay mapped.
 const IS_V4: u32 = u32::MAX;
 
 fn address(bytes: &[u8; ADDRESS]) -> SocketAddr {
@@ -218,7 +221,7 @@ fn mapped(ip: IpAddr) -> Ipv6Addr {
 mod tests {
     use super::*;
 
-    fn stray(word: Word, addresses: [&str; 2], local: Option<&str>, bytes: &[u8]) -> Stray {
+    fn stray(word: StrayMessage, addresses: [&str; 2], local: Option<&str>, bytes: &[u8]) -> Stray {
         let [listener, remote] = addresses.map(|address| address.parse().expect("is an address"));
         let local = local.map(|local| local.parse().expect("is an address"));
         let ecn = EcnCodepoint::from_bits(bytes.len() as u8 & 3);
@@ -231,11 +234,16 @@ mod tests {
         let mut strays = Strays::new(other).expect("is a socket");
         let long = vec![7; 65_000];
         for sent in [
-            stray(Word::Pass, ["127.0.0.1:443", "192.0.2.1:1"], Some("127.0.0.1"), b"x"),
-            stray(Word::Ask, ["[::]:443", "[::ffff:192.0.2.1]:65535"], Some("::ffff:192.0.2.2"), b"xy"),
-            stray(Word::Unknown { has_pending: true }, ["[::1]:443", "[fe80::1%7]:9"], None, b"xyz"),
-            stray(Word::Unknown { has_pending: false }, ["[::1]:443", "[::1]:9"], Some("::1"), &long),
-            stray(Word::Receives, ["0.0.0.0:443", "0.0.0.0:0"], None, b""),
+            stray(StrayMessage::Pass, ["127.0.0.1:443", "192.0.2.1:1"], Some("127.0.0.1"), b"x"),
+            stray(
+                StrayMessage::Ask,
+                ["[::]:443", "[::ffff:192.0.2.1]:65535"],
+                Some("::ffff:192.0.2.2"),
+                b"xy",
+            ),
+            stray(StrayMessage::Unknown { has_pending: true }, ["[::1]:443", "[fe80::1%7]:9"], None, b"xyz"),
+            stray(StrayMessage::Unknown { has_pending: false }, ["[::1]:443", "[::1]:9"], Some("::1"), &long),
+            stray(StrayMessage::Receives, ["0.0.0.0:443", "0.0.0.0:0"], None, b""),
         ] {
             assert!(is_alive(&one));
             pass(&one, &sent).expect("the other end is there");
@@ -245,10 +253,11 @@ mod tests {
             assert_eq!((got.remote, got.local, got.ecn), (sent.remote, sent.local, sent.ecn));
             assert!(got.bytes == sent.bytes, "{} bytes", got.bytes.len());
         }
-        // All that wait at once, whoever waits for them.
+        // Takes all waiting messages at once.
         assert!(is_alive(&one));
         for port in ["1", "2"] {
-            let told = stray(Word::Receives, [&format!("127.0.0.1:{port}"), "127.0.0.1:0"], None, b"");
+            let told =
+                stray(StrayMessage::Receives, [&format!("127.0.0.1:{port}"), "127.0.0.1:0"], None, b"");
             pass(&one, &told).expect("the other end is there");
         }
         let ports: Vec<u16> = waiting(&strays.channel).map(|told| told.listener.port()).collect();
@@ -258,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_left_and_an_end_is_told() {
+    fn invalid_messages_are_ignored_and_a_closed_socket_is_noticed() {
         for message in [&b""[..], &[0], &[1; HEAD - 1], &[9; HEAD]] {
             assert!(Stray::read(message).is_none(), "{message:?}");
         }
         let (one, other) = pair().expect("a pair");
         drop(other);
         assert!(!is_alive(&one));
-        assert!(pass(&one, &stray(Word::Pass, ["[::1]:1", "[::1]:2"], None, b"")).is_err());
+        assert!(pass(&one, &stray(StrayMessage::Pass, ["[::1]:1", "[::1]:2"], None, b"")).is_err());
     }
 }

@@ -26,45 +26,46 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::unix;
 
-/// What was sent on a connection that is worth a call at its end: of less the kernel holds next to nothing.
+/// Sent bytes from which on the call in `drop` is worthwhile: for less, the kernel holds next to nothing.
 const WORTH_A_LIMIT: u32 = 16 * 1024;
 
-/// A TCP or Unix connection. It registers with the worker's runtime when it first has to wait: a connection that is
+/// A TCP or Unix connection. It registers with the worker's runtime when it first has to wait. A connection that is
 /// served and closed at once (`Connection: close`) never registers.
 pub struct Tcp {
+    // Registering costs a system call, which short connections save.
     fresh: Cell<Option<std::net::TcpStream>>,
     registered: OnceCell<TcpStream>,
-    /// Whether the runtime has just said that there is something to read.
+    /// Whether the runtime has just reported something to read.
     is_told_readable: Cell<bool>,
-    /// What the kernel has taken to send, and how many milliseconds it may go on once this is closed; 0 is as long as it likes.
+    /// Sent bytes, and how many milliseconds the kernel may try to send the rest after the close; 0 means no limit.
     sent: Cell<u32>,
     leaves_within: Cell<u32>,
-    /// What it is in the place of another for, if it is.
+    /// Present if this connection stands in for another.
     stand_in: Option<Box<StandIn>>,
 }
 
-/// Properties of the client's connection that a stand-in for it, a Unix socket pair, has to report itself.
+/// Properties of the client's connection that a stand-in for it (a Unix socket pair) has to report itself.
 pub struct StandIn {
-    /// The local address to which the client connected.
+    /// The local address of the client's connection.
     pub local_address: Option<SocketAddr>,
-    /// Whether the end of the connection is to be a reset: a pair of Unix sockets cannot transmit one.
+    /// Whether the connection ends with a reset, because a Unix socket pair cannot transmit one.
     pub resets: Arc<AtomicBool>,
 }
 
 impl Tcp {
-    /// A stand-in for a client's connection. The stream must be non-blocking.
+    /// Creates a stand-in for a client's connection. The stream must be non-blocking.
     pub fn in_place(stream: std::net::TcpStream, stand_in: StandIn) -> Self {
         let mut tcp = Self::new(stream);
         tcp.stand_in = Some(Box::new(stand_in));
         tcp
     }
 
-    /// A connection fresh from accept. The stream must be non-blocking.
+    /// Wraps a stream fresh from accept. The stream must be non-blocking.
     pub fn new(stream: std::net::TcpStream) -> Self {
-        Self::of(Some(stream), OnceCell::new())
+        Self::from_fresh(Some(stream), OnceCell::new())
     }
 
-    fn of(fresh: Option<std::net::TcpStream>, registered: OnceCell<TcpStream>) -> Self {
+    fn from_fresh(fresh: Option<std::net::TcpStream>, registered: OnceCell<TcpStream>) -> Self {
         Self {
             fresh: Cell::new(fresh),
             registered,
@@ -75,37 +76,37 @@ impl Tcp {
         }
     }
 
-    /// Limits how long the kernel tries to send the rest after the close: a peer that takes no bytes for `limit` loses
-    /// them.
+    /// Limits how long the kernel tries to send the rest after the close: a peer that accepts no bytes for `limit`
+    /// loses them.
     pub fn leaves_within(&self, limit: Duration) {
         self.leaves_within.set(limit.as_millis().try_into().unwrap_or(u32::MAX));
     }
 
-    /// Connects to a TCP address.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // Requests leave in whole writes, so Nagle's rule could only delay their last segment.
         socket.set_nodelay(true)?;
         suit(&socket, address);
         let stream = socket.connect(address).await?;
-        Ok(Self::of(None, OnceCell::from(stream)))
+        Ok(Self::from_fresh(None, OnceCell::from(stream)))
     }
 
-    /// Connects to a Unix socket. `sleep` waits between tries while the server's backlog is full.
+    /// Connects to a Unix socket. `sleep` waits between attempts while the server's backlog is full.
     pub async fn connect_unix(path: &Path, sleep: impl AsyncFn(Duration)) -> io::Result<Self> {
         unix::reach(path, sleep).await.map(Self::new)
     }
 
-    /// The connection as the runtime knows it.
+    /// The connection as registered with the runtime.
     fn stream(&self) -> io::Result<&TcpStream> {
         if let Some(fresh) = self.fresh.take() {
-            // It was fresh, so nothing is registered yet.
+            // A fresh connection is not registered yet.
             let _ = self.registered.set(TcpStream::from_std(fresh)?);
         }
-        // Only a registration that failed leaves neither.
+        // Neither exists only after a failed registration.
         self.registered.get().ok_or_else(|| io::Error::from(ErrorKind::NotConnected))
     }
 
-    /// Tries a step on a fresh connection; `None` where it would have to wait, or is no longer fresh.
+    /// Tries a step on a fresh connection. `None` if it would have to wait, or is no longer fresh.
     fn at_once(
         &self,
         step: impl FnOnce(&std::net::TcpStream) -> rustix::io::Result<usize>,
@@ -114,12 +115,13 @@ impl Tcp {
         let outcome = step(&stream);
         self.fresh.set(Some(stream));
         match outcome {
+            // Would have to wait: the caller registers the connection and tries again.
             Err(Errno::AGAIN | Errno::INTR) => None,
             outcome => Some(outcome.map_err(io::Error::from)),
         }
     }
 
-    /// Ready when there is something to read, or the end. May be ready too early on a fresh connection.
+    /// Ready when there is something to read, or the end. On a fresh connection it may be ready too early.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.registered.get() {
             Some(stream) => {
@@ -131,17 +133,18 @@ impl Tcp {
         }
     }
 
-    /// Reads into `buffer`, which is not empty; 0 is the end.
+    /// Reads into `buffer`, which must not be empty; 0 is the end.
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         if let Some(outcome) = self.at_once(|stream| Ok(recv(stream, &mut *buffer, RecvFlags::empty())?.0)) {
             return Poll::Ready(outcome);
         }
         let stream = self.stream()?;
         loop {
+            // `poll_readable` has asked already, so the read that follows it does not ask again.
             if !self.is_told_readable.take() {
                 ready!(stream.poll_read_ready(context))?;
             }
-            // The system call itself: the C library's would first arrange for the thread to be cancelled in it.
+            // The direct system call: the C library's function would also handle thread cancellation.
             match stream.try_io(Interest::READABLE, || Ok(recv(stream, &mut *buffer, RecvFlags::empty())?.0))
             {
                 Ok(count) => {
@@ -198,12 +201,14 @@ impl Tcp {
         context: &mut Context<'_>,
         mut step: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
+        // Counted in one place, for the decision in `drop`.
         let mut step = |socket: BorrowedFd<'_>| step(socket).inspect(|count| self.has_sent(*count));
         if let Some(outcome) = self.at_once(|stream| step(stream.as_fd())) {
             return Poll::Ready(outcome);
         }
         let stream = self.stream()?;
-        // Write first: there is nearly always room, and the kernel says so more cheaply than the runtime.
+        // Writes without asking the runtime: there is nearly always room, and the kernel reports the opposite more
+        // cheaply.
         match step(stream.as_fd()) {
             Err(Errno::AGAIN | Errno::INTR) => {
                 poll_when(context, stream, Interest::WRITABLE, |stream| step(stream.as_fd()))
@@ -237,11 +242,12 @@ impl Tcp {
         count: usize,
     ) -> Poll<io::Result<usize>> {
         self.poll_sent(context, |socket| {
+            // With an explicit offset, because several responses may send one open file.
             rustix::fs::sendfile(socket, file.as_fd(), Some(&mut { offset }), count)
         })
     }
 
-    /// Reads what has arrived without removing it (MSG_PEEK); 0 is the end.
+    /// Reads arrived bytes without removing them (MSG_PEEK); 0 is the end.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| {
             if let Some(outcome) = self.at_once(|stream| Ok(recv(stream, &mut *buffer, RecvFlags::PEEK)?.0)) {
@@ -254,9 +260,10 @@ impl Tcp {
         .await
     }
 
-    /// The local address that the peer has connected to. A Unix socket has none.
+    /// The local address of the peer's connection. A Unix socket has none.
     pub fn local_address(&self) -> Option<SocketAddr> {
         if let Some(stand_in) = &self.stand_in {
+            // The local address of the socket pair would be that of no listener.
             return stand_in.local_address;
         }
         let address = rustix::net::getsockname(self.stream().ok()?).ok()?;
@@ -267,13 +274,15 @@ impl Tcp {
     pub fn read_at_once(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match recv(self.stream()?, buffer, RecvFlags::DONTWAIT) {
             Ok((count, _)) => Poll::Ready(Ok(count)),
+            // The caller registers no waker here: it asks again when it needs to.
             Err(Errno::AGAIN | Errno::INTR) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error.into())),
         }
     }
 
-    /// Sends `bytes` at once if the kernel takes them. Returns whether it took all.
+    /// Sends `bytes` at once if the kernel accepts them. Returns whether it accepted all.
     pub fn send_at_once(&self, bytes: &[u8]) -> bool {
+        // A peer that has closed must not end the process by SIGPIPE.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         self.stream().is_ok_and(|stream| send(stream, bytes, flags) == Ok(bytes.len()))
     }
@@ -281,7 +290,7 @@ impl Tcp {
     /// Acknowledges received data now. Otherwise the kernel waits 40 ms or more for data to send along, and so does a
     /// peer that obeys Nagle's algorithm.
     pub fn acknowledge(&self) {
-        // What is no TCP has nothing to acknowledge.
+        // Fails on a Unix socket, which has no acknowledgments.
         let acknowledge = |socket: BorrowedFd<'_>| _ = set_tcp_quickack(socket, true);
         match self.fresh.take() {
             Some(fresh) => {
@@ -294,10 +303,11 @@ impl Tcp {
 
     /// Moves at most `limit` bytes into an empty pipe; 0 is the end.
     pub async fn splice_into(&self, pipe: &Pipe, limit: usize) -> io::Result<usize> {
+        // An empty pipe has room, so only the socket can make this wait.
         self.when(Interest::READABLE, |stream| splice(stream, None, &pipe.entry, None, limit, SPLICE)).await
     }
 
-    /// Moves at most `limit` bytes out of a pipe that holds as many; at least one byte.
+    /// Moves at least one byte, and at most `limit`, out of a pipe that holds `limit` bytes.
     pub fn poll_splice_from(
         &self,
         context: &mut Context<'_>,
@@ -305,6 +315,7 @@ impl Tcp {
         limit: usize,
         follows: Follows,
     ) -> Poll<io::Result<usize>> {
+        // Without the hint, the kernel would send a short segment at the end of each pipe.
         let flags = if follows == Follows::More { SPLICE.union(SpliceFlags::MORE) } else { SPLICE };
         let step = |stream: &TcpStream| {
             splice(&pipe.exit, None, stream, None, limit, flags).inspect(|count| self.has_sent(*count))
@@ -312,7 +323,7 @@ impl Tcp {
         poll_when(context, self.stream()?, Interest::WRITABLE, step)
     }
 
-    /// Takes a step as soon as the kernel lets it.
+    /// Performs a step as soon as the kernel allows it.
     async fn when(
         &self,
         interest: Interest,
@@ -322,8 +333,8 @@ impl Tcp {
         poll_fn(|context| poll_when(context, stream, interest, &mut step)).await
     }
 
-    /// Whether bytes have arrived that were not read. Costs a system call, but does not register a fresh connection
-    /// with the runtime.
+    /// Whether unread bytes have arrived. Costs a system call, but does not register a fresh connection with the
+    /// runtime.
     pub fn has_unread(&self) -> bool {
         let look = |socket: BorrowedFd<'_>| {
             let mut byte = [0u8; 1];
@@ -339,15 +350,17 @@ impl Tcp {
 
     /// Whether nothing has arrived on an idle connection, as far as the kernel knows. Costs a system call.
     pub fn is_quiet_still(&self) -> bool {
+        // A connection whose registration failed is of no use, so it counts as not quiet.
         let Ok(stream) = self.stream() else { return false };
         let mut byte = [0u8; 1];
         recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)
             .is_err_and(|error| error == Errno::AGAIN)
     }
 
-    /// Whether the peer has closed its side, even if there is something to read before. Costs a system call.
+    /// Whether the peer has closed its side, even if there are bytes to read first. Costs a system call.
     pub fn has_peer_closed(&self) -> bool {
         let Ok(stream) = self.stream() else { return true };
+        // A peek would see only the first unread byte; RDHUP also shows an end behind unread bytes.
         let mut polled = [PollFd::new(stream, PollFlags::RDHUP)];
         let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         poll(&mut polled, Some(&Timespec::default())).is_ok() && polled[0].revents().intersects(closed)
@@ -356,7 +369,8 @@ impl Tcp {
     /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
     pub fn is_quiet(&self) -> bool {
         let Ok(stream) = self.stream() else { return false };
-        // Only asked where it is ready; which may be left over from a read that took exactly what was there.
+        // The kernel is asked only if the runtime reports readiness. That may be a remainder of a read that took
+        // exactly all bytes.
         let look = stream.try_io(Interest::READABLE, || {
             let mut byte = [0u8; 1];
             Ok(recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0)
@@ -364,7 +378,7 @@ impl Tcp {
         look.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// Sends the end of the stream; the other direction stays open.
+    /// Sends the end of the stream. The other direction stays open.
     pub fn shutdown_write(&self) -> io::Result<()> {
         rustix::net::shutdown(self.stream()?, rustix::net::Shutdown::Write)?;
         Ok(())
@@ -373,22 +387,24 @@ impl Tcp {
     /// Makes the close a reset, so that the peer does not take an incomplete message for a complete one.
     pub fn reset_on_drop(&self) {
         if let Some(stand_in) = &self.stand_in {
+            // Pairs with the load in `relay`, which reads it at the end of the stream.
             stand_in.resets.store(true, Ordering::Release);
         }
         if let Ok(stream) = self.stream() {
+            // A linger time of zero turns the close into RST.
             let _ = rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
         }
     }
 }
 
 impl Drop for Tcp {
-    /// The kernel goes on sending what is closed for as long as its peer answers probes, even if it never takes a byte.
+    /// Without a limit, the kernel sends the rest as long as the peer answers probes, even if it never accepts a byte.
     fn drop(&mut self) {
         let limit = self.leaves_within.get();
         if limit == 0 || self.sent.get() < WORTH_A_LIMIT {
             return;
         }
-        // A Unix socket has none.
+        // Fails on a Unix socket, which has no such option.
         let _ = match (self.fresh.get_mut(), self.registered.get()) {
             (Some(stream), _) => set_tcp_user_timeout(stream, limit),
             (None, Some(stream)) => set_tcp_user_timeout(stream, limit),
@@ -400,21 +416,21 @@ impl Drop for Tcp {
 /// Selects the congestion control for an address, before the socket connects or listens: Reno for loopback.
 ///
 /// Loopback traffic meets no congestion, so the cheapest algorithm is the best. BBR, the default of some systems, paces
-/// and samples for nothing: 2% of a small request's time, more of a large one's. Every kernel has Reno, and every user
-/// may select it.
+/// and samples in vain: 2% of a small request's time, more of a large one's. Every kernel has Reno, and every user may
+/// select it.
 pub fn suit(socket: &impl AsFd, address: SocketAddr) {
     if address.ip().to_canonical().is_loopback() {
-        // A kernel that refuses goes on with what it has.
+        // If the kernel refuses, its default remains.
         let _ = set_tcp_congestion(socket, "reno");
     }
 }
 
-/// What the sender writes next.
+/// The data that the sender writes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follows {
     /// Unknown.
     Nothing,
-    /// More of the message, at once: the kernel may hold an incomplete segment back, for at most 200 ms.
+    /// More of the message, at once. The kernel may hold an incomplete segment back, for at most 200 ms.
     More,
     /// Nothing: the message ends here.
     End,
@@ -426,12 +442,11 @@ impl Follows {
     fn flags(self) -> SendFlags {
         match self {
             Self::Nothing | Self::End => SendFlags::NOSIGNAL,
-            // The end of a connection fills the same segment as what is before it.
+            // The end of the connection then fills the same segment as the last bytes.
             Self::More | Self::Close => SendFlags::NOSIGNAL | SendFlags::MORE,
         }
     }
 
-    /// Whether the message ends with these bytes.
     pub fn is_end(self) -> bool {
         matches!(self, Self::End | Self::Close)
     }
@@ -450,16 +465,18 @@ fn poll_when(
             ready!(stream.poll_write_ready(context))?;
         }
         match stream.try_io(interest, || Ok(step(stream)?)) {
+            // The readiness was outdated. `try_io` has cleared it, so the loop waits.
             Err(error) if is_transient(&error) => {}
             outcome => return Poll::Ready(outcome),
         }
     }
 }
 
-/// A short read emptied the socket: the next one waits for the kernel's word instead of asking once more.
+/// Marks the socket as not readable after a short read, which emptied it. The next read waits for the runtime instead
+/// of asking the kernel again.
 ///
-/// Nothing is lost: what arrives after that read is told by an edge of its own, which this thread's driver has not seen
-/// yet; the end of the stream is kept apart from readability by the runtime.
+/// Nothing is lost: later bytes cause another edge, which this thread's driver has not seen yet. The runtime keeps the
+/// end of the stream apart from readability.
 fn forget_readable(stream: &TcpStream) {
     let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
 }
@@ -477,13 +494,13 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// The desired capacity in bytes: the most that an unprivileged process may ask for by default.
+    /// The requested capacity in bytes: the most that an unprivileged process may request by default.
     pub const CAPACITY: usize = 1 << 20;
 
-    /// Creates a pipe of [`Self::CAPACITY`] bytes, or of what the kernel allows.
+    /// Creates a pipe of [`Self::CAPACITY`] bytes, or of a size that the kernel allows.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// The process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
         let (exit, entry) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
         // A smaller pipe works as well, in more steps.
@@ -510,7 +527,7 @@ impl Pipe {
 /// Accepts the next connection. Returns its peer's address, or `nowhere` if the peer has none (Unix sockets).
 ///
 /// # Errors
-/// If no connection waits, or the process has no file descriptor left.
+/// No connection waits, or the process has no file descriptor left.
 pub fn accept_one(listener: impl AsFd, nowhere: SocketAddr) -> io::Result<(std::net::TcpStream, SocketAddr)> {
     let (stream, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     let peer = peer.and_then(|peer| peer.try_into().ok());
@@ -524,7 +541,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_way_to_this_machine_goes_without_what_others_need() {
+    fn only_loopback_connections_use_reno() {
         let of = |address: &str| {
             let address: SocketAddr = address.parse().unwrap();
             let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.unwrap();

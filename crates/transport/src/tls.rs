@@ -1,5 +1,5 @@
-//! TLS on a TCP connection. All connections of a worker share the buffers for received and sent records; records are
-//! decrypted into and encrypted from the path's own buffers. So an idle connection holds no buffer.
+//! TLS on a TCP connection. All connections of a worker share the buffers for received and sent records. Records are
+//! decrypted into, and encrypted from, the path's own buffers. So an idle connection holds no buffer.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -8,35 +8,39 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use tls::{Agreed, Alert, Handshake, OVERHEAD_MAX, Opened, PLAINTEXT_MAX, RECORD_MAX, Role, Session};
+use tls::{
+    Agreed, Alert, Handshake, OVERHEAD_MAX, OpenedRecord, PLAINTEXT_MAX, RECORD_MAX, TlsRole, TlsSession,
+};
 
 use crate::buffer::BULK;
 use crate::tcp::{Follows, Tcp};
 
-/// Until this much is sent, each write begins with a small record: what the first round trips carry can then be used as
-/// it arrives. All others are as large as may be.
+/// Sent bytes up to which each write begins with a small record: the peer can then use the bytes of the first round
+/// trips as they arrive. Later records are as large as possible.
+// A record can be decrypted only as a whole, so large ones delay the first bytes of a page.
 const SMALL_RECORDS_BYTES: u64 = 64 * 1024;
 const SMALL_RECORD: usize = 4096;
-/// Of a handshake, received and not yet processed: certificates are long, nothing else is.
+/// Received, unprocessed bytes of a handshake: certificates are long, all other messages are short.
 const HANDSHAKE_MAX: usize = 128 * 1024;
-/// The end of a handshake that waits for what is sent first: tickets, or one side's last message.
+/// The last bytes of a handshake that may wait for the first data: tickets, or one side's last message.
+// More than a few tickets: certificates must not wait for a response.
 const HELD_MAX: usize = 16 * 1024;
 
 /// The record buffers that all TLS connections of a worker share.
 pub struct Records {
+    // Shared, because only one connection of a worker reads or writes at a moment.
     received: RefCell<Box<[u8]>>,
-    /// One record, opened, where its reader has too little room for it.
+    /// A decrypted record, if its reader has too little room for it.
     opened: RefCell<Box<[u8]>>,
     sealed: RefCell<Box<[u8]>>,
 }
 
 impl Records {
-    /// Room for what fills a large buffer, and for a record that is not yet whole.
-    const RECEIVED: usize = Session::sealed_len_max(BULK) + RECORD_MAX;
-    // Of two pieces each has a last record of its own.
-    const SEALED: usize = HELD_MAX + Session::sealed_len_max(BULK) + Session::sealed_len_max(0);
+    /// Room for the records that fill a large buffer, and for an incomplete record.
+    const RECEIVED: usize = TlsSession::sealed_len_max(BULK) + RECORD_MAX;
+    // Two pieces have a last record each.
+    const SEALED: usize = HELD_MAX + TlsSession::sealed_len_max(BULK) + TlsSession::sealed_len_max(0);
 
-    /// Allocates the record buffers of one worker.
     pub fn new() -> Rc<Self> {
         let buffer = |len: usize| RefCell::new(vec![0; len].into_boxed_slice());
         Rc::new(Self {
@@ -51,42 +55,42 @@ impl Records {
 pub struct TlsConnection {
     tcp: Tcp,
     records: Rc<Records>,
-    state: RefCell<State>,
+    state: RefCell<TlsState>,
 }
 
-struct State {
-    session: Session,
-    /// Received and not yet opened: mostly the start of a record.
+struct TlsState {
+    session: TlsSession,
+    /// Received, encrypted bytes: mostly the start of a record.
     received: Vec<u8>,
-    /// Whether a whole record may be among it.
+    /// Whether `received` may contain a whole record.
     may_open: bool,
-    /// Opened, and not yet asked for.
+    /// Decrypted bytes that are not read yet.
     plain: Vec<u8>,
-    /// Sealed, and not yet taken by the kernel: from `sent` on.
+    /// Encrypted bytes; the kernel has accepted those before `sent`.
     unsent: Vec<u8>,
     sent: usize,
-    /// Bytes of the caller's that are sealed and not yet reported as written. None while something is unsent: it belongs
-    /// to the handshake, and leaves with what is written first.
+    /// Bytes of the caller's that are encrypted and not yet reported as written. If 0 while something is unsent, the
+    /// unsent bytes belong to the handshake, and leave with the first write.
     unreported: usize,
     sent_bytes: u64,
-    /// The peer's last message of the handshake may be neither answered nor acknowledged: whoever waits sees to it first.
+    /// Whether the peer's last handshake message may be neither answered nor acknowledged. The first wait for the peer
+    /// handles it.
     is_unanswered: bool,
-    ending: Ending,
+    ending: CloseProgress,
     has_sent_close: bool,
 }
 
-/// How far a connection is from its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum CloseProgress {
     None,
     /// The peer sent close_notify.
     Peer,
-    /// One side violated the protocol or gave up: nothing more is read or sent.
+    /// Either side violated the protocol or gave up: nothing more is read or sent.
     Broken,
 }
 
 impl TlsConnection {
-    /// Does the TLS handshake, beginning with what was received of it already. The caller has to limit its time.
+    /// Does the TLS handshake; `received` has its first bytes, if any. The caller has to limit its time.
     pub async fn establish(
         tcp: Tcp,
         mut handshake: Handshake,
@@ -97,15 +101,15 @@ impl TlsConnection {
         let mut out = Vec::new();
         let mut is_begun = false;
         loop {
-            // No record begins with a letter, and every request does.
-            if !is_begun && role == Role::Server && received.first().is_some_and(u8::is_ascii_uppercase) {
+            // Every request begins with a letter, and no TLS record does.
+            if !is_begun && role == TlsRole::Server && received.first().is_some_and(u8::is_ascii_uppercase) {
                 return Err(HandshakeError::InTheClear(tcp));
             }
             is_begun |= !received.is_empty();
             let advance = handshake.advance(&mut received, &mut out);
             let is_done = matches!(advance, Ok(advance) if advance.is_done);
             if !is_done {
-                // Beside an error, the alert.
+                // After an error, this is the alert.
                 let sent = send_all(&tcp, &out).await;
                 out.clear();
                 if advance.is_ok() {
@@ -129,18 +133,18 @@ impl TlsConnection {
             Ok(finished) => finished,
             Err(error) => return Err(refused(error, tcp, None)),
         };
-        // What is left of the handshake leaves with what is sent first, if that is soon: our request to a server is, and so
-        // are the settings of HTTP/2, and the answer to a client's request that is here, where its tickets are all that
-        // is left.
+        // The rest of the handshake waits for the first data, if that follows soon. It does for requests to servers and
+        // for the settings of HTTP/2. It does for the response to a request that is already here, if only tickets are
+        // left.
         let is_soon = match role {
-            Role::Client => true,
-            Role::Server => agreed.is_http2() || agreed.is_tls13 && !received.is_empty(),
+            TlsRole::Client => true,
+            TlsRole::Server => agreed.is_http2() || agreed.is_tls13 && !received.is_empty(),
         };
         if !is_soon || out.len() > HELD_MAX {
             send_end(&tcp, &mut out).await?;
         }
         received.shrink_to_fit();
-        let state = State {
+        let state = TlsState {
             session,
             may_open: !received.is_empty(),
             received,
@@ -149,22 +153,22 @@ impl TlsConnection {
             sent: 0,
             unreported: 0,
             sent_bytes: 0,
-            // On a connection of HTTP/2 both sides write before they wait.
+            // With HTTP/2, both sides write before they wait.
             is_unanswered: is_soon && !agreed.is_http2(),
-            ending: Ending::None,
+            ending: CloseProgress::None,
             has_sent_close: false,
         };
         Ok((Self { tcp, records: Rc::clone(records), state: RefCell::new(state) }, agreed))
     }
 
-    /// Sends the rest of the handshake, if no data is about to be sent that could carry it: a server waits for it.
-    /// Returns `false` if it could not be sent, so that the connection is of no use.
+    /// Sends the rest of the handshake if no data follows soon that could carry it, because a server waits for it.
+    /// Returns `false` if it could not be sent; the connection is then unusable.
     pub fn end_handshake(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
         if state.unsent.is_empty() {
             return true;
         }
-        // A fresh socket takes this little at once.
+        // A fresh socket accepts so few bytes at once.
         let is_sent = state.sent == 0 && state.unreported == 0 && self.tcp.send_at_once(&state.unsent);
         state.unsent = Vec::new();
         is_sent
@@ -173,7 +177,7 @@ impl TlsConnection {
     /// Ready when there is something to read, or the end.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let state = self.state.borrow();
-        if state.may_open || !state.plain.is_empty() || state.ending != Ending::None {
+        if state.may_open || !state.plain.is_empty() || state.ending != CloseProgress::None {
             return Poll::Ready(Ok(()));
         }
         let readable = self.tcp.poll_readable(context);
@@ -184,13 +188,14 @@ impl TlsConnection {
         readable
     }
 
-    /// Where the peer is to say more before anything is written, it gets what is left of the handshake now, or word that
-    /// its own part has arrived. By Nagle's rule it may send nothing until then, and the kernel takes 40 ms over it.
+    /// Before a wait for the peer's next bytes, sends the rest of the handshake, or acknowledges the peer's part. By
+    /// Nagle's rule the peer may send nothing until then, and the kernel delays acknowledgments by 40 ms.
     #[cold]
     fn answer_handshake(&self) -> io::Result<()> {
         let is_held = {
             let state = &mut *self.state.borrow_mut();
             state.is_unanswered = false;
+            // The data that was sent has carried the rest of the handshake, and acknowledged the peer.
             if state.sent_bytes > 0 {
                 return Ok(());
             }
@@ -199,7 +204,7 @@ impl TlsConnection {
         if !is_held {
             self.tcp.acknowledge();
         } else if !self.end_handshake() {
-            self.state.borrow_mut().ending = Ending::Broken;
+            self.state.borrow_mut().ending = CloseProgress::Broken;
             return Err(ErrorKind::ConnectionAborted.into());
         }
         Ok(())
@@ -220,29 +225,32 @@ impl TlsConnection {
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         let state = &mut *self.state.borrow_mut();
+        // Decrypted bytes come before any later record.
         if !state.plain.is_empty() {
             return Poll::Ready(Ok(state.take_plain(buffer)));
         }
         loop {
             match state.ending {
-                Ending::None => {}
-                Ending::Peer => return Poll::Ready(Ok(0)),
-                Ending::Broken => return Poll::Ready(Err(ErrorKind::ConnectionAborted.into())),
+                CloseProgress::None => {}
+                CloseProgress::Peer => return Poll::Ready(Ok(0)),
+                CloseProgress::Broken => return Poll::Ready(Err(ErrorKind::ConnectionAborted.into())),
             }
             let incoming = &mut **self.records.received.borrow_mut();
             let held = state.received.len();
             let mut len = held;
             if !state.may_open {
-                // No more than the caller can take: the rest is as well off in the kernel.
-                let limit = held + Session::sealed_len_max(buffer.len());
+                // Reads no more than the caller has room for: the rest may as well stay in the kernel.
+                let limit = held + TlsSession::sealed_len_max(buffer.len());
+                // At least a whole record, since a part cannot be decrypted.
                 let limit = limit.clamp(RECORD_MAX, incoming.len());
                 let count = ready!(receive(&mut incoming[held..limit]))?;
                 if count == 0 {
-                    // RFC 8446 §6.1: an end that nobody has sealed may be anybody's.
+                    // RFC 8446 §6.1: without close_notify, an attacker may have ended the stream.
                     return Poll::Ready(Err(ErrorKind::UnexpectedEof.into()));
                 }
                 len += count;
             }
+            // A copied record start is shorter than a record, and most reads leave none.
             incoming[..held].copy_from_slice(&state.received);
             match state.open(&incoming[..len], buffer, &mut self.records.opened.borrow_mut()) {
                 Ok(0) => {}
@@ -252,8 +260,8 @@ impl TlsConnection {
         }
     }
 
-    /// Writes the start of `bytes`. They are encrypted at once, as many as fit, but count as written only when the
-    /// kernel has taken them, the last only after all records. The caller gives again what was not written.
+    /// Writes the start of `bytes`. As many as fit are encrypted at once, but they count as written only when the
+    /// kernel has accepted them, the last one only after all records. The caller must offer the rest again.
     pub fn poll_write(
         &self,
         context: &mut Context<'_>,
@@ -273,9 +281,10 @@ impl TlsConnection {
         follows: Follows,
     ) -> Poll<io::Result<usize>> {
         let state = &mut *self.state.borrow_mut();
-        if state.ending == Ending::Broken {
+        if state.ending == CloseProgress::Broken {
             return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
         }
+        // These bytes are encrypted already, and encrypting them again would send them twice.
         if state.unreported > 0 {
             debug_assert!(
                 head.len() + body.len() >= state.unreported,
@@ -287,12 +296,14 @@ impl TlsConnection {
         let body = &body[..body.len().min(BULK - head.len())];
         let sealed = &mut **self.records.sealed.borrow_mut();
         let held = state.unsent.len();
+        // The rest of a handshake leaves with the first data, in one write.
         sealed[..held].copy_from_slice(&state.unsent);
         let mut len = held;
         for piece in [head, body] {
             if piece.is_empty() {
                 continue;
             }
+            // Only the first record of a write is small: its bytes can be used while the rest arrives.
             let first = if state.sent_bytes < SMALL_RECORDS_BYTES { SMALL_RECORD } else { PLAINTEXT_MAX };
             match state.session.seal(piece, first, &mut sealed[len..]) {
                 Ok(count) => len += count,
@@ -304,16 +315,18 @@ impl TlsConnection {
             state.sent_bytes += piece.len() as u64;
         }
         let taken = head.len() + body.len();
+        // The usual write leaves nothing behind, and the connection holds no memory.
         state.unsent = Vec::new();
         let count = match self.tcp.poll_send(context, &sealed[..len], follows) {
             Poll::Ready(Ok(count)) if count == len => return Poll::Ready(Ok(taken)),
             Poll::Ready(Ok(count)) => count,
             Poll::Ready(Err(error)) => {
-                state.ending = Ending::Broken;
+                state.ending = CloseProgress::Broken;
                 return Poll::Ready(Err(error));
             }
             Poll::Pending => 0,
         };
+        // Kept encrypted: the shared buffer is used by the next connection.
         state.unsent.extend_from_slice(&sealed[count..len]);
         state.unreported = taken;
         match state.report(count.saturating_sub(held)) {
@@ -324,7 +337,7 @@ impl TlsConnection {
 
     fn poll_send_rest(
         &self,
-        state: &mut State,
+        state: &mut TlsState,
         context: &mut Context<'_>,
         follows: Follows,
     ) -> Poll<io::Result<usize>> {
@@ -332,7 +345,7 @@ impl TlsConnection {
             let count = match ready!(self.tcp.poll_send(context, &state.unsent[state.sent..], follows)) {
                 Ok(count) => count,
                 Err(error) => {
-                    state.ending = Ending::Broken;
+                    state.ending = CloseProgress::Broken;
                     return Poll::Ready(Err(error));
                 }
             };
@@ -348,18 +361,19 @@ impl TlsConnection {
         Poll::Ready(Ok(std::mem::take(&mut state.unreported)))
     }
 
-    /// Tells the peer what was wrong, once, and ends.
-    fn fail(&self, state: &mut State, alert: Alert) {
+    /// Sends an alert, once, and ends the connection.
+    fn fail(&self, state: &mut TlsState, alert: Alert) {
         let mut record = [0; ALERT_ROOM];
         let sealed = state.session.seal_alert(alert, &mut record);
+        // RFC 8446 §6.2: a fatal alert is sent before the connection closes.
         self.send_last(state, &record, sealed);
-        state.ending = Ending::Broken;
+        state.ending = CloseProgress::Broken;
     }
 
     /// Sends the end of the stream, once.
     fn send_close(&self) {
         let state = &mut *self.state.borrow_mut();
-        if state.ending == Ending::Broken || state.has_sent_close {
+        if state.ending == CloseProgress::Broken || state.has_sent_close {
             return;
         }
         state.has_sent_close = true;
@@ -368,8 +382,8 @@ impl TlsConnection {
         self.send_last(state, &record, sealed);
     }
 
-    /// Sends a record behind which there is nothing. Behind what is not whole it would be a lie.
-    fn send_last(&self, state: &mut State, record: &[u8], sealed: Result<usize, Alert>) {
+    /// Sends the last record. Sends nothing behind an incomplete message, which would then look complete.
+    fn send_last(&self, state: &mut TlsState, record: &[u8], sealed: Result<usize, Alert>) {
         let Ok(len) = sealed else { return };
         if state.unreported > 0 {
             return;
@@ -379,22 +393,22 @@ impl TlsConnection {
         state.unsent = Vec::new();
     }
 
-    /// The local address that the peer has connected to. A Unix socket has none.
+    /// The local address of the peer's connection. A Unix socket has none.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.tcp.local_address()
     }
 
-    /// Whether a part of a TLS record has arrived, and the rest has not.
+    /// Whether only a part of a TLS record has arrived.
     pub fn holds_part(&self) -> bool {
         !self.state.borrow().received.is_empty()
     }
 
-    /// Whether the TLS keys have encrypted as much as they may: the connection must carry no further exchange.
+    /// Whether the TLS keys have reached their encryption limit: the connection must carry no further exchange.
     pub fn is_key_exhausted(&self) -> bool {
         self.state.borrow().session.is_key_exhausted()
     }
 
-    /// Whether bytes have arrived that were not read, decrypted or not. Costs a system call.
+    /// Whether unread bytes have arrived, decrypted or not. Costs a system call.
     pub fn has_unread(&self) -> bool {
         let is_held = {
             let state = self.state.borrow();
@@ -414,19 +428,19 @@ impl TlsConnection {
         self.has_read_all() && self.tcp.is_quiet_still() || self.has_nothing_to_say()
     }
 
-    /// Whether the peer has closed its side, even if there is something to read before. Costs a system call.
+    /// Whether the peer has closed its side, even if there are bytes to read first. Costs a system call.
     pub fn has_peer_closed(&self) -> bool {
         self.tcp.has_peer_closed()
     }
 
-    /// Whether all that was received is read, and is not the end.
+    /// Whether all received bytes are read, and the end was not among them.
     fn has_read_all(&self) -> bool {
         let state = self.state.borrow();
-        state.received.is_empty() && state.plain.is_empty() && state.ending == Ending::None
+        state.received.is_empty() && state.plain.is_empty() && state.ending == CloseProgress::None
     }
 
-    /// Whether what has been received, and what the kernel holds, comes to nothing: a part of a record may become a part
-    /// of the stream.
+    /// Whether all received bytes, and those in the kernel, contain no data and no part of a record, which may become
+    /// data.
     fn has_nothing_to_say(&self) -> bool {
         let read = self.read_from(|incoming| self.tcp.read_at_once(incoming), &mut [0; 1]);
         read.is_pending() && !self.holds_part()
@@ -440,12 +454,13 @@ impl TlsConnection {
 
     /// Makes the close a reset, without close_notify, so that the peer does not take a message for complete.
     pub fn reset_on_drop(&self) {
-        self.state.borrow_mut().ending = Ending::Broken;
+        // Without close_notify, since `drop` would send it otherwise.
+        self.state.borrow_mut().ending = CloseProgress::Broken;
         self.tcp.reset_on_drop();
     }
 }
 
-/// An alert, sealed.
+/// Size of an encrypted alert.
 const ALERT_ROOM: usize = 2 + OVERHEAD_MAX;
 
 impl Drop for TlsConnection {
@@ -454,46 +469,48 @@ impl Drop for TlsConnection {
     }
 }
 
-impl State {
-    /// Opens records from the front of `incoming` for as long as `buffer` takes them; what is left is held. Returns the
+impl TlsState {
+    /// Decrypts records from the front of `incoming` as long as `buffer` has room, and holds the rest. Returns the
     /// bytes written to `buffer`.
     fn open(&mut self, incoming: &[u8], buffer: &mut [u8], opened_apart: &mut [u8]) -> Result<usize, Alert> {
         let (mut consumed, mut count) = (0, 0);
         self.may_open = false;
         while consumed < incoming.len() {
             let mut opened = self.session.open(&incoming[consumed..], &mut buffer[count..])?;
-            if let Opened::NoRoom(room) = opened {
-                // A record that lacks no more than room for its tag may fit without it.
+            if let OpenedRecord::NoRoom(room) = opened {
+                // A record fits without its tag, so it may fit even if the room is less than its encrypted size.
                 if count > 0 && room > buffer.len() - count + OVERHEAD_MAX {
                     self.may_open = true;
                     break;
                 }
                 opened = self.session.open(&incoming[consumed..], opened_apart)?;
-                if let Opened::Data { data, .. } = &mut opened {
-                    // What the caller has no room for waits, opened.
+                if let OpenedRecord::Data { data, .. } = &mut opened {
+                    // The bytes that do not fit stay decrypted in `plain`.
                     let left = &mut buffer[count..];
                     let (fits, rest) = opened_apart[..*data].split_at(left.len().min(*data));
                     left[..fits.len()].copy_from_slice(fits);
+                    // Rare: the reader has less room than a record, as in a look for the end of an idle connection.
                     self.plain.extend_from_slice(rest);
                     *data = fits.len();
                 }
             }
             match opened {
-                Opened::Partial => break,
-                Opened::Data { consumed: record, data } => {
+                OpenedRecord::Partial => break,
+                OpenedRecord::Data { consumed: record, data } => {
                     consumed += record;
                     count += data;
                 }
-                Opened::Closed => {
-                    self.ending = Ending::Peer;
+                OpenedRecord::Closed => {
+                    self.ending = CloseProgress::Peer;
+                    // RFC 8446 §6.1: data behind close_notify is ignored.
                     consumed = incoming.len();
                 }
-                Opened::Aborted(_) => {
-                    self.ending = Ending::Broken;
+                OpenedRecord::Aborted(_) => {
+                    self.ending = CloseProgress::Broken;
                     consumed = incoming.len();
                 }
-                // No record needs more than `opened_apart` has.
-                Opened::NoRoom(_) => return Err(Alert::InternalError),
+                // `opened_apart` has room for any record.
+                OpenedRecord::NoRoom(_) => return Err(Alert::InternalError),
             }
             if !self.plain.is_empty() {
                 self.may_open = consumed < incoming.len();
@@ -506,7 +523,7 @@ impl State {
 
     fn hold(&mut self, rest: &[u8]) {
         if rest.is_empty() {
-            // An idle connection holds nothing.
+            // An idle connection holds no memory.
             self.received = Vec::new();
         } else {
             self.received.clear();
@@ -524,23 +541,23 @@ impl State {
         count
     }
 
-    /// What may be reported as written when the kernel took `count` bytes, but not all.
+    /// The bytes to report as written when the kernel has accepted `count` bytes, but not all.
     fn report(&mut self, count: usize) -> Option<usize> {
+        // The last byte counts only when all records have left: then the caller forgets the message.
         let count = count.min(self.unreported - 1);
         self.unreported -= count;
         (count > 0).then_some(count)
     }
 }
 
-/// Why a TLS handshake failed.
 pub enum HandshakeError {
     /// The connection broke during the handshake.
     Io,
-    /// One side rejected the handshake.
+    /// Either side rejected the handshake.
     Refused(rustls::Error, Box<RefusedHandshake>),
     /// The peer sent more bytes than any handshake needs.
     TooLong,
-    /// The client speaks plain HTTP. The connection is handed back.
+    /// The client speaks plain HTTP. Hands the connection back.
     InTheClear(Tcp),
 }
 
@@ -563,8 +580,8 @@ impl From<io::Error> for HandshakeError {
     }
 }
 
-/// Sends the last of a handshake, or word that the peer's last has arrived: a client that cannot resume gets no ticket, and
-/// one that has resumed with TLS 1.2 nothing at all.
+/// Sends the end of a handshake, or acknowledges the peer's end if there is nothing to send. A client that cannot
+/// resume gets no ticket, and one that has resumed with TLS 1.2 gets nothing.
 async fn send_end(tcp: &Tcp, out: &mut Vec<u8>) -> io::Result<()> {
     if out.is_empty() {
         tcp.acknowledge();

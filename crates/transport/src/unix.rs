@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 /// Backlog of a listening socket: connections that wait to be accepted (the kernel allows at most net.core.somaxconn).
+// With a full backlog, a client that does not block fails at once; over TCP the kernel would try again.
 pub const BACKLOG: i32 = 4096;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
@@ -21,30 +22,34 @@ use rustix::net::{
 
 /// Default mode of the socket file: the process's user and group may connect.
 pub const MODE: u32 = 0o660;
-/// How soon a server is asked again whose queue was full: nobody tells when it is not.
+/// Pause before another attempt at a server whose backlog is full, because the kernel does not report when it has room.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// The file of a listening Unix socket. Dropping it removes the file, unless another file has taken its place.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// `None` if there was none.
+    /// `None` if the file was missing.
     inode: Option<Inode>,
-    /// It is another process that listens there.
+    /// Whether the file belongs to another process, which listens there.
     is_left: AtomicBool,
 }
 
 impl SocketFile {
-    /// The file that is there, as ours.
+    /// Takes ownership of the existing file.
     fn at(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), inode: Some(Inode::of(path)?), is_left: AtomicBool::new(false) })
+        Ok(Self {
+            path: path.to_owned(),
+            inode: Some(Inode::from_path(path)?),
+            is_left: AtomicBool::new(false),
+        })
     }
 
-    /// The socket file of a process that hands its listeners over. The file still belongs to that process until
-    /// [`claim`](Self::claim), since the new process may fail to start. If the file was removed, only the socket
+    /// The socket file of a process that hands its listeners over. The file belongs to that process until
+    /// [`claim`](Self::claim), because the new process may fail to start. If the file was removed, only the socket
     /// remains.
     pub fn of_predecessor(path: &Path) -> Self {
-        Self { path: path.to_owned(), inode: Inode::of(path).ok(), is_left: AtomicBool::new(true) }
+        Self { path: path.to_owned(), inode: Inode::from_path(path).ok(), is_left: AtomicBool::new(true) }
     }
 
     /// Takes ownership of the file from another process.
@@ -61,15 +66,16 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if !self.is_left.load(Ordering::Relaxed)
-            && Inode::of(&self.path).is_ok_and(|inode| Some(inode) == self.inode)
+            // By the inode: after an upgrade, another process may listen under this name.
+            && Inode::from_path(&self.path).is_ok_and(|inode| Some(inode) == self.inode)
         {
-            // What is left is stale, and the next one to listen there removes it.
+            // If this fails, the file stays as a stale one, and the next process that listens there removes it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Which file it is, whatever is called so later.
+/// Identifies a file, even after a rename.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Inode {
     device: u64,
@@ -78,57 +84,60 @@ struct Inode {
 }
 
 impl Inode {
-    fn of(path: &Path) -> io::Result<Self> {
+    fn from_path(path: &Path) -> io::Result<Self> {
         let found = fs::symlink_metadata(path)?;
         Ok(Self { device: found.dev(), number: found.ino(), is_socket: found.file_type().is_socket() })
     }
 }
 
-/// Listens on a Unix socket with the file mode `mode`; who may write the file may connect. Replaces a stale socket
-/// file.
+/// Listens on a Unix socket with the file mode `mode`: everyone with write permission may connect. Replaces a stale
+/// socket file.
 pub fn open(path: &Path, mode: u32) -> io::Result<(TcpListener, SocketFile)> {
     remove_stale(path)?;
     let (socket, address) = new(path)?;
     bind(&socket, &address)?;
     let file = SocketFile::at(path)?;
-    // Nobody can connect yet.
+    // No client can connect yet, because the socket does not listen.
     fs::set_permissions(path, Permissions::from_mode(mode))?;
     listen(&socket, BACKLOG)?;
     Ok((TcpListener::from(socket), file))
 }
 
-/// Removes the file of a socket that nobody listens on.
+/// Removes a socket file if no process listens on it.
 fn remove_stale(path: &Path) -> io::Result<()> {
-    let found = match Inode::of(path) {
+    let found = match Inode::from_path(path) {
         Ok(found) if found.is_socket => found,
         Ok(_) => return Err(io::Error::new(ErrorKind::AlreadyExists, "a file that is no socket is there")),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
     let (socket, address) = new(path)?;
+    // Tried by connecting: a socket file does not show whether a process listens.
     match connect(&socket, &address) {
         Err(Errno::CONNREFUSED) => {}
+        // Without permission it is unknown whether the file is in use.
         Err(error @ Errno::ACCESS) => return Err(error.into()),
-        // Somebody listens, however busy.
+        // A process listens, or is too busy to answer.
         _ => return Err(ErrorKind::AddrInUse.into()),
     }
-    // Another process may have had the same thought, and listens there by now.
-    if Inode::of(path).is_ok_and(|inode| inode == found) { fs::remove_file(path) } else { Ok(()) }
+    // Another process may have replaced the file meanwhile, and listens there.
+    if Inode::from_path(path).is_ok_and(|inode| inode == found) { fs::remove_file(path) } else { Ok(()) }
 }
 
-/// Connects to a Unix socket. `sleep` waits between tries while the server's backlog is full.
+/// Connects to a Unix socket. `sleep` waits between attempts while the server's backlog is full.
 pub async fn reach(path: &Path, sleep: impl AsyncFn(Duration)) -> io::Result<TcpStream> {
     loop {
         let (socket, address) = new(path)?;
         match connect(&socket, &address) {
             Ok(()) => return Ok(TcpStream::from(socket)),
+            // With a new socket each time, because a failed one is not connected later.
             Err(Errno::AGAIN) => sleep(AGAIN).await,
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// A socket that is not connected, and the address for it.
+/// Creates a socket that is not connected, and its address.
 fn new(path: &Path) -> io::Result<(OwnedFd, SocketAddrUnix)> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -142,13 +151,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_socket_that_nobody_listens_on_makes_way() {
+    fn only_a_stale_socket_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let (first, file) = open(&path, MODE).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
         assert_eq!(open(&path, MODE).unwrap_err().kind(), ErrorKind::AddrInUse);
-        // As if the process had been killed.
+        // Simulates a killed process.
         std::mem::forget(file);
         drop(first);
         let (second, file) = open(&path, MODE).unwrap();

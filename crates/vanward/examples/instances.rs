@@ -1,7 +1,7 @@
-//! Many instances in one process, for `cargo xtask fleet --sizes`: those that follow a configuration in etcd, with no proxy behind
-//! them, or whole proxies with a worker each that share a limit through Redis.
+//! Many instances in one process, for `cargo xtask fleet --sizes`: either followers of a configuration in etcd
+//! without proxies, or whole proxies with one worker each that share a limit through Redis.
 
-// What it prints is for the command that has started it.
+// The command that started it reads its output.
 #![allow(clippy::print_stdout)]
 
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use fleet::{Access, Location, Options, WrittenSecrets};
+use fleet::{EtcdCredentials, InstanceOptions, Location, WrittenSecrets};
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -27,10 +27,10 @@ fn number(text: &str) -> usize {
     text.parse().unwrap_or_else(|_| panic!("{text} is no number"))
 }
 
-/// What stands for a proxy: it takes up each version at once. Counts versions that are in force.
+/// Stands in for a proxy: it applies each version at once. Counts the applied versions.
 struct Nothing(Arc<AtomicUsize>);
 
-impl fleet::Proxy for Nothing {
+impl fleet::FollowedProxy for Nothing {
     fn reload(&self) -> Result<(), String> {
         self.0.fetch_add(1, SeqCst);
         Ok(())
@@ -46,6 +46,8 @@ impl fleet::Proxy for Nothing {
 
     fn take_peers(&self, _: &[String]) {}
 
+    fn note(&self, _: &fleet::InstanceStanding) {}
+
     fn warn(&self, message: &str) {
         println!("{message}");
     }
@@ -53,7 +55,7 @@ impl fleet::Proxy for Nothing {
     fn inform(&self, _: &str) {}
 }
 
-/// Follows the configuration of etcd as so many instances, and says how often a new version was taken up.
+/// Follows the configuration in etcd as `count` instances, and prints how often a new version was applied.
 fn follow(url: &str, count: usize, folder: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     let reloads = Arc::new(AtomicUsize::new(0));
@@ -61,9 +63,9 @@ fn follow(url: &str, count: usize, folder: &str) {
     std::thread::spawn(move || tell(&counted));
     runtime.expect("a runtime").block_on(async move {
         for number in 0..count {
-            let options = Options {
+            let options = InstanceOptions {
                 location: Location::parse(url).expect("is a URL"),
-                access: Access::default(),
+                access: EtcdCredentials::default(),
                 name: format!("edge-{number:04}"),
                 folder: PathBuf::from(folder).join(format!("edge-{number:04}")),
                 program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -78,7 +80,7 @@ fn follow(url: &str, count: usize, folder: &str) {
     });
 }
 
-/// Says each number once it has changed.
+/// Prints each number once it has changed.
 fn tell(number: &AtomicUsize) {
     let mut last = 0;
     loop {
@@ -91,7 +93,7 @@ fn tell(number: &AtomicUsize) {
     }
 }
 
-/// Starts so many proxies, and sends all together so many requests per second.
+/// Starts `count` proxies, and sends `rate` requests per second to all together.
 fn proxies(file: &str, count: usize, rate: usize) {
     let text = std::fs::read_to_string(file).expect("the file can be read");
     let proxies: Vec<_> = (0..count)
@@ -108,7 +110,7 @@ fn proxies(file: &str, count: usize, rate: usize) {
             std::thread::park();
         }
     }
-    // Two requests of each instance in a row have different keys.
+    // Consecutive requests of an instance have different keys.
     let pause = Duration::from_secs(1) / u32::try_from(rate).unwrap_or(u32::MAX);
     let mut connections: Vec<Option<BufReader<TcpStream>>> = addresses.iter().map(|_| None).collect();
     for turn in 0.. {

@@ -1,8 +1,5 @@
-//! The commands that every build has, as a person meets them: help, mistakes, exit codes, and a proxy from its start to
-//! its end. What it does with HTTP is tested in the crate `proxy`.
-
-/// The program as a process.
-mod process;
+//! The commands that every build has, from a user's point of view: help, mistakes, exit codes, and a proxy from
+//! start to end. The crate `proxy` tests HTTP.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,10 +10,10 @@ use std::process::Command;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use process::{PATIENCE, Patience, Process, connect, get, read_head, run, run_in};
+use crate::process::{PATIENCE, Patience, Process, connect, get, read_head, run, run_in};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
-/// Nothing connects there, in tests that need no server.
+/// A placeholder in tests that need no server.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -26,13 +23,50 @@ fn the_version_names_the_commit() {
     let version = said.trim_end().strip_prefix("vanward ").expect("it begins with the name");
     let (number, commit) = version.split_once(' ').unwrap_or((version, ""));
     assert_eq!(number, env!("CARGO_PKG_VERSION"));
-    // A source without its history has no commit to name.
+    // Sources outside of git have no commit.
     let in_git = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().any(|folder| folder.join(".git").exists());
     let digits = commit.trim_start_matches('(').trim_end_matches(')');
     let is_commit = digits.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     assert_eq!(is_commit, in_git, "{said}");
 }
 
+#[test]
+fn a_build_says_which_feature_it_lacks() {
+    let asked: [(&[&str], &str, bool); 6] = [
+        (&["fleet", "--json"], "fleet", cfg!(feature = "fleet")),
+        (&["help", "fleet"], "fleet", cfg!(feature = "fleet")),
+        (&["run", "--config", "etcd://127.0.0.1:1/edge"], "fleet", cfg!(feature = "fleet")),
+        (&["run", "--config", "kubernetes://localhost:1"], "kubernetes", cfg!(feature = "kubernetes")),
+        (&["load", "--help"], "lab", cfg!(feature = "lab")),
+        (&["demo"], "lab", cfg!(feature = "lab")),
+    ];
+    for (arguments, feature, _) in asked.iter().filter(|(_, _, is_built)| !is_built) {
+        let said = run(arguments).with_code(2);
+        let expected = format!("; build with `--features {feature}`");
+        assert!(said.errors.contains("this build has no ") && said.errors.contains(&expected), "{said:?}");
+    }
+}
+
+#[test]
+fn redis_is_refused_by_a_build_without_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nrespond = { status = 204 }\n\
+                [redis]\nurl = \"redis://127.0.0.1:1\"\n";
+    std::fs::write(folder.path().join("vanward.toml"), text).expect("it is written");
+    let said = run_in(folder.path(), &["check"]);
+    if cfg!(feature = "fleet") {
+        said.with_code(0);
+    } else {
+        let expected =
+            "vanward.toml:5:1: redis: this build has no etcd and Redis; build with `--features fleet`";
+        let said = said.with_code(78);
+        assert!(said.errors.contains(expected), "{}", said.errors);
+        let said = run_in(folder.path(), &["run"]).with_code(78);
+        assert!(said.errors.contains(expected), "{}", said.errors);
+    }
+}
+
+#[cfg(feature = "fleet")]
 #[test]
 fn mistakes_in_the_use_of_fleet_end_with_two() {
     const PLACE: [&str; 2] = ["--config", "etcd+http://127.0.0.1:1/edge"];
@@ -56,7 +90,7 @@ fn the_help_of_every_command_has_examples() {
     let commands: Vec<&str> = list
         .expect("it lists the commands")
         .lines()
-        // What stands further in goes on about the command above.
+        // More indentation continues the command above.
         .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
         .filter(|command| !matches!(*command, "" | "help"))
         .collect();
@@ -69,11 +103,12 @@ fn the_help_of_every_command_has_examples() {
 }
 
 #[test]
-fn wrong_usage_is_told_with_code_2() {
+fn wrong_usage_exits_with_2() {
     let cases: &[(&[&str], &str)] = &[
         (&[], "Usage: vanward <COMMAND>"),
         (&["prosy"], "'proxy'"),
         (&["help", "prosy"], "'proxy'"),
+        #[cfg(feature = "fleet")]
         (&["help", "fleet", "rolback"], "'rollback'"),
         (&["completions", "tcsh"], "bash, elvish, fish"),
         (&["proxy", "--from", "127.0.0.1:0"], "--to <URL>"),
@@ -82,7 +117,7 @@ fn wrong_usage_is_told_with_code_2() {
         (&["proxy", "--from", "127.0.0.1:0", "--to", "ftp://127.0.0.1:1"], "ftp://127.0.0.1:1"),
         (&["proxy", "--from", "127.0.0.1:0", "--to", "http://a", "--workers", "0"], "--workers"),
         (&["proxy", "--from", "127.0.0.1:0", "--files", "/nowhere"], "No such file or directory"),
-        (&["proxy", "--from", "127.0.0.1:0", "--files", "/usr", "--auth", "/dev/null"], "nobody is in it"),
+        (&["proxy", "--from", "127.0.0.1:0", "--files", "/usr", "--auth", "/dev/null"], "it has no users"),
         (&["proxy", "--from", "127.0.0.1:0", "--files", "/usr", "--cors", "a.example"], "it is no origin"),
         (&["proxy", "--from", "127.0.0.1:0", "--files", "/dev/null"], "it is not a directory"),
         (&["proxy", "--from", "127.0.0.1:0", "--files", "/usr", "--to", "http://a"], "'--files <DIR>'"),
@@ -90,8 +125,21 @@ fn wrong_usage_is_told_with_code_2() {
         (&["check", "--header", "A: b"], "--route"),
         (&["check", "--print", "--route", "GET", "/"], "--route"),
         (&["run", "--config"], "--config"),
-        (&["shape", "set", "route"], "--rate"),
-        (&["shape", "clear", "route"], "NAME"),
+        (&["shape", "set", "--route"], "--rate"),
+        (&["shape", "set", "--rate", "1MB/s"], "--route"),
+        #[cfg(feature = "lab")]
+        (&["lab", "run", "--repeats", "0"], "invalid value '0' for '--repeats <N>': it must be 1 or more"),
+        (&["chaos", "--listen", "here"], "it is not an IP address with a port, such as 127.0.0.1:8080"),
+        (&["chaos", "--seed", "x"], "it is not a whole number"),
+        (&["check", "--route", "GET", "/", "--client", "here"], "it is not an IP address"),
+        (&["weigh", "--server", "http://a", "--weight", "much"], "it is not a whole number"),
+        (&["weigh", "--server", "http://a"], "--weight <N>"),
+        (&["drain"], "--server <SERVER>"),
+        (&["faults", "remove"], "--fault <NAME>"),
+        (&["faults", "add", "10%", "503"], "with a colon behind the %; did you mean \"10%:503\"?"),
+        (&["faults", "add", "2s"], "did you mean \"delay 2s\"?"),
+        (&["faults", "add", "503", "--first", "0"], "it must be 1 or more"),
+        (&["shape", "clear", "--route", "/", "--listener"], "cannot be used with"),
     ];
     for (arguments, expected) in cases {
         let ended = run(arguments).with_code(2);
@@ -111,13 +159,16 @@ fn shells_complete_commands_and_man_shows_their_help() {
     assert_eq!(String::from_utf8_lossy(&completed.stdout), "check\n", "{completed:?}");
     for shell in ["zsh", "fish", "elvish"] {
         let script = run(&["completions", shell]).with_code(0).output;
-        assert!(["certificates", "pid-file", "canary"].iter().all(|word| script.contains(word)), "{shell}");
+        assert!(["certificates", "pid-file", "upstream"].iter().all(|word| script.contains(word)), "{shell}");
+        #[cfg(feature = "fleet")]
+        assert!(script.contains("canary"), "{shell}");
     }
 
     run(&["man", "--out", &place("man")]).with_code(0);
     for (page, expected) in [
         ("vanward.1", "vanward\\-check(1)"),
         ("vanward-run.1", "\nExamples:"),
+        #[cfg(feature = "fleet")]
         ("vanward-fleet-canary.1", "\\-\\-errors"),
     ] {
         let text = std::fs::read_to_string(folder.path().join("man").join(page)).expect("the page is there");
@@ -131,7 +182,7 @@ fn shells_complete_commands_and_man_shows_their_help() {
     );
 }
 
-/// A folder with the smallest `vanward.toml`: one listener, all to one server.
+/// A folder with the smallest `vanward.toml`: one listener, one server for all.
 fn folder_with(listen: SocketAddr, server: SocketAddr, more: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let text = format!(
@@ -246,14 +297,14 @@ fn a_port_that_is_taken_is_named_with_the_remedy() {
     }
 }
 
-/// A `vanward` whose standard error goes to a disk that is full.
+/// A `vanward` whose standard error goes to a full disk.
 fn unheard(arguments: &[&str]) -> Process {
     let script = "exec \"$0\" \"$@\" 2>/dev/full";
     Process::of(Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_vanward")]).args(arguments))
 }
 
 #[test]
-fn nothing_ends_because_nobody_can_hear_it() {
+fn a_full_disk_for_messages_ends_nothing() {
     let taken = TcpListener::bind(any_port()).expect("a port on loopback is free");
     let address = taken.local_addr().expect("it listens").to_string();
     unheard(&["proxy", "--from", &address, "--to", "http://127.0.0.1:1"]).ended().with_code(1);
@@ -272,7 +323,7 @@ fn nothing_ends_because_nobody_can_hear_it() {
     proxy.ended().with_code(0);
 }
 
-/// A file of options has whole paths; a flag is given in a working directory.
+/// A configuration file has absolute paths; a flag is relative to the working directory.
 #[test]
 fn flags_may_name_files_of_the_working_directory() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -287,8 +338,7 @@ fn flags_may_name_files_of_the_working_directory() {
     assert_eq!(log.lines().count(), 1, "{log}");
 }
 
-/// A proxy from a file, between clients and a server that both are the test's. A drain would take longer than any test
-/// has patience, unless nothing is left to wait for.
+/// A proxy from a file, between clients and a server of the test. Its drain takes an hour at most.
 struct Scene {
     server: TcpListener,
     proxy: Process,
@@ -306,7 +356,7 @@ impl Scene {
         Self { server, proxy, address, _folder: folder }
     }
 
-    /// A client whose request the server has.
+    /// Opens a client whose request has reached the server.
     fn under_way(&self) -> (TcpStream, TcpStream) {
         let mut client = connect(self.address);
         client.write_all(REQUEST).expect("the proxy reads");
@@ -324,7 +374,6 @@ impl Scene {
     }
 }
 
-/// The head of the response, whose body is read too.
 fn answered(client: &mut TcpStream) -> String {
     let head = read_head(client);
     let mut body = [0; 2];
@@ -335,7 +384,7 @@ fn answered(client: &mut TcpStream) -> String {
 
 fn is_closed(mut client: TcpStream) {
     let mut rest = Vec::new();
-    // In an orderly way or by a reset: both tell the client.
+    // A clean close or a reset both inform the client.
     let _ = client.read_to_end(&mut rest);
     assert_eq!(rest, b"");
 }
@@ -354,7 +403,7 @@ fn a_proxy_with_nothing_to_do_ends_when_asked() {
     }
 }
 
-/// A proxy with a cache and an admin socket; `None` has it say nothing of a cache.
+/// A proxy with an admin socket, and with a cache unless `cache` is `None`.
 fn proxy_with_admin(cache: Option<&str>) -> (Process, TempDir) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (route, store) = cache.map_or(("", ""), |store| ("cache = {}\n", store));
@@ -401,7 +450,7 @@ fn rates_and_delays_are_changed_by_a_command() {
     let shape = |arguments: &[&str]| run_in(folder.path(), &[&["shape"], arguments].concat());
     let set =
         shape(&["set", "route", "--rate", "5KB/s", "--delay", "2s±100ms", "--expires", "1h"]).with_code(0);
-    assert!(set.errors.contains("route \"/\" is changed"), "{set:?}");
+    assert!(set.errors.contains("route \"/\": rate 5KB/s, delay 2s±100ms; changed, expires in 3"), "{set:?}");
     assert!(shape(&["set", "upstream", "app", "--latency", "20ms"]).with_code(0).errors.contains("app"));
     let told = "route / rate 5KB/s, delay 2s±100ms changed, expires in 3";
     for said in [shape(&[]), run_in(folder.path(), &["status"])] {
@@ -503,7 +552,7 @@ fn chaos_begins_with_the_proxies_of_a_file_or_says_where_it_is_wrong() {
     assert_eq!(chaos.ended().status.code(), Some(0));
 }
 
-/// Standard error of a proxy that runs, line by line: what supervisors gather.
+/// Standard error of a running proxy, line by line, as supervisors collect it.
 #[test]
 fn messages_of_a_running_proxy_have_time_and_level_and_can_be_json() {
     let folder = folder_with(any_port(), NOBODY, "[messages]\nformat = \"json\"\n");

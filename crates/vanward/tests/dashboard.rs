@@ -1,7 +1,4 @@
-//! The dashboard as browsers ask for it: the page, its JSON, and what is refused.
-
-/// The program as a process.
-mod process;
+//! The dashboard from a browser's point of view: the page, its JSON, and rejected requests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,9 +7,9 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use process::{Process, run_in};
+use crate::process::{Process, run_in};
 
-/// A proxy with a dashboard. The kernel chooses its port, which a message tells.
+/// Starts a proxy with a dashboard. A message has the port that the kernel selected.
 fn start(folder: &Path, options: &str) -> (Process, SocketAddr) {
     let text = format!(
         "dashboard = \"127.0.0.1:0\"\n{options}\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
@@ -28,13 +25,12 @@ fn start(folder: &Path, options: &str) -> (Process, SocketAddr) {
     (proxy, address.trim_end_matches('/').parse().expect("it is an address"))
 }
 
-/// Status, head and body of an answer.
 fn ask(address: SocketAddr, request: &str, fields: &str, body: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let length = body.len();
     let text =
         format!("{request} HTTP/1.1\r\n{fields}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}");
-    // It may answer before it has read all.
+    // The server may respond before it has read everything.
     let _ = stream.write_all(text.as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -106,7 +102,7 @@ fn changes_need_the_option_and_the_page_of_this_process() {
     let long = "a".repeat(100 * 1024);
     assert_eq!(ask(address, "POST /api/faults", &own, &long).0, 413);
 
-    // A reload takes the permission away.
+    // A reload removes the permission.
     let file = folder.path().join("vanward.toml");
     let text = std::fs::read_to_string(&file).expect("it is there").replace("dashboard_write = true", "");
     std::fs::write(&file, text).expect("it is writable");

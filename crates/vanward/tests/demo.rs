@@ -1,16 +1,13 @@
-//! `vanward demo` as a newcomer runs it, at its shortest: it leaves a report that needs nothing else, and no process.
+//! The shortest `vanward demo`: it leaves a self-contained report, and no process.
 //!
-//! How good its figures are is not asked here: a busy machine makes some invalid, and it says so.
-
-/// The program as a process.
-mod process;
+//! The quality of its figures is not tested: a busy machine makes some invalid, and the demo reports that.
 
 use report::Results;
 use rustix::process::Signal;
 
-use process::Process;
+use crate::process::{self, Process};
 
-/// A figure is missing or invalid.
+/// Exit code: a figure is missing or invalid.
 const INVALID_RUN: i32 = 98;
 
 #[test]
@@ -28,8 +25,8 @@ fn the_demo_leaves_a_report_that_needs_nothing_else() {
     // Two sizes over HTTP, in a closed loop and at a constant rate, and in a closed loop over HTTPS.
     assert_eq!((results.cases.len(), results.origins.len()), (6, 2));
     for (name, case) in names.iter().flat_map(|name| results.cases.iter().map(move |case| (name, case))) {
-        // The origins speak no TLS: what is direct has none.
-        if *name == "direct" && case.scheme == report::results::Scheme::Https {
+        // The origins have no TLS, so `direct` has none.
+        if *name == "direct" && case.scheme == report::results::ClientScheme::Https {
             continue;
         }
         let is_there = results.runs.iter().any(|run| run.proxy == *name && run.case == case.name);

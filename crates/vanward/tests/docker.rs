@@ -1,22 +1,22 @@
-//! `vanward docker` with an engine that a test plays, by answers as Docker's and Podman's API gives them.
-
-/// The program as a process.
-mod process;
+//! `vanward docker` with a fake engine that responds as Docker's and Podman's API does.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use process::{Patience, Process, response, run_in};
+use crate::process::{Patience, Process, response, run_in};
 
-/// An engine: its containers, and who listens to its events.
+/// A fake engine: its containers, and the connections that wait for events.
 struct Engine {
     socket: PathBuf,
     state: Arc<Mutex<(Vec<Value>, Vec<UnixStream>)>>,
+    /// Whether it responds with something other than a list.
+    is_garbled: Arc<AtomicBool>,
 }
 
 impl Engine {
@@ -24,17 +24,17 @@ impl Engine {
         let socket = folder.join("engine.sock");
         let listener = UnixListener::bind(&socket).expect("a socket");
         let state: Arc<Mutex<(Vec<Value>, Vec<UnixStream>)>> = Arc::default();
-        let of_thread = Arc::clone(&state);
+        let is_garbled = Arc::<AtomicBool>::default();
+        let (of_thread, garbled) = (Arc::clone(&state), Arc::clone(&is_garbled));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
-                answer(stream, &of_thread);
+                answer(stream, &of_thread, garbled.load(SeqCst));
             }
         });
-        Self { socket, state }
+        Self { socket, state, is_garbled }
     }
 
-    /// Has these containers from now on, and tells of it.
     fn has(&self, containers: Vec<Value>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.0 = containers;
@@ -43,14 +43,13 @@ impl Engine {
         });
     }
 
-    /// Ends all that listen to events, and takes nobody any more.
     fn go(&self) {
         std::fs::remove_file(&self.socket).expect("it is there");
         self.state.lock().unwrap_or_else(PoisonError::into_inner).1.clear();
     }
 }
 
-fn answer(mut stream: UnixStream, state: &Mutex<(Vec<Value>, Vec<UnixStream>)>) {
+fn answer(mut stream: UnixStream, state: &Mutex<(Vec<Value>, Vec<UnixStream>)>, is_garbled: bool) {
     let mut reader = BufReader::new(stream.try_clone().expect("another handle"));
     let mut request = String::new();
     reader.read_line(&mut request).expect("a request");
@@ -65,7 +64,9 @@ fn answer(mut stream: UnixStream, state: &Mutex<(Vec<Value>, Vec<UnixStream>)>) 
         state.1.push(stream);
         return;
     }
-    let body = if path == "/containers/json" {
+    let body = if is_garbled {
+        Some(json!({ "message": "starting" }))
+    } else if path == "/containers/json" {
         Some(state.0.iter().map(|one| json!({ "Id": one["Id"] })).collect())
     } else {
         let id = path.trim_start_matches("/containers/").trim_end_matches("/json");
@@ -78,7 +79,7 @@ fn answer(mut stream: UnixStream, state: &Mutex<(Vec<Value>, Vec<UnixStream>)>) 
     stream.write_all(answer.as_bytes()).expect("an answer");
 }
 
-/// A container on the machine's network.
+/// A container with the host's network.
 fn container(name: &str, port: u16, labels: &[(&str, &str)]) -> Value {
     let labels: serde_json::Map<String, Value> =
         labels.iter().map(|(label, value)| ((*label).to_owned(), json!(value))).collect();
@@ -91,23 +92,57 @@ fn container(name: &str, port: u16, labels: &[(&str, &str)]) -> Value {
     })
 }
 
+/// Has one worker, because several take up a change one after the other.
+const FILE: &str = "workers = 1\nadmin = \"admin.sock\"\ninclude = \"conf.d/*.toml\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
+                    [[route]]\npath = \"/own\"\nrespond = { status = 204 }\n";
+const GOOD: [(&str, &str); 2] = [("vanward.enable", "true"), ("vanward.path", "/tiny")];
+
+/// Starts a proxy, an engine with a container at this port, and `vanward docker` between them.
+fn follow(path: &Path, port: u16) -> (Process, Engine, Process) {
+    std::fs::create_dir(path.join("conf.d")).expect("a folder");
+    std::fs::write(path.join("vanward.toml"), FILE).expect("it is written");
+    let proxy = Process::start_in(path, &["run"]);
+    let engine = Engine::start(path);
+    engine.has(vec![container("good", port, &GOOD)]);
+    let command = ["docker", "--output", "conf.d/docker.toml", "--engine", "engine.sock"];
+    (proxy, engine, Process::start_in(path, &command))
+}
+
+#[test]
+fn only_a_list_says_which_containers_run_and_the_status_says_since_when_there_is_none() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path();
+    let (mut proxy, engine, docker) = follow(path, 9);
+    let address = proxy.address();
+    docker.warns("conf.d/docker.toml has 1 route");
+    let problem = |expected: &str, is_there: bool| {
+        let patience = Patience::new();
+        while run_in(path, &["status"]).with_code(0).output.contains(expected) != is_there {
+            patience.wait_a_little(expected);
+        }
+    };
+    let has_route = || !response(address, "/tiny", "").starts_with("HTTP/1.1 404");
+    engine.is_garbled.store(true, SeqCst);
+    engine.has(vec![]);
+    docker.warns("answers with no list");
+    problem("answers with no list; conf.d/docker.toml stays as it is (since ", true);
+    assert!(has_route(), "what was known stays");
+    engine.is_garbled.store(false, SeqCst);
+    problem("answers with no list", false);
+    assert!(!has_route(), "an empty list is an answer");
+    drop(docker);
+    proxy.signal(Signal::TERM);
+    proxy.ended();
+}
+
 #[test]
 fn routes_follow_the_containers() {
-    let origin = origin::start(origin::Options::default()).expect("the origin starts");
+    let origin = origin::start(origin::OriginOptions::default()).expect("the origin starts");
     let port = origin.addresses()[0].port();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
-    std::fs::create_dir(path.join("conf.d")).expect("a folder");
-    let file = "admin = \"admin.sock\"\ninclude = \"conf.d/*.toml\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
-                [[route]]\npath = \"/own\"\nrespond = { status = 204 }\n";
-    std::fs::write(path.join("vanward.toml"), file).expect("it is written");
-    let mut proxy = Process::start_in(path, &["run"]);
-    let address = proxy.address();
-    let engine = Engine::start(path);
-    let good = [("vanward.enable", "true"), ("vanward.path", "/tiny")];
-    engine.has(vec![container("good", port, &good)]);
-    let command = ["docker", "--output", "conf.d/docker.toml", "--engine", "engine.sock"];
-    let docker = Process::start_in(path, &command);
+    let (mut proxy, engine, docker) = follow(path, port);
+    let (file, good, address) = (FILE, GOOD, proxy.address());
     let until = |status: &str, what: &str| {
         let patience = Patience::new();
         while !response(address, "/tiny", "").starts_with(&format!("HTTP/1.1 {status}")) {
@@ -116,7 +151,7 @@ fn routes_follow_the_containers() {
     };
     until("200", "there is no route to the container");
 
-    // One whose labels make a mistake holds up no other.
+    // A container with a mistake in its labels does not affect others.
     let bad = [("vanward.enable", "true"), ("vanward.path", "/bad"), ("vanward.route.rate_limit", "fast")];
     let other = [("vanward.enable", "true"), ("vanward.path", "/medium")];
     engine.has(vec![
@@ -128,7 +163,7 @@ fn routes_follow_the_containers() {
     docker.warns("conf.d/docker.toml has 2 routes and 2 servers of 3 containers");
     assert!(response(address, "/tiny", "").starts_with("HTTP/1.1 200"));
 
-    // What the proxy refuses leaves the file as it was.
+    // After a rejected reload, the file is unchanged.
     let before = std::fs::read_to_string(path.join("conf.d/docker.toml")).expect("it is there");
     std::fs::write(
         path.join("vanward.toml"),
@@ -155,7 +190,7 @@ fn routes_follow_the_containers() {
 }
 
 #[test]
-fn an_engine_that_is_not_there_is_told_with_a_remedy() {
+fn a_missing_engine_is_reported_with_a_remedy() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let ended =
         run_in(folder.path(), &["docker", "--once", "--output", "docker.toml", "--engine", "none.sock"])

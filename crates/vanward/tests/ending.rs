@@ -1,6 +1,7 @@
-//! What the proxy tells when it ends: spans that no collector has taken.
+//! Messages at the end of the proxy: spans that no collector accepted.
 
 /// The program as a process.
+#[allow(dead_code, reason = "it takes little of it")]
 mod process;
 
 use std::net::TcpListener;
@@ -10,7 +11,7 @@ use rustix::process::Signal;
 use process::{Process, get};
 
 #[test]
-fn spans_that_a_dead_collector_did_not_take_are_told_with_their_number() {
+fn the_number_of_lost_spans_is_reported_at_the_end() {
     let closed = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let collector = closed.local_addr().expect("it is bound");
     drop(closed);

@@ -1,14 +1,11 @@
 //! A configuration of several files with variables and secrets: a start, reloads and an upgrade read all of them.
 
-/// The program as a process.
-mod process;
-
 use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use process::{Patience, Process, get, run_in};
+use crate::process::{Patience, Process, get, run_in};
 
 fn write(folder: &Path, file: &str, text: &str) {
     std::fs::write(folder.join("next"), text).expect("it is writable");
@@ -35,7 +32,7 @@ fn every_way_to_read_the_configuration_reads_all_of_its_files() {
         std::fs::set_permissions(path.join("secret"), owner).expect("it is there");
     };
     secret("one\n");
-    // Whoever checks it needs the variables too, but a command for the running proxy does not.
+    // A check needs the variables, too, but a command for the running proxy does not.
     let unset = run_in(path, &["check"]).with_code(78);
     assert!(unset.errors.starts_with("conf.d/10-site.toml:2:35: WORD is not set; "), "{}", unset.errors);
 
@@ -77,8 +74,8 @@ fn every_way_to_read_the_configuration_reads_all_of_its_files() {
     proxy.ended().with_code(0);
 }
 
-/// Has another process take over, waits until it `answers`, and ends it. Both processes accept connections for a
-/// moment: the first one stops once the other has said that it serves.
+/// Upgrades, waits until the new process `answers`, and ends it. Both processes accept connections for a moment:
+/// the first one stops once the other has reported that it serves.
 fn upgraded(path: &Path, proxy: &Process, answers: impl Fn() -> bool) {
     let patience = Patience::new();
     let process = || std::fs::read_to_string(path.join("pid")).unwrap_or_default().trim().to_owned();
@@ -97,7 +94,7 @@ fn upgraded(path: &Path, proxy: &Process, answers: impl Fn() -> bool) {
     }
 }
 
-/// What the file takes out comes back by command, and what is said of it.
+/// A server that is `down` in the file returns by command, and the status shows that.
 #[test]
 fn servers_that_are_out_in_the_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -123,19 +120,19 @@ fn servers_that_are_out_in_the_file() {
         servers(),
         (["up 1", "draining 0", "down 1"].map(str::to_owned).into(), "down in the file".into())
     );
-    let refused = run_in(path, &["restore", "127.0.0.1:2"]).with_code(1);
+    let refused = run_in(path, &["restore", "--server", "127.0.0.1:2"]).with_code(1);
     assert!(
         refused.errors.contains("has a weight of 0: give it another one, with vanward weigh"),
         "{refused:?}"
     );
-    run_in(path, &["weigh", "127.0.0.1:2", "5"]).with_code(0);
-    run_in(path, &["restore", "127.0.0.1:3"]).with_code(0);
+    run_in(path, &["weigh", "--server", "127.0.0.1:2", "--weight", "5"]).with_code(0);
+    run_in(path, &["restore", "--server", "127.0.0.1:3"]).with_code(0);
     assert_eq!(servers().0, ["up 1", "up 5", "up 1"]);
-    // As all that operators change it outlives a reload.
+    // As all operators' changes, it survives a reload.
     run_in(path, &["reload"]).with_code(0);
     assert_eq!(servers().0, ["up 1", "up 5", "up 1"]);
-    run_in(path, &["weigh", "127.0.0.1:1", "0"]).with_code(0);
-    run_in(path, &["drain", "127.0.0.1:3"]).with_code(0);
+    run_in(path, &["weigh", "--server", "127.0.0.1:1", "--weight", "0"]).with_code(0);
+    run_in(path, &["drain", "--server", "127.0.0.1:3"]).with_code(0);
     assert_eq!(servers().0, ["draining 0", "up 5", "draining 1"]);
     proxy.signal(Signal::TERM);
     proxy.ended().with_code(0);

@@ -1,21 +1,18 @@
-//! What `vanward lab` lets pass and what it does not, and what it asks of proxies beside plain requests. How good its
-//! figures are is not asked here: a busy machine makes some invalid, and it says so.
-
-/// The program as a process.
-mod process;
+//! Gates of `vanward lab`, and features of proxies beyond plain requests. The quality of figures is not tested: a
+//! busy machine makes some invalid, and the lab reports that.
 
 use std::path::Path;
 
 use report::Results;
-use report::results::{Measured, Run};
+use report::results::{MeasuredFigures, Run};
 
-use process::{Ended, Process};
+use crate::process::{self, Ended, Process};
 
-/// Figures that are missing or invalid, an expectation that was missed.
+/// Exit codes: invalid figures, a missed expectation.
 const INVALID_RUN: i32 = 98;
 const MISSED: i32 = 99;
 
-/// Runs a plan whose measurements end by a number of requests: in no time at all a busy machine may do nothing.
+/// Runs a plan with a number of requests per measurement: in a short time, a busy machine may complete none.
 fn run(folder: &Path, plan: &str, arguments: &[&str]) -> Ended {
     std::fs::write(folder.join("plan.toml"), plan).expect("a plan");
     Process::start_in(folder, &[&["lab", "run", "plan.toml", "--out", "out"], arguments].concat()).ended()
@@ -26,7 +23,7 @@ fn results(folder: &Path) -> Results {
     Results::from_json(&text).expect("it reads what it wrote")
 }
 
-/// A plan of these proxies, with `head` before its cases.
+/// A plan with these proxies, and with `head` before its cases.
 fn plan(proxies: &str, head: &str, cases: &str) -> String {
     let program = env!("CARGO_BIN_EXE_vanward");
     let mine = format!(
@@ -41,13 +38,13 @@ fn plan(proxies: &str, head: &str, cases: &str) -> String {
 const TINY: &str = "[[case]]\nname = \"tiny\"\npayload = \"tiny\"\nconnections = 2\nrequests = 20\n";
 
 #[test]
-fn what_is_expected_of_a_command_is_judged_of_it() {
+fn expectations_of_a_command_are_judged_by_its_figures() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mine = plan("\"direct\", \"mine\"", "expect = [\"p99 < 1us\"]\n", TINY);
     let ended = run(folder.path(), &mine, &[]).with_code(MISSED);
     assert!(ended.output.contains("Missed in tiny: mine expects p99 < 1us"), "{}", ended.output);
 
-    // One that it keeps to is told as well.
+    // A met expectation is reported, too.
     let mine = plan("\"direct\", \"mine\"", "expect = [\"mine: p99 < 5m\", \"direct: max < 5m\"]\n", TINY);
     let ended = run(folder.path(), &mine, &[]);
     assert!(matches!(ended.status.code(), Some(0 | INVALID_RUN)), "{ended:?}");
@@ -55,7 +52,7 @@ fn what_is_expected_of_a_command_is_judged_of_it() {
 }
 
 #[test]
-fn what_is_expected_of_whoever_was_not_measured_is_missed() {
+fn expectations_of_an_unmeasured_proxy_are_missed() {
     let told = process::run(&["lab", "doctor"]).with_code(0);
     let is_absent =
         told.output.lines().any(|line| line.contains("monolake") && line.contains("not installed"));
@@ -68,14 +65,14 @@ fn what_is_expected_of_whoever_was_not_measured_is_missed() {
             "{ended:?}"
         );
     }
-    // Nobody knows how to have a command speak TLS.
+    // The lab cannot know how a command is made to use TLS.
     let https = TINY.replace("payload", "scheme = \"https\"\npayload");
     let text = plan("\"vanward\", \"mine\"", "expect = [\"mine: errors = 0\"]\n", &https);
     run(folder.path(), &text, &[]).with_code(MISSED);
     let results_of_it = results(folder.path());
     assert!(results_of_it.expectations.iter().all(|each| !each.is_met && each.measured.is_none()));
 
-    // Who is left out by the command line is not judged, and that is said.
+    // A proxy excluded on the command line is not judged, and the lab says so.
     let text = plan("\"vanward\", \"mine\"", "expect = [\"mine: errors = 0\"]\n", TINY);
     run(folder.path(), &text, &["--proxies", "vanward"]);
     let changes = results(folder.path()).conditions.changes;
@@ -85,8 +82,7 @@ fn what_is_expected_of_whoever_was_not_measured_is_missed() {
     );
 }
 
-/// The figures of a case, whether the machine was quiet or not.
-fn figures<'r>(results: &'r Results, case: &str, proxy: &str) -> &'r Measured {
+fn figures<'r>(results: &'r Results, case: &str, proxy: &str) -> &'r MeasuredFigures {
     let is_it = |run: &&Run| run.case == case && run.proxy == proxy;
     let run = results.runs.iter().find(is_it).expect(case);
     run.outcome.figures().unwrap_or_else(|| panic!("{case}: {:?}", run.outcome))
@@ -109,13 +105,13 @@ fn origins_that_speak_tls_or_http_2_are_asked_so_and_layer_4_passes_on() {
         assert_eq!((measured.requests, measured.error_count()), (40, 0), "{case}");
     }
     let made = |case: &str, proxy: &str| figures(&results, case, proxy).origin_connections.expect(case);
-    // A connection to an origin for each client's at layer 4, and for who asks directly. Over HTTP/2 one is enough for all,
-    // and that over which the proxy was asked whether it answers is there already.
+    // At layer 4 and without a proxy there is an origin connection for each client's. Over HTTP/2 one is enough,
+    // and the lab's readiness check has opened it already.
     let four = [made("passed-on", "vanward"), made("passed-on-tls", "vanward"), made("http", "direct")];
     assert_eq!(four, [4, 4, 4]);
     assert!(made("h2", "vanward") <= 1 && made("https", "vanward") <= 4);
     assert!(ended.output.contains("connects"), "{}", ended.output);
-    // What it cannot do it is left out of, by name.
+    // Unsupported cases are excluded by name.
     let lacking: Vec<&str> =
         results.lacking.iter().filter(|each| each.proxy == "mine").map(|each| each.case.as_str()).collect();
     assert_eq!(lacking, ["https", "h2", "passed-on", "passed-on-tls"]);

@@ -1,8 +1,5 @@
-//! Upgrades and reloads under load over HTTP/3: connections stay with the process that has begun them, whichever process gets
-//! their datagrams, and no request fails.
-
-/// The program as a process.
-mod process;
+//! Upgrades and reloads under load over HTTP/3: connections stay with the process that accepted them, whichever
+//! process gets their datagrams, and no request fails.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,22 +9,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::http3::{Client, Got, RawClient, Stream, trusting};
+use testkit::http3::{Got, H3TestClient, H3TestStream, RawClient, trusting};
 
-use process::{Patience, Process, read_head, run_in};
+use crate::process::{Patience, Process, read_head, run_in};
 
-/// Clients that ask without a pause.
+/// Clients that send requests without a pause.
 const CLIENTS: usize = 4;
-/// Requests that each has under way at once.
 const AT_ONCE: usize = 4;
-/// Requests that are awaited between two changes.
+/// Requests that a test waits for between two changes.
 const BETWEEN: u64 = 100;
-/// Clients that have sent a part of their hellos when an upgrade begins.
+/// Clients that have sent a part of their ClientHello when an upgrade begins.
 const HANDSHAKES: usize = 24;
 /// H3_REQUEST_REJECTED.
 const REJECTED: u64 = 0x10b;
 
-/// A server that answers, and switches protocols to send back what it gets.
+/// Starts a server that responds, or switches protocols and echoes.
 fn serve() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it listens");
@@ -42,8 +38,8 @@ fn serve() -> SocketAddr {
 fn answer(mut stream: TcpStream) {
     while stream.peek(&mut [0]).is_ok_and(|count| count > 0) {
         let head = read_head(&mut stream);
-        // A request whose stream ends a moment after its head comes with a body, which is empty. Left there, its end would be read
-        // as the next request, and answered in place of it.
+        // If the end of a stream arrives after its head, the request has an empty body. Unread, its last chunk would
+        // be taken for the next request and answered in its place.
         if head.to_ascii_lowercase().contains("\r\ntransfer-encoding: chunked\r\n") {
             assert_eq!(read_head(&mut stream), "0\r\n\r\n");
         }
@@ -72,14 +68,14 @@ struct Scene {
     server: SocketAddr,
 }
 
-/// The process whose number is in this file, which a test that fails does not leave behind.
+/// Kills the process with the ID in this file, so that a failed test leaves none behind.
 struct LastProcess(PathBuf);
 
 impl Drop for LastProcess {
     fn drop(&mut self) {
         let text = std::fs::read_to_string(&self.0).unwrap_or_default();
         if let Some(process) = text.trim().parse().ok().and_then(Pid::from_raw) {
-            // It may have ended by itself.
+            // It may have ended already.
             let _ = kill_process(process, Signal::KILL);
         }
     }
@@ -128,9 +124,9 @@ impl Scene {
         run_in(self.folder.path(), &["reload"]).with_code(0);
     }
 
-    /// A tunnel, which stays with the process that has begun it.
-    fn tunnel(&self) -> (Client, Stream) {
-        let client = Client::connect(self.address);
+    /// Opens a tunnel, which stays with the process that accepted it.
+    fn tunnel(&self) -> (H3TestClient, H3TestStream) {
+        let client = H3TestClient::connect(self.address);
         let mut stream = client.open();
         stream.sends_head(
             ":method: CONNECT\n:protocol: echo\n:scheme: https\n:authority: test\n:path: /echo\n",
@@ -140,7 +136,7 @@ impl Scene {
         (client, stream)
     }
 
-    /// What the log has of requests that failed, once it has something.
+    /// Returns the log of failed requests, once there is some.
     fn failures(&self) -> String {
         let patience = Patience::new();
         loop {
@@ -173,7 +169,7 @@ fn write(folder: &Path, workers: usize, server: SocketAddr, listen: &str) {
     std::fs::rename(folder.join("next"), folder.join("vanward.toml")).expect("it is writable");
 }
 
-fn goes_on(stream: &mut Stream) {
+fn goes_on(stream: &mut H3TestStream) {
     for round in 0..5 {
         let piece = [b'a' + round; 3000];
         stream.sends_data(&piece);
@@ -188,14 +184,14 @@ fn goes_on(stream: &mut Stream) {
     }
 }
 
-/// Asks without a pause, and connects anew where it is told to; panics where a request fails.
+/// Sends requests without a pause, and reconnects on GOAWAY; panics if a request fails.
 fn asks(address: SocketAddr, is_over: &AtomicBool, answered: &AtomicU64) {
     while !is_over.load(Ordering::Relaxed) {
-        let client = Client::connect(address);
+        let client = H3TestClient::connect(address);
         let last = client.last_named();
         while last.load(Ordering::Acquire) == u64::MAX && !is_over.load(Ordering::Relaxed) {
             let streams: Option<Vec<_>> = (0..AT_ONCE).map(|_| client.try_open()).collect();
-            // RFC 9114 §5.2: it may end between requests.
+            // RFC 9114 §5.2: the connection may end between requests.
             let Some(mut streams) = streams else { break };
             for stream in &mut streams {
                 stream.asks("GET", "/", "");
@@ -210,8 +206,8 @@ fn asks(address: SocketAddr, is_over: &AtomicBool, answered: &AtomicU64) {
     }
 }
 
-/// Whether a request has its response; one that the proxy has said it does not answer may be sent elsewhere.
-fn whole(stream: &mut Stream, last: &AtomicU64) -> bool {
+/// Whether a request has its response. A request that the proxy declares unprocessed may be sent again.
+fn whole(stream: &mut H3TestStream, last: &AtomicU64) -> bool {
     let mut got = stream.gets();
     match &got {
         Got::Headers(head) => assert!(head.starts_with(":status: 200\n"), "{head}"),
@@ -232,7 +228,7 @@ fn whole(stream: &mut Stream, last: &AtomicU64) -> bool {
     true
 }
 
-/// Whether the proxy has said that it does not answer this request. What it has said is read by another task.
+/// Whether the proxy has declared this request unprocessed. Another task reads that.
 fn is_named(id: u64, last: &AtomicU64) -> bool {
     const LOOKS: u32 = 500;
     (0..LOOKS).any(|_| {
@@ -299,7 +295,7 @@ fn a_hundred_reloads_and_five_upgrades_lose_nothing_of_http3() {
     under_load(100, 5);
 }
 
-/// While one process leaves and the next one begins to receive, clients that come are those of one of the two.
+/// While one process leaves and the next one starts to receive, each new client belongs to one of them.
 #[test]
 fn no_client_is_refused_that_begins_during_an_upgrade() {
     let scene = Scene::start(2);
@@ -309,7 +305,7 @@ fn no_client_is_refused_that_begins_during_an_upgrade() {
             let (address, is_over, begun) = (scene.address, Arc::clone(&is_over), Arc::clone(&begun));
             thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    Client::connect(address).ends();
+                    H3TestClient::connect(address).ends();
                     begun.fetch_add(1, Ordering::Relaxed);
                 }
             })
@@ -331,23 +327,23 @@ fn no_client_is_refused_that_begins_during_an_upgrade() {
     scene.end();
 }
 
-/// The kernel gives the datagrams behind the first ones to other sockets: of other workers of either process.
+/// The kernel may deliver later datagrams of a handshake to sockets of other workers, in either process.
 #[test]
-fn handshakes_that_an_upgrade_to_more_workers_meets_go_on() {
+fn handshakes_continue_during_an_upgrade_to_more_workers() {
     let scene = Scene::start(2);
     for workers in [5, 1, 8] {
         let clients: Vec<_> = (0..HANDSHAKES)
             .map(|_| {
-                // Names of protocols make the hello long, as keys that withstand quantum computers do.
+                // Long protocol names make the ClientHello long, as post-quantum keys do.
                 let tls = trusting(&[b"h3", &[b'x'; 250], &[b'y'; 250], &[b'z'; 250], &[b'0'; 250]]);
-                let mut client = RawClient::of(scene.address, tls, Default::default());
+                let mut client = RawClient::from_address(scene.address, tls, Default::default());
                 let hello = client.next_datagram().expect("a hello");
                 let rest = client.next_datagram().expect("it takes two datagrams");
                 client.sends(&hello);
                 (client, rest)
             })
             .collect();
-        // Whoever has asked after them has its answer after them.
+        // The response to this later request shows that the earlier datagrams were received.
         scene.tunnel().0.ends();
         scene.write(workers, "http3 = true\n");
         scene.upgrade();
@@ -363,26 +359,72 @@ fn handshakes_that_an_upgrade_to_more_workers_meets_go_on() {
     scene.end();
 }
 
-/// A process before that hangs is asked about each client that begins, since a handshake was under way in it, and never answers.
+/// The next process asks the previous one about each new client, because a handshake was under way there. It hangs
+/// and never responds.
 #[test]
 fn a_process_that_hangs_keeps_no_client_of_the_next_one_waiting() {
     let scene = Scene::start(1);
     let tls = trusting(&[b"h3", &[b'x'; 250], &[b'y'; 250], &[b'z'; 250], &[b'0'; 250]]);
-    let mut unfinished = RawClient::of(scene.address, tls, Default::default());
+    let mut unfinished = RawClient::from_address(scene.address, tls, Default::default());
     let hello = unfinished.next_datagram().expect("a hello");
     unfinished.sends(&hello);
-    // Whoever has asked after it has its answer after it.
+    // The response to this later request shows that the earlier datagram was received.
     scene.tunnel().0.ends();
     let before = scene.process();
     scene.upgrade();
     let before = Pid::from_raw(before as i32).expect("a process has a number");
     kill_process(before, Signal::STOP).expect("it runs");
-    Client::connect(scene.address).ends();
+    H3TestClient::connect(scene.address).ends();
     kill_process(before, Signal::CONT).expect("it runs");
     scene.end();
 }
 
-/// The next process has no HTTP/3: this one goes on receiving what is for its connections.
+/// RFC 9000 §10.3: with the key in a file, the next process knows the connections of a killed one, also if that one
+/// had taken over from another.
+#[test]
+fn clients_of_a_killed_process_get_a_stateless_reset() {
+    for upgrades in [false, true] {
+        let (folder, server) = (tempfile::tempdir().expect("a temporary folder"), serve());
+        let write_at = |folder: &Path, address: SocketAddr| {
+            write(folder, 2, server, "http3 = true\n");
+            let file = folder.join("vanward.toml");
+            let text = std::fs::read_to_string(&file).expect("it is there");
+            let text = text.replace("127.0.0.1:0", &address.to_string());
+            let key = format!("quic_key_file = \"{}/key\"\n", folder.display());
+            std::fs::write(file, key + &text).expect("it is writable");
+        };
+        std::fs::write(folder.path().join("key"), "0123456789abcdef".repeat(4)).expect("it is writable");
+        write_at(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0)));
+        let mut first = Process::start_in(folder.path(), &["run", "--pid-file", "pid"]);
+        let address = first.address();
+        let _last = LastProcess(folder.path().join("pid"));
+        let mut scene = Scene { _last, folder, first, address, server };
+        if upgrades {
+            scene.upgrade();
+            let patience = Patience::new();
+            while scene.first.is_running() {
+                patience.wait_a_little("the process before goes on");
+            }
+        }
+        let mut client = RawClient::connect(address, Default::default());
+        // The response confirms the handshake.
+        let stream = client.asks("GET", "/", "", true);
+        client.until("no response", |client| client.reads(stream).1);
+        scene.signal(Signal::KILL);
+        let patience = Patience::new();
+        while TcpStream::connect(address).is_ok() {
+            patience.wait_a_little("the killed process goes on");
+        }
+        write_at(scene.folder.path(), address);
+        scene.first = Process::start_in(scene.folder.path(), &["run", "--pid-file", "pid"]);
+        // A reset is shorter than the packet that triggers it: a ping is too short.
+        client.asks("GET", "/", &format!("x-long: {}\n", "x".repeat(100)), true);
+        client.until("nothing ends the connection", |client| client.lost.is_some());
+        assert_eq!(format!("{:?}", client.lost), "Some(Reset)", "after an upgrade: {upgrades}");
+    }
+}
+
+/// The next process has no HTTP/3, so this one continues to receive for its connections.
 #[test]
 fn connections_outlive_an_upgrade_to_a_process_without_http3() {
     let scene = Scene::start(2);

@@ -1,7 +1,4 @@
-//! What a cache keeps on a disk: whole after kill -9, whenever it comes; and a disk that takes no more is done without.
-
-/// The built program as a process.
-mod process;
+//! The disk cache: complete after kill -9 at any time, and unused if the disk is full.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
-use process::{Patience, Process, connect, read_head};
+use crate::process::{Patience, Process, connect, read_head};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A server whose every response may be stored, and can be told from its path.
+/// A server with cacheable responses that differ by path.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
     let address = listener.local_addr().expect("it listens");
@@ -31,7 +28,6 @@ fn server() -> SocketAddr {
     address
 }
 
-/// The bytes that belong to a path.
 fn body(path: &str) -> Vec<u8> {
     let mut state = path.bytes().fold(17u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
     let len = 100 + state % 60_000;
@@ -53,7 +49,6 @@ fn write(folder: &Path, server: SocketAddr) {
     std::fs::write(folder.join("vanward.toml"), text).expect("it can be written");
 }
 
-/// The body of a response, if it is one of status 200.
 fn ask(address: SocketAddr, path: &str, fields: &str) -> Option<Vec<u8>> {
     let mut stream = connect(address);
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}\r\n");
@@ -64,7 +59,7 @@ fn ask(address: SocketAddr, path: &str, fields: &str) -> Option<Vec<u8>> {
     is_whole.then_some(body)
 }
 
-/// Waits until the status says so of the disk.
+/// Waits until the status of the disk meets a condition.
 fn wait_for(folder: &Path, is_so: impl Fn(&serde_json::Value) -> bool) {
     let patience = Patience::new();
     loop {
@@ -102,12 +97,12 @@ fn after_kills_all_that_is_served_is_whole() {
             assert!(ask(address, &path, "").is_some_and(|found| found == body(&path)), "{path}");
         }
         wait_for(folder.path(), |disk| disk["written"].as_u64() >= Some(PATHS / 2));
-        // Dropped, it is killed: in the middle of the rest.
+        // Dropping the proxy kills it in the middle of the rest.
     }
     assert!(served >= ROUNDS * (ROUNDS - 1) / 2 * (PATHS / 2), "{served}");
 }
 
-/// Asks on a connection that may go on, and says how the response begins.
+/// Sends a request on a connection that may be reused. Returns the start of the response.
 fn ask_on(stream: &mut TcpStream, method: &str, path: &str) -> String {
     let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
@@ -118,10 +113,9 @@ fn ask_on(stream: &mut TcpStream, method: &str, path: &str) -> String {
     head
 }
 
-/// What clients change by a process that another one has taken over from is not to be had from that one either: neither
-/// from the disk nor from its memory.
+/// A purge by a process that leaves takes effect in the next one, too, on its disk and in its memory.
 #[test]
-fn what_is_purged_by_a_process_that_leaves_is_gone_for_the_next_one() {
+fn a_purge_by_a_leaving_process_holds_for_the_next_one() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     write(folder.path(), server());
     let mut proxy = Process::start_in(folder.path(), &["run", "--pid-file", "pid"]);
@@ -133,7 +127,7 @@ fn what_is_purged_by_a_process_that_leaves_is_gone_for_the_next_one() {
         assert!(ask(address, path, "").is_some());
     }
     wait_for(folder.path(), |disk| disk["written"] == 3);
-    // The kernel keeps a connection to itself until something is said on it.
+    // The kernel keeps a connection until data arrives on it.
     let mut clients: Vec<TcpStream> = (0..3).map(|_| connect(address)).collect();
     for client in &mut clients {
         assert!(ask_on(client, "GET", "/kept").starts_with("HTTP/1.1 200 "));
@@ -142,7 +136,7 @@ fn what_is_purged_by_a_process_that_leaves_is_gone_for_the_next_one() {
         || std::fs::read_to_string(folder.path().join("pid")).unwrap_or_default().trim().parse::<i32>();
     proxy.signal(Signal::USR2);
     proxy.warns("has taken over");
-    // By the one that serves now, as soon as it has the disk.
+    // Stored by the serving process, once it has the disk.
     let patience = Patience::new();
     while !paths.into_iter().all(is_stored) {
         patience.wait_a_little("the disk is not handed over");
@@ -162,7 +156,7 @@ fn what_is_purged_by_a_process_that_leaves_is_gone_for_the_next_one() {
     drop(clients);
     let next = process().ok().and_then(Pid::from_raw).expect("it has a number");
     kill_process(next, Signal::TERM).expect("it runs");
-    // What it says has no end before that of the other one.
+    // The output ends with the next process, which shares it.
     proxy.ended().with_code(0);
 }
 
@@ -170,7 +164,7 @@ fn what_is_purged_by_a_process_that_leaves_is_gone_for_the_next_one() {
 fn a_disk_that_takes_no_more_is_done_without() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     write(folder.path(), server());
-    // Files may not grow beyond 32 KiB or so.
+    // Limits files to about 32 KiB.
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" run", env!("CARGO_BIN_EXE_vanward")]);
     let mut proxy = Process::of(shell.current_dir(folder.path()));
@@ -181,7 +175,7 @@ fn a_disk_that_takes_no_more_is_done_without() {
         assert!(ask(address, path, "").is_some_and(|found| found == body(path)), "{path}");
     }
     wait_for(folder.path(), |disk| disk["is_on"] == false);
-    // The next one that is stored says so.
+    // The next response to be stored triggers the warning.
     assert!(ask(address, "/next", "").is_some());
     proxy.warns("the cache does not use its disk until the next start");
     for path in &paths {

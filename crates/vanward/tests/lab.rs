@@ -1,8 +1,5 @@
-//! `vanward lab` as people run it, at its shortest. How good its figures are is not asked here: a busy machine makes
-//! some invalid, and it says so.
-
-/// The program as a process.
-mod process;
+//! The shortest runs of `vanward lab`. The quality of figures is not tested: a busy machine makes some invalid, and
+//! the lab reports that.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -11,17 +8,16 @@ use std::process::Command;
 use report::Results;
 use rustix::process::Signal;
 
-use process::Process;
+use crate::process::{self, Process};
 
-/// Failed or interrupted.
+/// Exit code: failed or interrupted.
 const FAILED: i32 = 1;
-/// A mistake in a plan, a figure that is missing or invalid, an expectation that was missed.
+/// Exit codes: a mistake in a plan, an invalid figure, a missed expectation.
 const MISTAKE: i32 = 78;
 const INVALID_RUN: i32 = 98;
 const MISSED: i32 = 99;
 
-/// One closed loop of one connection, once. Its end is a number of requests: in no time at all a busy machine may do
-/// nothing.
+/// A closed loop with one connection and a number of requests: in a short time, a busy machine may complete none.
 const PLAN: &str = "title = \"Shortest\"\nproxies = [\"direct\", \"vanward\"]\nrepeats = 1\nduration = \"200ms\"\n\
                     [[case]]\nname = \"tiny\"\npayload = \"tiny\"\nconnections = 1\nrequests = 20\n";
 
@@ -55,7 +51,11 @@ fn a_run_leaves_its_figures_in_every_form_and_two_alike_show_no_difference() {
         names.sort_unstable();
         names.into_iter().filter(|name| name.starts_with("latency-tiny")).collect()
     };
-    let screen = ["latency-tiny-dark.png", "latency-tiny-dark.svg", "latency-tiny.png", "latency-tiny.svg"];
+    let drawn = |names: &[&str]| -> Vec<String> {
+        let endings = if cfg!(feature = "pictures") { &["png", "svg"][..] } else { &["svg"] };
+        names.iter().flat_map(|name| endings.iter().map(move |ending| format!("{name}.{ending}"))).collect()
+    };
+    let screen = drawn(&["latency-tiny-dark", "latency-tiny"]);
     assert_eq!(plots(&folder.path().join("out")), screen);
 
     std::fs::remove_file(folder.path().join("out/report.html")).expect("it was there");
@@ -63,22 +63,22 @@ fn a_run_leaves_its_figures_in_every_form_and_two_alike_show_no_difference() {
         .ended()
         .with_code(0);
     assert!(folder.path().join("out/report.html").exists());
-    assert_eq!(plots(&folder.path().join("out")), ["latency-tiny-paper.png", "latency-tiny-paper.svg"]);
+    assert_eq!(plots(&folder.path().join("out")), drawn(&["latency-tiny-paper"]));
 
-    // What is kept or sent is gzipped.
+    // Stored or sent results are compressed.
     let kept = folder.path().join("kept");
     std::fs::create_dir(&kept).expect("a folder");
     let results_gz = std::fs::File::create(kept.join("results.json.gz")).expect("a file");
     let mut packing = flate2::write::GzEncoder::new(results_gz, flate2::Compression::default());
     packing.write_all(results.to_json().as_bytes()).and_then(|()| packing.try_finish()).expect("written");
 
-    // Of what is kept gzipped only the page is made anew, if nothing else is asked for.
+    // For compressed results, only the page is rendered again unless more is requested.
     let made = Process::start_in(folder.path(), &["lab", "report", "--page", "kept"]).ended().with_code(0);
     assert_eq!(made.output, "kept/report.html\n");
     assert_eq!(std::fs::read_dir(&kept).expect("a folder").count(), 2, "the results and the page");
 
     let compare = ["lab", "compare", "kept", "out/results.json", "--fail-on", "0", "--html", "both.html"];
-    // Of one round nothing is judged, and a gate that has nothing to go by is none.
+    // A single round cannot be judged, and a gate without a basis fails.
     let compared = Process::start_in(folder.path(), &compare).ended().with_code(INVALID_RUN);
     assert!(compared.errors.contains("nothing to go by"), "{compared:?}");
     assert!(compared.output.contains("No difference beyond noise and drift."), "{}", compared.output);
@@ -104,9 +104,55 @@ fn an_expectation_that_was_missed_fails_the_run_and_is_in_its_junit_file() {
     assert!(ended.output.contains("Missed in tiny"), "{}", ended.output);
     let junit = std::fs::read_to_string(folder.path().join("out/junit.xml")).expect("it is written");
     assert!(junit.contains("failures=\"1\""), "{junit}");
+    // The report's table has the same figure, in the column of requests per second.
+    let measured =
+        junit.split_once("expected requests/s &lt; 0, measured ").and_then(|(_, rest)| rest.split_once("/s"));
+    let (measured, _) = measured.expect("a figure");
+    let row = ended.output.lines().find(|line| line.trim().starts_with("vanward")).expect("a row");
+    assert!(row.contains(measured), "{measured}: {row}");
 }
 
-/// What a plan's run says, each sentence on one line.
+/// The command for a service with another page of 128 bytes and status 200. `vanward origin` has such pages, too.
+fn other_page(folder: &Path) -> String {
+    let script = format!(
+        "printf '[[listen]]\\naddress = \"%s\"\\n[[route]]\\nrespond = {{ status = 200, body = \"%128s\" }}\\n' \"$1\" \"we are down\" \
+         >{0}/other.toml; exec {1} run --config {0}/other.toml",
+        folder.display(),
+        env!("CARGO_BIN_EXE_vanward")
+    );
+    format!("[command]\nother = [\"sh\", \"-c\", {script:?}, \"sh\", \"{{listen}}\", \"{{origin}}\"]\n")
+}
+
+#[test]
+fn another_page_than_that_of_the_origins_is_an_error() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (head, case) = PLAN.split_once("[[case]]").expect("it has a case");
+    let head = head.replace("\"vanward\"", "\"other\"");
+    let plan = |responses: &str| {
+        let command = other_page(folder.path());
+        format!("expect = [\"other: errors = 0\"]\n{head}{command}[[case]]{case}{responses}")
+    };
+    let errors = || {
+        let results = results(folder.path());
+        let of = |name: &str| {
+            let run = results.runs.iter().find(|run| run.proxy == name).expect(name);
+            run.outcome.figures().expect("figures").errors.clone()
+        };
+        assert_eq!(of("direct"), Default::default());
+        of("other")
+    };
+    start(folder.path(), &plan(""), &[]).ended().with_code(MISSED);
+    assert!(
+        errors().iter().all(|(kind, count)| kind.starts_with("check: ") && *count == 20),
+        "{:?}",
+        errors()
+    );
+    let ended = start(folder.path(), &plan("responses = \"any\"\n"), &[]).ended();
+    assert!(matches!(ended.status.code(), Some(0 | INVALID_RUN)), "{ended:?}");
+    assert_eq!(errors(), Default::default());
+}
+
+/// Returns the messages of a plan's run, each sentence on one line.
 fn said(folder: &Path, plan: &str) -> String {
     let ended = start(folder, plan, &[]).ended();
     assert!(matches!(ended.status.code(), Some(0 | INVALID_RUN)), "{ended:?}");
@@ -116,7 +162,7 @@ fn said(folder: &Path, plan: &str) -> String {
 #[test]
 fn proxies_that_are_set_up_unlike_each_other_are_not_ranked() {
     let told = process::run(&["lab", "doctor", "--json"]).with_code(0);
-    // CI has it, as its script says.
+    // CI has it, because its script installs it.
     if !told.output.contains("bin/nginx") {
         return;
     }
@@ -129,7 +175,7 @@ fn proxies_that_are_set_up_unlike_each_other_are_not_ranked() {
         "Workers differs: nginx: 2; vanward: 1",
         "Keep-alive differs: nginx: off; vanward: on",
         "Not ranked: nginx, vanward",
-        "measured once, so that nobody knows the spread",
+        "measured once, so the spread is unknown",
     ] {
         assert!(said.contains(differs), "{differs}: {said}");
     }
@@ -138,7 +184,7 @@ fn proxies_that_are_set_up_unlike_each_other_are_not_ranked() {
 #[test]
 fn a_proxy_that_fails_requests_is_not_ranked() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // One in two hundred by a seed: above what the judge lets pass, and below what ends a measurement.
+    // A seed fails one request in two hundred: more than the judge permits, and less than what ends a measurement.
     let failing = format!(
         "[command]\nfailing = [{:?}, \"proxy\", \"--from\", \"{{listen}}\", \"--to\", \"http://{{origin}}\", \"--workers\", \
          \"1\", \"--fail\", \"0.5%:503\"]\n",
@@ -153,7 +199,7 @@ fn a_proxy_that_fails_requests_is_not_ranked() {
 
 #[test]
 fn another_process_on_the_machine_is_noticed() {
-    /// Ends with the test.
+    /// Processes that end with the test.
     struct Spinning(Vec<std::process::Child>);
 
     impl Drop for Spinning {
@@ -197,6 +243,8 @@ fn an_interrupted_run_keeps_what_it_has_says_what_is_missing_and_leaves_no_proce
     lab.signal(Signal::INT);
     let ended = lab.ended().with_code(FAILED);
     assert!(ended.errors.contains("ended after 0 of 2 measurements"), "{}", ended.errors);
+    let junit = std::fs::read_to_string(folder.path().join("out/junit.xml")).expect("it is written");
+    assert!(junit.contains("<failure") && junit.contains("ended after 0 of 2 measurements"), "{junit}");
     assert!(results(folder.path()).incomplete.is_some());
     assert_eq!(process::all_in(folder.path()), Vec::<String>::new());
 }
@@ -204,13 +252,13 @@ fn an_interrupted_run_keeps_what_it_has_says_what_is_missing_and_leaves_no_proce
 #[test]
 fn a_proxy_that_dies_is_named_and_the_others_are_measured() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // Its shell ends it as soon as it is asked for more than what it is probed with.
+    // Its shell ends the proxy at the first request after the probes.
     let program = env!("CARGO_BIN_EXE_vanward");
     let script = format!(
         "{program} proxy --from {{listen}} --to http://{{origin}} --workers 1 --log log & \
          until [ $(wc -l < log) -gt 5 ]; do sleep 0.01; done; kill -9 $!; kill -9 $$"
     );
-    // By time, of which five seconds are enough for a few requests on any machine.
+    // Limited by time: five seconds are enough for a few requests on any machine.
     let lasting =
         PLAN.replace("requests = 20\n", "").replace("200ms", "5s").replace("\"direct\"", "\"mortal\"");
     let (head, case) = lasting.split_once("[[case]]").expect("it has a case");
@@ -222,10 +270,13 @@ fn a_proxy_that_dies_is_named_and_the_others_are_measured() {
         let died = run
             .outcome
             .refusal()
-            .is_some_and(|reason| reason.starts_with("mortal ended by itself (signal: 9"));
+            .is_some_and(|reason| reason.starts_with("mortal ended on its own (signal: 9"));
         assert_eq!(died, run.proxy == "mortal", "{run:?}");
     }
-    assert!(ended.output.contains("mortal ended by itself"), "{}", ended.output);
+    assert!(ended.output.contains("mortal ended on its own"), "{}", ended.output);
+    assert!(ended.errors.contains("mortal has no valid round in tiny: mortal ended on its own"), "{ended:?}");
+    let junit = std::fs::read_to_string(folder.path().join("out/junit.xml")).expect("it is written");
+    assert!(junit.contains("<failure") && junit.contains("mortal has no valid round"), "{junit}");
     assert_eq!(process::all_in(folder.path()), Vec::<String>::new());
 }
 
@@ -236,13 +287,13 @@ fn a_full_disk_leaves_the_last_results_whole_and_says_what_is_missing() {
     assert!(matches!(whole.status.code(), Some(0 | INVALID_RUN)), "{whole:?}");
     let before = results(folder.path());
 
-    // Results hold their plan, so they are above 8 KiB from the first measurement on; what one generator prints is far below.
+    // Results contain their plan: after the first measurement they exceed 8 KiB. A generator's output is far smaller.
     let more = PLAN
         .replace("connections = 1", "connections = [1, 2, 3, 4, 5, 6, 7, 8]")
         .replace("\"tiny\"\npay", "\"{connections}\"\npay");
     let more = format!("{more}# {}\n", "-".repeat(16 * 1024));
     std::fs::write(folder.path().join("plan.toml"), more).expect("a plan");
-    // A file that would grow beyond the limit does not, as on a disk that is full.
+    // The file size limit acts like a full disk.
     let full = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$0\" lab run plan.toml --out out"])
         .arg(env!("CARGO_BIN_EXE_vanward"))
@@ -263,13 +314,13 @@ fn no_room_for_files_of_its_own_is_named_as_the_reason() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(folder.path().join("plan.toml"), PLAN).expect("a plan");
     std::fs::create_dir(folder.path().join("tmp")).expect("a folder");
-    // A small disk that only this run sees, filled to its last byte.
+    // A small disk for this run only, filled to its last byte.
     let script = "mount -t tmpfs -o size=64k tmpfs tmp || exit 77; cat /dev/zero >tmp/fill 2>/dev/null; \
                   TMPDIR=$PWD/tmp exec \"$0\" lab run plan.toml --out out";
     let mut alone = Command::new("unshare");
     alone.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_vanward")]).current_dir(folder.path());
     let ended = Process::of(&mut alone).ended();
-    // Mounting takes root.
+    // Mounting requires root.
     if ended.errors.contains("unshare failed") || ended.status.code() == Some(77) {
         return;
     }
@@ -280,14 +331,14 @@ fn no_room_for_files_of_its_own_is_named_as_the_reason() {
 }
 
 #[test]
-fn what_a_killed_lab_kept_says_that_the_rest_is_missing() {
+fn results_of_a_killed_lab_say_that_the_rest_is_missing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let lab = start(folder.path(), &PLAN.replace("repeats = 1", "repeats = 5000"), &[]);
     let patience = process::Patience::new();
     while !folder.path().join("out/results.json").exists() {
         patience.wait_a_little("nothing is kept");
     }
-    // Killed: nothing of it can be said any more.
+    // After the kill, the lab cannot report it.
     drop(lab);
     let kept = results(folder.path());
     let said = kept.incomplete.unwrap_or_default();
@@ -323,7 +374,7 @@ fn a_run_that_was_broken_off_is_gone_on_with() {
     assert!(began.all(|is_later| is_later) && resumed.took_seconds > whole.runs[0].began_seconds);
 
     let others = start(folder.path(), &plan, &["--resume", "--seed", "2"]).ended().with_code(FAILED);
-    assert!(others.errors.contains("cannot be gone on with: it was `vanward lab run"), "{}", others.errors);
+    assert!(others.errors.contains("cannot be continued: it was `vanward lab run"), "{}", others.errors);
     assert_eq!(results(folder.path()).runs, resumed.runs, "nothing of it is lost");
 
     let more = start(folder.path(), &plan, &["--resume", "--repeats", "3"]).ended();
@@ -339,7 +390,7 @@ fn a_run_that_was_broken_off_is_gone_on_with() {
 }
 
 #[test]
-fn mistakes_are_said_with_their_place_before_anything_is_started() {
+fn mistakes_have_a_place_and_prevent_the_start() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let refused = start(folder.path(), &PLAN.replace("payload", "paylod"), &[]).ended().with_code(MISTAKE);
     assert!(
@@ -359,7 +410,7 @@ fn mistakes_are_said_with_their_place_before_anything_is_started() {
 }
 
 #[test]
-fn what_is_here_and_how_to_get_the_rest_is_told() {
+fn missing_programs_are_named_with_their_packages() {
     let told = process::run(&["lab", "doctor", "--json"]).with_code(0);
     let told: serde_json::Value = serde_json::from_str(&told.output).expect("JSON");
     let all = |kind: &str| told[kind].as_array().expect("a list").clone();
@@ -370,7 +421,7 @@ fn what_is_here_and_how_to_get_the_rest_is_told() {
 }
 
 #[test]
-fn how_long_a_run_takes_is_told_before_it_begins() {
+fn durations_are_shown_before_a_run() {
     let listed = process::run(&["lab", "list"]).with_code(0).output;
     let [name, times] = listed.lines().collect::<Vec<_>>()[..2] else { panic!("{listed}") };
     let (experiments, runs) = listed.split_once("\n\n").expect("resilience runs come behind");
@@ -384,7 +435,7 @@ fn how_long_a_run_takes_is_told_before_it_begins() {
     );
 
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // Two proxies, twice: 1.3 s each at least.
+    // Two proxies, twice: at least 1.3 s each.
     let plan = PLAN.replace("requests = 20\n", "").replace("repeats = 1", "repeats = 9");
     let changes = ["--repeats", "2", "--duration", "1s", "--warm-up", "300ms", "--cases", "t*"];
     let ended = start(folder.path(), &plan, &changes).ended();

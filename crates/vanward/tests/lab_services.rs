@@ -1,28 +1,25 @@
-//! `vanward lab` with services that are not Vanward's own: other origins, services that run already, other versions.
-
-/// The program as a process.
-mod process;
+//! `vanward lab` with other services: other origins, services that run already, other versions.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
 use report::Results;
-use report::results::{Outcome, Role};
+use report::results::{MeasurementOutcome, ProxyRole};
 
-use process::Process;
+use crate::process::Process;
 
-/// A mistake in a plan, and figures that are invalid: on a busy machine some are.
+/// Exit codes: a mistake in a plan, and invalid figures, which a busy machine causes.
 const MISTAKE: i32 = 78;
 const INVALID_RUN: i32 = 98;
 
-/// What is measured, once, in front of the rest of a plan.
+/// The head of a plan with one short measurement.
 const PLAN: &str = "title = \"Service\"\nrepeats = 1\nduration = \"200ms\"\n";
-/// A case that only the service below answers.
+/// A case that only the service below supports.
 const ORDERS: &str = "[[case]]\nname = \"orders\"\npayload = \"/orders\"\nconnections = 1\nrequests = 20\n\
                       request = { method = \"PUT\", headers = { X-Tenant = \"acme\" }, body = '{\"a\":1}' }\n";
 
-/// A service that answers a PUT with this body and field with 200, and anything else but its health with 405.
+/// A service that answers 200 to a PUT with this body and field, and 405 to anything else except its health check.
 fn service() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
     let address = listener.local_addr().expect("it listens");
@@ -72,10 +69,11 @@ fn results(folder: &Path, plan: &str, arguments: &[&str]) -> Results {
     Results::from_json(&text).expect("it reads what it wrote")
 }
 
-/// The number of good and of failed responses of each proxy.
 fn counts(results: &Results) -> Vec<(String, u64, u64)> {
     let counted = |run: &report::results::Run| {
-        let (Outcome::Measured(measured) | Outcome::Invalid { measured, .. }) = &run.outcome else {
+        let (MeasurementOutcome::Measured(measured) | MeasurementOutcome::Invalid { measured, .. }) =
+            &run.outcome
+        else {
             panic!("it was measured: {:?}", run.outcome)
         };
         (run.proxy.clone(), measured.requests, measured.error_count())
@@ -104,7 +102,7 @@ fn a_service_that_runs_is_measured_behind_proxies_and_alone() {
     assert_eq!(found.conditions.alike, ["services that run already"]);
     assert!(found.command.contains(&format!("--target {url}")), "{}", found.command);
 
-    // Beside a proxy, and with an expectation that is about it.
+    // Beside a proxy, and with an expectation about the service.
     let staged = format!(
         "expect = [\"errors = 0\"]\n{PLAN}proxies = [\"staging\"]\n[target]\nstaging = \"http://{address}\"\n{ORDERS}"
     );
@@ -123,7 +121,7 @@ fn a_list_of_requests_is_sent_to_a_service_behind_proxies_and_alone() {
         format!("[[case]]\nname = \"{name}\"\npayload = \"/health\"\nconnections = 1\nrequests = 20\n{list}")
     };
     std::fs::write(folder.path().join("order.json"), "{\"a\":1}").expect("a body");
-    // Its host is not that of the service.
+    // The file's host is not the service's.
     let http = "### order\n# @weight 3\nPUT http://shop.test/orders\nX-Tenant: acme\n\n< ./order.json\n\n\
                 ### health\n# @check contains nothing\nGET /health\n";
     std::fs::write(folder.path().join("shop.http"), http).expect("a list");
@@ -146,7 +144,9 @@ fn a_list_of_requests_is_sent_to_a_service_behind_proxies_and_alone() {
             .runs
             .iter()
             .map(|run| {
-                let (Outcome::Measured(measured) | Outcome::Invalid { measured, .. }) = &run.outcome else {
+                let (MeasurementOutcome::Measured(measured) | MeasurementOutcome::Invalid { measured, .. }) =
+                    &run.outcome
+                else {
                     panic!("it was measured: {:?}", run.outcome)
                 };
                 (run.proxy.clone(), measured.requests, measured.error_count(), run.case.clone())
@@ -157,7 +157,9 @@ fn a_list_of_requests_is_sent_to_a_service_behind_proxies_and_alone() {
     };
     assert_eq!(named(&found), [all("inside", 20, 0), all("http", 15, 5), all("har", 20, 0)].concat());
     let missed = found.runs.iter().find(|run| run.case == "http").expect("it was measured");
-    let Outcome::Invalid { reason, measured, .. } = &missed.outcome else { panic!("a quarter failed") };
+    let MeasurementOutcome::Invalid { reason, measured, .. } = &missed.outcome else {
+        panic!("a quarter failed")
+    };
     assert!(
         reason.contains("5 of 20 requests failed: health: the body")
             && measured.errors["check: contains"] == 5,
@@ -176,13 +178,12 @@ fn a_list_of_requests_is_sent_to_a_service_behind_proxies_and_alone() {
     assert_eq!(counts(&found), [("target".to_owned(), 20, 0)]);
 }
 
-/// An origin over TLS in this folder, with a certificate for `orders.test` and its address that an authority has signed:
-/// `ca.pem`.
+/// Starts an origin with TLS in this folder. Its certificate for `orders.test` and its address is signed by `ca.pem`.
 fn tls_origin(folder: &Path) -> (Process, SocketAddr) {
     let key = || rcgen::KeyPair::generate().expect("a key");
     let (ca_key, server_key) = (key(), key());
     let mut ca = rcgen::CertificateParams::new(Vec::new()).expect("no name");
-    // Another name than that of the certificate, which would otherwise seem to have signed itself.
+    // With the same name as the certificate, the latter would seem self-signed.
     ca.distinguished_name.push(rcgen::DnType::CommonName, "Authority of a test");
     ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let ca_certificate = ca.self_signed(&ca_key).expect("a certificate");
@@ -227,7 +228,7 @@ fn origins_over_tls_are_verified_by_the_proxies() {
     let said = format!("origins that run already over TLS: {address}");
     assert!(found.conditions.alike.contains(&said), "{:?}", found.conditions.alike);
 
-    // Another name, and another authority: told before anything is measured.
+    // Another name or another CA is reported before the measurement.
     let other = rcgen::generate_simple_self_signed(["other.test".to_owned()]).expect("a certificate");
     std::fs::write(folder.path().join("other.pem"), other.cert.pem()).expect("a file");
     for (ca, name) in [("ca.pem", "other.test"), ("other.pem", "orders.test")] {
@@ -255,7 +256,7 @@ fn a_service_over_https_is_verified_by_an_authority_of_its_own() {
     let found = results(folder.path(), &with_ca, &["--target", &url, "--ca", "ca.pem"]);
     assert_eq!(counts(&found), [("target".to_owned(), 20, 0)]);
     assert!(found.command.contains(" --ca ca.pem "), "{}", found.command);
-    // The system does not know the authority.
+    // The system does not know the CA.
     std::fs::write(folder.path().join("plan.toml"), staged(&format!("\"{url}\""))).expect("a plan");
     let run = ["lab", "run", "plan.toml", "--out", "out"];
     let refused = Process::start_in(folder.path(), &run).ended().with_code(INVALID_RUN);
@@ -271,7 +272,7 @@ fn a_service_over_https_is_verified_by_an_authority_of_its_own() {
 }
 
 #[test]
-fn mistakes_in_lists_are_told_with_their_place_before_anything_is_started() {
+fn mistakes_in_lists_have_a_place_and_prevent_the_start() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("a file");
     put("a.toml", "[[request]]\npath = \"/\"\nmethdo = \"PUT\"\n");
@@ -331,14 +332,14 @@ fn a_program_is_started_as_the_origin_and_two_versions_of_a_proxy_are_compared()
     );
     let found = results(folder.path(), &plan, &[]);
     assert_eq!(counts(&found), [("vanward".to_owned(), 20, 0), ("vanward@old".to_owned(), 20, 0)]);
-    let roles: Vec<Role> = found.proxies.iter().map(|proxy| proxy.role).collect();
-    assert_eq!(roles, [Role::Subject, Role::Peer]);
+    let roles: Vec<ProxyRole> = found.proxies.iter().map(|proxy| proxy.role).collect();
+    assert_eq!(roles, [ProxyRole::Subject, ProxyRole::Peer]);
     assert_eq!(found.proxies[0].version, found.proxies[1].version);
     assert_eq!(found.origins.len(), 2);
     assert!(found.origins.iter().all(|origin| origin.command.contains(" origin --listen 127.0.0.1:")));
 }
 
-/// A program that the lab knows nothing of but its files: here Vanward itself, over HTTP and HTTPS.
+/// A program that the lab only knows by its files: here Vanward itself, over HTTP and HTTPS.
 #[test]
 fn a_program_with_files_of_its_own_is_measured() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -378,7 +379,7 @@ fn what_cannot_be_is_told_before_anything_is_started() {
             "\"http://b/c\" is no service; expected http:// or",
         ),
         ("proxies = [\"a\"]\n[target]\na = \"ftp://b\"\n", "\"ftp://b\" is no service"),
-        ("proxies = [\"vanward\"]\n[target]\nnginx = \"http://b\"\n", "which the lab knows by itself"),
+        ("proxies = [\"vanward\"]\n[target]\nnginx = \"http://b\"\n", "a name that the lab already has"),
         ("proxies = [\"vanward\"]\n[target]\nb = \"http://b\"\n", "which is none of the plan's proxies"),
         (
             "proxies = [\"vanward\"]\n[origin]\n",
@@ -420,7 +421,7 @@ fn what_cannot_be_is_told_before_anything_is_started() {
             "ready = \"x\" is no path",
         ),
     ] {
-        // The duration belongs in front of tables.
+        // The duration must come before tables.
         let plan = format!("title = \"t\"\n{}", rest.replacen("]\n", "]\nduration = \"1s\"\n", 1) + ORDERS);
         std::fs::write(folder.path().join("plan.toml"), plan).expect("a plan");
         let refused =

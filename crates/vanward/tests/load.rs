@@ -1,19 +1,17 @@
-//! `vanward load` against the origin, each a process of its own: gates, and what is left behind.
-
-/// The program as a process.
-mod process;
+//! `vanward load` against the origin, each as a process: gates, and files left behind.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use load::Outcome;
+use load::RunOutcome;
 
-use process::{Process, run};
+use crate::process::{self, Process, run};
 
 const MISSED: i32 = 99;
 
-/// A running origin, and the URL of a path of it.
 struct Origin {
     process: Process,
     authority: String,
@@ -31,8 +29,124 @@ impl Origin {
     }
 }
 
+/// Starts a server that answers `count` requests, each with `answer`, and then no more.
+fn answers(count: usize, answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let answered = Arc::new(AtomicUsize::new(0));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let answered = Arc::clone(&answered);
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                // Each request of the tests fits one read.
+                while stream.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {
+                    if answered.fetch_add(1, Ordering::Relaxed) < count {
+                        let _ = stream.write_all(answer);
+                    }
+                }
+            });
+        }
+    });
+    format!("http://{address}/")
+}
+
+const PAGE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
 #[test]
-fn expectations_are_told_with_what_was_measured_and_give_99() {
+fn a_server_that_falls_silent_passes_no_gate() {
+    let load = |more: &[&str]| {
+        run(&[&["load", "-q", "-c", "10", "-d", "1500ms"], more, &[&answers(50, PAGE)]].concat())
+    };
+    let gate = ["--expect", "errors = 0", "--expect", "p99 < 500ms"];
+    for rate in [&[][..], &["-R", "100"]] {
+        let ended = load(&[&gate[..], rate].concat()).with_code(MISSED);
+        assert!(
+            ended.errors.contains("1 of 2 expectations were missed: p99 < 500ms (measured at least "),
+            "{ended:?}"
+        );
+        // A limit does not count as met if a request without a response may still exceed it.
+        load(&[&["--expect", "p99 < 5m"], rate].concat()).with_code(MISSED);
+        load(&[&["--expect", "p99 > 1ms", "--expect", "p25 < 10s"], rate].concat()).with_code(98);
+        let ended = load(rate).with_code(98);
+        assert!(ended.output.contains("INVALID: the server does not answer any longer"), "{ended:?}");
+    }
+}
+
+/// Broken services that a gate must reject: the fault, the responses, flags, and the exit code.
+#[test]
+fn no_broken_service_gets_a_yes() {
+    const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    const LOGIN: &[u8] = b"HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n";
+    const BROKEN: &[u8] = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n";
+    let number = ["-n", "40", "-c", "4"];
+    let checked = ["-n", "40", "--check", "size 5", "--check", "status 200"];
+    let time = ["-c", "4", "-d", "1500ms"];
+    let rate = ["-c", "4", "-d", "1500ms", "-R", "100"];
+    let errors = ["--expect", "errors = 0"];
+    let quick = ["--expect", "p99 < 5m"];
+    type Case<'a> = (&'a str, usize, &'static [u8], &'a [&'a str], &'a [&'a str], i32);
+    let cases: [Case<'_>; 16] = [
+        ("is well", 99, PAGE, &number, &errors, 0),
+        ("is as the plan says", 99, PAGE, &checked, &errors, 0),
+        ("answers an empty page to a plan that knows its page", 99, EMPTY, &checked, &errors, 99),
+        ("answers an empty page to a plan that knows its page", 99, EMPTY, &checked, &[], 1),
+        ("sends all to its login", 99, LOGIN, &checked, &errors, 99),
+        ("fails all", 99, BROKEN, &number, &[], 1),
+        ("fails all", 99, BROKEN, &number, &errors, 99),
+        ("fails all", 99, BROKEN, &number, &["--max-errors", "100%"], 1),
+        ("falls silent in a closed loop", 20, PAGE, &time, &errors, 98),
+        ("falls silent in a closed loop", 20, PAGE, &time, &quick, 99),
+        ("falls silent in a closed loop", 20, PAGE, &time, &[], 98),
+        ("falls silent at a rate", 20, PAGE, &rate, &errors, 98),
+        ("falls silent at a rate", 20, PAGE, &rate, &quick, 99),
+        ("never answers", 0, PAGE, &time, &errors, 99),
+        ("never answers", 0, PAGE, &time, &[], 1),
+        (
+            "times out, which errors may",
+            20,
+            PAGE,
+            &time,
+            &["--timeout", "100ms", "--expect", "p99 < 50ms", "--max-errors", "99%"],
+            99,
+        ),
+    ];
+    for (what, count, answer, load, gate, code) in cases {
+        let ended = run(&[&["load", "-q"], load, gate, &[&answers(count, answer)]].concat());
+        assert_eq!(ended.status.code(), Some(code), "{what}: {gate:?} {ended:?}");
+        assert_eq!(ended.errors.contains("vanward: "), code != 0, "it says why: {ended:?}");
+    }
+}
+
+/// A closed pipe hides no failure, and the report for CI has it.
+#[test]
+fn the_exit_code_the_report_and_the_output_agree() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let out = folder.path().join("out").display().to_string();
+    let junit = || std::fs::read_to_string(folder.path().join("out/junit.xml")).expect("a report");
+    let silent = ["-c", "4", "-d", "1500ms", "--expect", "errors = 0"];
+    run(&[&["load", "-q", "--out", &out], &silent[..], &[&answers(20, PAGE)]].concat()).with_code(98);
+    assert!(
+        junit().contains("tests=\"2\" failures=\"1\"")
+            && junit().contains("the run is invalid: the server does not answer"),
+        "{}",
+        junit()
+    );
+    let good = ["-n", "20", "--expect", "errors = 0"];
+    run(&[&["load", "-q", "--out", &out], &good[..], &[&answers(20, PAGE)]].concat()).with_code(0);
+    assert!(junit().contains("tests=\"1\" failures=\"0\""), "{}", junit());
+    for (gate, code) in [("errors = 0", 99), ("errors > 1", 1)] {
+        let url = answers(20, b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vanward"));
+        command.args(["load", "-q", "-n", "20", "--expect", gate, &url]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
+        drop(child.stdout.take());
+        assert_eq!(child.wait().expect("it ends").code(), Some(code), "{gate}");
+    }
+}
+
+#[test]
+fn missed_expectations_are_shown_with_the_figures_and_exit_with_99() {
     let origin = Origin::start();
     for version in [&[][..], &["--h2"]] {
         let load = |more: &[&str], path: &str| {
@@ -45,16 +159,16 @@ fn expectations_are_told_with_what_was_measured_and_give_99() {
         let mixed = ["--expect", "max < 1us", "--expect=5xx<1%", "--expect", "4xx = 0", "--json"];
         let ended = load(&mixed, "/tiny").with_code(MISSED);
         assert!(ended.errors.contains("1 of 3 expectations were missed: max < 1us (measured "), "{ended:?}");
-        let outcome: Outcome = serde_json::from_str(&ended.output).expect("it is an outcome");
+        let outcome: RunOutcome = serde_json::from_str(&ended.output).expect("it is an outcome");
         let told: Vec<_> =
             outcome.expectations.iter().map(|each| (each.text.as_str(), each.is_met)).collect();
         assert_eq!(told, [("max < 1us", false), ("5xx<1%", true), ("4xx = 0", true)]);
         assert_eq!(outcome.expectations[1].measured.as_deref(), Some("0.000%"));
 
-        // Without a success nothing has a percentile.
+        // Without a success there are no percentiles.
         let ended = load(&["--expect", "p50 < 5m"], "/status/404").with_code(MISSED);
         assert!(ended.output.contains("MISSED  expected p50 < 5m, measured nothing"), "{}", ended.output);
-        // What is said of errors takes the place of --max-errors.
+        // An expectation about errors replaces --max-errors.
         load(&["--expect", "errors <= 20", "--expect", "4xx = 100%"], "/status/404").with_code(1);
     }
 }
@@ -75,13 +189,12 @@ fn an_expectation_that_cannot_be_read_is_refused_before_any_request() {
     assert!(!stats.contains("/tiny"), "{stats}");
 }
 
-fn outcome(arguments: &[&str], code: i32) -> Outcome {
+fn outcome(arguments: &[&str], code: i32) -> RunOutcome {
     let ended = run(&[&["load", "--json"], arguments].concat()).with_code(code);
     serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 
-/// Name, successes and failures of each row of the first table.
-fn rows(outcome: &Outcome) -> Vec<(&str, u64, u64)> {
+fn rows(outcome: &RunOutcome) -> Vec<(&str, u64, u64)> {
     outcome.breakdowns[0].rows.iter().map(|row| (row.name.as_str(), row.requests, row.failed)).collect()
 }
 
@@ -92,9 +205,9 @@ fn stages_send_as_many_requests_as_their_rates_say() {
         let stages = ["--stages", "200ms:..200,100ms:200,100ms:0,200ms:200..0", "-c", "8", "-t", threads];
         let url = origin.url("/tiny");
         let arguments: Vec<&str> = stages.into_iter().chain(version).chain([url.as_str()]).collect();
-        // A busy machine may make it invalid, and misses no request all the same.
+        // A busy machine may make it invalid, but every request counts.
         let ended = run(&[&["load", "--json"], &arguments[..]].concat());
-        let told: Outcome = serde_json::from_str(&ended.output).expect("it is an outcome");
+        let told: RunOutcome = serde_json::from_str(&ended.output).expect("it is an outcome");
         assert_eq!((told.requests, told.errors.total()), (60, 0));
         let stages = [
             ("1: 0.2s from 0/s to 200/s", 20, 0),
@@ -175,10 +288,10 @@ fn a_body_comes_from_standard_input_and_secrets_are_in_no_output() {
     let output = child.wait_with_output().expect("it ends");
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(!text.contains("hidden"), "{text}");
-    let told: Outcome = serde_json::from_str(&text).expect("it is an outcome");
+    let told: RunOutcome = serde_json::from_str(&text).expect("it is an outcome");
     assert_eq!((told.requests, told.settings.method.as_str()), (3, "POST"));
     assert_eq!((told.settings.request_body_bytes, told.settings.user.as_deref()), (5, Some("name")));
-    // It echoes what it received, so both were sent: base64 of name:hidden.
+    // The page echoes the request, so both were sent: base64 of name:hidden.
     let request = process::get(origin.authority.parse().expect("an address"), "/stats");
     assert!(request.contains("\"/echo\": 3"), "{request}");
 
@@ -211,8 +324,9 @@ fn a_run_leaves_files_and_two_of_them_are_one_page() {
         let more = ["--expect", "errors = 0", "--quiet", &url];
         let arguments: Vec<&str> = load.into_iter().chain(version).chain(more).collect();
         assert_eq!(run(&arguments).with_code(0).errors, "");
-        let told: Outcome = serde_json::from_str(&read(&format!("{name}/result.json"))).expect("an outcome");
-        // The second that is whole, and what is left.
+        let told: RunOutcome =
+            serde_json::from_str(&read(&format!("{name}/result.json"))).expect("an outcome");
+        // The complete seconds, and the rest.
         let whole = told.seconds.len() - 1;
         assert_eq!(whole, usize::from(name == "one"), "{:?}", told.seconds);
         assert_eq!(told.seconds.iter().map(|second| second.requests).sum::<u64>(), told.requests);
@@ -220,7 +334,7 @@ fn a_run_leaves_files_and_two_of_them_are_one_page() {
         assert!(last.seconds < 1.0 && (whole == 0 || first.seconds == 1.0), "{:?}", told.seconds);
         assert!(first.p99_us > 0 && first.second == 0);
         let lines = read(&format!("{name}/seconds.ndjson"));
-        let lines: Vec<load::Second> =
+        let lines: Vec<load::MeasuredSecond> =
             lines.lines().map(|line| serde_json::from_str(line).expect("a second")).collect();
         assert_eq!(lines, told.seconds);
         let figures = read(&format!("{name}/result.csv"));
@@ -265,7 +379,7 @@ fn a_sweep_has_a_run_for_each_number_of_connections_and_the_cost_of_the_server()
     let page = read("report.html");
     assert!(page.contains("Memory of the server") && page.contains("20 connections"), "{page}");
     assert!(read("c20/report.html").contains("p99 of each second"));
-    let told: Outcome = serde_json::from_str(&read("c4/result.json")).expect("an outcome");
+    let told: RunOutcome = serde_json::from_str(&read("c4/result.json")).expect("an outcome");
     assert_eq!((told.requests, told.settings.connections, told.settings.threads), (200, 4, 2));
     assert!(told.server.expect("it was named").memory_bytes > 0);
 
@@ -284,7 +398,7 @@ fn a_sweep_has_a_run_for_each_number_of_connections_and_the_cost_of_the_server()
     }
 }
 
-/// A receiver of remote write that answers with this status. Returns its URL, and the requests that it got.
+/// Starts a remote write receiver that answers with this status. Returns its URL, and its received requests.
 fn receiver(status: &'static str) -> (String, std::sync::mpsc::Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/api/v1/write", listener.local_addr().expect("an address"));
@@ -314,7 +428,7 @@ fn receiver(status: &'static str) -> (String, std::sync::mpsc::Receiver<Vec<u8>>
 }
 
 #[test]
-fn seconds_are_pushed_by_remote_write_and_a_refusal_is_told() {
+fn seconds_are_pushed_by_remote_write_and_a_rejection_is_reported() {
     let origin = Origin::start();
     let url = origin.url("/tiny");
     let (to, requests) = receiver("204 No Content");
@@ -346,7 +460,7 @@ fn seconds_are_pushed_by_remote_write_and_a_refusal_is_told() {
     }
 }
 
-/// A folder with a file of requests, and its path.
+/// Writes a file of requests into a folder. Returns the folder and the path.
 fn list(name: &str, text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join(name);
@@ -453,7 +567,7 @@ fn a_list_with_mistakes_is_refused_before_any_request() {
 #[test]
 fn values_differ_each_time_and_are_sent_in_path_headers_and_body() {
     let origin = Origin::start();
-    // Each echo must have what was sent: a value that is missing leaves braces, which no echo may have.
+    // Each echo must contain the sent values; a missing value would leave braces, which are forbidden.
     let text = format!(
         "@host = http://{}\n\n### order\n# @weight 2\n# @check contains item=7;\n# @check contains x-id: a\n\
          # @check contains /echo?n=\n# @check size 1..\nPOST {{{{host}}}}/echo?n={{{{counter}}}}&r={{{{random 10 99}}}}\n\
@@ -512,7 +626,6 @@ fn recordings_and_url_files_with_methods_are_sent() {
     }
 }
 
-/// An agent on this machine.
 fn agent() -> String {
     format!("--agent={} load agent", env!("CARGO_BIN_EXE_vanward"))
 }
@@ -525,14 +638,13 @@ fn three_agents_send_one_load_and_have_one_result() {
     let settings = &all.settings;
     assert_eq!((settings.connections, settings.threads, settings.requests), (7, 3, Some(100)));
     assert_eq!((all.requests, all.errors.total(), rows(&all)), (100, 0, vec![("2xx", 100, 0)]));
-    // The histogram is that of all requests.
+    // The histogram includes all requests.
     let histogram = all.latency.histogram().expect("it decodes");
     assert_eq!((histogram.len(), histogram.max()), (100, all.latency.max_us));
     assert_eq!(all.latency.p99_us, histogram.value_at_quantile(0.99));
-    // Rates are shared, and told as a whole.
-    // A busy machine may make it invalid, and misses no request all the same.
+    // Agents share the rate, and the result has the total. On a busy machine it may be invalid, but all requests count.
     let ended = run(&["load", "--json", &agent, &agent, "-c", "4", "--stages", "200ms:200,300ms:200", &url]);
-    let paced: Outcome = serde_json::from_str(&ended.output).expect("it is an outcome");
+    let paced: RunOutcome = serde_json::from_str(&ended.output).expect("it is an outcome");
     let stages = [("1: 0.2s at 200/s", 40, 0), ("2: 0.3s at 200/s", 60, 0)];
     assert_eq!((paced.requests, rows(&paced)), (100, stages.to_vec()));
 }
@@ -558,10 +670,11 @@ fn seconds_of_agents_are_those_of_the_run() {
         "--expect",
         "errors = 0",
     ];
-    // A busy machine may make it invalid, and misses no request all the same.
+    // A busy machine may make it invalid, but every request counts.
     let ended = run(&[&arguments[..], &[&url]].concat());
-    let all: Outcome = serde_json::from_str(&ended.output).expect("it is an outcome");
-    let requests = |seconds: &[load::Second]| seconds.iter().map(|second| second.requests).sum::<u64>();
+    let all: RunOutcome = serde_json::from_str(&ended.output).expect("it is an outcome");
+    let requests =
+        |seconds: &[load::MeasuredSecond]| seconds.iter().map(|second| second.requests).sum::<u64>();
     assert_eq!((all.requests, requests(&all.seconds)), (400, 400), "{}", ended.errors);
     let numbers: Vec<u64> = all.seconds.iter().map(|second| second.second).collect();
     assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
@@ -573,20 +686,20 @@ fn seconds_of_agents_are_those_of_the_run() {
     assert!(read("report.html").contains("</html>") && read("junit.xml").contains("errors = 0"));
 }
 
-/// What an agent that is lost has sent is missing, and the result says so.
+/// The part of a lost agent is missing, and the result says so.
 #[test]
-fn an_agent_that_is_lost_is_told_and_the_others_have_a_result() {
+fn a_lost_agent_is_reported_and_the_others_have_a_result() {
     let origin = Origin::start();
     let (agent, url) = (agent(), origin.url("/tiny"));
     let ready = r#"{"ready":{"window_seconds":null,"around_seconds":1.0}}"#;
     for (then, expected) in [("exec sleep 600", "it has said nothing for 5s"), ("exit 0", "it has gone")] {
-        // It reads what it has to do, is ready, begins, and then does nothing.
+        // It reads its arguments, is ready, begins, and then does nothing.
         let lost = format!("sh -c 'read line; echo {}; read line; {then}'", ready.replace('"', "\\\""));
         let other = format!("--agent={lost}");
         let arguments = [&agent, &*other, "--agent-timeout", "5s", "-c", "2", "-n", "20", &url];
         let all = outcome(&arguments, 98);
         assert_eq!((all.requests, all.settings.connections), (10, 1));
-        let [load::Problem::AgentLost { command, why }] = &all.problems[..] else { panic!("{all:?}") };
+        let [load::RunProblem::AgentLost { command, why }] = &all.problems[..] else { panic!("{all:?}") };
         assert_eq!((command.as_str(), why.as_str()), (lost.as_str(), expected));
     }
 }
@@ -623,7 +736,7 @@ fn a_load_without_all_of_its_agents_is_none() {
     assert!(!stats.contains("/tiny"), "nobody has begun: {stats}");
 }
 
-/// Nobody is left that sends load when whoever wanted it is gone.
+/// Without a controller, no agent sends load.
 #[test]
 fn an_agent_ends_with_its_input() {
     let origin = Origin::start();

@@ -1,12 +1,8 @@
-//! `vanward load events`, `websocket` and `grpc` against the origin, each a process of its own, over HTTP/1.1, HTTP/2 and
-//! TLS.
+//! `vanward load events`, `websocket` and `grpc` against the origin, each as a process, over HTTP/1.1, HTTP/2 and TLS.
 
-/// The program as a process.
-mod process;
+use load::{RunOutcome, StreamCounts, StreamFigures};
 
-use load::{Counts, Outcome, StreamFigures};
-
-use process::{Ended, Process, run};
+use crate::process::{Ended, Process, run};
 
 const INVALID: i32 = 98;
 const MISSED: i32 = 99;
@@ -27,17 +23,17 @@ impl Origin {
     }
 }
 
-/// The outcome of a run. A busy machine may make one with a rate invalid, and it counts all the same.
-fn outcome(ended: &Ended) -> (Outcome, StreamFigures) {
+/// Parses the outcome of a run. A busy machine may make one with a rate invalid, but it counts all the same.
+fn outcome(ended: &Ended) -> (RunOutcome, StreamFigures) {
     assert!(matches!(ended.status.code(), Some(0 | INVALID)), "{ended:?}");
-    let outcome: Outcome =
+    let outcome: RunOutcome =
         serde_json::from_str(&ended.output).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
     let figures = outcome.stream.as_deref().cloned().expect("figures of streams");
     assert_eq!(outcome.errors.total(), 0, "{outcome:?}");
     (outcome, figures)
 }
 
-fn load(arguments: &[&str]) -> (Outcome, StreamFigures) {
+fn load(arguments: &[&str]) -> (RunOutcome, StreamFigures) {
     outcome(&run(&[&["load"], arguments, &["--json", "-q"]].concat()))
 }
 
@@ -52,15 +48,16 @@ fn events_are_counted_and_timed_over_each_protocol() {
     ] {
         let url = format!("{server}/events?rate=500&size=100");
         let (told, figures) = load(&[&["events", "-n", "200"], flags, &[&url]].concat());
-        let Counts { opened, failed, closed_early, received, received_bytes, lost, .. } = figures.counts;
+        let StreamCounts { opened, failed, closed_early, received, received_bytes, lost, .. } =
+            figures.counts;
         assert_eq!((opened, failed, closed_early, received, lost), (4, 0, 0, 200, 0), "{flags:?}");
         assert_eq!((told.requests, told.latency.count, received_bytes), (200, 200, 20_000), "{flags:?}");
         assert!(figures.gaps.count >= 190 && figures.open.count == 4, "{figures:?}");
     }
-    // A stream of ten events that ends is opened again; the numbers begin anew, and none is lost.
+    // A stream of ten events that ends is opened again. The numbers restart, and none is lost.
     let url = format!("{}/events?rate=10000&count=10&retry=0ms", origin.plain);
     let (_, figures) = load(&["events", "-c", "1", "-n", "95", &url]);
-    let Counts { closed_early, reconnected, received, lost, duplicates, .. } = figures.counts;
+    let StreamCounts { closed_early, reconnected, received, lost, duplicates, .. } = figures.counts;
     // The first may have come before the measured window.
     assert!(closed_early >= 9 && reconnected >= 9, "{figures:?}");
     assert_eq!((received, lost, duplicates), (95, 0, 0));
@@ -77,7 +74,7 @@ fn websockets_echo_in_a_closed_loop_and_at_a_rate() {
     ] {
         let url = format!("{server}/websocket");
         let (told, figures) = load(&[&["websocket", "-n", "120", "--size", "200"], flags, &[&url]].concat());
-        let Counts { opened, sent, received, sent_bytes, received_bytes, lost, duplicates, .. } =
+        let StreamCounts { opened, sent, received, sent_bytes, received_bytes, lost, duplicates, .. } =
             figures.counts;
         assert_eq!((opened, sent, received, lost, duplicates), (4, 120, 120, 0, 0), "{flags:?}");
         assert_eq!((sent_bytes, received_bytes), (24_000, 24_000), "{flags:?}");
@@ -102,7 +99,7 @@ fn a_fan_out_reaches_every_receiver_once() {
         let url = format!("{server}/websocket/fan-out?room={}", flags.len());
         let fan_out = ["websocket", "--fan-out", "-R", "300", "-n", "60"];
         let (told, figures) = load(&[&fan_out, flags, &[&url]].concat());
-        let Counts { opened, sent, received, lost, duplicates, out_of_order, from_future, .. } =
+        let StreamCounts { opened, sent, received, lost, duplicates, out_of_order, from_future, .. } =
             figures.counts;
         assert_eq!((opened, sent, received), (10, 60, 60 * receivers), "{flags:?}");
         assert_eq!((lost, duplicates, out_of_order, from_future), (0, 0, 0, 0), "{flags:?}");
@@ -125,17 +122,17 @@ fn grpc_calls_of_each_kind_are_counted_with_their_statuses() {
 
         let (told, figures) =
             call(&["-n", "80", "--bidi", "-R", "800", "--messages", "5", "--message", "hi"], echo);
-        let Counts { calls, sent, received, lost, .. } = figures.counts;
+        let StreamCounts { calls, sent, received, lost, .. } = figures.counts;
         assert_eq!((sent, received, lost, told.latency.count), (80, 80, 0, 80));
         assert!((16..=20).contains(&calls), "{calls}");
 
         let (told, figures) = call(&["-n", "60", "--client-stream", "--messages", "10", "--size", "8"], echo);
-        let Counts { calls, sent, sent_bytes, .. } = figures.counts;
+        let StreamCounts { calls, sent, sent_bytes, .. } = figures.counts;
         assert_eq!((told.requests, sent, sent_bytes), (calls, 60, 480));
 
         let feed = "/vanward.Origin/Events?rate=2000&count=5";
         let (told, figures) = call(&["-n", "40", "--server-stream"], feed);
-        let Counts { received, lost, duplicates, .. } = figures.counts;
+        let StreamCounts { received, lost, duplicates, .. } = figures.counts;
         assert_eq!((received, lost, duplicates, told.latency.count), (40, 0, 0, 40));
     }
     let path = "/vanward.Origin/Echo?grpc-status=14";
@@ -169,7 +166,7 @@ fn expectations_and_files_are_of_messages() {
     let page = read("report.html");
     assert!(page.contains("messages/s") && page.contains("gap between messages, p99"));
     assert!(read("junit.xml").contains("lost = 0"));
-    let told: Outcome = serde_json::from_str(&read("result.json")).expect("an outcome");
+    let told: RunOutcome = serde_json::from_str(&read("result.json")).expect("an outcome");
     assert_eq!(told.requests, 50);
     assert!(read("latency.hgrm").contains("TotalCount"));
     let both = folder.path().join("both.html").display().to_string();
@@ -178,7 +175,7 @@ fn expectations_and_files_are_of_messages() {
 }
 
 #[test]
-fn what_has_no_meaning_is_refused_before_anything_is_opened() {
+fn flags_without_a_meaning_are_rejected_before_anything_is_opened() {
     for (arguments, message) in [
         (&["websocket", "--fan-out", "http://127.0.0.1:1/"][..], "given a rate (-R)"),
         (&["websocket", "--fan-out", "-R", "5", "-c", "1", "http://127.0.0.1:1/"], "--senders"),

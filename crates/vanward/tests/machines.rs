@@ -1,30 +1,26 @@
-//! The lab over several machines: three hosts in network namespaces, each with an sshd of its own, on a switch of
-//! their own. Needs ip and sshd, which CI has to have, and what no package brings: root, and a kernel that makes
-//! namespaces, switches and cables for it.
-
-/// The program as a process.
-mod process;
+//! The lab over several machines: three hosts in network namespaces, each with its own sshd, on a separate switch. It
+//! requires ip and sshd, which CI must have, root, and a kernel that supports namespaces, bridges and veth pairs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use report::Results;
-use report::results::Outcome;
+use report::results::MeasurementOutcome;
 use rustix::process::{Pid, Signal, kill_process};
 
-use process::{Patience, Process};
+use crate::process::{Patience, Process};
 
-/// Figures may be invalid on a busy machine: that is not asked here.
+/// Exit code of invalid figures, which a busy machine may cause; not tested here.
 const INVALID_RUN: i32 = 98;
 const FAILED: i32 = 1;
-/// However slow the machine is, something is measured.
+/// Measures something however slow the machine is.
 const COUNTED: &str = "requests = 40";
 
-/// Hosts on a switch. All of it goes when this is dropped.
+/// Hosts on a switch. Dropping it removes everything.
 struct Network {
     folder: tempfile::TempDir,
-    /// Tells this network's names from those of a test beside it.
+    /// Distinguishes this network's names from those of a concurrent test.
     mark: String,
     daemons: Vec<Child>,
 }
@@ -32,7 +28,7 @@ struct Network {
 const HOSTS: [&str; 3] = ["client", "proxy", "origin"];
 
 impl Network {
-    /// `None` where this can't be tried, which is said.
+    /// Returns `None`, with a message, if the machine cannot run the test.
     fn make(number: u8) -> Option<Self> {
         if let Some(missing) =
             ["ip", "sshd", "ssh", "ssh-keygen"].into_iter().find(|name| find(name).is_none())
@@ -63,7 +59,7 @@ impl Network {
         format!("vw-{host}-{}", self.mark)
     }
 
-    /// The end of a host's cable at the switch.
+    /// The switch's end of a host's cable.
     fn port(&self, host: &str) -> String {
         format!("vw{}{}", &host[..1], self.mark)
     }
@@ -72,15 +68,20 @@ impl Network {
         format!("vwb{}", self.mark)
     }
 
+    /// The first three numbers of the addresses. Another process that runs these tests has others.
+    fn network(number: u8) -> String {
+        format!("10.{}.{number}", 200 + std::process::id() % 50)
+    }
+
     fn address(number: u8, host: &str) -> String {
         let at = HOSTS.iter().position(|name| *name == host).expect("one of the hosts");
-        format!("10.231.{number}.{}", at + 2)
+        format!("{}.{}", Self::network(number), at + 2)
     }
 
     fn connect(&self, number: u8) {
         let switch = self.switch();
         ip(&format!("link add {switch} type bridge"));
-        ip(&format!("addr add 10.231.{number}.1/24 dev {switch}"));
+        ip(&format!("addr add {}.1/24 dev {switch}", Self::network(number)));
         ip(&format!("link set {switch} up"));
         for host in HOSTS {
             let (space, port) = (self.namespace(host), self.port(host));
@@ -97,7 +98,7 @@ impl Network {
         self.folder.path().join(name)
     }
 
-    /// A host's temporary files, which nothing may be left in.
+    /// A host's folder for temporary files, which must be empty at the end.
     fn temporary(&self, host: &str) -> PathBuf {
         self.path(&format!("tmp-{host}"))
     }
@@ -152,7 +153,7 @@ impl Network {
         fs::write(self.path("ssh.conf"), text).expect("a file");
     }
 
-    /// A plan whose parts run on the hosts, with these clients; `end` is of each measurement.
+    /// A plan whose parts run on the hosts, with these clients; `end` applies to each measurement.
     fn plan(&self, clients: &str, end: &str) -> String {
         let options = format!("options = [\"-F\", \"{}\"]", self.path("ssh.conf").display());
         format!(
@@ -173,7 +174,7 @@ impl Network {
         Results::from_json(&text).expect("it reads what it wrote")
     }
 
-    /// What runs on a host beside its sshd, and the sessions of that.
+    /// Lists the programs on a host except its sshd and that one's sessions.
     fn programs(&self, host: &str) -> Vec<String> {
         let listed =
             Command::new("ip").args(["netns", "pids", &self.namespace(host)]).output().expect("ip runs");
@@ -185,7 +186,7 @@ impl Network {
         ids.lines().map(command).filter(|command| command.contains("vanward")).collect()
     }
 
-    /// Waits until a host has nothing left of the lab: no process and no file.
+    /// Waits until the lab has left no process and no file on a host.
     fn is_left_clean(&self, host: &str) {
         let patience = Patience::new();
         let files = || fs::read_dir(self.temporary(host)).expect("it is there").count();
@@ -198,7 +199,7 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         for host in HOSTS {
-            // Whatever is there is this test's own.
+            // All remaining processes belong to this test.
             let listed = Command::new("ip").args(["netns", "pids", &self.namespace(host)]).output();
             let ids =
                 listed.map(|listed| String::from_utf8_lossy(&listed.stdout).into_owned()).unwrap_or_default();
@@ -221,7 +222,7 @@ fn skip(missing: &str) {
     eprintln!("skipped: the lab over several machines needs {missing}");
 }
 
-/// Whether the kernel makes hosts, and what they are connected by.
+/// Whether the kernel can create hosts and their connections.
 fn can_be_made(number: u8) -> bool {
     let name = format!("vwt{}{number}", std::process::id() % 100_000);
     let steps = [
@@ -264,16 +265,19 @@ fn parts_on_machines_of_their_own_are_measured_together_and_leave_nothing_behind
         assert!(figures.requests > 0 && figures.error_count() == 0, "{run:?}");
         assert_eq!(figures.usage.is_some(), run.proxy == "vanward", "{run:?}");
         assert!(figures.origins_cpu_seconds.is_some() && figures.network.is_some(), "{run:?}");
-        assert!(run.command.contains("//10.231.1."), "{run:?}");
+        assert!(run.command.contains(&format!("//{}.", Network::network(1))), "{run:?}");
     }
-    assert!(results.machines.iter().all(|place| place.address.starts_with("10.231.1.")), "{results:?}");
+    assert!(
+        results.machines.iter().all(|place| place.address.starts_with(&Network::network(1))),
+        "{results:?}"
+    );
     HOSTS.iter().for_each(|host| network.is_left_clean(host));
 }
 
 #[test]
 fn several_clients_make_one_load() {
     let Some(network) = Network::make(2) else { return };
-    // One of the clients is the origins' machine: a machine has one agent, whatever it is for.
+    // One of the clients is the origins' machine: a machine has one agent for all purposes.
     let plan = network.plan("[\"client\", \"origin\"]", COUNTED).replace("[\"http\", \"https\"]", "\"http\"");
     let ended = network.run(&plan.replace("\"direct\", ", "")).ended();
     assert!(matches!(ended.status.code(), Some(0 | INVALID_RUN)), "{ended:?}");
@@ -292,17 +296,17 @@ fn a_broken_connection_keeps_what_was_measured_and_leaves_nothing_behind() {
     let plan = network.plan("\"client\"", "").replace("repeats = 1\n", "repeats = 1\nwarm_up = \"1ms\"\n");
     let lab = network.run(&plan);
     let patience = Patience::new();
-    // Its agent, its generator under load.
+    // Its agent, and its generator under load.
     while network.programs("client").iter().filter(|command| command.contains(" load ")).count() == 0 {
         patience.wait_a_little("no load runs");
     }
-    // The cable is pulled: nobody tells either end.
+    // The cable is unplugged: neither end is notified.
     ip(&format!("link set {} down", network.port("client")));
     let ended = lab.ended().with_code(FAILED);
     assert!(ended.errors.contains("the connection to the agent on client was lost"), "{}", ended.errors);
     let results = network.results();
     assert!(results.incomplete.is_some_and(|said| said.contains("of 3 measurements")));
-    assert!(results.runs.iter().all(|run| !matches!(run.outcome, Outcome::Measured(_))));
+    assert!(results.runs.iter().all(|run| !matches!(run.outcome, MeasurementOutcome::Measured(_))));
     HOSTS.iter().for_each(|host| network.is_left_clean(host));
 }
 

@@ -1,19 +1,16 @@
-//! Every proxy that the lab can drive and that is installed here, for real: it starts with what its driver wrote, and
-//! answers in whatever its driver does not refuse. How fast is not asked.
-
-/// The program as a process.
-mod process;
+//! Every installed proxy that the lab supports: it starts with its driver's configuration, and works in each case
+//! that the driver accepts. Speed is not tested.
 
 use std::path::Path;
 
 use report::Results;
-use report::results::Outcome;
+use report::results::MeasurementOutcome;
 
-use process::Process;
+use crate::process::{self, Process};
 
 const REQUESTS: u64 = 40;
 
-/// Each thing that a case may ask for, by itself.
+/// Each option of a case, separately.
 const CASES: [&str; 7] = [
     "",
     "scheme = \"https\"",
@@ -44,7 +41,7 @@ fn run(folder: &Path, peer: &str, origins: usize) -> Results {
 }
 
 #[test]
-fn every_proxy_that_is_here_answers_in_what_it_does_not_refuse() {
+fn every_installed_proxy_serves_the_cases_that_it_supports() {
     let told = process::run(&["lab", "doctor", "--json"]).with_code(0);
     let told: serde_json::Value = serde_json::from_str(&told.output).expect("JSON");
     let here = told["proxies"].as_array().expect("a list").iter().filter(|each| each["program"].is_string());
@@ -56,7 +53,7 @@ fn every_proxy_that_is_here_answers_in_what_it_does_not_refuse() {
             for run in &results.runs {
                 let asked = CASES[run.case.parse::<usize>().expect("its place")];
                 let place = format!("{peer} with {origins} origins and {asked:?}");
-                if let Outcome::Failed { reason } = &run.outcome {
+                if let MeasurementOutcome::Failed { reason } = &run.outcome {
                     panic!("{place}: {reason}");
                 }
                 let figures = run.outcome.figures().expect("it did not fail");

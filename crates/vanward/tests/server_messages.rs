@@ -1,7 +1,5 @@
-//! Each change of a server's state is told once, with its reason: by checks, ejections, circuits, commands and the file.
-
-/// The program as a process.
-mod process;
+//! Each change of a server's state is reported once with its reason: by checks, ejections, circuits, commands and
+//! the file.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -11,9 +9,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use rustix::process::Signal;
 
-use process::{Patience, Process, connect, get, run_in};
+use crate::process::{Patience, Process, connect, get, run_in};
 
-/// A server that answers every request with a status that changes.
+/// A server that answers every request with a configurable status.
 struct Server {
     address: SocketAddr,
     status: Arc<AtomicU16>,
@@ -47,7 +45,7 @@ impl Server {
     }
 }
 
-/// Writes the file, with all that every scene needs.
+/// Writes the file, including the parts that every test needs.
 fn write(folder: &Path, text: &str) {
     let text = format!(
         "admin = \"{}\"\nworkers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nupstream = \"app\"\n{text}",
@@ -63,7 +61,6 @@ fn start(folder: &Path, text: &str) -> (Process, SocketAddr) {
     (proxy, address)
 }
 
-/// Asks until the proxy has said this.
 fn asks_until(proxy: &Process, address: SocketAddr, text: &str) {
     let patience = Patience::new();
     while proxy.said(text) == 0 {
@@ -72,7 +69,7 @@ fn asks_until(proxy: &Process, address: SocketAddr, text: &str) {
     }
 }
 
-/// Ends the proxy. What it has said of servers, in order, without the name of the upstream and the port.
+/// Ends the proxy. Returns its messages about servers in order, without the upstream's name and the port.
 fn ended(proxy: Process, servers: &[(&Server, &str)]) -> Vec<String> {
     proxy.signal(Signal::TERM);
     let errors = proxy.ended().with_code(0).errors;
@@ -100,7 +97,7 @@ fn checks_tell_why_a_server_is_down_and_up() {
     proxy.warns("up, 2 checks succeeded");
     let said = ended(proxy, &[(&server, "A")]);
     assert_eq!(said.len(), 2, "{said:?}");
-    // Whether there was a check before it failed is up to time.
+    // Whether a check came before the failure depends on timing.
     let is_down = ["A: down, 2 checks failed: ", "A: down, its first check failed: "];
     assert!(is_down.iter().any(|text| said[0].starts_with(text)) && said[0].contains("500"), "{said:?}");
     assert_eq!(said[1], "A: up, 2 checks succeeded; its share of requests grows slowly");
@@ -155,17 +152,17 @@ fn circuits_tell_why_they_open_and_close() {
 }
 
 #[test]
-fn commands_and_the_file_tell_who_has_changed_what() {
+fn messages_about_servers_name_the_initiator_of_a_change() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let servers: Vec<Server> = (0..3).map(|_| Server::start()).collect();
     let [a, b, c] = [0, 1, 2].map(|index: usize| format!("http://{}", servers[index].address));
     let (proxy, _) = start(folder.path(), &format!("[upstream.app]\nservers = [\"{a}\", \"{b}\"]\n"));
     let does = |words: &[&str]| drop(run_in(folder.path(), words).with_code(0));
-    does(&["drain", &a]);
-    does(&["restore", &a]);
-    does(&["weigh", &a, "7"]);
-    does(&["add", &c, "--upstream", "app"]);
-    does(&["remove", &c]);
+    does(&["drain", "--server", &a]);
+    does(&["restore", "--server", &a]);
+    does(&["weigh", "--server", &a, "--weight", "7"]);
+    does(&["add", "--server", &c, "--upstream", "app"]);
+    does(&["remove", "--server", &c]);
     let file = |servers: &str| {
         write(folder.path(), &format!("[upstream.app]\nservers = [{servers}]\n"));
         does(&["reload"]);
@@ -193,7 +190,7 @@ fn commands_and_the_file_tell_who_has_changed_what() {
 }
 
 #[test]
-fn the_limit_of_connections_is_told_once_while_it_is_reached() {
+fn a_reached_limit_of_connections_is_reported_once() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let text = "respond = { status = 200 }\n[limits]\nconnections = 4\n";
     let text = text.replace("respond", "[[route]]\npath = \"/own\"\nrespond");
@@ -203,7 +200,7 @@ fn the_limit_of_connections_is_told_once_while_it_is_reached() {
         let clients: Vec<_> = (0..4)
             .map(|_| {
                 let mut client = connect(address);
-                // Half a head: it is accepted, and stays.
+                // Half a head keeps the accepted connection open.
                 client.write_all(b"GET /own HTTP/1.1\r\n").expect("it reads");
                 client
             })

@@ -1,7 +1,4 @@
-//! Vanward under a service manager (systemd): sockets that it passes, and its watchdog.
-
-/// The program as a process.
-mod process;
+//! Vanward under a service manager (systemd): passed sockets, and the watchdog.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,11 +11,11 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use process::{PATIENCE, Process, read_head};
+use crate::process::{PATIENCE, Process, read_head};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
-/// A folder with a configuration that answers by itself at an address.
+/// A folder with a configuration that responds without a server at an address.
 fn folder_with(address: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let text = format!(
@@ -28,10 +25,10 @@ fn folder_with(address: &str) -> TempDir {
     folder
 }
 
-/// A proxy that is passed a socket as a service manager passes it: as descriptor 3 of the process that it names.
+/// Starts a proxy with a passed socket, as a service manager does: as descriptor 3 of the named process.
 fn activated(folder: &Path, socket: &impl AsFd) -> Process {
     const PASS: &str = r#"exec 3<&"$1"; LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" run"#;
-    // It is inherited; other children of this test have it too, and no use for it.
+    // It is inherited by other children of this test, too, which ignore it.
     fcntl_setfd(socket, FdFlags::empty()).expect("it is open");
     let number = socket.as_fd().as_raw_fd().to_string();
     let program = env!("CARGO_BIN_EXE_vanward");
@@ -42,7 +39,7 @@ fn activated(folder: &Path, socket: &impl AsFd) -> Process {
 fn a_socket_of_the_service_manager_is_served_by_all_workers() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it listens");
-    // Who comes while the proxy is not there yet waits.
+    // A client that connects before the proxy runs has to wait.
     let mut waiting = TcpStream::connect(address).expect("the kernel accepts");
     waiting.write_all(REQUEST).expect("the kernel takes it");
     let folder = folder_with(&address.to_string());
@@ -105,7 +102,7 @@ fn the_watchdog_is_told_by_the_process_that_serves() {
 
 #[test]
 fn the_journal_gets_priorities_and_no_second_time() {
-    // As systemd does: device and inode of the stream that the journal gave.
+    // As systemd does: device and inode of the journal's stream.
     let lines = |stream: &str, toml: &str| {
         let folder = tempfile::tempdir().expect("a folder can be made");
         std::fs::write(folder.path().join("vanward.toml"), toml).expect("it can be written");
@@ -123,12 +120,12 @@ fn the_journal_gets_priorities_and_no_second_time() {
     let served = "[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nrespond = { status = 200 }\n";
     let said = lines(own, served);
     assert!(said.contains("<6>[info] listening on 127.0.0.1:"), "{said}");
-    // Tests that run as root are warned of that.
+    // Tests that run as root cause a warning.
     let is_marked = |line: &str| line.starts_with("<6>[info] ") || line.starts_with("<4>[warn] ");
     assert!(said.lines().all(is_marked), "{said}");
     let said = lines(own, "[[listen]]\nadress = \"127.0.0.1:0\"\n");
     assert!(said.lines().count() > 1 && said.lines().all(|line| line.starts_with("<3>")), "{said}");
-    // A stream of somebody else's.
+    // Another process's stream.
     for other in ["1:1", "''", "x"] {
         let said = lines(other, served);
         assert!(said.starts_with("20") && said.contains("Z [info] listening on "), "{said}");

@@ -1,16 +1,12 @@
-//! The commands of the lab together: the origin behind the proxy, loaded by the generator, each a process of its own.
-
-/// The program as a process.
-mod process;
+//! The commands of the lab together: the origin behind the proxy under load from the generator, each as a process.
 
 use std::net::{SocketAddr, TcpListener};
 
-use load::Outcome;
+use load::RunOutcome;
 use rustix::process::Signal;
 
-use process::{Process, get, response, run};
+use crate::process::{Process, get, response, run};
 
-/// An origin and a proxy before it.
 struct Pair {
     origin: Process,
     proxy: Process,
@@ -125,13 +121,13 @@ fn load_counts_what_the_origin_saw() {
     let pair = Pair::start();
     let url = format!("http://{}/tiny", pair.address);
     let told = run(&["load", "--json", "-c", "4", "-t", "2", "-n", "600", &url]).with_code(0).output;
-    let outcome: Outcome = serde_json::from_str(&told).expect("it is an outcome");
+    let outcome: RunOutcome = serde_json::from_str(&told).expect("it is an outcome");
     assert_eq!((outcome.requests, outcome.errors.total(), outcome.body_bytes), (600, 0, 600 * 128));
     assert_eq!(outcome.statuses.into_iter().collect::<Vec<_>>(), [(200, 600)]);
     let stats = pair.stats();
     assert_eq!(stats["paths"]["/tiny"], 600, "{stats}");
     assert_eq!((&stats["requests"], &stats["requests_refused"]), (&600.into(), &0.into()), "{stats}");
-    // Four clients at once, so the proxy never had use for more connections than that.
+    // Four concurrent clients never need more connections.
     let upstream_connections = stats["connections"].as_u64().expect("it is a number") - 1;
     assert!((1..=4).contains(&upstream_connections), "{stats}");
 }
@@ -141,7 +137,7 @@ fn load_tells_errors_apart_from_successes() {
     let pair = Pair::start();
     let url = format!("http://{}/status/404", pair.address);
     let ended = run(&["load", "--json", "-c", "2", "-n", "10", &url]).with_code(1);
-    let outcome: Outcome = serde_json::from_str(&ended.output).expect("it is an outcome");
+    let outcome: RunOutcome = serde_json::from_str(&ended.output).expect("it is an outcome");
     assert_eq!((outcome.requests, outcome.errors.status, outcome.errors.total()), (0, 10, 10));
     assert!(ended.errors.contains("no request succeeded"), "{}", ended.errors);
 }
@@ -163,7 +159,7 @@ fn load_ends_with_1_if_more_requests_fail_than_may() {
 }
 
 #[test]
-fn load_on_nothing_says_what_to_look_at() {
+fn load_without_a_server_is_reported_with_what_to_check() {
     let address = {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
         listener.local_addr().expect("it listens")
@@ -175,7 +171,7 @@ fn load_on_nothing_says_what_to_look_at() {
 }
 
 #[test]
-fn wrong_usage_of_the_lab_is_told_with_code_2() {
+fn wrong_usage_of_the_lab_exits_with_2() {
     let cases: &[(&[&str], &str)] = &[
         (&["load"], "<URL>"),
         (&["load", "nonsense"], "http://HOST"),

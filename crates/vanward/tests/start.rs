@@ -1,20 +1,16 @@
-//! Pages whose steps a newcomer types: commands of blocks marked `console`, with what they print, and the configurations and
-//! plans between them. Ports are chosen by the kernel in place of those of the page.
-
-/// The program as a process.
-mod process;
+//! Executes the steps in the documentation for newcomers: commands of blocks marked `console`, with their output,
+//! and the configurations and plans between them. The kernel selects ports in place of those on the page.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use process::Patience;
+use crate::process::Patience;
 
 const PAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
-/// Ports of the pages.
 const PORTS: [&str; 6] = ["8080", "8443", "8474", "9000", "9001", "9100"];
-/// What stands for any text of a line; a line of its own, for any lines.
+/// Stands for any text in a line, or as a whole line for any lines.
 const ANY: &str = "…";
 /// Written by the shell after each command.
 const END: &str = "-- end of the command";
@@ -34,7 +30,7 @@ fn proxies_are_compared_as_the_page_says() {
     walk("compare.md", 3);
 }
 
-/// Types the commands of a page, so many at least.
+/// Executes the commands of a page, at least `steps_min`.
 fn walk(page: &str, steps_min: usize) {
     if !has_curl() {
         return;
@@ -60,7 +56,7 @@ fn walk(page: &str, steps_min: usize) {
                 std::fs::write(folder.path().join(file_named(pair[0])), text).expect("it can be written");
             }
             "console" => steps += shell.walks(text),
-            // What is only shown.
+            // Only shown.
             "" => {}
             other => panic!("a block of another kind: {other}"),
         }
@@ -68,14 +64,14 @@ fn walk(page: &str, steps_min: usize) {
     assert!(steps >= steps_min, "only {steps} commands were found");
 }
 
-/// The file that a text says a block belongs into.
+/// Returns the file that a text names for the following block.
 fn file_named(text: &str) -> &str {
     let last = text.trim_end().lines().next_back().unwrap_or_default();
     let named = last.rsplit_once("Write this to `").and_then(|(_, rest)| rest.split('`').next());
     named.unwrap_or("vanward.toml")
 }
 
-/// Whether curl is installed. On CI it has to be.
+/// Whether curl is installed. In CI it must be.
 #[allow(clippy::print_stderr, reason = "whoever runs the test is told why it tests nothing")]
 fn has_curl() -> bool {
     let has = Command::new("curl").arg("--version").output().is_ok();
@@ -86,7 +82,7 @@ fn has_curl() -> bool {
     has
 }
 
-/// A shell that remembers its jobs from step to step. They end with it.
+/// A shell that keeps its jobs from step to step, and ends them when dropped.
 struct Shell {
     child: Child,
     input: ChildStdin,
@@ -99,7 +95,7 @@ impl Shell {
         let program = Path::new(env!("CARGO_BIN_EXE_vanward"));
         let own = program.parent().expect("it is in a folder").display();
         let path = std::env::var("PATH").expect("there is one");
-        // Its own group: what is left of it is killed with it. What a step writes to either output is compared.
+        // A separate process group, which is killed as a whole. Both outputs are compared.
         let mut child = Command::new("setsid")
             .args([
                 "bash",
@@ -117,7 +113,6 @@ impl Shell {
         Self { child, input, output, configuration: folder.join("vanward.toml") }
     }
 
-    /// Types the commands of a block; returns how many there were.
     fn walks(&mut self, block: &str) -> usize {
         let commands: Vec<&str> = block.split("$ ").filter(|text| !text.is_empty()).collect();
         for text in &commands {
@@ -134,7 +129,6 @@ impl Shell {
         commands.len()
     }
 
-    /// Types a command, and returns what it says.
     fn types(&mut self, command: &str) -> String {
         writeln!(self.input, "{command}\necho \"{END}\"").expect("the shell reads");
         let mut said = String::new();
@@ -148,7 +142,7 @@ impl Shell {
         said.trim_end_matches(&format!("{END}\n")).to_owned()
     }
 
-    /// Waits for what a person would not notice: a program that has just been started does not listen yet.
+    /// Waits until a started program listens, which is a delay that a person would not notice.
     fn until_it_listens(&self, command: &str) {
         let configured = std::fs::read_to_string(&self.configuration).unwrap_or_default();
         let of_flag = ["--listen ", "--from "].iter().find_map(|flag| command.split_once(flag));
@@ -170,7 +164,6 @@ impl Drop for Shell {
     }
 }
 
-/// Whether lines are those that a page shows.
 fn is_like(said: &[&str], expected: &[&str]) -> bool {
     match (said, expected) {
         (_, [ANY]) => true,

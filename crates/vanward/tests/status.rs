@@ -1,17 +1,14 @@
 //! `vanward status`: totals, rates and percentiles of routes and servers, as tables and as JSON.
 
-/// The program as a process.
-mod process;
-
 use std::net::SocketAddr;
 use std::path::Path;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use process::{Patience, Process, get, run_in};
+use crate::process::{Patience, Process, get, run_in};
 
-/// A proxy with two routes: one that answers, and one whose server refuses connections.
+/// Starts a proxy with two routes: one that responds, and one whose server refuses connections.
 fn start(folder: &Path) -> (Process, SocketAddr) {
     let text = "admin = \"admin.sock\"\nworkers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
          [[route]]\npath = \"/shop\"\nrespond = { status = 200, body = \"shop\" }\n\
@@ -24,7 +21,7 @@ fn start(folder: &Path) -> (Process, SocketAddr) {
     (proxy, address)
 }
 
-/// The status, once all these requests have been counted: a client has its response a moment earlier.
+/// Returns the status, once all these requests have been counted: a client has its response a moment earlier.
 fn status_of(folder: &Path, requests: u64) -> Value {
     let patience = Patience::new();
     loop {
@@ -56,7 +53,7 @@ fn requests_are_counted_by_route_and_server_and_have_rates_and_durations() {
     };
     let shop = named("routes", "route", "/shop")["traffic"].clone();
     assert_eq!(shop["classes"], serde_json::json!({"2xx": 3}));
-    // Rates and counts are of the same requests: there was no minute before.
+    // Rates and counts include the same requests, because there was no minute before.
     let of = |traffic: &Value, key: &str| traffic["last_minute"][key].as_f64().expect("a number");
     let count = |traffic: &Value, key: &str| (of(traffic, key) * of(traffic, "seconds")).round() as u64;
     assert_eq!(count(&shop, "requests_per_second"), 3);

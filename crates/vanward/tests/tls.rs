@@ -1,13 +1,10 @@
-//! What operators do with certificates, by the programs that they use: openssl makes them, curl looks at them.
-
-/// The program as a process.
-mod process;
+//! Operators' tasks with certificates, with their programs: openssl creates them, curl verifies them.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use process::{Process, run_in};
+use crate::process::{Process, run_in};
 
 /// Runs a program; `None` if it is not installed, which is an error in CI.
 fn ran(program: &str, folder: &Path, arguments: &[&str]) -> Option<Output> {
@@ -18,7 +15,7 @@ fn ran(program: &str, folder: &Path, arguments: &[&str]) -> Option<Output> {
     }
 }
 
-/// A certificate for an address, whose key has a passphrase, and a file that uses them.
+/// Creates a certificate for an address, whose key has a passphrase, and a file that uses them.
 fn folder(tls: &str) -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let key = ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-aes-256-cbc", "-pass"];
@@ -114,8 +111,8 @@ fn a_key_log_without_a_file_is_remarked_on() {
     assert!(said.contains("key_log has no effect: SSLKEYLOGFILE is not set"), "{said}");
 }
 
-/// A CA, and a certificate of it for server and client, whose key has a passphrase; a server that lets in nobody else, and
-/// a file of a proxy in front of it.
+/// Creates a CA and its certificate for server and client, whose key has a passphrase. Starts a server that
+/// requires it, and writes the file of a proxy before it.
 fn mutual(tls: &str) -> Option<(tempfile::TempDir, Process)> {
     let folder =
         folder("passphrase = \"site.pass\", client_certificates = { mode = \"required\", ca = \"ca.pem\" }")?;

@@ -1,7 +1,4 @@
-//! `vanward top` in a terminal: that of tmux, which is typed to and read.
-
-/// The program as a process.
-mod process;
+//! `vanward top` in a terminal of tmux, which sends keys and reads the screen.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,15 +6,15 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use process::{Patience, Process, run_in};
+use crate::process::{Patience, Process, run_in};
 
-/// A terminal in which a shell runs `vanward top`, and then says how that ended and how the terminal is set.
+/// A terminal in which a shell runs `vanward top`, and then shows its exit code and the terminal's settings.
 struct Tmux {
     socket: PathBuf,
 }
 
 impl Tmux {
-    /// `None`, with a message, where tmux is not installed. On CI it has to be.
+    /// Returns `None`, with a message, if tmux is not installed. In CI it must be.
     #[allow(clippy::print_stderr, reason = "whoever runs the test is told why it tests nothing")]
     fn start(folder: &Path, flags: &str) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
@@ -44,7 +41,6 @@ impl Tmux {
         self.run(&["send-keys", keys]);
     }
 
-    /// Waits until the screen has all of these.
     #[track_caller]
     fn shows(&self, texts: &[&str]) -> String {
         let patience = Patience::new();
@@ -57,7 +53,7 @@ impl Tmux {
         }
     }
 
-    /// Waits until it has ended well, and the terminal is as it was.
+    /// Waits until it has ended with 0, and the terminal is restored.
     #[track_caller]
     fn is_restored(&self) {
         let screen = self.shows(&["ended 0", "icanon"]);
@@ -65,7 +61,6 @@ impl Tmux {
         assert!(!screen.contains("Routes"), "its screen is still there:\n{screen}");
     }
 
-    /// The process of `vanward top`.
     fn process(&self) -> Pid {
         let shell = self.run(&["display-message", "-p", "#{pane_pid}"]);
         let children = format!("/proc/{0}/task/{0}/children", shell.trim());
@@ -127,7 +122,7 @@ fn keys_change_the_proxy_after_a_question() {
     tmux.shows(&["all faults are removed", "no faults are injected"]);
     tmux.types("?");
     tmux.shows(&["change the weight of a server"]);
-    // Another size is drawn anew.
+    // Another size is drawn again.
     tmux.run(&["resize-window", "-x", "120", "-y", "30"]);
     tmux.types("1");
     tmux.types("1");

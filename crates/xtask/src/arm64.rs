@@ -1,7 +1,7 @@
-//! `cargo xtask arm64`: Vanward for arm64, cross-built and run here under an emulator: the tests of the pure crates, and a short run of the lab
-//! that `vanward lab compare` compares with one of this machine.
+//! `cargo xtask arm64`: cross-builds Vanward for arm64 and runs it under an emulator. It runs the tests of the pure
+//! crates, and a short run of the lab, which `vanward lab compare` compares with one of this machine.
 //!
-//! Times under an emulator mean nothing, so that no figure of that run is judged.
+//! Times under an emulator are meaningless, so no figure of that run is judged.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -20,17 +20,20 @@ const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64-static";
 
-/// The test of `vanward` that is built with those of the pure crates: it brings the program, and what both need is built once.
-const OF_PROGRAM: &str = "ending";
-/// Files with tests, and names of tests, that simulate or count a lot: arithmetic that takes minutes under an emulator.
-const SIMULATIONS: [&str; 3] = ["overload", "simulated_fleet", "slowed"];
-const LONG: [&str; 4] = [
+/// The small test program of `vanward`. With other tests, it builds `vanward` with their features: nothing is built
+/// twice.
+pub(crate) const OF_PROGRAM: &str = "ending";
+/// Modules and tests with long calculations, which take minutes under an emulator.
+const LONG: [&str; 7] = [
+    "overload::",
+    "simulated_fleet::",
+    "slowed::",
     "store::tests::policies",
     "store::tests::resident",
     "a_purge_looks_at_no_object_however_many_it_meets",
     "another_encoder_is_understood",
 ];
-/// Few connections and no TLS: an emulator takes seconds for a handshake of a program without optimization.
+/// Few connections and no TLS: under an emulator, a handshake of an unoptimized program takes seconds.
 const PLAN: &str = r#"
 title = "Vanward, shortly"
 proxies = ["direct", "vanward"]
@@ -44,8 +47,8 @@ connections = 4
 load = "closed"
 "#;
 
-/// Runs its arguments where the kernel starts programs of arm64 by the emulator, as if they were of this machine: programs that start
-/// themselves anew need that. It is so in their namespace alone, and ends with them.
+/// Runs its arguments where the kernel starts arm64 programs by the emulator. Programs that restart themselves need
+/// that. The setting is limited to a namespace, and ends with it.
 const EMULATED: &str = r#"
 mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
 printf '%s' ':arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:'"$1"':F' >/proc/sys/fs/binfmt_misc/register
@@ -53,12 +56,11 @@ shift
 exec "$@"
 "#;
 
-/// Runs it alone.
 pub(crate) fn run() -> Result<(), String> {
     check(&Workspace::find()?, &mut Steps::default())
 }
 
-/// Fails where it cannot run, with what is missing.
+/// Fails if a program is missing, with its package.
 pub(crate) fn is_possible() -> Result<(), String> {
     let packages = "apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static";
     for (program, argument) in [(LINKER, "--version"), (EMULATOR, "--version")] {
@@ -75,7 +77,6 @@ pub(crate) fn is_possible() -> Result<(), String> {
     })
 }
 
-/// Builds and runs it all.
 pub(crate) fn check(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     is_possible()?;
     steps.run("arm64", "the program and the tests of the pure crates, built for arm64", || {
@@ -91,7 +92,7 @@ pub(crate) fn check(workspace: &Workspace, steps: &mut Steps) -> Result<(), Stri
     steps.run("arm64", heading, || compare(workspace))
 }
 
-/// Builds it all, with what nothing else needs of the machine.
+/// Returns the command that builds everything, at low priority.
 pub(crate) fn build(workspace: &Workspace) -> Result<Command, String> {
     let mut command = Command::new("nice");
     command.args(["-n", "19", "cargo"]);
@@ -100,17 +101,15 @@ pub(crate) fn build(workspace: &Workspace) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The program, once it is built.
 fn program(workspace: &Workspace) -> Result<PathBuf, String> {
     Ok(target_directory(workspace)?.join(TARGET).join("debug/vanward"))
 }
 
-/// A folder of its own, so that other builds need not wait for this one.
+/// A separate folder, so that other builds need not wait for this one.
 fn target_directory(workspace: &Workspace) -> Result<PathBuf, String> {
     Ok(workspace.target_directory()?.join("arm64"))
 }
 
-/// A command that runs a program, and all that it starts, where those of arm64 can run.
 fn emulated(program: &Path) -> Result<Command, String> {
     let emulator = output_of(Command::new("sh").args(["-c", "command -v \"$1\"", "sh", EMULATOR]))?;
     let mut command = Command::new("unshare");
@@ -129,7 +128,7 @@ fn emulated(program: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
-/// `cargo test` of the pure crates, with the program. It is linked as that of the packages is: the emulator needs no libraries then.
+/// `cargo test` of the pure crates, with the program. It is static as in the packages, so emulators need no libraries.
 fn tests(workspace: &Workspace, mut command: Command) -> Result<Command, String> {
     command.args([
         "test",
@@ -142,25 +141,23 @@ fn tests(workspace: &Workspace, mut command: Command) -> Result<Command, String>
         "--package",
         "vanward",
     ]);
-    let mut files = BTreeSet::new();
+    let mut programs = BTreeSet::new();
     let packages = workspace.packages("Cargo.toml")?;
     for package in packages.iter().filter(|package| tidy::is_pure(text(package, "name"))) {
         command.args(["--package", text(package, "name")]);
-        files.extend(targets(package, "test"));
+        programs.extend(targets(package, "test"));
     }
-    for file in files.into_iter().filter(|file| !SIMULATIONS.contains(file)) {
-        command.args(["--test", file]);
-    }
+    command.args(programs.into_iter().flat_map(|name| ["--test", name]));
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS", "-C target-feature=+crt-static");
     command.env("CARGO_PROFILE_DEV_DEBUG", "0");
-    // Each input takes many times as long as without an emulator.
+    // Each input takes many times longer under an emulator.
     command.env("PROPTEST_CASES", "16");
     command.env("CARGO_TARGET_DIR", target_directory(workspace)?).current_dir(&workspace.root);
     Ok(command)
 }
 
-/// Runs the lab with the program of this machine and with that of arm64, and compares what they wrote.
+/// Runs the lab with the native program and with that for arm64, and compares their results.
 fn compare(workspace: &Workspace) -> Result<(), String> {
     let folder = Scratch::new("arm64")?;
     let native = strangers::build_vanward(workspace)?;
@@ -169,7 +166,7 @@ fn compare(workspace: &Workspace) -> Result<(), String> {
     fs::write(&plan, PLAN).map_err(|error| format!("{}: {error}", plan.display()))?;
     let measure = |mut command: Command, out: &Path| {
         command.args(["lab", "run"]).arg(&plan).arg("--out").arg(out);
-        // A busy machine, and an emulator, miss figures: the report says so.
+        // A busy machine, and an emulator, make figures invalid: the report says so.
         step::run_allowing(&mut command, &[step::INVALID_RUN])
     };
     measure(Command::new(&native), &before)?;
@@ -187,7 +184,8 @@ fn compare(workspace: &Workspace) -> Result<(), String> {
     }
 }
 
-/// The architecture in the results of a folder, where Vanward has answered requests. A busy machine, and an emulator, miss some cases.
+/// Returns the architecture in the results of a folder, if Vanward has responded to requests. A busy machine, and
+/// an emulator, fail some cases.
 fn architecture(folder: &Path) -> Result<String, String> {
     let file = folder.join("results.json");
     let failed = |error: &dyn Display| format!("{}: {error}", file.display());

@@ -1,13 +1,32 @@
-//! Repeatable measurements of the cost per request: microbenchmarks of the crates (instruction counts, which do not
-//! drift with the machine), then the demo with the installed peers.
+//! Repeatable measurements of the cost per request, and of changes of large configurations.
+//! Microbenchmarks of the crates come first (instruction counts, which do not vary with the machine's load). Changes
+//! and the demo with the installed peers follow.
 
+/// Measures changes of a configuration with many routes.
+mod edits;
+
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::say;
 use crate::step::{self, Steps};
 use crate::workspace::{Workspace, targets, text};
 
-pub(crate) fn run() -> Result<(), String> {
+/// Flags of `cargo xtask bench`.
+#[derive(clap::Args)]
+pub(crate) struct BenchArgs {
+    /// Measure only the cost of changes of a configuration with 1,000, 10,000 and 50,000 routes
+    #[arg(long)]
+    edits: bool,
+    /// Measure changes with this program, instead of building one first
+    #[arg(long, value_name = "PATH", requires = "edits")]
+    program: Option<PathBuf>,
+}
+
+pub(crate) fn run(BenchArgs { edits, program }: &BenchArgs) -> Result<(), String> {
+    if let Some(program) = program {
+        return edits::run(program);
+    }
     let workspace = Workspace::find()?;
     let mut steps = Steps::default();
     let cargo = |words: &[&str]| {
@@ -16,8 +35,13 @@ pub(crate) fn run() -> Result<(), String> {
         command
     };
 
-    let mut build = cargo(&["build", "--release", "-p", "vanward"]);
+    let mut build = cargo(&["build", "--profile", "dist", "-p", "vanward"]);
     steps.run("build", &step::shown(&build), || step::run(&mut build))?;
+
+    let program = workspace.target_directory()?.join("dist/vanward");
+    if *edits {
+        return edits::run(&program);
+    }
 
     let packages = workspace.packages("Cargo.toml")?;
     let mut benches = packages.iter().filter(|package| !targets(package, "bench").is_empty()).peekable();
@@ -30,11 +54,13 @@ pub(crate) fn run() -> Result<(), String> {
     }
     for package in benches {
         let name = text(package, "name");
-        let mut bench = cargo(&["bench", "-p", name, "--benches"]);
+        let mut bench = cargo(&["bench", "--profile", "dist", "-p", name, "--benches"]);
         steps.run(name, &step::shown(&bench), || step::run(&mut bench))?;
     }
 
-    let mut demo = cargo(&["run", "--release", "--", "demo", "--json"]);
+    steps.run("edits", "changes of large configurations", || edits::run(&program))?;
+
+    let mut demo = cargo(&["run", "--profile", "dist", "--", "demo", "--json"]);
     steps.run("demo", &step::shown(&demo), || step::run(&mut demo))?;
     say(format_args!("\n{}", steps.summary()));
     Ok(())

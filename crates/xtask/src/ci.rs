@@ -1,6 +1,7 @@
 //! All checks of CI, in order; stops at the first failure. `.ci/run` only installs what they need.
 //!
-//! The processor is what they wait for. So what is built runs beside what waits, and the two costliest builds have turns.
+//! The processor is the bottleneck. So builds run during steps that mostly wait, and the two most expensive builds
+//! take turns.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,75 +14,74 @@ use crate::step::{self, Steps};
 use crate::workspace::{Workspace, text};
 use crate::{arm64, fuzz, package, say, strangers, tidy};
 
-/// Which steps.
+/// Selection of steps.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CiArgs {
     /// Run only this step; may be given several times.
     #[arg(long, value_enum, value_name = "STEP")]
-    only: Vec<Step>,
+    only: Vec<CiStep>,
 }
 
 /// The checks of CI, in order.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Step {
+enum CiStep {
     /// All tests, by the command of the README.
     Test,
-    /// rustfmt changes nothing.
+    /// Checks that rustfmt changes nothing.
     Format,
-    /// No warning in any target.
+    /// Checks that no target has a warning.
     Clippy,
     /// The project's own rules.
     Tidy,
-    /// rustdoc has no warning.
+    /// Checks that rustdoc has no warning.
     Docs,
-    /// A build for production, and its tests: without the lab, the load generator and the origin.
+    /// A production build and its tests: without the lab, the load generator and the origin.
     Production,
-    /// The proxy among programs that others wrote: h2spec, gRPC, Toxiproxy's clients, testssl.
+    /// The proxy with programs of other projects: h2spec, gRPC, Toxiproxy's clients, testssl.
     Strangers,
-    /// The fuzz targets whose turn it is; they run beside the steps before. In turn with `arm64`.
+    /// The fuzz targets whose turn it is; they run during the steps before. Alternates with `arm64`.
     Fuzz,
-    /// The main job, as a newcomer runs it, for a few seconds.
+    /// The demo, for a few seconds.
     Demo,
-    /// Tests of the pure crates and a demo of arm64, under an emulator. In turn with `fuzz`.
+    /// Tests of the pure crates and a demo for arm64, under an emulator. Alternates with `fuzz`.
     Arm64,
-    /// The unit and the Debian package with the program of the demo: installed, upgraded under load, removed.
+    /// The unit and the Debian package with a program built like theirs: installed, upgraded under load, removed.
     Package,
     /// The built-in resilience plans, short, with Vanward and the peers.
     Resilience,
 }
 
-/// The steps that have turns, by the number of commits: each takes a quarter of an hour of the processor, most of it to build.
-const TURNS: [Step; 2] = [Step::Fuzz, Step::Arm64];
+/// Steps that take turns by the number of commits: each takes a quarter of an hour of CPU time, mostly for the build.
+const TURNS: [CiStep; 2] = [CiStep::Fuzz, CiStep::Arm64];
 
-/// The built-in resilience plans.
 const PLANS: [&str; 4] = ["dying-servers", "slow-server", "reload-storm", "overload"];
-/// Their builds, or all of them, run beside the steps before.
-const BUILT_BESIDE: [Step; 3] = [Step::Demo, Step::Fuzz, Step::Arm64];
+/// Steps whose builds, or which as a whole, run during the steps before.
+const BUILT_BESIDE: [CiStep; 4] = [CiStep::Demo, CiStep::Package, CiStep::Fuzz, CiStep::Arm64];
 const DEMO_SECONDS: &str = "10";
 
-pub(crate) fn run(arguments: &Args) -> Result<(), String> {
+pub(crate) fn run(arguments: &CiArgs) -> Result<(), String> {
     let workspace = Workspace::find()?;
     let mut steps = Steps::default();
-    // Without git no step knows whose turn it is, and none is left out.
+    // Without git the turn is unknown, and no step is left out.
     let commits = fuzz::commits(&workspace).ok().filter(|_| arguments.only.is_empty());
     let left_out = commits.map(turn_of_another);
-    let is_wanted = |step: Step| match arguments.only.is_empty() {
+    let is_wanted = |step: CiStep| match arguments.only.is_empty() {
         true => left_out != Some(step),
         false => arguments.only.contains(&step),
     };
     let mut beside: Vec<Beside> = Vec::new();
-    for &step in <Step as clap::ValueEnum>::value_variants().iter().filter(|step| is_wanted(**step)) {
-        // What is built first is what the tests run: they wait more than they compute, and leave the rest to what runs beside.
-        if step == Step::Test && BUILT_BESIDE.into_iter().any(is_wanted) {
+    for &step in <CiStep as clap::ValueEnum>::value_variants().iter().filter(|step| is_wanted(**step)) {
+        // The tests are built first. They wait more than they compute, and leave the processor to concurrent builds.
+        if step == CiStep::Test && BUILT_BESIDE.into_iter().any(is_wanted) {
             build_tests(&workspace.root, &mut steps)?;
         }
-        if matches!(step, Step::Test | Step::Clippy | Step::Strangers) {
+        if matches!(step, CiStep::Test | CiStep::Clippy | CiStep::Strangers) {
             for of in BUILT_BESIDE.into_iter().filter(|of| is_wanted(*of)) {
                 begin_once(&mut beside, of, &workspace)?;
             }
         }
         let build = beside.iter().position(|begun| begun.of == step).map(|at| beside.remove(at));
-        let is_done = build.is_some() && step == Step::Fuzz;
+        let is_done = build.is_some() && step == CiStep::Fuzz;
         let built = build.map_or(Ok(()), |build| build.finish(&mut steps));
         let outcome = if is_done { built } else { built.and_then(|()| step.run(&workspace, &mut steps)) };
         outcome.map_err(|problem| format!("{problem}\n{}", again(step)))?;
@@ -93,13 +93,13 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// The one of the steps with turns that this commit leaves to others.
-fn turn_of_another(commits: usize) -> Step {
+/// Returns the alternating step that this commit leaves out.
+fn turn_of_another(commits: usize) -> CiStep {
     TURNS[(commits + 1) % TURNS.len()]
 }
 
-/// Begins what runs beside the steps before this one, if it was not begun.
-fn begin_once(beside: &mut Vec<Beside>, of: Step, workspace: &Workspace) -> Result<(), String> {
+/// Starts the command for a step during the steps before, unless it has been started.
+fn begin_once(beside: &mut Vec<Beside>, of: CiStep, workspace: &Workspace) -> Result<(), String> {
     if beside.iter().any(|begun| begun.of == of) {
         return Ok(());
     }
@@ -109,17 +109,20 @@ fn begin_once(beside: &mut Vec<Beside>, of: Step, workspace: &Workspace) -> Resu
     Ok(())
 }
 
-/// What is built for a step, or is the step, and can be while other steps run; `None` where it cannot be.
-fn build_beside(workspace: &Workspace, step: Step) -> Result<Option<Command>, String> {
+/// Returns the command for a step that can run during other steps, if there is one.
+fn build_beside(workspace: &Workspace, step: CiStep) -> Result<Option<Command>, String> {
     match step {
-        Step::Demo => Ok(Some(release_build(&workspace.root))),
-        Step::Fuzz if fuzz::is_possible() => fuzz::turn(workspace).map(Some),
-        Step::Arm64 if arm64::is_possible().is_ok() => arm64::build(workspace).map(Some),
+        CiStep::Demo => Ok(Some(nice_build(&workspace.root, &["build", "--release", "--quiet"]))),
+        CiStep::Package if package::is_possible().is_ok() => {
+            Ok(Some(nice_build(&workspace.root, &package::BUILD)))
+        }
+        CiStep::Fuzz if fuzz::is_possible() => fuzz::turn(workspace).map(Some),
+        CiStep::Arm64 if arm64::is_possible().is_ok() => arm64::build(workspace).map(Some),
         _ => Ok(None),
     }
 }
 
-impl Step {
+impl CiStep {
     fn name(self) -> &'static str {
         match self {
             Self::Test => "test",
@@ -140,12 +143,12 @@ impl Step {
     fn run(self, workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
         let root = workspace.root.as_path();
         let command = match self {
-            Self::Test => cargo(root, &["test", "--workspace"]),
+            Self::Test => cargo(root, &["test", "--workspace", "--all-features"]),
             Self::Format => cargo(root, &["fmt", "--all", "--", "--check"]),
             Self::Clippy => return clippy(workspace, steps),
             Self::Tidy => return steps.run(self.name(), "structure, sizes and words", tidy::run),
             Self::Docs => {
-                let mut command = cargo(root, &["doc", "--workspace", "--no-deps"]);
+                let mut command = cargo(root, &["doc", "--workspace", "--all-features", "--no-deps"]);
                 command.env("RUSTDOCFLAGS", "-D warnings");
                 command
             }
@@ -165,24 +168,24 @@ impl Step {
     }
 }
 
-/// Builds the tests before they run, so that the release build can begin beside them.
+/// Builds the tests before they run, so that the release build can start during them.
 fn build_tests(root: &Path, steps: &mut Steps) -> Result<(), String> {
-    let mut command = cargo(root, &["test", "--workspace", "--no-run", "--quiet"]);
+    let mut command = cargo(root, &["test", "--workspace", "--all-features", "--no-run", "--quiet"]);
     steps.run("build", &step::shown(&command), || step::run(&mut command))
 }
 
-/// A command that runs beside steps that wait or only compile, with what they leave of the processor: the build that the demo runs,
-/// most of which is the optimization of the whole program, on one core; the fuzz targets; the build for arm64. Dropping it ends it.
+/// A low-priority command during steps that wait or only compile: the demo's build, the packages' build (whose
+/// whole-program optimization uses one core), the fuzz targets, the arm64 build. Dropping it ends it.
 struct Beside {
-    of: Step,
+    of: CiStep,
     child: Child,
     shown: String,
-    /// What it says, which is shown at its end, and its folder.
+    /// Its output, which is shown at its end, and the folder.
     said: (PathBuf, Scratch),
 }
 
 impl Beside {
-    fn begin(of: Step, mut command: Command) -> Result<Self, String> {
+    fn begin(of: CiStep, mut command: Command) -> Result<Self, String> {
         let shown = step::shown(&command);
         let failed = |error| format!("`{shown}` cannot be run: {error}");
         let folder = Scratch::new(of.name())?;
@@ -193,7 +196,6 @@ impl Beside {
         Ok(Self { of, child, shown, said: (said, folder) })
     }
 
-    /// Waits for its end.
     fn finish(mut self, steps: &mut Steps) -> Result<(), String> {
         let heading = format!("the rest of {}", self.shown);
         steps.run(self.of.name(), &heading, || {
@@ -212,38 +214,37 @@ impl Drop for Beside {
     }
 }
 
-/// Checks all targets with Clippy, and the fuzz targets too: they are a separate workspace that no other check builds.
+/// Checks all targets with Clippy, including the fuzz targets, a separate workspace that no other check builds.
 fn clippy(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let root = workspace.root.as_path();
     let words = ["--all-targets", "--", "-D", "warnings"];
-    let mut all = cargo(root, &["clippy", "--workspace"]);
+    let mut all = cargo(root, &["clippy", "--workspace", "--all-features"]);
     all.args(words);
     let mut fuzz = cargo(root, &["clippy", "--manifest-path", "fuzz/Cargo.toml"]);
     fuzz.args(words);
-    // Nothing is linked: the fuzzer's own library, which takes a C++ compiler, need not be there.
+    // Nothing is linked, so the fuzzer's own library, which requires a C++ compiler, need not exist.
     fuzz.env("CUSTOM_LIBFUZZER_PATH", "/libnone.a").env("CARGO_TARGET_DIR", workspace.target_directory()?);
     let heading = format!("{} && {}", step::shown(&all), step::shown(&fuzz));
-    steps.run(Step::Clippy.name(), &heading, || {
+    steps.run(CiStep::Clippy.name(), &heading, || {
         step::run(&mut all)?;
         step::run(&mut fuzz)
     })
 }
 
-/// Checks a production build. Clippy runs first, because it finds code that only the lab uses, and what the program's libraries
-/// need without saying so. The tests are built with what the step of all tests has compiled.
+/// Checks a production build. Clippy runs first: it finds code that only the lab uses, and undeclared needs of
+/// libraries. The tests reuse the build of all tests.
 fn production(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let root = workspace.root.as_path();
     let mut lint = cargo(root, &["clippy", "-p", "vanward", "--no-default-features", "--", "-D", "warnings"]);
     let mut test = cargo(root, &["test", "--workspace", "--no-default-features", "--bin", "vanward"]);
     test.args(production_tests(workspace)?.iter().flat_map(|name| ["--test", name]));
     let heading = format!("{} && {}", step::shown(&lint), step::shown(&test));
-    steps.run(Step::Production.name(), &heading, || {
+    steps.run(CiStep::Production.name(), &heading, || {
         step::run(&mut lint)?;
         step::run(&mut test)
     })
 }
 
-/// The tests of the program that do not require the lab.
 fn production_tests(workspace: &Workspace) -> Result<Vec<String>, String> {
     let packages = workspace.packages("Cargo.toml")?;
     let program = packages.iter().find(|package| text(package, "name") == "vanward");
@@ -260,8 +261,8 @@ fn demo(root: &Path, steps: &mut Steps) -> Result<(), String> {
     let directory = Scratch::new("demo")?;
     let mut command = cargo(root, &["run", "--release", "--", "demo", "--seconds", DEMO_SECONDS, "--out"]);
     command.arg(directory.path());
-    steps.run(Step::Demo.name(), &step::shown(&command), || {
-        // A busy machine misses figures: that is said in the report, and is no failure of the code.
+    steps.run(CiStep::Demo.name(), &step::shown(&command), || {
+        // A busy machine makes figures invalid: the report says so, and the code is not at fault.
         step::run_allowing(&mut command, &[step::INVALID_RUN])?;
         let report = directory.path().join("report.html");
         match fs::metadata(&report) {
@@ -272,7 +273,7 @@ fn demo(root: &Path, steps: &mut Steps) -> Result<(), String> {
     })
 }
 
-/// Runs what is built for arm64. Elsewhere than on CI that is left out where it cannot be done.
+/// Runs the arm64 check. Outside of CI it is skipped if a program is missing.
 fn arm64_where_possible(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     if std::env::var_os("CI").is_none()
         && let Err(missing) = arm64::is_possible()
@@ -283,7 +284,7 @@ fn arm64_where_possible(workspace: &Workspace, steps: &mut Steps) -> Result<(), 
     arm64::check(workspace, steps)
 }
 
-/// Tries the packages. Elsewhere than on CI that is left out where it cannot be done.
+/// Tests the packages. Outside of CI that is skipped if a program is missing.
 fn try_packages(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     if std::env::var_os("CI").is_none()
         && let Err(missing) = package::is_possible()
@@ -292,10 +293,10 @@ fn try_packages(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> 
         return Ok(());
     }
     let heading = "the unit and the packages: calls, two builds, install, upgrade under load, remove, purge";
-    steps.run(Step::Package.name(), heading, || package::check(workspace, None))
+    steps.run(CiStep::Package.name(), heading, || package::check(workspace, None))
 }
 
-/// Runs each built-in resilience plan with `--quick`, with the program of the demo. Expectations are those of Vanward; the
+/// Runs each built-in resilience plan with `--quick` and the demo's program. Expectations are about Vanward; the
 /// peers show that the plans and their drivers work.
 fn resilience(root: &Path, steps: &mut Steps) -> Result<(), String> {
     let directory = Scratch::new("resilience")?;
@@ -305,9 +306,9 @@ fn resilience(root: &Path, steps: &mut Steps) -> Result<(), String> {
         command
     };
     let heading = format!("{} and {} others", step::shown(&command(PLANS[0])), PLANS.len() - 1);
-    steps.run(Step::Resilience.name(), &heading, || {
+    steps.run(CiStep::Resilience.name(), &heading, || {
         for plan in PLANS {
-            // A busy machine makes figures invalid: that is no failure of the code.
+            // A busy machine makes figures invalid, and the code is not at fault.
             step::run_allowing(&mut command(plan), &[step::INVALID_RUN])?;
             let file = directory.path().join(plan).join("results.json");
             let results =
@@ -327,14 +328,14 @@ fn cargo(root: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// The release build, with what nothing else needs of the machine.
-fn release_build(root: &Path) -> Command {
+/// Returns a cargo command at low priority.
+fn nice_build(root: &Path, words: &[&str]) -> Command {
     let mut command = Command::new("nice");
-    command.args(["-n", "19", "cargo", "build", "--release", "--quiet"]).current_dir(root);
+    command.args(["-n", "19", "cargo"]).args(words).current_dir(root);
     command
 }
 
-fn again(step: Step) -> String {
+fn again(step: CiStep) -> String {
     format!("Repeat it alone with: cargo xtask ci --only {}", step.name())
 }
 

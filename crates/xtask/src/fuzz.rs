@@ -1,7 +1,8 @@
-//! Builds the fuzz targets of `fuzz/` and runs each with a number of inputs, or for a time. A finding ends the run; its input is kept.
+//! Builds the fuzz targets of `fuzz/` and runs each with a number of inputs, or for a time. A finding ends the run;
+//! its input is kept.
 //!
-//! The compiler of the project builds them, with coverage for libFuzzer and with checks of overflows; the address sanitizer, which only a
-//! nightly compiler has, is left to cargo-fuzz and OSS-Fuzz (`contrib/oss-fuzz`).
+//! The project's compiler builds them with coverage for libFuzzer and overflow checks. The address sanitizer
+//! requires a nightly compiler, so it is left to cargo-fuzz and OSS-Fuzz (`contrib/oss-fuzz`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,16 +15,17 @@ use crate::say;
 use crate::step::{self, Steps};
 use crate::workspace::{Workspace, output_of, targets, text};
 
-/// Which targets, and how long.
+/// Selection of targets, and duration.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct FuzzArgs {
     /// Inputs that each target gets.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     runs: u64,
     /// Run each target for this long, in place of a number of inputs.
     #[arg(long, value_name = "N", conflicts_with = "runs")]
     seconds: Option<u32>,
-    /// Run only so many targets: the next ones with every other commit, so that over several commits all have had their turn.
+    /// Run only this many targets: the next ones with every other commit, so that all have their turn over several
+    /// commits.
     #[arg(long, value_name = "N", conflicts_with = "targets")]
     turn: Option<usize>,
     /// Targets to run; all of them unless given.
@@ -31,7 +33,7 @@ pub(crate) struct Args {
     targets: Vec<String>,
 }
 
-/// Of each turn on CI: all targets in sixteen commits.
+/// Targets in each turn on CI: all of them within eighteen commits.
 const TARGETS_OF_A_TURN: &str = "4";
 const SECONDS_OF_A_TURN: &str = "60";
 
@@ -40,10 +42,10 @@ const MANIFEST: &str = "fuzz/Cargo.toml";
 const CHECKED: [&str; 4] =
     ["--cfg=fuzzing", "-Cdebug-assertions", "-Coverflow-checks", "-Cpasses=sancov-module"];
 
-/// What libFuzzer counts and compares by.
+/// Instrumentation for libFuzzer: counters and comparisons.
 const COVERAGE: [&str; 4] = ["level=4", "inline-8bit-counters", "pc-table", "trace-compares"];
 
-pub(crate) fn run(arguments: &Args) -> Result<(), String> {
+pub(crate) fn run(arguments: &FuzzArgs) -> Result<(), String> {
     let workspace = Workspace::find()?;
     let packages = workspace.packages(MANIFEST)?;
     let known: Vec<&str> = packages.iter().flat_map(|package| targets(package, "bin")).collect();
@@ -83,7 +85,6 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// The command for the targets whose turn it is, with what nothing else needs of the machine.
 pub(crate) fn turn(workspace: &Workspace) -> Result<Command, String> {
     let this = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
     let mut command = Command::new("nice");
@@ -93,19 +94,19 @@ pub(crate) fn turn(workspace: &Workspace) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Whether libFuzzer can be compiled. On CI it has to be.
+/// Whether libFuzzer can be compiled. On CI it must be.
 pub(crate) fn is_possible() -> bool {
     let has_compiler = output_of(Command::new("c++").arg("--version")).is_ok();
     has_compiler || std::env::var_os("CI").is_some()
 }
 
-/// The next targets with each turn, and from the first one on again.
+/// Returns the targets of a turn, and starts again after the last.
 fn whose_turn_it_is<'t>(all: &[&'t str], count: usize, turn: usize) -> Vec<&'t str> {
     let count = count.min(all.len());
     all.iter().cycle().skip(turn.wrapping_mul(count) % all.len().max(1)).take(count).copied().collect()
 }
 
-/// How many commits lead to this one. A clone without history has few, and then always the same targets have their turn.
+/// Returns the number of commits up to this one. A clone without history has few: the same targets have their turn.
 pub(crate) fn commits(workspace: &Workspace) -> Result<usize, String> {
     let mut git = Command::new("git");
     git.args(["rev-list", "--count", "HEAD"]).current_dir(&workspace.root);
@@ -113,7 +114,7 @@ pub(crate) fn commits(workspace: &Workspace) -> Result<usize, String> {
     said.trim().parse().map_err(|_| format!("git counts commits as {said:?}"))
 }
 
-/// Builds targets and what they need; returns the folder that they are in.
+/// Builds targets and their dependencies. Returns the folder of the programs.
 fn build(workspace: &Workspace, packages: &[Value], chosen: &[&str]) -> Result<PathBuf, String> {
     let host = workspace.host()?;
     let given = std::env::var("RUSTFLAGS").unwrap_or_default();
@@ -121,7 +122,7 @@ fn build(workspace: &Workspace, packages: &[Value], chosen: &[&str]) -> Result<P
     flags.extend(CHECKED.map(str::to_owned));
     flags.extend(COVERAGE.map(|what| format!("-Cllvm-args=-sanitizer-coverage-{what}")));
     let mut cargo = Command::new("cargo");
-    // With a target of its own, what only runs during the build is not counted.
+    // With `--target`, build scripts and macros are not instrumented.
     cargo.args(["build", "--release", "--locked", "--manifest-path", MANIFEST, "--target", &host]);
     cargo.args(["--no-default-features", "--features", &features(packages, chosen)]);
     cargo.args(chosen.iter().flat_map(|target| ["--bin", target]));
@@ -130,7 +131,7 @@ fn build(workspace: &Workspace, packages: &[Value], chosen: &[&str]) -> Result<P
     Ok(target_directory.join(host).join("release"))
 }
 
-/// The features that targets require: all other libraries are left out.
+/// Returns the features that targets require, so that other libraries are left out.
 fn features(packages: &[Value], chosen: &[&str]) -> String {
     let targets = packages.iter().filter_map(|package| package["targets"].as_array()).flatten();
     let needed = targets.filter(|target| chosen.contains(&text(target, "name")));
@@ -139,7 +140,7 @@ fn features(packages: &[Value], chosen: &[&str]) -> String {
     Vec::from_iter(features).join(",")
 }
 
-/// Runs a target. What it finds to be new goes to its corpus, which is where it starts from, beside the seeds.
+/// Runs a target. New inputs go to its corpus, from which it starts in addition to the seeds.
 fn fuzz(root: &Path, programs: &Path, target: &str, limit: &str) -> Result<(), String> {
     let folder = |name: &str| {
         let folder = root.join("fuzz").join(name).join(target);
@@ -153,7 +154,7 @@ fn fuzz(root: &Path, programs: &Path, target: &str, limit: &str) -> Result<(), S
         command.arg(seeds);
     }
     let prefix = format!("-artifact_prefix={}/", folder("artifacts")?.display());
-    // As OSS-Fuzz has it: an input that takes 25 s is a finding, too.
+    // As on OSS-Fuzz: an input that takes 25 s is a finding, too.
     command.args([limit, "-timeout=25", &prefix]).current_dir(root);
     let output = command.output().map_err(|error| format!("`{}`: {error}", step::shown(&command)))?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -162,7 +163,7 @@ fn fuzz(root: &Path, programs: &Path, target: &str, limit: &str) -> Result<(), S
         say(done);
         return if done.contains("cov:") { Ok(()) } else { Err("it was built without coverage".to_owned()) };
     }
-    // What it prints before is one line for each input that was new.
+    // All other lines report new inputs.
     let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with('#')).collect();
     say(lines.join("\n"));
     Err(format!(

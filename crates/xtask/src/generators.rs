@@ -1,8 +1,8 @@
-//! Load generators beside each other: `vanward load`, wrk, h2load and oha send to the same nginx in turn, in a closed loop.
-//! Prints a table of requests per second and of the CPU time of each generator per request.
+//! Compares load generators: `vanward load`, wrk, h2load and oha send to the same nginx in turn, in a closed loop.
+//! Prints a table of requests per second, and of each generator's CPU time per request.
 //!
-//! nginx and the generators have a core each, if there are two. Medians over the rounds.
-//! Over HTTP/3, which none of those packages speaks, counts and times at a fixed rate are compared with quic-go's client.
+//! nginx and the generators have a core each, if there are two. Figures are medians over the rounds. Over HTTP/3,
+//! which only quic-go's client supports, counts and times at a fixed rate are compared with it.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -23,49 +23,48 @@ use crate::workspace::Workspace;
 const CONNECTIONS: usize = 64;
 const SESSIONS: usize = 8;
 const STREAMS: usize = 8;
-/// Time that nginx gets to start.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// Unit of CPU times in /proc: 100 on every platform of Linux that Vanward runs on.
+/// Unit of CPU times in /proc: 100 on every Linux platform of Vanward.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct GeneratorsArgs {
     /// Duration of each measurement
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// Measurements of each generator
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// A built program in place of target/release/vanward
+    /// A built program in place of target/dist/vanward
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
 }
 
-/// A way of the load: its name, URL, and whether it is HTTP/2.
-struct Way {
+/// A kind of load: its name, URL, and whether it is HTTP/2.
+struct GeneratorWay {
     name: String,
     url: String,
     is_http2: bool,
 }
 
-/// A generator: its name, program, how it is asked for a load, and what it says of it.
+/// A generator: its name, program, arguments for a load, and parser of its output.
 struct Generator {
     name: &'static str,
     program: PathBuf,
-    arguments: fn(&Way, u64) -> Option<Vec<String>>,
+    arguments: fn(&GeneratorWay, u64) -> Option<Vec<String>>,
     /// Requests and seconds.
     read: fn(&str) -> Option<(f64, f64)>,
 }
 
-pub(crate) fn run(arguments: &Args) -> Result<(), String> {
+pub(crate) fn run(arguments: &GeneratorsArgs) -> Result<(), String> {
     let workspace = Workspace::find()?;
     let program = match &arguments.program {
         Some(program) => program.clone(),
         None => {
             let mut build = Command::new("cargo");
-            build.args(["build", "--release", "-p", "vanward"]).current_dir(&workspace.root);
+            build.args(["build", "--profile", "dist", "-p", "vanward"]).current_dir(&workspace.root);
             step::run(&mut build)?;
-            workspace.target_directory()?.join("release/vanward")
+            workspace.target_directory()?.join("dist/vanward")
         }
     };
     let scratch = Scratch::new("generators")?;
@@ -80,7 +79,7 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
         let mut seen: Vec<Vec<(f64, f64)>> = generators.iter().map(|_| Vec::new()).collect();
         for round in 0..arguments.rounds {
             for turn in 0..generators.len() {
-                // Each begins as often as the others.
+                // Each comes first equally often.
                 let number = (turn + round) % generators.len();
                 if let Some(figures) = measured(&generators[number], way, arguments.seconds)? {
                     seen[number].push(figures);
@@ -197,8 +196,8 @@ fn version(generator: &Generator) -> String {
     told.unwrap_or_default().lines().next().unwrap_or_default().to_owned()
 }
 
-/// Requests per second, and CPU seconds per request; `None` if the generator does not know the protocol.
-fn measured(generator: &Generator, way: &Way, seconds: u64) -> Result<Option<(f64, f64)>, String> {
+/// Returns requests per second, and CPU seconds per request; `None` if the generator does not support the protocol.
+fn measured(generator: &Generator, way: &GeneratorWay, seconds: u64) -> Result<Option<(f64, f64)>, String> {
     let Some(arguments) = (generator.arguments)(way, seconds) else { return Ok(None) };
     let mut command = on_core(1, &generator.program);
     command.args(arguments).stdin(Stdio::null());
@@ -216,7 +215,7 @@ fn measured(generator: &Generator, way: &Way, seconds: u64) -> Result<Option<(f6
 fn cpu_of_children() -> Result<f64, String> {
     let stat = fs::read_to_string("/proc/self/stat").map_err(|error| format!("/proc/self/stat: {error}"))?;
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    // cutime and cstime: fields 16 and 17, of which the second ends with the parenthesis.
+    // cutime and cstime: fields 16 and 17; field 2 ends with the parenthesis.
     let ticks = rest.split_whitespace().skip(13).take(2).map(|field| field.parse::<f64>().unwrap_or(0.0));
     Ok(ticks.sum::<f64>() / TICKS_PER_SECOND)
 }
@@ -226,7 +225,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// A program on a core of its own, if there is more than one.
+/// Runs a program on a separate core, if there is more than one.
 fn on_core(core: usize, program: &Path) -> Command {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     if cores < 2 {
@@ -237,7 +236,6 @@ fn on_core(core: usize, program: &Path) -> Command {
     command
 }
 
-/// A running nginx; killed when dropped.
 struct Nginx(Child);
 
 impl Drop for Nginx {
@@ -248,8 +246,8 @@ impl Drop for Nginx {
     }
 }
 
-/// Starts nginx with one worker, which answers with 128 bytes, over HTTP and HTTPS.
-fn nginx(folder: &Path) -> Result<(Nginx, Vec<Way>), String> {
+/// Starts nginx with one worker, which responds with 128 bytes, over HTTP and HTTPS.
+fn nginx(folder: &Path) -> Result<(Nginx, Vec<GeneratorWay>), String> {
     let mut openssl = Command::new("openssl");
     openssl.args(words(
         "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost",
@@ -284,13 +282,13 @@ fn nginx(folder: &Path) -> Result<(Nginx, Vec<Way>), String> {
     for (scheme, port) in [("http", plain), ("https", tls)] {
         let url = format!("{scheme}://127.0.0.1:{port}/");
         let over = if scheme == "https" { " over TLS" } else { "" };
-        ways.push(Way {
+        ways.push(GeneratorWay {
             name: format!("HTTP/1.1{over}, {CONNECTIONS} connections"),
             url: url.clone(),
             is_http2: false,
         });
         let name = format!("HTTP/2{over}, {SESSIONS} connections with {STREAMS} streams");
-        ways.push(Way { name, url, is_http2: true });
+        ways.push(GeneratorWay { name, url, is_http2: true });
     }
     Ok((nginx, ways))
 }
@@ -306,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_each_says_is_read() {
+    fn the_output_of_each_generator_is_parsed() {
         let said = [
             r#"{"requests": 20, "measured_seconds": 2.5}"#,
             "  20 requests in 2.50s, 12.21MB read\nRequests/sec: 8\n",

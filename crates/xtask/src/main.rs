@@ -12,15 +12,17 @@ mod step;
 mod ci;
 /// Repeatable measurements of the cost per request.
 mod bench;
+/// The order of functions in the program.
+mod functions;
 /// Runs the fuzz targets.
 mod fuzz;
-/// Load generators beside each other.
+/// Compares load generators.
 mod generators;
-/// Pages of the kept results.
+/// Pages of the stored results.
 mod results;
-/// What a release consists of.
+/// Packages of a release.
 mod package;
-/// The program and tests of arm64 under an emulator.
+/// The arm64 program and tests under an emulator.
 mod arm64;
 /// Tests of the proxy with programs of other projects.
 mod strangers;
@@ -34,7 +36,7 @@ use clap::{Parser, Subcommand};
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: XtaskCommand,
 }
 
 const EXAMPLES: &str = "\
@@ -42,7 +44,8 @@ Examples:
   cargo xtask tidy                        structure, sizes and words, in a second
   cargo xtask ci                          all that has to pass before a commit
   cargo xtask ci --only clippy            one step of it
-  cargo xtask bench                       microbenchmarks, then the demo
+  cargo xtask bench                       microbenchmarks, changes of large configurations, the demo
+  cargo xtask bench --edits               only what changes of large configurations cost
   cargo xtask generators                  `vanward load` beside wrk, h2load and oha
   cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each; or --seconds 60
   cargo xtask results                     the pages of docs/results anew
@@ -70,98 +73,101 @@ Examples:
   cargo xtask adapt                       adapted configurations beside Traefik";
 
 #[derive(Subcommand)]
-enum Command {
+enum XtaskCommand {
     /// Check structure, sizes and words.
     Tidy,
     /// Run every check of CI and stop at the first that fails.
-    Ci(ci::Args),
-    /// Measure what a request costs.
-    Bench,
-    /// Measure load generators beside each other.
-    Generators(generators::Args),
+    Ci(ci::CiArgs),
+    /// Measure the cost of a request, and of changes of large configurations.
+    Bench(bench::BenchArgs),
+    /// Compare load generators.
+    Generators(generators::GeneratorsArgs),
+    /// Write the order of functions in the program, by what a start and requests call.
+    Functions(functions::Args),
     /// Run the fuzz targets.
-    Fuzz(fuzz::Args),
-    /// Make the pages of docs/results anew from their results.
+    Fuzz(fuzz::FuzzArgs),
+    /// Render the pages of docs/results from their results.
     Results,
-    /// Make the packages of a release, or try them.
-    Package(package::Args),
+    /// Build the packages of a release, or test them.
+    Package(package::PackageArgs),
     /// Build for arm64, and run the tests of the pure crates and a demo under qemu-user.
     Arm64,
     /// Check HTTP/2 with the conformance suite h2spec.
-    H2spec(strangers::Args),
+    H2spec(strangers::StrangersArgs),
     /// Check gRPC with the interoperability client and server of the Go stack.
     Grpc(strangers::GrpcArgs),
     /// Check HTTP/3 of the proxy, the origin and the load generator with aioquic.
     Http3,
     /// Check QPACK with the encoder and the decoder of ls-qpack.
     Qpack,
-    /// Measure streams of the Go stack's servers with `vanward load`, and have a client of that stack count them
+    /// Measure streams of the Go stack's servers with `vanward load`, and with a client of that stack
     Streams,
     /// Check TLS with the scanner testssl.sh.
-    Testssl(strangers::Args),
+    Testssl(strangers::StrangersArgs),
     /// Check automatic certificates with the test authority Pebble.
     Acme,
     /// Check traces with the collector of OpenTelemetry.
     Traces,
     /// Check the access log with rsyslog and GoAccess.
     Logs,
-    /// Check three instances with one configuration in etcd, whose nodes are killed and silent in turn.
+    /// Check three instances with one configuration in etcd, whose nodes are killed or stopped in turn.
     Fleet(strangers::FleetArgs),
     /// Check servers from SRV records with BIND.
     Discovery,
     /// Check gateways and Ingresses with the API server of Kubernetes, or with the conformance suite of the Gateway API.
     Kubernetes(strangers::KubernetesArgs),
-    /// Check metrics, rules and the board with Prometheus, and what six faults look like.
+    /// Check metrics, rules and the board with Prometheus, and how six faults appear.
     Prometheus,
     /// Check the chaos proxy with the clients of Toxiproxy.
     Toxiproxy,
     /// Check the cache with the suite http-cache-tests.
-    Caches(strangers::Args),
+    Caches(strangers::StrangersArgs),
     /// Check the pages of the lab and of the load generator with axe-core, for accessibility.
     Pages,
     /// Drive the dashboard in Chromium, and check it with axe-core.
     Dashboard(strangers::DashboardArgs),
     /// Check licences and sources of the libraries with cargo-deny.
     Deny,
-    /// Make the book of the pages with mdBook, and check its links.
+    /// Build the book of the pages with mdBook, and check its links.
     Book,
     /// Run the examples of resilience runs as tests, with go test and pytest.
     Examples,
-    /// Run Traefik and Vanward with adapted configurations beside each other.
+    /// Compare Traefik and Vanward with adapted configurations.
     Adapt,
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Tidy => tidy::run(),
-        Command::Ci(arguments) => ci::run(&arguments),
-        Command::Bench => bench::run(),
-        Command::Generators(arguments) => generators::run(&arguments),
-        Command::Fuzz(arguments) => fuzz::run(&arguments),
-        Command::Results => results::run(),
-        Command::Package(arguments) => package::run(&arguments),
-        Command::Arm64 => arm64::run(),
-        Command::H2spec(arguments) => strangers::run_h2spec(&arguments),
-        Command::Streams => strangers::run_streams(),
-        Command::Grpc(arguments) => strangers::run_grpc(&arguments),
-        Command::Http3 => strangers::run_http3(),
-        Command::Qpack => strangers::run_qpack(),
-        Command::Testssl(arguments) => strangers::run_testssl(&arguments),
-        Command::Acme => strangers::run_acme(),
-        Command::Traces => strangers::run_traces(),
-        Command::Logs => strangers::run_logs(),
-        Command::Fleet(arguments) => strangers::run_fleet(&arguments),
-        Command::Kubernetes(arguments) => strangers::run_kubernetes(&arguments),
-        Command::Discovery => strangers::run_discovery(),
-        Command::Prometheus => strangers::run_prometheus(),
-        Command::Toxiproxy => strangers::run_toxiproxy(),
-        Command::Caches(arguments) => strangers::run_caches(&arguments),
-        Command::Pages => strangers::run_pages(),
-        Command::Dashboard(arguments) => strangers::run_dashboard(&arguments),
-        Command::Deny => strangers::run_deny(),
-        Command::Book => strangers::run_book(),
-        Command::Examples => strangers::run_examples(),
-        Command::Adapt => strangers::run_adapt(),
+        XtaskCommand::Tidy => tidy::run(),
+        XtaskCommand::Ci(arguments) => ci::run(&arguments),
+        XtaskCommand::Bench(arguments) => bench::run(&arguments),
+        XtaskCommand::Generators(arguments) => generators::run(&arguments),
+        XtaskCommand::Functions(arguments) => functions::run(&arguments),
+        XtaskCommand::Fuzz(arguments) => fuzz::run(&arguments),
+        XtaskCommand::Results => results::run(),
+        XtaskCommand::Package(arguments) => package::run(&arguments),
+        XtaskCommand::Arm64 => arm64::run(),
+        XtaskCommand::H2spec(arguments) => strangers::run_h2spec(&arguments),
+        XtaskCommand::Streams => strangers::run_streams(),
+        XtaskCommand::Grpc(arguments) => strangers::run_grpc(&arguments),
+        XtaskCommand::Http3 => strangers::run_http3(),
+        XtaskCommand::Qpack => strangers::run_qpack(),
+        XtaskCommand::Testssl(arguments) => strangers::run_testssl(&arguments),
+        XtaskCommand::Acme => strangers::run_acme(),
+        XtaskCommand::Traces => strangers::run_traces(),
+        XtaskCommand::Logs => strangers::run_logs(),
+        XtaskCommand::Fleet(arguments) => strangers::run_fleet(&arguments),
+        XtaskCommand::Kubernetes(arguments) => strangers::run_kubernetes(&arguments),
+        XtaskCommand::Discovery => strangers::run_discovery(),
+        XtaskCommand::Prometheus => strangers::run_prometheus(),
+        XtaskCommand::Toxiproxy => strangers::run_toxiproxy(),
+        XtaskCommand::Caches(arguments) => strangers::run_caches(&arguments),
+        XtaskCommand::Pages => strangers::run_pages(),
+        XtaskCommand::Dashboard(arguments) => strangers::run_dashboard(&arguments),
+        XtaskCommand::Deny => strangers::run_deny(),
+        XtaskCommand::Book => strangers::run_book(),
+        XtaskCommand::Examples => strangers::run_examples(),
+        XtaskCommand::Adapt => strangers::run_adapt(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -172,7 +178,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a line for the person who runs the command.
 #[allow(clippy::print_stderr, reason = "this tool's only output is for a person")]
 fn say(line: impl std::fmt::Display) {
     eprintln!("{line}");

@@ -1,4 +1,4 @@
-//! Makes the pages of the kept results anew, with the program of this tree.
+//! Renders the pages of the stored results with the program of this tree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,6 @@ use std::process::Command;
 use crate::step;
 use crate::workspace::Workspace;
 
-/// Folder of the kept results.
 const FOLDER: &str = "docs/results";
 
 pub(crate) fn run() -> Result<(), String> {
@@ -23,7 +22,6 @@ pub(crate) fn run() -> Result<(), String> {
     step::run(command.current_dir(root))
 }
 
-/// Folders with results, here and below.
 fn find(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {

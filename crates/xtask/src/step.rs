@@ -6,21 +6,18 @@ use std::time::{Duration, Instant};
 
 use crate::say;
 
-/// Exit code of `vanward load` and `vanward lab` for a run whose figures do not count. Where a step looks at more than figures, a
-/// machine that was too busy is no failure.
+/// Exit code of `vanward load` and `lab` for invalid figures: no failure of a step that checks more than figures.
 pub(crate) const INVALID_RUN: i32 = 98;
 
-/// The completed steps, with their times.
 #[derive(Default)]
 pub(crate) struct Steps {
     done: Vec<(String, Took)>,
 }
 
-/// How long a step took.
 #[derive(Clone, Copy, Default)]
 struct Took {
     time: Duration,
-    /// Processor time of its commands, without that of commands beside it that go on.
+    /// Processor time of its commands, without that of commands that continue in the background.
     processor: Duration,
 }
 
@@ -46,7 +43,7 @@ impl Steps {
         }
     }
 
-    /// Summary: a line for each step with its time and processor time, and the totals.
+    /// Formats a line for each step with its time and processor time, and the totals.
     pub(crate) fn summary(&self) -> String {
         let mut summary = format!("  {:<16} {:>10} {:>12}\n", "step", "time", "processor");
         let total = self.done.iter().fold(Took::default(), |total, (_, took)| Took {
@@ -77,7 +74,7 @@ pub(crate) fn run_allowing(command: &mut Command, codes: &[i32]) -> Result<(), S
     }
 }
 
-/// The command as it would be typed in a shell.
+/// Formats the command for a shell.
 pub(crate) fn shown(command: &Command) -> String {
     let mut shown = String::new();
     for (name, value) in command.get_envs() {
@@ -93,8 +90,7 @@ pub(crate) fn shown(command: &Command) -> String {
     shown
 }
 
-/// Processor time of all commands that this program has waited for, with those that they have waited for; 0 where the kernel
-/// does not tell.
+/// Processor time of all finished commands and their children; 0 if the kernel does not report it.
 fn processor_time() -> Duration {
     fs::read_to_string("/proc/self/stat").ok().and_then(|stat| of_children(&stat)).unwrap_or_default()
 }

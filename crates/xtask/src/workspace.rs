@@ -7,17 +7,15 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The workspace that this tool was started in.
+/// The workspace from which this tool was started.
 pub(crate) struct Workspace {
     /// Top directory of the workspace.
     pub(crate) root: PathBuf,
 }
 
-/// A text file of the project.
 pub(crate) struct TextFile {
     /// Path relative to the top directory, with `/` as separator.
     pub(crate) path: String,
-    /// Complete text.
     pub(crate) text: String,
 }
 
@@ -42,7 +40,7 @@ impl Workspace {
         let mut paths: Vec<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
         paths.sort_unstable();
         paths.dedup();
-        // A file that is deleted but not yet committed is listed too; it cannot be read, and need not be.
+        // A deleted but uncommitted file is listed, too; it is skipped.
         let read = |path: &str| fs::read_to_string(self.root.join(path)).ok();
         Ok(paths
             .into_iter()
@@ -50,17 +48,16 @@ impl Workspace {
             .collect())
     }
 
-    /// Target directory of cargo.
     pub(crate) fn target_directory(&self) -> Result<PathBuf, String> {
         self.target_directory_of("Cargo.toml")
     }
 
-    /// Target directory of the workspace that a manifest is of.
+    /// Target directory of the workspace to which a manifest belongs.
     pub(crate) fn target_directory_of(&self, manifest: &str) -> Result<PathBuf, String> {
         Ok(PathBuf::from(text(&self.metadata(manifest)?, "target_directory")))
     }
 
-    /// The target that this machine's compiler builds for.
+    /// The target for which this machine's compiler builds.
     pub(crate) fn host(&self) -> Result<String, String> {
         let mut rustc = Command::new("rustc");
         rustc.args(["--print", "host-tuple"]).current_dir(&self.root);
@@ -87,7 +84,7 @@ impl Workspace {
     }
 }
 
-/// The path that a link of a file leads to.
+/// Resolves a link relative to its file.
 pub(crate) fn beside(file: &Path, link: &str) -> PathBuf {
     let mut path = file.to_owned();
     path.pop();
@@ -113,7 +110,6 @@ pub(crate) fn targets<'v>(package: &'v Value, kind: &str) -> Vec<&'v str> {
     all.iter().filter(is_kind).map(|target| text(target, "name")).collect()
 }
 
-/// What a command writes to standard output.
 pub(crate) fn output_of(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{program} cannot be run: {error}; install it"))?;

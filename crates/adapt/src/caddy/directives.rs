@@ -1,12 +1,11 @@
-//! Directives in the order that Caddy goes through them, and what each does to a kind of request.
+//! Applies directives in Caddy's order to a kind of request.
 
 use super::matchers::{self, Named};
-use super::{Adapter, bytes, format, from};
-use crate::draft::{Origin, Value};
-use crate::rules::{self, Expression, Holds, Outcome};
+use super::{CaddyAdapter, bytes, format, from};
+use crate::draft::{DraftValue, StatementOrigin};
+use crate::rules::{self, Expression, Holds, RegionOutcome};
 use crate::source::Directive;
 
-/// Caddy's order of directives.
 const ORDER: [&str; 32] = [
     "map",
     "vars",
@@ -42,20 +41,18 @@ const ORDER: [&str; 32] = [
     "acme_server",
 ];
 
-/// Whether the block of a directive has directives of its own.
 pub(super) fn has_directives(name: &str) -> bool {
     matches!(name, "handle" | "handle_path" | "route")
 }
 
-/// A directive with its matcher.
-pub(super) struct Step<'s> {
+pub(super) struct DirectiveStep<'s> {
     directive: &'s Directive,
     matcher: Option<Expression>,
-    /// The words behind the matcher.
+    /// The words after the matcher.
     words: &'s [String],
 }
 
-impl<'s> Step<'s> {
+impl<'s> DirectiveStep<'s> {
     pub(super) fn directive(&self) -> &'s Directive {
         self.directive
     }
@@ -65,26 +62,25 @@ impl<'s> Step<'s> {
     }
 }
 
-/// What a kind of request has so far.
-pub(super) struct Made<'s> {
-    pub(super) outcome: Outcome,
+/// The options for a kind of request so far.
+pub(super) struct CaddyDraft<'s> {
+    pub(super) outcome: RegionOutcome,
     pub(super) root: Option<&'s Directive>,
     pub(super) fallback: Option<(&'s Directive, String)>,
-    /// What was cut from the beginning of the path.
+    /// The prefix that was cut from the path.
     pub(super) strip: String,
     pub(super) has_tls: bool,
     pub(super) is_done: bool,
 }
 
-/// The directives of a block in the order that Caddy goes through them.
-pub(super) fn sorted<'s>(block: &'s [Directive], named: &Named<'s>) -> Vec<Step<'s>> {
+pub(super) fn sorted<'s>(block: &'s [Directive], named: &Named<'s>) -> Vec<DirectiveStep<'s>> {
     let mut steps = in_order(block, named);
-    let place = |step: &Step<'_>| {
+    let place = |step: &DirectiveStep<'_>| {
         let name = if step.directive.name == "handle_path" { "handle" } else { step.directive.name.as_str() };
         ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len())
     };
-    // Of one name the longer path comes first, and what has no matcher last.
-    let specific = |step: &Step<'_>| match (&step.matcher, step.directive.word(0)) {
+    // For the same name, longer paths come first, and directives without a matcher last.
+    let specific = |step: &DirectiveStep<'_>| match (&step.matcher, step.directive.word(0)) {
         (None, _) => 0,
         (_, word) if word.starts_with('/') => 2 + word.len(),
         _ => 1,
@@ -93,33 +89,32 @@ pub(super) fn sorted<'s>(block: &'s [Directive], named: &Named<'s>) -> Vec<Step<
     steps
 }
 
-fn in_order<'s>(block: &'s [Directive], named: &Named<'s>) -> Vec<Step<'s>> {
+fn in_order<'s>(block: &'s [Directive], named: &Named<'s>) -> Vec<DirectiveStep<'s>> {
     let is_step = |directive: &&Directive| {
         !directive.name.starts_with('@')
             && !matches!(directive.name.as_str(), "tls" | "bind" | "import" | "log" | "handle_errors")
     };
     let step = |directive: &'s Directive| {
-        let (matcher, count) = matchers::of(directive, named);
-        Step { directive, matcher, words: directive.words.get(count..).unwrap_or_default() }
+        let (matcher, count) = matchers::expression(directive, named);
+        DirectiveStep { directive, matcher, words: directive.words.get(count..).unwrap_or_default() }
     };
     block.iter().filter(is_step).map(step).collect()
 }
 
-impl<'s> Adapter<'s> {
-    /// What there is once for a site, whatever is asked for.
+impl<'s> CaddyAdapter<'s> {
+    /// Translates directives that hold for the whole site.
     pub(super) fn check_block(&mut self, block: &'s [Directive]) {
         for log in block.iter().filter(|directive| directive.name == "log") {
             self.log(log);
         }
     }
 
-    /// Goes through steps until one answers.
     pub(super) fn go(
         &mut self,
-        steps: &[Step<'s>],
+        steps: &[DirectiveStep<'s>],
         named: &Named<'s>,
         holds: &Holds<'_>,
-        made: &mut Made<'s>,
+        made: &mut CaddyDraft<'s>,
     ) {
         let mut handled = false;
         for step in steps {
@@ -131,7 +126,7 @@ impl<'s> Adapter<'s> {
             if handled && is_handle {
                 continue;
             }
-            self.met.insert(step.directive.number);
+            self.sheet.met.insert(step.directive.number);
             match step.matcher.as_ref().map_or(Ok(true), |matcher| matcher.verdict(holds, made.has_tls)) {
                 Ok(true) => {}
                 Ok(false) => continue,
@@ -142,7 +137,7 @@ impl<'s> Adapter<'s> {
                     continue;
                 }
             }
-            self.met.extend(step.matcher.iter().flat_map(Expression::numbers));
+            self.sheet.met.extend(step.matcher.iter().flat_map(Expression::numbers));
             if has_directives(name) {
                 handled |= is_handle;
                 self.inner(step, named, holds, made);
@@ -152,7 +147,13 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn inner(&mut self, step: &Step<'s>, named: &Named<'s>, holds: &Holds<'_>, made: &mut Made<'s>) {
+    fn inner(
+        &mut self,
+        step: &DirectiveStep<'s>,
+        named: &Named<'s>,
+        holds: &Holds<'_>,
+        made: &mut CaddyDraft<'s>,
+    ) {
         let block = step.directive.inner();
         let named = matchers::named(block, named);
         made.outcome.from.extend(from(step.directive));
@@ -168,7 +169,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn step(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+    fn step(&mut self, step: &DirectiveStep<'s>, made: &mut CaddyDraft<'s>) {
         let directive = step.directive;
         match directive.name.as_str() {
             "root" => made.root = Some(directive),
@@ -204,21 +205,21 @@ impl<'s> Adapter<'s> {
             }
             "log_skip" | "skip_log" => made.outcome.options.set("access_log", false, from(directive)),
             _ => {
-                let (kind, why, instead) = super::known::known(&directive.name);
+                let (kind, why, instead) = super::by_name(&directive.name, "");
                 self.sheet.note(directive.number, kind, &why, &instead);
             }
         }
     }
 
-    /// A fixed answer ends the way.
-    pub(super) fn done(&mut self, directive: &Directive, answer: Value, made: &mut Made<'s>) {
+    /// Sets a fixed response, which ends the processing.
+    pub(super) fn done(&mut self, directive: &Directive, answer: DraftValue, made: &mut CaddyDraft<'s>) {
         made.outcome.options.keep(&["auth", "response_headers", "forward_auth"]);
         made.outcome.options.set("respond", answer, from(directive));
         made.is_done = true;
     }
 
-    /// `header` and `request_header`: one field, or a block of them.
-    fn header(&mut self, step: &Step<'s>, option: &str, made: &mut Made<'s>) {
+    /// Translates `header` and `request_header`: a single field, or a block of them.
+    fn header(&mut self, step: &DirectiveStep<'s>, option: &str, made: &mut CaddyDraft<'s>) {
         let own = [(step.directive, step.words.to_vec())];
         let inner = step.directive.inner().iter().map(|inner| {
             let words = std::iter::once(inner.name.clone()).chain(inner.words.clone()).collect();
@@ -227,12 +228,16 @@ impl<'s> Adapter<'s> {
         let all: Vec<(&Directive, Vec<String>)> =
             if step.words.is_empty() { inner.collect() } else { own.into_iter().chain(inner).collect() };
         if step.words.is_empty() {
-            made.outcome.options.extend(option, ("remove", Value::List(Vec::new())), from(step.directive));
+            made.outcome.options.extend(
+                option,
+                ("remove", DraftValue::List(Vec::new())),
+                from(step.directive),
+            );
         }
         for (directive, words) in all {
             self.field(directive, &words, option, made);
         }
-        // A block without a field to remove needs no list of them.
+        // Without a field to remove the list is omitted.
         made.outcome.options.without_empty(option, "remove");
     }
 
@@ -241,12 +246,12 @@ impl<'s> Adapter<'s> {
         directive: &Directive,
         words: &[String],
         option: &str,
-        made: &mut Made<'s>,
+        made: &mut CaddyDraft<'s>,
     ) {
         let Some(first) = words.first().filter(|first| *first != "defer") else {
             return self.sheet.say_if_unsaid(
                 directive.number,
-                crate::Kind::NeedsNothing,
+                crate::RemarkKind::NeedsNothing,
                 "fields of servers are known then",
             );
         };
@@ -293,7 +298,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn body(&mut self, directive: &'s Directive, made: &mut Made<'s>) {
+    fn body(&mut self, directive: &'s Directive, made: &mut CaddyDraft<'s>) {
         let Some(size) = directive.inner().iter().find(|inner| inner.name == "max_size") else { return };
         match bytes(size.word(0)) {
             Some(bytes) => {
@@ -309,7 +314,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn redirect(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+    fn redirect(&mut self, step: &DirectiveStep<'s>, made: &mut CaddyDraft<'s>) {
         let directive = step.directive;
         let to = format::template(step.words.first().map_or("", String::as_str));
         let status = match step.words.get(1).map_or("", String::as_str) {
@@ -325,9 +330,9 @@ impl<'s> Adapter<'s> {
         match to {
             Ok(to) if begins.iter().any(|begin| to.starts_with(begin)) => {
                 let to = crate::values::without_query(to);
-                let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))];
+                let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(status))];
                 made.outcome.options.keep(&["auth", "response_headers"]);
-                made.outcome.options.set("redirect", Value::Table(pairs.into()), from(directive));
+                made.outcome.options.set("redirect", DraftValue::Table(pairs.into()), from(directive));
                 made.is_done = true;
             }
             told => {
@@ -345,7 +350,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn respond(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+    fn respond(&mut self, step: &DirectiveStep<'s>, made: &mut CaddyDraft<'s>) {
         let status = |word: &String| word.parse::<u64>().ok().filter(|status| (200..600).contains(status));
         let (text, code) = match step.words {
             [one] => status(one).map_or((one.as_str(), 200), |code| ("", code)),
@@ -368,7 +373,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn rewrite(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+    fn rewrite(&mut self, step: &DirectiveStep<'s>, made: &mut CaddyDraft<'s>) {
         let words: Vec<&str> = step.words.iter().map(String::as_str).collect();
         let is_first = made.outcome.options.inner("rewrite", "path").is_none() && made.strip.is_empty();
         let found = match (step.directive.name.as_str(), words.as_slice()) {
@@ -405,7 +410,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn try_files(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+    fn try_files(&mut self, step: &DirectiveStep<'s>, made: &mut CaddyDraft<'s>) {
         let words: Vec<&str> = step.words.iter().map(String::as_str).collect();
         match words.as_slice() {
             ["{path}" | "{http.request.uri.path}", middle @ .., page]
@@ -426,10 +431,10 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// `basic_auth`: the users stand in a file here.
-    fn password(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+    /// Translates `basic_auth`. Vanward reads the users from a file.
+    fn password(&mut self, step: &DirectiveStep<'s>, made: &mut CaddyDraft<'s>) {
         let file = "./caddy.users";
-        let mut pairs = vec![("users".to_owned(), Value::from(file))];
+        let mut pairs = vec![("users".to_owned(), DraftValue::from(file))];
         if let Some(realm) =
             step.words.iter().find(|word| !matches!(word.as_str(), "bcrypt" | "argon2id" | "scrypt"))
         {
@@ -439,14 +444,14 @@ impl<'s> Adapter<'s> {
         }
         let mut origins = from(step.directive);
         for user in step.directive.inner() {
-            origins.push(Origin::Directive(user.number));
+            origins.push(StatementOrigin::Directive(user.number));
             let instead = format!("write {}:HASH of this line into {file}", user.name);
             self.sheet.differs(user.number, "users stand in a file", &instead);
         }
-        made.outcome.options.set("auth", Value::Table(pairs), origins);
+        made.outcome.options.set("auth", DraftValue::Table(pairs), origins);
     }
 
-    fn encode(&mut self, step: &Step<'s>, made: &mut Made<'s>) {
+    fn encode(&mut self, step: &DirectiveStep<'s>, made: &mut CaddyDraft<'s>) {
         let known = ["gzip", "zstd", "br"];
         let inner = step.directive.inner();
         let mut codings: Vec<String> =
@@ -458,11 +463,11 @@ impl<'s> Adapter<'s> {
             codings = vec!["zstd".to_owned(), "gzip".to_owned()];
         }
         let mut origins = from(step.directive);
-        let mut pairs = vec![("codings".to_owned(), Value::from(codings))];
+        let mut pairs = vec![("codings".to_owned(), DraftValue::from(codings))];
         let least = inner.iter().find(|inner| inner.name == "minimum_length");
         let size = least.and_then(|least| bytes(least.word(0))).unwrap_or(512);
         pairs.push(("min_size".to_owned(), crate::values::size(size).into()));
-        origins.extend(inner.iter().map(|inner| Origin::Directive(inner.number)));
-        made.outcome.options.set("compress", Value::Table(pairs), origins);
+        origins.extend(inner.iter().map(|inner| StatementOrigin::Directive(inner.number)));
+        made.outcome.options.set("compress", DraftValue::Table(pairs), origins);
     }
 }

@@ -1,6 +1,6 @@
-//! Placeholders (`{host}`, `{http.request.uri}`) as texts with Vanward's variables.
+//! Placeholders (`{host}`, `{http.request.uri}`) as variables of Vanward.
 
-/// A text with Vanward's variables, or the placeholder that there is none for.
+/// Converts a text with placeholders, or returns the unsupported one.
 pub(super) fn template(text: &str) -> Result<String, String> {
     let mut made = String::new();
     let mut rest = text;
@@ -28,7 +28,7 @@ pub(super) fn template(text: &str) -> Result<String, String> {
     Ok(bare(&made))
 }
 
-/// A variable of the environment, which both put in when they read the file.
+/// Converts an environment variable: both proxies expand it when they read the file.
 fn environment(name: &str) -> Option<String> {
     let (name, default) = name.split_once(':').map_or((name, None), |(name, default)| (name, Some(default)));
     let is_name = !name.is_empty()
@@ -37,7 +37,7 @@ fn environment(name: &str) -> Option<String> {
     is_name.then(|| format!("${{{name}{default}}}"))
 }
 
-/// `${host}/x` as `$host/x`: braces only where what stands behind could be taken for a part of the name.
+/// Converts `${host}/x` to `$host/x`: braces stay only before a character that could belong to the name.
 fn bare(text: &str) -> String {
     let mut made = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Matchers: the first word of a directive, and the named ones of a site.
+//! Matchers: the first word of a directive, and the named matchers of a site.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,6 @@ use crate::values;
 /// The named matchers of a site, without the `@`.
 pub(super) type Named<'s> = BTreeMap<&'s str, Expression>;
 
-/// Reads the named matchers of a block.
 pub(super) fn named<'s>(block: &'s [Directive], outer: &Named<'s>) -> Named<'s> {
     let mut named = outer.clone();
     for directive in block {
@@ -23,8 +22,8 @@ pub(super) fn named<'s>(block: &'s [Directive], outer: &Named<'s>) -> Named<'s> 
     named
 }
 
-/// The matcher that a directive begins with, and how many words it takes; none for all requests.
-pub(super) fn of(directive: &Directive, named: &Named<'_>) -> (Option<Expression>, usize) {
+/// Returns the matcher at the start of a directive and its number of words; `None` matches all requests.
+pub(super) fn expression(directive: &Directive, named: &Named<'_>) -> (Option<Expression>, usize) {
     let word = directive.word(0);
     if word == "*" {
         return (None, 1);
@@ -39,13 +38,13 @@ pub(super) fn of(directive: &Directive, named: &Named<'_>) -> (Option<Expression
     (None, 0)
 }
 
-/// A set: all have to hold; of several of one kind and field one.
+/// Parses a matcher set. All conditions must hold, but only one of those with the same kind and field.
 fn set(block: &[Directive]) -> Expression {
     let mut kinds: Vec<(String, Vec<Expression>)> = Vec::new();
     for directive in block {
         let kind = match directive.name.as_str() {
             name @ ("header" | "query") => format!("{name} {}", directive.word(0).to_ascii_lowercase()),
-            // Each of these has to hold.
+            // Several of these must all hold.
             name @ ("not" | "expression") => format!("{name} {}", directive.number),
             name => name.to_owned(),
         };
@@ -116,7 +115,7 @@ fn one(directive: &Directive, name: &str, words: &[String]) -> Expression {
     }
 }
 
-/// Caddy's name for networks that are not public.
+/// Caddy's name for private networks.
 const PRIVATE: [&str; 6] =
     ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.1/8", "fd00::/8", "::1"];
 
@@ -144,7 +143,7 @@ fn fields(directive: &Directive, name: &str, words: &[String]) -> Option<Express
     Some(Expression::Any(vec![atom], directive.number))
 }
 
-/// A value with a `*` at its beginning or end.
+/// Parses a value with `*` at its beginning or end.
 fn text(value: &str) -> TextIs {
     match (value.strip_prefix('*'), value.strip_suffix('*')) {
         (Some(""), _) => TextIs::Present,
@@ -157,13 +156,13 @@ fn text(value: &str) -> TextIs {
     }
 }
 
-/// Whether the case of a path counts here and not in Caddy: expressions ignore it.
+/// Whether the path is case-sensitive here but not in Caddy: expressions ignore case.
 pub(super) fn counts_case(atom: &Atom) -> bool {
     let has_letters = |path: &str| path.bytes().any(|byte| byte.is_ascii_alphabetic());
     matches!(atom, Atom::Path(PathIs::Exact(path) | PathIs::Prefix(path)) if has_letters(path))
 }
 
-/// A path with `*`: at the end for what begins so, at the beginning for what ends so, else for a part of a segment.
+/// Parses a path with `*`: a prefix, a suffix, or a part of a segment.
 pub(super) fn path(word: &str) -> Option<Atom> {
     let stars = word.matches('*').count();
     let path = match (word.strip_prefix('*'), word.strip_suffix('*'), stars) {

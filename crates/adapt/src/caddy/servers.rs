@@ -1,8 +1,8 @@
-//! What asks a server, or sends files.
+//! Directives for servers and files.
 
-use super::directives::Made;
-use super::{Adapter, format, from, milliseconds};
-use crate::draft::{Origin, Table, Value};
+use super::directives::CaddyDraft;
+use super::{CaddyAdapter, format, from, milliseconds};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::rules;
 use crate::sheet::name_of;
 use crate::source::Directive;
@@ -11,11 +11,10 @@ use crate::values::{self, duration};
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;
 
-impl<'s> Adapter<'s> {
-    /// `reverse_proxy`.
-    pub(super) fn pass(&mut self, directive: &'s Directive, words: &[String], made: &mut Made<'s>) {
-        let mut table = Table::new("", Vec::new());
-        let mut servers: Vec<(&str, Vec<Origin>)> =
+impl<'s> CaddyAdapter<'s> {
+    pub(super) fn pass(&mut self, directive: &'s Directive, words: &[String], made: &mut CaddyDraft<'s>) {
+        let mut table = DraftTable::new("", Vec::new());
+        let mut servers: Vec<(&str, Vec<StatementOrigin>)> =
             words.iter().map(|word| (word.as_str(), from(directive))).collect();
         for to in directive.inner().iter().filter(|inner| inner.name == "to") {
             servers.extend(to.words.iter().map(|word| (word.as_str(), from(to))));
@@ -42,9 +41,9 @@ impl<'s> Adapter<'s> {
                 true => {
                     let pairs = [
                         ("url".to_owned(), url.into()),
-                        ("priority".to_owned(), Value::Number(index as u64)),
+                        ("priority".to_owned(), DraftValue::Number(index as u64)),
                     ];
-                    Value::Table(pairs.into())
+                    DraftValue::Table(pairs.into())
                 }
                 false => url.into(),
             };
@@ -53,7 +52,7 @@ impl<'s> Adapter<'s> {
                 table.set("protocol", "h2", origins);
             }
         }
-        let why = Origin::Default("the default of Caddy's lb_policy is random");
+        let why = StatementOrigin::Default("the default of Caddy's lb_policy is random");
         for inner in directive.inner() {
             self.server_option(inner, &mut table, made);
         }
@@ -75,17 +74,18 @@ impl<'s> Adapter<'s> {
         made.is_done = true;
     }
 
-    fn server_option(&mut self, inner: &'s Directive, table: &mut Table, made: &mut Made<'s>) {
+    fn server_option(&mut self, inner: &'s Directive, table: &mut DraftTable, made: &mut CaddyDraft<'s>) {
         let origins = from(inner);
         let word = inner.word(0);
-        let time = |most: u64| milliseconds(word).map(|time| Value::from(duration(time.clamp(10, most))));
+        let time =
+            |most: u64| milliseconds(word).map(|time| DraftValue::from(duration(time.clamp(10, most))));
         match inner.name.as_str() {
             "to" => {}
             "lb_policy" => self.policy(inner, table),
             "lb_retries" => match word.parse::<u64>() {
                 Ok(count) => table.extend(
                     "retry",
-                    ("attempts", Value::Number(count.saturating_add(1).min(16))),
+                    ("attempts", DraftValue::Number(count.saturating_add(1).min(16))),
                     origins,
                 ),
                 Err(_) => self.unread(inner),
@@ -97,7 +97,7 @@ impl<'s> Adapter<'s> {
             name if name.starts_with("health_") => self.health(inner, table),
             "max_fails" => match word.parse::<u64>() {
                 Ok(count @ 1..=1_000_000) => {
-                    table.extend("eject", ("failures_in_a_row", Value::Number(count)), origins);
+                    table.extend("eject", ("failures_in_a_row", DraftValue::Number(count)), origins);
                 }
                 _ => self.unread(inner),
             },
@@ -113,7 +113,7 @@ impl<'s> Adapter<'s> {
             "transport" => self.transport(inner, table, made),
             "flush_interval" | "request_buffers" | "response_buffers" | "stream_timeout"
             | "stream_close_delay" | "trusted_proxies" => {
-                self.sheet.needless(inner.number, "bodies are passed on as they come");
+                self.sheet.needless(inner.number, "bodies are streamed");
             }
             _ => {
                 let instead = "see [upstream.NAME] in docs/configuration.md";
@@ -122,11 +122,12 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// `health_…`: active checks.
-    fn health(&mut self, inner: &'s Directive, table: &mut Table) {
+    /// Translates `health_…`: active checks.
+    fn health(&mut self, inner: &'s Directive, table: &mut DraftTable) {
         let origins = from(inner);
         let word = inner.word(0);
-        let time = |most: u64| milliseconds(word).map(|time| Value::from(duration(time.clamp(10, most))));
+        let time =
+            |most: u64| milliseconds(word).map(|time| DraftValue::from(duration(time.clamp(10, most))));
         match inner.name.as_str() {
             "health_uri" => {
                 table.extend("check", ("type", "http".into()), origins);
@@ -147,11 +148,11 @@ impl<'s> Adapter<'s> {
                 None => self.unread(inner),
             },
             "health_status" => {
-                let status = word.parse::<u64>().map_or_else(|_| Value::from(word), Value::Number);
+                let status = word.parse::<u64>().map_or_else(|_| DraftValue::from(word), DraftValue::Number);
                 table.extend("check", ("status", status), origins);
             }
             "health_port" => match word.parse::<u64>() {
-                Ok(port @ 1..=65_535) => table.extend("check", ("port", Value::Number(port)), origins),
+                Ok(port @ 1..=65_535) => table.extend("check", ("port", DraftValue::Number(port)), origins),
                 _ => self.unread(inner),
             },
             _ => {
@@ -161,7 +162,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn up(&mut self, inner: &'s Directive, made: &mut Made<'s>) {
+    fn up(&mut self, inner: &'s Directive, made: &mut CaddyDraft<'s>) {
         let name = inner.word(0).trim_start_matches(['+', '-', '>']).to_ascii_lowercase();
         let by_itself = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
         if by_itself.contains(&name.as_str()) && inner.word(1).contains('{') {
@@ -170,7 +171,7 @@ impl<'s> Adapter<'s> {
         self.field(inner, &inner.words, "request_headers", made);
     }
 
-    fn policy(&mut self, inner: &'s Directive, table: &mut Table) {
+    fn policy(&mut self, inner: &'s Directive, table: &mut DraftTable) {
         let (policy, key) = match (inner.word(0), inner.word(1)) {
             ("round_robin" | "weighted_round_robin", _) => ("round-robin", None),
             ("least_conn", _) => ("least-connections", None),
@@ -183,10 +184,10 @@ impl<'s> Adapter<'s> {
             ("cookie", name) => {
                 let name = if name.is_empty() { "lb" } else { name };
                 let pairs = [("by".to_owned(), "cookie".into()), ("name".to_owned(), name.into())];
-                table.set("sticky", Value::Table(pairs.into()), from(inner));
+                table.set("sticky", DraftValue::Table(pairs.into()), from(inner));
                 return self.sheet.differs(
                     inner.number,
-                    "the cookie has another value: sessions begin anew",
+                    "the cookie has another value: sessions start again",
                     "",
                 );
             }
@@ -213,7 +214,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn transport(&mut self, transport: &'s Directive, table: &mut Table, made: &mut Made<'s>) {
+    fn transport(&mut self, transport: &'s Directive, table: &mut DraftTable, made: &mut CaddyDraft<'s>) {
         if transport.word(0) != "http" {
             return self.sheet.refuse(
                 transport.number,
@@ -277,8 +278,12 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// `forward_auth`.
-    pub(super) fn question(&mut self, step: &super::directives::Step<'s>, made: &mut Made<'s>) {
+    /// Translates `forward_auth`.
+    pub(super) fn question(
+        &mut self,
+        step: &super::directives::DirectiveStep<'s>,
+        made: &mut CaddyDraft<'s>,
+    ) {
         let directive = step.directive();
         let inner = |name: &str| directive.inner().iter().find(|inner| inner.name == name);
         let server = step.words().first().and_then(|word| url(word, false));
@@ -292,13 +297,13 @@ impl<'s> Adapter<'s> {
             );
         };
         let base = name_of(server.split_once("://").map_or(server.as_str(), |(_, host)| host));
-        let mut table = Table::new("", Vec::new());
+        let mut table = DraftTable::new("", Vec::new());
         table.set("servers", vec![server], from(directive));
         let name = self.sheet.upstream(&base, table);
         let mut origins = from(directive);
         origins.extend(from(uri));
         let mut pairs =
-            vec![("upstream".to_owned(), Value::from(name)), ("path".to_owned(), uri.word(0).into())];
+            vec![("upstream".to_owned(), DraftValue::from(name)), ("path".to_owned(), uri.word(0).into())];
         if let Some(copied) = inner("copy_headers") {
             let mut names = copied.words.clone();
             names.extend(copied.inner().iter().map(|inner| inner.name.clone()));
@@ -311,13 +316,13 @@ impl<'s> Adapter<'s> {
                 names.iter().map(|name| name.split('>').next().unwrap_or_default().to_owned()).collect();
             pairs.push(("copy_headers".to_owned(), names.into()));
             origins.extend(from(copied));
-            origins.extend(copied.inner().iter().map(|inner| Origin::Directive(inner.number)));
+            origins.extend(copied.inner().iter().map(|inner| StatementOrigin::Directive(inner.number)));
         }
-        made.outcome.options.set("forward_auth", Value::Table(pairs), origins);
+        made.outcome.options.set("forward_auth", DraftValue::Table(pairs), origins);
     }
 
-    /// `file_server`.
-    pub(super) fn files(&mut self, directive: &'s Directive, words: &[String], made: &mut Made<'s>) {
+    /// Translates `file_server`.
+    pub(super) fn files(&mut self, directive: &'s Directive, words: &[String], made: &mut CaddyDraft<'s>) {
         let inner = |name: &str| directive.inner().iter().find(|inner| inner.name == name);
         let own = inner("root").map(|root| (root, root.word(0)));
         let outer = made.root.map(|root| (root, root.words.last().map_or("", String::as_str)));
@@ -341,13 +346,13 @@ impl<'s> Adapter<'s> {
                 made,
             );
         };
-        let mut pairs = vec![("root".to_owned(), Value::from(root))];
+        let mut pairs = vec![("root".to_owned(), DraftValue::from(root))];
         let index = inner("index");
         let names = index.map_or_else(
             || vec!["index.html".to_owned(), "index.txt".to_owned()],
             |index| index.words.clone(),
         );
-        origins.extend(index.map(|index| Origin::Directive(index.number)));
+        origins.extend(index.map(|index| StatementOrigin::Directive(index.number)));
         pairs.push(("index".to_owned(), names.into()));
         if let Some((tried, page)) = &made.fallback {
             pairs.push(("fallback".to_owned(), page.as_str().into()));
@@ -355,7 +360,7 @@ impl<'s> Adapter<'s> {
         }
         if words.iter().any(|word| word == "browse") || inner("browse").is_some() {
             pairs.push(("listing".to_owned(), true.into()));
-            origins.extend(inner("browse").map(|browse| Origin::Directive(browse.number)));
+            origins.extend(inner("browse").map(|browse| StatementOrigin::Directive(browse.number)));
         }
         if let Some(packed) = inner("precompressed") {
             pairs.push(("precompressed".to_owned(), true.into()));
@@ -371,7 +376,7 @@ impl<'s> Adapter<'s> {
             );
         }
         let options = &mut made.outcome.options;
-        options.set("files", Value::Table(pairs), origins);
+        options.set("files", DraftValue::Table(pairs), origins);
         if !made.strip.is_empty() {
             let pattern = format!("{}/(.*)", values::escaped(&made.strip));
             options.extend("rewrite", ("pattern", pattern.into()), Vec::new());
@@ -381,7 +386,7 @@ impl<'s> Adapter<'s> {
     }
 }
 
-/// A server as Vanward writes it, and its protocol.
+/// Converts an upstream address. Returns the URL and the protocol.
 fn url(word: &str, has_tls: bool) -> Option<(String, &'static str)> {
     if let Some(path) = word.strip_prefix("unix/") {
         return path.starts_with('/').then(|| (format!("http+unix:{path}"), "http/1.1"));

@@ -1,30 +1,28 @@
-//! Sites: which addresses they have, the listeners and certificates that these need, and their routes.
+//! Sites: their addresses, listeners, certificates and routes.
 
-use super::directives::{Made, sorted};
+use super::directives::{CaddyDraft, sorted};
 use super::matchers::{self, Named};
-use super::{Adapter, from};
-use crate::Kind;
-use crate::draft::{Origin, Table, Value};
-use crate::rules::{self, HostIs, Outcome, Test};
+use super::{CaddyAdapter, from};
+use crate::RemarkKind;
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
+use crate::rules::{self, HostIs, RegionOutcome, Test};
 use crate::sheet::one_or_list;
 use crate::source::Directive;
 
-/// One address of a site.
 #[derive(Debug, Clone, PartialEq)]
-struct Address {
+struct SiteAddress {
     host: Option<String>,
     port: u16,
     has_tls: bool,
 }
 
-/// A site with its block.
-struct Site<'s> {
+struct CaddySite<'s> {
     head: &'s Directive,
     block: &'s [Directive],
-    addresses: Vec<Address>,
+    addresses: Vec<SiteAddress>,
 }
 
-impl<'s> Adapter<'s> {
+impl<'s> CaddyAdapter<'s> {
     pub(super) fn all(&mut self, tree: &'s [Directive]) {
         for options in tree.iter().filter(|directive| directive.name == "{") {
             self.options(options);
@@ -45,7 +43,7 @@ impl<'s> Adapter<'s> {
             // A file with one site needs no braces: the first line has its addresses.
             sites.push(self.site(&tree[place], &tree[place + 1..]));
         }
-        let mut made: Vec<(String, Vec<Table>)> = Vec::new();
+        let mut made: Vec<(String, Vec<DraftTable>)> = Vec::new();
         for site in &sites {
             self.routes(site, &mut made);
         }
@@ -61,7 +59,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn site(&mut self, head: &'s Directive, block: &'s [Directive]) -> Site<'s> {
+    fn site(&mut self, head: &'s Directive, block: &'s [Directive]) -> CaddySite<'s> {
         let words = std::iter::once(&head.name).chain(&head.words);
         let mut addresses = Vec::new();
         for word in words.map(|word| word.trim_end_matches(',')).filter(|word| !word.is_empty()) {
@@ -74,10 +72,10 @@ impl<'s> Adapter<'s> {
                 ),
             }
         }
-        Site { head, block, addresses }
+        CaddySite { head, block, addresses }
     }
 
-    fn address(&self, word: &str) -> Result<Address, &'static str> {
+    fn address(&self, word: &str) -> Result<SiteAddress, &'static str> {
         let (scheme, rest) =
             word.split_once("://").map_or((None, word), |(scheme, rest)| (Some(scheme), rest));
         if rest.contains('/') {
@@ -104,11 +102,11 @@ impl<'s> Adapter<'s> {
             "" | "*" => None,
             host => Some(HostIs::named(host.trim_matches(['[', ']'])).ok_or("it is no host")?.written()),
         };
-        Ok(Address { host, port, has_tls })
+        Ok(SiteAddress { host, port, has_tls })
     }
 
-    /// The routes of a site, once for each of its listeners.
-    fn routes(&mut self, site: &Site<'s>, made: &mut Vec<(String, Vec<Table>)>) {
+    /// Builds the routes of a site, once for each of its listeners.
+    fn routes(&mut self, site: &CaddySite<'s>, made: &mut Vec<(String, Vec<DraftTable>)>) {
         self.check_block(site.block);
         let binds: Vec<&Directive> = site.block.iter().filter(|directive| directive.name == "bind").collect();
         let hosts: Vec<&str> = binds.iter().flat_map(|bind| bind.words.iter().map(String::as_str)).collect();
@@ -140,7 +138,7 @@ impl<'s> Adapter<'s> {
         for (address, has_tls, names) in listeners {
             self.listener(site.head, site.block, &address, has_tls, &binds);
             let tables = self.routes_at(site, has_tls);
-            let named = |mut table: Table| {
+            let named = |mut table: DraftTable| {
                 if !names.is_empty() {
                     table.set_first("host", one_or_list(&names));
                 }
@@ -150,14 +148,14 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn routes_at(&mut self, site: &Site<'s>, has_tls: bool) -> Vec<Table> {
+    fn routes_at(&mut self, site: &CaddySite<'s>, has_tls: bool) -> Vec<DraftTable> {
         let named = matchers::named(site.block, &Named::new());
         let mut tests: Vec<Test> = Vec::new();
         gather(site.block, &named, &mut tests);
         for test in &tests {
             for origin in &test.from {
-                let Origin::Directive(number) = origin else { continue };
-                self.met.insert(*number);
+                let StatementOrigin::Directive(number) = origin else { continue };
+                self.sheet.met.insert(*number);
                 if matchers::counts_case(&test.atom) {
                     let instead = "where a rule has to refuse any case, write `path = \"~ (?i)/path(/.*)?\"`";
                     self.sheet.differs(*number, "the case of paths counts", instead);
@@ -169,18 +167,24 @@ impl<'s> Adapter<'s> {
         }
         let steps = sorted(site.block, &named);
         let found = rules::routes(&tests, &mut |holds| {
-            let outcome = Outcome { from: from(site.head), options: Table::default() };
-            let mut made =
-                Made { outcome, root: None, fallback: None, strip: String::new(), has_tls, is_done: false };
+            let outcome = RegionOutcome { from: from(site.head), options: DraftTable::default() };
+            let mut made = CaddyDraft {
+                outcome,
+                root: None,
+                fallback: None,
+                strip: String::new(),
+                has_tls,
+                is_done: false,
+            };
             self.go(&steps, &named, holds, &mut made);
             if !made.is_done {
-                let why = Origin::Default("nothing answers: Caddy sends an empty page");
+                let why = StatementOrigin::Default("nothing answers: Caddy sends an empty page");
                 made.outcome.options.set("respond", rules::answer(200, None), vec![why]);
             }
             made.outcome
         });
         for origin in found.unsaid.into_iter().chain(found.dropped) {
-            if let Origin::Directive(number) = origin {
+            if let StatementOrigin::Directive(number) = origin {
                 let why = "a request that meets this and another expression gets what the first of them says";
                 self.sheet.differs(number, why, "write a [[route]] for what meets both");
             }
@@ -197,11 +201,11 @@ impl<'s> Adapter<'s> {
         binds: &[&Directive],
     ) {
         let mut origins = from(head);
-        origins.extend(binds.iter().map(|bind| Origin::Directive(bind.number)));
-        let wanted = Value::from(address);
+        origins.extend(binds.iter().map(|bind| StatementOrigin::Directive(bind.number)));
+        let wanted = DraftValue::from(address);
         let place = self.sheet.listeners.iter().position(|listener| listener.get("address") == Some(&wanted));
         let place = place.unwrap_or_else(|| {
-            let mut table = Table::new("[[listen]]", Vec::new());
+            let mut table = DraftTable::new("[[listen]]", Vec::new());
             table.set("address", address, Vec::new());
             self.sheet.listeners.push(table);
             self.sheet.listeners.len() - 1
@@ -213,13 +217,13 @@ impl<'s> Adapter<'s> {
             self.certificates(head, block, place);
             let plain =
                 format!("{}:{}", address.rsplit_once(':').map_or("*", |(host, _)| host), self.ports.0);
-            let wanted = Value::from(plain.as_str());
+            let wanted = DraftValue::from(plain.as_str());
             let is_there =
                 self.sheet.listeners.iter().any(|listener| listener.get("address") == Some(&wanted));
             if !is_there && self.has_automatic_tls {
-                let mut table = Table::new("[[listen]]", Vec::new());
+                let mut table = DraftTable::new("[[listen]]", Vec::new());
                 table.set("address", plain, origins);
-                table.set("redirect_to_https", true, vec![Origin::Default("automatic HTTPS")]);
+                table.set("redirect_to_https", true, vec![StatementOrigin::Default("automatic HTTPS")]);
                 self.sheet.listeners.push(table);
             }
         }
@@ -234,18 +238,18 @@ impl<'s> Adapter<'s> {
                 let pair =
                     [("cert".to_owned(), cert.as_str().into()), ("key".to_owned(), key.as_str().into())];
                 let mut list = match known {
-                    Some(Value::List(known)) => known,
+                    Some(DraftValue::List(known)) => known,
                     Some(_) => {
                         let why = "a listener has certificates of its own or automatic ones";
                         return self.sheet.refuse(tls.number, why, "give the sites addresses of their own");
                     }
                     None => Vec::new(),
                 };
-                let pair = Value::Table(pair.into());
+                let pair = DraftValue::Table(pair.into());
                 if !list.contains(&pair) {
                     list.push(pair);
                 }
-                listener.extend("tls", ("certificates", Value::List(list)), from(tls));
+                listener.extend("tls", ("certificates", DraftValue::List(list)), from(tls));
             }
             Some((tls, [word])) if word == "internal" => {
                 listener.extend("tls", ("self_signed", true.into()), from(tls));
@@ -266,7 +270,7 @@ impl<'s> Adapter<'s> {
                 }
                 let listener = &mut self.sheet.listeners[place];
                 match known {
-                    Some(Value::List(_)) => {
+                    Some(DraftValue::List(_)) => {
                         let why = "a listener has certificates of its own or automatic ones";
                         self.sheet.refuse(head.number, why, "give the sites addresses of their own");
                     }
@@ -298,8 +302,8 @@ impl<'s> Adapter<'s> {
                 let mode = if mode == "require_and_verify" { "required" } else { "optional" };
                 let pairs = [("mode".to_owned(), mode.into()), ("ca".to_owned(), ca.word(0).into())];
                 let mut origins = from(inner);
-                origins.extend(inner.inner().iter().map(|option| Origin::Directive(option.number)));
-                listener.extend("tls", ("client_certificates", Value::Table(pairs.into())), origins);
+                origins.extend(inner.inner().iter().map(|option| StatementOrigin::Directive(option.number)));
+                listener.extend("tls", ("client_certificates", DraftValue::Table(pairs.into())), origins);
             }
             ("ciphers" | "curves" | "alpn", _) => {
                 self.sheet.needless(inner.number, "what is offered is safe today");
@@ -312,7 +316,6 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// The options of all sites.
     fn options(&mut self, options: &'s Directive) {
         self.sheet.needless(options.number, "its options stand at the top of vanward.toml");
         for option in options.inner() {
@@ -329,7 +332,7 @@ impl<'s> Adapter<'s> {
                 },
                 "auto_https" if word == "off" => {
                     self.has_automatic_tls = false;
-                    self.sheet.needless(option.number, "listeners have `tls` where it is said");
+                    self.sheet.needless(option.number, "only listeners with `tls` use TLS");
                 }
                 "email" => self.sheet.once("[acme]", "contact", word, option.number),
                 "acme_ca" => self.sheet.once("[acme]", "directory", word, option.number),
@@ -402,7 +405,7 @@ impl<'s> Adapter<'s> {
         for inner in log.inner() {
             self.sheet.note(
                 inner.number,
-                Kind::Differs,
+                RemarkKind::Differs,
                 "the fields of a line have other names",
                 "docs/logging.md lists them",
             );
@@ -414,13 +417,13 @@ fn looks_like_address(name: &str) -> bool {
     name.contains(['.', ':']) || matches!(name.trim_end_matches(','), "localhost" | "*")
 }
 
-/// The conditions of all directives of a block, and of the blocks within.
+/// Collects the conditions of all directives in a block and its inner blocks.
 fn gather(block: &[Directive], named: &Named<'_>, tests: &mut Vec<Test>) {
     for directive in block {
         if directive.name.starts_with('@') {
             continue;
         }
-        if let (Some(expression), _) = matchers::of(directive, named) {
+        if let (Some(expression), _) = matchers::expression(directive, named) {
             expression.tests(tests);
         }
         if super::directives::has_directives(&directive.name) {

@@ -1,39 +1,38 @@
-//! The text of a Caddyfile: tokens, blocks, snippets, imports.
+//! Parses Caddyfiles: tokens, blocks, snippets, imports.
 
 use std::collections::BTreeMap;
 
-use mistake::{Mistake, Places};
+use mistake::{LineMap, Mistake};
 
 use crate::Include;
-use crate::source::{Directive, Source, joined};
+use crate::source::{Directive, SourceFiles, joined};
 
 const BLOCKS_DEEP_MAX: usize = 32;
 const IMPORTS_DEEP_MAX: usize = 16;
 const FILES_MAX: usize = 1000;
 const DIRECTIVES_MAX: usize = 100_000;
 
-/// A token with its place.
 #[derive(Debug, Clone)]
-struct Token {
+struct CaddyToken {
     text: String,
     line: usize,
     at: usize,
-    /// A brace in quotes opens nothing.
+    /// A quoted brace opens no block.
     is_quoted: bool,
     file: usize,
 }
 
-/// The blocks of a file and what it imports, and where each directive was.
+/// Parses a file and its imports to blocks, with the place of each directive.
 pub(crate) fn read(
     text: &str,
     file: &str,
     include: Include<'_>,
-) -> Result<(Vec<Directive>, Source), Box<Mistake>> {
-    let mut reader = Reader { source: Source::of(file), snippets: BTreeMap::new() };
-    let places = Places::new(text, file);
+) -> Result<(Vec<Directive>, SourceFiles), Box<Mistake>> {
+    let mut reader = CaddyReader { source: SourceFiles::from_file(file), snippets: BTreeMap::new() };
+    let places = LineMap::new(text, file);
     let tokens = tokens(text, 0, &places)?;
     let mut at = 0;
-    let end = End { places: &places, length: text.len() };
+    let end = SyntaxEnd { places: &places, length: text.len() };
     let tree = reader.block(&tokens, &mut at, 0, 0, &end, include)?;
     if let Some(token) = tokens.get(at) {
         return Err(end.wrong(Some(token), "a } without its {", "a directive"));
@@ -41,14 +40,13 @@ pub(crate) fn read(
     Ok((tree, reader.source))
 }
 
-/// What mistakes are made of.
-struct End<'t> {
-    places: &'t Places<'t>,
+struct SyntaxEnd<'t> {
+    places: &'t LineMap<'t>,
     length: usize,
 }
 
-impl End<'_> {
-    fn wrong(&self, token: Option<&Token>, what: &str, expected: &str) -> Box<Mistake> {
+impl SyntaxEnd<'_> {
+    fn wrong(&self, token: Option<&CaddyToken>, what: &str, expected: &str) -> Box<Mistake> {
         let range = match token {
             Some(token) if token.file == 0 => token.at..(token.at + token.text.len().max(1)).min(self.length),
             _ => self.length..self.length,
@@ -59,20 +57,20 @@ impl End<'_> {
     }
 }
 
-struct Reader {
-    source: Source,
-    snippets: BTreeMap<String, Vec<Token>>,
+struct CaddyReader {
+    source: SourceFiles,
+    snippets: BTreeMap<String, Vec<CaddyToken>>,
 }
 
-impl Reader {
-    /// The directives up to the end of a block or of the tokens.
+impl CaddyReader {
+    /// Parses directives up to the end of a block or of the tokens.
     fn block(
         &mut self,
-        tokens: &[Token],
+        tokens: &[CaddyToken],
         at: &mut usize,
         depth: usize,
         imports: usize,
-        end: &End<'_>,
+        end: &SyntaxEnd<'_>,
         include: Include<'_>,
     ) -> Result<Vec<Directive>, Box<Mistake>> {
         let mut list = Vec::new();
@@ -84,7 +82,7 @@ impl Reader {
             let words = line(tokens, at);
             let opens = words.last().is_some_and(|word| is_brace(word, "{"));
             let name = if opens && words.len() == 1 { "{".to_owned() } else { first.text.clone() };
-            // What a comma ends goes on in the next line: addresses of a site.
+            // A comma continues the line: addresses of a site.
             let count = if opens { words.len() - 1 } else { words.len() };
             let texts: Vec<String> = words[..count].iter().skip(1).map(|word| word.text.clone()).collect();
             if self.source.places.len() >= DIRECTIVES_MAX {
@@ -105,7 +103,7 @@ impl Reader {
                     ));
                 }
                 let body = *at;
-                // A snippet is read where it is imported.
+                // A snippet is parsed where it is imported.
                 if depth == 0 && name.starts_with('(') {
                     skip(tokens, at);
                     self.snippets
@@ -134,14 +132,14 @@ impl Reader {
         Ok(list)
     }
 
-    /// A snippet, or files.
+    /// Inserts a snippet, or files.
     fn imported(
         &mut self,
         directive: &Directive,
-        token: &Token,
+        token: &CaddyToken,
         depth: usize,
         imports: usize,
-        end: &End<'_>,
+        end: &SyntaxEnd<'_>,
         include: Include<'_>,
     ) -> Result<Vec<Directive>, Box<Mistake>> {
         if imports >= IMPORTS_DEEP_MAX {
@@ -149,7 +147,7 @@ impl Reader {
         }
         let mut all = Vec::new();
         if let Some(snippet) = self.snippets.get(directive.word(0)) {
-            let tokens: Vec<Token> =
+            let tokens: Vec<CaddyToken> =
                 snippet.iter().map(|token| with_arguments(token, &directive.words)).collect();
             let mut at = 0;
             all.extend(self.block(&tokens, &mut at, depth, imports + 1, end, include)?);
@@ -167,7 +165,7 @@ impl Reader {
                 return Err(end.wrong(Some(token), "there are more than 1000 files", "fewer of them"));
             }
             self.source.files.push(name.clone());
-            let places = Places::new(&text, &name);
+            let places = LineMap::new(&text, &name);
             let tokens = tokens(&text, self.source.files.len() - 1, &places)?;
             let mut at = 0;
             all.extend(self.block(&tokens, &mut at, depth, imports + 1, end, include)?);
@@ -176,9 +174,9 @@ impl Reader {
     }
 }
 
-/// The tokens of a line; the addresses of a site go on behind a comma.
-fn line<'t>(tokens: &'t [Token], at: &mut usize) -> Vec<&'t Token> {
-    let mut words: Vec<&Token> = Vec::new();
+/// Takes the tokens of a line. A comma continues the addresses of a site.
+fn line<'t>(tokens: &'t [CaddyToken], at: &mut usize) -> Vec<&'t CaddyToken> {
+    let mut words: Vec<&CaddyToken> = Vec::new();
     while let Some(token) = tokens.get(*at) {
         let goes_on = words.last().is_none_or(|last| last.line == token.line || last.text.ends_with(','));
         if !goes_on || (is_brace(token, "}") && !words.is_empty()) {
@@ -193,8 +191,7 @@ fn line<'t>(tokens: &'t [Token], at: &mut usize) -> Vec<&'t Token> {
     words
 }
 
-/// Goes to the end of a block.
-fn skip(tokens: &[Token], at: &mut usize) {
+fn skip(tokens: &[CaddyToken], at: &mut usize) {
     let mut depth = 1;
     while let Some(token) = tokens.get(*at) {
         match token {
@@ -209,12 +206,12 @@ fn skip(tokens: &[Token], at: &mut usize) {
     }
 }
 
-fn is_brace(token: &Token, brace: &str) -> bool {
+fn is_brace(token: &CaddyToken, brace: &str) -> bool {
     token.text == brace && !token.is_quoted
 }
 
-/// `{args[0]}` and `{args.0}` as what an import says.
-fn with_arguments(token: &Token, words: &[String]) -> Token {
+/// Replaces `{args[0]}` and `{args.0}` by the arguments of the import.
+fn with_arguments(token: &CaddyToken, words: &[String]) -> CaddyToken {
     let mut token = token.clone();
     if token.text.contains("{args") {
         for (index, word) in words.iter().skip(1).enumerate().take(20) {
@@ -227,7 +224,7 @@ fn with_arguments(token: &Token, words: &[String]) -> Token {
     token
 }
 
-fn tokens(text: &str, file: usize, places: &Places<'_>) -> Result<Vec<Token>, Box<Mistake>> {
+fn tokens(text: &str, file: usize, places: &LineMap<'_>) -> Result<Vec<CaddyToken>, Box<Mistake>> {
     let mut tokens = Vec::new();
     let mut line = 1;
     let mut letters = text.char_indices().peekable();
@@ -258,14 +255,14 @@ fn tokens(text: &str, file: usize, places: &Places<'_>) -> Result<Vec<Token>, Bo
                         }
                     }
                 }
-                tokens.push(Token { text: word, line: begun, at, is_quoted: true, file });
+                tokens.push(CaddyToken { text: word, line: begun, at, is_quoted: true, file });
             }
             first => {
                 let mut word = String::from(first);
                 while let Some((_, next)) = letters.next_if(|(_, next)| !next.is_whitespace()) {
                     word.push(next);
                 }
-                tokens.push(Token { text: word, line, at, is_quoted: false, file });
+                tokens.push(CaddyToken { text: word, line, at, is_quoted: false, file });
             }
         }
     }

@@ -1,9 +1,8 @@
-//! Whole configurations: what is written, what is said, and that nothing is lost.
+//! Whole configurations: the output, the remarks, and that no statement is lost.
 
 use super::*;
-use crate::told::{filled, lost, nothing, options, routes, whole};
+use crate::told::{self, filled, nothing, options, routes, whole};
 
-/// Configurations in the manner of tutorials and projects.
 const SAMPLES: [&str; 9] = [
     include_str!("../../samples/caddy/01-reverse-proxy.Caddyfile"),
     include_str!("../../samples/caddy/02-automatic-https.Caddyfile"),
@@ -35,14 +34,14 @@ fn samples_are_valid_and_whole() {
 fn directives_are_gone_through_in_the_order_of_caddy() {
     let a = "upstream = \"127.0.0.1-1\"";
     let cases: [(&str, &[&str]); 8] = [
-        // `respond` comes before `reverse_proxy`, wherever it stands.
+        // `respond` comes before `reverse_proxy`, regardless of the order in the file.
         ("reverse_proxy :1\n respond /x 404", &["path = \"= /x\"; respond = { status = 404 }", a]),
         ("respond 204\n reverse_proxy :1", &["respond = { status = 204 }"]),
         (
             "redir /a /b\n respond /a 404\n reverse_proxy :1",
             &["path = \"= /a\"; redirect = { to = \"/b?\", status = 302 }", a],
         ),
-        // Of one name the longer path comes first.
+        // For the same name, the longer path comes first.
         (
             "respond /a/* 1xx 201\n respond /a/b/* 202\n reverse_proxy :1",
             &[
@@ -53,12 +52,12 @@ fn directives_are_gone_through_in_the_order_of_caddy() {
                 a,
             ],
         ),
-        // One handle of several.
+        // Only one `handle` applies.
         (
             "handle /a {\n respond 201\n }\n handle {\n reverse_proxy :1\n }",
             &["path = \"= /a\"; respond = { status = 201 }", a],
         ),
-        // A set: all have to hold. What nothing answers is an empty page.
+        // All conditions of a set must hold. Requests that nothing answers get an empty page.
         (
             "@m {\n method POST\n header X-A\n }\n respond @m 201",
             &[
@@ -133,59 +132,13 @@ fn a_site_with_a_name_has_certificates_and_redirects() {
     );
 }
 
-/// Words that make configurations which mean something.
-fn word() -> impl proptest::strategy::Strategy<Value = String> {
-    use proptest::prelude::*;
-    let words = [
-        "a.b {\n",
-        ":80 {\n",
-        "{\n",
-        "}\n",
-        "}\n",
-        "}\n",
-        "respond /a* \"x\" 200\n",
-        "reverse_proxy :1\n",
-        "reverse_proxy @m a:1 {\n",
-        "@m path /a /b/*\n",
-        "@m {\n",
-        "method POST\n",
-        "header X-A *b\n",
-        "not path /x\n",
-        "handle /a/* {\n",
-        "handle_path /b/* {\n",
-        "route {\n",
-        "root * /srv\n",
-        "file_server\n",
-        "redir /old {uri} permanent\n",
-        "header -Server\n",
-        "encode gzip\n",
-        "(s) {\n",
-        "import s\n",
-        "tls internal\n",
-        "log\n",
-        "basic_auth {\n",
-        "a $2y$x\n",
-        "lb_policy first\n",
-        "\"",
-        "`",
-        "#",
-        "{host}",
-        "import *\n",
-        "rewrite /a{uri}\n",
-    ];
-    prop_oneof![12 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
-}
-
 proptest::proptest! {
     #[test]
-    fn any_text_is_read_or_refused_and_nothing_is_lost(words in proptest::collection::vec(word(), 0..40)) {
+    fn any_text_is_read_or_refused_and_nothing_is_lost(words in proptest::collection::vec(told::word(include_str!("words.txt")), 0..40)) {
         let text = words.concat();
         if let Ok(adapted) = adapt(&text, "C", &mut nothing) {
             let (_, source) = syntax::read(&text, "C", &mut nothing).expect("it was read");
-            proptest::prop_assert_eq!(lost(&source, &adapted), Vec::<String>::new());
-            let parsed = config::examine(&adapted.toml, "v.toml");
-            let syntax = parsed.mistakes.iter().find(|mistake| mistake.message.contains("TOML") || mistake.message.contains("closing"));
-            proptest::prop_assert!(syntax.is_none(), "{:?}\n{}", syntax, adapted.toml);
+            told::sound(&source, &adapted);
         }
     }
 }

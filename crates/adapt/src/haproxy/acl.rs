@@ -1,56 +1,51 @@
-//! Conditions of HAProxy: ACLs with their criteria, and the lines that combine them.
+//! Conditions of HAProxy: ACLs with criteria, and the lines that combine them.
 
 use std::collections::BTreeMap;
 
-use super::syntax::{Line, Section};
-use crate::draft::Origin;
+use super::syntax::{HaproxyLine, HaproxySection};
+use crate::draft::StatementOrigin;
 use crate::rules::{Atom, HostIs, PathIs, Test, TextIs};
 use crate::{Include, values};
 
-/// What a criterion asks.
 #[derive(Debug, Clone)]
 pub(super) enum Term {
-    /// Whether one of these holds.
+    /// At least one of these holds.
     Any(Vec<Atom>),
-    /// Whether the client uses TLS.
     Tls,
-    /// Whether the client came to one of these ports.
+    /// The client connected to one of these ports.
     Port(Vec<u16>),
-    /// Whether more requests than these came in the period of a counter.
+    /// More requests than this arrived in the period of a counter.
     Rate {
         counter: String,
         most: u64,
     },
-    /// Whether the user of a list has given the password.
+    /// The client gave the password of a user in this list.
     LoggedIn(String),
     Fixed(bool),
-    /// What cannot be said, and why.
+    /// Cannot be translated, for this reason.
     Unsaid(String),
 }
 
-/// A criterion, and the line that has it.
 #[derive(Debug, Clone)]
 pub(super) struct Criterion {
     pub(super) term: Term,
     pub(super) number: usize,
 }
 
-/// One part of a condition: a list of criteria of which one has to hold, or none.
+/// A part of a condition: at least one criterion of a list holds, or none.
 #[derive(Debug, Clone)]
 pub(super) struct Literal {
     pub(super) negated: bool,
     pub(super) any: Vec<Criterion>,
 }
 
-/// A condition: alternatives, each a list of what has to hold together.
+/// Alternatives, each a list of parts that must all hold.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Condition(pub(super) Vec<Vec<Literal>>);
+pub(super) struct AclCondition(pub(super) Vec<Vec<Literal>>);
 
-/// The ACLs of a section by name.
 pub(super) type Acls = BTreeMap<String, Vec<Criterion>>;
 
-/// Reads the `acl` lines of a section.
-pub(super) fn acls(section: &Section, include: Include<'_>) -> Acls {
+pub(super) fn acls(section: &HaproxySection, include: Include<'_>) -> Acls {
     let mut acls = Acls::new();
     for line in section.lines.iter().filter(|line| line.word(0) == "acl") {
         let name = line.word(1).to_owned();
@@ -60,8 +55,12 @@ pub(super) fn acls(section: &Section, include: Include<'_>) -> Acls {
     acls
 }
 
-/// Reads the condition of a line behind `if` or `unless`, if it has one; also the place where it begins.
-pub(super) fn condition(line: &Line, acls: &Acls, include: Include<'_>) -> (Option<Condition>, usize) {
+/// Parses the condition after `if` or `unless`. Also returns the index where it begins.
+pub(super) fn condition(
+    line: &HaproxyLine,
+    acls: &Acls,
+    include: Include<'_>,
+) -> (Option<AclCondition>, usize) {
     let place = line.words.iter().position(|word| word == "if" || word == "unless");
     let Some(place) = place else { return (None, line.words.len()) };
     let mut all = Vec::new();
@@ -92,12 +91,12 @@ pub(super) fn condition(line: &Line, acls: &Acls, include: Include<'_>) -> (Opti
     }
     all.push(alternative);
     let condition = if line.word(place) == "unless" { inverse(&all) } else { all };
-    (Some(Condition(condition)), place)
+    (Some(AclCondition(condition)), place)
 }
 
-/// No alternative holds: of each, one part does not.
+/// Negates a condition: in each alternative, one part must not hold.
 fn inverse(all: &[Vec<Literal>]) -> Vec<Vec<Literal>> {
-    /// More are not written by hand.
+    /// Larger conditions are hardly written by hand.
     const ALTERNATIVES_MAX: usize = 64;
     let mut made: Vec<Vec<Literal>> = vec![Vec::new()];
     for alternative in all {
@@ -115,7 +114,7 @@ fn inverse(all: &[Vec<Literal>]) -> Vec<Vec<Literal>> {
     made
 }
 
-/// A named ACL, or one that there is without a line.
+/// Returns a named or predefined ACL.
 fn named(name: &str, acls: &Acls, number: usize) -> Vec<Criterion> {
     if let Some(known) = acls.get(name) {
         return known.clone();
@@ -134,9 +133,8 @@ fn named(name: &str, acls: &Acls, number: usize) -> Vec<Criterion> {
     vec![Criterion { term, number }]
 }
 
-/// How values are compared.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum CompareWay {
     Exact,
     Begin,
     End,
@@ -147,21 +145,20 @@ enum Way {
     Found,
 }
 
-const WAYS: [(&str, Way); 8] = [
-    ("str", Way::Exact),
-    ("beg", Way::Begin),
-    ("end", Way::End),
-    ("sub", Way::Within),
-    ("reg", Way::Expression),
-    ("dir", Way::Segment),
-    ("dom", Way::Domain),
-    ("found", Way::Found),
+const WAYS: [(&str, CompareWay); 8] = [
+    ("str", CompareWay::Exact),
+    ("beg", CompareWay::Begin),
+    ("end", CompareWay::End),
+    ("sub", CompareWay::Within),
+    ("reg", CompareWay::Expression),
+    ("dir", CompareWay::Segment),
+    ("dom", CompareWay::Domain),
+    ("found", CompareWay::Found),
 ];
 
-/// A criterion with its flags and values.
 fn term(words: &[String], include: Include<'_>) -> Term {
     let Some(sample) = words.first() else { return Term::Unsaid("it asks for nothing".to_owned()) };
-    // What converters leave of a host or a text is compared as it is here.
+    // Converters that only normalize a host or text are dropped: Vanward compares the same way.
     let (fetch, converters) = if sample.contains('(') {
         sample.split_once("),").map_or((sample.clone(), ""), |(fetch, rest)| (format!("{fetch})"), rest))
     } else {
@@ -177,7 +174,7 @@ fn term(words: &[String], include: Include<'_>) -> Term {
     let (base, mut way) = WAYS
         .iter()
         .find_map(|(suffix, way)| Some((name.strip_suffix(suffix)?.strip_suffix('_')?, *way)))
-        .unwrap_or((name, Way::Exact));
+        .unwrap_or((name, CompareWay::Exact));
     let mut values = Vec::new();
     let mut ignores_case = converters.contains("lower");
     let mut rest = words[1..].iter();
@@ -205,7 +202,6 @@ fn term(words: &[String], include: Include<'_>) -> Term {
         .unwrap_or_else(|| Term::Unsaid(format!("no route goes by {sample}")))
 }
 
-/// The values of a file of patterns.
 fn list(file: &str, include: Include<'_>) -> Result<Vec<String>, String> {
     let mut values = Vec::new();
     for (_, text) in include(file)? {
@@ -215,7 +211,13 @@ fn list(file: &str, include: Include<'_>) -> Result<Vec<String>, String> {
     Ok(values)
 }
 
-fn of_sample(base: &str, argument: &str, way: Way, ignores_case: bool, values: &[String]) -> Option<Term> {
+fn of_sample(
+    base: &str,
+    argument: &str,
+    way: CompareWay,
+    ignores_case: bool,
+    values: &[String],
+) -> Option<Term> {
     let each = |atom: &dyn Fn(&str) -> Option<Vec<Atom>>| {
         let atoms: Option<Vec<Vec<Atom>>> = values.iter().map(|value| atom(value)).collect();
         atoms.map(|atoms| Term::Any(atoms.concat())).filter(|_| !values.is_empty())
@@ -236,7 +238,7 @@ fn of_sample(base: &str, argument: &str, way: Way, ignores_case: bool, values: &
                 "url_param" | "urlp" => Atom::Query(name.clone(), text),
                 _ => Atom::Header(name.clone(), text),
             };
-            if way == Way::Found {
+            if way == CompareWay::Found {
                 return Some(Term::Any(vec![made(TextIs::Present)]));
             }
             each(&|value| one(text(value, way, ignores_case).map(&made)))
@@ -270,7 +272,7 @@ fn of_sample(base: &str, argument: &str, way: Way, ignores_case: bool, values: &
     }
 }
 
-/// `sc_http_req_rate(0) gt 100` and its older names.
+/// Parses `sc_http_req_rate(0) gt 100` and its older names.
 fn rate(base: &str, argument: &str, values: &[String]) -> Option<Term> {
     let counter = match base {
         "sc_http_req_rate" => format!("sc{}", argument.split(',').next()?.trim()),
@@ -285,24 +287,24 @@ fn rate(base: &str, argument: &str, values: &[String]) -> Option<Term> {
     (1..=1_000_000).contains(&most).then_some(Term::Rate { counter, most })
 }
 
-fn path(value: &str, way: Way, ignores_case: bool) -> Option<PathIs> {
+fn path(value: &str, way: CompareWay, ignores_case: bool) -> Option<PathIs> {
     let flag = if ignores_case { "(?i)" } else { "" };
     let escaped = values::escaped(value);
     let pattern = |text: String| Some(PathIs::Pattern(format!("{flag}{text}")));
     match way {
-        Way::Exact if ignores_case => pattern(escaped),
-        Way::Exact => Some(PathIs::exact(value)),
-        Way::Begin if ignores_case => pattern(format!("{escaped}.*")),
-        Way::Begin => Some(PathIs::prefix(value)),
-        Way::End => pattern(format!(".*{escaped}")),
-        Way::Within => pattern(format!(".*{escaped}.*")),
-        Way::Segment => pattern(format!(".*/{}(/.*)?", values::escaped(value.trim_matches('/')))),
-        Way::Expression => values::expression(value, ignores_case).ok().map(PathIs::Pattern),
-        Way::Domain | Way::Found => None,
+        CompareWay::Exact if ignores_case => pattern(escaped),
+        CompareWay::Exact => Some(PathIs::exact(value)),
+        CompareWay::Begin if ignores_case => pattern(format!("{escaped}.*")),
+        CompareWay::Begin => Some(PathIs::prefix(value)),
+        CompareWay::End => pattern(format!(".*{escaped}")),
+        CompareWay::Within => pattern(format!(".*{escaped}.*")),
+        CompareWay::Segment => pattern(format!(".*/{}(/.*)?", values::escaped(value.trim_matches('/')))),
+        CompareWay::Expression => values::expression(value, ignores_case).ok().map(PathIs::Pattern),
+        CompareWay::Domain | CompareWay::Found => None,
     }
 }
 
-fn hosts(value: &str, way: Way) -> Option<Vec<Atom>> {
+fn hosts(value: &str, way: CompareWay) -> Option<Vec<Atom>> {
     let bare = value
         .rsplit_once(':')
         .filter(|(_, port)| port.parse::<u16>().is_ok())
@@ -310,60 +312,57 @@ fn hosts(value: &str, way: Way) -> Option<Vec<Atom>> {
     let lower = bare.to_ascii_lowercase();
     let pattern = |text: String| Some(HostIs::Pattern(format!("(?i){text}")));
     let host = match way {
-        Way::Exact => HostIs::named(&lower).filter(|host| matches!(host, HostIs::Exact(_))),
-        Way::End => match lower.strip_prefix('.').and_then(HostIs::named) {
+        CompareWay::Exact => HostIs::named(&lower).filter(|host| matches!(host, HostIs::Exact(_))),
+        CompareWay::End => match lower.strip_prefix('.').and_then(HostIs::named) {
             Some(HostIs::Exact(domain)) => Some(HostIs::Below(domain)),
             _ => pattern(format!(".*{}", values::escaped(&lower))),
         },
-        Way::Begin => pattern(format!("{}.*", values::escaped(&lower))),
-        Way::Within => pattern(format!(".*{}.*", values::escaped(&lower))),
-        Way::Expression => values::expression(value, true).ok().map(HostIs::Pattern),
-        Way::Domain => {
+        CompareWay::Begin => pattern(format!("{}.*", values::escaped(&lower))),
+        CompareWay::Within => pattern(format!(".*{}.*", values::escaped(&lower))),
+        CompareWay::Expression => values::expression(value, true).ok().map(HostIs::Pattern),
+        CompareWay::Domain => {
             let exact = HostIs::named(&lower)?;
             return Some(vec![Atom::Host(exact), Atom::Host(HostIs::Below(lower))]);
         }
-        Way::Segment | Way::Found => None,
+        CompareWay::Segment | CompareWay::Found => None,
     };
     host.map(|host| vec![Atom::Host(host)])
 }
 
-fn text(value: &str, way: Way, ignores_case: bool) -> Option<TextIs> {
+fn text(value: &str, way: CompareWay, ignores_case: bool) -> Option<TextIs> {
     let flag = if ignores_case { "(?i)" } else { "" };
     let escaped = values::escaped(value);
     let pattern = |text: String| Some(TextIs::Pattern(format!("{flag}{text}")));
     match way {
-        Way::Exact if ignores_case => pattern(escaped),
-        Way::Exact => Some(TextIs::Exact(value.to_owned())),
-        Way::Begin if ignores_case => pattern(format!("{escaped}.*")),
-        Way::Begin => Some(TextIs::Prefix(value.to_owned())),
-        Way::End => pattern(format!(".*{escaped}")),
-        Way::Within => pattern(format!(".*{escaped}.*")),
-        Way::Expression => values::expression(value, ignores_case).ok().map(TextIs::Pattern),
+        CompareWay::Exact if ignores_case => pattern(escaped),
+        CompareWay::Exact => Some(TextIs::Exact(value.to_owned())),
+        CompareWay::Begin if ignores_case => pattern(format!("{escaped}.*")),
+        CompareWay::Begin => Some(TextIs::Prefix(value.to_owned())),
+        CompareWay::End => pattern(format!(".*{escaped}")),
+        CompareWay::Within => pattern(format!(".*{escaped}.*")),
+        CompareWay::Expression => values::expression(value, ignores_case).ok().map(TextIs::Pattern),
         _ => None,
     }
 }
 
-impl Condition {
-    /// All conditions that routes can have, with where they came from.
+impl AclCondition {
+    /// Collects the conditions that routes support, with their origins.
     pub(super) fn tests(&self) -> Vec<Test> {
         let criteria = self.0.iter().flatten().flat_map(|literal| &literal.any);
         let atoms = criteria.filter_map(|criterion| match &criterion.term {
-            Term::Any(atoms) => Some(
-                atoms
-                    .iter()
-                    .map(|atom| Test { atom: atom.clone(), from: vec![Origin::Directive(criterion.number)] }),
-            ),
+            Term::Any(atoms) => Some(atoms.iter().map(|atom| Test {
+                atom: atom.clone(),
+                from: vec![StatementOrigin::Directive(criterion.number)],
+            })),
             _ => None,
         });
         atoms.flatten().collect()
     }
 
-    /// The lines of its ACLs.
     pub(super) fn numbers(&self) -> Vec<usize> {
         self.0.iter().flatten().flat_map(|literal| &literal.any).map(|criterion| criterion.number).collect()
     }
 
-    /// The terms with their lines.
     pub(super) fn terms(&self) -> impl Iterator<Item = &Criterion> {
         self.0.iter().flatten().flat_map(|literal| &literal.any)
     }

@@ -1,12 +1,12 @@
-//! What rules do: answers, redirects, fields, paths, passwords, rates.
+//! Actions of rules: responses, redirects, fields, paths, passwords, rates.
 
-use super::frontends::{Facts, Rule, Verdict};
-use super::{Adapter, format, values};
-use crate::draft::{Origin, Value};
-use crate::rules::{self, Outcome};
+use super::frontends::{ConditionVerdict, FrontendRule, RequestFacts};
+use super::{HaproxyAdapter, format, values};
+use crate::draft::{DraftValue, StatementOrigin};
+use crate::rules::{self, RegionOutcome};
 use crate::values as written;
 
-/// Actions that a route has nothing for, and what to do instead.
+/// Unsupported actions, and what to do instead.
 const REFUSED: [(&str, &str, &str); 22] = [
     ("set-var", "there are no variables of one's own", "write the value where it is used"),
     ("unset-var", "there are no variables of one's own", "leave it out"),
@@ -48,29 +48,29 @@ const REFUSED: [(&str, &str, &str); 22] = [
     ("normalize-uri", "paths are compared decoded, and ambiguous ones get 400", "leave it out"),
 ];
 
-impl<'s> Adapter<'s> {
-    /// Goes through the rules of requests; whether one answers.
+impl<'s> HaproxyAdapter<'s> {
+    /// Applies the request rules. Returns whether one answers.
     pub(super) fn requests(
         &mut self,
-        rules: &[Rule<'s>],
+        rules: &[FrontendRule<'s>],
         place: usize,
-        facts: Facts<'_>,
-        made: &mut Outcome,
+        facts: RequestFacts<'_>,
+        made: &mut RegionOutcome,
     ) -> bool {
         for rule in rules {
             let action = action(rule);
             match self.verdict(rule, facts, made) {
-                Verdict::No => {}
-                Verdict::Yes => {
+                ConditionVerdict::No => {}
+                ConditionVerdict::Yes => {
                     if self.act(rule, action, made) {
                         return true;
                     }
                 }
-                Verdict::Above(counter, most, numbers) => {
+                ConditionVerdict::Above(counter, most, numbers) => {
                     self.rate(rule, place, (&counter, most), &numbers, made);
                 }
-                // Rather a password too many than one too few.
-                Verdict::Unsaid(why) if action == "auth" => {
+                // An unnecessary password prompt is safer than a missing one.
+                ConditionVerdict::Unsaid(why) if action == "auth" => {
                     let instead = "write `auth` into the routes that need it";
                     self.sheet.differs(
                         rule.line.number,
@@ -79,14 +79,14 @@ impl<'s> Adapter<'s> {
                     );
                     self.act(rule, action, made);
                 }
-                Verdict::Unsaid(why) => self.unsaid(rule, &why),
+                ConditionVerdict::Unsaid(why) => self.unsaid(rule, &why),
             }
         }
         false
     }
 
-    /// One action; whether it answers.
-    fn act(&mut self, rule: &Rule<'s>, action: &str, made: &mut Outcome) -> bool {
+    /// Applies an action. Returns whether it answers.
+    fn act(&mut self, rule: &FrontendRule<'s>, action: &str, made: &mut RegionOutcome) -> bool {
         match action {
             "deny" | "reject" | "tarpit" | "silent-drop" => {
                 self.denied(rule, action, made);
@@ -98,7 +98,7 @@ impl<'s> Adapter<'s> {
             }
             "redirect" => return self.redirected(rule, made),
             "allow" => {
-                let why = "rules behind it would be left out";
+                let why = "the rules after it would be skipped";
                 self.unsaid(rule, why);
             }
             "auth" => self.password(rule, made),
@@ -106,8 +106,8 @@ impl<'s> Adapter<'s> {
             "set-path" | "replace-path" => self.path(rule, action, made),
             "track-sc0" | "track-sc1" | "track-sc2" | "track-sc" => self.sheet.say_if_unsaid(
                 rule.line.number,
-                crate::Kind::NeedsNothing,
-                "`rate_limit` counts by itself",
+                crate::RemarkKind::NeedsNothing,
+                "`rate_limit` counts automatically",
             ),
             "set-log-level" if rule.behind("set-log-level") == Some("silent") => {
                 made.options.set("access_log", false, rule.from());
@@ -129,7 +129,7 @@ impl<'s> Adapter<'s> {
         false
     }
 
-    fn refused(&mut self, rule: &Rule<'_>, action: &str) {
+    fn refused(&mut self, rule: &FrontendRule<'_>, action: &str) {
         let bare = action.split('(').next().unwrap_or_default();
         let known = REFUSED.iter().find(|(name, ..)| *name == bare);
         let (_, why, instead) = known.unwrap_or(&(
@@ -140,7 +140,7 @@ impl<'s> Adapter<'s> {
         self.sheet.refuse(rule.line.number, why, instead);
     }
 
-    fn denied(&mut self, rule: &Rule<'s>, action: &str, made: &mut Outcome) {
+    fn denied(&mut self, rule: &FrontendRule<'s>, action: &str, made: &mut RegionOutcome) {
         let default = if action == "tarpit" { 500 } else { 403 };
         let status = rule.behind("deny_status").or_else(|| rule.behind("status"));
         let status =
@@ -152,16 +152,16 @@ impl<'s> Adapter<'s> {
         self.answered(rule, status.unwrap_or(default), made);
     }
 
-    fn returned(&mut self, rule: &Rule<'s>, made: &mut Outcome) {
+    fn returned(&mut self, rule: &FrontendRule<'s>, made: &mut RegionOutcome) {
         let status = rule.behind("status").and_then(|status| status.parse::<u64>().ok()).unwrap_or(200);
         self.answered(rule, status.clamp(200, 599), made);
     }
 
-    /// A fixed answer, with the body that the rule names.
-    fn answered(&mut self, rule: &Rule<'s>, status: u64, made: &mut Outcome) {
+    /// Sets a fixed response with the rule's body.
+    fn answered(&mut self, rule: &FrontendRule<'s>, status: u64, made: &mut RegionOutcome) {
         let kind = rule.behind("content-type").unwrap_or("text/plain");
         let mut answer = rules::answer(status, None);
-        if let Value::Table(pairs) = &mut answer {
+        if let DraftValue::Table(pairs) = &mut answer {
             if let Some(text) = rule.behind("string") {
                 pairs.push(("body".to_owned(), text.into()));
                 pairs.push(("content_type".to_owned(), kind.into()));
@@ -189,8 +189,8 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// `redirect`; whether it could be taken over.
-    fn redirected(&mut self, rule: &Rule<'s>, made: &mut Outcome) -> bool {
+    /// Translates `redirect`. Returns whether that was possible.
+    fn redirected(&mut self, rule: &FrontendRule<'s>, made: &mut RegionOutcome) -> bool {
         let status = rule.behind("code").and_then(|code| code.parse::<u64>().ok()).unwrap_or(302);
         let to = if let Some(scheme) = rule.behind("scheme") {
             Ok(format!("{scheme}://$host$path_and_query"))
@@ -234,40 +234,39 @@ impl<'s> Adapter<'s> {
             301 | 302 | 303 | 307 | 308 => status,
             _ => 302,
         };
-        let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))];
+        let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(status))];
         made.options.keep(&["auth", "rate_limit"]);
-        made.options.set("redirect", Value::Table(pairs.into()), rule.from());
+        made.options.set("redirect", DraftValue::Table(pairs.into()), rule.from());
         true
     }
 
-    /// What cannot be said answers 501 rather than leaving its requests to another rule.
-    fn not_taken(&mut self, rule: &Rule<'_>, made: &mut Outcome) -> bool {
+    /// Answers 501 in place of an unsupported rule, so that its requests do not reach another rule.
+    fn not_taken(&mut self, rule: &FrontendRule<'_>, made: &mut RegionOutcome) -> bool {
         made.options.keep(&["auth", "rate_limit"]);
         let answer = rules::answer(501, Some(("not taken over from haproxy\n", "text/plain")));
         made.options.set("respond", answer, rule.from());
         true
     }
 
-    /// `http-request auth`: the users of a list stand in a file here.
-    fn password(&mut self, rule: &Rule<'s>, made: &mut Outcome) {
-        let list =
-            rule.condition.iter().flat_map(super::acl::Condition::terms).find_map(
-                |criterion| match &criterion.term {
-                    super::acl::Term::LoggedIn(list) => Some(list.clone()),
-                    _ => None,
-                },
-            );
+    /// Translates `http-request auth`. Vanward reads the users from a file.
+    fn password(&mut self, rule: &FrontendRule<'s>, made: &mut RegionOutcome) {
+        let list = rule.condition.iter().flat_map(super::acl::AclCondition::terms).find_map(|criterion| {
+            match &criterion.term {
+                super::acl::Term::LoggedIn(list) => Some(list.clone()),
+                _ => None,
+            }
+        });
         let list = list.unwrap_or_else(|| "users".to_owned());
         let section =
             self.sections.iter().find(|section| section.kind() == "userlist" && section.name() == list);
         let file = format!("./{}.users", crate::sheet::name_of(&list));
-        let mut pairs = vec![("users".to_owned(), Value::from(file.as_str()))];
+        let mut pairs = vec![("users".to_owned(), DraftValue::from(file.as_str()))];
         if let Some(realm) = rule.behind("realm") {
             pairs.push(("realm".to_owned(), realm.into()));
         }
         let mut origins = rule.from();
         for line in section.iter().flat_map(|section| &section.lines).filter(|line| line.word(0) == "user") {
-            origins.push(Origin::Directive(line.number));
+            origins.push(StatementOrigin::Directive(line.number));
             match line.behind("password") {
                 Some(_) => {
                     let instead = format!("write NAME:HASH of this line into {file}");
@@ -283,15 +282,15 @@ impl<'s> Adapter<'s> {
                 }
             }
         }
-        origins.extend(section.map(|section| Origin::Directive(section.head.number)));
-        let terms = rule.condition.iter().flat_map(super::acl::Condition::terms);
+        origins.extend(section.map(|section| StatementOrigin::Directive(section.head.number)));
+        let terms = rule.condition.iter().flat_map(super::acl::AclCondition::terms);
         let logins = terms.filter(|criterion| matches!(criterion.term, super::acl::Term::LoggedIn(_)));
-        origins.extend(logins.map(|criterion| Origin::Directive(criterion.number)));
-        made.options.set("auth", Value::Table(pairs), origins);
+        origins.extend(logins.map(|criterion| StatementOrigin::Directive(criterion.number)));
+        made.options.set("auth", DraftValue::Table(pairs), origins);
     }
 
-    /// `set-header`, `add-header` and `del-header`, of requests or responses.
-    fn field(&mut self, rule: &Rule<'s>, action: &str, option: &str, made: &mut Outcome) {
+    /// Translates `set-header`, `add-header` and `del-header` for requests or responses.
+    fn field(&mut self, rule: &FrontendRule<'s>, action: &str, option: &str, made: &mut RegionOutcome) {
         let (name, text) = (
             rule.words().get(2).cloned().unwrap_or_default(),
             rule.words().get(3).cloned().unwrap_or_default(),
@@ -323,7 +322,7 @@ impl<'s> Adapter<'s> {
         if option == "response_headers" && lower == "strict-transport-security" && action == "set-header" {
             self.sheet.say_if_unsaid(
                 rule.line.number,
-                crate::Kind::NeedsNothing,
+                crate::RemarkKind::NeedsNothing,
                 "it is as in another route",
             );
         }
@@ -334,8 +333,8 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// `set-path` and `replace-path`.
-    fn path(&mut self, rule: &Rule<'s>, action: &str, made: &mut Outcome) {
+    /// Translates `set-path` and `replace-path`.
+    fn path(&mut self, rule: &FrontendRule<'s>, action: &str, made: &mut RegionOutcome) {
         let words = rule.words();
         let rewritten = if action == "set-path" {
             set_path(words.get(2).map_or("", String::as_str))
@@ -363,21 +362,21 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// A rule that refuses clients above a rate.
+    /// Translates a rule that rejects clients above a rate.
     fn rate(
         &mut self,
-        rule: &Rule<'s>,
+        rule: &FrontendRule<'s>,
         place: usize,
         (counter, most): (&str, u64),
         numbers: &[usize],
-        made: &mut Outcome,
+        made: &mut RegionOutcome,
     ) {
         if !matches!(action(rule), "deny" | "tarpit" | "reject" | "silent-drop" | "return") {
             return self.unsaid(rule, "a rate only refuses");
         }
         let lines = self.sections.iter().flat_map(|section| &section.lines);
         let name = format!("track-{counter}");
-        let tracks = |line: &super::syntax::Line| {
+        let tracks = |line: &super::syntax::HaproxyLine| {
             line.words.iter().any(|word| {
                 *word == name || *word == format!("track-sc({})", counter.trim_start_matches("sc"))
             })
@@ -413,29 +412,33 @@ impl<'s> Adapter<'s> {
                 .copied()
                 .chain(track.map(|line| line.number))
                 .chain(stick.map(|line| line.number))
-                .map(Origin::Directive),
+                .map(StatementOrigin::Directive),
         );
-        let table = Value::Table(pairs.into());
+        let table = DraftValue::Table(pairs.into());
         if rule.behind("deny_status").or_else(|| rule.behind("status")) != Some("429") {
             self.sheet.differs(rule.line.number, "clients get 429 with Retry-After", "");
         }
         match made.options.get("rate_limit").cloned() {
             None => made.options.set("rate_limit", table, origins),
-            Some(Value::List(mut known)) => {
+            Some(DraftValue::List(mut known)) => {
                 known.push(table);
-                made.options.set("rate_limit", Value::List(known), origins);
+                made.options.set("rate_limit", DraftValue::List(known), origins);
             }
-            Some(known) => made.options.set("rate_limit", Value::List(vec![known, table]), origins),
+            Some(known) => made.options.set("rate_limit", DraftValue::List(vec![known, table]), origins),
         }
     }
 
-    /// The rules of responses.
-    pub(super) fn responses(&mut self, rules: &[Rule<'s>], facts: Facts<'_>, made: &mut Outcome) {
+    pub(super) fn responses(
+        &mut self,
+        rules: &[FrontendRule<'s>],
+        facts: RequestFacts<'_>,
+        made: &mut RegionOutcome,
+    ) {
         for rule in rules {
             let action = action(rule);
             match self.verdict(rule, facts, made) {
-                Verdict::No => {}
-                Verdict::Yes => match action {
+                ConditionVerdict::No => {}
+                ConditionVerdict::Yes => match action {
                     "set-header" | "add-header" | "del-header" => {
                         self.field(rule, action, "response_headers", made);
                     }
@@ -445,15 +448,14 @@ impl<'s> Adapter<'s> {
                     }
                     _ => self.refused(rule, action),
                 },
-                Verdict::Above(..) => self.unsaid(rule, "a rate only refuses requests"),
-                Verdict::Unsaid(why) => self.unsaid(rule, &why),
+                ConditionVerdict::Above(..) => self.unsaid(rule, "a rate only refuses requests"),
+                ConditionVerdict::Unsaid(why) => self.unsaid(rule, &why),
             }
         }
     }
 }
 
-/// The word that says what a rule does.
-fn action<'r>(rule: &'r Rule<'_>) -> &'r str {
+fn action<'r>(rule: &'r FrontendRule<'_>) -> &'r str {
     match rule.line.word(0) {
         "redirect" => "redirect",
         "tcp-request" => rule.line.word(2),
@@ -461,7 +463,7 @@ fn action<'r>(rule: &'r Rule<'_>) -> &'r str {
     }
 }
 
-/// A constant, something in front of the path, or a part of it replaced.
+/// Converts a constant path, an added prefix, or a replaced part.
 fn set_path(text: &str) -> Option<(String, String)> {
     if let Some(regsub) = text.strip_prefix("%[path,regsub(").and_then(|rest| rest.strip_suffix(")]")) {
         let mut parts = regsub.splitn(3, ',').map(|part| part.trim_matches('"'));
@@ -478,7 +480,7 @@ fn set_path(text: &str) -> Option<(String, String)> {
     })
 }
 
-/// `\1` as `$1`.
+/// Converts `\1` to `$1`.
 fn groups(text: &str) -> String {
     let mut made = String::new();
     let mut letters = text.chars().peekable();
@@ -494,7 +496,6 @@ fn groups(text: &str) -> String {
     made
 }
 
-/// What a counter counts by.
 fn key(sample: &str) -> Option<String> {
     let (name, argument) =
         sample.split_once('(').map_or((sample, ""), |(name, rest)| (name, rest.trim_end_matches(')')));
@@ -509,7 +510,6 @@ fn key(sample: &str) -> Option<String> {
     }
 }
 
-/// Whether a text is the name of a field.
 pub(super) fn is_field_name(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))

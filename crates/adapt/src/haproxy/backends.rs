@@ -1,33 +1,32 @@
-//! Backends: servers, balancing, checks, sessions, retries; and what holds on the way to them.
+//! Backends: servers, balancing, checks, sessions, retries, and the options of their routes.
 
 use super::acl::{Term, condition};
 use super::binds::Bind;
 use super::process::DAY;
-use super::syntax::Line;
-use super::{Adapter, values};
-use crate::draft::{Origin, Table, Value};
-use crate::rules::{Atom, HostIs, Outcome};
+use super::syntax::HaproxyLine;
+use super::{HaproxyAdapter, values};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
+use crate::rules::{Atom, HostIs, RegionOutcome};
 use crate::sheet::name_of;
-use crate::{Include, Kind};
+use crate::{Include, RemarkKind};
 
 const HOUR: u64 = 3_600_000;
-/// The most servers of a `server-template`.
 const TEMPLATE_MAX: u64 = 1000;
 
-/// Names, the upstream for them, and the lines that say so.
-type Passed = (Vec<Value>, String, Vec<Origin>);
+/// Server names, their upstream, and the origins.
+type Passed = (Vec<DraftValue>, String, Vec<StatementOrigin>);
 
-fn from(line: &Line) -> Vec<Origin> {
-    vec![Origin::Directive(line.number)]
+fn from(line: &HaproxyLine) -> Vec<StatementOrigin> {
+    vec![StatementOrigin::Directive(line.number)]
 }
 
-impl<'s> Adapter<'s> {
-    /// The route's options for a backend.
-    pub(super) fn serve(&mut self, front: usize, back: usize, made: &mut Outcome) {
+impl<'s> HaproxyAdapter<'s> {
+    /// Sets a route's options for a backend.
+    pub(super) fn serve(&mut self, front: usize, back: usize, made: &mut RegionOutcome) {
         match self.upstream(back) {
             Some(name) => made.options.set("upstream", name, Vec::new()),
             None => {
-                let why = Origin::Default("its backend has no server");
+                let why = StatementOrigin::Default("its backend has no server");
                 return made.options.set("respond", crate::rules::answer(503, None), vec![why]);
             }
         }
@@ -57,8 +56,8 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// `option forwardfor`, with another field.
-    fn forwarded(&mut self, place: usize, made: &mut Outcome) {
+    /// Translates `option forwardfor` with another field.
+    fn forwarded(&mut self, place: usize, made: &mut RegionOutcome) {
         let Some(line) = self.one(place, &["option", "forwardfor"]) else { return };
         match line.behind("header") {
             Some(field) if super::actions::is_field_name(field) => {
@@ -67,12 +66,12 @@ impl<'s> Adapter<'s> {
             _ => {
                 let why =
                     "servers get X-Forwarded-For and Forwarded always; what clients send of them is dropped";
-                self.sheet.note(line.number, Kind::NeedsNothing, why, "");
+                self.sheet.note(line.number, RemarkKind::NeedsNothing, why, "");
             }
         }
     }
 
-    fn compression(&mut self, place: usize, made: &mut Outcome) {
+    fn compression(&mut self, place: usize, made: &mut RegionOutcome) {
         let Some(algorithms) = self
             .one(place, &["compression", "algo"])
             .or_else(|| self.one(place, &["compression", "algo-res"]))
@@ -84,14 +83,14 @@ impl<'s> Adapter<'s> {
             return self.sheet.refuse(algorithms.number, why, "write `compress = { codings = [\"gzip\"] }`");
         }
         let mut origins = from(algorithms);
-        let mut pairs = vec![("codings".to_owned(), Value::List(vec!["gzip".into()]))];
+        let mut pairs = vec![("codings".to_owned(), DraftValue::List(vec!["gzip".into()]))];
         let types = self
             .one(place, &["compression", "type"])
             .or_else(|| self.one(place, &["compression", "type-res"]));
         if let Some(types) = types {
             let mut list: Vec<String> = Vec::new();
             for kind in types.words.iter().skip(2) {
-                // HAProxy goes by how a type begins.
+                // HAProxy compares the beginning of a type.
                 let kind = if kind.ends_with('/') { format!("{kind}*") } else { kind.clone() };
                 if kind.contains('/') && !list.contains(&kind) {
                     list.push(kind);
@@ -100,8 +99,8 @@ impl<'s> Adapter<'s> {
             pairs.push(("types".to_owned(), list.into()));
             origins.extend(from(types));
         }
-        pairs.push(("min_size".to_owned(), Value::Number(1)));
-        made.options.set("compress", Value::Table(pairs), origins);
+        pairs.push(("min_size".to_owned(), DraftValue::Number(1)));
+        made.options.set("compress", DraftValue::Table(pairs), origins);
         if let Some(offload) = self.one(place, &["compression", "offload"]) {
             let why = "what servers have compressed is passed on as it is";
             self.sheet.differs(
@@ -112,9 +111,9 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn error_pages(&mut self, place: usize, made: &mut Outcome) {
+    fn error_pages(&mut self, place: usize, made: &mut RegionOutcome) {
         for line in self.all(place, "errorfile") {
-            // Debian's files say what is said without them.
+            // Debian's error files repeat the default messages.
             if line.word(2).starts_with("/etc/haproxy/errors/") {
                 self.sheet.needless(line.number, "errors have a short text of their own");
                 continue;
@@ -136,12 +135,12 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// The upstream of a backend, made if it is new; none if it has no server.
+    /// Returns the upstream of a backend, creating it if necessary; `None` without servers.
     fn upstream(&mut self, place: usize) -> Option<String> {
         if let Some(name) = self.upstreams.get(&place) {
             return Some(name.clone());
         }
-        let mut made = Table::new("", from(&self.sections[place].head));
+        let mut made = DraftTable::new("", from(&self.sections[place].head));
         let scheme = if self.is_tcp(place) { "tcp" } else { "http" };
         self.servers(place, scheme, &mut made);
         made.get("servers")?;
@@ -156,7 +155,7 @@ impl<'s> Adapter<'s> {
         Some(name)
     }
 
-    fn servers(&mut self, place: usize, scheme: &str, made: &mut Table) {
+    fn servers(&mut self, place: usize, scheme: &str, made: &mut DraftTable) {
         let section = &self.sections[place];
         for line in &section.lines {
             match line.word(0) {
@@ -178,10 +177,10 @@ impl<'s> Adapter<'s> {
     fn server(
         &mut self,
         place: usize,
-        line: &'s Line,
+        line: &'s HaproxyLine,
         (name, address): (&str, &str),
         scheme: &str,
-        made: &mut Table,
+        made: &mut DraftTable,
     ) {
         let defaults = self.all(place, "default-server");
         let words: Vec<&str> = line.words.iter().skip(3).map(String::as_str).collect();
@@ -190,7 +189,7 @@ impl<'s> Adapter<'s> {
         let has = |word: &str| is_said(word, &words, &default_words);
         let behind = |name: &str| said_behind(name, &words, &default_words);
         let mut origins = from(line);
-        origins.extend(defaults.iter().map(|line| Origin::Directive(line.number)));
+        origins.extend(defaults.iter().map(|line| StatementOrigin::Directive(line.number)));
         let scheme = if has("ssl") && scheme == "http" { "https" } else { scheme };
         let Some(url) = url(scheme, address) else {
             return self.sheet.refuse(
@@ -199,7 +198,7 @@ impl<'s> Adapter<'s> {
                 "name the server in `servers`",
             );
         };
-        let mut pairs = vec![("url".to_owned(), Value::from(url))];
+        let mut pairs = vec![("url".to_owned(), DraftValue::from(url))];
         let is_name = !name.is_empty()
             && name.len() <= 64
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
@@ -208,30 +207,30 @@ impl<'s> Adapter<'s> {
         }
         let number = |name: &str| behind(name).and_then(|number| number.parse::<u64>().ok());
         if let Some(weight) = number("weight") {
-            pairs.push(("weight".to_owned(), Value::Number(weight.min(1000))));
+            pairs.push(("weight".to_owned(), DraftValue::Number(weight.min(1000))));
         }
         if has("backup") {
-            pairs.push(("priority".to_owned(), Value::Number(1)));
+            pairs.push(("priority".to_owned(), DraftValue::Number(1)));
         }
         if has("disabled") {
             pairs.push(("down".to_owned(), true.into()));
         }
         if let Some(most) = number("maxconn").filter(|most| *most > 0) {
-            pairs.push(("max_requests".to_owned(), Value::Number(most.min(1_000_000))));
+            pairs.push(("max_requests".to_owned(), DraftValue::Number(most.min(1_000_000))));
         }
-        let value = if pairs.len() == 1 { pairs.remove(0).1 } else { Value::Table(pairs) };
+        let value = if pairs.len() == 1 { pairs.remove(0).1 } else { DraftValue::Table(pairs) };
         made.push("servers", value, origins.clone());
         self.way(line, scheme, &words, &default_words, made);
     }
 
-    /// How a server is reached.
+    /// Sets how a server is reached: protocol and TLS.
     fn way(
         &mut self,
-        line: &'s Line,
+        line: &'s HaproxyLine,
         scheme: &str,
         words: &[&str],
         default_words: &[&str],
-        made: &mut Table,
+        made: &mut DraftTable,
     ) {
         let has = |word: &str| is_said(word, words, default_words);
         let behind = |name: &str| said_behind(name, words, default_words);
@@ -257,7 +256,12 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn server_tls(&mut self, line: &'s Line, behind: &dyn Fn(&str) -> Option<String>, made: &mut Table) {
+    fn server_tls(
+        &mut self,
+        line: &'s HaproxyLine,
+        behind: &dyn Fn(&str) -> Option<String>,
+        made: &mut DraftTable,
+    ) {
         match behind("verify").as_deref() {
             Some("none") => made.extend("tls", ("verify", false.into()), from(line)),
             _ if behind("ca-file").is_none() => {
@@ -269,7 +273,7 @@ impl<'s> Adapter<'s> {
         if let Some(file) = behind("ca-file").filter(|file| !file.starts_with('@')) {
             let (file, base) = self.based("ca-base", &file);
             let mut origins = from(line);
-            origins.extend(base.map(Origin::Directive));
+            origins.extend(base.map(StatementOrigin::Directive));
             made.extend("tls", ("ca", file.into()), origins);
         }
         if let Some(file) = behind("crt") {
@@ -287,7 +291,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn balance(&mut self, place: usize, made: &mut Table) {
+    fn balance(&mut self, place: usize, made: &mut DraftTable) {
         let Some(line) = self.one(place, &["balance"]) else { return };
         let (name, argument) = line
             .word(1)
@@ -325,8 +329,8 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn checks(&mut self, place: usize, made: &mut Table) {
-        let words = |line: &Line| line.words.iter().any(|word| word == "check");
+    fn checks(&mut self, place: usize, made: &mut DraftTable) {
+        let words = |line: &HaproxyLine| line.words.iter().any(|word| word == "check");
         let section = &self.sections[place];
         let mut servers = section.lines.iter().filter(|line| line.word(0).starts_with("server"));
         let defaults = self.all(place, "default-server");
@@ -336,7 +340,7 @@ impl<'s> Adapter<'s> {
         let http = self.one(place, &["option", "httpchk"]);
         let kind = if http.is_some() { "http" } else { "tcp" };
         made.extend("check", ("type", kind.into()), from(checked));
-        let all: Vec<&'s Line> = std::iter::once(checked).chain(defaults).collect();
+        let all: Vec<&'s HaproxyLine> = std::iter::once(checked).chain(defaults).collect();
         let value = |name: &str| all.iter().find_map(|line| line.behind(name));
         for (name, key) in [("inter", "interval"), ("fastinter", "interval_in_doubt")] {
             if let Some(time) = value(name).and_then(values::milliseconds) {
@@ -345,13 +349,13 @@ impl<'s> Adapter<'s> {
         }
         for name in ["rise", "fall"] {
             if let Some(count @ 1..=1000) = value(name).and_then(|count| count.parse::<u64>().ok()) {
-                made.extend("check", (name, Value::Number(count)), Vec::new());
+                made.extend("check", (name, DraftValue::Number(count)), Vec::new());
             }
         }
         if let Some(port) =
             value("port").and_then(|port| port.parse::<u64>().ok()).filter(|port| (1..=65_535).contains(port))
         {
-            made.extend("check", ("port", Value::Number(port)), Vec::new());
+            made.extend("check", ("port", DraftValue::Number(port)), Vec::new());
         }
         if let Some(line) = self.one(place, &["timeout", "check"])
             && let Some(time) = values::milliseconds(line.word(2))
@@ -367,27 +371,27 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn http_check(&mut self, place: usize, http: &'s Line, made: &mut Table) {
+    fn http_check(&mut self, place: usize, http: &'s HaproxyLine, made: &mut DraftTable) {
         // `option httpchk URI`, `option httpchk METHOD URI VERSION`
         let (mut method, mut path) = match http.words.len() {
             0..=2 => ("OPTIONS", None),
             3 => ("OPTIONS", Some(http.word(2))),
             _ => (http.word(2), Some(http.word(3))),
         };
-        made.cite("check", Origin::Directive(http.number));
+        made.cite("check", StatementOrigin::Directive(http.number));
         if let Some(host) =
             http.words.iter().find_map(|word| word.split_once("Host:").map(|(_, host)| host.trim()))
         {
             let host = host.split(['\\', '\r']).next().unwrap_or_default();
             made.extend("check", ("host", host.into()), Vec::new());
         }
-        let mut statuses = Value::List(vec!["2xx".into(), "3xx".into()]);
+        let mut statuses = DraftValue::List(vec!["2xx".into(), "3xx".into()]);
         for line in self.all(place, "http-check") {
             match line.word(1) {
                 "send" => {
                     method = line.behind("meth").unwrap_or(method);
                     path = line.behind("uri").or(path);
-                    made.cite("check", Origin::Directive(line.number));
+                    made.cite("check", StatementOrigin::Directive(line.number));
                     let host = line
                         .words
                         .iter()
@@ -402,10 +406,12 @@ impl<'s> Adapter<'s> {
                         if list.split(',').all(|one| one.parse::<u16>().is_ok() || is_range(one)) =>
                     {
                         let one = |status: &str| {
-                            status.parse::<u64>().map_or_else(|_| Value::from(status), Value::Number)
+                            status
+                                .parse::<u64>()
+                                .map_or_else(|_| DraftValue::from(status), DraftValue::Number)
                         };
-                        statuses = Value::List(list.split(',').map(one).collect());
-                        made.cite("check", Origin::Directive(line.number));
+                        statuses = DraftValue::List(list.split(',').map(one).collect());
+                        made.cite("check", StatementOrigin::Directive(line.number));
                     }
                     ("string", text) => made.extend("check", ("body", text.into()), from(line)),
                     _ => self.sheet.refuse(
@@ -432,13 +438,13 @@ impl<'s> Adapter<'s> {
         made.extend("check", ("status", statuses), Vec::new());
     }
 
-    fn retries(&mut self, place: usize, made: &mut Table) {
+    fn retries(&mut self, place: usize, made: &mut DraftTable) {
         if let Some(line) = self.one(place, &["retries"]) {
             match line.word(1).parse::<u64>() {
                 Ok(count) => {
                     made.extend(
                         "retry",
-                        ("attempts", Value::Number(count.saturating_add(1).min(16))),
+                        ("attempts", DraftValue::Number(count.saturating_add(1).min(16))),
                         from(line),
                     );
                 }
@@ -446,9 +452,9 @@ impl<'s> Adapter<'s> {
             }
         }
         let Some(line) = self.one(place, &["retry-on"]) else { return };
-        let mut on: Vec<Value> = Vec::new();
+        let mut on: Vec<DraftValue> = Vec::new();
         for word in line.words.iter().skip(1) {
-            let more: Vec<Value> = match word.as_str() {
+            let more: Vec<DraftValue> = match word.as_str() {
                 "none" => Vec::new(),
                 "conn-failure" => vec!["connect".into()],
                 "empty-response" | "junk-response" => vec!["reset".into()],
@@ -459,28 +465,28 @@ impl<'s> Adapter<'s> {
                         "connect".into(),
                         "reset".into(),
                         "timeout".into(),
-                        Value::Number(500),
-                        Value::Number(502),
-                        Value::Number(503),
-                        Value::Number(504),
+                        DraftValue::Number(500),
+                        DraftValue::Number(502),
+                        DraftValue::Number(503),
+                        DraftValue::Number(504),
                     ]
                 }
                 status => match status.parse::<u64>() {
-                    Ok(status @ 400..=599) => vec![Value::Number(status)],
+                    Ok(status @ 400..=599) => vec![DraftValue::Number(status)],
                     _ => return self.unread(line),
                 },
             };
             on.extend(more);
         }
         if !on.is_empty() {
-            made.extend("retry", ("on", Value::List(on)), from(line));
+            made.extend("retry", ("on", DraftValue::List(on)), from(line));
         }
     }
 
-    /// `cookie`: sessions.
-    fn session(&mut self, place: usize, made: &mut Table) {
+    /// Translates `cookie`: sticky sessions.
+    fn session(&mut self, place: usize, made: &mut DraftTable) {
         self.recognized(place, made);
-        // The balance by address is one by sessions already.
+        // Balancing by address already keeps sessions.
         if made.get("sticky").is_some() && made.get("balance") == Some(&"client-address".into()) {
             made.set("balance", "round-robin", self.one(place, &["balance"]).map(from).unwrap_or_default());
             if let Some(line) = self.one(place, &["balance"]) {
@@ -489,10 +495,10 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn recognized(&mut self, place: usize, made: &mut Table) {
+    fn recognized(&mut self, place: usize, made: &mut DraftTable) {
         if let Some(line) = self.one(place, &["cookie"]) {
             let mut pairs =
-                vec![("by".to_owned(), Value::from("cookie")), ("name".to_owned(), line.word(1).into())];
+                vec![("by".to_owned(), DraftValue::from("cookie")), ("name".to_owned(), line.word(1).into())];
             if line.has("insert") {
                 if let Some(domain) = line.behind("domain") {
                     pairs.push(("domain".to_owned(), domain.trim_start_matches('.').into()));
@@ -500,12 +506,12 @@ impl<'s> Adapter<'s> {
                 if line.has("secure") {
                     pairs.push(("secure".to_owned(), true.into()));
                 }
-                made.set("sticky", Value::Table(pairs), from(line));
-                let why = "the cookie is signed, and has another value: sessions begin anew";
+                made.set("sticky", DraftValue::Table(pairs), from(line));
+                let why = "the cookie is signed, and has another value: sessions start again";
                 self.sheet.differs(line.number, why, "");
             } else {
                 let name = format!("origin-cookie:{}", line.word(1));
-                made.set("sticky", Value::Table(vec![("by".to_owned(), name.into())]), from(line));
+                made.set("sticky", DraftValue::Table(vec![("by".to_owned(), name.into())]), from(line));
                 let why = "the cookie of the server is remembered, and not changed";
                 self.sheet.differs(line.number, why, "");
             }
@@ -519,16 +525,16 @@ impl<'s> Adapter<'s> {
             }
             let mut origins = from(stick);
             let table = self.one(place, &["stick-table"]);
-            let mut pairs = vec![("by".to_owned(), Value::from("client"))];
+            let mut pairs = vec![("by".to_owned(), DraftValue::from("client"))];
             if let Some(time) = table.and_then(|table| values::milliseconds(table.behind("expire")?)) {
                 pairs.push(("ttl".to_owned(), crate::values::duration(time.clamp(1000, 365 * DAY)).into()));
             }
-            origins.extend(table.map(|table| Origin::Directive(table.number)));
-            made.set("sticky", Value::Table(pairs), origins);
+            origins.extend(table.map(|table| StatementOrigin::Directive(table.number)));
+            made.set("sticky", DraftValue::Table(pairs), origins);
         }
     }
 
-    fn queue(&mut self, place: usize, made: &mut Table) {
+    fn queue(&mut self, place: usize, made: &mut DraftTable) {
         if let Some(line) = self.one(place, &["timeout", "queue"]) {
             match values::time(line.word(2), DAY) {
                 Some(time) => made.extend("queue", ("timeout", time.into()), from(line)),
@@ -537,8 +543,8 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// `timeout connect`: of all servers where `defaults` say so, unless others have said something else.
-    fn connect_time(&mut self, place: usize, made: &mut Table) {
+    /// Translates `timeout connect`. It becomes global if `defaults` set it and the global value is not another one.
+    fn connect_time(&mut self, place: usize, made: &mut DraftTable) {
         const ALL: (&str, &str) = ("[timeouts]", "upstream_connect");
         let Some(line) = self.one(place, &["timeout", "connect"]) else { return };
         let Some(time) = values::time(line.word(2), DAY) else { return self.unread(line) };
@@ -551,7 +557,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// The names that clients ask for, each with the upstream that gets the bytes.
+    /// Returns server names (SNI) with the upstream for their connections.
     fn names(&mut self, place: usize, include: Include<'_>) -> Vec<Passed> {
         let mut names: Vec<Passed> = Vec::new();
         let section = &self.sections[place];
@@ -564,7 +570,7 @@ impl<'s> Adapter<'s> {
             for literal in &literals {
                 is_plain &= literal.len() == 1 && !literal[0].negated;
                 for criterion in literal.iter().flat_map(|literal| &literal.any) {
-                    origins.push(Origin::Directive(criterion.number));
+                    origins.push(StatementOrigin::Directive(criterion.number));
                     let Term::Any(atoms) = &criterion.term else {
                         is_plain = false;
                         continue;
@@ -572,7 +578,7 @@ impl<'s> Adapter<'s> {
                     for atom in atoms {
                         match atom {
                             Atom::Host(host @ (HostIs::Exact(_) | HostIs::Below(_))) => {
-                                hosts.push(Value::from(host.written()));
+                                hosts.push(DraftValue::from(host.written()));
                             }
                             _ => is_plain = false,
                         }
@@ -587,7 +593,7 @@ impl<'s> Adapter<'s> {
                         "write `passthrough = [{ names = [\"…\"], upstream = \"NAME\" }]` in [[listen]]";
                     self.sheet.refuse(
                         line.number,
-                        "connections are told apart by the name that clients ask for alone",
+                        "connections are distinguished only by the server name that clients send (SNI)",
                         instead,
                     );
                 }
@@ -596,7 +602,7 @@ impl<'s> Adapter<'s> {
         names
     }
 
-    /// A frontend that passes bytes on: to one backend, or by the name that the client asks for.
+    /// Translates a layer 4 frontend: to one backend, or by server name (SNI).
     pub(super) fn pass_bytes(&mut self, place: usize, binds: &[Bind], include: Include<'_>) {
         let section = &self.sections[place];
         let names = self.names(place, include);
@@ -604,7 +610,7 @@ impl<'s> Adapter<'s> {
         let back = default.map_or(Some(place), |line| self.backend(line.word(1)));
         let upstream = back.and_then(|back| self.upstream(back));
         for bind in binds {
-            let address = Value::from(bind.address.as_str());
+            let address = DraftValue::from(bind.address.as_str());
             let Some(listener) =
                 self.sheet.listeners.iter_mut().find(|table| table.get("address") == Some(&address))
             else {
@@ -612,13 +618,13 @@ impl<'s> Adapter<'s> {
             };
             for (hosts, upstream, origins) in &names {
                 let pair = [
-                    ("names".to_owned(), Value::List(hosts.clone())),
+                    ("names".to_owned(), DraftValue::List(hosts.clone())),
                     ("upstream".to_owned(), upstream.as_str().into()),
                 ];
-                listener.push("passthrough", Value::Table(pair.into()), origins.clone());
+                listener.push("passthrough", DraftValue::Table(pair.into()), origins.clone());
             }
             let mut origins = from(&section.head);
-            origins.extend(default.map(|line| Origin::Directive(line.number)));
+            origins.extend(default.map(|line| StatementOrigin::Directive(line.number)));
             if let Some(upstream) = &upstream {
                 listener.set("tcp", upstream.as_str(), origins);
             }
@@ -631,11 +637,11 @@ impl<'s> Adapter<'s> {
             );
         } else {
             let why = "its parts are in [[listen]] and [upstream.NAME]";
-            self.sheet.say_if_unsaid(section.head.number, Kind::NeedsNothing, why);
+            self.sheet.say_if_unsaid(section.head.number, RemarkKind::NeedsNothing, why);
         }
     }
 
-    /// Backends that no route leads to.
+    /// Handles backends without a route.
     pub(super) fn left_backends(&mut self) {
         for (place, section) in self.sections.iter().enumerate() {
             if section.kind() != "backend" || self.upstreams.contains_key(&place) {
@@ -649,25 +655,25 @@ impl<'s> Adapter<'s> {
     }
 }
 
-/// Words of servers that there is nothing for, and why.
+/// Unsupported words of servers, and the reasons.
 const UNKNOWN: [(&str, &str); 8] = [
     ("agent-check", "there are no agents; `vanward weigh` and `drain` change a server while it runs"),
     ("observe", "ejection judges every response (`eject`)"),
     ("on-marked-down", "requests under way end as they are"),
-    ("track", "each server is checked by itself"),
+    ("track", "each server is checked separately"),
     ("source", "the kernel chooses the address"),
     ("redir", "requests are not redirected to servers"),
     ("check-ssl", "a check goes the way that requests do"),
     ("check-send-proxy", "a check goes the way that requests do"),
 ];
 
-/// Whether a word is among those of a server or, unless it takes it back, of `default-server`.
+/// Whether a server has a word, or inherits it from `default-server` and does not negate it.
 fn is_said(word: &str, words: &[&str], default_words: &[&str]) -> bool {
     let refused = format!("no-{word}");
     words.contains(&word) || (default_words.contains(&word) && !words.contains(&refused.as_str()))
 }
 
-/// The word behind another one, of a server or of `default-server`.
+/// Returns the word after another one, from a server or `default-server`.
 fn said_behind(name: &str, words: &[&str], default_words: &[&str]) -> Option<String> {
     let find = |list: &[&str]| {
         let at = list.iter().position(|word| *word == name)?;
@@ -681,7 +687,6 @@ fn is_range(text: &str) -> bool {
         .is_some_and(|(first, last)| first.parse::<u16>().is_ok() && last.parse::<u16>().is_ok())
 }
 
-/// A server as Vanward writes it.
 fn url(scheme: &str, address: &str) -> Option<String> {
     let address =
         ["ipv4@", "ipv6@", "unix@"].iter().fold(address, |text, begin| text.trim_start_matches(begin));

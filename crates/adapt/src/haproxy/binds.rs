@@ -1,23 +1,22 @@
 //! Listeners, from `bind`.
 
-use super::Adapter;
-use super::syntax::Line;
-use crate::draft::{Origin, Table, Value};
+use super::HaproxyAdapter;
+use super::syntax::HaproxyLine;
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 
-/// Port ranges are written out up to this.
+/// Larger port ranges are not expanded.
 const PORTS_MAX: u16 = 100;
 
-/// A listener of a frontend.
 #[derive(Debug, Clone)]
 pub(super) struct Bind {
-    /// As routes name it.
+    /// The address as in routes.
     pub(super) address: String,
     pub(super) port: Option<u16>,
     pub(super) has_tls: bool,
 }
 
-impl<'s> Adapter<'s> {
-    /// The listeners of a section; `tcp` is set on each by the caller.
+impl<'s> HaproxyAdapter<'s> {
+    /// Returns the listeners of a section. The caller sets `tcp`.
     pub(super) fn binds(&mut self, place: usize) -> Vec<Bind> {
         let mut binds = Vec::new();
         let section = &self.sections[place];
@@ -44,8 +43,8 @@ impl<'s> Adapter<'s> {
         binds
     }
 
-    /// The addresses of one part of a `bind`.
-    fn addresses(&mut self, text: &str, line: &'s Line) -> Vec<(String, Option<u16>)> {
+    /// Returns the addresses in one part of a `bind`.
+    fn addresses(&mut self, text: &str, line: &'s HaproxyLine) -> Vec<(String, Option<u16>)> {
         let text = ["ipv4@", "ipv6@", "quic4@", "quic6@", "unix@"]
             .iter()
             .fold(text, |text, begin| text.trim_start_matches(begin));
@@ -81,12 +80,12 @@ impl<'s> Adapter<'s> {
         (first..=last).map(|port| (format!("{host}:{port}"), Some(port))).collect()
     }
 
-    fn listener(&mut self, address: &str, has_tls: bool, line: &'s Line) -> Table {
-        let from = vec![Origin::Directive(line.number)];
-        let mut table = Table::new("[[listen]]", Vec::new());
+    fn listener(&mut self, address: &str, has_tls: bool, line: &'s HaproxyLine) -> DraftTable {
+        let from = vec![StatementOrigin::Directive(line.number)];
+        let mut table = DraftTable::new("[[listen]]", Vec::new());
         table.set("address", address, from.clone());
         if line.has("accept-proxy") {
-            let everybody = Value::List(vec!["0.0.0.0/0".into(), "::/0".into()]);
+            let everybody = DraftValue::List(vec!["0.0.0.0/0".into(), "::/0".into()]);
             table.set("proxy_protocol", everybody, from.clone());
             let instead = "name the networks of your load balancers in `proxy_protocol`";
             self.sheet.differs(line.number, "the header is taken from every address", instead);
@@ -121,9 +120,9 @@ impl<'s> Adapter<'s> {
         table
     }
 
-    fn tls(&mut self, line: &'s Line, table: &mut Table) {
+    fn tls(&mut self, line: &'s HaproxyLine, table: &mut DraftTable) {
         let mut certificates = Vec::new();
-        let mut origins = vec![Origin::Directive(line.number)];
+        let mut origins = vec![StatementOrigin::Directive(line.number)];
         for (index, word) in line.words.iter().enumerate() {
             if word == "crt-list" {
                 let instead = "list its certificates in `certificates` of [listen.tls]";
@@ -131,7 +130,7 @@ impl<'s> Adapter<'s> {
             }
             let Some(file) = line.words.get(index + 1).filter(|_| word == "crt") else { continue };
             let (file, base) = self.based("crt-base", file);
-            origins.extend(base.map(Origin::Directive));
+            origins.extend(base.map(StatementOrigin::Directive));
             if file.ends_with('/') || !file.rsplit('/').next().unwrap_or_default().contains('.') {
                 let why = "it may be a folder of certificates, and here each is named";
                 let instead =
@@ -139,9 +138,9 @@ impl<'s> Adapter<'s> {
                 self.sheet.differs(line.number, why, instead);
             }
             let pair = [("cert".to_owned(), file.as_str().into()), ("key".to_owned(), file.as_str().into())];
-            certificates.push(Value::Table(pair.into()));
+            certificates.push(DraftValue::Table(pair.into()));
         }
-        table.extend("tls", ("certificates", Value::List(certificates)), origins);
+        table.extend("tls", ("certificates", DraftValue::List(certificates)), origins);
         if line.has("strict-sni") {
             table.extend("tls", ("unknown_names", "refuse".into()), Vec::new());
         }
@@ -152,17 +151,17 @@ impl<'s> Adapter<'s> {
         let mode = if verify == "required" { "required" } else { "optional" };
         let mut pairs = vec![("mode".to_owned(), mode.into()), ("ca".to_owned(), file.into())];
         if let Some(list) = line.behind("crl-file") {
-            pairs.push(("crls".to_owned(), Value::List(vec![list.into()])));
+            pairs.push(("crls".to_owned(), DraftValue::List(vec![list.into()])));
         }
         table.extend(
             "tls",
-            ("client_certificates", Value::Table(pairs)),
-            base.map(Origin::Directive).into_iter().collect(),
+            ("client_certificates", DraftValue::Table(pairs)),
+            base.map(StatementOrigin::Directive).into_iter().collect(),
         );
     }
 
-    /// The versions of a listener, by its own words or those of `global`.
-    fn versions(&mut self, line: &'s Line, table: &mut Table) {
+    /// Sets the TLS versions of a listener, from its line or from `global`.
+    fn versions(&mut self, line: &'s HaproxyLine, table: &mut DraftTable) {
         let globals = self.sections.iter().filter(|section| section.kind() == "global");
         let default = globals
             .flat_map(|section| &section.lines)
@@ -172,7 +171,7 @@ impl<'s> Adapter<'s> {
             let found =
                 own.or_else(|| default.and_then(|line| Some((line.behind(word)?, Some(line.number)))));
             let Some((version, number)) = found else { continue };
-            let origins: Vec<Origin> = number.map(Origin::Directive).into_iter().collect();
+            let origins: Vec<StatementOrigin> = number.map(StatementOrigin::Directive).into_iter().collect();
             match version {
                 "TLSv1.3" => table.extend("tls", (key, "1.3".into()), origins),
                 "TLSv1.2" => table.extend("tls", (key, "1.2".into()), origins),

@@ -1,6 +1,6 @@
-//! Log formats (`%[…]`, `%ci`) as texts with Vanward's variables.
+//! Log formats (`%[…]`, `%ci`) as variables of Vanward.
 
-/// A log format with Vanward's variables, or the part that there is none for.
+/// Converts a log format, or returns the unsupported part.
 pub(crate) fn template(text: &str) -> Result<String, String> {
     let mut made = String::new();
     let mut rest = text;
@@ -39,7 +39,7 @@ pub(crate) fn template(text: &str) -> Result<String, String> {
     Ok(made)
 }
 
-/// Where the bracket ends that a text begins with.
+/// Returns the position of the bracket that closes the first one.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0;
     for (at, letter) in text.char_indices() {
@@ -55,7 +55,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// A variable; in braces where what stands behind could be taken for a part of its name.
+/// Appends a variable, in braces before a character that could belong to its name.
 fn push(made: &mut String, name: &str, behind: &str) {
     let joins = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '.' | '-');
     if behind.starts_with(joins) {
@@ -66,16 +66,15 @@ fn push(made: &mut String, name: &str, behind: &str) {
     }
 }
 
-/// `str(x)` and the like.
+/// Returns the text in `str(x)`.
 fn constant(sample: &str) -> Option<String> {
     let inner = sample.strip_prefix("str(").and_then(|rest| rest.strip_suffix(')'))?;
     (!inner.contains([')', ','])).then(|| inner.to_owned())
 }
 
-/// The variable for a sample fetch.
 pub(crate) fn variable(sample: &str) -> Option<String> {
     let sample = sample.trim();
-    // Hosts have small letters here.
+    // Hosts are in lower case here.
     let sample = sample.strip_suffix(",lower").unwrap_or(sample);
     let (name, argument) = match sample.split_once('(') {
         Some((name, rest)) => (name, Some(rest.strip_suffix(')')?.split(',').next()?.trim())),
@@ -116,7 +115,7 @@ pub(crate) fn variable(sample: &str) -> Option<String> {
     Some(made.to_owned())
 }
 
-/// The variable for a short name of log formats.
+/// Returns the variable for an alias of log formats.
 fn short(name: &str) -> Option<&'static str> {
     Some(match name {
         "ci" => "client_address",

@@ -1,71 +1,66 @@
-//! Frontends: each is gone through once for every kind of request that its conditions tell apart.
+//! Applies each frontend's rules once for every kind of request that its conditions distinguish.
 
-use super::Adapter;
-use super::acl::{Condition, Literal, Term, condition};
+use super::HaproxyAdapter;
+use super::acl::{AclCondition, Literal, Term, condition};
 use super::binds::Bind;
-use super::syntax::Line;
+use super::syntax::HaproxyLine;
 use crate::Include;
-use crate::draft::{Origin, Table};
-use crate::rules::{self, Holds, Outcome, Test};
+use crate::draft::{DraftTable, StatementOrigin};
+use crate::rules::{self, Holds, RegionOutcome, Test};
 
-/// A rule with its condition.
-pub(super) struct Rule<'s> {
-    pub(super) line: &'s Line,
-    pub(super) condition: Option<Condition>,
-    /// How many of its words stand before the condition.
+pub(super) struct FrontendRule<'s> {
+    pub(super) line: &'s HaproxyLine,
+    pub(super) condition: Option<AclCondition>,
+    /// The number of words before the condition.
     pub(super) end: usize,
 }
 
-impl Rule<'_> {
-    /// Its words before the condition.
+impl FrontendRule<'_> {
     pub(super) fn words(&self) -> &[String] {
         &self.line.words[..self.end]
     }
 
-    /// The word behind another one, before the condition.
+    /// Returns the word after another one, before the condition.
     pub(super) fn behind(&self, name: &str) -> Option<&str> {
         let place = self.words().iter().position(|word| word == name)?;
         self.words().get(place + 1).map(String::as_str)
     }
 
-    pub(super) fn from(&self) -> Vec<Origin> {
-        vec![Origin::Directive(self.line.number)]
+    pub(super) fn from(&self) -> Vec<StatementOrigin> {
+        vec![StatementOrigin::Directive(self.line.number)]
     }
 }
 
-/// The rules of a section, in their order.
 pub(super) struct RuleSet<'s> {
     pub(super) place: usize,
-    pub(super) requests: Vec<Rule<'s>>,
-    pub(super) backends: Vec<Rule<'s>>,
-    pub(super) responses: Vec<Rule<'s>>,
+    pub(super) requests: Vec<FrontendRule<'s>>,
+    pub(super) backends: Vec<FrontendRule<'s>>,
+    pub(super) responses: Vec<FrontendRule<'s>>,
 }
 
-/// What is known of a kind of request.
 #[derive(Clone, Copy)]
-pub(super) struct Facts<'h> {
+pub(super) struct RequestFacts<'h> {
     pub(super) holds: &'h Holds<'h>,
     has_tls: bool,
     port: Option<u16>,
 }
 
-/// Whether a condition holds.
-pub(super) enum Verdict {
+pub(super) enum ConditionVerdict {
     Yes,
     No,
-    /// For clients above a rate: counter, number, and the lines that say so.
+    /// For clients above a rate: counter, number, and the origins.
     Above(String, u64, Vec<usize>),
     Unsaid(String),
 }
 
-/// Listeners whose requests are told apart.
+/// Listeners whose requests conditions distinguish from others.
 struct Class {
     has_tls: bool,
     port: Option<u16>,
     addresses: Vec<String>,
 }
 
-impl<'s> Adapter<'s> {
+impl<'s> HaproxyAdapter<'s> {
     pub(super) fn frontends(&mut self, include: Include<'_>) {
         let mut http = Vec::new();
         for (place, section) in self.sections.iter().enumerate() {
@@ -80,7 +75,7 @@ impl<'s> Adapter<'s> {
                 http.push((place, binds));
             }
         }
-        let mut made: Vec<(Vec<String>, Vec<Table>)> = Vec::new();
+        let mut made: Vec<(Vec<String>, Vec<DraftTable>)> = Vec::new();
         for (place, binds) in http {
             for (addresses, tables) in self.routes(place, &binds, include) {
                 made.push((addresses, tables));
@@ -97,7 +92,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// A section that has nothing but a page of statistics.
+    /// Handles a section that only serves statistics. Returns whether it does.
     fn is_statistics(&mut self, place: usize) -> bool {
         let section = &self.sections[place];
         let has = |names: &[&str]| section.lines.iter().any(|line| names.contains(&line.word(0)));
@@ -116,13 +111,13 @@ impl<'s> Adapter<'s> {
         is
     }
 
-    /// The routes of a frontend, for each group of its listeners that gets the same.
+    /// Builds the routes of a frontend, for each group of listeners with the same result.
     fn routes(
         &mut self,
         place: usize,
         binds: &[Bind],
         include: Include<'_>,
-    ) -> Vec<(Vec<String>, Vec<Table>)> {
+    ) -> Vec<(Vec<String>, Vec<DraftTable>)> {
         let mut sets = vec![self.rules(place, include)];
         let mut names: Vec<&str> = sets[0].backends.iter().map(|rule| rule.line.word(1)).collect();
         names.extend(self.one(place, &["default_backend"]).map(|line| line.word(1)));
@@ -137,7 +132,7 @@ impl<'s> Adapter<'s> {
         }
         let all =
             || sets.iter().flat_map(|set| set.requests.iter().chain(&set.backends).chain(&set.responses));
-        let conditions: Vec<&Condition> = all().filter_map(|rule| rule.condition.as_ref()).collect();
+        let conditions: Vec<&AclCondition> = all().filter_map(|rule| rule.condition.as_ref()).collect();
         let tests: Vec<Test> = conditions.iter().flat_map(|condition| condition.tests()).collect();
         for (number, why) in rules::segments(&tests) {
             self.sheet.differs(number, &why, rules::SEGMENTS_INSTEAD);
@@ -148,13 +143,13 @@ impl<'s> Adapter<'s> {
         let by_tls = goes_by(|term| matches!(term, Term::Tls));
         let by_port = goes_by(|term| matches!(term, Term::Port(_)));
         for rule in all() {
-            self.met.insert(rule.line.number);
-            self.met.extend(rule.condition.iter().flat_map(Condition::numbers));
+            self.sheet.met.insert(rule.line.number);
+            self.sheet.met.extend(rule.condition.iter().flat_map(AclCondition::numbers));
         }
-        let mut made: Vec<(Vec<String>, Vec<Table>)> = Vec::new();
+        let mut made: Vec<(Vec<String>, Vec<DraftTable>)> = Vec::new();
         for class in classes(binds, by_tls, by_port) {
             let found = rules::routes(&tests, &mut |holds| {
-                self.judge(&sets, Facts { holds, has_tls: class.has_tls, port: class.port })
+                self.judge(&sets, RequestFacts { holds, has_tls: class.has_tls, port: class.port })
             });
             for (origins, why) in [
                 (
@@ -164,12 +159,12 @@ impl<'s> Adapter<'s> {
                 (found.dropped, "there are more conditions than routes are made of"),
             ] {
                 for origin in origins {
-                    if let Origin::Directive(number) = origin {
+                    if let StatementOrigin::Directive(number) = origin {
                         self.sheet.differs(number, why, "write a [[route]] for what meets both");
                     }
                 }
             }
-            let is_same = |tables: &Vec<Table>| {
+            let is_same = |tables: &Vec<DraftTable>| {
                 tables.len() == found.tables.len()
                     && tables.iter().zip(&found.tables).all(|(one, other)| one.says_the_same(other))
             };
@@ -181,7 +176,6 @@ impl<'s> Adapter<'s> {
         made
     }
 
-    /// The place of a backend.
     pub(super) fn backend(&self, name: &str) -> Option<usize> {
         let is_it = |kind: &str| matches!(kind, "backend" | "listen");
         self.sections.iter().position(|section| is_it(section.kind()) && section.name() == name)
@@ -195,7 +189,7 @@ impl<'s> Adapter<'s> {
         for line in levels.iter().flat_map(|level| &level.lines) {
             let list = match line.word(0) {
                 "http-request" => &mut set.requests,
-                // HAProxy goes through these behind all others.
+                // HAProxy applies these after all others.
                 "redirect" => &mut redirects,
                 "tcp-request"
                     if matches!(line.word(2), "reject" | "silent-drop")
@@ -208,17 +202,20 @@ impl<'s> Adapter<'s> {
                 _ => continue,
             };
             let (condition, end) = condition(line, &self.acls[place], include);
-            list.push(Rule { line, condition, end });
+            list.push(FrontendRule { line, condition, end });
         }
         set.requests.extend(redirects);
         set
     }
 
-    /// Goes through all rules for one kind of request.
-    fn judge(&mut self, sets: &[RuleSet<'s>], facts: Facts<'_>) -> Outcome {
+    /// Applies all rules to one kind of request.
+    fn judge(&mut self, sets: &[RuleSet<'s>], facts: RequestFacts<'_>) -> RegionOutcome {
         let front = &sets[0];
         let head = &self.sections[front.place].head;
-        let mut made = Outcome { from: vec![Origin::Directive(head.number)], options: Table::default() };
+        let mut made = RegionOutcome {
+            from: vec![StatementOrigin::Directive(head.number)],
+            options: DraftTable::default(),
+        };
         if self.requests(&front.requests, front.place, facts, &mut made) {
             return made;
         }
@@ -226,13 +223,13 @@ impl<'s> Adapter<'s> {
             made.options.set(
                 "respond",
                 rules::answer(503, None),
-                vec![Origin::Default("no backend is chosen")],
+                vec![StatementOrigin::Default("no backend is chosen")],
             );
             return made;
         };
         let Some(set) = sets.iter().find(|set| set.place == back) else { return made };
         if back != front.place {
-            made.from.push(Origin::Directive(self.sections[back].head.number));
+            made.from.push(StatementOrigin::Directive(self.sections[back].head.number));
             if self.requests(&set.requests, back, facts, &mut made) {
                 return made;
             }
@@ -245,13 +242,17 @@ impl<'s> Adapter<'s> {
         made
     }
 
-    /// The backend for a kind of request.
-    fn chosen(&mut self, front: &RuleSet<'s>, facts: Facts<'_>, made: &mut Outcome) -> Option<usize> {
+    fn chosen(
+        &mut self,
+        front: &RuleSet<'s>,
+        facts: RequestFacts<'_>,
+        made: &mut RegionOutcome,
+    ) -> Option<usize> {
         for rule in &front.backends {
             match self.verdict(rule, facts, made) {
-                Verdict::No => {}
-                Verdict::Yes => {
-                    made.from.push(Origin::Directive(rule.line.number));
+                ConditionVerdict::No => {}
+                ConditionVerdict::Yes => {
+                    made.from.push(StatementOrigin::Directive(rule.line.number));
                     let place = self.backend(rule.line.word(1));
                     if place.is_none() {
                         let instead = "write a [[route]] for each backend, with `headers`, `host` or `query`";
@@ -264,34 +265,38 @@ impl<'s> Adapter<'s> {
                     }
                     return place;
                 }
-                Verdict::Above(..) => self.unsaid(rule, "no backend is chosen by a rate"),
-                Verdict::Unsaid(why) => self.unsaid(rule, &why),
+                ConditionVerdict::Above(..) => self.unsaid(rule, "no backend is chosen by a rate"),
+                ConditionVerdict::Unsaid(why) => self.unsaid(rule, &why),
             }
         }
         if let Some(default) = self.one(front.place, &["default_backend"]) {
-            made.from.push(Origin::Directive(default.number));
+            made.from.push(StatementOrigin::Directive(default.number));
             return self.backend(default.word(1));
         }
         let is_listen = self.sections[front.place].kind() == "listen";
         is_listen.then_some(front.place)
     }
 
-    pub(super) fn unsaid(&mut self, rule: &Rule<'_>, why: &str) {
+    pub(super) fn unsaid(&mut self, rule: &FrontendRule<'_>, why: &str) {
         let instead =
             "write a [[route]] with `host`, `path`, `methods`, `headers`, `cookie`, `query` or `clients`";
         self.sheet.refuse(rule.line.number, why, instead);
     }
 
-    /// Whether a rule's condition holds.
-    pub(super) fn verdict(&mut self, rule: &Rule<'_>, facts: Facts<'_>, made: &Outcome) -> Verdict {
-        let Some(condition) = &rule.condition else { return Verdict::Yes };
-        let mut best = Verdict::No;
+    pub(super) fn verdict(
+        &mut self,
+        rule: &FrontendRule<'_>,
+        facts: RequestFacts<'_>,
+        made: &RegionOutcome,
+    ) -> ConditionVerdict {
+        let Some(condition) = &rule.condition else { return ConditionVerdict::Yes };
+        let mut best = ConditionVerdict::No;
         for alternative in &condition.0 {
             let verdict = together(alternative, facts, made.options.get("auth").is_some());
             best = match (best, verdict) {
-                (_, Verdict::Yes) => return Verdict::Yes,
-                (Verdict::No, found) => found,
-                (Verdict::Unsaid(_), found @ Verdict::Above(..)) => found,
+                (_, ConditionVerdict::Yes) => return ConditionVerdict::Yes,
+                (ConditionVerdict::No, found) => found,
+                (ConditionVerdict::Unsaid(_), found @ ConditionVerdict::Above(..)) => found,
                 (best, _) => best,
             };
         }
@@ -299,11 +304,11 @@ impl<'s> Adapter<'s> {
     }
 }
 
-/// Whether all parts of an alternative hold.
-fn together(alternative: &[Literal], facts: Facts<'_>, is_logged_in: bool) -> Verdict {
-    let mut best = Verdict::Yes;
+/// Evaluates an alternative: all of its parts must hold.
+fn together(alternative: &[Literal], facts: RequestFacts<'_>, is_logged_in: bool) -> ConditionVerdict {
+    let mut best = ConditionVerdict::Yes;
     for literal in alternative {
-        let mut found = Verdict::No;
+        let mut found = ConditionVerdict::No;
         for criterion in &literal.any {
             let is = match &criterion.term {
                 Term::Any(atoms) => atoms.iter().any(|atom| facts.holds.atom(atom)),
@@ -312,36 +317,36 @@ fn together(alternative: &[Literal], facts: Facts<'_>, is_logged_in: bool) -> Ve
                 Term::LoggedIn(_) => is_logged_in,
                 Term::Fixed(is) => *is,
                 Term::Rate { counter, most } => {
-                    found = Verdict::Above(counter.clone(), *most, vec![criterion.number]);
+                    found = ConditionVerdict::Above(counter.clone(), *most, vec![criterion.number]);
                     false
                 }
                 Term::Unsaid(why) => {
-                    found = Verdict::Unsaid(why.clone());
+                    found = ConditionVerdict::Unsaid(why.clone());
                     false
                 }
             };
             if is {
-                found = Verdict::Yes;
+                found = ConditionVerdict::Yes;
                 break;
             }
         }
         let found = match (literal.negated, found) {
-            // Below the rate: so are nearly all requests.
-            (true, Verdict::No | Verdict::Above(..)) => Verdict::Yes,
-            (true, Verdict::Yes) => Verdict::No,
+            // Nearly all requests are below the rate.
+            (true, ConditionVerdict::No | ConditionVerdict::Above(..)) => ConditionVerdict::Yes,
+            (true, ConditionVerdict::Yes) => ConditionVerdict::No,
             (_, found) => found,
         };
         best = match (best, found) {
-            (_, Verdict::No) => return Verdict::No,
-            (best, Verdict::Yes) => best,
-            (best @ Verdict::Unsaid(_), _) => best,
+            (_, ConditionVerdict::No) => return ConditionVerdict::No,
+            (best, ConditionVerdict::Yes) => best,
+            (best @ ConditionVerdict::Unsaid(_), _) => best,
             (_, found) => found,
         };
     }
     best
 }
 
-/// The listeners of a frontend, by what its conditions go by.
+/// Groups the listeners of a frontend by the properties that its conditions use.
 fn classes(binds: &[Bind], by_tls: bool, by_port: bool) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     for bind in binds {

@@ -1,13 +1,12 @@
-//! What there is once for the process: `global`, the timeouts of clients, the log.
+//! Process-wide settings: `global`, client timeouts, the log.
 
-use super::syntax::{Line, Section};
-use super::{Adapter, values};
-use crate::draft::{Origin, Value};
+use super::syntax::{HaproxyLine, HaproxySection};
+use super::{HaproxyAdapter, values};
+use crate::draft::{DraftValue, StatementOrigin};
 
-/// A day in milliseconds.
 pub(super) const DAY: u64 = 86_400_000;
 
-impl<'s> Adapter<'s> {
+impl<'s> HaproxyAdapter<'s> {
     pub(super) fn global(&mut self) {
         for section in self.sections.iter().filter(|section| section.kind() == "global") {
             for line in &section.lines {
@@ -16,8 +15,8 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn global_line(&mut self, line: &'s Line) {
-        let from = vec![Origin::Directive(line.number)];
+    fn global_line(&mut self, line: &'s HaproxyLine) {
+        let from = vec![StatementOrigin::Directive(line.number)];
         match line.word(0) {
             "nbthread" => match line.word(1).parse::<u64>() {
                 Ok(count @ 1..=1024) => self.sheet.top.set("workers", count, from),
@@ -43,7 +42,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// The timeouts of a section that there are once.
+    /// Translates timeouts that Vanward has only once.
     pub(super) fn timeouts(&mut self, place: usize) {
         let names = [
             ("http-request", &["client_header"][..]),
@@ -61,7 +60,7 @@ impl<'s> Adapter<'s> {
                 None => self.unread(line),
             }
         }
-        // Those of a backend stand in its routes.
+        // Timeouts of a backend are in its routes.
         for (name, keys, most) in [
             ("server", &["upstream_first_byte", "upstream_body"][..], DAY),
             ("tunnel", &["tunnel_idle"], 365 * DAY),
@@ -93,8 +92,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// A target of logs.
-    fn log(&mut self, line: &'s Line) {
+    fn log(&mut self, line: &'s HaproxyLine) {
         let target = line.word(1);
         if target == "global" {
             return self.sheet.needless(line.number, "[log] holds for all routes");
@@ -109,10 +107,10 @@ impl<'s> Adapter<'s> {
         } else if target == "/dev/log" {
             self.sheet.once("[log]", "target", "syslog", line.number);
             if let Some(facility) = facility {
-                let table = Value::Table(vec![("facility".to_owned(), facility.as_str().into())]);
+                let table = DraftValue::Table(vec![("facility".to_owned(), facility.as_str().into())]);
                 let log = self.sheet.table("[log]");
                 if log.get("syslog").is_none() {
-                    log.set("syslog", table, vec![Origin::Directive(line.number)]);
+                    log.set("syslog", table, vec![StatementOrigin::Directive(line.number)]);
                 }
             }
         } else {
@@ -123,14 +121,14 @@ impl<'s> Adapter<'s> {
         self.sheet.differs(line.number, why, "`format` of [log] takes other forms: docs/logging.md");
     }
 
-    pub(super) fn unread(&mut self, line: &Line) {
+    pub(super) fn unread(&mut self, line: &HaproxyLine) {
         let instead = "HAProxy refuses it as well, or it is newer than this";
         self.sheet.refuse(line.number, "its value is not understood", instead);
     }
 
-    /// The files of certificates may be relative to a folder of `global`.
+    /// Resolves certificate files relative to the base folder in `global`.
     pub(super) fn based(&self, keyword: &str, file: &str) -> (String, Option<usize>) {
-        let mut globals = self.sections.iter().filter(|section: &&Section| section.kind() == "global");
+        let mut globals = self.sections.iter().filter(|section: &&HaproxySection| section.kind() == "global");
         let base = globals.find_map(|section| section.lines.iter().find(|line| line.word(0) == keyword));
         match base.filter(|_| !file.starts_with('/')) {
             Some(base) => (format!("{}/{file}", base.word(1).trim_end_matches('/')), Some(base.number)),

@@ -1,12 +1,11 @@
-//! The text of HAProxy's files: words with quotes and escapes, sections.
+//! Parses HAProxy's files: words with quotes and escapes, sections.
 
-use mistake::{Mistake, Places};
+use mistake::{LineMap, Mistake};
 
-use crate::source::Source;
+use crate::source::SourceFiles;
 
 const STATEMENTS_MAX: usize = 100_000;
 
-/// The names of sections.
 const SECTIONS: [&str; 18] = [
     "global",
     "defaults",
@@ -28,24 +27,21 @@ const SECTIONS: [&str; 18] = [
     "acme",
 ];
 
-/// A line with its words.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct HaproxyLine {
     pub(crate) number: usize,
     pub(crate) words: Vec<String>,
 }
 
-impl Line {
+impl HaproxyLine {
     pub(crate) fn word(&self, index: usize) -> &str {
         self.words.get(index).map_or("", String::as_str)
     }
 
-    /// Whether it begins with these words.
     pub(crate) fn is(&self, words: &[&str]) -> bool {
         words.iter().enumerate().all(|(index, word)| self.word(index) == *word)
     }
 
-    /// The word behind another one.
     pub(crate) fn behind(&self, name: &str) -> Option<&str> {
         let place = self.words.iter().position(|word| word == name)?;
         self.words.get(place + 1).map(String::as_str)
@@ -56,14 +52,14 @@ impl Line {
     }
 }
 
-/// A section: its first line, and those within.
+/// A section: its first line and its inner lines.
 #[derive(Debug)]
-pub(crate) struct Section {
-    pub(crate) head: Line,
-    pub(crate) lines: Vec<Line>,
+pub(crate) struct HaproxySection {
+    pub(crate) head: HaproxyLine,
+    pub(crate) lines: Vec<HaproxyLine>,
 }
 
-impl Section {
+impl HaproxySection {
     pub(crate) fn kind(&self) -> &str {
         self.head.word(0)
     }
@@ -76,11 +72,10 @@ impl Section {
     }
 }
 
-/// The sections of a file.
-pub(crate) fn read(text: &str, file: &str) -> Result<(Vec<Section>, Source), Box<Mistake>> {
-    let places = Places::new(text, file);
-    let mut source = Source::of(file);
-    let mut sections: Vec<Section> = Vec::new();
+pub(crate) fn read(text: &str, file: &str) -> Result<(Vec<HaproxySection>, SourceFiles), Box<Mistake>> {
+    let places = LineMap::new(text, file);
+    let mut source = SourceFiles::from_file(file);
+    let mut sections: Vec<HaproxySection> = Vec::new();
     let mut start = 0;
     let mut line_number = 0;
     for raw in text.split_inclusive('\n') {
@@ -113,9 +108,9 @@ pub(crate) fn read(text: &str, file: &str) -> Result<(Vec<Section>, Source), Box
             first => first.to_owned(),
         };
         let number = source.add(0, line_number, &name, line.trim());
-        let made = Line { number, words };
+        let made = HaproxyLine { number, words };
         if begins {
-            sections.push(Section { head: made, lines: Vec::new() });
+            sections.push(HaproxySection { head: made, lines: Vec::new() });
         } else if let Some(section) = sections.last_mut() {
             section.lines.push(made);
         }
@@ -125,7 +120,7 @@ pub(crate) fn read(text: &str, file: &str) -> Result<(Vec<Section>, Source), Box
 
 type Wrong = (usize, &'static str, &'static str);
 
-/// The words of a line, without its comment.
+/// Splits a line into words, without its comment.
 fn words(line: &str) -> Result<Vec<String>, Wrong> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -136,7 +131,7 @@ fn words(line: &str) -> Result<Vec<String>, Wrong> {
             ' ' | '\t' => words.extend(word.take()),
             '\\' => {
                 let next = letters.next().map_or('\\', |(_, next)| next);
-                // A space, a quote and the like lose their meaning; `\n` and `\.` stay for expressions.
+                // A backslash makes spaces, quotes and the like literal. `\n` and `\.` stay for expressions.
                 let word = word.get_or_insert_default();
                 if !matches!(next, ' ' | '#' | '"' | '\'' | '\\' | '\t') {
                     word.push('\\');

@@ -1,17 +1,17 @@
-//! What holds for requests besides what answers them: networks, passwords, rates, fields, error pages, timeouts.
+//! Options of routes other than the content: networks, passwords, rates, fields, error pages, timeouts.
 
 use super::locations;
-use super::scope::Scope;
-use super::servers::Entry;
+use super::scope::BlockScope;
+use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::{Adapter, content, from, values};
-use crate::Kind;
-use crate::draft::{Origin, Value};
+use super::{NginxAdapter, content, from, values};
+use crate::RemarkKind;
+use crate::draft::{DraftValue, StatementOrigin};
 use crate::values as written;
 
-impl<'s> Adapter<'s> {
-    /// Timeouts that there are once, as a server has them.
-    pub(super) fn settings(&mut self, scope: &Scope<'s>) {
+impl<'s> NginxAdapter<'s> {
+    /// Translates timeouts that Vanward has only once.
+    pub(super) fn settings(&mut self, scope: &BlockScope<'s>) {
         let once = [("client_header_timeout", "client_header"), ("keepalive_timeout", "keep_alive")];
         for (name, key) in once {
             let Some(directive) = scope.one(name) else { continue };
@@ -41,8 +41,8 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// Everything that holds for a location whatever answers there, but for `return`, which nginx answers before.
-    pub(super) fn access(&mut self, scope: &Scope<'s>, server: &'s Directive, entry: &mut Entry) {
+    /// Translates all that holds for a location whatever its content, except `return`, because nginx answers it first.
+    pub(super) fn access(&mut self, scope: &BlockScope<'s>, server: &'s Directive, entry: &mut RouteEntry) {
         if entry.options.get("respond").is_some_and(|answer| format!("{answer:?}").contains("501")) {
             return;
         }
@@ -60,8 +60,8 @@ impl<'s> Adapter<'s> {
         Self::logged(scope, entry);
     }
 
-    /// `access_log off`.
-    pub(super) fn logged(scope: &Scope<'s>, entry: &mut Entry) {
+    /// Translates `access_log off`.
+    pub(super) fn logged(scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         if let Some(log) = scope.one("access_log")
             && log.word(0) == "off"
             && !scope.is_outermost(log)
@@ -70,13 +70,13 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn networks(&mut self, scope: &Scope<'s>, entry: &mut Entry) {
+    fn networks(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let rules = scope.all_of(["allow", "deny"]);
         let mut broad: Option<&Directive> = None;
         for rule in &rules {
             if let Some(before) = broad {
                 let why = format!("`{} all` before it decides", before.name);
-                self.note(rule, Kind::NeedsNothing, &why, "");
+                self.note(rule, RemarkKind::NeedsNothing, &why, "");
                 continue;
             }
             let network = rule.word(0);
@@ -85,7 +85,12 @@ impl<'s> Adapter<'s> {
                 continue;
             }
             if !written::is_network(network) {
-                self.note(rule, Kind::Refused, "it is no network", "write addresses in `allow` and `deny`");
+                self.note(
+                    rule,
+                    RemarkKind::Refused,
+                    "it is no network",
+                    "write addresses in `allow` and `deny`",
+                );
                 continue;
             }
             entry.options.push(&rule.name, network.into(), from(rule));
@@ -98,56 +103,61 @@ impl<'s> Adapter<'s> {
         };
         let is_allowed = entry.options.get("allow").is_some();
         match (broad.name.as_str(), is_allowed) {
-            // Whoever is not allowed is denied.
-            ("deny", true) => entry.options.cite("allow", Origin::Directive(broad.number)),
+            // The last rule denies all others.
+            ("deny", true) => entry.options.cite("allow", StatementOrigin::Directive(broad.number)),
             ("deny", false) => {
-                let all = Value::List(vec!["0.0.0.0/0".into(), "::/0".into()]);
+                let all = DraftValue::List(vec!["0.0.0.0/0".into(), "::/0".into()]);
                 entry.options.set("deny", all, from(broad));
             }
             (_, true) => self.open(&[broad], entry),
             (_, false) => {
-                self.note(broad, Kind::NeedsNothing, "clients are allowed where no list says otherwise", "");
+                self.note(
+                    broad,
+                    RemarkKind::NeedsNothing,
+                    "clients are allowed where no list says otherwise",
+                    "",
+                );
             }
         }
         if rules.iter().any(|rule| rule.name == "deny") && rules.iter().any(|rule| rule.name == "allow") {
             let why = "of networks that contain each other the longer prefix decides, in any order";
-            self.note(broad, Kind::Differs, why, "");
+            self.note(broad, RemarkKind::Differs, why, "");
         }
     }
 
-    /// Where everybody else is allowed, a list of allowed networks only makes exceptions from denied ones.
-    fn open(&mut self, rules: &[&Directive], entry: &mut Entry) {
-        let everybody = [Value::from("0.0.0.0/0"), Value::from("::/0")];
+    /// If all others are allowed, the list of allowed networks contains only exceptions from denied ones.
+    fn open(&mut self, rules: &[&Directive], entry: &mut RouteEntry) {
+        let everybody = [DraftValue::from("0.0.0.0/0"), DraftValue::from("::/0")];
         for network in everybody {
             entry.options.push("allow", network, rules.last().map(|rule| from(rule)).unwrap_or_default());
         }
     }
 
-    fn password(&mut self, scope: &Scope<'s>, entry: &mut Entry) {
+    fn password(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let Some(realm) = scope.one("auth_basic") else { return };
         if realm.word(0) == "off" {
-            return self.note(realm, Kind::NeedsNothing, "there is no password without `auth`", "");
+            return self.note(realm, RemarkKind::NeedsNothing, "there is no password without `auth`", "");
         }
         let Some(users) = scope.one("auth_basic_user_file") else {
             let instead = "name one: `auth = { users = \"FILE\" }`";
-            self.note(realm, Kind::Refused, "there is no file of users", instead);
+            self.note(realm, RemarkKind::Refused, "there is no file of users", instead);
             return content::not_taken(realm, entry);
         };
         if realm.word(0).contains('$') || users.word(0).contains('$') {
             let instead = "write a route for each realm";
-            self.note(realm, Kind::Refused, "realm and file have no variables", instead);
+            self.note(realm, RemarkKind::Refused, "realm and file have no variables", instead);
             return content::not_taken(realm, entry);
         }
         let pairs =
             vec![("users".to_owned(), users.word(0).into()), ("realm".to_owned(), realm.word(0).into())];
         let mut origins = from(realm);
         origins.extend(from(users));
-        entry.options.set("auth", Value::Table(pairs), origins);
+        entry.options.set("auth", DraftValue::Table(pairs), origins);
         let why = "passwords are bcrypt, SHA-256 and SHA-512 crypt, and $apr1$";
-        self.note(users, Kind::Differs, why, "make others anew with `htpasswd -B`");
+        self.note(users, RemarkKind::Differs, why, "create others again with `htpasswd -B`");
     }
 
-    fn rates(&mut self, scope: &Scope<'s>, entry: &mut Entry) {
+    fn rates(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let limits = scope.all("limit_req");
         let mut tables = Vec::new();
         let mut origins = Vec::new();
@@ -162,7 +172,7 @@ impl<'s> Adapter<'s> {
             });
             let Some(zone) = zone else {
                 let instead = "read it together with the file that has its limit_req_zone";
-                self.note(limit, Kind::Refused, "its zone is not in the file", instead);
+                self.note(limit, RemarkKind::Refused, "its zone is not in the file", instead);
                 continue;
             };
             let rate = zone.words.iter().find_map(|word| word.strip_prefix("rate=")).and_then(rate);
@@ -170,7 +180,7 @@ impl<'s> Adapter<'s> {
                 let why = "requests are not counted by this, or the rate is not understood";
                 self.note(
                     zone,
-                    Kind::Refused,
+                    RemarkKind::Refused,
                     why,
                     "`key` of `rate_limit` counts by client, header, cookie, query, host or route",
                 );
@@ -179,71 +189,77 @@ impl<'s> Adapter<'s> {
             let burst = option("burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
             let pairs = [
                 ("rate".to_owned(), rate.into()),
-                ("burst".to_owned(), Value::Number(burst.saturating_add(1).min(u64::from(u32::MAX)))),
+                ("burst".to_owned(), DraftValue::Number(burst.saturating_add(1).min(u64::from(u32::MAX)))),
                 ("key".to_owned(), key.into()),
             ];
-            tables.push(Value::Table(pairs.into()));
-            origins.extend([Origin::Directive(limit.number), Origin::Directive(zone.number)]);
+            tables.push(DraftValue::Table(pairs.into()));
+            origins
+                .extend([StatementOrigin::Directive(limit.number), StatementOrigin::Directive(zone.number)]);
             if burst > 0 && !limit.words.iter().any(|word| word == "nodelay") {
                 let why = "requests within the burst are let through at once, as with nodelay";
-                self.note(limit, Kind::Differs, why, "");
+                self.note(limit, RemarkKind::Differs, why, "");
             }
             match scope.one("limit_req_status") {
                 Some(status) if status.word(0) == "429" => origins.extend(from(status)),
-                Some(status) => self.note(status, Kind::Differs, "clients get 429 with Retry-After", ""),
-                None => self.note(limit, Kind::Differs, "clients get 429 with Retry-After, not 503", ""),
+                Some(status) => {
+                    self.note(status, RemarkKind::Differs, "clients get 429 with Retry-After", "");
+                }
+                None => {
+                    self.note(limit, RemarkKind::Differs, "clients get 429 with Retry-After, not 503", "");
+                }
             }
         }
         match tables.len() {
             0 => {}
             1 => entry.options.set("rate_limit", tables.remove(0), origins),
-            _ => entry.options.set("rate_limit", Value::List(tables), origins),
+            _ => entry.options.set("rate_limit", DraftValue::List(tables), origins),
         }
         if let Some(rate) = scope.one("limit_rate") {
             match values::bytes(rate.word(0)) {
-                Some(0) => self.note(rate, Kind::NeedsNothing, "it is the default", ""),
+                Some(0) => self.note(rate, RemarkKind::NeedsNothing, "it is the default", ""),
                 Some(bytes) => entry.options.set("rate", format!("{bytes}B/s per request"), from(rate)),
                 None => self.unread_value(rate),
             }
         }
     }
 
-    /// `add_header` and `proxy_hide_header`.
-    pub(super) fn response_headers(&mut self, scope: &Scope<'s>, entry: &mut Entry) {
+    /// Translates `add_header` and `proxy_hide_header`.
+    pub(super) fn response_headers(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let is_server = entry.options.get("upstream").is_some();
         let hidden: Vec<_> = if is_server { scope.all("proxy_hide_header") } else { Vec::new() };
         let mut named: Vec<String> = Vec::new();
         for add in scope.all("add_header") {
             let (name, text) = (add.word(0), add.word(1));
             if text.is_empty() {
-                self.note(add, Kind::NeedsNothing, "nginx adds no field without a value", "");
+                self.note(add, RemarkKind::NeedsNothing, "nginx adds no field without a value", "");
                 continue;
             }
             let value = match values::template(text) {
                 Ok(value) => value,
                 Err(variable) if variable == "$upstream_cache_status" => {
                     let why = "Cache-Status (RFC 9211) tells what the cache did, in every response of a cached route";
-                    self.note(add, Kind::NeedsNothing, why, "");
+                    self.note(add, RemarkKind::NeedsNothing, why, "");
                     continue;
                 }
                 Err(variable) => {
                     let why = format!("there is no variable {variable}");
-                    self.note(
-                        add,
-                        Kind::Refused,
-                        &why,
-                        "write the value, or a variable of docs/configuration.md",
-                    );
+                    let instead = "write the value, or a variable of docs/configuration.md";
+                    self.note(add, RemarkKind::Refused, &why, instead);
                     continue;
                 }
             };
             if !is_field_name(name) {
-                self.note(add, Kind::Refused, "it is no name of a field", "write one in `response_headers`");
+                self.note(
+                    add,
+                    RemarkKind::Refused,
+                    "it is no name of a field",
+                    "write one in `response_headers`",
+                );
                 continue;
             }
             if named.iter().any(|known| known.eq_ignore_ascii_case(name)) {
                 let why = "a field is added once by a route";
-                self.note(add, Kind::Refused, why, "write both values into one, with a comma between");
+                self.note(add, RemarkKind::Refused, why, "write both values into one, with a comma between");
                 continue;
             }
             named.push(name.to_owned());
@@ -253,7 +269,7 @@ impl<'s> Adapter<'s> {
             if add.word(2) != "always" {
                 self.note(
                     add,
-                    Kind::Differs,
+                    RemarkKind::Differs,
                     "every response has the field, errors too, as with `always`",
                     "",
                 );
@@ -262,14 +278,14 @@ impl<'s> Adapter<'s> {
         for hide in hidden {
             let name = hide.word(0);
             if named.iter().any(|known| known.eq_ignore_ascii_case(name)) {
-                entry.options.cite("response_headers", Origin::Directive(hide.number));
+                entry.options.cite("response_headers", StatementOrigin::Directive(hide.number));
             } else if is_field_name(name) {
                 let mut removed = match entry.options.inner("response_headers", "remove") {
-                    Some(Value::List(known)) => known.clone(),
+                    Some(DraftValue::List(known)) => known.clone(),
                     _ => Vec::new(),
                 };
                 removed.push(name.into());
-                entry.options.extend("response_headers", ("remove", Value::List(removed)), from(hide));
+                entry.options.extend("response_headers", ("remove", DraftValue::List(removed)), from(hide));
             }
         }
         if is_server {
@@ -277,18 +293,18 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// `expires`, of the responses of servers.
-    fn expires(&mut self, scope: &Scope<'s>, entry: &mut Entry) {
+    /// Translates `expires` for responses of servers.
+    fn expires(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         if let Some(expires) = scope.one("expires") {
             match content::cache_control(&expires.words) {
                 Some(Some(value)) => {
                     self.header("response_headers", "set", "Cache-Control", value, expires, entry);
-                    self.note(expires, Kind::Differs, "Cache-Control is sent, and no Expires", "");
+                    self.note(expires, RemarkKind::Differs, "Cache-Control is sent, and no Expires", "");
                 }
-                Some(None) => self.note(expires, Kind::NeedsNothing, "it is the default", ""),
+                Some(None) => self.note(expires, RemarkKind::NeedsNothing, "it is the default", ""),
                 None => self.note(
                     expires,
-                    Kind::Refused,
+                    RemarkKind::Refused,
                     "it is no time",
                     "set Cache-Control in `response_headers`",
                 ),
@@ -304,29 +320,29 @@ impl<'s> Adapter<'s> {
         name: &str,
         value: String,
         directive: &Directive,
-        entry: &mut Entry,
+        entry: &mut RouteEntry,
     ) {
         let mut pairs = match entry.options.inner(option, place) {
-            Some(Value::Table(known)) => known.clone(),
+            Some(DraftValue::Table(known)) => known.clone(),
             _ => Vec::new(),
         };
         pairs.push((name.to_owned(), value.into()));
-        entry.options.extend(option, (place, Value::Table(pairs)), from(directive));
+        entry.options.extend(option, (place, DraftValue::Table(pairs)), from(directive));
     }
 
-    /// `error_page` with a file of this machine.
-    fn error_pages(&mut self, scope: &Scope<'s>, server: &'s Directive, entry: &mut Entry) {
+    /// Translates `error_page` with a local file.
+    fn error_pages(&mut self, scope: &BlockScope<'s>, server: &'s Directive, entry: &mut RouteEntry) {
         for page in scope.all("error_page") {
             let Some((uri, codes)) = page.words.split_last() else { continue };
             let are_codes = codes.iter().all(|code| code.parse::<u16>().is_ok());
             let file = match page_of(uri, scope, server) {
-                Page::File(file) if are_codes => file,
-                Page::Asked(handler) if are_codes => {
+                ErrorPageTarget::File(file) if are_codes => file,
+                ErrorPageTarget::Asked(handler) if are_codes => {
                     let why =
                         format!("an error page is a file here, and `{}` answers for {uri}", handler.name);
                     self.note(
                         page,
-                        Kind::Refused,
+                        RemarkKind::Refused,
                         &why,
                         "save the page to a file, and write that into `error_pages`",
                     );
@@ -336,7 +352,7 @@ impl<'s> Adapter<'s> {
                     let why = "an error page is a file here, and the status stays";
                     let instead =
                         "write the file into `error_pages`, or `fallback` of `files` for an application";
-                    self.note(page, Kind::Refused, why, instead);
+                    self.note(page, RemarkKind::Refused, why, instead);
                     continue;
                 }
             };
@@ -352,39 +368,37 @@ impl<'s> Adapter<'s> {
             if values::is_on(intercept.word(0)) && entry.options.get("error_pages").is_some() {
                 entry.options.set("replace_errors", true, from(intercept));
             } else {
-                self.note(intercept, Kind::NeedsNothing, "without pages nothing is replaced", "");
+                self.note(intercept, RemarkKind::NeedsNothing, "without pages nothing is replaced", "");
             }
         }
     }
 }
 
-/// What an `error_page` leads to.
-enum Page<'s> {
-    /// A file of this machine.
+enum ErrorPageTarget<'s> {
     File(String),
-    /// What a directive answers, such as a server.
+    /// A directive that gives the response, such as a server.
     Asked(&'s Directive),
-    /// Another host, a named location, a path that differs by request.
+    /// Another host, a named location, or a path that depends on the request.
     Other,
 }
 
-/// nginx answers for the URI of an `error_page` as for a request.
-fn page_of<'s>(uri: &str, scope: &Scope<'s>, server: &'s Directive) -> Page<'s> {
+/// Resolves the URI of an `error_page` as nginx does, like a request.
+fn page_of<'s>(uri: &str, scope: &BlockScope<'s>, server: &'s Directive) -> ErrorPageTarget<'s> {
     if !uri.starts_with('/') || uri.contains(['$', '?']) || uri.contains("..") {
-        return Page::Other;
+        return ErrorPageTarget::Other;
     }
     let blocks = locations::leading_to(uri, server.inner());
     let answers = |directive: &&Directive| content::answers_without_files(&directive.name);
     if let Some(handler) = blocks.first().and_then(|block| block.inner().iter().find(answers)) {
-        return Page::Asked(handler);
+        return ErrorPageTarget::Asked(handler);
     }
     let root = |level: &'s [Directive]| level.iter().rev().find(|directive| directive.name == "root");
     let own = blocks.iter().map(|block| block.inner()).chain([server.inner()]).find_map(root);
     match own.or_else(|| scope.outer("root").last().copied()).map(|root| root.word(0)) {
         Some(root) if root.starts_with('/') && !root.contains('$') => {
-            Page::File(format!("{}{uri}", root.trim_end_matches('/')))
+            ErrorPageTarget::File(format!("{}{uri}", root.trim_end_matches('/')))
         }
-        _ => Page::Other,
+        _ => ErrorPageTarget::Other,
     }
 }
 
@@ -392,7 +406,6 @@ pub(super) fn is_field_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-/// What requests are counted by.
 fn key(text: &str) -> Option<String> {
     match text {
         "$binary_remote_addr" | "$remote_addr" => Some("client".to_owned()),
@@ -411,7 +424,7 @@ fn key(text: &str) -> Option<String> {
     }
 }
 
-/// `10r/s` as `10/s`.
+/// Converts `10r/s` to `10/s`.
 fn rate(text: &str) -> Option<String> {
     let (count, unit) = text.split_once("r/")?;
     let count: u64 = count.parse().ok().filter(|count| *count > 0)?;

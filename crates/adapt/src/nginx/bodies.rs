@@ -1,65 +1,65 @@
-//! The cache and the compression of responses.
+//! Caching and compression of responses.
 
-use super::scope::Scope;
-use super::servers::Entry;
+use super::scope::BlockScope;
+use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::{Adapter, from, values};
-use crate::Kind;
-use crate::draft::{Origin, Table, Value};
+use super::{NginxAdapter, from, values};
+use crate::RemarkKind;
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::values as written;
 
-/// The smallest cache on a disk.
+/// Minimum size of a disk cache.
 const DISK_BYTES_MIN: u64 = 16 << 20;
-/// The types of scripts in lists of types for nginx.
+/// Script types in nginx's lists of types.
 const NGINX_SCRIPTS: [&str; 2] = ["application/javascript", "application/x-javascript"];
 
-impl<'s> Adapter<'s> {
-    /// `proxy_cache_path`: one store for all zones.
-    pub(super) fn cache_path(&mut self, scope: &Scope<'s>) {
+impl<'s> NginxAdapter<'s> {
+    /// Translates `proxy_cache_path`: one store for all zones.
+    pub(super) fn cache_path(&mut self, scope: &BlockScope<'s>) {
         for (index, path) in
             scope.own().iter().filter(|directive| directive.name == "proxy_cache_path").enumerate()
         {
             if index > 0 {
                 let why = "there is one store for all routes, and another directive came first";
-                self.note(path, Kind::Differs, why, "make `size` of [cache] large enough for all");
+                self.note(path, RemarkKind::Differs, why, "make `size` of [cache] large enough for all");
                 continue;
             }
             let size =
                 path.words.iter().find_map(|word| word.strip_prefix("max_size=")).and_then(values::bytes);
             let size = size.unwrap_or(1 << 30).max(DISK_BYTES_MIN);
-            let mut cache = Table::new("[cache]", from(path));
+            let mut cache = DraftTable::new("[cache]", from(path));
             cache.set(
                 "memory",
                 "128MiB",
-                vec![Origin::Default("nginx has none: what is asked for most is kept in memory")],
+                vec![StatementOrigin::Default("nginx has none: what is asked for most is kept in memory")],
             );
             let disk =
                 [("path".to_owned(), path.word(0).into()), ("size".to_owned(), written::size(size).into())];
-            cache.set("disk", Value::Table(disk.into()), from(path));
+            cache.set("disk", DraftValue::Table(disk.into()), from(path));
             self.sheet.tables.push(cache);
             let why = "the folder is written in another form: nothing of what nginx stored is used";
-            self.note(path, Kind::Differs, why, "empty it, or name another one");
+            self.note(path, RemarkKind::Differs, why, "empty it, or name another one");
         }
     }
 
-    /// `proxy_cache` and what belongs to it, of a route with a server.
-    pub(super) fn cache(&mut self, scope: &Scope<'s>, entry: &mut Entry) {
+    /// Translates `proxy_cache` and its options for a route with a server.
+    pub(super) fn cache(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let Some(zone) = scope.one("proxy_cache") else { return };
         if zone.word(0) == "off" {
-            return self.note(zone, Kind::NeedsNothing, "nothing is stored without `cache`", "");
+            return self.note(zone, RemarkKind::NeedsNothing, "nothing is stored without `cache`", "");
         }
         if !self.sheet.tables.iter().any(|table| table.header == "[cache]") {
-            let origin = vec![Origin::Default("its proxy_cache_path is not in this file")];
+            let origin = vec![StatementOrigin::Default("its proxy_cache_path is not in this file")];
             self.sheet.set("[cache]", "memory", "128MiB", origin);
         }
-        let none = Value::Text("0%".to_owned());
+        let none = DraftValue::Text("0%".to_owned());
         entry.options.extend("cache", ("heuristic", none), from(zone));
         self.lifetimes(scope, entry);
         let stale: Vec<&Directive> = scope.all("proxy_cache_use_stale");
         for directive in stale {
             let has = |word: &str| directive.words.iter().any(|known| known == word);
             if has("off") {
-                self.note(directive, Kind::NeedsNothing, "it is the default", "");
+                self.note(directive, RemarkKind::NeedsNothing, "it is the default", "");
                 continue;
             }
             let kept = written::duration(self.kept(scope));
@@ -80,7 +80,7 @@ impl<'s> Adapter<'s> {
         let key = scope.one("proxy_cache_key");
         if key.is_none_or(|key| key.words.concat().contains("$proxy_host")) {
             let why = "the key has the host that the client asked for: hosts share no responses";
-            self.note(key.unwrap_or(zone), Kind::Differs, why, "");
+            self.note(key.unwrap_or(zone), RemarkKind::Differs, why, "");
         }
         if let Some(key) = key {
             match key.words.concat().as_str() {
@@ -88,12 +88,12 @@ impl<'s> Adapter<'s> {
                 "$scheme$host$request_uri"
                 | "$scheme$request_method$host$request_uri"
                 | "$host$request_uri" => {
-                    self.note(key, Kind::NeedsNothing, "the key is scheme, host, path and query", "");
+                    self.note(key, RemarkKind::NeedsNothing, "the key is scheme, host, path and query", "");
                 }
                 _ => {
                     let instead =
                         "`key_headers`, `key_cookies`, `query_keep` and `query_drop` of `cache` change it";
-                    self.note(key, Kind::Refused, "the key is scheme, host, path and query", instead);
+                    self.note(key, RemarkKind::Refused, "the key is scheme, host, path and query", instead);
                 }
             }
         }
@@ -102,16 +102,16 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// How long nginx keeps what nobody asks for, in milliseconds.
-    fn kept(&self, scope: &Scope<'s>) -> u64 {
+    /// Returns how long nginx keeps unused responses, in milliseconds.
+    fn kept(&self, scope: &BlockScope<'s>) -> u64 {
         let paths = scope.outer("proxy_cache_path");
         let inactive =
             paths.iter().flat_map(|path| &path.words).find_map(|word| word.strip_prefix("inactive="));
         inactive.and_then(values::milliseconds).filter(|time| *time > 0).unwrap_or(600_000)
     }
 
-    fn lifetimes(&mut self, scope: &Scope<'s>, entry: &mut Entry) {
-        let mut statuses: Vec<(String, Value)> = Vec::new();
+    fn lifetimes(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
+        let mut statuses: Vec<(String, DraftValue)> = Vec::new();
         for valid in scope.all("proxy_cache_valid") {
             let Some((time, codes)) = valid.words.split_last() else { continue };
             let Some(time) = values::milliseconds(time).filter(|time| *time <= 365 * 86_400_000) else {
@@ -130,13 +130,13 @@ impl<'s> Adapter<'s> {
                         statuses.push((code.to_owned(), lifetime.as_str().into()));
                         entry.options.extend(
                             "cache",
-                            ("status_ttl", Value::Table(statuses.clone())),
+                            ("status_ttl", DraftValue::Table(statuses.clone())),
                             from(valid),
                         );
                         if codes.iter().any(|code| !matches!(code.as_str(), "200" | "301" | "302")) {
                             let why =
                                 "for statuses other than 200 and 301 it overrides what the response says";
-                            self.note(valid, Kind::Differs, why, "");
+                            self.note(valid, RemarkKind::Differs, why, "");
                         }
                     }
                     _ => {}
@@ -145,8 +145,8 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn ignored(&mut self, directive: &'s Directive, entry: &mut Entry) {
-        let mut words: Vec<Value> = Vec::new();
+    fn ignored(&mut self, directive: &'s Directive, entry: &mut RouteEntry) {
+        let mut words: Vec<DraftValue> = Vec::new();
         for field in &directive.words {
             let word = match field.to_ascii_lowercase().as_str() {
                 "cache-control" | "expires" | "x-accel-expires" => "response-directives",
@@ -159,36 +159,39 @@ impl<'s> Adapter<'s> {
             }
         }
         if words.is_empty() {
-            return self.note(directive, Kind::NeedsNothing, "fields X-Accel-… mean nothing here", "");
+            return self.note(directive, RemarkKind::NeedsNothing, "fields X-Accel-… mean nothing here", "");
         }
-        entry.options.extend("cache", ("ignore", Value::List(words)), from(directive));
+        entry.options.extend("cache", ("ignore", DraftValue::List(words)), from(directive));
     }
 
-    /// `gzip`.
-    pub(super) fn compression(&mut self, scope: &Scope<'s>, entry: &mut Entry) {
+    /// Translates `gzip`.
+    pub(super) fn compression(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let Some(gzip) = scope.one("gzip") else { return };
         let has_body = entry.options.get("upstream").is_some() || entry.options.get("files").is_some();
         if !values::is_on(gzip.word(0)) {
-            return self.note(gzip, Kind::NeedsNothing, "nothing is compressed without `compress`", "");
+            return self.note(gzip, RemarkKind::NeedsNothing, "nothing is compressed without `compress`", "");
         }
         if !has_body {
             return;
         }
         let mut origins = from(gzip);
-        let mut pairs = vec![("codings".to_owned(), Value::List(vec!["gzip".into()]))];
+        let mut pairs = vec![("codings".to_owned(), DraftValue::List(vec!["gzip".into()]))];
         if let Some(level) = scope.one("gzip_comp_level")
             && let Ok(number @ 1..=9) = level.word(0).parse::<u64>()
         {
-            pairs.push(("level".to_owned(), Value::Table(vec![("gzip".to_owned(), Value::Number(number))])));
+            pairs.push((
+                "level".to_owned(),
+                DraftValue::Table(vec![("gzip".to_owned(), DraftValue::Number(number))]),
+            ));
             origins.extend(from(level));
         }
-        let mut types: Vec<Value> = vec!["text/html".into()];
+        let mut types: Vec<DraftValue> = vec!["text/html".into()];
         if let Some(list) = scope.one("gzip_types") {
             for kind in &list.words {
                 let kind = if kind == "*" { "*/*" } else { kind };
                 if kind == "*/*" {
                     let why = "types are named, such as \"text/*\"";
-                    self.note(list, Kind::Differs, why, "name more in `types` of `compress`");
+                    self.note(list, RemarkKind::Differs, why, "name more in `types` of `compress`");
                 } else if kind.contains('/') && !types.contains(&kind.into()) {
                     types.push(kind.into());
                 }
@@ -196,18 +199,18 @@ impl<'s> Adapter<'s> {
             origins.extend(from(list));
         }
         // Scripts have another type here (RFC 9239) than in nginx's list of types.
-        let is_script = |kind: &Value| NGINX_SCRIPTS.iter().any(|script| *kind == (*script).into());
+        let is_script = |kind: &DraftValue| NGINX_SCRIPTS.iter().any(|script| *kind == (*script).into());
         if entry.options.get("files").is_some()
             && types.iter().any(is_script)
             && !types.contains(&"text/javascript".into())
         {
             types.push("text/javascript".into());
         }
-        pairs.push(("types".to_owned(), Value::List(types)));
+        pairs.push(("types".to_owned(), DraftValue::List(types)));
         let least = scope.one("gzip_min_length");
         let bytes = least.and_then(|least| values::bytes(least.word(0))).unwrap_or(20);
         pairs.push(("min_size".to_owned(), written::size(bytes).into()));
-        origins.extend(least.map(|least| Origin::Directive(least.number)));
-        entry.options.set("compress", Value::Table(pairs), origins);
+        origins.extend(least.map(|least| StatementOrigin::Directive(least.number)));
+        entry.options.set("compress", DraftValue::Table(pairs), origins);
     }
 }

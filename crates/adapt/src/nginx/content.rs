@@ -1,15 +1,14 @@
-//! What answers in a location: a server, files, a fixed answer, a redirect.
+//! Content of a location: a server, files, a fixed response, a redirect.
 
-use super::locations::{Location, Match};
-use super::scope::Scope;
-use super::servers::Entry;
+use super::locations::{Location, LocationMatch};
+use super::scope::BlockScope;
+use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::{Adapter, from, values};
-use crate::Kind;
-use crate::draft::{Origin, Value};
+use super::{NginxAdapter, from, values};
+use crate::RemarkKind;
+use crate::draft::{DraftValue, StatementOrigin};
 use crate::values as written;
 
-/// Handlers that there are none for here.
 const REFUSED: [&str; 14] = [
     "fastcgi_pass",
     "uwsgi_pass",
@@ -27,23 +26,23 @@ const REFUSED: [&str; 14] = [
     "api",
 ];
 
-/// Whether a location with this directive answers with something other than the file that the path names.
+/// Whether a location with this directive gives a response other than the file at the path.
 pub(super) fn answers_without_files(name: &str) -> bool {
     REFUSED.contains(&name) || ["proxy_pass", "grpc_pass", "return", "rewrite", "alias"].contains(&name)
 }
 
-impl<'s> Adapter<'s> {
-    /// Fills a route with what answers in its location; whether that is a server.
+impl<'s> NginxAdapter<'s> {
+    /// Sets the content of a location's route. Returns whether that is a server.
     pub(super) fn content(
         &mut self,
         location: &Location<'s>,
         server: &'s Directive,
-        entry: &mut Entry,
+        entry: &mut RouteEntry,
     ) -> bool {
         let scope = &location.scope;
         if let Some(internal) = scope.here("internal") {
             // Only other locations lead there: for clients it does not exist.
-            let status = Value::Table(vec![("status".to_owned(), 404.into())]);
+            let status = DraftValue::Table(vec![("status".to_owned(), 404.into())]);
             entry.options.set("respond", status, from(internal));
             return false;
         }
@@ -74,14 +73,15 @@ impl<'s> Adapter<'s> {
         false
     }
 
-    /// A `rewrite` to another URL as all that a location does, where its expression matches what the location does.
-    fn moved_within(&mut self, rewrite: &'s Directive, location: &Location<'s>) -> Option<Entry> {
+    /// Translates a `rewrite` to another URL, a location's only content, if its expression matches the location's
+    /// paths.
+    fn moved_within(&mut self, rewrite: &'s Directive, location: &Location<'s>) -> Option<RouteEntry> {
         let begins =
             location.matching.path().is_some_and(|path| rewrite.word(0).starts_with(&format!("^{path}")));
         if !begins || !matches!(rewrite.word(2), "permanent" | "redirect") {
             self.note(
                 rewrite,
-                Kind::Refused,
+                RemarkKind::Refused,
                 "a path is rewritten where its route is",
                 "write a [[route]] with `redirect`",
             );
@@ -90,14 +90,13 @@ impl<'s> Adapter<'s> {
         let pattern = written::expression(rewrite.word(0), false).ok()?;
         let mut origins = from(location.block);
         origins.extend(from(rewrite));
-        let mut entry = Entry::new(format!("~ {pattern}"), origins);
+        let mut entry = RouteEntry::new(format!("~ {pattern}"), origins);
         let status = if rewrite.word(2) == "permanent" { 301 } else { 302 };
         self.redirect(rewrite, rewrite.word(1).trim_end_matches('?'), status, &mut entry);
         Some(entry)
     }
 
-    /// `return`.
-    pub(super) fn answer(&mut self, answer: &'s Directive, scope: &Scope<'s>, entry: &mut Entry) {
+    pub(super) fn answer(&mut self, answer: &'s Directive, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let (first, second) = (answer.word(0), answer.words.get(1));
         let status = first.parse::<u64>().ok();
         match (status, second) {
@@ -107,7 +106,7 @@ impl<'s> Adapter<'s> {
             }
             (Some(444), _) => {
                 let why = "a connection is not closed without an answer, but gets 403";
-                self.note(answer, Kind::Differs, why, "a fault can: `inject = \"reset\"` of [[fault]]");
+                self.note(answer, RemarkKind::Differs, why, "a fault can: `inject = \"reset\"` of [[fault]]");
                 self.respond(answer, 403, None, scope, entry);
             }
             (Some(status @ 200..=599), text) => self.respond(answer, status, text, scope, entry),
@@ -125,36 +124,41 @@ impl<'s> Adapter<'s> {
         answer: &Directive,
         status: u64,
         text: Option<&String>,
-        scope: &Scope<'s>,
-        entry: &mut Entry,
+        scope: &BlockScope<'s>,
+        entry: &mut RouteEntry,
     ) {
-        let mut pairs = vec![("status".to_owned(), Value::Number(status))];
+        let mut pairs = vec![("status".to_owned(), DraftValue::Number(status))];
         let mut origins = from(answer);
         match text {
             Some(text) if text.contains('$') => {
                 let instead = "write the text as it should be";
-                self.note(answer, Kind::Refused, "the body of a fixed answer has no variables", instead);
+                self.note(
+                    answer,
+                    RemarkKind::Refused,
+                    "the body of a fixed answer has no variables",
+                    instead,
+                );
             }
             Some(text) if !text.is_empty() => {
                 pairs.push(("body".to_owned(), text.as_str().into()));
                 let kind = scope.one("default_type");
-                origins.extend(kind.map(|kind| Origin::Directive(kind.number)));
+                origins.extend(kind.map(|kind| StatementOrigin::Directive(kind.number)));
                 let kind = kind.map_or("text/plain", |kind| kind.word(0));
                 pairs.push(("content_type".to_owned(), kind.into()));
             }
             _ => {}
         }
-        entry.options.set("respond", Value::Table(pairs), origins);
+        entry.options.set("respond", DraftValue::Table(pairs), origins);
     }
 
-    pub(super) fn redirect(&mut self, directive: &Directive, url: &str, status: u64, entry: &mut Entry) {
+    pub(super) fn redirect(&mut self, directive: &Directive, url: &str, status: u64, entry: &mut RouteEntry) {
         let to = match values::template(url) {
             Ok(to) => to,
             Err(variable) => {
                 let why = format!("there is no variable {variable}");
                 self.note(
                     directive,
-                    Kind::Refused,
+                    RemarkKind::Refused,
                     &why,
                     "write the URL with the variables of docs/configuration.md",
                 );
@@ -166,36 +170,48 @@ impl<'s> Adapter<'s> {
             || to.starts_with("//")
             || to.contains(char::is_whitespace)
         {
-            self.note(directive, Kind::Refused, "the target is no URL and no path", "write a whole URL");
+            self.note(
+                directive,
+                RemarkKind::Refused,
+                "the target is no URL and no path",
+                "write a whole URL",
+            );
             return not_taken(directive, entry);
         }
         let to = to.replace("$path?$query", "$path_and_query");
         let to = if directive.name == "return" { crate::values::without_query(to) } else { to };
         let pairs = vec![("to".to_owned(), to.into()), ("status".to_owned(), status.into())];
-        entry.options.set("redirect", Value::Table(pairs), from(directive));
+        entry.options.set("redirect", DraftValue::Table(pairs), from(directive));
     }
 
-    /// Files of `root` or `alias`; without, 404.
-    pub(super) fn files_or_nothing(&mut self, scope: &Scope<'s>, matching: &Match, entry: &mut Entry) {
+    /// Sets the files of `root` or `alias`; without one, 404.
+    pub(super) fn files_or_nothing(
+        &mut self,
+        scope: &BlockScope<'s>,
+        matching: &LocationMatch,
+        entry: &mut RouteEntry,
+    ) {
         let Some(root) = scope.here("alias").or_else(|| scope.one("root")) else {
-            let status = Value::Table(vec![("status".to_owned(), 404.into())]);
-            entry.options.set("respond", status, vec![Origin::Default("nothing answers there")]);
+            let status = DraftValue::Table(vec![("status".to_owned(), 404.into())]);
+            entry.options.set("respond", status, vec![StatementOrigin::Default("nothing answers there")]);
             return;
         };
         let directory = root.word(0);
         if !directory.starts_with('/') || directory.contains('$') {
             let why = "the directory is not an absolute path";
-            self.note(root, Kind::Refused, why, "write its whole path, without variables");
+            self.note(root, RemarkKind::Refused, why, "write its whole path, without variables");
             return not_taken(root, entry);
         }
         let bare = directory.trim_end_matches('/');
-        let mut pairs = vec![("root".to_owned(), Value::from(if bare.is_empty() { "/" } else { bare }))];
+        let mut pairs = vec![("root".to_owned(), DraftValue::from(if bare.is_empty() { "/" } else { bare }))];
         let mut origins = from(root);
         if root.name == "alias" {
             match matching {
-                Match::Prefix(path) | Match::FirstPrefix(path) if !entry.path.starts_with('~') => {
+                LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path)
+                    if !entry.path.starts_with('~') =>
+                {
                     if path != "/" {
-                        let rewrite = Value::Table(vec![("path".to_owned(), "/".into())]);
+                        let rewrite = DraftValue::Table(vec![("path".to_owned(), "/".into())]);
                         entry.options.set("rewrite", rewrite, from(root));
                     }
                 }
@@ -203,7 +219,7 @@ impl<'s> Adapter<'s> {
                     let why = "an alias is taken over for prefixes only";
                     self.note(
                         root,
-                        Kind::Refused,
+                        RemarkKind::Refused,
                         why,
                         "write a [[route]] with a prefix, `files` and `rewrite`",
                     );
@@ -215,7 +231,12 @@ impl<'s> Adapter<'s> {
             let names: Vec<String> =
                 index.words.iter().filter(|name| !name.contains(['$', '/'])).cloned().collect();
             if names.len() < index.words.len() {
-                self.note(index, Kind::Refused, "an index is the name of a file", "leave the others out");
+                self.note(
+                    index,
+                    RemarkKind::Refused,
+                    "an index is the name of a file",
+                    "leave the others out",
+                );
             }
             if !names.is_empty() {
                 pairs.push(("index".to_owned(), names.into()));
@@ -223,14 +244,14 @@ impl<'s> Adapter<'s> {
             }
         }
         self.files_options(scope, &mut pairs, &mut origins);
-        entry.options.set("files", Value::Table(pairs), origins);
+        entry.options.set("files", DraftValue::Table(pairs), origins);
     }
 
     fn files_options(
         &mut self,
-        scope: &Scope<'s>,
-        pairs: &mut Vec<(String, Value)>,
-        origins: &mut Vec<Origin>,
+        scope: &BlockScope<'s>,
+        pairs: &mut Vec<(String, DraftValue)>,
+        origins: &mut Vec<StatementOrigin>,
     ) {
         if let Some(tried) = scope.here("try_files") {
             let words: Vec<&str> = tried.words.iter().map(String::as_str).collect();
@@ -243,7 +264,7 @@ impl<'s> Adapter<'s> {
                 _ => {
                     let why = "only a file, its directory, and a page or 404 are tried";
                     let instead = "write routes with paths, such as /assets for files and / for a server";
-                    self.note(tried, Kind::Refused, why, instead);
+                    self.note(tried, RemarkKind::Refused, why, instead);
                 }
             }
         }
@@ -263,7 +284,7 @@ impl<'s> Adapter<'s> {
             Some(links) if links.word(0) != "off" => origins.extend(from(links)),
             links => {
                 pairs.push(("symlinks".to_owned(), true.into()));
-                origins.extend(links.map(|links| Origin::Directive(links.number)));
+                origins.extend(links.map(|links| StatementOrigin::Directive(links.number)));
             }
         }
         if let Some(expires) = scope.one("expires") {
@@ -271,29 +292,34 @@ impl<'s> Adapter<'s> {
                 Some(Some(value)) => {
                     pairs.push(("cache_control".to_owned(), value.into()));
                     origins.extend(from(expires));
-                    self.note(expires, Kind::Differs, "Cache-Control is sent, and no Expires", "");
+                    self.note(expires, RemarkKind::Differs, "Cache-Control is sent, and no Expires", "");
                 }
                 Some(None) => self.note(
                     expires,
-                    Kind::NeedsNothing,
+                    RemarkKind::NeedsNothing,
                     "files have no Cache-Control without an option",
                     "",
                 ),
                 None => {
-                    self.note(expires, Kind::Refused, "it is no time", "write `cache_control` of `files`");
+                    self.note(
+                        expires,
+                        RemarkKind::Refused,
+                        "it is no time",
+                        "write `cache_control` of `files`",
+                    );
                 }
             }
         }
     }
 }
 
-/// A route to what cannot be taken over answers 501, rather than leaving its requests to another route.
-pub(super) fn not_taken(directive: &Directive, entry: &mut Entry) {
+/// Answers 501 in place of unsupported content, so that the requests do not reach another route.
+pub(super) fn not_taken(directive: &Directive, entry: &mut RouteEntry) {
     let body = "not taken over from nginx\n".into();
-    let pairs = vec![("status".to_owned(), Value::Number(501)), ("body".to_owned(), body)];
-    let number = Origin::Directive(directive.number);
-    entry.options = crate::draft::Table::default();
-    entry.options.set("respond", Value::Table(pairs), vec![number]);
+    let pairs = vec![("status".to_owned(), DraftValue::Number(501)), ("body".to_owned(), body)];
+    let number = StatementOrigin::Directive(directive.number);
+    entry.options = crate::draft::DraftTable::default();
+    entry.options.set("respond", DraftValue::Table(pairs), vec![number]);
 }
 
 /// Whether the last word of `try_files` is a file.
@@ -304,7 +330,7 @@ fn is_page(text: &str) -> bool {
         && !text.ends_with(".php")
 }
 
-/// Cache-Control for `expires`: none for `off`, `None` for what is no time.
+/// Returns Cache-Control for `expires`: `Some(None)` for `off`, `None` for an invalid time.
 pub(super) fn cache_control(words: &[String]) -> Option<Option<String>> {
     match words {
         [word] => match word.as_str() {

@@ -1,31 +1,31 @@
-//! Listeners: nginx says them in each server, Vanward once for each address, with the certificates of all its servers.
+//! Listeners. nginx declares them in each server; Vanward declares each address once, with the certificates of all
+//! its servers.
 
-use super::scope::Scope;
+use super::scope::BlockScope;
 use super::syntax::Directive;
-use super::{Adapter, from};
-use crate::Kind;
-use crate::draft::{Origin, Table, Value};
+use super::{NginxAdapter, from};
+use crate::RemarkKind;
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 
-/// A listener in the making.
 pub(super) struct Door {
     pub(super) address: String,
-    pub(super) options: Table,
-    /// The servers that listen there, and the one that gets what no name matches.
+    pub(super) options: DraftTable,
+    /// Servers that listen here, and the default one.
     pub(super) servers: Vec<usize>,
     pub(super) default: Option<usize>,
     has_tls: bool,
-    certificates: Vec<Value>,
-    certificates_from: Vec<Origin>,
+    certificates: Vec<DraftValue>,
+    certificates_from: Vec<StatementOrigin>,
 }
 
 impl Door {
-    /// A listener of the block `stream`.
-    pub(super) fn for_bytes(address: &str, origin: Origin) -> Self {
+    /// Creates a listener of the block `stream`.
+    pub(super) fn for_bytes(address: &str, origin: StatementOrigin) -> Self {
         Self::new(address, origin)
     }
 
-    fn new(address: &str, origin: Origin) -> Self {
-        let mut options = Table::new("[[listen]]", Vec::new());
+    fn new(address: &str, origin: StatementOrigin) -> Self {
+        let mut options = DraftTable::new("[[listen]]", Vec::new());
         options.set("address", address, vec![origin]);
         Self {
             address: address.to_owned(),
@@ -38,31 +38,31 @@ impl Door {
         }
     }
 
-    /// The server for requests that no name matches: the one that says so, else the first.
+    /// The server for unknown names: the declared default, else the first.
     pub(super) fn default_server(&self) -> Option<usize> {
         self.default.or(self.servers.first().copied())
     }
 
-    pub(super) fn table(mut self) -> Table {
+    pub(super) fn table(mut self) -> DraftTable {
         if !self.certificates.is_empty() {
-            let certificates = Value::List(self.certificates);
+            let certificates = DraftValue::List(self.certificates);
             self.options.extend("tls", ("certificates", certificates), self.certificates_from);
         }
         self.options
     }
 }
 
-/// The directives of TLS that a listener has once.
+/// TLS directives that a listener has only once.
 const FOR_DOORS: [&str; 5] =
     ["ssl_protocols", "ssl_ciphers", "ssl_client_certificate", "ssl_verify_client", "ssl_reject_handshake"];
 
-impl<'s> Adapter<'s> {
-    /// The listeners of a server, by their places in the list.
-    pub(super) fn listen(&mut self, server: usize, scope: &Scope<'s>) -> Vec<usize> {
+impl<'s> NginxAdapter<'s> {
+    /// Returns a server's listeners as indices.
+    pub(super) fn listen(&mut self, server: usize, scope: &BlockScope<'s>) -> Vec<usize> {
         let mut doors = Vec::new();
         for listen in scope.all("listen") {
             let Some(address) = self.address(listen) else { continue };
-            let door = self.door(&address, Origin::Directive(listen.number));
+            let door = self.door(&address, StatementOrigin::Directive(listen.number));
             if !self.doors[door].servers.contains(&server) {
                 self.doors[door].servers.push(server);
             }
@@ -72,7 +72,7 @@ impl<'s> Adapter<'s> {
             }
         }
         if scope.here("listen").is_none() {
-            let door = self.door("0.0.0.0:80", Origin::Default("the default of nginx's listen"));
+            let door = self.door("0.0.0.0:80", StatementOrigin::Default("the default of nginx's listen"));
             self.doors[door].servers.push(server);
             doors.push(door);
         }
@@ -91,7 +91,7 @@ impl<'s> Adapter<'s> {
         doors
     }
 
-    fn door(&mut self, address: &str, origin: Origin) -> usize {
+    fn door(&mut self, address: &str, origin: StatementOrigin) -> usize {
         if let Some(known) = self.doors.iter().position(|door| door.address == address) {
             self.doors[known].options.cite("address", origin);
             return known;
@@ -100,7 +100,6 @@ impl<'s> Adapter<'s> {
         self.doors.len() - 1
     }
 
-    /// The address of a `listen`, as [[listen]] has it.
     pub(super) fn address(&mut self, listen: &Directive) -> Option<String> {
         let word = listen.word(0);
         if let Some(path) = word.strip_prefix("unix:") {
@@ -121,7 +120,12 @@ impl<'s> Adapter<'s> {
         if bare.parse::<std::net::IpAddr>().is_ok() {
             return Some(format!("{host}:{port}"));
         }
-        self.note(listen, Kind::Refused, "it has no address but a name", "write the address of the machine");
+        self.note(
+            listen,
+            RemarkKind::Refused,
+            "it has no address but a name",
+            "write the address of the machine",
+        );
         None
     }
 
@@ -140,41 +144,51 @@ impl<'s> Adapter<'s> {
                 "reuseport" | "deferred" | "bind" | "ipv6only=on" | "spdy" => {}
                 "ipv6only=off" => {
                     let instead = "write address = \"*:PORT\" for both, and leave the listener of IPv4 out";
-                    self.note(listen, Kind::Differs, "[::] is IPv6 alone", instead);
+                    self.note(listen, RemarkKind::Differs, "[::] is IPv6 alone", instead);
                 }
                 other => {
                     let why = format!("{other} is an option of the socket that there is none for");
-                    self.note(listen, Kind::Differs, &why, "");
+                    self.note(listen, RemarkKind::Differs, &why, "");
                 }
             }
         }
     }
 
-    /// `proxy_protocol`: nginx takes the header from everybody, and believes those of `set_real_ip_from`.
+    /// Translates `proxy_protocol`. nginx accepts the header from every client, and trusts those in `set_real_ip_from`.
     fn introduced(&mut self, listen: &'s Directive, door: usize) {
-        let everybody = Value::List(vec!["0.0.0.0/0".into(), "::/0".into()]);
+        let everybody = DraftValue::List(vec!["0.0.0.0/0".into(), "::/0".into()]);
         self.doors[door].options.set("proxy_protocol", everybody, from(listen));
         let why = "the header is taken from every address, and names the client";
-        self.note(listen, Kind::Differs, why, "name the networks of your load balancers in `proxy_protocol`");
+        self.note(
+            listen,
+            RemarkKind::Differs,
+            why,
+            "name the networks of your load balancers in `proxy_protocol`",
+        );
     }
 
-    fn certificates(&mut self, door: usize, scope: &Scope<'s>) {
+    fn certificates(&mut self, door: usize, scope: &BlockScope<'s>) {
         let (certs, keys) = (scope.all("ssl_certificate"), scope.all("ssl_certificate_key"));
         for (index, cert) in certs.iter().enumerate() {
             let Some(key) = keys.get(index) else { continue };
             if cert.word(0).contains('$') || cert.word(0).starts_with("data:") || key.word(0).contains(':') {
                 let why = "certificates are files, and the name of the client chooses among them";
-                self.note(cert, Kind::Refused, why, "list all of them in `certificates` of [listen.tls]");
+                self.note(
+                    cert,
+                    RemarkKind::Refused,
+                    why,
+                    "list all of them in `certificates` of [listen.tls]",
+                );
                 continue;
             }
             let pair = [("cert".to_owned(), cert.word(0).into()), ("key".to_owned(), key.word(0).into())];
-            let pair = Value::Table(pair.into());
+            let pair = DraftValue::Table(pair.into());
             let door = &mut self.doors[door];
             if !door.certificates.contains(&pair) {
                 door.certificates.push(pair);
             }
             for directive in [cert, key] {
-                let origin = Origin::Directive(directive.number);
+                let origin = StatementOrigin::Directive(directive.number);
                 if !door.certificates_from.contains(&origin) {
                     door.certificates_from.push(origin);
                 }
@@ -185,13 +199,18 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn tls(&mut self, door: usize, directive: &'s Directive, scope: &Scope<'s>) {
+    fn tls(&mut self, door: usize, directive: &'s Directive, scope: &BlockScope<'s>) {
         match directive.name.as_str() {
             "ssl_protocols" => {
                 let has = |version: &str| directive.words.iter().any(|word| word == version);
                 if ["SSLv3", "TLSv1", "TLSv1.1"].iter().any(|old| has(old)) {
                     let why = "TLS 1.2 is the lowest version";
-                    self.note(directive, Kind::Differs, why, "nothing, unless clients are older than 2013");
+                    self.note(
+                        directive,
+                        RemarkKind::Differs,
+                        why,
+                        "nothing, unless clients are older than 2013",
+                    );
                 }
                 let pair = match (has("TLSv1.2"), has("TLSv1.3")) {
                     (true, false) => ("max_version", "1.2"),
@@ -202,18 +221,23 @@ impl<'s> Adapter<'s> {
             }
             "ssl_ciphers" => {
                 let why = "only the cipher suites that are safe today are offered, in an order of their own";
-                self.note(directive, Kind::Differs, why, "`ciphers` of [listen.tls] takes their IANA names");
+                self.note(
+                    directive,
+                    RemarkKind::Differs,
+                    why,
+                    "`ciphers` of [listen.tls] takes their IANA names",
+                );
             }
             "ssl_verify_client" => {
                 let mode = match directive.word(0) {
                     "on" => "required",
                     "optional" => "optional",
-                    "off" => return self.note(directive, Kind::NeedsNothing, "it is the default", ""),
+                    "off" => return self.note(directive, RemarkKind::NeedsNothing, "it is the default", ""),
                     _ => {
                         let why = "a certificate that the CA has not signed is refused";
                         return self.note(
                             directive,
-                            Kind::Refused,
+                            RemarkKind::Refused,
                             why,
                             "choose \"required\" or \"optional\"",
                         );
@@ -221,34 +245,34 @@ impl<'s> Adapter<'s> {
                 };
                 let Some(ca) = scope.one("ssl_client_certificate") else { return };
                 let table = [("mode".to_owned(), mode.into()), ("ca".to_owned(), ca.word(0).into())];
-                self.door_option(door, directive, ("client_certificates", Value::Table(table.into())));
-                self.doors[door].options.cite("tls", Origin::Directive(ca.number));
+                self.door_option(door, directive, ("client_certificates", DraftValue::Table(table.into())));
+                self.doors[door].options.cite("tls", StatementOrigin::Directive(ca.number));
                 if self.doors[door].servers.len() > 1 {
                     let why = "it holds for all servers of this address";
                     let instead = "say it by name: `client_certificates_by_name` of [listen.tls]";
-                    self.note(directive, Kind::Differs, why, instead);
+                    self.note(directive, RemarkKind::Differs, why, instead);
                 }
             }
             "ssl_reject_handshake" if directive.word(0) == "on" => {
                 self.door_option(door, directive, ("unknown_names", "refuse".into()));
             }
-            "ssl_reject_handshake" => self.note(directive, Kind::NeedsNothing, "it is the default", ""),
-            // It is read beside `ssl_verify_client`.
+            "ssl_reject_handshake" => self.note(directive, RemarkKind::NeedsNothing, "it is the default", ""),
+            // Translated with `ssl_verify_client`.
             _ => {}
         }
     }
 
-    /// An option of TLS, which is one for all servers of the address: the first holds.
-    fn door_option(&mut self, door: usize, directive: &Directive, (key, value): (&str, Value)) {
+    /// Sets a TLS option that all servers of the address share. The first value wins.
+    fn door_option(&mut self, door: usize, directive: &Directive, (key, value): (&str, DraftValue)) {
         let options = &mut self.doors[door].options;
-        if let Some(Value::Table(pairs)) = options.get("tls")
+        if let Some(DraftValue::Table(pairs)) = options.get("tls")
             && let Some((_, known)) = pairs.iter().find(|(name, _)| name == key)
         {
             if *known != value {
                 let why = "TLS is set up once for an address, and another server came first";
-                return self.note(directive, Kind::Refused, why, "choose what suits all its servers");
+                return self.note(directive, RemarkKind::Refused, why, "choose what suits all its servers");
             }
-            return options.cite("tls", Origin::Directive(directive.number));
+            return options.cite("tls", StatementOrigin::Directive(directive.number));
         }
         options.extend("tls", (key, value), from(directive));
     }

@@ -1,23 +1,22 @@
-//! Locations: their paths in nginx's order of precedence, and what answers there.
+//! Locations: their paths in nginx's order of precedence, and their content.
 //!
 //! Both proxies prefer an exact path, then expressions in their order, then the longest prefix. `^~` becomes an
-//! expression before all others, where there are others.
+//! expression before all others, if there are any.
 
-use super::scope::Scope;
-use super::servers::Entry;
+use super::scope::BlockScope;
+use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::{Adapter, from};
-use crate::Kind;
-use crate::draft::{Origin, Value};
+use super::{NginxAdapter, from};
+use crate::RemarkKind;
+use crate::draft::{DraftValue, StatementOrigin};
 use crate::rules::{is_host, is_path};
 use crate::values;
 
-/// What a location matches.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Match {
+pub(super) enum LocationMatch {
     Exact(String),
     Prefix(String),
-    /// `^~`: no expression is tried where this is the longest prefix.
+    /// `^~`: if this is the longest prefix, no expression is tried.
     FirstPrefix(String),
     Pattern {
         text: String,
@@ -27,8 +26,8 @@ pub(super) enum Match {
     Named,
 }
 
-impl Match {
-    pub(super) fn of(location: &Directive) -> Self {
+impl LocationMatch {
+    pub(super) fn from_location(location: &Directive) -> Self {
         let path = |index| location.word(index).to_owned();
         match (location.word(0), location.words.len()) {
             ("=", 2) => Self::Exact(path(1)),
@@ -36,7 +35,7 @@ impl Match {
             ("~", 2) => Self::Pattern { text: path(1), ignores_case: false },
             ("~*", 2) => Self::Pattern { text: path(1), ignores_case: true },
             (first, _) if first.starts_with('@') => Self::Named,
-            // nginx also takes the sign and the path in one word.
+            // nginx also accepts sign and path as one word.
             (first, 1) if first.starts_with("~*") => {
                 Self::Pattern { text: first[2..].to_owned(), ignores_case: true }
             }
@@ -58,7 +57,7 @@ impl Match {
     }
 }
 
-/// The location that nginx chooses for a path, and those around it, the innermost first; none where only the server itself answers.
+/// Returns the location that nginx selects for a path and its outer ones, innermost first; empty without a match.
 pub(super) fn leading_to<'s>(path: &str, level: &'s [Directive]) -> Vec<&'s Directive> {
     let all = || level.iter().filter(|directive| directive.name == "location");
     let with_inner = |block: &'s Directive| {
@@ -66,17 +65,19 @@ pub(super) fn leading_to<'s>(path: &str, level: &'s [Directive]) -> Vec<&'s Dire
         blocks.push(block);
         blocks
     };
-    if let Some(exact) = all().find(|block| matches!(Match::of(block), Match::Exact(of) if of == path)) {
+    if let Some(exact) = all()
+        .find(|block| matches!(LocationMatch::from_location(block), LocationMatch::Exact(of) if of == path))
+    {
         return vec![exact];
     }
-    let prefixes = all().filter_map(|block| match Match::of(block) {
-        Match::Prefix(of) if path.starts_with(&of) => Some((of.len(), false, block)),
-        Match::FirstPrefix(of) if path.starts_with(&of) => Some((of.len(), true, block)),
+    let prefixes = all().filter_map(|block| match LocationMatch::from_location(block) {
+        LocationMatch::Prefix(of) if path.starts_with(&of) => Some((of.len(), false, block)),
+        LocationMatch::FirstPrefix(of) if path.starts_with(&of) => Some((of.len(), true, block)),
         _ => None,
     });
     let longest = prefixes.max_by_key(|(length, ..)| *length);
-    let matches = |block: &&Directive| match Match::of(block) {
-        Match::Pattern { text, ignores_case } => regex::RegexBuilder::new(&text)
+    let matches = |block: &&Directive| match LocationMatch::from_location(block) {
+        LocationMatch::Pattern { text, ignores_case } => regex::RegexBuilder::new(&text)
             .case_insensitive(ignores_case)
             .build()
             .is_ok_and(|pattern| pattern.is_match(path)),
@@ -84,7 +85,7 @@ pub(super) fn leading_to<'s>(path: &str, level: &'s [Directive]) -> Vec<&'s Dire
     };
     match longest {
         Some((_, true, block)) => with_inner(block),
-        // An expression within the longest prefix comes before those beside it.
+        // An expression inside the longest prefix takes precedence over those beside it.
         Some((_, false, block)) => match (with_inner(block), all().find(matches)) {
             (blocks, Some(pattern)) if blocks.len() == 1 => with_inner(pattern),
             (blocks, _) => blocks,
@@ -93,19 +94,17 @@ pub(super) fn leading_to<'s>(path: &str, level: &'s [Directive]) -> Vec<&'s Dire
     }
 }
 
-/// A location with the blocks around it.
 pub(super) struct Location<'s> {
     pub(super) block: &'s Directive,
-    pub(super) scope: Scope<'s>,
-    pub(super) matching: Match,
+    pub(super) scope: BlockScope<'s>,
+    pub(super) matching: LocationMatch,
 }
 
-impl<'s> Adapter<'s> {
-    /// The routes of a server.
-    pub(super) fn entries(&mut self, server: &'s Directive, scope: &Scope<'s>) -> Vec<Entry> {
+impl<'s> NginxAdapter<'s> {
+    pub(super) fn entries(&mut self, server: &'s Directive, scope: &BlockScope<'s>) -> Vec<RouteEntry> {
         let mut entries = self.conditions(scope);
         if let Some(answer) = scope.here("return") {
-            let mut entry = Entry::new("/", Vec::new());
+            let mut entry = RouteEntry::new("/", Vec::new());
             self.answer(answer, scope, &mut entry);
             entries.push(entry);
             for location in scope.own().iter().filter(|directive| directive.name == "location") {
@@ -116,22 +115,24 @@ impl<'s> Adapter<'s> {
         let mut locations = Vec::new();
         self.flatten(scope, None, &mut locations);
         let has_patterns =
-            locations.iter().any(|location| matches!(location.matching, Match::Pattern { .. }));
+            locations.iter().any(|location| matches!(location.matching, LocationMatch::Pattern { .. }));
         let exact: Vec<String> = locations
             .iter()
             .filter_map(|location| match &location.matching {
-                Match::Exact(path) => Some(path.clone()),
+                LocationMatch::Exact(path) => Some(path.clone()),
                 _ => None,
             })
             .collect();
         let mut first = Vec::new();
         for location in &locations {
             let Some(path) = self.path(location, has_patterns) else { continue };
-            let mut entry = Entry::new(path, from(location.block));
+            let mut entry = RouteEntry::new(path, from(location.block));
             let is_asked = self.content(location, server, &mut entry);
             let closed = self.methods(location, &mut entry);
             let slashed = match &location.matching {
-                Match::Prefix(path) | Match::FirstPrefix(path) if is_asked => path.strip_suffix('/'),
+                LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) if is_asked => {
+                    path.strip_suffix('/')
+                }
                 _ => None,
             };
             if let Some(bare) =
@@ -143,15 +144,15 @@ impl<'s> Adapter<'s> {
             }
             entries.extend(closed);
             match location.matching {
-                Match::FirstPrefix(_) if has_patterns => first.push(entry),
+                LocationMatch::FirstPrefix(_) if has_patterns => first.push(entry),
                 _ => entries.push(entry),
             }
         }
         first.sort_by_key(|entry| std::cmp::Reverse(entry.path.len()));
-        let has_root = locations.iter().any(|location| matches!(&location.matching, Match::Prefix(path) | Match::FirstPrefix(path) if path == "/"));
+        let has_root = locations.iter().any(|location| matches!(&location.matching, LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) if path == "/"));
         if !has_root {
-            let mut entry = Entry::new("/", Vec::new());
-            self.files_or_nothing(scope, &Match::Prefix("/".to_owned()), &mut entry);
+            let mut entry = RouteEntry::new("/", Vec::new());
+            self.files_or_nothing(scope, &LocationMatch::Prefix("/".to_owned()), &mut entry);
             self.access(scope, server, &mut entry);
             entries.push(entry);
         }
@@ -159,21 +160,23 @@ impl<'s> Adapter<'s> {
         first
     }
 
-    /// All locations of a server; those within others stand beside them, since their paths are longer.
-    fn flatten(&mut self, scope: &Scope<'s>, outer: Option<&str>, into: &mut Vec<Location<'s>>) {
+    /// Collects all locations of a server. Inner ones move up, because their paths are longer.
+    fn flatten(&mut self, scope: &BlockScope<'s>, outer: Option<&str>, into: &mut Vec<Location<'s>>) {
         for block in scope.own().iter().filter(|directive| directive.name == "location") {
-            let matching = Match::of(block);
+            let matching = LocationMatch::from_location(block);
             let scope = scope.within(block.inner());
             let is_within = match (&matching, outer) {
                 (_, None | Some("/")) => true,
-                (Match::Exact(path) | Match::Prefix(path), Some(outer)) => path.starts_with(outer),
+                (LocationMatch::Exact(path) | LocationMatch::Prefix(path), Some(outer)) => {
+                    path.starts_with(outer)
+                }
                 _ => false,
             };
             if !is_within {
                 let why = "an expression within another location holds only there";
                 self.note(
                     block,
-                    Kind::Refused,
+                    RemarkKind::Refused,
                     why,
                     "write a [[route]] whose expression begins with the outer path",
                 );
@@ -185,31 +188,31 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// Requests of a location that are answered by their method: `limit_except GET { deny all; }`, `if ($request_method = …)`
-    /// with a `return`. What the location has is then for the other methods.
-    fn methods(&mut self, location: &Location<'s>, entry: &mut Entry) -> Vec<Entry> {
+    /// Builds routes for requests that the location answers by method: `limit_except GET { deny all; }`, or `if
+    /// ($request_method = …)` with a `return`. The location's content is then for the other methods.
+    fn methods(&mut self, location: &Location<'s>, entry: &mut RouteEntry) -> Vec<RouteEntry> {
         let mut answered = Vec::new();
         for block in location.scope.own() {
             let inner = location.scope.within(block.inner());
-            let mut answer = Entry::new(entry.path.clone(), from(block));
+            let mut answer = RouteEntry::new(entry.path.clone(), from(block));
             match (block.name.as_str(), block.inner()) {
                 ("limit_except", [deny]) if deny.name == "deny" && deny.word(0) == "all" => {
-                    let mut methods: Vec<Value> =
+                    let mut methods: Vec<DraftValue> =
                         block.words.iter().map(|word| word.as_str().into()).collect();
-                    // GET stands for both.
+                    // In nginx, GET includes HEAD.
                     if block.words.iter().any(|word| word == "GET")
                         && !block.words.iter().any(|word| word == "HEAD")
                     {
                         methods.push("HEAD".into());
                     }
-                    entry.methods = Some((Value::List(methods), from(block)));
-                    let status = Value::Table(vec![("status".to_owned(), 403.into())]);
+                    entry.methods = Some((DraftValue::List(methods), from(block)));
+                    let status = DraftValue::Table(vec![("status".to_owned(), 403.into())]);
                     answer.options.set("respond", status, from(deny));
                     self.response_headers(&inner, &mut answer);
                 }
                 ("if", [returned]) if returned.name == "return" => {
                     let Some(method) = method_of(block) else { continue };
-                    answer.methods = Some((Value::List(vec![method.into()]), from(block)));
+                    answer.methods = Some((DraftValue::List(vec![method.into()]), from(block)));
                     self.answer(returned, &inner, &mut answer);
                 }
                 _ => continue,
@@ -220,17 +223,16 @@ impl<'s> Adapter<'s> {
     }
 
     fn unreachable(&mut self, block: &Directive) {
-        self.note(block, Kind::NeedsNothing, "the `return` of the server answers before it", "");
+        self.note(block, RemarkKind::NeedsNothing, "the `return` of the server answers before it", "");
         for inner in block.inner() {
             self.unreachable(inner);
         }
     }
 
-    /// The path of a location as [[route]] writes it.
     fn path(&mut self, location: &Location<'s>, has_patterns: bool) -> Option<String> {
         let block = location.block;
         let refuse = |adapter: &mut Self, why: &str| {
-            adapter.note(block, Kind::Refused, why, "write the path of the [[route]] by hand");
+            adapter.note(block, RemarkKind::Refused, why, "write the path of the [[route]] by hand");
             None
         };
         if let Some(path) = location.matching.path()
@@ -239,31 +241,33 @@ impl<'s> Adapter<'s> {
             return refuse(self, "the path has characters that cannot be written here");
         }
         match &location.matching {
-            Match::Exact(path) => Some(format!("= {path}")),
-            Match::Pattern { text, ignores_case } => match values::expression(text, *ignores_case) {
+            LocationMatch::Exact(path) => Some(format!("= {path}")),
+            LocationMatch::Pattern { text, ignores_case } => match values::expression(text, *ignores_case) {
                 Ok(pattern) => Some(format!("~ {pattern}")),
                 Err(why) => refuse(self, &why),
             },
-            Match::FirstPrefix(path) if has_patterns => Some(format!("~ {}(.*)", values::escaped(path))),
-            Match::Prefix(path) | Match::FirstPrefix(path) => {
+            LocationMatch::FirstPrefix(path) if has_patterns => {
+                Some(format!("~ {}(.*)", values::escaped(path)))
+            }
+            LocationMatch::Prefix(path) | LocationMatch::FirstPrefix(path) => {
                 if !path.ends_with('/') {
                     let why = format!("{path} matches whole segments: not {path}x");
-                    self.note(block, Kind::Differs, &why, "");
+                    self.note(block, RemarkKind::Differs, &why, "");
                 }
                 let bare = path.trim_end_matches('/');
                 Some(if bare.is_empty() { "/" } else { bare }.to_owned())
             }
-            Match::Named => {
+            LocationMatch::Named => {
                 let why = "there are no named locations";
                 let instead = "write a [[route]] whose path tells these requests apart";
-                self.note(block, Kind::Refused, why, instead);
+                self.note(block, RemarkKind::Refused, why, instead);
                 None
             }
         }
     }
 
-    /// `if` and `rewrite` of a server: routes before all others.
-    fn conditions(&mut self, scope: &Scope<'s>) -> Vec<Entry> {
+    /// Translates `if` and `rewrite` in a server: routes before all others.
+    fn conditions(&mut self, scope: &BlockScope<'s>) -> Vec<RouteEntry> {
         let mut entries = Vec::new();
         for directive in scope.own() {
             match directive.name.as_str() {
@@ -275,8 +279,8 @@ impl<'s> Adapter<'s> {
         entries
     }
 
-    /// `if ($host = name) { return … }` and `if ($request_method = NAME) { return … }`.
-    fn condition(&mut self, block: &'s Directive, scope: &Scope<'s>) -> Option<Entry> {
+    /// Translates `if ($host = name) { return … }` and `if ($request_method = NAME) { return … }`.
+    fn condition(&mut self, block: &'s Directive, scope: &BlockScope<'s>) -> Option<RouteEntry> {
         let inner = scope.within(block.inner());
         let [answer] = block.inner() else { return None };
         if answer.name != "return" {
@@ -287,15 +291,15 @@ impl<'s> Adapter<'s> {
         let text = text.trim_start_matches('(').trim_end_matches(')').trim();
         let (variable, value) = text.split_once(" = ")?;
         let value = value.trim().trim_matches('"');
-        let mut entry = Entry::new("/", Vec::new());
+        let mut entry = RouteEntry::new("/", Vec::new());
         match variable.trim() {
             "$host" | "$http_host" if is_host(value) => {
                 entry.host = Some((value.to_ascii_lowercase(), from(block)));
             }
             "$request_method" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_uppercase()) => {
-                entry.methods = Some((Value::List(vec![value.into()]), from(block)));
+                entry.methods = Some((DraftValue::List(vec![value.into()]), from(block)));
                 let why = "locations with their own paths come before it";
-                self.note(block, Kind::Differs, why, "say `methods` in their routes too");
+                self.note(block, RemarkKind::Differs, why, "say `methods` in their routes too");
             }
             _ => return None,
         }
@@ -303,40 +307,40 @@ impl<'s> Adapter<'s> {
         Some(entry)
     }
 
-    /// `rewrite` with an answer: `permanent`, `redirect`, or to another site.
-    fn moved(&mut self, rewrite: &Directive) -> Option<Entry> {
+    /// Translates a `rewrite` that answers: `permanent`, `redirect`, or to another site.
+    fn moved(&mut self, rewrite: &Directive) -> Option<RouteEntry> {
         let is_answer = matches!(rewrite.word(2), "permanent" | "redirect")
             || ["http://", "https://", "$scheme"].iter().any(|begin| rewrite.word(1).starts_with(begin));
         if !is_answer {
             let instead = "write `rewrite` in the [[route]] that asks the server";
-            self.note(rewrite, Kind::Refused, "a path is rewritten where its route is", instead);
+            self.note(rewrite, RemarkKind::Refused, "a path is rewritten where its route is", instead);
             return None;
         }
         let pattern = match values::expression(rewrite.word(0), false) {
             Ok(pattern) => pattern,
             Err(why) => {
-                self.note(rewrite, Kind::Refused, &why, "write a [[route]] with `redirect` by hand");
+                self.note(rewrite, RemarkKind::Refused, &why, "write a [[route]] with `redirect` by hand");
                 return None;
             }
         };
-        let mut entry = Entry::new(format!("~ {pattern}"), from(rewrite));
+        let mut entry = RouteEntry::new(format!("~ {pattern}"), from(rewrite));
         let status = if rewrite.word(2) == "permanent" { 301 } else { 302 };
         self.redirect(rewrite, rewrite.word(1).trim_end_matches('?'), status, &mut entry);
         Some(entry)
     }
 }
 
-/// nginx redirects `/api` to `/api/` where that is the path of a location that asks a server.
-fn with_slash(bare: &str, location: &Directive) -> Entry {
-    let origin = Origin::Directive(location.number);
-    let mut entry = Entry::new(format!("= {bare}"), vec![origin]);
-    let to = [("to".to_owned(), Value::from(format!("{bare}/"))), ("status".to_owned(), 301.into())];
-    let why = vec![Origin::Default("nginx adds the slash")];
-    entry.options.set("redirect", Value::Table(to.into()), why);
+/// nginx redirects `/api` to `/api/` if the latter is the path of a location with a server.
+fn with_slash(bare: &str, location: &Directive) -> RouteEntry {
+    let origin = StatementOrigin::Directive(location.number);
+    let mut entry = RouteEntry::new(format!("= {bare}"), vec![origin]);
+    let to = [("to".to_owned(), DraftValue::from(format!("{bare}/"))), ("status".to_owned(), 301.into())];
+    let why = vec![StatementOrigin::Default("nginx adds the slash")];
+    entry.options.set("redirect", DraftValue::Table(to.into()), why);
     entry
 }
 
-/// The method of `if ($request_method = NAME)`.
+/// Returns the method in `if ($request_method = NAME)`.
 fn method_of(block: &Directive) -> Option<String> {
     let text = block.words.join(" ");
     let text = text.trim_start_matches('(').trim_end_matches(')');

@@ -1,44 +1,44 @@
-//! Servers: which hosts they are for at which listeners, and their routes.
+//! Servers: their hosts at each listener, and their routes.
 
 use super::doors::Door;
-use super::scope::Scope;
+use super::scope::BlockScope;
 use super::syntax::Directive;
-use super::{Adapter, from};
-use crate::Kind;
-use crate::draft::{Origin, Table, Value};
+use super::{NginxAdapter, from};
+use crate::RemarkKind;
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::sheet::one_or_list;
 use crate::values;
 
-/// A route of a server, before it is said for which hosts and listeners it is.
+/// A route of a server, without hosts and listeners.
 #[derive(Clone)]
-pub(super) struct Entry {
-    /// A path as [[route]] writes it.
+pub(super) struct RouteEntry {
+    /// A path as in [[route]].
     pub(super) path: String,
-    pub(super) from: Vec<Origin>,
-    /// Instead of the server's hosts.
-    pub(super) host: Option<(String, Vec<Origin>)>,
-    pub(super) methods: Option<(Value, Vec<Origin>)>,
-    pub(super) options: Table,
+    pub(super) from: Vec<StatementOrigin>,
+    /// Replaces the server's hosts.
+    pub(super) host: Option<(String, Vec<StatementOrigin>)>,
+    pub(super) methods: Option<(DraftValue, Vec<StatementOrigin>)>,
+    pub(super) options: DraftTable,
 }
 
-impl Entry {
-    pub(super) fn new(path: impl Into<String>, from: Vec<Origin>) -> Self {
-        let options = Table::default();
+impl RouteEntry {
+    pub(super) fn new(path: impl Into<String>, from: Vec<StatementOrigin>) -> Self {
+        let options = DraftTable::default();
         Self { path: path.into(), from, host: None, methods: None, options }
     }
 }
 
-/// A server with what tells its requests from those of others.
-struct Site<'s> {
+/// A server with the properties that distinguish its requests.
+struct NginxSite<'s> {
     block: &'s Directive,
-    scope: Scope<'s>,
+    scope: BlockScope<'s>,
     hosts: Vec<String>,
-    named: Vec<Origin>,
+    named: Vec<StatementOrigin>,
     doors: Vec<usize>,
 }
 
-impl<'s> Adapter<'s> {
-    pub(super) fn servers(&mut self, scope: &Scope<'s>) {
+impl<'s> NginxAdapter<'s> {
+    pub(super) fn servers(&mut self, scope: &BlockScope<'s>) {
         let blocks: Vec<&Directive> =
             scope.own().iter().filter(|directive| directive.name == "server").collect();
         let mut sites = Vec::new();
@@ -46,9 +46,9 @@ impl<'s> Adapter<'s> {
             let scope = scope.within(block.inner());
             let doors = self.listen(index, &scope);
             let (hosts, named) = self.hosts(&scope);
-            sites.push(Site { block, scope, hosts, named, doors });
+            sites.push(NginxSite { block, scope, hosts, named, doors });
         }
-        // Routes with a listener come before all without, so either all have one or none has.
+        // Routes with a listener come before all others, so either all have one or none has.
         let has_listeners = sites.iter().any(|site| site.doors.len() != self.doors.len())
             || self.doors.windows(2).any(|pair| pair[0].default_server() != pair[1].default_server());
         for (index, site) in sites.iter().enumerate() {
@@ -58,18 +58,18 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// The routes of a server, once for its names, and once without where it answers for all other names.
+    /// Writes the routes of a server: once for its names, and once without host where it is the default server.
     fn write(
         &mut self,
         index: usize,
-        site: &Site<'s>,
-        sites: &[Site<'s>],
-        entries: &[Entry],
+        site: &NginxSite<'s>,
+        sites: &[NginxSite<'s>],
+        entries: &[RouteEntry],
         with_doors: bool,
     ) {
         let is_default = |door: &&usize| self.doors[**door].default_server() == Some(index);
         let (defaults, others): (Vec<usize>, Vec<usize>) = site.doors.iter().partition(is_default);
-        // A name with a wildcard of another server must not win over an exact one of this server.
+        // A wildcard name of another server must not win over an exact name of this server.
         let is_vague = |host: &String| host.starts_with(['*', '~']);
         let has_rivals = sites
             .iter()
@@ -80,7 +80,7 @@ impl<'s> Adapter<'s> {
             groups.push((true, named));
         } else if defaults.is_empty() {
             let why = "no request comes to a server without a name that is not the default of its address";
-            self.note(site.block, Kind::Refused, why, "give it a `server_name`, or leave it out");
+            self.note(site.block, RemarkKind::Refused, why, "give it a `server_name`, or leave it out");
         }
         groups.push((false, defaults));
         for (named, doors) in groups.into_iter().filter(|(_, doors)| !doors.is_empty()) {
@@ -95,10 +95,10 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn route(&mut self, site: &Site<'s>, entry: &Entry, named: bool, listeners: &[String]) {
+    fn route(&mut self, site: &NginxSite<'s>, entry: &RouteEntry, named: bool, listeners: &[String]) {
         let mut header = from(site.block);
         header.extend(entry.from.clone());
-        let mut route = Table::new("[[route]]", header);
+        let mut route = DraftTable::new("[[route]]", header);
         if !listeners.is_empty() {
             route.set("listener", one_or_list(listeners), Vec::new());
         }
@@ -112,8 +112,9 @@ impl<'s> Adapter<'s> {
                 route.set("host", one_or_list(&hosts), site.named.clone());
             }
             None => {
-                let default = Origin::Default("any host: the default of its address");
-                let origins: Vec<Origin> = std::iter::once(default).chain(site.named.clone()).collect();
+                let default = StatementOrigin::Default("any host: the default of its address");
+                let origins: Vec<StatementOrigin> =
+                    std::iter::once(default).chain(site.named.clone()).collect();
                 route.from.extend(origins);
             }
         }
@@ -125,18 +126,23 @@ impl<'s> Adapter<'s> {
         let methods = entry.methods.as_ref().map_or(String::new(), |(methods, _)| format!("{methods:?}"));
         if !self.taken.insert((listeners.join(" "), host + &methods, entry.path.clone())) {
             let number = entry.from.iter().find_map(|origin| match origin {
-                Origin::Directive(number) => Some(*number),
-                Origin::Default(_) => None,
+                StatementOrigin::Directive(number) => Some(*number),
+                StatementOrigin::Default(_) => None,
             });
             let why = "another route has the same host and path, and came first";
-            return self.sheet.note(number.unwrap_or(site.block.number), Kind::Refused, why, "leave one out");
+            return self.sheet.note(
+                number.unwrap_or(site.block.number),
+                RemarkKind::Refused,
+                why,
+                "leave one out",
+            );
         }
         route.append(&entry.options);
         self.sheet.routes.push(route);
     }
 
-    /// The hosts of a server that no server before has at the same listeners and path.
-    fn free_hosts(&mut self, site: &Site<'s>, entry: &Entry, listeners: &[String]) -> Vec<String> {
+    /// Returns the hosts of a server that no earlier server has at the same listeners and path.
+    fn free_hosts(&mut self, site: &NginxSite<'s>, entry: &RouteEntry, listeners: &[String]) -> Vec<String> {
         let methods = entry.methods.as_ref().map_or(String::new(), |(methods, _)| format!("{methods:?}"));
         let place =
             |host: &String| (listeners.join(" "), format!("one {host} {methods}"), entry.path.clone());
@@ -146,14 +152,14 @@ impl<'s> Adapter<'s> {
                 free.push(host.clone());
             } else {
                 let why = format!("another server came first for {host}");
-                self.note(site.block, Kind::Refused, &why, "leave one of them out");
+                self.note(site.block, RemarkKind::Refused, &why, "leave one of them out");
             }
         }
         free
     }
 
-    /// The hosts of `server_name`; none where it has no name that a request could ask for.
-    fn hosts(&mut self, scope: &Scope<'s>) -> (Vec<String>, Vec<Origin>) {
+    /// Returns the hosts in `server_name`; empty if no request could have one of the names.
+    fn hosts(&mut self, scope: &BlockScope<'s>) -> (Vec<String>, Vec<StatementOrigin>) {
         let (mut hosts, mut named) = (Vec::new(), Vec::new());
         for directive in scope.own().iter().filter(|directive| directive.name == "server_name") {
             named.extend(from(directive));
@@ -162,7 +168,7 @@ impl<'s> Adapter<'s> {
                     Ok(more) => hosts.extend(more),
                     Err(why) => {
                         let instead = "write the hosts that it is for";
-                        self.note(directive, Kind::Refused, &format!("{name}: {why}"), instead);
+                        self.note(directive, RemarkKind::Refused, &format!("{name}: {why}"), instead);
                     }
                 }
             }
@@ -173,13 +179,13 @@ impl<'s> Adapter<'s> {
 }
 
 impl Door {
-    /// Whether its port is one that clients leave out of the Host field.
+    /// Whether clients omit the port from the Host field.
     pub(super) fn has_usual_port(&self) -> bool {
         self.address.ends_with(":80") || self.address.ends_with(":443") || self.address.starts_with("unix:")
     }
 }
 
-/// A name of a server as hosts of a route.
+/// Converts a server's name to hosts of a route.
 fn host(name: &str) -> Result<Vec<String>, String> {
     let lower = name.to_ascii_lowercase();
     if let Some(pattern) = name.strip_prefix('~') {

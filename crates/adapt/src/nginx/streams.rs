@@ -1,22 +1,22 @@
-//! The block `stream`: listeners that pass bytes on, without routes.
+//! The block `stream`: layer 4 listeners without routes.
 
-use super::scope::Scope;
+use super::scope::BlockScope;
 use super::syntax::Directive;
-use super::{Adapter, Door, from, upstreams, values};
-use crate::Kind;
-use crate::draft::{Origin, Table, Value};
+use super::{Door, NginxAdapter, from, upstreams, values};
+use crate::RemarkKind;
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::sheet::name_of;
 use crate::values as written;
 
-impl<'s> Adapter<'s> {
+impl<'s> NginxAdapter<'s> {
     pub(super) fn stream(&mut self, level: &'s [Directive]) {
         let groups: Vec<&Directive> = level.iter().filter(|directive| directive.name == "upstream").collect();
         for server in level.iter().filter(|directive| directive.name == "server") {
-            let scope = Scope::of(level).within(server.inner());
+            let scope = BlockScope::from_level(level).within(server.inner());
             let Some(pass) = scope.here("proxy_pass") else {
                 self.note(
                     server,
-                    Kind::Refused,
+                    RemarkKind::Refused,
                     "it leads nowhere",
                     "name an upstream as `tcp` of [[listen]]",
                 );
@@ -30,14 +30,14 @@ impl<'s> Adapter<'s> {
         &mut self,
         server: &'s Directive,
         pass: &'s Directive,
-        scope: &Scope<'s>,
+        scope: &BlockScope<'s>,
         groups: &[&'s Directive],
     ) {
         if pass.word(0).contains('$') {
             let instead = "write `passthrough = [{ names = [\"…\"], upstream = \"NAME\" }]` in [[listen]]";
-            return self.note(pass, Kind::Refused, "a server is not chosen by a variable", instead);
+            return self.note(pass, RemarkKind::Refused, "a server is not chosen by a variable", instead);
         }
-        let mut made = Table::new("", from(pass));
+        let mut made = DraftTable::new("", from(pass));
         let group = groups.iter().find(|group| group.word(0) == pass.word(0));
         match group {
             Some(group) => {
@@ -45,7 +45,7 @@ impl<'s> Adapter<'s> {
                 self.group(group, "tcp", &mut made);
             }
             None => {
-                let servers = Value::List(vec![upstreams::url("tcp", pass.word(0)).into()]);
+                let servers = DraftValue::List(vec![upstreams::url("tcp", pass.word(0)).into()]);
                 made.set("servers", servers, from(pass));
             }
         }
@@ -73,20 +73,20 @@ impl<'s> Adapter<'s> {
                 _ => self.unread_value(idle),
             }
         }
-        self.note(server, Kind::NeedsNothing, "its parts are in [[listen]] and [upstream.NAME]", "");
+        self.note(server, RemarkKind::NeedsNothing, "its parts are in [[listen]] and [upstream.NAME]", "");
     }
 
     fn door_for_bytes(&mut self, listen: &'s Directive, name: &str, pass: &'s Directive) {
         if listen.words.iter().any(|word| word == "udp") {
             let instead = "leave these listeners to nginx";
-            return self.note(listen, Kind::Refused, "datagrams are not passed on", instead);
+            return self.note(listen, RemarkKind::Refused, "datagrams are not passed on", instead);
         }
         if listen.words.iter().any(|word| word == "ssl") {
             let why = "TLS of streams is not taken over";
-            return self.note(listen, Kind::Refused, why, "write `tls` beside `tcp` in [[listen]]");
+            return self.note(listen, RemarkKind::Refused, why, "write `tls` beside `tcp` in [[listen]]");
         }
         let Some(address) = self.address(listen) else { return };
-        let mut door = Door::for_bytes(&address, Origin::Directive(listen.number));
+        let mut door = Door::for_bytes(&address, StatementOrigin::Directive(listen.number));
         door.options.set("tcp", name, from(pass));
         self.doors.push(door);
     }

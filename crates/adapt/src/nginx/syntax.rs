@@ -1,25 +1,24 @@
-//! The text of nginx's files: words, quotes, comments, blocks, and what is included.
+//! Parses nginx's files: words, quotes, comments, blocks, includes.
 
-use mistake::{Mistake, Places};
+use mistake::{LineMap, Mistake};
 
 use crate::Include;
 pub(crate) use crate::source::Directive;
-use crate::source::{Place, Source, joined};
+use crate::source::{SourceFiles, StatementPlace, joined};
 
-/// Deeper blocks are refused.
 const BLOCKS_DEEP_MAX: usize = 32;
-/// Deeper includes are refused: most likely a file includes itself.
+/// Deeper includes are probably a file that includes itself.
 const INCLUDES_DEEP_MAX: usize = 16;
 const FILES_MAX: usize = 1000;
 const DIRECTIVES_MAX: usize = 100_000;
 
-/// All files as a tree, and where each directive was.
+/// Parses all files to a tree, with the place of each directive.
 pub(crate) fn read(
     text: &str,
     file: &str,
     include: Include<'_>,
-) -> Result<(Vec<Directive>, Source), Box<Mistake>> {
-    let mut source = Source::default();
+) -> Result<(Vec<Directive>, SourceFiles), Box<Mistake>> {
+    let mut source = SourceFiles::default();
     let tree = read_file(text, file, 0, 0, &mut source, include)?;
     Ok((tree, source))
 }
@@ -29,17 +28,17 @@ fn read_file(
     name: &str,
     depth: usize,
     blocks: usize,
-    source: &mut Source,
+    source: &mut SourceFiles,
     include: Include<'_>,
 ) -> Result<Vec<Directive>, Box<Mistake>> {
     source.files.push(name.to_owned());
     let file = source.files.len() - 1;
-    let mut reader = Reader { text, at: 0, places: Places::new(text, name), file };
+    let mut reader = NginxReader { text, at: 0, places: LineMap::new(text, name), file };
     reader.block(None, blocks, depth, source, include)
 }
 
-/// A word, or what ends a directive.
-enum Token {
+/// A word, or the end of a directive.
+enum NginxToken {
     Word(String),
     End,
     Open,
@@ -47,21 +46,21 @@ enum Token {
     Eof,
 }
 
-struct Reader<'t> {
+struct NginxReader<'t> {
     text: &'t str,
     at: usize,
-    places: Places<'t>,
+    places: LineMap<'t>,
     file: usize,
 }
 
-impl Reader<'_> {
-    /// The directives up to the end of the block or the file. `opened` is where the block began.
+impl NginxReader<'_> {
+    /// Parses directives up to the end of the block or file. `opened` is the start of the block.
     fn block(
         &mut self,
         opened: Option<usize>,
         blocks: usize,
         depth: usize,
-        source: &mut Source,
+        source: &mut SourceFiles,
         include: Include<'_>,
     ) -> Result<Vec<Directive>, Box<Mistake>> {
         let mut list = Vec::new();
@@ -69,15 +68,15 @@ impl Reader<'_> {
             self.skip_space();
             let start = self.at;
             let name = match self.token()? {
-                Token::Word(name) => name,
-                Token::Close if opened.is_some() => return Ok(list),
-                Token::Eof if opened.is_none() => return Ok(list),
-                Token::Eof => {
+                NginxToken::Word(name) => name,
+                NginxToken::Close if opened.is_some() => return Ok(list),
+                NginxToken::Eof if opened.is_none() => return Ok(list),
+                NginxToken::Eof => {
                     let open = opened.unwrap_or(start);
                     return Err(self.wrong(open, "this block has no end", "a } behind its last directive"));
                 }
-                Token::Close => return Err(self.wrong(start, "a } without its {", "a directive")),
-                Token::Open | Token::End => {
+                NginxToken::Close => return Err(self.wrong(start, "a } without its {", "a directive")),
+                NginxToken::Open | NginxToken::End => {
                     return Err(self.wrong(start, "a directive has no name", "a name such as listen"));
                 }
             };
@@ -98,7 +97,7 @@ impl Reader<'_> {
         name: String,
         blocks: usize,
         depth: usize,
-        source: &mut Source,
+        source: &mut SourceFiles,
         include: Include<'_>,
     ) -> Result<Directive, Box<Mistake>> {
         let number = source.places.len();
@@ -106,33 +105,33 @@ impl Reader<'_> {
             return Err(self.wrong(start, "there are more than 100000 directives", "a smaller file"));
         }
         let line = self.places.line(start);
-        source.places.push(Place { file: self.file, line, name: name.clone(), text: String::new() });
+        source.places.push(StatementPlace { file: self.file, line, name: name.clone(), text: String::new() });
         let mut words = Vec::new();
         let block = loop {
             self.skip_space();
             let at = self.at;
             match self.token()? {
-                Token::Word(word) => words.push(word),
-                Token::End => break None,
-                Token::Open if name.ends_with("_by_lua_block") => {
+                NginxToken::Word(word) => words.push(word),
+                NginxToken::End => break None,
+                NginxToken::Open if name.ends_with("_by_lua_block") => {
                     self.skip_code(at)?;
                     break Some(Vec::new());
                 }
-                Token::Open if blocks >= BLOCKS_DEEP_MAX => {
+                NginxToken::Open if blocks >= BLOCKS_DEEP_MAX => {
                     return Err(self.wrong(at, "blocks are nested more than 32 deep", "fewer of them"));
                 }
-                Token::Open => {
+                NginxToken::Open => {
                     source.places[number].text = joined(&name, &words);
                     break Some(self.block(Some(at), blocks + 1, depth, source, include)?);
                 }
-                Token::Close | Token::Eof => {
+                NginxToken::Close | NginxToken::Eof => {
                     let what = format!("the directive {name:?} does not end");
                     return Err(self.wrong(start, &what, "a ; behind its last word"));
                 }
             }
         };
         source.places[number].text = joined(&name, &words);
-        // What stands in these blocks are not directives, but belongs to the one that has the block.
+        // The content of these blocks is no list of directives, but belongs to the block's directive.
         if matches!(name.as_str(), "types" | "map" | "geo" | "split_clients" | "match") && block.is_some() {
             source.places.truncate(number + 1);
             source.unread.retain(|(unread, _)| *unread <= number);
@@ -146,7 +145,7 @@ impl Reader<'_> {
         start: usize,
         blocks: usize,
         depth: usize,
-        source: &mut Source,
+        source: &mut SourceFiles,
         include: Include<'_>,
     ) -> Result<Vec<Directive>, Box<Mistake>> {
         if depth >= INCLUDES_DEEP_MAX {
@@ -188,24 +187,24 @@ impl Reader<'_> {
         self.at += skipped;
     }
 
-    fn token(&mut self) -> Result<Token, Box<Mistake>> {
+    fn token(&mut self) -> Result<NginxToken, Box<Mistake>> {
         let start = self.at;
         let rest = &self.text[start..];
-        let Some(first) = rest.chars().next() else { return Ok(Token::Eof) };
+        let Some(first) = rest.chars().next() else { return Ok(NginxToken::Eof) };
         self.at += first.len_utf8();
         match first {
-            ';' => Ok(Token::End),
-            '{' => Ok(Token::Open),
-            '}' => Ok(Token::Close),
+            ';' => Ok(NginxToken::End),
+            '{' => Ok(NginxToken::Open),
+            '}' => Ok(NginxToken::Close),
             '"' | '\'' => self.quoted(start, first),
             _ => {
                 self.at = start;
-                Ok(Token::Word(self.bare()))
+                Ok(NginxToken::Word(self.bare()))
             }
         }
     }
 
-    fn quoted(&mut self, start: usize, quote: char) -> Result<Token, Box<Mistake>> {
+    fn quoted(&mut self, start: usize, quote: char) -> Result<NginxToken, Box<Mistake>> {
         let mut word = String::new();
         while let Some(character) = self.next() {
             if character == quote {
@@ -218,7 +217,7 @@ impl Reader<'_> {
                         "a space, ; or {",
                     ));
                 }
-                return Ok(Token::Word(word));
+                return Ok(NginxToken::Word(word));
             }
             self.take(character, &mut word);
         }
@@ -246,8 +245,8 @@ impl Reader<'_> {
         Some(character)
     }
 
-    /// Takes a character, with what a backslash before it means: quotes, backslashes and three controls. Before all others
-    /// the backslash stays, as in expressions.
+    /// Appends a character, and resolves a backslash before it: for quotes, backslashes and three controls. Before
+    /// other characters the backslash stays, as in expressions.
     fn take(&mut self, character: char, word: &mut String) {
         if character != '\\' {
             word.push(character);
@@ -270,7 +269,7 @@ impl Reader<'_> {
         self.next();
     }
 
-    /// Skips a block of another language, up to the brace that ends it.
+    /// Skips a block of another language up to its closing brace.
     fn skip_code(&mut self, open: usize) -> Result<(), Box<Mistake>> {
         let mut depth = 1;
         while let Some(character) = self.next() {

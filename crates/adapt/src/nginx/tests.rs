@@ -1,10 +1,8 @@
-//! Whole configurations: what is written, what is said, and that nothing is lost.
-
-use std::collections::BTreeSet;
+//! Whole configurations: the output, the remarks, and that no statement is lost.
 
 use super::*;
+use crate::told::{self, filled, whole};
 
-/// Configurations in the manner of tutorials and projects.
 const SAMPLES: [(&str, &str); 12] = [
     ("01", include_str!("../../samples/nginx/01-reverse-proxy.conf")),
     ("02", include_str!("../../samples/nginx/02-tls-redirect.conf")),
@@ -20,14 +18,6 @@ const SAMPLES: [(&str, &str); 12] = [
     ("12", include_str!("../../samples/nginx/12-redirects.conf")),
 ];
 
-fn filled(text: &str) -> String {
-    text.replace("@LISTEN@", "80")
-        .replace("@TLS@", "443")
-        .replace("@ORIGIN@", "127.0.0.1:9001")
-        .replace("@ORIGIN2@", "127.0.0.1:9002")
-        .replace("@DIR@", "/srv/vanward")
-}
-
 fn adapted(text: &str) -> Adapted {
     let none = &mut |_: &str| Ok(Vec::new());
     match adapt(text, "n.conf", none) {
@@ -40,36 +30,9 @@ fn adapted(text: &str) -> Adapted {
 #[track_caller]
 fn checked(text: &str) -> Adapted {
     let adapted = adapted(text);
-    let reading = config::examine(&adapted.toml, "vanward.toml");
-    // Files that it names need not be here.
-    let mistakes: Vec<String> = reading
-        .mistakes
-        .iter()
-        .map(ToString::to_string)
-        .filter(|mistake| !mistake.contains("No such file"))
-        .collect();
-    assert!(mistakes.is_empty(), "{mistakes:#?}\n{}", adapted.toml);
-    assert_eq!(lost(text, &adapted), Vec::<String>::new(), "{}", adapted.toml);
-    assert_eq!(adapted.taken + adapted.needless + adapted.refused(), adapted.directives);
-    adapted
-}
-
-/// The directives that neither a comment nor a remark names.
-fn lost(text: &str, adapted: &Adapted) -> Vec<String> {
     let (_, source) = syntax::read(text, "n.conf", &mut |_: &str| Ok(Vec::new())).expect("it was read");
-    let told: BTreeSet<(usize, &str)> =
-        adapted.remarks.iter().map(|remark| (remark.line, remark.directive.as_str())).collect();
-    let places = source.places.iter();
-    let lost = places.filter(|place| {
-        let comment = format!("n.conf:{} {}", place.line, place.name);
-        let is_cited = adapted.toml.lines().any(|line| {
-            line.split("  # ")
-                .nth(1)
-                .is_some_and(|comments| comments.split(", ").any(|known| known == comment))
-        });
-        !is_cited && !told.contains(&(place.line, place.text.as_str()))
-    });
-    lost.map(|place| format!("{}: {}", place.line, place.text)).collect()
+    whole(&source, &adapted);
+    adapted
 }
 
 #[test]
@@ -88,7 +51,7 @@ fn panic_free(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// The lines of the result that have an option, without their comments.
+/// Returns the output's lines with options, without comments.
 fn options(text: &str) -> Vec<String> {
     let lines = checked(text).toml;
     let plain = |line: &str| line.split("  # ").next().unwrap_or_default().to_owned();
@@ -181,7 +144,7 @@ fn a_time_for_connecting_is_that_of_all_or_of_an_upstream() {
         let count = |wanted: &str| written.iter().filter(|line| *line == wanted).count();
         assert_eq!((count(pool), count("upstream_connect = \"2s\"")), (own, of_all), "{text}: {written:#?}");
     }
-    // Servers that are reached in two ways are two upstreams, which is said; those that are reached in one are one.
+    // Servers reached in two ways become two upstreams with a remark; those reached in one way become one.
     let text = in_location(
         "proxy_pass http://u; proxy_connect_timeout 2; } location /a { proxy_pass http://u; proxy_connect_timeout 3; } location /b { proxy_pass http://u; proxy_connect_timeout 2000ms;",
     );
@@ -246,7 +209,7 @@ fn a_moved_path_has_the_fields_of_its_location() {
 }
 
 #[test]
-fn what_protects_a_location_fails_closed() {
+fn unsupported_protection_of_a_location_fails_closed() {
     for directives in [
         "proxy_pass http://u; auth_basic x;",
         "proxy_pass http://u; auth_basic $x; auth_basic_user_file /f;",
@@ -286,71 +249,17 @@ fn wrong_syntax_is_told_with_its_place() {
 fn code_of_other_languages_is_not_read() {
     let text =
         in_location("content_by_lua_block { if x then ngx.say(\"}\") end -- }\n local t = { a = 1 } }");
-    let said: Vec<Kind> = checked(&text).remarks.iter().map(|remark| remark.kind).collect();
-    assert!(said.contains(&Kind::Refused), "{said:?}");
-}
-
-/// Words that make configurations which mean something.
-fn word() -> impl proptest::strategy::Strategy<Value = String> {
-    use proptest::prelude::*;
-    let words = [
-        "server",
-        "location",
-        "listen",
-        "server_name",
-        "proxy_pass",
-        "return",
-        "root",
-        "if",
-        "upstream",
-        "add_header",
-        "rewrite",
-        "http",
-        "stream",
-        "=",
-        "~",
-        "^~",
-        "/",
-        "/a",
-        "/a/",
-        "^/a(.*)$",
-        "http://u/",
-        "301",
-        "80",
-        "a.b",
-        "$host",
-        "allow",
-        "deny",
-        "all",
-        "{",
-        "{",
-        "}",
-        "}",
-        ";",
-        ";",
-        ";",
-        "\"x y\"",
-        "'",
-        "\\",
-        "#",
-        "\n",
-        "auth_basic",
-        "off",
-        "error_page",
-        "404",
-    ];
-    prop_oneof![8 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
+    let said: Vec<RemarkKind> = checked(&text).remarks.iter().map(|remark| remark.kind).collect();
+    assert!(said.contains(&RemarkKind::Refused), "{said:?}");
 }
 
 proptest::proptest! {
     #[test]
-    fn any_text_is_read_or_refused_and_nothing_is_lost(words in proptest::collection::vec(word(), 0..60)) {
+    fn any_text_is_read_or_refused_and_nothing_is_lost(words in proptest::collection::vec(told::word(include_str!("words.txt")), 0..60)) {
         let text = words.join(" ");
         if let Ok(adapted) = adapt(&text, "n.conf", &mut |_: &str| Ok(Vec::new())) {
-            proptest::prop_assert_eq!(lost(&text, &adapted), Vec::<String>::new());
-            let parsed = config::examine(&adapted.toml, "v.toml");
-            let syntax = parsed.mistakes.iter().find(|mistake| mistake.message.contains("TOML") || mistake.message.contains("closing"));
-            proptest::prop_assert!(syntax.is_none(), "{:?}\n{}", syntax, adapted.toml);
+            let (_, source) = syntax::read(&text, "n.conf", &mut |_: &str| Ok(Vec::new())).expect("it was read");
+            told::sound(&source, &adapted);
         }
     }
 }

@@ -1,16 +1,16 @@
-//! Where requests lead: `proxy_pass`, and the `upstream` blocks that it names.
+//! Targets of requests: `proxy_pass`, and the `upstream` blocks that it names.
 
-use super::locations::{Location, Match};
-use super::scope::Scope;
-use super::servers::Entry;
+use super::locations::{Location, LocationMatch};
+use super::scope::BlockScope;
+use super::servers::RouteEntry;
 use super::syntax::Directive;
-use super::{Adapter, access, content, from, values};
-use crate::Kind;
-use crate::draft::{Origin, Table, Value};
+use super::{NginxAdapter, access, content, from, values};
+use crate::RemarkKind;
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::sheet::{name_of, upstream_header};
 use crate::values as written;
 
-/// Fields that servers get from Vanward without an option.
+/// Fields that Vanward sends to servers without an option.
 const BY_ITSELF: [&str; 8] = [
     "x-forwarded-for",
     "x-forwarded-proto",
@@ -22,20 +22,20 @@ const BY_ITSELF: [&str; 8] = [
     "x-request-id",
 ];
 
-/// A target of `proxy_pass`.
-struct Target {
+struct PassTarget {
     scheme: &'static str,
     host: String,
     uri: Option<String>,
 }
 
-impl<'s> Adapter<'s> {
-    /// `proxy_pass` and `grpc_pass` of a location, with all that holds on the way to the server and back.
-    pub(super) fn pass(&mut self, pass: &'s Directive, location: &Location<'s>, entry: &mut Entry) {
+impl<'s> NginxAdapter<'s> {
+    /// Translates `proxy_pass` and `grpc_pass` of a location, with all options for requests to the server and
+    /// responses.
+    pub(super) fn pass(&mut self, pass: &'s Directive, location: &Location<'s>, entry: &mut RouteEntry) {
         let target = match target(pass) {
             Ok(target) => target,
             Err((why, instead)) => {
-                self.note(pass, Kind::Refused, why, instead);
+                self.note(pass, RemarkKind::Refused, why, instead);
                 return content::not_taken(pass, entry);
             }
         };
@@ -53,13 +53,18 @@ impl<'s> Adapter<'s> {
             entry.options.extend("limits", ("body_bytes", size.into()), from(limit));
         }
         if let Some(buffered) = scope.one("proxy_request_buffering") {
-            let why = "bodies are passed on as they come; `request_buffering = true` gathers them";
-            self.note(buffered, Kind::NeedsNothing, why, "");
+            let why = "bodies are streamed; `request_buffering = true` gathers them";
+            self.note(buffered, RemarkKind::NeedsNothing, why, "");
         }
     }
 
-    /// The upstream of a target, made if it is new; its name.
-    fn upstream(&mut self, target: &Target, pass: &'s Directive, scope: &Scope<'s>) -> Option<String> {
+    /// Returns the name of a target's upstream, creating it if necessary.
+    fn upstream(
+        &mut self,
+        target: &PassTarget,
+        pass: &'s Directive,
+        scope: &BlockScope<'s>,
+    ) -> Option<String> {
         let group = self.groups.get(target.host.as_str()).copied();
         let mut base =
             name_of(if group.is_some() { &target.host } else { target.host.trim_start_matches('/') });
@@ -71,11 +76,11 @@ impl<'s> Adapter<'s> {
         }
         let tls = self.server_tls(target, scope);
         let is_grpc = pass.name == "grpc_pass";
-        let mut made = Table::new("", group.map(from).unwrap_or_else(|| from(pass)));
+        let mut made = DraftTable::new("", group.map(from).unwrap_or_else(|| from(pass)));
         match group {
             Some(group) => self.group(group, target.scheme, &mut made),
             None => {
-                let server = Value::List(vec![url(target.scheme, &target.host).into()]);
+                let server = DraftValue::List(vec![url(target.scheme, &target.host).into()]);
                 made.set("servers", server, from(pass));
             }
         }
@@ -89,31 +94,32 @@ impl<'s> Adapter<'s> {
         if let Some((directive, time)) = &connect {
             made.extend("pool", ("connect_timeout", time.as_str().into()), from(directive));
         }
-        // The same servers in the same way are one upstream.
+        // The same servers with the same options share an upstream.
         for attempt in 1.. {
             let name = if attempt == 1 { base.clone() } else { format!("{base}-{attempt}") };
             made.header = upstream_header(&name);
             match self.sheet.upstreams.iter().position(|known| known.header == made.header) {
                 Some(known) if self.sheet.upstreams[known].says_the_same(&made) => {
                     let known = &mut self.sheet.upstreams[known];
-                    known.cite("servers", Origin::Directive(pass.number));
+                    known.cite("servers", StatementOrigin::Directive(pass.number));
                     if let Some((directive, _)) = connect {
-                        known.cite("pool", Origin::Directive(directive.number));
+                        known.cite("pool", StatementOrigin::Directive(directive.number));
                     }
                     return Some(name);
                 }
                 Some(_) if attempt < 100 => {}
                 Some(_) => return None,
                 None => {
-                    if made.get("servers").is_none_or(|servers| *servers == Value::List(Vec::new())) {
-                        self.note(pass, Kind::Refused, "its upstream has no server", "name one in `servers`");
+                    if made.get("servers").is_none_or(|servers| *servers == DraftValue::List(Vec::new())) {
+                        let why = "its upstream has no server";
+                        self.note(pass, RemarkKind::Refused, why, "name one in `servers`");
                         return None;
                     }
                     self.sheet.upstreams.push(made);
                     if group.is_some() && name != base {
                         let why = "its servers are an upstream of their own here, since locations reach them with other options: \
                                    connections and failures are counted for each";
-                        self.note(pass, Kind::Differs, why, "");
+                        self.note(pass, RemarkKind::Differs, why, "");
                     }
                     return Some(name);
                 }
@@ -122,8 +128,8 @@ impl<'s> Adapter<'s> {
         None
     }
 
-    /// The time for connecting to the servers of a target, unless it is that of all.
-    fn connect_time(&mut self, pass: &Directive, scope: &Scope<'s>) -> Option<(&'s Directive, String)> {
+    /// Returns the connect timeout of a target's servers, unless it is the global one.
+    fn connect_time(&mut self, pass: &Directive, scope: &BlockScope<'s>) -> Option<(&'s Directive, String)> {
         let is_grpc = pass.name == "grpc_pass";
         let directive = scope.one(if is_grpc { "grpc_connect_timeout" } else { "proxy_connect_timeout" })?;
         let Some(time @ 1..=86_400_000) = values::milliseconds(directive.word(0)) else {
@@ -138,8 +144,7 @@ impl<'s> Adapter<'s> {
         Some((directive, time))
     }
 
-    /// An `upstream` block.
-    pub(super) fn group(&mut self, group: &'s Directive, scheme: &str, made: &mut Table) {
+    pub(super) fn group(&mut self, group: &'s Directive, scheme: &str, made: &mut DraftTable) {
         for directive in group.inner() {
             match directive.name.as_str() {
                 "server" => self.member(directive, scheme, made),
@@ -149,7 +154,7 @@ impl<'s> Adapter<'s> {
                     made.set("balance", "two-choices", from(directive));
                     if directive.word(0) != "two" {
                         let why = "of two random servers the less busy one is taken";
-                        self.note(directive, Kind::Differs, why, "");
+                        self.note(directive, RemarkKind::Differs, why, "");
                     }
                 }
                 "hash" => self.hash(directive, made),
@@ -159,7 +164,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn hash(&mut self, directive: &'s Directive, made: &mut Table) {
+    fn hash(&mut self, directive: &'s Directive, made: &mut DraftTable) {
         let key = match directive.word(0) {
             "$remote_addr" | "$binary_remote_addr" => Some("client".to_owned()),
             "$request_uri" | "$uri" => Some("path".to_owned()),
@@ -176,42 +181,41 @@ impl<'s> Adapter<'s> {
         };
         let Some(key) = key else {
             let instead = "`hash_key` takes client, header, cookie, query, path, host or basic-user";
-            return self.note(directive, Kind::Refused, "servers are not chosen by this", instead);
+            return self.note(directive, RemarkKind::Refused, "servers are not chosen by this", instead);
         };
         made.set("balance", "consistent-hash", from(directive));
         made.set("hash_key", key, from(directive));
         if directive.word(1) != "consistent" {
             self.note(
                 directive,
-                Kind::Differs,
+                RemarkKind::Differs,
                 "keys are spread by a consistent hash: to other servers than nginx",
                 "",
             );
         }
         if directive.word(0) == "$request_uri" {
-            self.note(directive, Kind::Differs, "the path is hashed, without the query", "");
+            self.note(directive, RemarkKind::Differs, "the path is hashed, without the query", "");
         }
     }
 
-    /// A `server` of an `upstream` block.
-    fn member(&mut self, server: &'s Directive, scheme: &str, made: &mut Table) {
-        let mut pairs = vec![("url".to_owned(), Value::from(url(scheme, server.word(0))))];
+    fn member(&mut self, server: &'s Directive, scheme: &str, made: &mut DraftTable) {
+        let mut pairs = vec![("url".to_owned(), DraftValue::from(url(scheme, server.word(0))))];
         for word in server.words.iter().skip(1) {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             let number = value.parse::<u64>().ok();
             match (name, number) {
                 ("weight", Some(weight)) => {
-                    pairs.push(("weight".to_owned(), Value::Number(weight.min(1000))));
+                    pairs.push(("weight".to_owned(), DraftValue::Number(weight.min(1000))));
                 }
-                ("backup", _) => pairs.push(("priority".to_owned(), Value::Number(1))),
+                ("backup", _) => pairs.push(("priority".to_owned(), DraftValue::Number(1))),
                 ("down", _) => pairs.push(("down".to_owned(), true.into())),
                 ("max_conns", Some(most @ 1..)) => {
-                    pairs.push(("max_requests".to_owned(), Value::Number(most.min(1_000_000))));
+                    pairs.push(("max_requests".to_owned(), DraftValue::Number(most.min(1_000_000))));
                 }
                 ("max_conns", _) | ("resolve", _) => {}
                 ("max_fails", Some(0)) => self.eject(server, ("failures_in_a_row", "off".into()), made),
                 ("max_fails", Some(most)) => {
-                    self.eject(server, ("failures_in_a_row", Value::Number(most.min(1_000_000))), made);
+                    self.eject(server, ("failures_in_a_row", DraftValue::Number(most.min(1_000_000))), made);
                 }
                 ("fail_timeout", _) => match values::milliseconds(value) {
                     Some(time @ 10..=3_600_000) => {
@@ -219,7 +223,7 @@ impl<'s> Adapter<'s> {
                     }
                     _ => self.note(
                         server,
-                        Kind::Differs,
+                        RemarkKind::Differs,
                         "fail_timeout is not from 10 ms to an hour: it is left out",
                         "",
                     ),
@@ -231,29 +235,40 @@ impl<'s> Adapter<'s> {
                 }
                 _ => {
                     let why = format!("{word} has no counterpart");
-                    self.note(server, Kind::Differs, &why, "see [upstream.NAME] in docs/configuration.md");
+                    self.note(
+                        server,
+                        RemarkKind::Differs,
+                        &why,
+                        "see [upstream.NAME] in docs/configuration.md",
+                    );
                 }
             }
         }
-        let value = if pairs.len() == 1 { pairs.remove(0).1 } else { Value::Table(pairs) };
+        let value = if pairs.len() == 1 { pairs.remove(0).1 } else { DraftValue::Table(pairs) };
         made.push("servers", value, from(server));
     }
 
-    /// Ejection is one rule for all servers of an upstream: the first holds.
-    fn eject(&mut self, server: &'s Directive, (key, value): (&str, Value), made: &mut Table) {
+    /// Sets an ejection option. It is common to all servers of an upstream: the first value wins.
+    fn eject(&mut self, server: &'s Directive, (key, value): (&str, DraftValue), made: &mut DraftTable) {
         match made.inner("eject", key) {
             Some(known) if *known != value => {
                 let why =
                     "max_fails and fail_timeout are one rule for all servers of an upstream: the first holds";
-                self.note(server, Kind::Differs, why, "");
+                self.note(server, RemarkKind::Differs, why, "");
             }
             Some(_) => {}
             None => made.extend("eject", (key, value), from(server)),
         }
     }
 
-    /// `proxy_pass` with a path: that replaces what the location matches.
-    fn uri(&mut self, pass: &'s Directive, target: &Target, location: &Location<'s>, entry: &mut Entry) {
+    /// Translates `proxy_pass` with a path, which replaces the location's match.
+    fn uri(
+        &mut self,
+        pass: &'s Directive,
+        target: &PassTarget,
+        location: &Location<'s>,
+        entry: &mut RouteEntry,
+    ) {
         let rewrites = location.scope.here("rewrite");
         if let Some(rewrite) = rewrites {
             let pattern = written::expression(rewrite.word(0), false);
@@ -267,7 +282,7 @@ impl<'s> Adapter<'s> {
                     let why = "only `rewrite EXPRESSION PATH break` is taken over where a server is asked";
                     self.note(
                         rewrite,
-                        Kind::Refused,
+                        RemarkKind::Refused,
                         why,
                         "write `rewrite = { pattern = \"…\", path = \"…\" }`",
                     );
@@ -279,23 +294,23 @@ impl<'s> Adapter<'s> {
         if uri.contains('?') {
             return self.note(
                 pass,
-                Kind::Refused,
+                RemarkKind::Refused,
                 "a path with a query cannot be put in",
                 "leave the query out",
             );
         }
-        // A prefix without a path of its own stays as it is.
-        if uri == path && !matches!(location.matching, Match::Exact(_)) {
+        // A prefix that maps to itself is no change.
+        if uri == path && !matches!(location.matching, LocationMatch::Exact(_)) {
             return;
         }
-        let to = if matches!(location.matching, Match::Exact(_)) {
+        let to = if matches!(location.matching, LocationMatch::Exact(_)) {
             uri.clone()
         } else if entry.path.starts_with('~') {
             format!("{}$1", uri.replace('$', "$$"))
         } else {
             if path.ends_with('/') != uri.ends_with('/') {
                 let why = "paths are joined with one slash between them";
-                self.note(pass, Kind::Differs, why, "");
+                self.note(pass, RemarkKind::Differs, why, "");
             }
             let bare = uri.trim_end_matches('/');
             if bare.is_empty() { "/".to_owned() } else { bare.to_owned() }
@@ -303,7 +318,7 @@ impl<'s> Adapter<'s> {
         entry.options.extend("rewrite", ("path", to.into()), from(pass));
     }
 
-    fn request_headers(&mut self, target: &Target, scope: &Scope<'s>, entry: &mut Entry) {
+    fn request_headers(&mut self, target: &PassTarget, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let mut has_host = false;
         let all: Vec<_> =
             scope.all("proxy_set_header").into_iter().chain(scope.all("grpc_set_header")).collect();
@@ -319,17 +334,17 @@ impl<'s> Adapter<'s> {
                 {
                     self.note(
                         set,
-                        Kind::NeedsNothing,
+                        RemarkKind::NeedsNothing,
                         "servers get X-Forwarded-For and Forwarded always",
                         "",
                     );
                 }
                 "upgrade" | "connection" => {
                     let why = "upgrades are passed on, and connections to servers are kept";
-                    self.note(set, Kind::NeedsNothing, why, "");
+                    self.note(set, RemarkKind::NeedsNothing, why, "");
                 }
                 name if BY_ITSELF.contains(&name) && text.starts_with('$') => {
-                    self.note(set, Kind::NeedsNothing, "servers get this field always", "");
+                    self.note(set, RemarkKind::NeedsNothing, "servers get this field always", "");
                 }
                 "accept-encoding" if text.is_empty() => {
                     self.header("request_headers", "set", set.word(0), String::new(), set, entry);
@@ -337,7 +352,7 @@ impl<'s> Adapter<'s> {
                 _ if !access::is_field_name(&name) => {
                     self.note(
                         set,
-                        Kind::Refused,
+                        RemarkKind::Refused,
                         "it is no name of a field",
                         "write one in `request_headers`",
                     );
@@ -347,32 +362,32 @@ impl<'s> Adapter<'s> {
                     Err(variable) => {
                         let why = format!("there is no variable {variable}");
                         let instead = "write the value, or a variable of docs/configuration.md";
-                        self.note(set, Kind::Refused, &why, instead);
+                        self.note(set, RemarkKind::Refused, &why, instead);
                     }
                 },
             }
         }
         if !has_host && !target.host.starts_with("unix:") && !target.host.starts_with('/') {
-            let default = vec![Origin::Default("nginx sends the host of proxy_pass")];
+            let default = vec![StatementOrigin::Default("nginx sends the host of proxy_pass")];
             entry.options.extend("rewrite", ("host", without_usual_port(target).into()), default);
         }
     }
 
-    fn host(&mut self, set: &'s Directive, target: &Target, entry: &mut Entry) {
+    fn host(&mut self, set: &'s Directive, target: &PassTarget, entry: &mut RouteEntry) {
         let has_usual_ports = self.doors.iter().all(super::Door::has_usual_port);
         let host = match set.word(1) {
             "$http_host" => {
-                return self.note(set, Kind::NeedsNothing, "servers get the Host of the client", "");
+                return self.note(set, RemarkKind::NeedsNothing, "servers get the Host of the client", "");
             }
             "$host" if has_usual_ports => {
-                return self.note(set, Kind::NeedsNothing, "servers get the Host of the client", "");
+                return self.note(set, RemarkKind::NeedsNothing, "servers get the Host of the client", "");
             }
-            // Without the port of the client's.
+            // Without the client's port.
             "$host" => "$host".to_owned(),
             "$host:$server_port" | "$host:$proxy_port" => {
                 return self.note(
                     set,
-                    Kind::NeedsNothing,
+                    RemarkKind::NeedsNothing,
                     "servers get the Host of the client, with its port",
                     "",
                 );
@@ -382,14 +397,19 @@ impl<'s> Adapter<'s> {
                 Ok(host) => host,
                 Err(variable) => {
                     let why = format!("there is no variable {variable}");
-                    return self.note(set, Kind::Refused, &why, "write the host in `host` of `rewrite`");
+                    return self.note(
+                        set,
+                        RemarkKind::Refused,
+                        &why,
+                        "write the host in `host` of `rewrite`",
+                    );
                 }
             },
         };
         entry.options.extend("rewrite", ("host", host.into()), from(set));
     }
 
-    fn timeouts(&mut self, pass: &Directive, scope: &Scope<'s>, entry: &mut Entry) {
+    fn timeouts(&mut self, pass: &Directive, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         let kind = if pass.name == "grpc_pass" { "grpc" } else { "proxy" };
         for (name, keys) in
             [("read", &["upstream_first_byte", "upstream_body"][..]), ("send", &["upstream_send"])]
@@ -401,7 +421,7 @@ impl<'s> Adapter<'s> {
             };
             let waits = written::duration(time.min(86_400_000));
             if time > 86_400_000 {
-                self.note(directive, Kind::Differs, "a wait has at most a day", "");
+                self.note(directive, RemarkKind::Differs, "a wait has at most a day", "");
             }
             for key in keys {
                 entry.options.extend("timeouts", (key, waits.as_str().into()), from(directive));
@@ -418,13 +438,13 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn retries(&mut self, scope: &Scope<'s>, entry: &mut Entry) {
+    fn retries(&mut self, scope: &BlockScope<'s>, entry: &mut RouteEntry) {
         if let Some(next) = scope.one("proxy_next_upstream") {
-            let mut on: Vec<Value> = Vec::new();
+            let mut on: Vec<DraftValue> = Vec::new();
             for word in &next.words {
                 match word.as_str() {
                     "off" => {
-                        entry.options.extend("retry", ("attempts", Value::Number(1)), from(next));
+                        entry.options.extend("retry", ("attempts", DraftValue::Number(1)), from(next));
                         return;
                     }
                     "error" => on.extend(["connect".into(), "reset".into()]),
@@ -434,23 +454,27 @@ impl<'s> Adapter<'s> {
                     }
                     "invalid_header" | "updating" => {}
                     status => match status.strip_prefix("http_").and_then(|code| code.parse::<u64>().ok()) {
-                        Some(code) => on.push(Value::Number(code)),
+                        Some(code) => on.push(DraftValue::Number(code)),
                         None => self.unread_value(next),
                     },
                 }
             }
-            entry.options.extend("retry", ("on", Value::List(on)), from(next));
+            entry.options.extend("retry", ("on", DraftValue::List(on)), from(next));
         }
         if let Some(tries) = scope.one("proxy_next_upstream_tries") {
             match tries.word(0).parse::<u64>() {
                 Ok(0) => self.note(
                     tries,
-                    Kind::Differs,
+                    RemarkKind::Differs,
                     "three attempts are the default",
                     "write `attempts` of `retry`",
                 ),
                 Ok(count) => {
-                    entry.options.extend("retry", ("attempts", Value::Number(count.min(16))), from(tries));
+                    entry.options.extend(
+                        "retry",
+                        ("attempts", DraftValue::Number(count.min(16))),
+                        from(tries),
+                    );
                 }
                 Err(_) => self.unread_value(tries),
             }
@@ -459,7 +483,7 @@ impl<'s> Adapter<'s> {
             match values::milliseconds(within.word(0)) {
                 Some(0) => self.note(
                     within,
-                    Kind::Differs,
+                    RemarkKind::Differs,
                     "no attempt starts after ten seconds",
                     "write `within` of `retry`",
                 ),
@@ -472,9 +496,12 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// How servers are reached over TLS.
-    fn server_tls(&mut self, target: &Target, scope: &Scope<'s>) -> Vec<(&'static str, Value, Vec<Origin>)> {
-        let mut options: Vec<(&str, Value, Vec<Origin>)> = Vec::new();
+    fn server_tls(
+        &mut self,
+        target: &PassTarget,
+        scope: &BlockScope<'s>,
+    ) -> Vec<(&'static str, DraftValue, Vec<StatementOrigin>)> {
+        let mut options: Vec<(&str, DraftValue, Vec<StatementOrigin>)> = Vec::new();
         if target.scheme != "https" {
             return options;
         }
@@ -488,21 +515,26 @@ impl<'s> Adapter<'s> {
             let Some(directive) = scope.one(name) else { continue };
             if directive.word(0).contains('$') {
                 let instead = "leave it out: the host of the server is the default";
-                self.note(directive, Kind::Refused, "it has no variables", instead);
+                self.note(directive, RemarkKind::Refused, "it has no variables", instead);
             } else {
                 options.push((key, directive.word(0).into(), from(directive)));
             }
         }
         match scope.one("proxy_ssl_verify") {
             Some(verify) if values::is_on(verify.word(0)) => {
-                self.note(verify, Kind::NeedsNothing, "certificates of servers are verified always", "");
+                self.note(
+                    verify,
+                    RemarkKind::NeedsNothing,
+                    "certificates of servers are verified always",
+                    "",
+                );
             }
             Some(verify) => options.push(("verify", false.into(), from(verify))),
             None => {
                 if let Some(pass) = scope.here("proxy_pass").or_else(|| scope.here("grpc_pass")) {
                     let why = "the certificate of the server is verified, which nginx does not by default";
                     let instead = "name its `ca` in `tls` of the upstream, or set `verify = false`";
-                    self.note(pass, Kind::Differs, why, instead);
+                    self.note(pass, RemarkKind::Differs, why, instead);
                 }
             }
         }
@@ -516,7 +548,7 @@ impl<'s> Adapter<'s> {
             if let Some(directive) = scope.one(name) {
                 self.note(
                     directive,
-                    Kind::NeedsNothing,
+                    RemarkKind::NeedsNothing,
                     "the name is sent, and versions and ciphers are those of today",
                     "",
                 );
@@ -525,34 +557,39 @@ impl<'s> Adapter<'s> {
         options
     }
 
-    /// `auth_request`: the location that it names leads to a server.
-    pub(super) fn question(&mut self, question: &'s Directive, server: &'s Directive, entry: &mut Entry) {
+    /// Translates `auth_request`: the named location leads to a server.
+    pub(super) fn question(
+        &mut self,
+        question: &'s Directive,
+        server: &'s Directive,
+        entry: &mut RouteEntry,
+    ) {
         let location = server.inner().iter().find(|directive| {
-            directive.name == "location" && Match::of(directive).path() == Some(question.word(0))
+            directive.name == "location"
+                && LocationMatch::from_location(directive).path() == Some(question.word(0))
         });
         let pass =
             location.and_then(|location| location.inner().iter().find(|inner| inner.name == "proxy_pass"));
         let made = pass.and_then(|pass| {
             let target = target(pass).ok()?;
-            let scope = Scope::of(server.inner()).within(location?.inner());
+            let scope = BlockScope::from_level(server.inner()).within(location?.inner());
             let name = self.upstream(&target, pass, &scope)?;
             Some((name, target.uri.unwrap_or_else(|| question.word(0).to_owned()), pass))
         });
         let Some((name, path, pass)) = made else {
             let instead = "write `forward_auth = { upstream = \"NAME\", path = \"/verify\" }`";
-            self.note(question, Kind::Refused, "its location leads to no server", instead);
+            self.note(question, RemarkKind::Refused, "its location leads to no server", instead);
             return content::not_taken(question, entry);
         };
         let pairs = vec![("upstream".to_owned(), name.into()), ("path".to_owned(), path.into())];
         let mut origins = from(question);
         origins.extend(from(pass));
-        entry.options.set("forward_auth", Value::Table(pairs), origins);
+        entry.options.set("forward_auth", DraftValue::Table(pairs), origins);
         let why = "any answer but 2xx is passed on to the client as it is";
-        self.note(question, Kind::Differs, why, "");
+        self.note(question, RemarkKind::Differs, why, "");
     }
 }
 
-/// A server as Vanward writes it.
 pub(super) fn url(scheme: &str, address: &str) -> String {
     match address.strip_prefix("unix:") {
         Some(path) => format!("http+unix:{}", path.trim_end_matches(':')),
@@ -560,13 +597,13 @@ pub(super) fn url(scheme: &str, address: &str) -> String {
     }
 }
 
-fn without_usual_port(target: &Target) -> String {
+fn without_usual_port(target: &PassTarget) -> String {
     let port = if target.scheme == "https" { ":443" } else { ":80" };
     target.host.strip_suffix(port).unwrap_or(&target.host).to_owned()
 }
 
-/// What `proxy_pass` says, or why it cannot be taken over and what to do.
-fn target(pass: &Directive) -> Result<Target, (&'static str, &'static str)> {
+/// Parses the target of `proxy_pass`, or returns why it is unsupported and what to do.
+fn target(pass: &Directive) -> Result<PassTarget, (&'static str, &'static str)> {
     let word = pass.word(0);
     let (scheme, rest) = match word.split_once("://") {
         Some(("http" | "grpc", rest)) => ("http", rest),
@@ -584,7 +621,7 @@ fn target(pass: &Directive) -> Result<Target, (&'static str, &'static str)> {
             Some((path, uri)) => (path, (!uri.is_empty()).then(|| uri.to_owned())),
             None => (socket, None),
         };
-        return Ok(Target { scheme, host: format!("unix:{path}"), uri });
+        return Ok(PassTarget { scheme, host: format!("unix:{path}"), uri });
     }
     let (host, uri) = match rest.find('/') {
         Some(slash) => (&rest[..slash], Some(rest[slash..].to_owned())),
@@ -593,5 +630,5 @@ fn target(pass: &Directive) -> Result<Target, (&'static str, &'static str)> {
     if host.is_empty() || host.contains([' ', '@', '?', '#']) {
         return Err(("it names no host", "name the server in `servers`"));
     }
-    Ok(Target { scheme, host: host.to_owned(), uri })
+    Ok(PassTarget { scheme, host: host.to_owned(), uri })
 }

@@ -1,53 +1,24 @@
-//! Values of nginx as those of Vanward: times, sizes, variables.
+//! Converts values of nginx: times, sizes, variables.
 
-/// A time in milliseconds: `30s`, `1h30m`, `500ms`, or a number of seconds.
+use crate::values::{measure, sum};
+
+/// Parses a time to milliseconds: `30s`, `1h30m`, `500ms`, or a number of seconds.
 pub(crate) fn milliseconds(text: &str) -> Option<u64> {
-    let (mut total, mut rest): (u64, &str) = (0, text.trim());
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let number: u64 = rest.get(..digits)?.parse().ok()?;
-        rest = &rest[digits..];
-        let letters = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
-        let unit = match &rest[..letters] {
-            "ms" => 1,
-            "" | "s" => 1000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            "w" => 7 * 86_400_000,
-            "M" => 30 * 86_400_000,
-            "y" => 365 * 86_400_000,
-            _ => return None,
-        };
-        rest = rest[letters..].trim_start();
-        total = total.checked_add(number.checked_mul(unit)?)?;
-    }
-    Some(total)
+    const DAY: u64 = 86_400_000;
+    let units = [("ms", 1), ("s", 1000), ("", 1000), ("m", 60_000), ("h", 3_600_000), ("d", DAY)];
+    sum(text, &[&units[..], &[("w", 7 * DAY), ("M", 30 * DAY), ("y", 365 * DAY)]].concat())
 }
 
-/// A size in bytes: `8k`, `10m`, `1g`, or a number.
+/// Parses a size to bytes: `8k`, `10m`, `1g`, or a number.
 pub(crate) fn bytes(text: &str) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let number: u64 = text.get(..digits)?.parse().ok()?;
-    let unit = match &text[digits..] {
-        "" => 1,
-        "k" | "K" => 1 << 10,
-        "m" | "M" => 1 << 20,
-        "g" | "G" => 1 << 30,
-        _ => return None,
-    };
-    number.checked_mul(unit)
+    measure(&text.to_ascii_lowercase(), &[("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)])
 }
 
-/// `on` and `off`.
 pub(crate) fn is_on(text: &str) -> bool {
     text == "on"
 }
 
-/// A text with variables of nginx as one with those of Vanward, or the variable that there is none for.
+/// Converts a text with variables, or returns the unsupported one.
 pub(crate) fn template(text: &str) -> Result<String, String> {
     let mut made = String::new();
     let mut rest = text;
@@ -63,7 +34,7 @@ pub(crate) fn template(text: &str) -> Result<String, String> {
             continue;
         }
         let variable = variable(name).ok_or_else(|| format!("${name}"))?;
-        // In braces where what stands behind could be taken for a part of the name.
+        // In braces before a character that could belong to the name.
         let joins = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '.' | '-');
         if behind.starts_with(joins) {
             made.push_str(&format!("${{{variable}}}"));
@@ -77,7 +48,7 @@ pub(crate) fn template(text: &str) -> Result<String, String> {
     Ok(made)
 }
 
-/// How long the name of a variable is; groups of an expression have one digit.
+/// Returns the length of a variable's name. Groups of an expression have one digit.
 fn name_length(text: &str) -> usize {
     if text.starts_with(|first: char| first.is_ascii_digit()) {
         return 1;
@@ -85,7 +56,6 @@ fn name_length(text: &str) -> usize {
     text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count()
 }
 
-/// The name here of a variable.
 fn variable(name: &str) -> Option<String> {
     let here = match name {
         "host" => "host",
@@ -126,7 +96,7 @@ fn variable(name: &str) -> Option<String> {
         .map(|argument| format!("arg.{argument}"))
 }
 
-/// `x_api_key` as `X-Api-Key`.
+/// Converts `x_api_key` to `X-Api-Key`.
 pub(crate) fn field_name(variable: &str) -> String {
     let words = variable.split('_').map(|word| {
         let mut letters = word.chars();

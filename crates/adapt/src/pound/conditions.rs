@@ -4,7 +4,7 @@ use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs};
 use crate::source::Directive;
 use crate::values;
 
-/// Statements of a service that are conditions, but for those that put others together.
+/// Statements of a service that are conditions, except those that combine others.
 const NAMES: [&str; 12] = [
     "url",
     "path",
@@ -20,7 +20,6 @@ const NAMES: [&str; 12] = [
     "clientcert",
 ];
 
-/// How a text is compared.
 #[derive(Clone, Copy, PartialEq)]
 enum How {
     Regex,
@@ -30,7 +29,7 @@ enum How {
     Contains,
 }
 
-/// A condition of a service; `None` for a statement that is none.
+/// Parses a condition of a service; `None` for any other statement.
 pub(super) fn condition(directive: &Directive, ignores_case: bool) -> Option<Expression> {
     let number = directive.number;
     let (name, words) = match directive.name.as_str() {
@@ -49,7 +48,7 @@ pub(super) fn condition(directive: &Directive, ignores_case: bool) -> Option<Exp
         name if NAMES.contains(&name) => (name, &directive.words),
         _ => return None,
     };
-    // Pound 2 and zproxy compare by expressions, as later ones do unless they say otherwise; hosts are compared whole there.
+    // Pound 2 and zproxy compare by expressions, as later versions do by default. Hosts are compared as a whole.
     let mut how = if name == "host" { How::Exact } else { How::Regex };
     let mut ignores_case = ignores_case;
     for word in words.iter().take(words.len().saturating_sub(1)) {
@@ -74,7 +73,7 @@ pub(super) fn condition(directive: &Directive, ignores_case: bool) -> Option<Exp
     })
 }
 
-/// An expression for a comparison that is not one.
+/// Converts another comparison to an expression.
 fn as_expression(text: &str, how: How) -> String {
     match how {
         How::Regex => text.to_owned(),
@@ -107,7 +106,7 @@ fn host(text: &str, how: How, number: usize) -> Expression {
     }
 }
 
-/// A condition on a line of the head: `Host: .*example\.com.*`.
+/// Parses a condition on a header line: `Host: .*example\.com.*`.
 fn line(text: &str, how: How, number: usize) -> Expression {
     let unsaid = || Expression::Unsaid("it is no expression of the form NAME: VALUE".to_owned());
     let Some((name, value)) = text.trim_start_matches('^').split_once(':').filter(|_| how == How::Regex)
@@ -117,7 +116,7 @@ fn line(text: &str, how: How, number: usize) -> Expression {
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return unsaid();
     }
-    // Spaces in front of the value are not part of it.
+    // Spaces before the value are not part of it.
     let mut value = value;
     for blank in ["[ \t]*", "[ \\t]*", "[[:space:]]*", "\\s*", " *", " ?", " "] {
         value = value.trim_start_matches(blank);
@@ -137,7 +136,7 @@ fn line(text: &str, how: How, number: usize) -> Expression {
     }
 }
 
-/// The host that an expression is for, where its end is one: `www\.example\.com$`.
+/// Returns the host that an expression matches, if it is literal: `www\.example\.com$`.
 fn plain_host(expression: &str) -> Option<HostIs> {
     let text = expression.strip_suffix('$')?;
     let host = text.replace("\\.", ".");

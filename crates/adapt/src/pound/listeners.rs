@@ -1,15 +1,15 @@
-//! Listeners, and what holds for all of their requests.
+//! Listeners, and options for all of their requests.
 
-use super::{Adapter, from, is_on};
-use crate::draft::{Origin, Table, Value};
+use super::{PoundAdapter, from, is_on};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::rules;
 use crate::source::Directive;
 
-/// Of which methods requests may be: Pound passes on GET, HEAD and POST unless `xHTTP` says otherwise.
+/// Pound forwards only GET, HEAD and POST unless `xHTTP` permits more methods.
 const METHODS: &str = "all methods are passed on but CONNECT and TRACE";
 const METHODS_INSTEAD: &str = "`methods` of [[route]] permits some";
 
-impl Adapter<'_> {
+impl PoundAdapter<'_> {
     pub(super) fn listeners(&mut self, all: &[Directive]) {
         let global: Vec<&Directive> = all.iter().filter(|directive| directive.name == "service").collect();
         let listening: Vec<&Directive> = all
@@ -31,7 +31,7 @@ impl Adapter<'_> {
         self.sheet.routes = routes;
     }
 
-    /// Writes a listener; returns its address, unless it can't be taken over.
+    /// Writes a listener. Returns its address, or `None` if it is unsupported.
     fn listener(&mut self, listener: &Directive) -> Option<String> {
         let has_tls = listener.name == "listenhttps";
         let Some(address) = address(listener, if has_tls { "443" } else { "80" }) else {
@@ -44,7 +44,7 @@ impl Adapter<'_> {
             self.sheet.refuse(listener.number, why, "leave one of them out");
             return None;
         }
-        let mut table = Table::new("[[listen]]", from(listener));
+        let mut table = DraftTable::new("[[listen]]", from(listener));
         let mut at = from(listener);
         let places =
             listener.inner().iter().filter(|inner| matches!(inner.name.as_str(), "address" | "port"));
@@ -65,22 +65,22 @@ impl Adapter<'_> {
         Some(address)
     }
 
-    fn listener_option(&mut self, table: &mut Table, inner: &Directive) {
+    fn listener_option(&mut self, table: &mut DraftTable, inner: &Directive) {
         match inner.name.as_str() {
             "cert" => {
                 let file = inner.word(0);
                 let pair = vec![("cert".to_owned(), file.into()), ("key".to_owned(), file.into())];
                 let mut certificates = match table.inner("tls", "certificates") {
-                    Some(Value::List(known)) => known.clone(),
+                    Some(DraftValue::List(known)) => known.clone(),
                     _ => Vec::new(),
                 };
-                certificates.push(Value::Table(pair));
-                table.extend("tls", ("certificates", Value::List(certificates)), from(inner));
+                certificates.push(DraftValue::Table(pair));
+                table.extend("tls", ("certificates", DraftValue::List(certificates)), from(inner));
             }
             "disable" if inner.word(0).eq_ignore_ascii_case("tlsv1_2") => {
                 table.extend("tls", ("min_version", "1.3".into()), from(inner));
             }
-            "disable" => self.sheet.needless(inner.number, "TLS 1.2 and 1.3 alone are spoken"),
+            "disable" => self.sheet.needless(inner.number, "only TLS 1.2 and 1.3 are supported"),
             "client" => self.time("client_header", inner),
             "timeout" => self.response_time(inner),
             "connto" => self.time("upstream_connect", inner),
@@ -112,9 +112,9 @@ impl Adapter<'_> {
         }
     }
 
-    /// Fields of requests and responses that a listener, or a service, adds and removes.
-    pub(super) fn fields(&mut self, inner: &[Directive]) -> Table {
-        let mut table = Table::default();
+    /// Collects the fields that a listener or a service adds and removes, in requests and responses.
+    pub(super) fn fields(&mut self, inner: &[Directive]) -> DraftTable {
+        let mut table = DraftTable::default();
         for directive in inner {
             let (option, verb) = match directive.name.as_str() {
                 "addheader" | "headeradd" => ("request_headers", "add"),
@@ -143,7 +143,7 @@ impl Adapter<'_> {
     }
 }
 
-/// The address of a listener or server, with its port.
+/// Returns the address of a listener or server, with its port.
 fn address(block: &Directive, port: &str) -> Option<String> {
     let word = |name: &str| block.inner().iter().find(|inner| inner.name == name).map(|inner| inner.word(0));
     let port = word("port").unwrap_or(port).parse::<u16>().ok()?;
@@ -151,7 +151,7 @@ fn address(block: &Directive, port: &str) -> Option<String> {
     Some(std::net::SocketAddr::new(host, port).to_string())
 }
 
-/// What is answered where no service takes a request.
-pub(super) fn nobody() -> (Value, Vec<Origin>) {
-    (rules::answer(503, None), vec![Origin::Default("no service takes it")])
+/// The response if no service matches.
+pub(super) fn nobody() -> (DraftValue, Vec<StatementOrigin>) {
+    (rules::answer(503, None), vec![StatementOrigin::Default("no service takes it")])
 }

@@ -1,28 +1,28 @@
-//! Services in their order, and the servers of each.
+//! Services in order, with their servers.
 
 use super::conditions::condition;
 use super::listeners::nobody;
-use super::{Adapter, from, is_on};
-use crate::draft::{Origin, Table, Value};
-use crate::rules::{self, Expression, Holds, Outcome, Test};
+use super::{PoundAdapter, from, is_on};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
+use crate::rules::{self, Expression, Holds, RegionOutcome, Test};
 use crate::sheet::name_of;
 use crate::source::Directive;
 
-/// A service with its condition.
-struct Service<'d> {
+struct PoundService<'d> {
     directive: &'d Directive,
     condition: Expression,
 }
 
-impl Adapter<'_> {
-    /// The routes of services: of each request the first whose conditions all hold. `fields` are those of the listener.
-    pub(super) fn routes(&mut self, services: &[&Directive], fields: &Table) -> Vec<Table> {
-        let services: Vec<Service<'_>> = services
+impl PoundAdapter<'_> {
+    /// Builds the routes of services: a request belongs to the first with all conditions met. `fields` are the
+    /// listener's.
+    pub(super) fn routes(&mut self, services: &[&Directive], fields: &DraftTable) -> Vec<DraftTable> {
+        let services: Vec<PoundService<'_>> = services
             .iter()
             .filter(|directive| {
                 !directive.inner().iter().any(|inner| inner.name == "disabled" && is_on(inner))
             })
-            .map(|directive| Service { directive, condition: self.condition(directive) })
+            .map(|directive| PoundService { directive, condition: self.condition(directive) })
             .collect();
         let mut tests: Vec<Test> = Vec::new();
         for service in &services {
@@ -30,7 +30,7 @@ impl Adapter<'_> {
         }
         let found = rules::routes(&tests, &mut |holds| self.judge(&services, fields, holds));
         for origin in found.unsaid.into_iter().chain(found.dropped) {
-            if let Origin::Directive(number) = origin {
+            if let StatementOrigin::Directive(number) = origin {
                 let why = "a request that meets this and another expression gets what the first of them says";
                 self.sheet.differs(number, why, "write a [[route]] for what meets both");
             }
@@ -48,8 +48,13 @@ impl Adapter<'_> {
         Expression::all(inner.filter_map(|inner| condition(inner, ignores_case)).collect())
     }
 
-    fn judge(&mut self, services: &[Service<'_>], fields: &Table, holds: &Holds<'_>) -> Outcome {
-        let mut made = Outcome { from: Vec::new(), options: Table::default() };
+    fn judge(
+        &mut self,
+        services: &[PoundService<'_>],
+        fields: &DraftTable,
+        holds: &Holds<'_>,
+    ) -> RegionOutcome {
+        let mut made = RegionOutcome { from: Vec::new(), options: DraftTable::default() };
         for service in services {
             let directive = service.directive;
             match service.condition.verdict(holds, false) {
@@ -61,7 +66,7 @@ impl Adapter<'_> {
                     continue;
                 }
             }
-            made.from.push(Origin::Directive(directive.number));
+            made.from.push(StatementOrigin::Directive(directive.number));
             self.serve(directive, &mut made);
             made.options.append(fields);
             made.options.append(&self.fields(directive.inner()));
@@ -72,8 +77,7 @@ impl Adapter<'_> {
         made
     }
 
-    /// What a service does with its requests.
-    fn serve(&mut self, service: &Directive, made: &mut Outcome) {
+    fn serve(&mut self, service: &Directive, made: &mut RegionOutcome) {
         let redirect = |inner: &&Directive| matches!(inner.name.as_str(), "redirect" | "redirectappend");
         if let Some(redirect) = service.inner().iter().find(redirect) {
             return self.redirect(redirect, made);
@@ -85,14 +89,14 @@ impl Adapter<'_> {
         match self.upstream(service) {
             Some(name) => made.options.set("upstream", name, Vec::new()),
             None => {
-                let none = vec![Origin::Default("no server of it can be taken over")];
+                let none = vec![StatementOrigin::Default("no server of it can be taken over")];
                 made.options.set("respond", rules::answer(503, None), none);
             }
         }
     }
 
-    /// `Redirect 301 "URL"`: the path is appended to a URL that has none, and always by `RedirectAppend`.
-    fn redirect(&mut self, redirect: &Directive, made: &mut Outcome) {
+    /// Translates `Redirect 301 "URL"`. The path is appended if the URL has none, and always by `RedirectAppend`.
+    fn redirect(&mut self, redirect: &Directive, made: &mut RegionOutcome) {
         let url = redirect.words.last().map_or("", String::as_str);
         let status = redirect.word(0).parse::<u64>().unwrap_or(302);
         let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
@@ -115,16 +119,16 @@ impl Adapter<'_> {
         } else {
             crate::values::without_query(url.to_owned())
         };
-        let pairs = vec![("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))];
-        made.options.set("redirect", Value::Table(pairs), from(redirect));
+        let pairs = vec![("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(status))];
+        made.options.set("redirect", DraftValue::Table(pairs), from(redirect));
     }
 
-    /// The upstream of a service, made if it is new; `None` if it has no server.
+    /// Returns the upstream of a service, creating it if necessary; `None` without servers.
     fn upstream(&mut self, service: &Directive) -> Option<String> {
         if let Some(name) = self.upstreams.get(&service.number) {
             return Some(name.clone());
         }
-        let mut made = Table::new("", Vec::new());
+        let mut made = DraftTable::new("", Vec::new());
         for inner in service.inner() {
             match inner.name.as_str() {
                 "backend" | "emergency" => {
@@ -143,7 +147,11 @@ impl Adapter<'_> {
         Some(name)
     }
 
-    fn server(&mut self, server: &Directive, upstream: &mut Table) -> Option<(Value, Vec<Origin>)> {
+    fn server(
+        &mut self,
+        server: &Directive,
+        upstream: &mut DraftTable,
+    ) -> Option<(DraftValue, Vec<StatementOrigin>)> {
         let find = |name: &str| server.inner().iter().find(|inner| inner.name == name);
         let https = find("https");
         let address = find("address").map_or("", |inner| inner.word(0));
@@ -170,12 +178,12 @@ impl Adapter<'_> {
             return None;
         };
         let mut origins = from(server);
-        let mut pairs = vec![("url".to_owned(), Value::from(url))];
+        let mut pairs = vec![("url".to_owned(), DraftValue::from(url))];
         for inner in server.inner() {
             match (inner.name.as_str(), inner.word(0).parse::<u64>()) {
                 ("address" | "port", _) => {}
                 ("priority" | "weight", Ok(weight)) => {
-                    pairs.push(("weight".to_owned(), Value::Number(weight.min(1000))));
+                    pairs.push(("weight".to_owned(), DraftValue::Number(weight.min(1000))));
                 }
                 ("disabled", _) if is_on(inner) => pairs.push(("down".to_owned(), true.into())),
                 ("https", _) => {
@@ -198,22 +206,22 @@ impl Adapter<'_> {
                 }
                 _ => continue,
             }
-            origins.push(Origin::Directive(inner.number));
+            origins.push(StatementOrigin::Directive(inner.number));
         }
         if server.name == "emergency" {
-            pairs.push(("priority".to_owned(), Value::Number(1)));
+            pairs.push(("priority".to_owned(), DraftValue::Number(1)));
         }
-        let value = if pairs.len() == 1 { pairs.remove(0).1 } else { Value::Table(pairs) };
+        let value = if pairs.len() == 1 { pairs.remove(0).1 } else { DraftValue::Table(pairs) };
         Some((value, origins))
     }
 
-    /// `ConnTO` of a server: one time for all of its upstream.
-    fn connect_time(&mut self, directive: &Directive, upstream: &mut Table) {
+    /// Translates `ConnTO` of a server: one timeout for the whole upstream.
+    fn connect_time(&mut self, directive: &Directive, upstream: &mut DraftTable) {
         let Some(seconds @ 1..=86_400) = directive.word(0).parse::<u64>().ok() else {
             let instead = "see `pool` of [upstream.NAME] in docs/configuration.md";
             return self.sheet.refuse(directive.number, "it is no time from 1 s to a day", instead);
         };
-        let time: Value = crate::values::duration(seconds * 1000).into();
+        let time: DraftValue = crate::values::duration(seconds * 1000).into();
         if upstream.inner("pool", "connect_timeout").is_some_and(|known| *known != time) {
             let why =
                 "`connect_timeout` is one for all servers of an upstream, and another server came first";
@@ -222,7 +230,7 @@ impl Adapter<'_> {
         upstream.extend("pool", ("connect_timeout", time), from(directive));
     }
 
-    fn session(&mut self, session: &Directive, upstream: &mut Table) {
+    fn session(&mut self, session: &Directive, upstream: &mut DraftTable) {
         let find = |name: &str| session.inner().iter().find(|inner| inner.name == name);
         let kind = find("type").map_or(String::new(), |inner| inner.word(0).to_ascii_uppercase());
         let id = find("id").map_or("", |inner| inner.word(0));
@@ -238,7 +246,7 @@ impl Adapter<'_> {
             }
         };
         let mut origins = from(session);
-        origins.extend(session.inner().iter().map(|inner| Origin::Directive(inner.number)));
+        origins.extend(session.inner().iter().map(|inner| StatementOrigin::Directive(inner.number)));
         upstream.extend("sticky", ("by", by.into()), origins);
         if let Some(seconds @ 1..) = find("ttl").and_then(|inner| inner.word(0).parse::<u64>().ok()) {
             let ttl = crate::values::duration(seconds.min(365 * 86_400) * 1000);

@@ -1,13 +1,13 @@
-//! The text of Pound's files, which zproxy reads too: a statement a line, blocks up to `End`, included files.
+//! Parses files of Pound and zproxy: one statement a line, blocks up to `End`, includes.
 
-use mistake::{Mistake, Places};
+use mistake::{LineMap, Mistake};
 
 use crate::Include;
-use crate::source::{Directive, Source, joined};
+use crate::source::{Directive, SourceFiles, joined};
 
 const STATEMENTS_MAX: usize = 100_000;
 const INCLUDES_DEEP_MAX: usize = 16;
-/// Statements that go on to `End`.
+/// Statements that begin a block up to `End`.
 const BLOCKS: [&str; 9] = [
     "listenhttp",
     "listenhttps",
@@ -19,43 +19,42 @@ const BLOCKS: [&str; 9] = [
     "rewrite",
     "combineheaders",
 ];
-/// Those that do so where nothing stands behind them.
+/// Statements that begin a block if they have no argument.
 const BLOCKS_ALONE: [&str; 3] = ["control", "trustedip", "resolver"];
 
-/// A block that has not ended: what it is, and what is in it so far.
-struct Open {
+/// An unclosed block with its content so far.
+struct OpenBlock {
     /// `None` for the top of the file.
     begin: Option<Directive>,
     inner: Vec<Directive>,
 }
 
-struct Reader<'i> {
-    source: Source,
+struct PoundReader<'i> {
+    source: SourceFiles,
     include: Include<'i>,
-    /// From the outermost.
-    open: Vec<Open>,
+    /// Outermost first.
+    open: Vec<OpenBlock>,
 }
 
-/// Reads a file and those that it includes.
-///
-/// # Errors
-/// A block without its end, an end without a block, a quote that does not end, includes 16 deep, more than 100000 statements.
 pub(super) fn read(
     text: &str,
     file: &str,
     include: Include<'_>,
-) -> Result<(Vec<Directive>, Source), Box<Mistake>> {
-    let mut reader =
-        Reader { source: Source::default(), include, open: vec![Open { begin: None, inner: Vec::new() }] };
+) -> Result<(Vec<Directive>, SourceFiles), Box<Mistake>> {
+    let mut reader = PoundReader {
+        source: SourceFiles::default(),
+        include,
+        open: vec![OpenBlock { begin: None, inner: Vec::new() }],
+    };
     reader.file(text, file, 0)?;
     Ok((reader.open.remove(0).inner, reader.source))
 }
 
-impl Reader<'_> {
+impl PoundReader<'_> {
     fn file(&mut self, text: &str, file: &str, depth: usize) -> Result<(), Box<Mistake>> {
         self.source.files.push(file.to_owned());
         let place = self.source.files.len() - 1;
-        let places = Places::new(text, file);
+        let places = LineMap::new(text, file);
         let depth_before = self.open.len();
         let (mut at, mut line) = (0, 0);
         for raw in text.split_inclusive('\n') {
@@ -92,7 +91,7 @@ impl Reader<'_> {
                 matches!(lower.as_str(), "include").then(|| words.first().cloned().unwrap_or_default());
             let directive = Directive { number, name: lower, words, block: None };
             match self.open.last_mut() {
-                _ if opens => self.open.push(Open { begin: Some(directive), inner: Vec::new() }),
+                _ if opens => self.open.push(OpenBlock { begin: Some(directive), inner: Vec::new() }),
                 Some(open) => open.inner.push(directive),
                 None => {}
             }
@@ -119,12 +118,12 @@ impl Reader<'_> {
     }
 }
 
-/// A list of addresses: at the top with a name, within a service without one. With a name there it is a condition.
+/// Whether this begins a list of addresses: named at the top, unnamed in a service. A named one there is a condition.
 fn is_acl(name: &str, words: &[String], depth: usize) -> bool {
     name == "acl" && (depth == 1 || words.is_empty())
 }
 
-/// The words of a line without its comment; `None` if a quote does not end. Within quotes a backslash keeps a quote.
+/// Splits a line into words, without its comment; `None` if a quote is unclosed. A backslash escapes a quote.
 fn words(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut letters = line.chars().peekable();

@@ -1,4 +1,4 @@
-//! Conditions on requests that a `[[route]]` can have, and how two of them relate.
+//! Conditions on requests that a `[[route]]` supports, and relations between two of them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,7 +7,6 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use crate::values;
 
-/// One condition on a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Atom {
     Host(HostIs),
@@ -19,25 +18,23 @@ pub(crate) enum Atom {
     Clients(Vec<String>),
 }
 
-/// A condition on the host of a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HostIs {
     Exact(String),
-    /// Every name below a domain, not the domain itself.
+    /// Every name below a domain, but not the domain itself.
     Below(String),
-    /// An expression over the whole host.
+    /// An expression that matches the whole host.
     Pattern(String),
 }
 
-/// A condition on the path of a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PathIs {
     Exact(String),
-    /// What begins with this text. Routes match whole segments.
+    /// Paths that begin with this text, while routes match whole segments.
     Prefix(String),
-    /// An expression over the whole path.
+    /// An expression that matches the whole path.
     Pattern(String),
-    /// What begins with the first and matches the second, which begins with `.*`.
+    /// Begins with the first, and matches the second, which begins with `.*`.
     Both(String, String),
 }
 
@@ -50,19 +47,18 @@ pub(crate) enum TextIs {
     Pattern(String),
 }
 
-/// How two conditions on the same thing relate.
+/// The intersection of two conditions on the same property.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Meet<T> {
-    /// A request can match both, and this one says so.
+    /// This condition is the intersection.
     Is(T),
-    /// No request matches both.
     Nothing,
-    /// A request may match both, and one condition cannot say so.
+    /// A request may match both, but no single condition expresses that.
     Unsaid,
 }
 
 impl HostIs {
-    /// The condition for one name, which may begin with `*.`; `None` for what is no host.
+    /// Parses a host name, which may begin with `*.`; `None` if it is invalid.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let lower = name.to_ascii_lowercase();
         let bare = lower.strip_prefix("*.").unwrap_or(&lower);
@@ -75,7 +71,7 @@ impl HostIs {
         })
     }
 
-    /// Whether every host of this condition is one of another's.
+    /// Whether every host of this condition also meets the other.
     pub(crate) fn implies(&self, other: &Self, patterns: &Patterns) -> bool {
         match (self, other) {
             (Self::Exact(host), Self::Below(domain)) => is_below(host, domain),
@@ -85,7 +81,7 @@ impl HostIs {
         }
     }
 
-    /// As [[route]] writes it.
+    /// As in [[route]].
     pub(crate) fn written(&self) -> String {
         match self {
             Self::Exact(host) => host.clone(),
@@ -96,12 +92,10 @@ impl HostIs {
 }
 
 impl PathIs {
-    /// The condition for a path alone.
     pub(crate) fn exact(path: &str) -> Self {
         if is_path(path) { Self::Exact(path.to_owned()) } else { Self::Pattern(values::escaped(path)) }
     }
 
-    /// The condition for what begins with a text.
     pub(crate) fn prefix(path: &str) -> Self {
         if is_path(path) {
             Self::Prefix(path.to_owned())
@@ -110,7 +104,7 @@ impl PathIs {
         }
     }
 
-    /// Whether every path of this condition is one of another's.
+    /// Whether every path of this condition also meets the other.
     pub(crate) fn implies(&self, other: &Self, patterns: &Patterns) -> bool {
         match (self, other) {
             (Self::Exact(path), Self::Prefix(prefix)) => path.starts_with(prefix),
@@ -129,7 +123,7 @@ impl PathIs {
         }
     }
 
-    /// Whether a route with another path takes all requests of this one: prefixes match whole segments there.
+    /// Whether a route with another path takes all requests of this one. A route's prefix matches whole segments.
     pub(crate) fn is_taken_by(&self, route: &Self, patterns: &Patterns) -> bool {
         match (self, route) {
             (Self::Exact(path) | Self::Prefix(path), Self::Prefix(prefix)) => {
@@ -144,7 +138,6 @@ impl PathIs {
         }
     }
 
-    /// What matches both.
     pub(crate) fn meet(&self, other: &Self, patterns: &Patterns) -> Meet<Self> {
         if self.implies(other, patterns) {
             return Meet::Is(self.clone());
@@ -168,7 +161,7 @@ impl PathIs {
         }
     }
 
-    /// As [[route]] writes it.
+    /// As in [[route]].
     pub(crate) fn written(&self) -> String {
         match self {
             Self::Exact(path) => format!("= {path}"),
@@ -199,8 +192,8 @@ impl TextIs {
         }
     }
 
-    /// As the tables `headers`, `cookie` and `query` write it.
-    pub(crate) fn written(&self) -> crate::draft::Value {
+    /// As in the tables `headers`, `cookie` and `query`.
+    pub(crate) fn written(&self) -> crate::draft::DraftValue {
         match self {
             Self::Present => true.into(),
             Self::Exact(text) if text.ends_with('*') || text.starts_with('~') => {
@@ -214,7 +207,7 @@ impl TextIs {
     }
 }
 
-/// Expressions that texts are compared with, each compiled once, and how what they match begins.
+/// Compiled expressions, and the literal prefixes of their matches.
 #[derive(Default)]
 pub(crate) struct Patterns {
     compiled: RefCell<BTreeMap<String, Option<Regex>>>,
@@ -222,7 +215,7 @@ pub(crate) struct Patterns {
 }
 
 impl Patterns {
-    /// Larger programs are left alone: nothing matches them.
+    /// Larger programs are not compiled, and match nothing.
     const PROGRAM_BYTES_MAX: usize = 1 << 20;
 
     fn matches(&self, pattern: &str, text: &str) -> bool {
@@ -234,7 +227,7 @@ impl Patterns {
         regex.as_ref().is_some_and(|regex| regex.is_match(text.as_bytes()))
     }
 
-    /// The text that each path begins with which an expression matches.
+    /// Returns the prefix of all paths that match an expression.
     fn beginning(&self, pattern: &str) -> String {
         let mut known = self.beginnings.borrow_mut();
         known.entry(pattern.to_owned()).or_insert_with(|| beginning(pattern)).clone()
@@ -251,7 +244,7 @@ fn beginning(pattern: &str) -> String {
     String::from_utf8_lossy(common).into_owned()
 }
 
-/// Whether the literal beginning of an expression is another than a prefix.
+/// Whether an expression's literal beginning excludes a prefix.
 fn is_apart(prefix: &str, pattern: &str) -> bool {
     let literal: String = pattern
         .chars()
@@ -266,7 +259,7 @@ fn is_below(host: &str, domain: &str) -> bool {
     host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.') && rest.len() > 1)
 }
 
-/// Whether a path may stand in a route as it is.
+/// Whether a path needs no escaping in a route.
 pub(crate) fn is_path(path: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_.~!&'(),=:@-+".contains(&byte);
     path.starts_with('/')
@@ -275,7 +268,6 @@ pub(crate) fn is_path(path: &str) -> bool {
         && path.split('/').all(|segment| !matches!(segment, "." | ".."))
 }
 
-/// Whether a text is the name of a host.
 pub(crate) fn is_host(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 253
@@ -285,7 +277,7 @@ pub(crate) fn is_host(text: &str) -> bool {
         })
 }
 
-/// Whether a condition that is neither on host nor on path implies another one.
+/// Whether a condition implies another, where neither is on host or path.
 pub(super) fn implies(known: &Atom, wanted: &Atom, patterns: &Patterns) -> bool {
     match (known, wanted) {
         (Atom::Methods(own), Atom::Methods(other)) => own.iter().all(|method| other.contains(method)),
@@ -303,7 +295,7 @@ pub(super) fn implies(known: &Atom, wanted: &Atom, patterns: &Patterns) -> bool 
     }
 }
 
-/// Combinations of conditions that one route can have, beginning with none.
+/// Returns combinations of conditions that a route supports, beginning with the empty one.
 pub(super) fn subsets(atoms: &[Atom], combined_max: usize, patterns: &Patterns) -> Vec<Vec<Atom>> {
     let mut sets: Vec<Vec<Atom>> = vec![Vec::new()];
     if atoms.len() > combined_max {
@@ -322,7 +314,7 @@ pub(super) fn subsets(atoms: &[Atom], combined_max: usize, patterns: &Patterns) 
     sets
 }
 
-/// A set with one more condition, if one route can have them all.
+/// Adds a condition to a set, if a route supports all of them together.
 fn with(set: &[Atom], atom: &Atom, patterns: &Patterns) -> Option<Vec<Atom>> {
     if set.iter().any(|known| implies(known, atom, patterns)) {
         return None;

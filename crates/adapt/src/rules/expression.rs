@@ -1,24 +1,22 @@
-//! Conditions that are put together of others: all, one, none.
+//! Expressions of conditions, and their evaluation.
 
 use super::{Atom, Holds, Test};
-use crate::draft::Origin;
+use crate::draft::StatementOrigin;
 
-/// A condition on requests.
+/// Conditions combined by all, any, not.
 #[derive(Debug, Clone)]
 pub(crate) enum Expression {
     All(Vec<Expression>),
     Either(Vec<Expression>),
     Not(Box<Expression>),
-    /// One of these, from the statement with this number.
+    /// At least one of these, from the statement with this number.
     Any(Vec<Atom>, usize),
-    /// Whether the client uses TLS.
     Tls,
-    /// What no route can say, and why.
+    /// Unsupported by routes, for this reason.
     Unsaid(String),
 }
 
 impl Expression {
-    /// Of these conditions all.
     pub(crate) fn all(mut parts: Vec<Self>) -> Self {
         if parts.len() == 1 { parts.remove(0) } else { Self::All(parts) }
     }
@@ -27,7 +25,7 @@ impl Expression {
         Self::Not(Box::new(self))
     }
 
-    /// Whether it holds, or why that cannot be said.
+    /// Evaluates the condition, or returns why that is impossible.
     pub(crate) fn verdict(&self, holds: &Holds<'_>, has_tls: bool) -> Result<bool, String> {
         match self {
             Self::All(parts) => Self::first(parts, false, holds, has_tls),
@@ -39,7 +37,7 @@ impl Expression {
         }
     }
 
-    /// What decides is the first part that is so, even where others cannot be said.
+    /// Evaluates parts until one decides, even if others are unsupported.
     fn first(parts: &[Self], decides: bool, holds: &Holds<'_>, has_tls: bool) -> Result<bool, String> {
         let mut unsaid = None;
         for part in parts {
@@ -52,19 +50,19 @@ impl Expression {
         unsaid.map_or(Ok(!decides), Err)
     }
 
-    /// All conditions that routes can have.
     pub(crate) fn tests(&self, into: &mut Vec<Test>) {
         match self {
             Self::All(parts) | Self::Either(parts) => parts.iter().for_each(|part| part.tests(into)),
             Self::Not(inner) => inner.tests(into),
             Self::Any(atoms, number) => into.extend(
-                atoms.iter().map(|atom| Test { atom: atom.clone(), from: vec![Origin::Directive(*number)] }),
+                atoms
+                    .iter()
+                    .map(|atom| Test { atom: atom.clone(), from: vec![StatementOrigin::Directive(*number)] }),
             ),
             Self::Tls | Self::Unsaid(_) => {}
         }
     }
 
-    /// The statements that it came from.
     pub(crate) fn numbers(&self) -> Vec<usize> {
         match self {
             Self::All(parts) | Self::Either(parts) => parts.iter().flat_map(Self::numbers).collect(),

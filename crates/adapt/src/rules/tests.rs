@@ -1,24 +1,24 @@
-//! The routes of ordered rules take each request as the rules do.
+//! The routes give each request the same result as the ordered rules.
 
 use super::*;
 
-/// What has to hold, and what it gives.
+/// The conditions of a rule, and its result.
 type Given<'r> = (&'r [usize], &'static str);
 
-/// Conditions, rules over them, and the routes that come of both.
+/// Conditions, rules over them, and the expected routes.
 type Case<'r> = (&'r [Atom], &'r [Given<'r>], &'r [&'r str]);
 
-/// Rules: the tests that have to hold, and what they give.
+/// Converts rules: conditions that must hold, and the result.
 fn made(tests: &[Atom], rules: &[Given<'_>]) -> Vec<String> {
     let tests: Vec<Test> = tests.iter().map(|atom| Test { atom: atom.clone(), from: Vec::new() }).collect();
     let found = routes(&tests, &mut |holds| {
         let rule =
             rules.iter().find(|(wanted, _)| wanted.iter().all(|place| holds.atom(&tests[*place].atom)));
-        let mut options = Table::default();
+        let mut options = DraftTable::default();
         options.set("upstream", rule.map_or("none", |(_, name)| *name), Vec::new());
-        Outcome { from: Vec::new(), options }
+        RegionOutcome { from: Vec::new(), options }
     });
-    found.tables.iter().map(Table::place).collect()
+    found.tables.iter().map(DraftTable::place).collect()
 }
 
 fn methods(names: &[&str]) -> Atom {
@@ -30,7 +30,7 @@ fn the_first_rule_that_holds_decides_where_conditions_meet() {
     let api = Atom::Path(PathIs::prefix("/api"));
     let host = Atom::Host(HostIs::Exact("a.b".to_owned()));
     let cases: [Case<'_>; 6] = [
-        // The path comes first in the rules, the host in Vanward.
+        // The rules check the path first, Vanward checks the host first.
         (
             &[api.clone(), host.clone()],
             &[(&[0], "api"), (&[1], "site")],
@@ -50,13 +50,13 @@ fn the_first_rule_that_holds_decides_where_conditions_meet() {
                 "upstream = \"none\"",
             ],
         ),
-        // A narrower host within a wider one.
+        // A narrower host inside a wider one.
         (
             &[Atom::Host(HostIs::Below("b".to_owned())), host.clone()],
             &[(&[0], "below"), (&[1], "one")],
             &["host = \"*.b\", upstream = \"below\"", "upstream = \"none\""],
         ),
-        // Methods that share one.
+        // Overlapping lists of methods.
         (
             &[methods(&["GET", "POST"]), methods(&["POST", "PUT"])],
             &[(&[0, 1], "both"), (&[0], "first"), (&[1], "second")],
@@ -67,7 +67,7 @@ fn the_first_rule_that_holds_decides_where_conditions_meet() {
                 "upstream = \"none\"",
             ],
         ),
-        // An expression within a prefix.
+        // An expression inside a prefix.
         (
             &[Atom::Path(PathIs::Pattern("/api/(v1|v2)/.*".to_owned())), api.clone()],
             &[(&[0, 1], "both"), (&[1], "prefix"), (&[0], "pattern")],
@@ -98,13 +98,13 @@ fn the_first_rule_that_holds_decides_where_conditions_meet() {
 }
 
 #[test]
-fn expressions_that_may_meet_are_told_where_it_matters() {
+fn overlapping_expressions_are_reported_if_the_result_differs() {
     let tests: Vec<Test> = ["/a.*", "/.*b"]
         .iter()
         .enumerate()
         .map(|(number, pattern)| Test {
             atom: Atom::Path(PathIs::Pattern((*pattern).to_owned())),
-            from: vec![Origin::Directive(number)],
+            from: vec![StatementOrigin::Directive(number)],
         })
         .collect();
     let told = |both: &'static str| {
@@ -119,21 +119,22 @@ fn expressions_that_may_meet_are_told_where_it_matters() {
             } else {
                 "none"
             };
-            let mut options = Table::default();
+            let mut options = DraftTable::default();
             options.set("upstream", name, Vec::new());
-            Outcome { from: Vec::new(), options }
+            RegionOutcome { from: Vec::new(), options }
         })
         .unsaid
     };
     assert_eq!(told("first"), []);
-    assert_eq!(told("second"), [Origin::Directive(1)]);
+    assert_eq!(told("second"), [StatementOrigin::Directive(1)]);
 }
 
 #[test]
 fn many_conditions_end_in_time() {
     let hosts = (0..3000).map(|number| Atom::Host(HostIs::Exact(format!("h{number}.b"))));
-    let tests: Vec<Test> = hosts.map(|atom| Test { atom, from: vec![Origin::Directive(0)] }).collect();
-    let found = routes(&tests, &mut |_| Outcome::default());
+    let tests: Vec<Test> =
+        hosts.map(|atom| Test { atom, from: vec![StatementOrigin::Directive(0)] }).collect();
+    let found = routes(&tests, &mut |_| RegionOutcome::default());
     assert_eq!(found.tables.len(), 1);
     assert!(!found.dropped.is_empty());
 }

@@ -1,37 +1,36 @@
-//! Rules in their order: who may ask, which server is asked, what is stored.
+//! Rules in order: access, selection of servers, caching.
 
-use super::Adapter;
-use super::syntax::Line;
-use crate::draft::{Origin, Table, Value};
-use crate::rules::{self, Expression, Holds, Outcome, Test};
+use super::SquidAdapter;
+use super::syntax::SquidLine;
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
+use crate::rules::{self, Expression, Holds, RegionOutcome, Test};
 use crate::values::{self, duration};
 
 /// A rule: whether it allows, the condition, the line.
-struct Rule<'s> {
+struct AccessRule<'s> {
     allows: bool,
     condition: Expression,
-    line: &'s Line,
+    line: &'s SquidLine,
 }
 
-/// A refresh_pattern: its expression as a condition on the path, and the line.
+/// A refresh_pattern: its expression as a path condition, and the line.
 struct Refresh<'s> {
     condition: Option<Expression>,
-    line: &'s Line,
+    line: &'s SquidLine,
 }
 
-/// All rules.
-struct Rules<'s> {
-    access: Vec<Rule<'s>>,
-    cache: Vec<Rule<'s>>,
-    peers: Vec<(&'s Line, Vec<Rule<'s>>)>,
+struct AccessRules<'s> {
+    access: Vec<AccessRule<'s>>,
+    cache: Vec<AccessRule<'s>>,
+    peers: Vec<(&'s SquidLine, Vec<AccessRule<'s>>)>,
     refresh: Vec<Refresh<'s>>,
 }
 
-fn from(line: &Line) -> Vec<Origin> {
-    vec![Origin::Directive(line.number)]
+fn from(line: &SquidLine) -> Vec<StatementOrigin> {
+    vec![StatementOrigin::Directive(line.number)]
 }
 
-impl<'s> Adapter<'s> {
+impl<'s> SquidAdapter<'s> {
     pub(super) fn routes(&mut self) {
         let rules = self.read();
         let mut tests: Vec<Test> = Vec::new();
@@ -39,15 +38,17 @@ impl<'s> Adapter<'s> {
             rules.access.iter().chain(&rules.cache).chain(rules.peers.iter().flat_map(|(_, rules)| rules));
         for rule in all {
             rule.condition.tests(&mut tests);
-            self.met.insert(rule.line.number);
-            self.met.extend(rule.condition.numbers().into_iter().filter(|number| *number != usize::MAX));
+            self.sheet.met.insert(rule.line.number);
+            self.sheet
+                .met
+                .extend(rule.condition.numbers().into_iter().filter(|number| *number != usize::MAX));
         }
         for condition in rules.refresh.iter().filter_map(|refresh| refresh.condition.as_ref()) {
             condition.tests(&mut tests);
         }
-        // An ACL that there is without a line has no place.
+        // Predefined ACLs have no line.
         for test in &mut tests {
-            test.from.retain(|origin| *origin != Origin::Directive(usize::MAX));
+            test.from.retain(|origin| *origin != StatementOrigin::Directive(usize::MAX));
         }
         for (number, why) in rules::segments(&tests) {
             self.sheet.differs(number, &why, rules::SEGMENTS_INSTEAD);
@@ -58,7 +59,7 @@ impl<'s> Adapter<'s> {
         let has_tls = self.sheet.listeners.iter().all(|listener| listener.get("tls").is_some());
         let found = rules::routes(&tests, &mut |holds| self.judge(&rules, holds, has_tls));
         for origin in found.unsaid.into_iter().chain(found.dropped) {
-            if let Origin::Directive(number) = origin {
+            if let StatementOrigin::Directive(number) = origin {
                 let why = "a request that meets this and another expression gets what the first of them says";
                 self.sheet.differs(number, why, "write a [[route]] for what meets both");
             }
@@ -66,15 +67,15 @@ impl<'s> Adapter<'s> {
         self.sheet.routes = found.tables;
     }
 
-    fn read(&mut self) -> Rules<'s> {
-        let rules = |name: &'static str, skip: usize| -> Vec<Rule<'s>> {
+    fn read(&mut self) -> AccessRules<'s> {
+        let rules = |name: &'static str, skip: usize| -> Vec<AccessRule<'s>> {
             self.all(name).filter_map(|line| self.rule(line, skip)).collect()
         };
         let access = rules("http_access", 1);
         let mut cache = rules("cache", 1);
         cache.extend(rules("no_cache", 1));
         let named = rules("cache_peer_access", 2);
-        let mut peers: Vec<(&'s Line, Vec<Rule<'s>>)> = self
+        let mut peers: Vec<(&'s SquidLine, Vec<AccessRule<'s>>)> = self
             .all("cache_peer")
             .filter(|line| line.has("originserver"))
             .map(|line| (line, Vec::new()))
@@ -93,7 +94,7 @@ impl<'s> Adapter<'s> {
             let condition = match text {
                 "." => None,
                 text => Some(match values::expression(text, ignores_case) {
-                    // It is looked for in the whole URL.
+                    // Squid searches the whole URL.
                     Ok(pattern) if !text.starts_with('^') => {
                         Expression::Any(vec![rules::Atom::Path(rules::PathIs::Pattern(pattern))], line.number)
                     }
@@ -103,11 +104,11 @@ impl<'s> Adapter<'s> {
             Refresh { condition, line }
         });
         let refresh = refresh.collect();
-        Rules { access, cache, peers, refresh }
+        AccessRules { access, cache, peers, refresh }
     }
 
-    /// `http_access allow A !B`: all have to hold.
-    fn rule(&self, line: &'s Line, skip: usize) -> Option<Rule<'s>> {
+    /// Parses `http_access allow A !B`: all ACLs must hold.
+    fn rule(&self, line: &'s SquidLine, skip: usize) -> Option<AccessRule<'s>> {
         let allows = match line.word(skip) {
             "allow" => true,
             "deny" => false,
@@ -119,17 +120,17 @@ impl<'s> Adapter<'s> {
             let known = self.acls.get(name).cloned().unwrap_or_else(unknown);
             if word.starts_with('!') { known.not() } else { known }
         });
-        Some(Rule { allows, condition: Expression::all(parts.collect()), line })
+        Some(AccessRule { allows, condition: Expression::all(parts.collect()), line })
     }
 
-    /// What the first rule that holds says; without one the opposite of the last.
+    /// Returns the result of the first rule that holds; without one, the opposite of the last.
     fn first(
         &mut self,
-        list: &[Rule<'s>],
+        list: &[AccessRule<'s>],
         otherwise: bool,
         holds: &Holds<'_>,
         has_tls: bool,
-    ) -> (bool, Option<&'s Line>) {
+    ) -> (bool, Option<&'s SquidLine>) {
         for rule in list {
             match rule.condition.verdict(holds, has_tls) {
                 Ok(true) => return (rule.allows, Some(rule.line)),
@@ -143,10 +144,10 @@ impl<'s> Adapter<'s> {
         (list.last().map_or(otherwise, |rule| !rule.allows), None)
     }
 
-    fn judge(&mut self, rules: &Rules<'s>, holds: &Holds<'_>, has_tls: bool) -> Outcome {
-        let mut made = Outcome { from: Vec::new(), options: Table::default() };
+    fn judge(&mut self, rules: &AccessRules<'s>, holds: &Holds<'_>, has_tls: bool) -> RegionOutcome {
+        let mut made = RegionOutcome { from: Vec::new(), options: DraftTable::default() };
         let (is_allowed, line) = self.first(&rules.access, false, holds, has_tls);
-        made.from.extend(line.map(|line| Origin::Directive(line.number)));
+        made.from.extend(line.map(|line| StatementOrigin::Directive(line.number)));
         if !is_allowed {
             self.refused(line, &mut made);
             return made;
@@ -156,20 +157,20 @@ impl<'s> Adapter<'s> {
             let (may, line) = self.first(list, true, holds, has_tls);
             if may {
                 peers.push(*peer);
-                made.from.extend(line.map(|line| Origin::Directive(line.number)));
+                made.from.extend(line.map(|line| StatementOrigin::Directive(line.number)));
             }
         }
         let Some(upstream) = (!peers.is_empty()).then(|| self.upstream(&peers)).flatten() else {
             made.options.set(
                 "respond",
                 rules::answer(503, None),
-                vec![Origin::Default("no server may be asked")],
+                vec![StatementOrigin::Default("no server may be asked")],
             );
             return made;
         };
         made.options.set("upstream", upstream, Vec::new());
         let (is_stored, line) = self.first(&rules.cache, true, holds, has_tls);
-        made.from.extend(line.map(|line| Origin::Directive(line.number)));
+        made.from.extend(line.map(|line| StatementOrigin::Directive(line.number)));
         if is_stored {
             self.freshness(&rules.refresh, holds, &mut made);
         }
@@ -177,9 +178,9 @@ impl<'s> Adapter<'s> {
         made
     }
 
-    /// 403, or what `deny_info` says for the last ACL of the rule.
-    fn refused(&mut self, line: Option<&'s Line>, made: &mut Outcome) {
-        let origins = line.map(from).unwrap_or_else(|| vec![Origin::Default("no rule allows it")]);
+    /// Sets 403, or the response that `deny_info` has for the rule's last ACL.
+    fn refused(&mut self, line: Option<&'s SquidLine>, made: &mut RegionOutcome) {
+        let origins = line.map(from).unwrap_or_else(|| vec![StatementOrigin::Default("no rule allows it")]);
         let last = line.and_then(|line| line.words.last());
         let told = self
             .all("deny_info")
@@ -197,19 +198,19 @@ impl<'s> Adapter<'s> {
                     .filter(|status| [301, 302, 303, 307, 308].contains(status))
                     .unwrap_or(302);
                 let to = crate::values::without_query(to.to_owned());
-                let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))];
-                return made.options.set("redirect", Value::Table(pairs.into()), from(told));
+                let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(status))];
+                return made.options.set("redirect", DraftValue::Table(pairs.into()), from(told));
             }
         }
         made.options.set("respond", rules::answer(403, None), origins);
     }
 
-    /// How long responses are fresh that do not say it themselves.
-    fn freshness(&mut self, patterns: &[Refresh<'s>], holds: &Holds<'_>, made: &mut Outcome) {
+    /// Sets the lifetime of responses without explicit freshness.
+    fn freshness(&mut self, patterns: &[Refresh<'s>], holds: &Holds<'_>, made: &mut RegionOutcome) {
         made.options.extend(
             "cache",
             ("heuristic", "20%".into()),
-            vec![Origin::Default("as Squid stores by default")],
+            vec![StatementOrigin::Default("as Squid stores by default")],
         );
         made.options.extend("cache", ("heuristic_max", "3d".into()), Vec::new());
         for refresh in patterns {
@@ -262,7 +263,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn fields(&mut self, made: &mut Outcome) {
+    fn fields(&mut self, made: &mut RegionOutcome) {
         let lines = self.lines;
         for line in lines {
             match (line.word(0), line.word(1), line.word(2), line.word(3)) {

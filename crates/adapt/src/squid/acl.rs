@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::syntax::Line;
+use super::syntax::SquidLine;
 use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs};
 use crate::values;
 
-/// All ACLs; several lines of one name are one list.
-pub(super) fn all(lines: &[Line]) -> BTreeMap<String, Expression> {
+/// Parses all ACLs. Lines with the same name are one list.
+pub(super) fn all(lines: &[SquidLine]) -> BTreeMap<String, Expression> {
     let mut acls: BTreeMap<String, Expression> = BTreeMap::new();
     acls.insert("all".to_owned(), Expression::all(Vec::new()));
     acls.insert(
@@ -26,7 +26,7 @@ pub(super) fn all(lines: &[Line]) -> BTreeMap<String, Expression> {
     acls
 }
 
-fn one(line: &Line) -> Expression {
+fn one(line: &SquidLine) -> Expression {
     let kind = line.word(2);
     let unsaid = || Expression::Unsaid(format!("no route goes by an ACL of the kind {kind}"));
     let all: Vec<&str> = line.words.iter().skip(3).map(String::as_str).collect();
@@ -46,7 +46,7 @@ fn one(line: &Line) -> Expression {
         }
         "urlpath_regex" => each(&|text| path(text, ignores_case).map(|path| vec![Atom::Path(path)])),
         "url_regex" => each(&|text| {
-            // What stands behind scheme and host.
+            // The part after scheme and host.
             let rest = text.strip_prefix("^http://").or_else(|| text.strip_prefix("^https?://"))?;
             let (host, path_text) = rest.split_at(rest.find('/')?);
             let host = HostIs::named(&host.replace("\\.", "."))?;
@@ -84,7 +84,7 @@ fn one(line: &Line) -> Expression {
     }
 }
 
-/// `.example.com` is the domain and all below it.
+/// `.example.com` is the domain and all names below it.
 fn domain(name: &str) -> Option<Vec<Atom>> {
     let bare = name.strip_prefix('.').unwrap_or(name);
     let exact = HostIs::named(bare)?;
@@ -95,7 +95,7 @@ fn domain(name: &str) -> Option<Vec<Atom>> {
     Some(hosts)
 }
 
-/// `^/literal` is a prefix, `^/literal$` a path alone.
+/// `^/literal` is a prefix, `^/literal$` an exact path.
 fn path(text: &str, ignores_case: bool) -> Option<PathIs> {
     let literal = text.strip_prefix('^').unwrap_or_default();
     let (literal, is_whole) = literal.strip_suffix('$').map_or((literal, false), |literal| (literal, true));

@@ -1,15 +1,15 @@
 //! Listeners and servers.
 
-use super::Adapter;
-use super::syntax::Line;
-use crate::draft::{Origin, Table, Value};
+use super::SquidAdapter;
+use super::syntax::SquidLine;
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::sheet::name_of;
 
-impl<'s> Adapter<'s> {
+impl<'s> SquidAdapter<'s> {
     pub(super) fn listeners(&mut self) {
         let lines = self.lines;
         for line in lines.iter().filter(|line| matches!(line.word(0), "http_port" | "https_port")) {
-            let from = vec![Origin::Directive(line.number)];
+            let from = vec![StatementOrigin::Directive(line.number)];
             if !line.has("accel") && !line.has("vhost") && line.option("defaultsite").is_none() {
                 let instead = "leave it to Squid: Vanward answers for servers";
                 self.sheet.refuse(line.number, "it is for clients that ask a proxy for other sites", instead);
@@ -42,7 +42,7 @@ impl<'s> Adapter<'s> {
                 );
                 continue;
             }
-            let mut table = Table::new("[[listen]]", Vec::new());
+            let mut table = DraftTable::new("[[listen]]", Vec::new());
             table.set("address", address, from.clone());
             let cert = line.option("tls-cert").or_else(|| line.option("cert"));
             if let Some(cert) = cert.filter(|_| line.word(0) == "https_port") {
@@ -50,7 +50,7 @@ impl<'s> Adapter<'s> {
                 let pair = [("cert".to_owned(), cert.into()), ("key".to_owned(), key.into())];
                 table.extend(
                     "tls",
-                    ("certificates", Value::List(vec![Value::Table(pair.into())])),
+                    ("certificates", DraftValue::List(vec![DraftValue::Table(pair.into())])),
                     Vec::new(),
                 );
             } else if line.word(0) == "https_port" {
@@ -65,34 +65,34 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// The upstream of servers that a request may go to, made if it is new.
-    pub(super) fn upstream(&mut self, peers: &[&'s Line]) -> Option<String> {
+    /// Returns the upstream of a request's servers, creating it if necessary.
+    pub(super) fn upstream(&mut self, peers: &[&'s SquidLine]) -> Option<String> {
         let numbers: Vec<usize> = peers.iter().map(|line| line.number).collect();
         if let Some(name) = self.upstreams.get(&numbers) {
             return Some(name.clone());
         }
-        let mut made = Table::new("", Vec::new());
+        let mut made = DraftTable::new("", Vec::new());
         let in_turn =
             peers.iter().any(|line| line.has("round-robin") || line.has("sourcehash") || line.has("carp"));
         for (index, line) in peers.iter().enumerate() {
-            let from = vec![Origin::Directive(line.number)];
+            let from = vec![StatementOrigin::Directive(line.number)];
             let has_tls = line.has("tls") || line.has("ssl");
             let scheme = if has_tls { "https" } else { "http" };
             let mut pairs = vec![(
                 "url".to_owned(),
-                Value::from(format!("{scheme}://{}:{}", line.word(1), line.word(3))),
+                DraftValue::from(format!("{scheme}://{}:{}", line.word(1), line.word(3))),
             )];
             if let Some(weight) = line.option("weight").and_then(|weight| weight.parse::<u64>().ok()) {
-                pairs.push(("weight".to_owned(), Value::Number(weight.min(1000))));
+                pairs.push(("weight".to_owned(), DraftValue::Number(weight.min(1000))));
             }
             if let Some(most @ 1..) = line.option("max-conn").and_then(|most| most.parse::<u64>().ok()) {
-                pairs.push(("max_requests".to_owned(), Value::Number(most.min(1_000_000))));
+                pairs.push(("max_requests".to_owned(), DraftValue::Number(most.min(1_000_000))));
             }
-            // Without a policy Squid takes the first that is up.
+            // Without a policy Squid selects the first server that is up.
             if !in_turn && index > 0 {
-                pairs.push(("priority".to_owned(), Value::Number(index as u64)));
+                pairs.push(("priority".to_owned(), DraftValue::Number(index as u64)));
             }
-            let value = if pairs.len() == 1 { pairs.remove(0).1 } else { Value::Table(pairs) };
+            let value = if pairs.len() == 1 { pairs.remove(0).1 } else { DraftValue::Table(pairs) };
             made.push("servers", value, from.clone());
             if line.has("sourcehash") {
                 made.set("balance", "client-address", from.clone());
@@ -103,7 +103,7 @@ impl<'s> Adapter<'s> {
                 made.set("hash_key", "path", Vec::new());
             }
             if let Some(host) = line.option("forceddomain") {
-                made.set("host", Value::Table(vec![("set".to_owned(), host.into())]), from.clone());
+                made.set("host", DraftValue::Table(vec![("set".to_owned(), host.into())]), from.clone());
             }
             if has_tls {
                 let verify = line

@@ -1,26 +1,25 @@
-//! The text of Squid's files: words, comments, lines that go on, included files.
+//! Parses Squid's files: words, comments, continued lines, includes.
 
-use mistake::{Mistake, Places};
+use mistake::{LineMap, Mistake};
 
 use crate::Include;
-use crate::source::Source;
+use crate::source::SourceFiles;
+use crate::values::measure;
 
 const LINES_MAX: usize = 100_000;
 const INCLUDES_DEEP_MAX: usize = 16;
 
-/// A line with its words.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct SquidLine {
     pub(crate) number: usize,
     pub(crate) words: Vec<String>,
 }
 
-impl Line {
+impl SquidLine {
     pub(crate) fn word(&self, index: usize) -> &str {
         self.words.get(index).map_or("", String::as_str)
     }
 
-    /// The value of `name=value`.
     pub(crate) fn option(&self, name: &str) -> Option<&str> {
         self.words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
     }
@@ -29,31 +28,21 @@ impl Line {
         self.words.iter().any(|word| word == name)
     }
 
-    /// A number with a unit behind it: `30 seconds`, `2 minutes`.
+    /// Parses a number and its unit: `30 seconds`, `2 minutes`.
     pub(crate) fn milliseconds(&self, index: usize) -> Option<u64> {
-        let number = self.word(index).parse::<u64>().ok()?;
-        let unit = match self.word(index + 1).trim_end_matches('s') {
-            "" | "second" => 1000,
-            "millisecond" | "msec" => 1,
-            "minute" => 60_000,
-            "hour" => 3_600_000,
-            "day" => 86_400_000,
-            _ => return None,
-        };
-        number.checked_mul(unit)
+        let units = [("", 1000), ("second", 1000), ("millisecond", 1), ("msec", 1), ("minute", 60_000)];
+        let more = [("hour", 3_600_000), ("day", 86_400_000)];
+        self.measure(index, self.word(index + 1).trim_end_matches('s'), &[&units[..], &more].concat())
     }
 
-    /// A size with a unit behind it: `256 MB`.
+    /// Parses a size and its unit: `256 MB`.
     pub(crate) fn bytes(&self, index: usize) -> Option<u64> {
-        let number = self.word(index).parse::<u64>().ok()?;
-        let unit = match self.word(index + 1).to_ascii_uppercase().as_str() {
-            "" | "BYTES" => 1,
-            "KB" => 1 << 10,
-            "MB" => 1 << 20,
-            "GB" => 1 << 30,
-            _ => return None,
-        };
-        number.checked_mul(unit)
+        let units = [("", 1), ("bytes", 1), ("kb", 1 << 10), ("mb", 1 << 20), ("gb", 1 << 30)];
+        self.measure(index, &self.word(index + 1).to_ascii_lowercase(), &units)
+    }
+
+    fn measure(&self, index: usize, unit: &str, units: &[(&str, u64)]) -> Option<u64> {
+        measure(&format!("{}{unit}", self.word(index).parse::<u64>().ok()?), units)
     }
 }
 
@@ -61,8 +50,8 @@ pub(crate) fn read(
     text: &str,
     file: &str,
     include: Include<'_>,
-) -> Result<(Vec<Line>, Source), Box<Mistake>> {
-    let mut source = Source::default();
+) -> Result<(Vec<SquidLine>, SourceFiles), Box<Mistake>> {
+    let mut source = SourceFiles::default();
     let mut lines = Vec::new();
     read_file(text, file, 0, &mut lines, &mut source, include)?;
     Ok((lines, source))
@@ -72,13 +61,13 @@ fn read_file(
     text: &str,
     file: &str,
     depth: usize,
-    lines: &mut Vec<Line>,
-    source: &mut Source,
+    lines: &mut Vec<SquidLine>,
+    source: &mut SourceFiles,
     include: Include<'_>,
 ) -> Result<(), Box<Mistake>> {
     source.files.push(file.to_owned());
     let place = source.files.len() - 1;
-    let places = Places::new(text, file);
+    let places = LineMap::new(text, file);
     let (mut at, mut number) = (0, 0);
     let mut begun: Option<(usize, usize, String)> = None;
     for raw in text.split_inclusive('\n') {
@@ -105,7 +94,7 @@ fn read_file(
         let number = source.add(place, line_number, first, whole.trim());
         let is_include = first == "include";
         let pattern = words.get(1).cloned().unwrap_or_default();
-        lines.push(Line { number, words });
+        lines.push(SquidLine { number, words });
         if !is_include {
             continue;
         }
@@ -124,7 +113,7 @@ fn read_file(
     Ok(())
 }
 
-/// The words of a line, without its comment; quotes go.
+/// Splits a line into words, without comment and quotes.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for word in line.split_whitespace() {

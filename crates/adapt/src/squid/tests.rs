@@ -1,9 +1,9 @@
-//! Whole configurations: what is written, what is said, and that nothing is lost.
+//! Whole configurations: the output, the remarks, and that no statement is lost.
 
 use super::*;
-use crate::told::{filled, lost, nothing, options, routes, whole};
+use crate::RemarkKind;
+use crate::told::{self, filled, nothing, options, routes, whole};
 
-/// Configurations in the manner of tutorials and projects.
 const SAMPLES: [&str; 4] = [
     include_str!("../../samples/squid/01-accelerator.conf"),
     include_str!("../../samples/squid/02-sites.conf"),
@@ -83,7 +83,7 @@ fn lines_become_options() {
     let forward =
         adapt("http_port 3128\nhttp_access allow all\n", "s.conf", &mut nothing).expect("it is read");
     assert!(
-        forward.remarks.iter().any(|remark| remark.kind == Kind::Refused && remark.line == 1),
+        forward.remarks.iter().any(|remark| remark.kind == RemarkKind::Refused && remark.line == 1),
         "{:?}",
         forward.remarks
     );
@@ -91,52 +91,13 @@ fn lines_become_options() {
     assert!(adapt("include m", "s.conf", circle).expect_err("a circle").message.contains("16 deep"));
 }
 
-/// Lines that make configurations which mean something.
-fn word() -> impl proptest::strategy::Strategy<Value = String> {
-    use proptest::prelude::*;
-    let words = [
-        "http_port 80 accel vhost",
-        "https_port 443 accel cert=/a.pem",
-        "cache_peer a parent 1 0 originserver name=p",
-        "cache_peer b parent 1 0 originserver round-robin",
-        "acl s dstdomain .x.y",
-        "acl i src 10.0.0.0/8",
-        "acl u urlpath_regex -i ^/a",
-        "acl u urlpath_regex \\.x$",
-        "acl m method GET",
-        "acl b browser x",
-        "http_access allow s !i",
-        "http_access deny all",
-        "http_access allow u m",
-        "cache deny u",
-        "cache_peer_access p allow s",
-        "refresh_pattern . 0 20% 4320",
-        "refresh_pattern -i \\.png$ 60 50% 100 override-expire",
-        "deny_info 301:https://a.b/ s",
-        "cache_mem 1 MB",
-        "via off",
-        "include x",
-        "# y",
-        "\\",
-        "reply_header_access X deny all",
-        "cache_dir ufs /c 100 16 256",
-        "access_log none",
-        "workers 2",
-        "\"",
-    ];
-    prop_oneof![12 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
-}
-
 proptest::proptest! {
     #[test]
-    fn any_text_is_read_or_refused_and_nothing_is_lost(lines in proptest::collection::vec(word(), 0..40)) {
+    fn any_text_is_read_or_refused_and_nothing_is_lost(lines in proptest::collection::vec(told::word(include_str!("words.txt")), 0..40)) {
         let text = lines.join("\n");
         if let Ok(adapted) = adapt(&text, "s.conf", &mut nothing) {
             let (_, source) = syntax::read(&text, "s.conf", &mut nothing).expect("it was read");
-            proptest::prop_assert_eq!(lost(&source, &adapted), Vec::<String>::new());
-            let parsed = config::examine(&adapted.toml, "v.toml");
-            let syntax = parsed.mistakes.iter().find(|mistake| mistake.message.contains("TOML") || mistake.message.contains("closing"));
-            proptest::prop_assert!(syntax.is_none(), "{:?}\n{}", syntax, adapted.toml);
+            told::sound(&source, &adapted);
         }
     }
 }

@@ -1,13 +1,16 @@
-//! TLS of a listener: certificates from files or an authority, versions, client certificates.
+//! TLS of a listener: certificates from files or ACME, versions, client certificates.
 
-use super::entry_points::Point;
-use super::{Adapter, find, from, is_on, numbers, text};
-use crate::Kind;
-use crate::draft::{Origin, Table, Value};
+use super::entry_points::ListenerPoint;
+use super::{TraefikAdapter, find, from, is_on, numbers, text};
+use crate::RemarkKind;
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::source::Directive;
 
-/// Writes `tls` of a listener.
-pub(super) fn of<'s>(adapter: &mut Adapter<'s>, point: &Point<'s>, table: &mut Table) {
+pub(super) fn write_certificates<'s>(
+    adapter: &mut TraefikAdapter<'s>,
+    point: &ListenerPoint<'s>,
+    table: &mut DraftTable,
+) {
     let tls = adapter.all_tls(point);
     let resolver = tls.iter().find_map(|tls| text(tls, "certResolver").filter(|(name, _)| !name.is_empty()));
     let files = adapter.files();
@@ -23,32 +26,26 @@ pub(super) fn of<'s>(adapter: &mut Adapter<'s>, point: &Point<'s>, table: &mut T
             }
         }
         None if files.is_empty() => {
-            let why = vec![Origin::Default("Traefik's own certificate: no file names one")];
+            let why = vec![StatementOrigin::Default("Traefik's own certificate: no file names one")];
             table.extend("tls", ("self_signed", true.into()), why);
         }
         None => {
-            let mut list: Vec<Value> = Vec::new();
+            let mut list: Vec<DraftValue> = Vec::new();
             let mut origins = Vec::new();
             for pair in &files {
                 let (Some((cert, at)), Some((key, and))) = (text(pair, "certFile"), text(pair, "keyFile"))
                 else {
-                    adapter.refuse_all(
-                        pair,
-                        "it is not a certificate with its key",
-                        "name both in [listen.tls]",
-                    );
+                    let why = "it is not a certificate with its key";
+                    adapter.refuse_all(pair, why, "name both in [listen.tls]");
                     continue;
                 };
                 if cert.contains("BEGIN") || key.contains("BEGIN") {
-                    adapter.refuse_all(
-                        pair,
-                        "certificates stand in files",
-                        "write them into files of their own",
-                    );
+                    let why = "certificates stand in files";
+                    adapter.refuse_all(pair, why, "write them into files of their own");
                     continue;
                 }
                 let value =
-                    Value::Table(vec![("cert".to_owned(), cert.into()), ("key".to_owned(), key.into())]);
+                    DraftValue::Table(vec![("cert".to_owned(), cert.into()), ("key".to_owned(), key.into())]);
                 if !list.contains(&value) {
                     list.push(value);
                 }
@@ -57,7 +54,7 @@ pub(super) fn of<'s>(adapter: &mut Adapter<'s>, point: &Point<'s>, table: &mut T
                     adapter.sheet.needless(stores.number, "all listeners with TLS have all certificates");
                 }
             }
-            table.extend("tls", ("certificates", Value::List(list)), origins);
+            table.extend("tls", ("certificates", DraftValue::List(list)), origins);
         }
     }
     adapter.options(&tls, table);
@@ -65,36 +62,36 @@ pub(super) fn of<'s>(adapter: &mut Adapter<'s>, point: &Point<'s>, table: &mut T
         // `tls: {}`
         adapter.sheet.say_if_unsaid(
             block.number,
-            Kind::NeedsNothing,
+            RemarkKind::NeedsNothing,
             "its routes are at a listener with TLS",
         );
         if let Some(certs) = text(block, "certResolver") {
             adapter.sheet.say_if_unsaid(
                 certs.1.number,
-                Kind::NeedsNothing,
+                RemarkKind::NeedsNothing,
                 "the listener has automatic certificates",
             );
         }
     }
 }
 
-impl<'s> Adapter<'s> {
-    /// The `tls` of an entry point and of all routers there.
-    fn all_tls(&self, point: &Point<'s>) -> Vec<&'s Directive> {
+impl<'s> TraefikAdapter<'s> {
+    /// The `tls` of an entry point and of all its routers.
+    fn all_tls(&self, point: &ListenerPoint<'s>) -> Vec<&'s Directive> {
         let routers = self.defined("http", "routers").chain(self.defined("tcp", "routers"));
         let of_routers = routers.filter(|router| point.has(router)).filter_map(|router| find(router, "tls"));
         point.of_http("tls").into_iter().chain(of_routers).filter(|tls| !is_on(tls, "passthrough")).collect()
     }
 
-    /// Certificates of files, that of the default store first.
+    /// Certificates from files, that of the default store first.
     fn files(&self) -> Vec<&'s Directive> {
         let stores = self.defined("tls", "stores").filter_map(|store| find(store, "defaultCertificate"));
         let listed = self.top("tls").filter_map(|tls| find(tls, "certificates")).flat_map(Directive::inner);
         stores.chain(listed).collect()
     }
 
-    /// `domains`: names of automatic certificates.
-    fn names(&mut self, tls: &[&'s Directive], table: &mut Table) {
+    /// `domains`: names for automatic certificates.
+    fn names(&mut self, tls: &[&'s Directive], table: &mut DraftTable) {
         let mut names: Vec<String> = Vec::new();
         let mut origins = Vec::new();
         for domain in tls.iter().filter_map(|tls| find(tls, "domains")).flat_map(Directive::inner) {
@@ -122,7 +119,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// [acme], of the resolver that is named first.
+    /// Writes [acme] from the first named resolver.
     fn resolver(&mut self, name: &str, place: &'s Directive) {
         let resolver =
             self.top("certificatesResolvers").flat_map(Directive::inner).find(|known| known.name == name);
@@ -130,7 +127,7 @@ impl<'s> Adapter<'s> {
             let why = format!("there is no resolver {name} in the files: the authority is Let's Encrypt");
             return self.sheet.differs(place.number, &why, "see [acme]: docs/certificates.md");
         };
-        self.sheet.say_if_unsaid(resolver.number, Kind::NeedsNothing, "it is [acme]");
+        self.sheet.say_if_unsaid(resolver.number, RemarkKind::NeedsNothing, "it is [acme]");
         let Some(acme) = find(resolver, "acme") else {
             return self.refuse_all(resolver, "it has no authority", "see [acme]: docs/certificates.md");
         };
@@ -154,7 +151,7 @@ impl<'s> Adapter<'s> {
                 }
                 "profile" => self.sheet.once("[acme]", "profile", word, option.number),
                 "storage" => {
-                    let why = "certificates are stored in a folder, and are ordered anew";
+                    let why = "certificates are stored in a folder, and are ordered again";
                     self.sheet.differs(option.number, why, "`folder` of [acme] names it");
                 }
                 "httpchallenge" => {
@@ -188,8 +185,8 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// `tls.options`: those that the routers name, or `default`.
-    fn options(&mut self, tls: &[&'s Directive], table: &mut Table) {
+    /// Translates `tls.options`: those of the routers, or `default`.
+    fn options(&mut self, tls: &[&'s Directive], table: &mut DraftTable) {
         let mut chosen: Option<&'s Directive> = None;
         let named = tls.iter().filter_map(|tls| text(tls, "options"));
         let mut wanted: Vec<(String, Option<&'s Directive>)> =
@@ -225,14 +222,14 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn tls_option(&mut self, option: &'s Directive, table: &mut Table) {
+    fn tls_option(&mut self, option: &'s Directive, table: &mut DraftTable) {
         let word = option.word(0);
         match option.name.to_ascii_lowercase().as_str() {
             name @ ("minversion" | "maxversion") => {
                 let key = if name == "minversion" { "min_version" } else { "max_version" };
                 let version = if word.ends_with("13") { "1.3" } else { "1.2" };
                 if !word.ends_with("12") && !word.ends_with("13") {
-                    self.sheet.differs(option.number, "TLS 1.2 and 1.3 alone are spoken", "");
+                    self.sheet.differs(option.number, "only TLS 1.2 and 1.3 are supported", "");
                 }
                 table.extend("tls", (key, version.into()), from(option));
             }
@@ -259,7 +256,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn client_auth(&mut self, option: &'s Directive, table: &mut Table) {
+    fn client_auth(&mut self, option: &'s Directive, table: &mut DraftTable) {
         let kind = text(option, "clientAuthType").map_or("", |(kind, _)| kind);
         let mode = match kind {
             "RequireAndVerifyClientCert" => "required",
@@ -269,7 +266,7 @@ impl<'s> Adapter<'s> {
                 let instead = "write `client_certificates = { mode = \"required\", ca = \"FILE\" }`";
                 return self.refuse_all(
                     option,
-                    "a certificate that nobody has signed proves nothing",
+                    "a certificate that no trusted CA has signed proves nothing",
                     instead,
                 );
             }
@@ -281,7 +278,7 @@ impl<'s> Adapter<'s> {
             return self.refuse_all(option, "its CAs are not one file", instead);
         };
         let pairs = [("mode".to_owned(), mode.into()), ("ca".to_owned(), ca.word(0).into())];
-        let origins = numbers(option).into_iter().map(Origin::Directive).collect();
-        table.extend("tls", ("client_certificates", Value::Table(pairs.into())), origins);
+        let origins = numbers(option).into_iter().map(StatementOrigin::Directive).collect();
+        table.extend("tls", ("client_certificates", DraftValue::Table(pairs.into())), origins);
     }
 }

@@ -1,7 +1,7 @@
-//! Entry points: what listens, and what holds for all requests there.
+//! Entry points: listeners, and options for all their requests.
 
-use super::{Adapter, certificates, find, from, is_on, milliseconds, numbers, text};
-use crate::draft::{Origin, Table, Value};
+use super::{TraefikAdapter, certificates, find, from, is_on, milliseconds, numbers, text};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::source::Directive;
 use crate::values::{self, duration};
 
@@ -9,30 +9,27 @@ use crate::values::{self, duration};
 const ANYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 const DAY: u64 = 86_400_000;
 
-/// An entry point that is a listener.
-pub(super) struct Point<'s> {
+pub(super) struct ListenerPoint<'s> {
     pub(super) name: String,
     pub(super) directive: Option<&'s Directive>,
-    /// As [[listen]] has it.
+    /// As in [[listen]].
     pub(super) address: String,
     pub(super) has_tls: bool,
-    /// Whether routers that name none are here.
+    /// Whether it serves routers without entry points.
     is_default: bool,
-    /// What all its requests get, where they are redirected.
+    /// Set if all requests are redirected.
     pub(super) redirect: Option<Redirect>,
 }
 
-/// Where an entry point sends all requests.
 #[derive(Clone)]
 pub(super) enum Redirect {
-    /// The same URL with https, at its own port.
+    /// To the same URL with https on its default port.
     Https,
     /// `redirect` of a route.
-    To(Value, Vec<Origin>),
+    To(DraftValue, Vec<StatementOrigin>),
 }
 
-impl<'s> Point<'s> {
-    /// Whether a router is here.
+impl<'s> ListenerPoint<'s> {
     pub(super) fn has(&self, router: &Directive) -> bool {
         match find(router, "entryPoints") {
             Some(named) => named.words.iter().any(|name| name.eq_ignore_ascii_case(&self.name)),
@@ -40,15 +37,13 @@ impl<'s> Point<'s> {
         }
     }
 
-    /// Something within `http` of it.
     pub(super) fn of_http(&self, name: &str) -> Option<&'s Directive> {
         find(find(self.directive?, "http")?, name)
     }
 }
 
-impl<'s> Adapter<'s> {
-    /// The entry points that are listeners.
-    pub(super) fn entry_points(&mut self) -> Vec<Point<'s>> {
+impl<'s> TraefikAdapter<'s> {
+    pub(super) fn entry_points(&mut self) -> Vec<ListenerPoint<'s>> {
         let all: Vec<&'s Directive> = self.top("entryPoints").flat_map(Directive::inner).collect();
         let has_defaults = all.iter().any(|directive| is_on(directive, "asDefault"));
         let mut points = Vec::new();
@@ -57,7 +52,7 @@ impl<'s> Adapter<'s> {
                 continue;
             }
             if let Some(address) = self.address(directive) {
-                points.push(Point {
+                points.push(ListenerPoint {
                     name: directive.name.clone(),
                     directive: Some(directive),
                     address,
@@ -79,7 +74,7 @@ impl<'s> Adapter<'s> {
         points
     }
 
-    /// Whether only Traefik's own pages are there.
+    /// Whether the entry point serves only Traefik's own pages.
     fn is_internal(&self, directive: &Directive) -> bool {
         let has_router = ["http", "tcp"].iter().any(|kind| {
             self.defined(kind, "routers")
@@ -91,8 +86,8 @@ impl<'s> Adapter<'s> {
                 || self.metrics_point().is_some_and(|(name, _)| name.eq_ignore_ascii_case(&directive.name)))
     }
 
-    /// Those that routers name, where the files have none: `web` and `websecure` have their usual ports.
-    fn usual(&mut self) -> Vec<Point<'s>> {
+    /// Entry points that routers name but no file defines: `web` and `websecure` have default ports.
+    fn usual(&mut self) -> Vec<ListenerPoint<'s>> {
         let mut names: Vec<&str> = Vec::new();
         for kind in ["http", "tcp"] {
             for router in self.defined(kind, "routers") {
@@ -116,7 +111,7 @@ impl<'s> Adapter<'s> {
                 }
             }
         }
-        let point = |name: &str| Point {
+        let point = |name: &str| ListenerPoint {
             name: name.to_owned(),
             directive: None,
             address: if name.to_ascii_lowercase().ends_with('e')
@@ -133,7 +128,6 @@ impl<'s> Adapter<'s> {
         names.into_iter().map(point).collect()
     }
 
-    /// The address as [[listen]] has it.
     fn address(&mut self, directive: &'s Directive) -> Option<String> {
         let (word, place) = text(directive, "address").unwrap_or(("", directive));
         let (word, protocol) = word.split_once('/').unwrap_or((word, "tcp"));
@@ -161,15 +155,15 @@ impl<'s> Adapter<'s> {
         address
     }
 
-    fn has_tls(&self, point: &Point<'_>) -> bool {
+    fn has_tls(&self, point: &ListenerPoint<'_>) -> bool {
         let routers = self.defined("http", "routers").chain(self.defined("tcp", "routers"));
         let is_decrypted =
             |router: &Directive| find(router, "tls").is_some_and(|tls| !is_on(tls, "passthrough"));
         point.of_http("tls").is_some() || routers.filter(|router| point.has(router)).any(is_decrypted)
     }
 
-    /// `redirections`: all requests of an entry point lead to another one.
-    fn redirections(&mut self, point: &Point<'s>, ports: &[(String, String)]) -> Option<Redirect> {
+    /// Translates `redirections`: an entry point redirects all requests to another one.
+    fn redirections(&mut self, point: &ListenerPoint<'s>, ports: &[(String, String)]) -> Option<Redirect> {
         let to = find(point.of_http("redirections")?, "entryPoint")?;
         let (target, place) = text(to, "to")?;
         let scheme = text(to, "scheme").map_or("https", |(scheme, _)| scheme);
@@ -198,20 +192,20 @@ impl<'s> Adapter<'s> {
         let port = if usual { String::new() } else { format!(":{port}") };
         let status = if is_permanent { 308 } else { 307 };
         let pairs = [
-            ("to".to_owned(), Value::from(format!("{scheme}://$host{port}$path"))),
-            ("status".to_owned(), Value::Number(status)),
+            ("to".to_owned(), DraftValue::from(format!("{scheme}://$host{port}$path"))),
+            ("status".to_owned(), DraftValue::Number(status)),
         ];
         let why = format!("the status is {status} for all methods, where Traefik sends another one for GET");
         self.sheet.differs(place.number, &why, "");
-        Some(Redirect::To(Value::Table(pairs.into()), from(place)))
+        Some(Redirect::To(DraftValue::Table(pairs.into()), from(place)))
     }
 
-    /// Writes the [[listen]] of an entry point.
-    pub(super) fn listener(&mut self, point: &Point<'s>, has_name: bool) {
-        let origins = point
-            .directive
-            .map_or_else(|| vec![Origin::Default("entry points are in Traefik's static file")], from);
-        let mut table = Table::new("[[listen]]", origins);
+    pub(super) fn listener(&mut self, point: &ListenerPoint<'s>, has_name: bool) {
+        let origins = point.directive.map_or_else(
+            || vec![StatementOrigin::Default("entry points are in Traefik's static file")],
+            from,
+        );
+        let mut table = DraftTable::new("[[listen]]", origins);
         let at = point.directive.and_then(|directive| find(directive, "address")).map_or(Vec::new(), from);
         table.set("address", point.address.as_str(), at);
         if has_name {
@@ -219,12 +213,12 @@ impl<'s> Adapter<'s> {
         }
         if let Some(Redirect::Https) = point.redirect {
             let to = point.of_http("redirections").map_or(Vec::new(), |redirections| {
-                numbers(redirections).into_iter().take(1).map(Origin::Directive).collect()
+                numbers(redirections).into_iter().take(1).map(StatementOrigin::Directive).collect()
             });
             table.set("redirect_to_https", true, to);
         }
         if point.has_tls {
-            certificates::of(self, point, &mut table);
+            certificates::write_certificates(self, point, &mut table);
         }
         for option in point.directive.map_or(&[][..], Directive::inner) {
             self.option(option, &mut table, point);
@@ -232,12 +226,12 @@ impl<'s> Adapter<'s> {
         self.sheet.listeners.push(table);
     }
 
-    fn option(&mut self, option: &'s Directive, table: &mut Table, point: &Point<'_>) {
+    fn option(&mut self, option: &'s Directive, table: &mut DraftTable, point: &ListenerPoint<'_>) {
         match option.name.to_ascii_lowercase().as_str() {
             "http" => option.inner().iter().for_each(|inner| self.http_option(inner)),
             "http3" => {
                 if point.has_tls {
-                    table.set("http3", true, vec![Origin::Directive(option.number)]);
+                    table.set("http3", true, vec![StatementOrigin::Directive(option.number)]);
                 } else {
                     self.refuse_all(
                         option,
@@ -247,7 +241,7 @@ impl<'s> Adapter<'s> {
                 }
                 let told = text(option, "advertisedPort");
                 if let Some((told, place)) = told.filter(|(told, _)| *told != port(&point.address)) {
-                    let why = format!("clients are told the port of the listener, not {told}");
+                    let why = format!("responses name the port of the listener, not {told}");
                     self.sheet.differs(place.number, &why, "");
                 }
             }
@@ -256,7 +250,7 @@ impl<'s> Adapter<'s> {
                 self.needless_all(option, why);
             }
             "proxyprotocol" => self.trusted(option, |adapter, networks, number| {
-                table.set("proxy_protocol", networks, vec![Origin::Directive(number)]);
+                table.set("proxy_protocol", networks, vec![StatementOrigin::Directive(number)]);
                 let why = "connections from there have to begin with a PROXY header";
                 adapter.sheet.differs(number, why, "name only those that send one");
             }),
@@ -265,7 +259,7 @@ impl<'s> Adapter<'s> {
                     adapter.sheet.top.push(
                         "trusted_proxies",
                         network.into(),
-                        vec![Origin::Directive(number)],
+                        vec![StatementOrigin::Directive(number)],
                     );
                 }
                 let why = "who is trusted is so at all listeners, and for PROXY headers and Forwarded too";
@@ -277,7 +271,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// `trustedIPs`, or `insecure` for all.
+    /// Translates `trustedIPs`, or `insecure` for all.
     fn trusted(&mut self, option: &'s Directive, then: impl FnOnce(&mut Self, Vec<String>, usize)) {
         if let Some((_, place)) = text(option, "insecure").filter(|_| is_on(option, "insecure")) {
             then(self, ANYBODY.map(str::to_owned).to_vec(), place.number);
@@ -319,7 +313,7 @@ impl<'s> Adapter<'s> {
             let time = milliseconds(option.word(0));
             let limited = |time: u64, least: u64| duration(time.clamp(least, DAY));
             match (option.name.to_ascii_lowercase().as_str(), time) {
-                // No limit.
+                // Zero means no limit.
                 ("readtimeout" | "writetimeout" | "idletimeout", Some(0)) => {
                     let why = "each wait has a limit";
                     self.sheet.differs(option.number, why, "see [timeouts] in docs/configuration.md");
@@ -360,7 +354,6 @@ impl<'s> Adapter<'s> {
     }
 }
 
-/// The port of an address.
 fn port(address: &str) -> &str {
     address.rsplit_once(':').map_or("", |(_, port)| port)
 }

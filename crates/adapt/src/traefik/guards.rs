@@ -1,13 +1,13 @@
-//! Fields of requests and responses, and who is let in: `headers`, `basicAuth`, `forwardAuth`, `ipAllowList`, `rateLimit`.
+//! Middlewares for fields and access: `headers`, `basicAuth`, `forwardAuth`, `ipAllowList`, `rateLimit`.
 
-use super::middlewares::Made;
+use super::middlewares::MiddlewareDraft;
 use super::paths::escaped;
-use super::{Adapter, find, from, is_on, milliseconds, numbers, text};
-use crate::draft::{Origin, Value};
+use super::{TraefikAdapter, find, from, is_on, milliseconds, numbers, text};
+use crate::draft::{DraftValue, StatementOrigin};
 use crate::source::Directive;
 use crate::values::{self, duration};
 
-/// The fields that `headers` has options for.
+/// Fields that `headers` sets by options.
 const FIELDS: [(&str, &str); 6] = [
     ("contentsecuritypolicy", "Content-Security-Policy"),
     ("contentsecuritypolicyreportonly", "Content-Security-Policy-Report-Only"),
@@ -16,15 +16,14 @@ const FIELDS: [(&str, &str); 6] = [
     ("referrerpolicy", "Referrer-Policy"),
     ("permissionspolicy", "Permissions-Policy"),
 ];
-/// Those that are switched on.
 const SWITCHES: [(&str, &str, &str); 3] = [
     ("framedeny", "X-Frame-Options", "DENY"),
     ("contenttypenosniff", "X-Content-Type-Options", "nosniff"),
     ("browserxssfilter", "X-XSS-Protection", "1; mode=block"),
 ];
 
-impl<'s> Adapter<'s> {
-    pub(super) fn headers(&mut self, kind: &'s Directive, made: &mut Made<'_>) {
+impl<'s> TraefikAdapter<'s> {
+    pub(super) fn headers(&mut self, kind: &'s Directive, made: &mut MiddlewareDraft<'_>) {
         for option in kind.inner() {
             let name = option.name.to_ascii_lowercase();
             let is_on = option.word(0).eq_ignore_ascii_case("true");
@@ -33,7 +32,7 @@ impl<'s> Adapter<'s> {
             match (name.as_str(), field, switch) {
                 (_, Some((_, field)), _) => response_field(made, field, option.word(0), option),
                 (_, _, Some((_, field, value))) if is_on => {
-                    // The value of one's own holds.
+                    // The custom value takes precedence.
                     if !(name == "framedeny" && find(kind, "customFrameOptionsValue").is_some()) {
                         response_field(made, field, value, option);
                     }
@@ -67,8 +66,8 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// Fields by name; an empty value removes one.
-    fn custom(&mut self, list: &'s Directive, option: &str, made: &mut Made<'_>) {
+    /// Translates fields by name; an empty value removes the field.
+    fn custom(&mut self, list: &'s Directive, option: &str, made: &mut MiddlewareDraft<'_>) {
         for field in list.inner() {
             let value = field.word(0);
             if value.is_empty() {
@@ -81,8 +80,8 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn cors(&mut self, option: &'s Directive, name: &str, made: &mut Made<'_>) {
-        let words = || Value::from(option.words.clone());
+    fn cors(&mut self, option: &'s Directive, name: &str, made: &mut MiddlewareDraft<'_>) {
+        let words = || DraftValue::from(option.words.clone());
         let pair = match name {
             "accesscontrolalloworiginlist" => ("origins", words()),
             "accesscontrolallowmethods" => ("methods", words()),
@@ -103,7 +102,7 @@ impl<'s> Adapter<'s> {
         made.outcome.options.extend("cors", pair, from(option));
     }
 
-    fn hsts(&mut self, kind: &'s Directive, option: &'s Directive, made: &mut Made<'_>) {
+    fn hsts(&mut self, kind: &'s Directive, option: &'s Directive, made: &mut MiddlewareDraft<'_>) {
         let Ok(seconds) = option.word(0).parse::<u64>() else {
             return self.unread(option, "a number of seconds");
         };
@@ -120,8 +119,13 @@ impl<'s> Adapter<'s> {
         response_field(made, "Strict-Transport-Security", &value, option);
     }
 
-    /// `basicAuth`: users stand in a file here.
-    pub(super) fn basic_auth(&mut self, kind: &'s Directive, definition: &'s Directive, made: &mut Made<'_>) {
+    /// Translates `basicAuth`. Vanward reads the users from a file.
+    pub(super) fn basic_auth(
+        &mut self,
+        kind: &'s Directive,
+        definition: &'s Directive,
+        made: &mut MiddlewareDraft<'_>,
+    ) {
         let own = format!("./{}.users", crate::sheet::name_of(&definition.name));
         let file = text(kind, "usersFile");
         let mut origins = Vec::new();
@@ -133,14 +137,14 @@ impl<'s> Adapter<'s> {
             );
             self.sheet.differs(users.number, "users stand in a file", &instead);
         }
-        origins.extend(file.map(|(_, place)| Origin::Directive(place.number)));
+        origins.extend(file.map(|(_, place)| StatementOrigin::Directive(place.number)));
         let realm = text(kind, "realm");
-        origins.extend(realm.map(|(_, place)| Origin::Directive(place.number)));
+        origins.extend(realm.map(|(_, place)| StatementOrigin::Directive(place.number)));
         let pairs = [
-            ("users".to_owned(), Value::from(file.map_or(own.as_str(), |(file, _)| file))),
+            ("users".to_owned(), DraftValue::from(file.map_or(own.as_str(), |(file, _)| file))),
             ("realm".to_owned(), realm.map_or("traefik", |(realm, _)| realm).into()),
         ];
-        made.outcome.options.set("auth", Value::Table(pairs.into()), origins);
+        made.outcome.options.set("auth", DraftValue::Table(pairs.into()), origins);
         if let Some(remove) = find(kind, "removeHeader") {
             if is_on(kind, "removeHeader") {
                 made.outcome.options.listed("request_headers", "remove", "Authorization", from(remove));
@@ -153,7 +157,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    pub(super) fn forward_auth(&mut self, kind: &'s Directive, made: &mut Made<'_>) {
+    pub(super) fn forward_auth(&mut self, kind: &'s Directive, made: &mut MiddlewareDraft<'_>) {
         let (url, place) = text(kind, "address").unwrap_or(("", kind));
         let (base, path) = match url
             .split_once("://")
@@ -170,7 +174,7 @@ impl<'s> Adapter<'s> {
         let mut pairs = vec![("upstream".to_owned(), name.into()), ("path".to_owned(), path.into())];
         let mut origins = from(place);
         for option in kind.inner() {
-            let words = Value::from(option.words.clone());
+            let words = DraftValue::from(option.words.clone());
             match option.name.to_ascii_lowercase().as_str() {
                 "address" | "tls" => continue,
                 "authresponseheaders" => pairs.push(("copy_headers".to_owned(), words)),
@@ -217,10 +221,10 @@ impl<'s> Adapter<'s> {
             }
             origins.extend(from(option));
         }
-        made.outcome.options.set("forward_auth", Value::Table(pairs), origins);
+        made.outcome.options.set("forward_auth", DraftValue::Table(pairs), origins);
     }
 
-    pub(super) fn allow_list(&mut self, kind: &'s Directive, made: &mut Made<'_>) {
+    pub(super) fn allow_list(&mut self, kind: &'s Directive, made: &mut MiddlewareDraft<'_>) {
         let range = find(kind, "sourceRange");
         let Some(range) = range.filter(|range| range.words.iter().all(|network| values::is_network(network)))
         else {
@@ -236,7 +240,7 @@ impl<'s> Adapter<'s> {
         self.ip_strategy(kind);
     }
 
-    /// How Traefik finds the client behind other proxies.
+    /// Translates how Traefik determines the client behind other proxies.
     fn ip_strategy(&mut self, block: &'s Directive) {
         let Some(strategy) = find(block, "ipStrategy") else { return };
         for number in numbers(strategy) {
@@ -245,7 +249,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    pub(super) fn rate_limit(&mut self, kind: &'s Directive, made: &mut Made<'_>) {
+    pub(super) fn rate_limit(&mut self, kind: &'s Directive, made: &mut MiddlewareDraft<'_>) {
         let number = |name: &str| text(kind, name).and_then(|(word, _)| word.parse::<u64>().ok());
         let Some(average @ 1..) = number("average") else {
             return self.needless_all(kind, "without `average` there is no limit");
@@ -258,10 +262,10 @@ impl<'s> Adapter<'s> {
             3_600_000 => format!("{average}/h"),
             other => format!("{average}/{}", duration(other)),
         };
-        let mut pairs = vec![("rate".to_owned(), Value::from(rate))];
+        let mut pairs = vec![("rate".to_owned(), DraftValue::from(rate))];
         pairs.push((
             "burst".to_owned(),
-            Value::Number(number("burst").unwrap_or(1).clamp(1, u64::from(u32::MAX))),
+            DraftValue::Number(number("burst").unwrap_or(1).clamp(1, u64::from(u32::MAX))),
         ));
         if let Some(source) = find(kind, "sourceCriterion") {
             if let Some((name, _)) = text(source, "requestHeaderName") {
@@ -277,12 +281,12 @@ impl<'s> Adapter<'s> {
         }
         let mut origins = Vec::new();
         for option in kind.inner().iter().filter(|option| !option.name.eq_ignore_ascii_case("redis")) {
-            origins.extend(numbers(option).into_iter().map(Origin::Directive));
+            origins.extend(numbers(option).into_iter().map(StatementOrigin::Directive));
         }
-        made.outcome.options.set("rate_limit", Value::Table(pairs), origins);
+        made.outcome.options.set("rate_limit", DraftValue::Table(pairs), origins);
     }
 }
 
-fn response_field(made: &mut Made<'_>, field: &str, value: &str, place: &Directive) {
+fn response_field(made: &mut MiddlewareDraft<'_>, field: &str, value: &str, place: &Directive) {
     made.outcome.options.field("response_headers", "set", field, &escaped(value), from(place));
 }

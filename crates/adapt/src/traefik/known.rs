@@ -1,12 +1,12 @@
-//! Statements that no option comes from, by their names and places.
+//! Verdicts on statements without an option, by name and place.
 
-use crate::Kind;
+use crate::RemarkKind;
 use crate::sheet::Said;
 
-/// What became of a statement that neither an option nor a remark names. `text` is its place with its value.
+/// Returns the verdict on a statement that neither an option nor a remark names. `text` is its place with its value.
 pub(super) fn known(name: &str, text: &str) -> Said {
-    let needless = |why: &str| (Kind::NeedsNothing, why.to_owned(), String::new());
-    let refused = |why: &str, instead: &str| (Kind::Refused, why.to_owned(), instead.to_owned());
+    let needless = |why: &str| (RemarkKind::NeedsNothing, why.to_owned(), String::new());
+    let refused = |why: &str, instead: &str| (RemarkKind::Refused, why.to_owned(), instead.to_owned());
     let lower = text.to_ascii_lowercase();
     let is_in = |start: &str| lower.starts_with(start);
     match name.to_ascii_lowercase().as_str() {
@@ -17,14 +17,14 @@ pub(super) fn known(name: &str, text: &str) -> Said {
         _ if is_in("entrypoints") && lower.contains(".observability.") => {
             needless("metrics and traces are of all listeners; `access_log = false` of a route leaves it out")
         }
-        _ if is_in("entrypoints") => needless("it is part of what is said of the entry point"),
+        _ if is_in("entrypoints") => needless("it is part of the definition of the entry point"),
         _ if is_in("certificatesresolvers") => needless("no router names it"),
         _ if is_in("tls.") => needless("no router with TLS needs it"),
         _ if is_in("http.routers") && lower.contains(".tls") => {
             needless("the listener has it for all routers")
         }
         _ if is_in("tcp.routers") || is_in("tcp.services") => {
-            needless("it is part of what is said of the router")
+            needless("it is part of the definition of the router")
         }
         _ if is_in("serverstransport") => needless("no service with servers needs it"),
         _ if is_in("hostresolver") => {

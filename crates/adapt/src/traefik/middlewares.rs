@@ -1,54 +1,52 @@
-//! Middlewares in the order of a router: what they do with a request, as options of its route.
+//! Applies middlewares in a router's order: they become options of its route.
 
 use super::paths::{self, Rewrite};
 use super::routers::{prefix_test, redirect_value};
-use super::{Adapter, find, from, is_on, numbers, of_file, text};
-use crate::draft::{Origin, Table, Value};
-use crate::rules::{self, Atom, Holds, HostIs, Outcome, PathIs, Test};
+use super::{TraefikAdapter, find, from, is_on, numbers, of_file, text};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
+use crate::rules::{self, Atom, Holds, HostIs, PathIs, RegionOutcome, Test};
 use crate::source::Directive;
 use crate::values;
 
-/// `chain` within `chain`, and so on.
+/// Maximum depth of nested `chain`s.
 const DEPTH_MAX: usize = 16;
 
-/// What requests of a region get, in the making.
-pub(super) struct Made<'h> {
-    pub(super) outcome: Outcome,
+pub(super) struct MiddlewareDraft<'h> {
+    pub(super) outcome: RegionOutcome,
     pub(super) holds: &'h Holds<'h>,
     pub(super) has_tls: bool,
-    /// Whether it is answered already.
+    /// Whether a middleware has answered.
     pub(super) is_done: bool,
     path: Rewrite,
-    /// `retry` and the like, which a route has only if a server is asked.
-    pub(super) for_servers: Table,
+    /// Options for routes with a server only, such as `retry`.
+    pub(super) for_servers: DraftTable,
 }
 
-impl<'h> Made<'h> {
-    pub(super) fn new(from: Vec<Origin>, holds: &'h Holds<'h>, has_tls: bool) -> Self {
+impl<'h> MiddlewareDraft<'h> {
+    pub(super) fn new(from: Vec<StatementOrigin>, holds: &'h Holds<'h>, has_tls: bool) -> Self {
         Self {
-            outcome: Outcome { from, options: Table::default() },
+            outcome: RegionOutcome { from, options: DraftTable::default() },
             holds,
             has_tls,
             is_done: false,
             path: Rewrite::default(),
-            for_servers: Table::default(),
+            for_servers: DraftTable::default(),
         }
     }
 
-    /// Answers.
-    pub(super) fn done(&mut self, key: &str, value: Value, from: Vec<Origin>) {
+    pub(super) fn done(&mut self, key: &str, value: DraftValue, from: Vec<StatementOrigin>) {
         self.outcome.options.keep(&["allow", "auth", "response_headers", "rate_limit", "cors"]);
         self.outcome.options.set(key, value, from);
         self.is_done = true;
     }
 
-    /// Answers in place of what is not taken over.
-    pub(super) fn refuse(&mut self, from: Vec<Origin>) {
+    /// Answers 501 in place of an unsupported middleware.
+    pub(super) fn refuse(&mut self, from: Vec<StatementOrigin>) {
         let body = Some(("not taken over from traefik\n", "text/plain"));
         self.done("respond", rules::answer(501, body), from);
     }
 
-    pub(super) fn finish(mut self) -> Outcome {
+    pub(super) fn finish(mut self) -> RegionOutcome {
         if !self.is_done {
             self.path.write(&mut self.outcome.options);
             self.outcome.options.append(&self.for_servers);
@@ -57,8 +55,7 @@ impl<'h> Made<'h> {
     }
 }
 
-impl<'s> Adapter<'s> {
-    /// Adds the conditions that middlewares go by.
+impl<'s> TraefikAdapter<'s> {
     pub(super) fn tests_of(
         &mut self,
         chain: &[(&'s str, &'s Directive)],
@@ -95,14 +92,17 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// The kind of a middleware with its options, and the middleware itself.
     fn middleware(&mut self, name: &str) -> Option<(&'s Directive, &'s Directive)> {
         let definition = self.definition("http", "middlewares", name)?;
         Some((definition.inner().first()?, definition))
     }
 
-    /// What the middlewares do, in their order.
-    pub(super) fn through(&mut self, chain: &[(&'s str, &'s Directive)], made: &mut Made<'_>, depth: usize) {
+    pub(super) fn through(
+        &mut self,
+        chain: &[(&'s str, &'s Directive)],
+        made: &mut MiddlewareDraft<'_>,
+        depth: usize,
+    ) {
         for (name, place) in chain {
             if made.is_done {
                 return;
@@ -136,7 +136,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn one(&mut self, kind: &'s Directive, definition: &'s Directive, made: &mut Made<'_>) {
+    fn one(&mut self, kind: &'s Directive, definition: &'s Directive, made: &mut MiddlewareDraft<'_>) {
         match kind.name.to_ascii_lowercase().as_str() {
             "stripprefix" | "stripprefixregex" | "addprefix" | "replacepath" | "replacepathregex" => {
                 self.path(kind, made);
@@ -182,7 +182,7 @@ impl<'s> Adapter<'s> {
                 self.refuse_all(kind, "servers get the client's certificate in other fields", instead);
             }
             _ => {
-                // It may be there to refuse somebody.
+                // Its purpose may be to reject requests.
                 let (why, instead) = match kind.name.to_ascii_lowercase().as_str() {
                     "plugin" => {
                         ("plug-ins cannot be loaded", "look for what it does in docs/configuration.md")
@@ -198,8 +198,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// Middlewares that change the path.
-    fn path(&mut self, kind: &'s Directive, made: &mut Made<'_>) {
+    fn path(&mut self, kind: &'s Directive, made: &mut MiddlewareDraft<'_>) {
         let mut is_said = true;
         let place = kind.inner().first().unwrap_or(kind);
         match kind.name.to_ascii_lowercase().as_str() {
@@ -252,7 +251,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn redirect_scheme(&mut self, kind: &'s Directive, made: &mut Made<'_>) {
+    fn redirect_scheme(&mut self, kind: &'s Directive, made: &mut MiddlewareDraft<'_>) {
         let (scheme, place) = text(kind, "scheme").unwrap_or(("https", kind));
         for inner in kind.inner().iter().filter(|inner| inner.number != place.number) {
             self.sheet.needless(inner.number, "it is part of the redirect");
@@ -268,7 +267,7 @@ impl<'s> Adapter<'s> {
         self.redirect(format!("{scheme}://$host{port}$path"), kind, place, made);
     }
 
-    fn redirect_pattern(&mut self, kind: &'s Directive, made: &mut Made<'_>) {
+    fn redirect_pattern(&mut self, kind: &'s Directive, made: &mut MiddlewareDraft<'_>) {
         let Some((regex, place)) = text(kind, "regex") else { return };
         for inner in kind.inner().iter().filter(|inner| inner.number != place.number) {
             self.sheet.needless(inner.number, "it is part of the redirect");
@@ -301,14 +300,20 @@ impl<'s> Adapter<'s> {
         made.outcome.options.extend("redirect", ("pattern", wanted.groups.into()), Vec::new());
     }
 
-    fn redirect(&mut self, to: String, kind: &'s Directive, place: &'s Directive, made: &mut Made<'_>) {
+    fn redirect(
+        &mut self,
+        to: String,
+        kind: &'s Directive,
+        place: &'s Directive,
+        made: &mut MiddlewareDraft<'_>,
+    ) {
         let status = if is_on(kind, "permanent") { 308 } else { 307 };
         let why = format!("the status is {status} for all methods, where Traefik sends another one for GET");
         self.sheet.differs(place.number, &why, "");
         made.done("redirect", redirect_value(to, status), from(place));
     }
 
-    fn compress(&mut self, kind: &'s Directive, made: &mut Made<'_>) {
+    fn compress(&mut self, kind: &'s Directive, made: &mut MiddlewareDraft<'_>) {
         let codings = find(kind, "encodings").map_or_else(
             || ["gzip", "br", "zstd"].map(str::to_owned).to_vec(),
             |listed| {
@@ -320,7 +325,7 @@ impl<'s> Adapter<'s> {
                     .collect()
             },
         );
-        let mut pairs = vec![("codings".to_owned(), Value::from(codings))];
+        let mut pairs = vec![("codings".to_owned(), DraftValue::from(codings))];
         if let Some(types) = find(kind, "includedContentTypes") {
             pairs.push(("types".to_owned(), types.words.clone().into()));
         }
@@ -339,15 +344,15 @@ impl<'s> Adapter<'s> {
             let why = "clients without Accept-Encoding get what the server sent";
             self.sheet.differs(place.number, why, "");
         }
-        let origins = numbers(kind).into_iter().map(Origin::Directive).collect();
-        made.for_servers.set("compress", Value::Table(pairs), origins);
+        let origins = numbers(kind).into_iter().map(StatementOrigin::Directive).collect();
+        made.for_servers.set("compress", DraftValue::Table(pairs), origins);
     }
 
-    fn retry(&mut self, kind: &'s Directive, made: &mut Made<'_>) {
+    fn retry(&mut self, kind: &'s Directive, made: &mut MiddlewareDraft<'_>) {
         if let Some((word, place)) = text(kind, "attempts") {
             match word.parse::<u64>() {
                 Ok(attempts) => {
-                    let attempts = Value::Number(attempts.clamp(1, 16));
+                    let attempts = DraftValue::Number(attempts.clamp(1, 16));
                     made.for_servers.extend("retry", ("attempts", attempts), from(place));
                 }
                 Err(_) => self.unread(place, "`retry = { attempts = 3 }`"),
@@ -362,13 +367,13 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn buffering(&mut self, kind: &'s Directive, made: &mut Made<'_>) {
+    fn buffering(&mut self, kind: &'s Directive, made: &mut MiddlewareDraft<'_>) {
         let mut most = None;
         for option in kind.inner() {
             let bytes = option.word(0).parse::<i64>().ok().and_then(|bytes| u64::try_from(bytes).ok());
             match (option.name.to_ascii_lowercase().as_str(), bytes) {
                 ("maxrequestbodybytes", Some(bytes @ 1..)) => {
-                    most = Some(Origin::Directive(option.number));
+                    most = Some(StatementOrigin::Directive(option.number));
                     made.outcome.options.extend(
                         "limits",
                         ("body_bytes", values::size(bytes).into()),
@@ -385,7 +390,7 @@ impl<'s> Adapter<'s> {
                     made.for_servers.extend("request_buffering", ("memory", memory.into()), from(option));
                 }
                 ("memresponsebodybytes", _) => {
-                    self.sheet.differs(option.number, "responses are passed on as they come", "");
+                    self.sheet.differs(option.number, "responses are streamed", "");
                 }
                 ("maxresponsebodybytes", _) => {
                     self.sheet.refuse(
@@ -407,29 +412,27 @@ impl<'s> Adapter<'s> {
     }
 }
 
-/// The names in a `chain`.
 fn names(chain: &Directive) -> Vec<(&str, &Directive)> {
     let lists = chain.inner().iter().filter(|inner| inner.name.eq_ignore_ascii_case("middlewares"));
     lists.flat_map(|list| list.words.iter().map(move |name| (name.as_str(), list))).collect()
 }
 
-/// A field that Traefik sends to servers.
-fn field(made: &mut Made<'_>, name: &str, value: &str) {
+/// Sets a field that Traefik sends to servers.
+fn field(made: &mut MiddlewareDraft<'_>, name: &str, value: &str) {
     made.outcome.options.field("request_headers", "set", name, value, Vec::new());
 }
 
-/// An expression over a whole URL in parts.
+/// The parts of an expression for a whole URL.
 struct UrlPattern {
     scheme: Option<&'static str>,
-    /// Any, if there is none.
+    /// `None` matches any.
     host: Option<HostIs>,
-    /// Over the whole path; none if it matches all.
+    /// Matches the whole path; `None` matches any.
     path: Option<String>,
-    /// The same, with its groups.
     groups: String,
 }
 
-/// The parts of `regex`; `None` if it goes by more than those, or groups are not of the path alone.
+/// Splits `regex` into parts; `None` if it has others, or groups outside of the path.
 fn url_pattern(kind: &Directive) -> Option<UrlPattern> {
     let (regex, _) = text(kind, "regex")?;
     let schemes = [
@@ -464,7 +467,7 @@ fn url_pattern(kind: &Directive) -> Option<UrlPattern> {
         }
         Some(path) => {
             let (pattern, rest) = paths::whole(path)?;
-            // What stands behind the match would stand behind the replacement.
+            // Any text after the match would be appended to the replacement.
             if !rest.is_empty() {
                 return None;
             }
@@ -474,7 +477,7 @@ fn url_pattern(kind: &Directive) -> Option<UrlPattern> {
     Some(UrlPattern { scheme: *scheme, host, path: Some(path.clone()), groups: path })
 }
 
-/// The first slash of an expression that is not in a class.
+/// Returns the first slash of an expression outside of classes.
 fn first_slash(pattern: &str) -> Option<usize> {
     let mut in_class = false;
     pattern.bytes().position(|byte| {
@@ -487,7 +490,7 @@ fn first_slash(pattern: &str) -> Option<usize> {
     })
 }
 
-/// What stands before the group of an expression that goes on to the end of a URL: `^https?://www\.(.*)`.
+/// Returns the expression before a final group that matches the rest of a URL: `^https?://www\.(.*)`.
 fn url_prefix(regex: &str) -> Option<regex::Regex> {
     let bare = regex.strip_suffix('$').unwrap_or(regex);
     let before = bare.strip_suffix("(.*)").or_else(|| bare.strip_suffix("(.+)"))?;
@@ -495,7 +498,7 @@ fn url_prefix(regex: &str) -> Option<regex::Regex> {
     if is_plain { regex::RegexBuilder::new(before).size_limit(1 << 16).build().ok() } else { None }
 }
 
-/// A replacement without the one group at its end.
+/// Removes the only group from the end of a replacement.
 fn without_group(replacement: &str) -> Option<String> {
     let before = replacement.strip_suffix("${1}").or_else(|| replacement.strip_suffix("$1"))?;
     (!before.contains('$')).then(|| before.to_owned())

@@ -1,19 +1,19 @@
-//! What middlewares make of a path: one expression over the whole path, and what comes of it.
+//! Path changes of several middlewares, combined to one expression for the whole path and its replacement.
 
-use crate::draft::{Origin, Table};
+use crate::draft::{DraftTable, StatementOrigin};
 use crate::values;
 
-/// A path in the making. Without a pattern it is as the client sent it.
+/// A rewritten path under construction. Without a pattern the path is unchanged.
 #[derive(Default)]
 pub(super) struct Rewrite {
     pattern: Option<String>,
     to: String,
-    from: Vec<Origin>,
+    from: Vec<StatementOrigin>,
 }
 
 impl Rewrite {
-    /// Cuts off a text that the path begins with; whether that can be said.
-    pub(super) fn strip(&mut self, prefix: &str, from: Vec<Origin>) -> bool {
+    /// Strips a prefix. Returns `false` if that is not expressible.
+    pub(super) fn strip(&mut self, prefix: &str, from: Vec<StatementOrigin>) -> bool {
         let bare = prefix.trim_end_matches('/');
         if self.pattern.is_none() {
             *self = Self {
@@ -23,7 +23,7 @@ impl Rewrite {
             };
             return true;
         }
-        // What was put in front of it is known.
+        // The prefix that was added before is known.
         let Some(rest) = self.to.strip_prefix(bare).filter(|rest| rest.starts_with('/')) else {
             return false;
         };
@@ -32,8 +32,7 @@ impl Rewrite {
         true
     }
 
-    /// Puts a text in front.
-    pub(super) fn add(&mut self, prefix: &str, from: Vec<Origin>) {
+    pub(super) fn add(&mut self, prefix: &str, from: Vec<StatementOrigin>) {
         let prefix = escaped(prefix.trim_end_matches('/'));
         if self.pattern.is_none() {
             *self = Self { pattern: Some("(.*)".to_owned()), to: format!("{prefix}$1"), from };
@@ -43,13 +42,17 @@ impl Rewrite {
         self.from.extend(from);
     }
 
-    /// Puts another path in its place.
-    pub(super) fn replace(&mut self, path: &str, from: Vec<Origin>) {
+    pub(super) fn replace(&mut self, path: &str, from: Vec<StatementOrigin>) {
         *self = Self { pattern: Some(".*".to_owned()), to: escaped(path), from };
     }
 
-    /// Replaces what an expression of Go matches; whether that can be said.
-    pub(super) fn replace_pattern(&mut self, pattern: &str, replacement: &str, from: Vec<Origin>) -> bool {
+    /// Replaces the match of a Go expression. Returns `false` if that is not expressible.
+    pub(super) fn replace_pattern(
+        &mut self,
+        pattern: &str,
+        replacement: &str,
+        from: Vec<StatementOrigin>,
+    ) -> bool {
         let Some((pattern, rest)) = whole(pattern).filter(|_| self.pattern.is_none()) else { return false };
         let to = format!("{}{rest}", groups(replacement));
         if !to.starts_with('/') {
@@ -59,18 +62,18 @@ impl Rewrite {
         true
     }
 
-    /// As `rewrite` of a route, if anything was changed.
-    pub(super) fn write(self, options: &mut Table) {
+    /// Writes the `rewrite` of a route, if anything changed.
+    pub(super) fn write(self, options: &mut DraftTable) {
         let Some(pattern) = self.pattern else { return };
         options.extend("rewrite", ("pattern", pattern.into()), self.from);
         options.extend("rewrite", ("path", self.to.into()), Vec::new());
-        // Traefik leaves Location and cookies of servers alone.
+        // Traefik does not change Location and cookies of servers.
         options.set("location", false, Vec::new());
     }
 }
 
-/// An expression that matches the whole path, and what stands for the part that Traefik's does not reach; `None` if it may
-/// begin anywhere.
+/// Extends an expression to the whole path, and returns the placeholder for the part that Traefik's does not match;
+/// `None` if it may match anywhere.
 pub(super) fn whole(pattern: &str) -> Option<(String, &'static str)> {
     let body = pattern.strip_prefix('^').or_else(|| pattern.starts_with('/').then_some(pattern))?;
     let made = match body.strip_suffix('$') {
@@ -80,11 +83,11 @@ pub(super) fn whole(pattern: &str) -> Option<(String, &'static str)> {
         }
         _ => (format!("{body}(?P<rest>.*)"), "${capture.rest}"),
     };
-    // What it refuses has no meaning here.
+    // Invalid expressions have no meaning here.
     values::expression(&format!("^{}$", made.0), false).ok().map(|pattern| (pattern, made.1))
 }
 
-/// A replacement of Go as one of ours: `${1}` and `$1` are groups, `${name}` is a named one.
+/// Converts a Go replacement: `${1}` and `$1` are groups, `${name}` is a named one.
 pub(super) fn groups(replacement: &str) -> String {
     let mut made = String::new();
     let mut letters = replacement.chars().peekable();
@@ -110,7 +113,7 @@ pub(super) fn groups(replacement: &str) -> String {
     made
 }
 
-/// A text in which a dollar is a dollar.
+/// Escapes dollars.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('$', "$$")
 }
@@ -120,7 +123,7 @@ mod tests {
     use super::*;
 
     fn written(rewrite: Rewrite) -> String {
-        let mut options = Table::default();
+        let mut options = DraftTable::default();
         rewrite.write(&mut options);
         options.place()
     }

@@ -1,12 +1,12 @@
-//! What there is once for the process: log, messages, metrics, traces, the page of its own.
+//! Process-wide settings: log, messages, metrics, traces, dashboard.
 
-use super::entry_points::Point;
-use super::{Adapter, find, from, numbers, text};
+use super::entry_points::ListenerPoint;
+use super::{TraefikAdapter, find, from, numbers, text};
 use crate::rules;
 use crate::source::Directive;
 
-impl<'s> Adapter<'s> {
-    pub(super) fn process(&mut self, points: &[Point<'s>]) {
+impl<'s> TraefikAdapter<'s> {
+    pub(super) fn process(&mut self, points: &[ListenerPoint<'s>]) {
         for directive in self.tree {
             match directive.name.to_ascii_lowercase().as_str() {
                 "accesslog" => self.access_log(directive),
@@ -85,7 +85,6 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// The entry point of the metrics, by name.
     pub(super) fn metrics_point(&self) -> Option<(&'s str, &'s Directive)> {
         let prometheus = self.top("metrics").find_map(|metrics| find(metrics, "prometheus"))?;
         text(prometheus, "entryPoint")
@@ -152,12 +151,12 @@ impl<'s> Adapter<'s> {
             }
         }
         if find(tracing, "sampleRate").is_none() {
-            let origins = vec![crate::draft::Origin::Default("the default of Traefik's sampleRate")];
+            let origins = vec![crate::draft::StatementOrigin::Default("the default of Traefik's sampleRate")];
             self.sheet.set("[tracing]", "sample", "100%", origins);
         }
     }
 
-    fn ping(&mut self, ping: &'s Directive, points: &[Point<'s>]) {
+    fn ping(&mut self, ping: &'s Directive, points: &[ListenerPoint<'s>]) {
         let named = text(ping, "entryPoint");
         let point =
             named.and_then(|(name, _)| points.iter().find(|point| point.name.eq_ignore_ascii_case(name)));
@@ -165,7 +164,7 @@ impl<'s> Adapter<'s> {
             let instead = "`vanward status` or `respond` of a [[route]] tells that it runs";
             return self.refuse_all(ping, "it has a page at an entry point of Traefik's own", instead);
         };
-        let mut table = crate::draft::Table::new("[[route]]", from(place));
+        let mut table = crate::draft::DraftTable::new("[[route]]", from(place));
         if self.sheet.routes.iter().any(|route| route.get("listener").is_some()) {
             table.set("listener", point.name.as_str(), Vec::new());
         }

@@ -1,30 +1,28 @@
-//! Routers in the order of their priorities, gone through for each kind of request.
+//! Applies routers in the order of priority to each kind of request.
 
-use super::entry_points::{Point, Redirect};
-use super::middlewares::Made;
-use super::{Adapter, find, from, numbers, rule, text};
-use crate::Kind;
-use crate::draft::{Origin, Table, Value};
-use crate::rules::{self, Atom, Expression, Holds, Outcome, PathIs, Test};
+use super::entry_points::{ListenerPoint, Redirect};
+use super::middlewares::MiddlewareDraft;
+use super::{TraefikAdapter, find, from, numbers, rule, text};
+use crate::RemarkKind;
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
+use crate::rules::{self, Atom, Expression, Holds, PathIs, RegionOutcome, Test};
 use crate::source::Directive;
 
-/// A router with its rule.
 struct Router<'s> {
     directive: &'s Directive,
     rule: Expression,
     priority: i64,
 }
 
-impl<'s> Adapter<'s> {
-    /// Writes the listeners, and the routes of each.
-    pub(super) fn routers(&mut self, points: &[Point<'s>]) {
+impl<'s> TraefikAdapter<'s> {
+    pub(super) fn routers(&mut self, points: &[ListenerPoint<'s>]) {
         let mut routers: Vec<Router<'s>> = Vec::new();
         for directive in self.defined("http", "routers") {
             routers.extend(self.router(directive));
         }
-        // The highest comes first; of equal ones the longer rule.
+        // Highest priority first; for equal ones, the longer rule.
         routers.sort_by_key(|router| std::cmp::Reverse(router.priority));
-        let have_routes: Vec<&Point<'s>> = points
+        let have_routes: Vec<&ListenerPoint<'s>> = points
             .iter()
             .filter(|point| {
                 !matches!(point.redirect, Some(Redirect::Https))
@@ -49,7 +47,7 @@ impl<'s> Adapter<'s> {
             for number in [router.directive.number, told] {
                 self.sheet.say_if_unsaid(
                     number,
-                    Kind::NeedsNothing,
+                    RemarkKind::NeedsNothing,
                     "no request gets anything else without it",
                 );
             }
@@ -83,9 +81,9 @@ impl<'s> Adapter<'s> {
         Some(Router { directive, rule, priority })
     }
 
-    fn routes(&mut self, point: &Point<'s>, all: &[Router<'s>]) -> Vec<Table> {
+    fn routes(&mut self, point: &ListenerPoint<'s>, all: &[Router<'s>]) -> Vec<DraftTable> {
         if let Some(Redirect::To(to, origins)) = &point.redirect {
-            let mut table = Table::new("[[route]]", Vec::new());
+            let mut table = DraftTable::new("[[route]]", Vec::new());
             table.set("redirect", to.clone(), origins.clone());
             return vec![table];
         }
@@ -94,7 +92,7 @@ impl<'s> Adapter<'s> {
             let has_tls = find(router.directive, "tls").is_some() || point.of_http("tls").is_some();
             if point.has_tls && !has_tls {
                 let why = format!(
-                    "other routers of {} have TLS, and it is not spoken beside plain HTTP",
+                    "other routers of {} have TLS, and a listener with TLS accepts no plain HTTP",
                     point.name
                 );
                 let instead = "give it an entry point of its own, or `tls: {}`";
@@ -114,17 +112,22 @@ impl<'s> Adapter<'s> {
         }
         let found = rules::routes(&tests, &mut |holds| self.judge(point, &routers, holds));
         for origin in found.unsaid.into_iter().chain(found.dropped) {
-            if let Origin::Directive(number) = origin {
+            if let StatementOrigin::Directive(number) = origin {
                 let why = "a request that meets this and another expression gets what the first of them says";
                 self.sheet.differs(number, why, "write a [[route]] for what meets both");
             }
         }
-        // Without a route the answer is 404 as well.
+        // Without a route the response is 404 as well.
         let nobody = nobody().options;
         found.tables.into_iter().filter(|table| !table.says_the_same(&nobody)).collect()
     }
 
-    fn judge(&mut self, point: &Point<'s>, routers: &[&Router<'s>], holds: &Holds<'_>) -> Outcome {
+    fn judge(
+        &mut self,
+        point: &ListenerPoint<'s>,
+        routers: &[&Router<'s>],
+        holds: &Holds<'_>,
+    ) -> RegionOutcome {
         for router in routers {
             match router.rule.verdict(holds, point.has_tls) {
                 Ok(true) => {}
@@ -135,7 +138,7 @@ impl<'s> Adapter<'s> {
                     continue;
                 }
             }
-            let mut made = Made::new(from(router.directive), holds, point.has_tls);
+            let mut made = MiddlewareDraft::new(from(router.directive), holds, point.has_tls);
             let chain = self.chain(point, router.directive);
             self.through(&chain, &mut made, 0);
             if !made.is_done {
@@ -147,14 +150,13 @@ impl<'s> Adapter<'s> {
         nobody()
     }
 
-    /// The names of the middlewares of a router, with where they stand: first those of its entry point.
-    fn chain(&self, point: &Point<'s>, router: &'s Directive) -> Vec<(&'s str, &'s Directive)> {
+    /// Names of a router's middlewares with their places, those of its entry point first.
+    fn chain(&self, point: &ListenerPoint<'s>, router: &'s Directive) -> Vec<(&'s str, &'s Directive)> {
         let lists = point.of_http("middlewares").into_iter().chain(find(router, "middlewares"));
         lists.flat_map(|list| list.words.iter().map(move |name| (name.as_str(), list))).collect()
     }
 
-    /// `observability` of a router.
-    fn observed(&mut self, router: &'s Directive, options: &mut Table) {
+    fn observed(&mut self, router: &'s Directive, options: &mut DraftTable) {
         let Some(observability) = find(router, "observability") else { return };
         for option in observability.inner() {
             match (option.name.to_ascii_lowercase().as_str(), option.word(0)) {
@@ -170,20 +172,18 @@ impl<'s> Adapter<'s> {
     }
 }
 
-/// What requests get that no router takes.
-fn nobody() -> Outcome {
-    let mut options = Table::default();
+/// The response if no router matches.
+fn nobody() -> RegionOutcome {
+    let mut options = DraftTable::default();
     let body = Some(("404 page not found\n", "text/plain; charset=utf-8"));
-    options.set("respond", rules::answer(404, body), vec![Origin::Default("no router takes it")]);
-    Outcome { from: Vec::new(), options }
+    options.set("respond", rules::answer(404, body), vec![StatementOrigin::Default("no router takes it")]);
+    RegionOutcome { from: Vec::new(), options }
 }
 
-/// The test for paths that begin with a text.
 pub(super) fn prefix_test(prefix: &str, number: usize) -> Test {
-    Test { atom: Atom::Path(PathIs::prefix(prefix)), from: vec![Origin::Directive(number)] }
+    Test { atom: Atom::Path(PathIs::prefix(prefix)), from: vec![StatementOrigin::Directive(number)] }
 }
 
-/// `{ to = …, status = … }`
-pub(super) fn redirect_value(to: String, status: u64) -> Value {
-    Value::Table(vec![("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(status))])
+pub(super) fn redirect_value(to: String, status: u64) -> DraftValue {
+    DraftValue::Table(vec![("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(status))])
 }

@@ -1,29 +1,23 @@
-//! Rules of routers: matchers with `&&`, `||`, `!` and brackets, in the syntax of Traefik 3 and 2.
+//! Rules of routers: matchers with `&&`, `||`, `!` and parentheses, in the syntax of Traefik 3 and 2.
 
 use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs};
 use crate::values;
 
-/// Deeper rules are refused.
 const DEPTH_MAX: usize = 32;
 
-/// A piece of a rule.
 #[derive(Debug, Clone, PartialEq)]
-enum Token {
+enum RuleToken {
     Name(String),
     Text(String),
-    /// `(`, `)`, `,`, `!`
     Mark(char),
     And,
     Or,
 }
 
-/// Reads a rule, from the statement with this number.
-///
-/// # Errors
-/// What cannot be read of it.
+/// Parses a rule from the statement with this number. Fails with the part that cannot be parsed.
 pub(super) fn read(text: &str, number: usize) -> Result<Expression, String> {
     let tokens = tokens(text)?;
-    let mut rule = Rule { tokens: tokens.into_iter().peekable(), number };
+    let mut rule = TraefikRule { tokens: tokens.into_iter().peekable(), number };
     let expression = rule.either(0)?;
     match rule.tokens.next() {
         None => Ok(expression),
@@ -31,23 +25,23 @@ pub(super) fn read(text: &str, number: usize) -> Result<Expression, String> {
     }
 }
 
-fn tokens(text: &str) -> Result<Vec<Token>, String> {
+fn tokens(text: &str) -> Result<Vec<RuleToken>, String> {
     let mut found = Vec::new();
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
             letter if letter.is_whitespace() => {}
-            '(' | ')' | ',' | '!' => found.push(Token::Mark(letter)),
+            '(' | ')' | ',' | '!' => found.push(RuleToken::Mark(letter)),
             '&' | '|' if letters.next_if_eq(&letter).is_some() => {
-                found.push(if letter == '&' { Token::And } else { Token::Or });
+                found.push(if letter == '&' { RuleToken::And } else { RuleToken::Or });
             }
-            '`' | '"' | '\'' => found.push(Token::Text(quoted(letter, &mut letters)?)),
+            '`' | '"' | '\'' => found.push(RuleToken::Text(quoted(letter, &mut letters)?)),
             first if first.is_ascii_alphabetic() => {
                 let mut name = String::from(first);
                 while let Some(next) = letters.next_if(char::is_ascii_alphanumeric) {
                     name.push(next);
                 }
-                found.push(Token::Name(name));
+                found.push(RuleToken::Name(name));
             }
             other => return Err(format!("{other:?} means nothing in it")),
         }
@@ -55,7 +49,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
     Ok(found)
 }
 
-/// A text up to its closing quote; in double quotes a backslash keeps the next letter.
+/// Reads a text up to its closing quote. In double quotes a backslash escapes the next letter.
 fn quoted(quote: char, letters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<String, String> {
     let mut text = String::new();
     loop {
@@ -68,15 +62,15 @@ fn quoted(quote: char, letters: &mut std::iter::Peekable<std::str::Chars<'_>>) -
     }
 }
 
-struct Rule {
-    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+struct TraefikRule {
+    tokens: std::iter::Peekable<std::vec::IntoIter<RuleToken>>,
     number: usize,
 }
 
-impl Rule {
+impl TraefikRule {
     fn either(&mut self, depth: usize) -> Result<Expression, String> {
         let mut parts = vec![self.all(depth)?];
-        while self.tokens.next_if_eq(&Token::Or).is_some() {
+        while self.tokens.next_if_eq(&RuleToken::Or).is_some() {
             parts.push(self.all(depth)?);
         }
         Ok(if parts.len() == 1 { parts.remove(0) } else { Expression::Either(parts) })
@@ -84,7 +78,7 @@ impl Rule {
 
     fn all(&mut self, depth: usize) -> Result<Expression, String> {
         let mut parts = vec![self.one(depth)?];
-        while self.tokens.next_if_eq(&Token::And).is_some() {
+        while self.tokens.next_if_eq(&RuleToken::And).is_some() {
             parts.push(self.one(depth)?);
         }
         Ok(Expression::all(parts))
@@ -95,20 +89,20 @@ impl Rule {
             return Err("its brackets are too deep".to_owned());
         }
         match self.tokens.next() {
-            Some(Token::Mark('!')) => Ok(self.one(depth + 1)?.not()),
-            Some(Token::Mark('(')) => {
+            Some(RuleToken::Mark('!')) => Ok(self.one(depth + 1)?.not()),
+            Some(RuleToken::Mark('(')) => {
                 let inner = self.either(depth + 1)?;
                 self.expect(')')?;
                 Ok(inner)
             }
-            Some(Token::Name(name)) => {
+            Some(RuleToken::Name(name)) => {
                 self.expect('(')?;
                 let mut texts = Vec::new();
-                while let Some(Token::Text(text)) =
-                    self.tokens.next_if(|token| matches!(token, Token::Text(_)))
+                while let Some(RuleToken::Text(text)) =
+                    self.tokens.next_if(|token| matches!(token, RuleToken::Text(_)))
                 {
                     texts.push(text);
-                    self.tokens.next_if_eq(&Token::Mark(','));
+                    self.tokens.next_if_eq(&RuleToken::Mark(','));
                 }
                 self.expect(')')?;
                 matcher(&name, &texts, self.number)
@@ -120,13 +114,13 @@ impl Rule {
 
     fn expect(&mut self, mark: char) -> Result<(), String> {
         match self.tokens.next() {
-            Some(Token::Mark(found)) if found == mark => Ok(()),
+            Some(RuleToken::Mark(found)) if found == mark => Ok(()),
             found => Err(format!("a {mark} is missing before {found:?}")),
         }
     }
 }
 
-/// One matcher with its texts. Most take one, and in the syntax of Traefik 2 several.
+/// Parses a matcher with its texts. Most take one text, but several in the syntax of Traefik 2.
 fn matcher(name: &str, texts: &[String], number: usize) -> Result<Expression, String> {
     let each = |made: &dyn Fn(&str) -> Result<Atom, String>| -> Result<Expression, String> {
         if texts.is_empty() {
@@ -199,7 +193,7 @@ fn one(atom: Atom, number: usize) -> Expression {
     Expression::Any(vec![atom], number)
 }
 
-/// A host; a `*.` stands for one label.
+/// Parses a host; `*.` stands for one label.
 fn host(text: &str) -> Result<Atom, String> {
     if let Some(domain) = text.strip_prefix("*.").filter(|domain| crate::rules::is_host(domain)) {
         let domain = values::escaped(&domain.to_ascii_lowercase());
@@ -208,7 +202,7 @@ fn host(text: &str) -> Result<Atom, String> {
     HostIs::named(text).map(Atom::Host).ok_or_else(|| format!("{text} is no host"))
 }
 
-/// A text with expressions in braces, as Traefik 2 has them: `{subdomain:[a-z]+}.example.com`. `None` if it has none.
+/// Converts expressions in braces, as in Traefik 2: `{subdomain:[a-z]+}.example.com`. `None` if there are none.
 fn braces(text: &str) -> Option<String> {
     let mut made = String::new();
     let mut rest = text;
@@ -237,22 +231,23 @@ fn braces(text: &str) -> Option<String> {
     values::expression(&format!("^{made}$"), false).ok()
 }
 
-/// The hosts that the matchers of a TCP router name; `*` is any.
+/// Returns the hosts in a TCP router's matchers; `*` is any.
 pub(super) fn server_names(text: &str) -> Result<Vec<String>, String> {
     let mut tokens = tokens(text)?.into_iter().peekable();
     let mut names = Vec::new();
     loop {
         match (tokens.next(), tokens.next()) {
-            (Some(Token::Name(name)), Some(Token::Mark('('))) if name.eq_ignore_ascii_case("HostSNI") => {}
+            (Some(RuleToken::Name(name)), Some(RuleToken::Mark('(')))
+                if name.eq_ignore_ascii_case("HostSNI") => {}
             _ => return Err("a listener goes by server names alone".to_owned()),
         }
-        while let Some(Token::Text(text)) = tokens.next_if(|token| matches!(token, Token::Text(_))) {
+        while let Some(RuleToken::Text(text)) = tokens.next_if(|token| matches!(token, RuleToken::Text(_))) {
             names.push(text.to_ascii_lowercase());
-            tokens.next_if_eq(&Token::Mark(','));
+            tokens.next_if_eq(&RuleToken::Mark(','));
         }
         match (tokens.next(), tokens.next()) {
-            (Some(Token::Mark(')')), None) => return Ok(names),
-            (Some(Token::Mark(')')), Some(Token::Or)) => {}
+            (Some(RuleToken::Mark(')')), None) => return Ok(names),
+            (Some(RuleToken::Mark(')')), Some(RuleToken::Or)) => {}
             _ => return Err("a listener goes by server names alone".to_owned()),
         }
     }
@@ -262,7 +257,7 @@ pub(super) fn server_names(text: &str) -> Result<Vec<String>, String> {
 mod tests {
     use super::*;
 
-    /// A rule in a short form.
+    /// Formats a rule briefly.
     fn shown(expression: &Expression) -> String {
         let list = |parts: &[Expression], between: &str| {
             format!("({})", parts.iter().map(shown).collect::<Vec<_>>().join(between))
@@ -287,7 +282,7 @@ mod tests {
             ("Host(`*`)", Ok("()")),
             ("Host(`a.b`, `c.d`)", Ok("Host(=('a.b'))/Host(=('c.d'))")),
             ("Host(\"a.b\") && PathPrefix(`/x`)", Ok("(Host(=('a.b')) & Path(Prefix('/x')))")),
-            // `&&` binds closer than `||`.
+            // `&&` binds more tightly than `||`.
             (
                 "Path(`/a`) || Path(`/b`) && !Method(`get`)",
                 Ok("(Path(=('/a')) | (Path(=('/b')) & !Methods(['GET'])))"),

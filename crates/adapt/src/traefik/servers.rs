@@ -1,7 +1,7 @@
-//! The servers of a service: how they are chosen, checked and reached.
+//! The servers of a service: balancing, checks, transport.
 
-use super::{Adapter, find, from, is_on, milliseconds, numbers, text};
-use crate::draft::{Origin, Table, Value};
+use super::{TraefikAdapter, find, from, is_on, milliseconds, numbers, text};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::sheet::name_of;
 use crate::source::Directive;
 use crate::values::duration;
@@ -9,15 +9,15 @@ use crate::values::duration;
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;
 
-impl<'s> Adapter<'s> {
-    /// The upstream of a `loadBalancer`, and what its routes need besides.
+impl<'s> TraefikAdapter<'s> {
+    /// Builds the upstream of a `loadBalancer`, and further options of its routes.
     pub(super) fn balancer(
         &mut self,
         definition: &'s Directive,
         kind: &'s Directive,
-    ) -> Option<(Table, Table)> {
-        let mut upstream = Table::new("", from(definition));
-        let mut route = Table::default();
+    ) -> Option<(DraftTable, DraftTable)> {
+        let mut upstream = DraftTable::new("", from(definition));
+        let mut route = DraftTable::default();
         let mut has_tls = false;
         for server in find(kind, "servers").map_or(&[][..], Directive::inner) {
             has_tls |= self.server(server, &mut upstream, &mut route);
@@ -44,7 +44,7 @@ impl<'s> Adapter<'s> {
                 }
                 ("healthcheck", _) => self.check(option, &mut upstream),
                 ("passivehealthcheck", _) => self.passive(option, &mut upstream),
-                ("responseforwarding", _) => self.needless_all(option, "bodies are passed on as they come"),
+                ("responseforwarding", _) => self.needless_all(option, "bodies are streamed"),
                 ("serverstransport", name) => match self.definition("http", "serversTransports", name) {
                     Some(transport) => {
                         self.sheet.needless(option.number, "it is written in the upstream");
@@ -66,8 +66,8 @@ impl<'s> Adapter<'s> {
         Some((upstream, route))
     }
 
-    /// Adds a server; whether it is reached over TLS.
-    fn server(&mut self, server: &'s Directive, upstream: &mut Table, route: &mut Table) -> bool {
+    /// Adds a server. Returns whether it uses TLS.
+    fn server(&mut self, server: &'s Directive, upstream: &mut DraftTable, route: &mut DraftTable) -> bool {
         let Some((written, place)) = text(server, "url") else {
             self.refuse_all(server, "it has no URL", "write it into `servers` of the upstream");
             return false;
@@ -81,12 +81,14 @@ impl<'s> Adapter<'s> {
             return false;
         };
         let mut origins = from(place);
-        let mut value = Value::from(url.as_str());
+        let mut value = DraftValue::from(url.as_str());
         if let Some((word, place)) = text(server, "weight") {
             if let Ok(weight) = word.parse::<u64>() {
-                let pairs =
-                    vec![("url".to_owned(), value), ("weight".to_owned(), Value::Number(weight.min(1000)))];
-                value = Value::Table(pairs);
+                let pairs = vec![
+                    ("url".to_owned(), value),
+                    ("weight".to_owned(), DraftValue::Number(weight.min(1000))),
+                ];
+                value = DraftValue::Table(pairs);
                 origins.extend(from(place));
             } else {
                 self.unread(place, "`weight = 2` of the server");
@@ -110,7 +112,7 @@ impl<'s> Adapter<'s> {
         url.starts_with("https:")
     }
 
-    /// An upstream with one server, for `forwardAuth`.
+    /// Adds an upstream with one server, for `forwardAuth`.
     pub(super) fn server_alone(
         &mut self,
         base: &str,
@@ -119,9 +121,9 @@ impl<'s> Adapter<'s> {
     ) -> Option<String> {
         let (url, ..) = url(base)?;
         let host = url.split_once("://").map_or(url.as_str(), |(_, host)| host).to_owned();
-        let mut table = Table::new("", from(place));
+        let mut table = DraftTable::new("", from(place));
         table.push("servers", url.into(), Vec::new());
-        // It is asked under its own name.
+        // The request has the server's own Host.
         table.set("host", "server", Vec::new());
         for option in tls.map_or(&[][..], Directive::inner) {
             let key = match option.name.to_ascii_lowercase().as_str() {
@@ -142,18 +144,18 @@ impl<'s> Adapter<'s> {
         Some(self.sheet.upstream(&name_of(&host), table))
     }
 
-    /// `healthCheck`.
-    fn check(&mut self, check: &'s Directive, upstream: &mut Table) {
+    /// Translates `healthCheck`.
+    fn check(&mut self, check: &'s Directive, upstream: &mut DraftTable) {
         let is_grpc = text(check, "mode").is_some_and(|(mode, _)| mode.eq_ignore_ascii_case("grpc"));
-        let mut pairs = vec![("type".to_owned(), Value::from(if is_grpc { "grpc" } else { "http" }))];
+        let mut pairs = vec![("type".to_owned(), DraftValue::from(if is_grpc { "grpc" } else { "http" }))];
         let mut origins = Vec::new();
-        let mut put = |key: &str, value: Value| pairs.push((key.to_owned(), value));
-        // One check decides for Traefik, which takes 2xx and 3xx.
+        let mut put = |key: &str, value: DraftValue| pairs.push((key.to_owned(), value));
+        // In Traefik, one check decides; it accepts 2xx and 3xx.
         if !is_grpc && find(check, "status").is_none() {
             put("status", vec!["2xx".to_owned(), "3xx".to_owned()].into());
         }
-        put("rise", Value::Number(1));
-        put("fall", Value::Number(1));
+        put("rise", DraftValue::Number(1));
+        put("fall", DraftValue::Number(1));
         if find(check, "interval").is_none() {
             put("interval", "30s".into());
         }
@@ -164,8 +166,8 @@ impl<'s> Adapter<'s> {
             let word = option.word(0);
             match (option.name.to_ascii_lowercase().as_str(), word.parse::<u64>()) {
                 ("path", _) if !is_grpc => put("path", word.into()),
-                ("status", Ok(status)) => put("status", Value::Number(status)),
-                ("port", Ok(port @ 1..=65_535)) => put("port", Value::Number(port)),
+                ("status", Ok(status)) => put("status", DraftValue::Number(status)),
+                ("port", Ok(port @ 1..=65_535)) => put("port", DraftValue::Number(port)),
                 (name @ ("interval" | "timeout" | "unhealthyinterval"), _) => match milliseconds(word) {
                     Some(time) => {
                         let key = if name == "unhealthyinterval" { "interval_in_doubt" } else { name };
@@ -200,17 +202,17 @@ impl<'s> Adapter<'s> {
                     continue;
                 }
             }
-            origins.extend(numbers(option).into_iter().map(Origin::Directive));
+            origins.extend(numbers(option).into_iter().map(StatementOrigin::Directive));
         }
-        upstream.set("check", Value::Table(pairs), origins);
+        upstream.set("check", DraftValue::Table(pairs), origins);
     }
 
-    /// `passiveHealthCheck`.
-    fn passive(&mut self, check: &'s Directive, upstream: &mut Table) {
+    /// Translates `passiveHealthCheck`.
+    fn passive(&mut self, check: &'s Directive, upstream: &mut DraftTable) {
         if let Some((word, place)) = text(check, "maxFailedAttempts") {
             match word.parse::<u64>() {
                 Ok(count) => {
-                    let count = Value::Number(count.clamp(1, 1_000_000));
+                    let count = DraftValue::Number(count.clamp(1, 1_000_000));
                     upstream.extend("eject", ("failures_in_a_row", count), from(place));
                 }
                 Err(_) => self.unread(place, "`eject = { failures_in_a_row = 5 }`"),
@@ -227,13 +229,13 @@ impl<'s> Adapter<'s> {
         self.sheet.differs(check.number, "a server is ejected only where others answer", "");
     }
 
-    /// How servers are reached: `serversTransport`.
+    /// Translates `serversTransport`.
     fn transport_of(
         &mut self,
         transport: &'s Directive,
         has_tls: bool,
-        upstream: &mut Table,
-        route: &mut Table,
+        upstream: &mut DraftTable,
+        route: &mut DraftTable,
     ) {
         for option in transport.inner() {
             let word = option.word(0);
@@ -276,7 +278,7 @@ impl<'s> Adapter<'s> {
                 }
                 "maxidleconnsperhost" => match word.parse::<u64>() {
                     Ok(count @ 1..=1_000_000) => {
-                        upstream.extend("pool", ("idle", Value::Number(count)), from(option));
+                        upstream.extend("pool", ("idle", DraftValue::Number(count)), from(option));
                     }
                     _ => self.sheet.needless(option.number, "how many are kept follows from use"),
                 },
@@ -297,7 +299,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn forwarding(&mut self, timeouts: &'s Directive, upstream: &mut Table, route: &mut Table) {
+    fn forwarding(&mut self, timeouts: &'s Directive, upstream: &mut DraftTable, route: &mut DraftTable) {
         for option in timeouts.inner() {
             let time =
                 milliseconds(option.word(0)).filter(|time| *time > 0).map(|time| duration(time.min(DAY)));
@@ -315,13 +317,13 @@ impl<'s> Adapter<'s> {
                 ("idleconntimeout", Some(time)) => {
                     upstream.extend("pool", ("idle_timeout", time.into()), from(option));
                 }
-                _ => self.sheet.needless(option.number, "connections of HTTP/2 are tested by themselves"),
+                _ => self.sheet.needless(option.number, "HTTP/2 connections are tested automatically"),
             }
         }
     }
 }
 
-/// A server's URL as ours, its path, and whether it is HTTP/2 without TLS.
+/// Converts a server's URL. Returns it with its path, and whether it is HTTP/2 without TLS.
 fn url(text: &str) -> Option<(String, &str, bool)> {
     let (scheme, rest) = text.split_once("://")?;
     let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));

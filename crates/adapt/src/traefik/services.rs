@@ -1,26 +1,23 @@
-//! Services: balanced servers, shares of several services, copies, services that stand in.
+//! Services: load balancing, weighted services, mirroring, failover.
 
-use super::middlewares::Made as Way;
-use super::{Adapter, find, from, is_on, numbers, of_file, text};
-use crate::draft::{Origin, Table, Value};
+use super::middlewares::MiddlewareDraft as Way;
+use super::{TraefikAdapter, find, from, is_on, numbers, of_file, text};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::rules;
 use crate::sheet::name_of;
 use crate::source::Directive;
 
-/// Services that consist of services, and so on.
+/// Maximum depth of services that refer to services.
 const DEPTH_MAX: usize = 8;
 
-/// What a service is here.
 #[derive(Clone)]
-pub(super) struct Made {
-    /// Upstreams with their shares.
+pub(super) struct ServiceDraft {
     shares: Vec<(String, u64)>,
-    /// Further options of a route.
-    pub(super) options: Table,
+    pub(super) options: DraftTable,
 }
 
-impl<'s> Adapter<'s> {
-    /// Has the service of a router answer.
+impl<'s> TraefikAdapter<'s> {
+    /// Sets the service of a router as its content.
     pub(super) fn serve(&mut self, router: &'s Directive, way: &mut Way<'_>) {
         let Some((name, place)) = text(router, "service") else {
             let why = "it names no service, and has no middleware that answers";
@@ -43,16 +40,16 @@ impl<'s> Adapter<'s> {
         match made.shares.as_slice() {
             [(upstream, _)] => way.outcome.options.set("upstream", upstream.as_str(), from(place)),
             shares => {
-                let pairs = shares.iter().map(|(name, weight)| (name.clone(), Value::Number(*weight)));
-                way.outcome.options.set("split", Value::Table(pairs.collect()), from(place));
+                let pairs = shares.iter().map(|(name, weight)| (name.clone(), DraftValue::Number(*weight)));
+                way.outcome.options.set("split", DraftValue::Table(pairs.collect()), from(place));
             }
         }
         let copied = made.options.clone();
         way.for_servers.append(&copied);
     }
 
-    /// What a service is; `None` if it could not be taken over, which is said.
-    pub(super) fn service(&mut self, name: &str, place: &'s Directive, depth: usize) -> Option<Made> {
+    /// Translates a service; `None` with a note if it is unsupported.
+    pub(super) fn service(&mut self, name: &str, place: &'s Directive, depth: usize) -> Option<ServiceDraft> {
         let Some(definition) = self.definition("http", "services", name) else {
             let why = match of_file(name) {
                 Some(_) => format!("there is no service {name} in the files"),
@@ -77,8 +74,8 @@ impl<'s> Adapter<'s> {
             "loadbalancer" => self.balanced(definition, kind),
             "weighted" => self.weighted(definition, kind, depth),
             "highestrandomweight" => self.weighted(definition, kind, depth).map(|mut made| {
-                let by = vec![("by".to_owned(), Value::from("client"))];
-                made.options.set("sticky", Value::Table(by), from(definition));
+                let by = vec![("by".to_owned(), DraftValue::from("client"))];
+                made.options.set("sticky", DraftValue::Table(by), from(definition));
                 made
             }),
             "mirroring" => self.mirrored(kind, depth),
@@ -93,16 +90,21 @@ impl<'s> Adapter<'s> {
         Some(made)
     }
 
-    fn balanced(&mut self, definition: &'s Directive, kind: &'s Directive) -> Option<Made> {
+    fn balanced(&mut self, definition: &'s Directive, kind: &'s Directive) -> Option<ServiceDraft> {
         let (table, options) = self.balancer(definition, kind)?;
         let name = self.sheet.upstream(&name_of(&definition.name), table);
-        Some(Made { shares: vec![(name, 1)], options })
+        Some(ServiceDraft { shares: vec![(name, 1)], options })
     }
 
-    /// `weighted`: shares of several services.
-    fn weighted(&mut self, definition: &'s Directive, kind: &'s Directive, depth: usize) -> Option<Made> {
+    /// Translates `weighted`: services with weights.
+    fn weighted(
+        &mut self,
+        definition: &'s Directive,
+        kind: &'s Directive,
+        depth: usize,
+    ) -> Option<ServiceDraft> {
         let mut shares: Vec<(String, u64)> = Vec::new();
-        let mut options = Table::default();
+        let mut options = DraftTable::default();
         for item in find(kind, "services").map_or(&[][..], Directive::inner) {
             let (name, place) = text(item, "name")?;
             let weight = text(item, "weight").and_then(|(word, _)| word.parse::<u64>().ok()).unwrap_or(1);
@@ -137,11 +139,11 @@ impl<'s> Adapter<'s> {
             options.set("sticky", value, origins);
         }
         self.checks(kind);
-        Some(Made { shares, options })
+        Some(ServiceDraft { shares, options })
     }
 
-    /// `mirroring`: a service, and copies to another one.
-    fn mirrored(&mut self, kind: &'s Directive, depth: usize) -> Option<Made> {
+    /// Translates `mirroring`: a service, and copies to another one.
+    fn mirrored(&mut self, kind: &'s Directive, depth: usize) -> Option<ServiceDraft> {
         let (name, place) = text(kind, "service")?;
         let mut made = self.service(name, place, depth + 1)?;
         self.sheet.needless(place.number, "it is the upstream of the route");
@@ -149,7 +151,7 @@ impl<'s> Adapter<'s> {
         if let Some(mirror) = mirrors.next() {
             let (name, place) = text(mirror, "name")?;
             let copy = self.service(name, place, depth + 1)?;
-            let mut pairs = vec![("upstream".to_owned(), Value::from(copy.shares.first()?.0.as_str()))];
+            let mut pairs = vec![("upstream".to_owned(), DraftValue::from(copy.shares.first()?.0.as_str()))];
             let mut origins = from(place);
             let (percent, place) = text(mirror, "percent").unwrap_or(("0", mirror));
             pairs.push(("share".to_owned(), format!("{percent}%").into()));
@@ -182,7 +184,7 @@ impl<'s> Adapter<'s> {
             };
             pairs.push(("bodies".to_owned(), crate::values::size(bodies).into()));
             if percent != "0" {
-                made.options.set("mirror", Value::Table(pairs), origins);
+                made.options.set("mirror", DraftValue::Table(pairs), origins);
             }
         }
         for further in mirrors {
@@ -193,10 +195,15 @@ impl<'s> Adapter<'s> {
         Some(made)
     }
 
-    /// `failover`: servers of another service, where none of the first is up.
-    fn failover(&mut self, definition: &'s Directive, kind: &'s Directive, depth: usize) -> Option<Made> {
+    /// Translates `failover`: another service's servers, used if none of the first is up.
+    fn failover(
+        &mut self,
+        definition: &'s Directive,
+        kind: &'s Directive,
+        depth: usize,
+    ) -> Option<ServiceDraft> {
         let names = [text(kind, "service")?, text(kind, "fallback")?];
-        let mut joined: Option<(Table, Table)> = None;
+        let mut joined: Option<(DraftTable, DraftTable)> = None;
         for (priority, (name, place)) in names.into_iter().enumerate() {
             let inner = self.definition("http", "services", name);
             let balancer = inner.and_then(|inner| Some((inner, find(inner, "loadBalancer")?)));
@@ -214,7 +221,7 @@ impl<'s> Adapter<'s> {
             joined = Some(match joined {
                 None => (table, options),
                 Some((mut first, options)) => {
-                    if let Some((Value::List(servers), origins)) = table.option("servers") {
+                    if let Some((DraftValue::List(servers), origins)) = table.option("servers") {
                         for server in servers {
                             first.push("servers", with_priority(server, priority as u64), origins.clone());
                         }
@@ -226,21 +233,20 @@ impl<'s> Adapter<'s> {
         self.checks(kind);
         let (table, options) = joined?;
         let name = self.sheet.upstream(&name_of(&definition.name), table);
-        Some(Made { shares: vec![(name, 1)], options })
+        Some(ServiceDraft { shares: vec![(name, 1)], options })
     }
 
-    /// `healthCheck: {}` of services that consist of others.
+    /// Handles `healthCheck: {}` of services that refer to others.
     fn checks(&mut self, kind: &'s Directive) {
         if let Some(check) = find(kind, "healthCheck") {
             self.needless_all(check, "what is up is known of each server");
         }
     }
 
-    /// `sticky.cookie`, as `sticky`.
-    pub(super) fn cookie(&mut self, sticky: &'s Directive) -> (Value, Vec<Origin>) {
-        let mut pairs = vec![("by".to_owned(), Value::from("cookie"))];
+    pub(super) fn cookie(&mut self, sticky: &'s Directive) -> (DraftValue, Vec<StatementOrigin>) {
+        let mut pairs = vec![("by".to_owned(), DraftValue::from("cookie"))];
         let mut origins = from(sticky);
-        let Some(cookie) = find(sticky, "cookie") else { return (Value::Table(pairs), origins) };
+        let Some(cookie) = find(sticky, "cookie") else { return (DraftValue::Table(pairs), origins) };
         origins = from(cookie);
         for option in cookie.inner() {
             let word = option.word(0);
@@ -265,30 +271,30 @@ impl<'s> Adapter<'s> {
             pairs.push((pair.0.to_owned(), pair.1));
             origins.extend(from(option));
         }
-        self.sheet.differs(cookie.number, "the cookie has another value: sessions begin anew", "");
-        // Browsers take no such cookie that is not secure.
+        self.sheet.differs(cookie.number, "the cookie has another value: sessions start again", "");
+        // Browsers reject such a cookie unless it is secure.
         let is_none = pairs.iter().any(|(key, value)| key == "same_site" && *value == "none".into());
         if is_none && !is_on(cookie, "secure") {
             pairs.retain(|(key, _)| key != "secure");
             pairs.push(("secure".to_owned(), true.into()));
         }
-        (Value::Table(pairs), origins)
+        (DraftValue::Table(pairs), origins)
     }
 }
 
-/// Says that statements are part of a share.
+/// Notes that statements became a part of a split.
 fn definition_cites(sheet: &mut crate::sheet::Sheet<'_>, numbers: &[usize]) {
     for number in numbers {
         sheet.needless(*number, "it is in the `split` of the routes");
     }
 }
 
-/// A server that is used where none with a lower number is up.
-fn with_priority(server: Value, priority: u64) -> Value {
+/// Sets the priority of a server: it is used if no server with a lower number is up.
+fn with_priority(server: DraftValue, priority: u64) -> DraftValue {
     let mut pairs = match server {
-        Value::Table(pairs) => pairs,
+        DraftValue::Table(pairs) => pairs,
         url => vec![("url".to_owned(), url)],
     };
-    pairs.push(("priority".to_owned(), Value::Number(priority)));
-    Value::Table(pairs)
+    pairs.push(("priority".to_owned(), DraftValue::Number(priority)));
+    DraftValue::Table(pairs)
 }

@@ -1,20 +1,20 @@
-//! The text of Traefik's files, in YAML or TOML: keys with a text, with texts, or with a block.
+//! Parses Traefik's files in YAML or TOML: keys with a text, with texts, or with a block.
 //!
-//! What stands in a block is what counts: a block has no statement of its own, unless the user has given it its name, as
-//! routers have. Its number is then that of the first statement in it.
+//! Only the content of blocks counts. A block is a statement only if its key is a name of the user's, as for
+//! routers. It then has the number of its first inner statement.
 
 use std::collections::BTreeMap;
 
-use mistake::{Mistake, Places};
+use mistake::{LineMap, Mistake};
 use saphyr_parser::{Event, Parser, Span};
 use toml::de::{DeTable, DeValue};
 
 use crate::Include;
-use crate::source::{Directive, Source, joined};
+use crate::source::{Directive, SourceFiles, joined};
 
 const STATEMENTS_MAX: usize = 100_000;
 const DEPTH_MAX: usize = 32;
-/// Blocks whose keys are names of the user.
+/// Blocks whose keys are names of the user's.
 const NAMED: [&str; 9] = [
     "routers",
     "services",
@@ -27,33 +27,28 @@ const NAMED: [&str; 9] = [
     "plugin",
 ];
 
-/// A key with its value.
 #[derive(Clone)]
-struct Node {
+struct YamlNode {
     key: String,
     line: usize,
-    value: Value,
+    value: YamlValue,
 }
 
 #[derive(Clone)]
-enum Value {
+enum YamlValue {
     Text(String),
     /// A list: its keys are `-`.
-    List(Vec<Node>),
-    Block(Vec<Node>),
+    List(Vec<YamlNode>),
+    Block(Vec<YamlNode>),
 }
 
-/// Reads a file, and those that its `providers.file` names. What each has is joined: static and dynamic options have keys of
-/// their own.
-///
-/// # Errors
-/// The text is neither YAML nor TOML, nests 32 deep, or has more than 100000 statements.
+/// Parses and merges a file and those of its `providers.file`: static and dynamic options have different keys.
 pub(super) fn read(
     text: &str,
     file: &str,
     include: Include<'_>,
-) -> Result<(Vec<Directive>, Source), Box<Mistake>> {
-    let mut reader = Reader { source: Source::default() };
+) -> Result<(Vec<Directive>, SourceFiles), Box<Mistake>> {
+    let mut reader = YamlReader { source: SourceFiles::default() };
     let mut tree = reader.file(text, file)?;
     for (number, pattern, is_folder) in provided(&tree) {
         let patterns: Vec<String> = match is_folder {
@@ -91,14 +86,14 @@ fn provided(tree: &[Directive]) -> Vec<(usize, String, bool)> {
     found
 }
 
-struct Reader {
-    source: Source,
+struct YamlReader {
+    source: SourceFiles,
 }
 
-impl Reader {
+impl YamlReader {
     fn file(&mut self, text: &str, file: &str) -> Result<Vec<Directive>, Box<Mistake>> {
         self.source.files.push(file.to_owned());
-        let places = Places::new(text, file);
+        let places = LineMap::new(text, file);
         let nodes = if is_toml(text, file) { toml(text, &places)? } else { yaml(text, &places)? };
         let tree = self.directives(nodes, "", false);
         if self.source.places.len() > STATEMENTS_MAX {
@@ -107,8 +102,8 @@ impl Reader {
         Ok(tree)
     }
 
-    /// Numbers what is in a block. `path` are the keys around it.
-    fn directives(&mut self, nodes: Vec<Node>, path: &str, are_named: bool) -> Vec<Directive> {
+    /// Numbers the content of a block. `path` are its outer keys.
+    fn directives(&mut self, nodes: Vec<YamlNode>, path: &str, are_named: bool) -> Vec<Directive> {
         let mut all = Vec::new();
         for node in nodes {
             if self.source.places.len() > STATEMENTS_MAX {
@@ -125,8 +120,8 @@ impl Reader {
             }
             let is_named = NAMED.contains(&node.key.to_ascii_lowercase().as_str()) && !are_named;
             let block = match (texts.is_some(), node.value) {
-                (false, Value::Block(inner)) => Some(self.directives(inner, &whole, is_named)),
-                (false, Value::List(inner)) => Some(self.directives(inner, &whole, false)),
+                (false, YamlValue::Block(inner)) => Some(self.directives(inner, &whole, is_named)),
+                (false, YamlValue::List(inner)) => Some(self.directives(inner, &whole, false)),
                 _ => None,
             };
             all.push(Directive { number, name: node.key, words: texts.unwrap_or_default(), block });
@@ -135,13 +130,13 @@ impl Reader {
     }
 }
 
-/// The text of a value, or the texts of a list that has nothing else.
-fn texts(value: &Value) -> Option<Vec<String>> {
+/// The text of a value, or the texts of a list without other values.
+fn texts(value: &YamlValue) -> Option<Vec<String>> {
     match value {
-        Value::Text(text) => Some(vec![text.clone()]),
-        Value::List(items) if !items.is_empty() => {
-            let text = |item: &Node| match &item.value {
-                Value::Text(text) => Some(text.clone()),
+        YamlValue::Text(text) => Some(vec![text.clone()]),
+        YamlValue::List(items) if !items.is_empty() => {
+            let text = |item: &YamlNode| match &item.value {
+                YamlValue::Text(text) => Some(text.clone()),
                 _ => None,
             };
             items.iter().map(text).collect()
@@ -150,11 +145,11 @@ fn texts(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-fn is_empty(value: &Value) -> bool {
-    matches!(value, Value::List(inner) | Value::Block(inner) if inner.is_empty())
+fn is_empty(value: &YamlValue) -> bool {
+    matches!(value, YamlValue::List(inner) | YamlValue::Block(inner) if inner.is_empty())
 }
 
-/// Traefik goes by the end of the name. Where that tells nothing, the first line does.
+/// Traefik goes by the file name's extension. Without a known one, the first line decides.
 fn is_toml(text: &str, file: &str) -> bool {
     let has = |ending: &str| file.len() > ending.len() && file.ends_with(ending);
     if has(".yml") || has(".yaml") {
@@ -164,22 +159,23 @@ fn is_toml(text: &str, file: &str) -> bool {
     has(".toml") || first.is_some_and(|line| line.starts_with('[') || line.contains(" = "))
 }
 
-fn toml(text: &str, places: &Places<'_>) -> Result<Vec<Node>, Box<Mistake>> {
+fn toml(text: &str, places: &LineMap<'_>) -> Result<Vec<YamlNode>, Box<Mistake>> {
     let root = DeTable::parse(text).map_err(|error| {
-        let at = error.span().unwrap_or(0..0);
-        Box::new(places.mistake(&at, error.message()).expecting("TOML").hinting(template(text)))
+        let (at, words) = mistake::toml_syntax(text, &error.span().unwrap_or(0..0), error.message());
+        let expected = words.expected.unwrap_or_else(|| "TOML".to_owned());
+        Box::new(places.mistake(&at, words.message).expecting(expected).hinting(template(text)))
     })?;
     table(root.get_ref(), text, 0).ok_or_else(|| too_deep(places))
 }
 
-/// The nodes of a table in the order of the file; `None` if it nests too deep.
-fn table(table: &DeTable<'_>, text: &str, depth: usize) -> Option<Vec<Node>> {
+/// Returns the nodes of a table in the order of the file; `None` if it nests too deep.
+fn table(table: &DeTable<'_>, text: &str, depth: usize) -> Option<Vec<YamlNode>> {
     let mut nodes = Vec::new();
     for (key, inner) in table {
         let at = key.span().start;
         nodes.push((
             at,
-            Node {
+            YamlNode {
                 key: key.get_ref().to_string(),
                 line: line_of(text, at),
                 value: value(inner.get_ref(), text, depth)?,
@@ -190,29 +186,29 @@ fn table(table: &DeTable<'_>, text: &str, depth: usize) -> Option<Vec<Node>> {
     Some(nodes.into_iter().map(|(_, node)| node).collect())
 }
 
-fn value(found: &DeValue<'_>, text: &str, depth: usize) -> Option<Value> {
+fn value(found: &DeValue<'_>, text: &str, depth: usize) -> Option<YamlValue> {
     if depth >= DEPTH_MAX {
         return None;
     }
     Some(match found {
-        DeValue::String(text) => Value::Text(text.to_string()),
-        DeValue::Integer(number) => Value::Text(number.as_str().to_owned()),
-        DeValue::Float(number) => Value::Text(number.as_str().to_owned()),
-        DeValue::Boolean(is_so) => Value::Text(is_so.to_string()),
-        DeValue::Datetime(time) => Value::Text(time.to_string()),
+        DeValue::String(text) => YamlValue::Text(text.to_string()),
+        DeValue::Integer(number) => YamlValue::Text(number.as_str().to_owned()),
+        DeValue::Float(number) => YamlValue::Text(number.as_str().to_owned()),
+        DeValue::Boolean(is_so) => YamlValue::Text(is_so.to_string()),
+        DeValue::Datetime(time) => YamlValue::Text(time.to_string()),
         DeValue::Array(items) => {
             let mut nodes = Vec::new();
             for item in items {
                 let line = line_of(text, item.span().start);
-                nodes.push(Node {
+                nodes.push(YamlNode {
                     key: "-".to_owned(),
                     line,
                     value: value(item.get_ref(), text, depth + 1)?,
                 });
             }
-            Value::List(nodes)
+            YamlValue::List(nodes)
         }
-        DeValue::Table(inner) => Value::Block(table(inner, text, depth + 1)?),
+        DeValue::Table(inner) => YamlValue::Block(table(inner, text, depth + 1)?),
     })
 }
 
@@ -220,27 +216,26 @@ fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// A list or block of YAML that has not ended.
-struct Open {
+/// An unclosed list or block of YAML.
+struct OpenYaml {
     key: String,
     line: usize,
     anchor: usize,
     is_list: bool,
-    inner: Vec<Node>,
-    /// The key whose value comes next.
+    inner: Vec<YamlNode>,
     next: Option<(String, usize)>,
 }
 
-/// The nodes of YAML in the making.
+/// Builds nodes from YAML events.
 struct Yaml<'p, 't> {
-    places: &'p Places<'t>,
-    open: Vec<Open>,
-    anchors: BTreeMap<usize, Value>,
+    places: &'p LineMap<'t>,
+    open: Vec<OpenYaml>,
+    anchors: BTreeMap<usize, YamlValue>,
     count: usize,
-    root: Option<Value>,
+    root: Option<YamlValue>,
 }
 
-fn yaml(text: &str, places: &Places<'_>) -> Result<Vec<Node>, Box<Mistake>> {
+fn yaml(text: &str, places: &LineMap<'_>) -> Result<Vec<YamlNode>, Box<Mistake>> {
     let mut made = Yaml { places, open: Vec::new(), anchors: BTreeMap::new(), count: 0, root: None };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
@@ -251,16 +246,16 @@ fn yaml(text: &str, places: &Places<'_>) -> Result<Vec<Node>, Box<Mistake>> {
         made.event(event, &span)?;
     }
     match made.root {
-        Some(Value::Block(nodes)) => Ok(nodes),
+        Some(YamlValue::Block(nodes)) => Ok(nodes),
         None => Ok(Vec::new()),
-        Some(Value::Text(text)) if text.is_empty() => Ok(Vec::new()),
+        Some(YamlValue::Text(text)) if text.is_empty() => Ok(Vec::new()),
         Some(_) => {
             Err(Box::new(places.mistake(&(0..0), "there are no keys").expecting("`http:` and the like")))
         }
     }
 }
 
-/// The place of a line, from 1, and a column in characters, from 0.
+/// Returns the byte offset of a line, from 1, and a column in characters, from 0.
 fn offset(text: &str, line: usize, column: usize) -> usize {
     let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let rest = &text[before..];
@@ -280,11 +275,12 @@ impl Yaml<'_, '_> {
                     }
                     return Ok(());
                 }
-                let value = if is_null { Value::Block(Vec::new()) } else { Value::Text(text.into_owned()) };
+                let value =
+                    if is_null { YamlValue::Block(Vec::new()) } else { YamlValue::Text(text.into_owned()) };
                 self.put(value, anchor, line)
             }
             Event::Alias(anchor) => {
-                let value = self.anchors.get(&anchor).cloned().unwrap_or(Value::Block(Vec::new()));
+                let value = self.anchors.get(&anchor).cloned().unwrap_or(YamlValue::Block(Vec::new()));
                 self.count += size(&value);
                 self.put(value, 0, line)
             }
@@ -292,11 +288,12 @@ impl Yaml<'_, '_> {
             Event::MappingStart(anchor, _) => self.begin(anchor, false, line),
             Event::SequenceEnd | Event::MappingEnd => {
                 let Some(open) = self.open.pop() else { return Ok(()) };
-                let value = if open.is_list { Value::List(open.inner) } else { Value::Block(open.inner) };
+                let value =
+                    if open.is_list { YamlValue::List(open.inner) } else { YamlValue::Block(open.inner) };
                 if open.anchor > 0 {
                     self.anchors.insert(open.anchor, value.clone());
                 }
-                self.add(Node { key: open.key, line: open.line, value });
+                self.add(YamlNode { key: open.key, line: open.line, value });
                 Ok(())
             }
             _ => Ok(()),
@@ -307,7 +304,7 @@ impl Yaml<'_, '_> {
         self.open.last().is_some_and(|open| !open.is_list && open.next.is_none())
     }
 
-    /// The key of the value that comes now, and its line.
+    /// Returns the key of the current value, and its line.
     fn key(&mut self, line: usize) -> (String, usize) {
         let next = self.open.last_mut().and_then(|open| open.next.take());
         next.unwrap_or_else(|| ("-".to_owned(), line))
@@ -319,11 +316,11 @@ impl Yaml<'_, '_> {
             return Err(too_deep(self.places));
         }
         let (key, line) = self.key(line);
-        self.open.push(Open { key, line, anchor, is_list, inner: Vec::new(), next: None });
+        self.open.push(OpenYaml { key, line, anchor, is_list, inner: Vec::new(), next: None });
         Ok(())
     }
 
-    fn put(&mut self, value: Value, anchor: usize, line: usize) -> Result<(), Box<Mistake>> {
+    fn put(&mut self, value: YamlValue, anchor: usize, line: usize) -> Result<(), Box<Mistake>> {
         self.count += 1;
         if self.count > STATEMENTS_MAX {
             return Err(too_many(self.places));
@@ -332,19 +329,19 @@ impl Yaml<'_, '_> {
             self.anchors.insert(anchor, value.clone());
         }
         let (key, line) = self.key(line);
-        self.add(Node { key, line, value });
+        self.add(YamlNode { key, line, value });
         Ok(())
     }
 
-    fn add(&mut self, node: Node) {
+    fn add(&mut self, node: YamlNode) {
         let Some(open) = self.open.last_mut() else {
-            // Of several documents in one file the first counts.
+            // If a file has several documents, the first counts.
             self.root.get_or_insert(node.value);
             return;
         };
         match node.value {
-            // Keys of another block, where this one has none of the name.
-            Value::Block(merged) if node.key == "<<" => {
+            // Keys of another block, unless this one has the same key.
+            YamlValue::Block(merged) if node.key == "<<" => {
                 for node in merged {
                     if !open.inner.iter().any(|known| known.key == node.key) {
                         open.inner.push(node);
@@ -353,17 +350,16 @@ impl Yaml<'_, '_> {
             }
             value => {
                 open.inner.retain(|known| open.is_list || known.key != node.key);
-                open.inner.push(Node { value, ..node });
+                open.inner.push(YamlNode { value, ..node });
             }
         }
     }
 }
 
-/// How many nodes a value has.
-fn size(value: &Value) -> usize {
+fn size(value: &YamlValue) -> usize {
     match value {
-        Value::Text(_) => 1,
-        Value::List(inner) | Value::Block(inner) => {
+        YamlValue::Text(_) => 1,
+        YamlValue::List(inner) | YamlValue::Block(inner) => {
             1 + inner.iter().map(|node| size(&node.value)).sum::<usize>()
         }
     }
@@ -373,7 +369,7 @@ fn template(text: &str) -> Option<String> {
     text.contains("{{").then(|| "templates are not evaluated: write what comes of them".to_owned())
 }
 
-fn too_deep(places: &Places<'_>) -> Box<Mistake> {
+fn too_deep(places: &LineMap<'_>) -> Box<Mistake> {
     Box::new(
         places
             .mistake(&(0..0), "blocks are nested too deep")
@@ -381,6 +377,6 @@ fn too_deep(places: &Places<'_>) -> Box<Mistake> {
     )
 }
 
-fn too_many(places: &Places<'_>) -> Box<Mistake> {
+fn too_many(places: &LineMap<'_>) -> Box<Mistake> {
     Box::new(places.mistake(&(0..0), "there are more than 100000 statements").expecting("a smaller file"))
 }

@@ -1,13 +1,13 @@
-//! Routers of TCP: bytes that are passed on, by the name that a client asks for or by the listener.
+//! Routers of TCP: connections are forwarded by server name (SNI) or by listener.
 
-use super::entry_points::Point;
-use super::{Adapter, find, from, is_on, numbers, rule, text};
-use crate::draft::{Origin, Table, Value};
+use super::entry_points::ListenerPoint;
+use super::{TraefikAdapter, find, from, is_on, numbers, rule, text};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::sheet::name_of;
 use crate::source::Directive;
 
-impl<'s> Adapter<'s> {
-    pub(super) fn tcp_routers(&mut self, points: &[Point<'s>]) {
+impl<'s> TraefikAdapter<'s> {
+    pub(super) fn tcp_routers(&mut self, points: &[ListenerPoint<'s>]) {
         for kind in ["routers", "services"] {
             for definition in self.defined("udp", kind) {
                 let instead = "keep Traefik for it, or pass datagrams on with the kernel (nftables)";
@@ -20,7 +20,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn tcp_router(&mut self, router: &'s Directive, points: &[Point<'s>]) {
+    fn tcp_router(&mut self, router: &'s Directive, points: &[ListenerPoint<'s>]) {
         let (written, place) = text(router, "rule").unwrap_or(("HostSNI(`*`)", router));
         let names = match rule::server_names(written) {
             Ok(names) => names,
@@ -48,12 +48,12 @@ impl<'s> Adapter<'s> {
         let Some(upstream) = self.tcp_service(service, at) else { return };
         let tls = find(router, "tls");
         for point in points.iter().filter(|point| point.has(router)) {
-            let wanted = Value::from(point.address.as_str());
+            let wanted = DraftValue::from(point.address.as_str());
             let number = self.sheet.listeners.iter().position(|table| table.get("address") == Some(&wanted));
             let Some(number) = number else { continue };
             match tls {
                 Some(tls) if is_on(tls, "passthrough") && !point.has_tls => {
-                    // Without entry points of its own it is at all of them.
+                    // A router without entry points serves all of them.
                     if find(router, "entryPoints").is_some() {
                         let instead = "write `tcp` or `tls` besides, for clients that ask for other names";
                         self.sheet.refuse(
@@ -84,16 +84,18 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// Has a listener pass on TLS by the name that a client asks for.
-    fn passed_on(&mut self, number: usize, names: &[String], upstream: &str, origins: Vec<Origin>) {
-        let pairs =
-            [("names".to_owned(), Value::from(names.to_vec())), ("upstream".to_owned(), upstream.into())];
+    /// Adds TLS passthrough by server name to a listener.
+    fn passed_on(&mut self, number: usize, names: &[String], upstream: &str, origins: Vec<StatementOrigin>) {
+        let pairs = [
+            ("names".to_owned(), DraftValue::from(names.to_vec())),
+            ("upstream".to_owned(), upstream.into()),
+        ];
         let listener = &mut self.sheet.listeners[number];
-        listener.push("passthrough", Value::Table(pairs.into()), origins);
+        listener.push("passthrough", DraftValue::Table(pairs.into()), origins);
         let http3 = listener.option("http3").map(|(_, origins)| origins);
         listener.without("http3");
         for origin in http3.into_iter().flatten() {
-            if let Origin::Directive(number) = origin {
+            if let StatementOrigin::Directive(number) = origin {
                 let instead = "write a [[listen]] with another address for one of them";
                 self.sheet.refuse(number, "TLS that is passed on is not HTTP/3", instead);
             }
@@ -109,7 +111,7 @@ impl<'s> Adapter<'s> {
             self.sheet.refuse(place.number, "it is no service with servers of the files", instead);
             return None;
         };
-        let mut table = Table::new("", from(definition));
+        let mut table = DraftTable::new("", from(definition));
         for server in find(balancer, "servers").map_or(&[][..], Directive::inner) {
             match text(server, "address") {
                 Some((address, at)) if address.contains(':') && !is_on(server, "tls") => {
@@ -144,7 +146,6 @@ impl<'s> Adapter<'s> {
     }
 }
 
-/// All statements of a block.
-fn told(block: &Directive) -> Vec<Origin> {
-    numbers(block).into_iter().map(Origin::Directive).collect()
+fn told(block: &Directive) -> Vec<StatementOrigin> {
+    numbers(block).into_iter().map(StatementOrigin::Directive).collect()
 }

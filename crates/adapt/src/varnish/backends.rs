@@ -1,34 +1,33 @@
 //! Backends, probes, directors and ACLs.
 
-use super::syntax::{Declaration, Statement, Token};
-use super::{Adapter, milliseconds};
-use crate::draft::{Origin, Table, Value};
+use super::syntax::{Declaration, Statement, VclToken};
+use super::{VarnishAdapter, milliseconds};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
 use crate::sheet::name_of;
 use crate::values::duration;
 
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;
 
-/// A backend or a director.
 pub(super) struct Backend {
     pub(super) name: String,
-    /// The name of its upstream; none for `none`.
+    /// The name of its upstream; `None` for `none`.
     pub(super) upstream: Option<String>,
     /// Timeouts of its routes: option, value, statement.
     pub(super) timeouts: Vec<(&'static str, String, usize)>,
-    server: Option<Value>,
-    options: Table,
-    /// The declaration and what of it is in `server`.
-    from: Vec<Origin>,
+    server: Option<DraftValue>,
+    options: DraftTable,
+    /// The declaration, and the statements that became part of `server`.
+    from: Vec<StatementOrigin>,
     is_used: bool,
 }
 
-/// An option with where it came from.
-type Shared = (&'static str, (Value, Vec<Origin>));
+/// An option with its origins.
+type Shared = (&'static str, (DraftValue, Vec<StatementOrigin>));
 
 impl Backend {
-    /// Takes options of a backend that a director has for all of them. Returns those that another backend has otherwise.
-    fn take(&mut self, options: Vec<Shared>) -> Vec<(&'static str, Vec<Origin>)> {
+    /// Takes options of a backend that a director sets for all. Returns those that another backend sets differently.
+    fn take(&mut self, options: Vec<Shared>) -> Vec<(&'static str, Vec<StatementOrigin>)> {
         let mut other = Vec::new();
         for (key, (value, from)) in options {
             match self.options.get(key) {
@@ -43,7 +42,7 @@ impl Backend {
     }
 }
 
-impl<'s> Adapter<'s> {
+impl<'s> VarnishAdapter<'s> {
     pub(super) fn all_backends(&mut self, declarations: &'s [Declaration]) {
         for declaration in declarations {
             match declaration {
@@ -65,36 +64,36 @@ impl<'s> Adapter<'s> {
         &mut self,
         number: usize,
         name: &str,
-        fields: &'s [(usize, String, Vec<Token>)],
+        fields: &'s [(usize, String, Vec<VclToken>)],
         declarations: &'s [Declaration],
     ) {
         let text = |wanted: &str| {
             let field = fields.iter().find(|(_, name, _)| name == wanted)?;
-            Some((field.0, field.2.iter().map(Token::text).collect::<String>()))
+            Some((field.0, field.2.iter().map(VclToken::text).collect::<String>()))
         };
-        let mut origins = vec![Origin::Directive(number)];
+        let mut origins = vec![StatementOrigin::Directive(number)];
         let host = text(".host").or_else(|| text(".path"));
-        let mut made = Table::new("", Vec::new());
+        let mut made = DraftTable::new("", Vec::new());
         let server = host.map(|(at, host)| {
-            origins.push(Origin::Directive(at));
+            origins.push(StatementOrigin::Directive(at));
             if host.starts_with('/') {
                 return format!("http+unix:{host}");
             }
             let port = text(".port").map(|(at, port)| {
-                origins.push(Origin::Directive(at));
+                origins.push(StatementOrigin::Directive(at));
                 format!(":{port}")
             });
             let host = if host.contains(':') { format!("[{host}]") } else { host };
             format!("http://{host}{}", port.unwrap_or_default())
         });
-        let mut server = server.map(Value::from);
+        let mut server = server.map(DraftValue::from);
         if let (Some((at, most)), Some(url)) = (text(".max_connections"), server.clone())
             && let Ok(most @ 1..=1_000_000) = most.parse::<u64>()
         {
-            origins.push(Origin::Directive(at));
-            server = Some(Value::Table(vec![
+            origins.push(StatementOrigin::Directive(at));
+            server = Some(DraftValue::Table(vec![
                 ("url".to_owned(), url),
-                ("max_requests".to_owned(), Value::Number(most)),
+                ("max_requests".to_owned(), DraftValue::Number(most)),
             ]));
         }
         if let Some(server) = &server {
@@ -103,19 +102,19 @@ impl<'s> Adapter<'s> {
         if let Some((at, host)) = text(".host_header") {
             made.set(
                 "host",
-                Value::Table(vec![("set".to_owned(), host.into())]),
-                vec![Origin::Directive(at)],
+                DraftValue::Table(vec![("set".to_owned(), host.into())]),
+                vec![StatementOrigin::Directive(at)],
             );
         }
         if let Some((at, version)) = text(".proxy_header") {
-            made.set("send_proxy_protocol", format!("v{version}"), vec![Origin::Directive(at)]);
+            made.set("send_proxy_protocol", format!("v{version}"), vec![StatementOrigin::Directive(at)]);
         }
         let timeouts = timeouts(&text);
         if let Some((at, time)) = text(".connect_timeout")
             && let Some(time @ 1..) = milliseconds(&time)
         {
             let time = duration(time.min(DAY)).into();
-            made.extend("pool", ("connect_timeout", time), vec![Origin::Directive(at)]);
+            made.extend("pool", ("connect_timeout", time), vec![StatementOrigin::Directive(at)]);
         }
         self.probe(fields, declarations, &mut made);
         let name = name.to_owned();
@@ -130,23 +129,23 @@ impl<'s> Adapter<'s> {
         });
     }
 
-    /// `.probe`, by name or as a block.
+    /// Translates `.probe`, by name or as a block.
     fn probe(
         &mut self,
-        fields: &'s [(usize, String, Vec<Token>)],
+        fields: &'s [(usize, String, Vec<VclToken>)],
         declarations: &'s [Declaration],
-        made: &mut Table,
+        made: &mut DraftTable,
     ) {
         let Some((at, _, value)) = fields.iter().find(|(_, name, _)| name == ".probe") else { return };
-        let named = value.first().map(Token::text);
-        let mut own: Vec<(usize, &str, &[Token])> = Vec::new();
-        let mut origins = vec![Origin::Directive(*at)];
+        let named = value.first().map(VclToken::text);
+        let mut own: Vec<(usize, &str, &[VclToken])> = Vec::new();
+        let mut origins = vec![StatementOrigin::Directive(*at)];
         for declaration in declarations {
             if let Declaration::Block { number, kind, name, fields } = declaration
                 && kind == "probe"
                 && Some(name.as_str()) == named
             {
-                origins.push(Origin::Directive(*number));
+                origins.push(StatementOrigin::Directive(*number));
                 own.extend(
                     fields.iter().map(|(number, name, value)| (*number, name.as_str(), value.as_slice())),
                 );
@@ -158,19 +157,19 @@ impl<'s> Adapter<'s> {
         own.extend(inner.filter(|(_, name, _)| !name.is_empty()));
         made.extend("check", ("type", "http".into()), origins);
         for (number, name, value) in own {
-            let text: String = value.iter().map(Token::text).collect();
-            let time = milliseconds(&text).map(|time| Value::from(duration(time.clamp(10, HOUR))));
+            let text: String = value.iter().map(VclToken::text).collect();
+            let time = milliseconds(&text).map(|time| DraftValue::from(duration(time.clamp(10, HOUR))));
             let option = match (name, time) {
                 (".url", _) => Some(("path", text.into())),
                 (".interval", Some(time)) => Some(("interval", time)),
                 (".timeout", Some(time)) => Some(("timeout", time)),
                 (".expected_response", _) => {
-                    text.parse::<u64>().ok().map(|status| ("status", Value::Number(status)))
+                    text.parse::<u64>().ok().map(|status| ("status", DraftValue::Number(status)))
                 }
                 _ => None,
             };
             match option {
-                Some(option) => made.extend("check", option, vec![Origin::Directive(number)]),
+                Some(option) => made.extend("check", option, vec![StatementOrigin::Directive(number)]),
                 None => self.sheet.differs(
                     number,
                     "a server is up or down after `rise` or `fall` checks in a row",
@@ -179,17 +178,17 @@ impl<'s> Adapter<'s> {
             }
         }
         if made.inner("check", "status").is_none() {
-            made.extend("check", ("status", Value::Number(200)), Vec::new());
+            made.extend("check", ("status", DraftValue::Number(200)), Vec::new());
         }
         if made.inner("check", "interval").is_none() {
             made.extend("check", ("interval", "5s".into()), Vec::new());
         }
     }
 
-    /// `new NAME = directors.round_robin();` and `NAME.add_backend(BACKEND);`
-    fn director(&mut self, number: usize, name: &str, tokens: &[Token]) {
-        let words: Vec<&str> = tokens.iter().map(Token::text).collect();
-        let origin = || vec![Origin::Directive(number)];
+    /// Translates `new NAME = directors.round_robin();` and `NAME.add_backend(BACKEND);`.
+    fn director(&mut self, number: usize, name: &str, tokens: &[VclToken]) {
+        let words: Vec<&str> = tokens.iter().map(VclToken::text).collect();
+        let origin = || vec![StatementOrigin::Directive(number)];
         if let ("new", [name, "=", kind, ..]) = (name, words.as_slice()) {
             return self.new_director(number, name, kind);
         }
@@ -221,23 +220,23 @@ impl<'s> Adapter<'s> {
             );
         };
         let mut pairs = match server {
-            Value::Table(pairs) => pairs,
+            DraftValue::Table(pairs) => pairs,
             url => vec![("url".to_owned(), url)],
         };
         let members = match director.options.get("servers") {
-            Some(Value::List(known)) => known.len(),
+            Some(DraftValue::List(known)) => known.len(),
             _ => 0,
         };
         match director.options.get("priority_suffices") {
-            Some(_) if members > 0 => pairs.push(("priority".to_owned(), Value::Number(members as u64))),
+            Some(_) if members > 0 => pairs.push(("priority".to_owned(), DraftValue::Number(members as u64))),
             None => pairs.extend(
                 weight
                     .filter(|weight| *weight > 1)
-                    .map(|weight| ("weight".to_owned(), Value::Number(weight))),
+                    .map(|weight| ("weight".to_owned(), DraftValue::Number(weight))),
             ),
             Some(_) => {}
         }
-        let value = if pairs.len() == 1 { pairs.remove(0).1 } else { Value::Table(pairs) };
+        let value = if pairs.len() == 1 { pairs.remove(0).1 } else { DraftValue::Table(pairs) };
         director.options.push("servers", value, origins);
         let other = director.take(shared);
         if director.timeouts.is_empty() {
@@ -246,7 +245,7 @@ impl<'s> Adapter<'s> {
         for (key, from) in other {
             let why = format!("`{key}` is one for all servers of a director: that of its first backend");
             for origin in from {
-                if let Origin::Directive(number) = origin {
+                if let StatementOrigin::Directive(number) = origin {
                     self.sheet.differs(number, &why, "give the others an [upstream.NAME] of their own");
                 }
             }
@@ -254,7 +253,7 @@ impl<'s> Adapter<'s> {
     }
 
     fn new_director(&mut self, number: usize, name: &str, kind: &str) {
-        let from = || vec![Origin::Directive(number)];
+        let from = || vec![StatementOrigin::Directive(number)];
         let policy = match kind {
             "directors.round_robin" | "directors.fallback" => "round-robin",
             "directors.random" => "two-choices",
@@ -264,7 +263,7 @@ impl<'s> Adapter<'s> {
                 return self.sheet.refuse(number, "there is nothing like this object", instead);
             }
         };
-        let mut options = Table::new("", from());
+        let mut options = DraftTable::new("", from());
         options.set("balance", policy, from());
         if kind == "directors.fallback" {
             options.set("priority_suffices", "0%", Vec::new());
@@ -280,7 +279,6 @@ impl<'s> Adapter<'s> {
         });
     }
 
-    /// The upstream of a backend or director by its name.
     pub(super) fn upstream(&mut self, name: &str) -> Option<String> {
         let place = self.backends.iter().position(|known| known.name == name)?;
         self.backends[place].is_used = true;
@@ -293,14 +291,14 @@ impl<'s> Adapter<'s> {
         self.backends[place].upstream.clone()
     }
 
-    /// Backends that no route leads to.
+    /// Handles backends without a route.
     pub(super) fn left_backends(&mut self) {
         for place in 0..self.backends.len() {
             let Backend { name, is_used, from, .. } = &self.backends[place];
             let (name, first) = (name.clone(), from.first().cloned());
             if !is_used
                 && self.upstream(&name).is_some()
-                && let Some(Origin::Directive(number)) = first
+                && let Some(StatementOrigin::Directive(number)) = first
             {
                 self.sheet.differs(
                     number,
@@ -311,13 +309,13 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// Who may purge: the ACL of a condition on PURGE.
+    /// Translates the permission to purge: the ACL of a condition on PURGE.
     pub(super) fn purge(&mut self) {
         let recv: Vec<&Statement> = self.subs.get("vcl_recv").cloned().unwrap_or_default();
         for statement in recv {
             let Statement::If(branches) = statement else { continue };
             let [(number, condition, body)] = branches.as_slice() else { continue };
-            let words: Vec<&str> = condition.iter().map(Token::text).collect();
+            let words: Vec<&str> = condition.iter().map(VclToken::text).collect();
             if !words.starts_with(&["req.method", "==", "PURGE"]) {
                 continue;
             }
@@ -327,7 +325,8 @@ impl<'s> Adapter<'s> {
             look_at(condition, &mut acl);
             self.purges.insert(*number);
             let networks = acl.as_deref().and_then(|name| self.acls.get(name).cloned().flatten());
-            let origins: Vec<Origin> = numbers.iter().map(|number| Origin::Directive(*number)).collect();
+            let origins: Vec<StatementOrigin> =
+                numbers.iter().map(|number| StatementOrigin::Directive(*number)).collect();
             match networks {
                 Some(networks) => self.sheet.set("[cache]", "purge_from", networks, origins),
                 None => {
@@ -340,7 +339,6 @@ impl<'s> Adapter<'s> {
     }
 }
 
-/// The timeouts of a backend's routes.
 fn timeouts(text: &dyn Fn(&str) -> Option<(usize, String)>) -> Vec<(&'static str, String, usize)> {
     let mut timeouts = Vec::new();
     for (name, key) in
@@ -355,7 +353,7 @@ fn timeouts(text: &dyn Fn(&str) -> Option<(usize, String)>) -> Vec<(&'static str
     timeouts
 }
 
-/// The statements of a block, and the ACL that one of its conditions goes by.
+/// Collects the statements of a block, and the ACL in one of its conditions.
 fn look(body: &[Statement], numbers: &mut Vec<usize>, acl: &mut Option<String>) {
     for statement in body {
         match statement {
@@ -371,19 +369,19 @@ fn look(body: &[Statement], numbers: &mut Vec<usize>, acl: &mut Option<String>) 
     }
 }
 
-fn look_at(condition: &[Token], acl: &mut Option<String>) {
-    let words: Vec<&str> = condition.iter().map(Token::text).collect();
+fn look_at(condition: &[VclToken], acl: &mut Option<String>) {
+    let words: Vec<&str> = condition.iter().map(VclToken::text).collect();
     let place = words.windows(3).position(|three| three[0] == "client.ip" && three[1].ends_with('~'));
     if let Some(place) = place {
         *acl = Some(words[place + 2].to_owned());
     }
 }
 
-/// The networks of an ACL; none if one is taken out of others, or is a name.
-pub(super) fn networks(entries: &[Token]) -> Option<Vec<String>> {
+/// Returns the networks of an ACL; `None` if an entry is an exception or a name.
+pub(super) fn networks(entries: &[VclToken]) -> Option<Vec<String>> {
     let mut networks = Vec::new();
     for entry in entries.split(|token| token.is(";")).filter(|entry| !entry.is_empty()) {
-        let text: String = entry.iter().map(Token::text).collect();
+        let text: String = entry.iter().map(VclToken::text).collect();
         match text.as_str() {
             "localhost" => networks.extend(["127.0.0.1".to_owned(), "::1".to_owned()]),
             network if crate::values::is_network(network) => networks.push(network.to_owned()),

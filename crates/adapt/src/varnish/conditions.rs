@@ -1,24 +1,22 @@
 //! Conditions of VCL as conditions of routes.
 
-use super::Adapter;
-use super::syntax::Token;
+use super::VarnishAdapter;
+use super::syntax::VclToken;
 use crate::rules::{Atom, Expression, HostIs, PathIs, TextIs};
 use crate::values;
 
-/// Deeper parentheses are not read.
 const DEEP_MAX: usize = 32;
 
-struct Reader<'t, 's> {
-    tokens: &'t [Token],
+struct ConditionReader<'t, 's> {
+    tokens: &'t [VclToken],
     at: usize,
     number: usize,
     acls: &'t std::collections::BTreeMap<&'s str, Option<Vec<String>>>,
 }
 
-impl<'s> Adapter<'s> {
-    /// A condition, from the statement with this number.
-    pub(super) fn condition(&self, tokens: &[Token], number: usize) -> Expression {
-        let mut reader = Reader { tokens, at: 0, number, acls: &self.acls };
+impl<'s> VarnishAdapter<'s> {
+    pub(super) fn condition(&self, tokens: &[VclToken], number: usize) -> Expression {
+        let mut reader = ConditionReader { tokens, at: 0, number, acls: &self.acls };
         let made = reader.either(0);
         if reader.at < tokens.len() {
             Expression::Unsaid("this condition is not understood".to_owned())
@@ -28,7 +26,7 @@ impl<'s> Adapter<'s> {
     }
 }
 
-impl Reader<'_, '_> {
+impl ConditionReader<'_, '_> {
     fn either(&mut self, depth: usize) -> Expression {
         let mut parts = vec![self.both(depth)];
         while self.takes("||") {
@@ -64,12 +62,12 @@ impl Reader<'_, '_> {
             self.takes(")");
             return inner;
         }
-        let Some(Token::Word(left)) = self.tokens.get(self.at) else {
+        let Some(VclToken::Word(left)) = self.tokens.get(self.at) else {
             self.at += 1;
             return Expression::Unsaid("this condition is not understood".to_owned());
         };
         self.at += 1;
-        // A function: what is in its parentheses belongs to it.
+        // A function: its parentheses belong to it.
         if self.takes("(") {
             let mut open = 1;
             while let Some(token) = self.tokens.get(self.at).filter(|_| open > 0) {
@@ -95,9 +93,9 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The sign and the value behind a name.
+    /// Takes the operator and the value after a name.
     fn right(&mut self) -> Option<(&'static str, String)> {
-        let Some(Token::Sign(sign)) = self.tokens.get(self.at) else { return None };
+        let Some(VclToken::Sign(sign)) = self.tokens.get(self.at) else { return None };
         if !["~", "!~", "==", "!=", "<", ">", "<=", ">="].contains(sign) {
             return None;
         }
@@ -107,7 +105,7 @@ impl Reader<'_, '_> {
         Some((sign, value))
     }
 
-    /// A name alone, or compared with a text (`false`) or an expression (`true`).
+    /// Converts a name alone, or compared with a text (`false`) or an expression (`true`).
     fn said(&self, left: &str, right: Option<(bool, &str)>) -> Expression {
         let lower = left.to_ascii_lowercase();
         let lower = lower.replacen("bereq.", "req.", 1);
@@ -152,7 +150,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// An expression over a URL: `^/literal` is a prefix, `^/literal$` a path alone.
+/// Converts an expression for a URL: `^/literal` is a prefix, `^/literal$` an exact path.
 fn path(pattern: &str) -> Option<PathIs> {
     let literal = pattern.strip_prefix('^').unwrap_or_default();
     let (literal, is_whole) = literal.strip_suffix('$').map_or((literal, false), |literal| (literal, true));
@@ -163,7 +161,7 @@ fn path(pattern: &str) -> Option<PathIs> {
     if is_plain(literal) {
         return Some(if is_whole { PathIs::exact(literal) } else { PathIs::prefix(literal) });
     }
-    // The path alone is compared here, without a query: what ends so may have one.
+    // Only the path is compared here, without a query. So a suffix may be followed by one.
     let pattern = pattern
         .strip_suffix(r"(\?.*)?$")
         .map(|rest| format!("{rest}$"))

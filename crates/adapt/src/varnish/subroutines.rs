@@ -1,58 +1,55 @@
-//! Subroutines, gone through for each kind of request: what is asked, stored and answered.
+//! Applies subroutines to each kind of request: backend, caching, response.
 
-use super::syntax::{Statement, Token};
-use super::{Adapter, milliseconds};
-use crate::draft::{Origin, Table, Value};
-use crate::rules::{self, Atom, Expression, Holds, Outcome, Test, TextIs};
+use super::syntax::{Statement, VclToken};
+use super::{VarnishAdapter, milliseconds};
+use crate::draft::{DraftTable, DraftValue, StatementOrigin};
+use crate::rules::{self, Atom, Expression, Holds, RegionOutcome, Test, TextIs};
 use crate::values::{self, duration};
 
 const YEAR: u64 = 365 * 86_400_000;
-/// Subroutines that call each other deeper are not gone through.
 const CALLS_DEEP_MAX: usize = 16;
 
-/// What becomes of a request.
 #[derive(Debug, Clone, PartialEq)]
-enum Way {
-    /// Nothing is decided yet.
+enum RequestWay {
     Open,
     Hash,
     Pass,
     Synth(u64, String),
-    /// What Varnish's own code behind the subroutine would decide is skipped.
+    /// Skips the decisions of the built-in VCL.
     Done,
 }
 
-/// What a kind of request has so far.
-struct Made {
-    outcome: Outcome,
+/// The options for a kind of request so far.
+struct VarnishDraft {
+    outcome: RegionOutcome,
     backend: Option<String>,
-    way: Way,
+    way: RequestWay,
     has_cookie: bool,
 }
 
-fn from(number: usize) -> Vec<Origin> {
-    vec![Origin::Directive(number)]
+fn from(number: usize) -> Vec<StatementOrigin> {
+    vec![StatementOrigin::Directive(number)]
 }
 
 fn cookie() -> Atom {
     Atom::Header("Cookie".to_owned(), TextIs::Present)
 }
 
-impl<'s> Adapter<'s> {
+impl<'s> VarnishAdapter<'s> {
     pub(super) fn routes(&mut self) {
         let mut tests: Vec<Test> = Vec::new();
         for name in ["vcl_recv", "vcl_backend_fetch", "vcl_backend_response", "vcl_deliver"] {
             let body = self.subs.get(name).cloned().unwrap_or_default();
             self.gather(&body, 0, &mut tests);
         }
-        // Varnish's own code lets requests with cookies pass.
+        // The built-in VCL passes requests with cookies.
         tests.push(Test { atom: cookie(), from: Vec::new() });
         for (number, why) in rules::segments(&tests) {
             self.sheet.differs(number, &why, rules::SEGMENTS_INSTEAD);
         }
         let found = rules::routes(&tests, &mut |holds| self.judge(holds));
         for origin in found.unsaid.into_iter().chain(found.dropped) {
-            if let Origin::Directive(number) = origin {
+            if let StatementOrigin::Directive(number) = origin {
                 let why = "a request that meets this and another expression gets what the first of them says";
                 self.sheet.differs(number, why, "write a [[route]] for what meets both");
             }
@@ -61,7 +58,7 @@ impl<'s> Adapter<'s> {
         self.left_backends();
     }
 
-    /// The conditions of all statements, also of those that are called.
+    /// Collects the conditions of all statements, including called subroutines.
     fn gather(&mut self, body: &[&'s Statement], depth: usize, tests: &mut Vec<Test>) {
         for statement in body.iter().filter(|_| depth <= CALLS_DEEP_MAX) {
             match statement {
@@ -70,7 +67,7 @@ impl<'s> Adapter<'s> {
                         if self.purges.contains(number) {
                             continue;
                         }
-                        self.met.insert(*number);
+                        self.sheet.met.insert(*number);
                         self.condition(condition, *number).tests(tests);
                         self.gather(&inner.iter().collect::<Vec<_>>(), depth + 1, tests);
                     }
@@ -87,24 +84,25 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn judge(&mut self, holds: &Holds<'_>) -> Outcome {
+    fn judge(&mut self, holds: &Holds<'_>) -> RegionOutcome {
         let backend = self.backends.iter().find(|known| known.name == "default").or(self.backends.first());
         let backend = backend.map(|known| known.name.clone());
-        let outcome = Outcome { from: Vec::new(), options: Table::default() };
-        let mut made = Made { outcome, backend, way: Way::Open, has_cookie: holds.atom(&cookie()) };
+        let outcome = RegionOutcome { from: Vec::new(), options: DraftTable::default() };
+        let mut made =
+            VarnishDraft { outcome, backend, way: RequestWay::Open, has_cookie: holds.atom(&cookie()) };
         self.sub("vcl_recv", holds, &mut made);
-        if let Way::Synth(status, reason) = made.way.clone() {
+        if let RequestWay::Synth(status, reason) = made.way.clone() {
             self.synth(status, &reason, &mut made);
             return made.outcome;
         }
         let is_stored = match made.way {
-            Way::Hash => true,
-            Way::Open => !made.has_cookie,
+            RequestWay::Hash => true,
+            RequestWay::Open => !made.has_cookie,
             _ => false,
         };
         let upstream = made.backend.clone().and_then(|name| self.upstream(&name));
         let Some(upstream) = upstream else {
-            let why = vec![Origin::Default("its backend has no server")];
+            let why = vec![StatementOrigin::Default("its backend has no server")];
             made.outcome.options.set("respond", rules::answer(503, None), why);
             return made.outcome;
         };
@@ -114,7 +112,7 @@ impl<'s> Adapter<'s> {
             made.outcome.options.extend("timeouts", (key, time.into()), from(at));
         }
         if is_stored {
-            let why = |text| vec![Origin::Default(text)];
+            let why = |text| vec![StatementOrigin::Default(text)];
             let options = &mut made.outcome.options;
             options.extend(
                 "cache",
@@ -125,11 +123,11 @@ impl<'s> Adapter<'s> {
             options.extend("cache", ("heuristic", "0%".into()), Vec::new());
             options.extend("cache", ("ignore", "request-directives".into()), Vec::new());
         }
-        made.way = Way::Open;
+        made.way = RequestWay::Open;
         self.sub("vcl_backend_fetch", holds, &mut made);
-        made.way = Way::Open;
+        made.way = RequestWay::Open;
         self.sub("vcl_backend_response", holds, &mut made);
-        made.way = Way::Open;
+        made.way = RequestWay::Open;
         self.sub("vcl_deliver", holds, &mut made);
         if is_stored {
             self.sub("vcl_hash", holds, &mut made);
@@ -137,20 +135,27 @@ impl<'s> Adapter<'s> {
         made.outcome
     }
 
-    fn sub(&mut self, name: &str, holds: &Holds<'_>, made: &mut Made) {
+    fn sub(&mut self, name: &str, holds: &Holds<'_>, made: &mut VarnishDraft) {
         let body = self.subs.get(name).cloned().unwrap_or_default();
         self.go(&body, name, 0, holds, made);
     }
 
-    fn go(&mut self, body: &[&'s Statement], sub: &str, depth: usize, holds: &Holds<'_>, made: &mut Made) {
+    fn go(
+        &mut self,
+        body: &[&'s Statement],
+        sub: &str,
+        depth: usize,
+        holds: &Holds<'_>,
+        made: &mut VarnishDraft,
+    ) {
         for statement in body.iter().filter(|_| depth <= CALLS_DEEP_MAX) {
-            if made.way != Way::Open {
+            if made.way != RequestWay::Open {
                 return;
             }
             match statement {
                 Statement::If(branches) => self.conditional(branches, sub, depth, holds, made),
                 Statement::Plain { number, name, tokens } => {
-                    self.met.insert(*number);
+                    self.sheet.met.insert(*number);
                     if name == "call" {
                         let called = tokens
                             .first()
@@ -167,18 +172,18 @@ impl<'s> Adapter<'s> {
 
     fn conditional(
         &mut self,
-        branches: &'s [(usize, Vec<Token>, Vec<Statement>)],
+        branches: &'s [(usize, Vec<VclToken>, Vec<Statement>)],
         sub: &str,
         depth: usize,
         holds: &Holds<'_>,
-        made: &mut Made,
+        made: &mut VarnishDraft,
     ) {
         for (number, condition, inner) in branches {
             if self.purges.contains(number) {
                 return;
             }
             if let Some((status, inner)) = of_status(condition, inner) {
-                // What holds for a status of the server.
+                // Statements for a status of the server.
                 for statement in inner {
                     if let Statement::Plain { number: at, name, tokens } = statement {
                         self.of_status((*number, *at), name, tokens, &status, made);
@@ -198,7 +203,7 @@ impl<'s> Adapter<'s> {
                     return self.go(&inner, sub, depth + 1, holds, made);
                 }
                 Err(why) => {
-                    let words: String = condition.iter().map(Token::text).collect();
+                    let words: String = condition.iter().map(VclToken::text).collect();
                     if words.starts_with("obj.hits") {
                         self.sheet.needless(*number, "Cache-Status (RFC 9211) tells what the cache did");
                         inner.iter().for_each(|inner| self.told_by_status(inner));
@@ -217,8 +222,15 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn plain(&mut self, number: usize, name: &str, tokens: &'s [Token], sub: &str, made: &mut Made) {
-        let words: Vec<&str> = tokens.iter().map(Token::text).collect();
+    fn plain(
+        &mut self,
+        number: usize,
+        name: &str,
+        tokens: &'s [VclToken],
+        sub: &str,
+        made: &mut VarnishDraft,
+    ) {
+        let words: Vec<&str> = tokens.iter().map(VclToken::text).collect();
         match (name, words.as_slice()) {
             ("return", [_, action, rest @ ..]) => self.returned(number, action, rest, sub, made),
             ("set", [target, "=", value @ ..]) => {
@@ -232,28 +244,28 @@ impl<'s> Adapter<'s> {
                 made.outcome.options.listed("cache", "key_headers", &field[9..], from(number));
             }
             _ => {
-                let (kind, why, instead) = super::known::known(name);
+                let (kind, why, instead) = super::by_name(name, "");
                 self.sheet.note(number, kind, &why, &instead);
             }
         }
     }
 
-    fn returned(&mut self, number: usize, action: &str, rest: &[&str], sub: &str, made: &mut Made) {
+    fn returned(&mut self, number: usize, action: &str, rest: &[&str], sub: &str, made: &mut VarnishDraft) {
         made.way = match (action, sub) {
-            ("hash" | "lookup", "vcl_recv") => Way::Hash,
-            ("pass" | "pipe", "vcl_recv") => Way::Pass,
+            ("hash" | "lookup", "vcl_recv") => RequestWay::Hash,
+            ("pass" | "pipe", "vcl_recv") => RequestWay::Pass,
             ("synth", _) => {
                 let status = rest.get(1).and_then(|status| status.parse::<u64>().ok()).unwrap_or(503);
-                Way::Synth(status, rest.get(3).map_or(String::new(), |reason| (*reason).to_owned()))
+                RequestWay::Synth(status, rest.get(3).map_or(String::new(), |reason| (*reason).to_owned()))
             }
             ("pass", "vcl_backend_response") | ("pass", _) => {
                 made.outcome.options.without("cache");
-                Way::Done
+                RequestWay::Done
             }
-            ("deliver" | "fetch" | "hash" | "lookup", _) => Way::Done,
+            ("deliver" | "fetch" | "hash" | "lookup", _) => RequestWay::Done,
             _ => {
                 self.sheet.refuse(number, &format!("a request is not sent to {action}"), "leave it out");
-                Way::Done
+                RequestWay::Done
             }
         };
         if action == "pipe" {
@@ -267,9 +279,9 @@ impl<'s> Adapter<'s> {
         number: usize,
         target: &str,
         value: &[&str],
-        tokens: &[Token],
+        tokens: &[VclToken],
         sub: &str,
-        made: &mut Made,
+        made: &mut VarnishDraft,
     ) {
         let options = &mut made.outcome.options;
         match target {
@@ -283,15 +295,15 @@ impl<'s> Adapter<'s> {
             "beresp.do_gzip" if value == ["true"] => {
                 options.set(
                     "compress",
-                    Value::Table(vec![
-                        ("codings".to_owned(), Value::List(vec!["gzip".into()])),
-                        ("min_size".to_owned(), Value::Number(1)),
+                    DraftValue::Table(vec![
+                        ("codings".to_owned(), DraftValue::List(vec!["gzip".into()])),
+                        ("min_size".to_owned(), DraftValue::Number(1)),
                     ]),
                     from(number),
                 );
             }
             "beresp.do_stream" | "beresp.do_gunzip" | "beresp.do_gzip" => {
-                self.sheet.needless(number, "bodies are passed on as they come");
+                self.sheet.needless(number, "bodies are streamed");
             }
             "req.url" | "bereq.url" => self.url(number, tokens, made),
             "resp.status" | "resp.reason" if sub == "vcl_synth" => {}
@@ -299,7 +311,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn set_time(&mut self, number: usize, target: &str, value: &[&str], made: &mut Made) {
+    fn set_time(&mut self, number: usize, target: &str, value: &[&str], made: &mut VarnishDraft) {
         let options = &mut made.outcome.options;
         let has_cache = options.get("cache").is_some();
         match value.first().and_then(|time| milliseconds(time)) {
@@ -308,7 +320,7 @@ impl<'s> Adapter<'s> {
                 self.sheet.needless(number, "stale responses are kept to be revalidated");
             }
             Some(time) if has_cache => {
-                let time = Value::from(duration(time.clamp(1, YEAR)));
+                let time = DraftValue::from(duration(time.clamp(1, YEAR)));
                 if target == "beresp.ttl" {
                     options.extend("cache", ("ttl", time), from(number));
                 } else {
@@ -321,7 +333,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn set_field(&mut self, number: usize, target: &str, tokens: &[Token], made: &mut Made) {
+    fn set_field(&mut self, number: usize, target: &str, tokens: &[VclToken], made: &mut VarnishDraft) {
         let side = [
             ("req.http.", "request_headers"),
             ("bereq.http.", "request_headers"),
@@ -330,7 +342,7 @@ impl<'s> Adapter<'s> {
         ];
         let field = side.iter().find_map(|(begin, option)| Some((target.strip_prefix(begin)?, *option)));
         let Some((field, option)) = field else {
-            let (kind, why, instead) = super::known::known("set");
+            let (kind, why, instead) = super::by_name("set", "");
             return self.sheet.note(number, kind, &why, &instead);
         };
         match template(tokens) {
@@ -350,7 +362,7 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    fn unset(&mut self, number: usize, target: &str, made: &mut Made) {
+    fn unset(&mut self, number: usize, target: &str, made: &mut VarnishDraft) {
         let side = [
             ("req.http.", "request_headers"),
             ("bereq.http.", "request_headers"),
@@ -373,7 +385,7 @@ impl<'s> Adapter<'s> {
             && field.eq_ignore_ascii_case("set-cookie")
             && made.outcome.options.get("cache").is_some()
         {
-            let ignored = Value::List(vec!["request-directives".into(), "set-cookie".into()]);
+            let ignored = DraftValue::List(vec!["request-directives".into(), "set-cookie".into()]);
             made.outcome.options.extend("cache", ("ignore", ignored), from(number));
         }
         if option == "response_headers" && field.eq_ignore_ascii_case("via") {
@@ -387,9 +399,9 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// `set req.url = regsub(req.url, "A", "B")`
-    fn url(&mut self, number: usize, tokens: &[Token], made: &mut Made) {
-        let words: Vec<&str> = tokens.iter().map(Token::text).collect();
+    /// Translates `set req.url = regsub(req.url, "A", "B")`.
+    fn url(&mut self, number: usize, tokens: &[VclToken], made: &mut VarnishDraft) {
+        let words: Vec<&str> = tokens.iter().map(VclToken::text).collect();
         let found = match words.as_slice() {
             ["regsub", "(", "req.url" | "bereq.url", ",", pattern, ",", to, ")"] => {
                 let start =
@@ -416,16 +428,16 @@ impl<'s> Adapter<'s> {
         }
     }
 
-    /// What is said for responses of one status: how long they are fresh.
+    /// Translates the lifetime of responses with one status.
     fn of_status(
         &mut self,
         (condition, number): (usize, usize),
         name: &str,
-        tokens: &[Token],
+        tokens: &[VclToken],
         status: &str,
-        made: &mut Made,
+        made: &mut VarnishDraft,
     ) {
-        let words: Vec<&str> = tokens.iter().map(Token::text).collect();
+        let words: Vec<&str> = tokens.iter().map(VclToken::text).collect();
         let time = match (name, words.as_slice()) {
             ("set", ["beresp.ttl", "=", time]) => milliseconds(time),
             ("set", ["beresp.uncacheable", "=", "true"]) => Some(0),
@@ -444,7 +456,7 @@ impl<'s> Adapter<'s> {
         };
         if made.outcome.options.get("cache").is_some() {
             let mut pairs = match made.outcome.options.inner("cache", "status_ttl") {
-                Some(Value::Table(known)) => known.clone(),
+                Some(DraftValue::Table(known)) => known.clone(),
                 _ => Vec::new(),
             };
             if !pairs.iter().any(|(known, _)| known == status) {
@@ -452,12 +464,12 @@ impl<'s> Adapter<'s> {
             }
             let mut origins = from(number);
             origins.extend(from(condition));
-            made.outcome.options.extend("cache", ("status_ttl", Value::Table(pairs)), origins);
+            made.outcome.options.extend("cache", ("status_ttl", DraftValue::Table(pairs)), origins);
         }
     }
 
-    /// An answer of Varnish's own; `vcl_synth` may make a redirect of it.
-    fn synth(&mut self, status: u64, reason: &str, made: &mut Made) {
+    /// Sets a synthetic response; `vcl_synth` may turn it into a redirect.
+    fn synth(&mut self, status: u64, reason: &str, made: &mut VarnishDraft) {
         let wanted = status.to_string();
         let mut location = None;
         let mut own = status;
@@ -467,14 +479,14 @@ impl<'s> Adapter<'s> {
         for statement in sub {
             let Statement::If(branches) = statement else { continue };
             for (number, condition, inner) in branches {
-                let words: Vec<&str> = condition.iter().map(Token::text).collect();
+                let words: Vec<&str> = condition.iter().map(VclToken::text).collect();
                 if words != ["resp.status", "==", wanted.as_str()] {
                     continue;
                 }
-                origins.push(Origin::Directive(*number));
+                origins.push(StatementOrigin::Directive(*number));
                 for statement in inner {
                     let Statement::Plain { number, name, tokens } = statement else { continue };
-                    let words: Vec<&str> = tokens.iter().map(Token::text).collect();
+                    let words: Vec<&str> = tokens.iter().map(VclToken::text).collect();
                     match (name.as_str(), words.as_slice()) {
                         ("set", ["resp.http.Location" | "resp.http.location", "=", "resp.reason"]) => {
                             location = Some(reason.to_owned());
@@ -486,7 +498,7 @@ impl<'s> Adapter<'s> {
                         ("synthetic", [_, text, _]) => body = Some((*text).to_owned()),
                         _ => {}
                     }
-                    origins.push(Origin::Directive(*number));
+                    origins.push(StatementOrigin::Directive(*number));
                 }
             }
         }
@@ -495,8 +507,8 @@ impl<'s> Adapter<'s> {
         match location {
             Some(to) if to.starts_with(['/', '$']) || to.starts_with("http") => {
                 let code = if [301, 302, 303, 307, 308].contains(&own) { own } else { 302 };
-                let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), Value::Number(code))];
-                options.set("redirect", Value::Table(pairs.into()), origins);
+                let pairs = [("to".to_owned(), to.into()), ("status".to_owned(), DraftValue::Number(code))];
+                options.set("redirect", DraftValue::Table(pairs.into()), origins);
             }
             _ => {
                 let body = body.as_deref().map(|text| (text, "text/html; charset=utf-8"));
@@ -506,9 +518,9 @@ impl<'s> Adapter<'s> {
     }
 }
 
-/// `if (beresp.status == 404) { … }`: the status and its statements.
-fn of_status<'s>(condition: &[Token], inner: &'s [Statement]) -> Option<(String, &'s [Statement])> {
-    let words: Vec<&str> = condition.iter().map(Token::text).collect();
+/// Parses `if (beresp.status == 404) { … }`: the status and its statements.
+fn of_status<'s>(condition: &[VclToken], inner: &'s [Statement]) -> Option<(String, &'s [Statement])> {
+    let words: Vec<&str> = condition.iter().map(VclToken::text).collect();
     let status = match words.as_slice() {
         ["beresp.status", "==", status]
             if status.parse::<u16>().is_ok_and(|status| (200..600).contains(&status)) =>
@@ -521,13 +533,13 @@ fn of_status<'s>(condition: &[Token], inner: &'s [Statement]) -> Option<(String,
     Some((status, inner))
 }
 
-/// A value that is joined of texts and variables.
-fn template(tokens: &[Token]) -> Option<String> {
+/// Converts a value concatenated from texts and variables.
+fn template(tokens: &[VclToken]) -> Option<String> {
     let mut made = String::new();
     for token in tokens.iter().filter(|token| !token.is("+")) {
         match token {
-            Token::Text(text) => made.push_str(&text.replace('$', "$$")),
-            Token::Word(word) => {
+            VclToken::Text(text) => made.push_str(&text.replace('$', "$$")),
+            VclToken::Word(word) => {
                 let variable = match word.as_str() {
                     "req.url" | "bereq.url" => "path_and_query".to_owned(),
                     "req.http.host" | "req.http.Host" => "host".to_owned(),
@@ -538,7 +550,7 @@ fn template(tokens: &[Token]) -> Option<String> {
                 };
                 made.push_str(&format!("${{{variable}}}"));
             }
-            Token::Sign(_) => return None,
+            VclToken::Sign(_) => return None,
         }
     }
     Some(made)

@@ -1,28 +1,28 @@
-//! The text of VCL: tokens, comments, declarations, statements with their blocks.
+//! Parses VCL: tokens, comments, declarations, statements with their blocks.
 
-use mistake::{Mistake, Places};
+use mistake::{LineMap, Mistake};
 
 use crate::Include;
-use crate::source::Source;
+use crate::source::SourceFiles;
 
 const BLOCKS_DEEP_MAX: usize = 32;
 const INCLUDES_DEEP_MAX: usize = 16;
 const STATEMENTS_MAX: usize = 100_000;
 
-/// A token: a word, a text in quotes, or a sign.
+/// A word, a quoted text, or a sign.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Token {
+pub(crate) enum VclToken {
     Word(String),
     Text(String),
     Sign(&'static str),
 }
 
-impl Token {
+impl VclToken {
     pub(crate) fn is(&self, sign: &str) -> bool {
         matches!(self, Self::Sign(known) if *known == sign)
     }
 
-    /// A word or the content of a text.
+    /// The word, or the content of the text.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Word(text) | Self::Text(text) => text,
@@ -31,20 +31,19 @@ impl Token {
     }
 }
 
-/// What stands at the top of a file.
 #[derive(Debug)]
 pub(crate) enum Declaration {
-    /// `backend`, `probe`, `vcl`, `import` and the like: kind, name, and the fields of its block.
+    /// `backend`, `probe`, `vcl`, `import` and the like: kind, name, and the fields of the block.
     Block {
         number: usize,
         kind: String,
         name: String,
-        fields: Vec<(usize, String, Vec<Token>)>,
+        fields: Vec<(usize, String, Vec<VclToken>)>,
     },
     Acl {
         number: usize,
         name: String,
-        entries: Vec<Token>,
+        entries: Vec<VclToken>,
     },
     Sub {
         name: String,
@@ -52,19 +51,18 @@ pub(crate) enum Declaration {
     },
 }
 
-/// A statement of a subroutine.
 #[derive(Debug)]
 pub(crate) enum Statement {
-    /// Conditions with what is done where they hold; the last may be without one.
-    If(Vec<(usize, Vec<Token>, Vec<Statement>)>),
-    /// `set`, `unset`, `return`, `call`, `new` and all others: the first word and the tokens behind it.
-    Plain { number: usize, name: String, tokens: Vec<Token> },
+    /// Conditions with their statements; the last condition may be empty (`else`).
+    If(Vec<(usize, Vec<VclToken>, Vec<Statement>)>),
+    /// `set`, `unset`, `return`, `call`, `new` and all others: the first word and the tokens after it.
+    Plain { number: usize, name: String, tokens: Vec<VclToken> },
 }
 
 type Read<T> = Result<T, Box<Mistake>>;
 
-pub(crate) fn read(text: &str, file: &str, include: Include<'_>) -> Read<(Vec<Declaration>, Source)> {
-    let mut source = Source::default();
+pub(crate) fn read(text: &str, file: &str, include: Include<'_>) -> Read<(Vec<Declaration>, SourceFiles)> {
+    let mut source = SourceFiles::default();
     let declarations = read_file(text, file, 0, &mut source, include)?;
     Ok((declarations, source))
 }
@@ -73,13 +71,13 @@ fn read_file(
     text: &str,
     file: &str,
     depth: usize,
-    source: &mut Source,
+    source: &mut SourceFiles,
     include: Include<'_>,
 ) -> Read<Vec<Declaration>> {
     source.files.push(file.to_owned());
-    let places = Places::new(text, file);
+    let places = LineMap::new(text, file);
     let mut reader =
-        Reader { tokens: tokens(text, &places)?, at: 0, places, text, file: source.files.len() - 1 };
+        VclReader { tokens: tokens(text, &places)?, at: 0, places, text, file: source.files.len() - 1 };
     let mut all = Vec::new();
     while reader.at < reader.tokens.len() {
         let start = reader.at;
@@ -106,16 +104,16 @@ fn read_file(
     Ok(all)
 }
 
-struct Reader<'t> {
-    tokens: Vec<(Token, usize)>,
+struct VclReader<'t> {
+    tokens: Vec<(VclToken, usize)>,
     at: usize,
-    places: Places<'t>,
+    places: LineMap<'t>,
     text: &'t str,
     file: usize,
 }
 
-impl Reader<'_> {
-    fn next(&mut self) -> Option<Token> {
+impl VclReader<'_> {
+    fn next(&mut self) -> Option<VclToken> {
         let token = self.tokens.get(self.at).map(|(token, _)| token.clone());
         self.at += 1;
         token
@@ -128,7 +126,7 @@ impl Reader<'_> {
     fn word(&mut self, expected: &str) -> Read<String> {
         let start = self.at;
         match self.next() {
-            Some(Token::Word(word)) => Ok(word),
+            Some(VclToken::Word(word)) => Ok(word),
             _ => Err(self.wrong(start, "a word is missing", expected)),
         }
     }
@@ -145,8 +143,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A statement for the count, as it is written up to its end or its block.
-    fn add(&self, source: &mut Source, start: usize, name: &str) -> Read<usize> {
+    /// Counts a statement, with its text up to its end or its block.
+    fn add(&self, source: &mut SourceFiles, start: usize, name: &str) -> Read<usize> {
         if source.places.len() >= STATEMENTS_MAX {
             return Err(self.wrong(start, "there are more than 100000 statements", "a smaller file"));
         }
@@ -156,7 +154,7 @@ impl Reader<'_> {
         Ok(source.add(self.file, self.places.line(at), name, rest[..end].trim()))
     }
 
-    fn declaration(&mut self, start: usize, kind: String, source: &mut Source) -> Read<Declaration> {
+    fn declaration(&mut self, start: usize, kind: String, source: &mut SourceFiles) -> Read<Declaration> {
         let number = self.add(source, start, &kind)?;
         if kind == "sub" {
             let name = self.word("the name of a subroutine")?;
@@ -188,8 +186,12 @@ impl Reader<'_> {
         Ok(Declaration::Block { number, kind, name, fields })
     }
 
-    /// `.name = value;` up to the end of the block; those of an inner block have the outer name in front.
-    fn fields(&mut self, start: usize, source: &mut Source) -> Read<Vec<(usize, String, Vec<Token>)>> {
+    /// Parses `.name = value;` up to the end of the block. Fields of an inner block are prefixed with the outer name.
+    fn fields(
+        &mut self,
+        start: usize,
+        source: &mut SourceFiles,
+    ) -> Read<Vec<(usize, String, Vec<VclToken>)>> {
         let mut fields = Vec::new();
         while !self.peek("}") {
             let begin = self.at;
@@ -219,7 +221,7 @@ impl Reader<'_> {
         Ok(fields)
     }
 
-    fn block(&mut self, depth: usize, source: &mut Source) -> Read<Vec<Statement>> {
+    fn block(&mut self, depth: usize, source: &mut SourceFiles) -> Read<Vec<Statement>> {
         let open = self.at.saturating_sub(1);
         if depth > BLOCKS_DEEP_MAX {
             return Err(self.wrong(open, "blocks are nested more than 32 deep", "fewer of them"));
@@ -250,7 +252,7 @@ impl Reader<'_> {
         Ok(list)
     }
 
-    fn conditional(&mut self, start: usize, depth: usize, source: &mut Source) -> Read<Statement> {
+    fn conditional(&mut self, start: usize, depth: usize, source: &mut SourceFiles) -> Read<Statement> {
         let mut branches = Vec::new();
         let mut begin = start;
         let mut name = "if";
@@ -308,8 +310,7 @@ const SIGNS: [&str; 23] = [
     "+", "/", "-", "*",
 ];
 
-/// The tokens, each with its place.
-fn tokens(text: &str, places: &Places<'_>) -> Read<Vec<(Token, usize)>> {
+fn tokens(text: &str, places: &LineMap<'_>) -> Read<Vec<(VclToken, usize)>> {
     let mut tokens = Vec::new();
     let mut at = 0;
     let until = |at: usize, end: &str| text[at..].find(end).map(|length| at + length);
@@ -329,18 +330,18 @@ fn tokens(text: &str, places: &Places<'_>) -> Read<Vec<(Token, usize)>> {
             .find(|(begin, _)| rest.starts_with(begin))
         {
             let close = until(at + begin.len(), end).ok_or_else(|| unclosed(at, end))?;
-            tokens.push((Token::Text(text[at + begin.len()..close].to_owned()), at));
+            tokens.push((VclToken::Text(text[at + begin.len()..close].to_owned()), at));
             at = close + end.len();
         } else if let Some(sign) =
             SIGNS.iter().find(|sign| rest.starts_with(**sign)).filter(|sign| **sign != "-")
         {
-            tokens.push((Token::Sign(sign), at));
+            tokens.push((VclToken::Sign(sign), at));
             at += sign.len();
         } else {
             let is_in = |letter: &char| letter.is_alphanumeric() || "._-:%".contains(*letter);
             let length: usize = rest.chars().take_while(is_in).map(char::len_utf8).sum();
             let length = if length == 0 { letter.len_utf8() } else { length };
-            tokens.push((Token::Word(rest[..length].to_owned()), at));
+            tokens.push((VclToken::Word(rest[..length].to_owned()), at));
             at += length;
         }
     }

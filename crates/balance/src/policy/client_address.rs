@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use crate::hash::Secret;
+use crate::hash::HashSecret;
 use crate::picker::Candidates;
 
 #[derive(Debug, Clone)]
@@ -21,9 +21,9 @@ impl ClientAddress {
 /// The address bits that identify a client. One host may change the rest of its IPv6 address (RFC 8981).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressPrefixes {
-    /// The number of bits of an IPv4 address, up to 32.
+    /// Up to 32.
     pub v4: u8,
-    /// The number of bits of an IPv6 address, up to 128.
+    /// Up to 128.
     pub v6: u8,
 }
 
@@ -39,6 +39,7 @@ impl AddressPrefixes {
     pub fn client(self, address: IpAddr) -> [u8; 16] {
         let leading = |bits: u8| u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
         let masked = match address.to_canonical() {
+            // As a mapped IPv6 address, so that both families hash 16 bytes and never meet by chance.
             IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits() & leading(96 + self.v4.min(32)),
             IpAddr::V6(v6) => v6.to_bits() & leading(self.v6),
         };
@@ -47,7 +48,7 @@ impl AddressPrefixes {
 }
 
 /// The key of a client, for `Ask::key`.
-pub fn client_key(address: IpAddr, prefixes: AddressPrefixes, secret: Secret) -> u64 {
+pub fn client_key(address: IpAddr, prefixes: AddressPrefixes, secret: HashSecret) -> u64 {
     secret.hash(&prefixes.client(address))
 }
 
@@ -56,9 +57,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_are_told_apart_by_the_prefix_of_their_address() {
+    fn clients_are_distinguished_by_address_prefix() {
         let key = |address: &str, v4, v6| {
-            client_key(address.parse().expect("an address"), AddressPrefixes { v4, v6 }, Secret::default())
+            client_key(
+                address.parse().expect("an address"),
+                AddressPrefixes { v4, v6 },
+                HashSecret::default(),
+            )
         };
         for (one, other, v4, v6, is_same) in [
             ("192.0.2.1", "192.0.2.1", 32, 64, true),

@@ -7,7 +7,7 @@ use crate::picker::Candidates;
 #[derive(Debug, Clone)]
 pub(crate) struct Urn {
     sums: Vec<u64>,
-    /// The common weight, if all are equal: then no search is needed.
+    /// The common weight, if all are equal; no search is needed then.
     equal: Option<u64>,
 }
 
@@ -46,21 +46,21 @@ impl Urn {
         if weight == total {
             return Some((first, first));
         }
-        // From what is left when the first is taken out.
+        // A ticket among those that remain without the first server's.
         let ticket = below(mix(random), total - weight);
         Some((first, self.at(if ticket < before { ticket } else { ticket + weight })))
     }
 
-    /// The server that a ticket belongs to.
     #[inline]
     fn at(&self, ticket: u64) -> usize {
         match self.equal {
+            // The usual case; a division instead of a search through several cache lines.
             Some(weight) => (ticket / weight) as usize,
             None => self.sums.partition_point(|&sum| sum <= ticket),
         }
     }
 
-    /// The tickets before those of a server, and how many it has.
+    /// The number of tickets before those of a server, and the number of its tickets.
     #[inline]
     fn span(&self, server: usize) -> (u64, u64) {
         let before = if server == 0 { 0 } else { self.sums[server - 1] };
@@ -69,6 +69,7 @@ impl Urn {
 
     fn draw_two_allowed(&self, candidates: &Candidates<'_>) -> Option<(usize, usize)> {
         let random = candidates.ask.random;
+        // Leaving out the tickets of servers that are not allowed would need a look at all of them.
         let first = self.draw_allowed(random, |place| candidates.allows(place))?;
         let second = self.draw_allowed(mix(random), |place| place != first && candidates.allows(place));
         Some((first, second.unwrap_or(first)))
@@ -79,12 +80,13 @@ impl Urn {
         if self.sums.is_empty() {
             return None;
         }
+        // Usually few servers are excluded, so a second draw hits and the search is not needed.
         let draws = std::iter::successors(Some(mix(random)), |&random| Some(mix(random))).take(DRAWS_MAX);
         draws.map(|random| self.draw(random)).find(|&place| is_allowed(place)).or_else(|| {
             let allowed = || (0..self.sums.len()).filter(|&place| is_allowed(place));
             let total: u64 = allowed().map(|place| self.span(place).1).sum();
             let mut ticket = below(random, total);
-            // None where another worker's request took the last place between the two looks.
+            // `None` if another worker took the last place between the two searches.
             allowed().find(|&place| {
                 let weight = self.span(place).1;
                 let is_it = ticket < weight;
@@ -95,5 +97,5 @@ impl Urn {
     }
 }
 
-/// Draws before those that are allowed are sought one by one.
+/// Draws before the allowed servers are searched.
 const DRAWS_MAX: usize = 8;

@@ -6,17 +6,17 @@
 use crate::hash::{below, mix};
 use crate::picker::Candidates;
 use crate::policy::draw::Urn;
-use crate::policy::load::{Load, NOT_ALLOWED, count};
+use crate::policy::load::{NOT_ALLOWED, ServerLoad, count};
 use crate::policy::two_choices::of_drawn;
 
 /// The most servers that are all compared.
+// Each server compared is a pair of cache lines that other workers write.
 const EXACT_MAX: usize = 64;
 /// The sample size for more servers, in addition to the remembered one: see `two_choices`.
 const DRAWN: usize = 16;
 
 #[derive(Debug, Clone)]
 pub(crate) struct LeastConnections {
-    /// Whether all servers have one weight.
     are_equal: bool,
     /// If all weights are equal, the turn in which each server was last picked, by place.
     picked_in: Vec<u32>,
@@ -24,7 +24,7 @@ pub(crate) struct LeastConnections {
     /// The credit of each server, by place: as in `round_robin`, with each server as a class. The sum is 0.
     credits: Vec<i64>,
     /// The load of each server when it was last read, by place.
-    loads: Vec<Load>,
+    loads: Vec<ServerLoad>,
     /// Draws the sample, if there are more than `EXACT_MAX` servers.
     urn: Urn,
     /// The place of the least busy server of the last sample.
@@ -48,6 +48,7 @@ impl LeastConnections {
     }
 
     pub(crate) fn arrange(&mut self, weights: &[u32]) {
+        // Places change their meaning with the view.
         self.remembered = None;
         if weights.len() > EXACT_MAX {
             self.urn.arrange(weights);
@@ -55,9 +56,10 @@ impl LeastConnections {
         }
         self.credits.clear();
         self.credits.resize(weights.len(), 0);
-        // Not all workers begin with the same server.
+        // Workers start with different servers.
         self.seed = mix(self.seed);
         self.are_equal = weights.windows(2).all(|pair| pair[0] == pair[1]);
+        // The usual configuration: turns are one number each, and no weights have to be multiplied.
         if self.are_equal {
             self.turn = weights.len() as u32;
             self.picked_in.clear();
@@ -83,23 +85,25 @@ impl LeastConnections {
             return self.pick_equal(candidates);
         }
         self.loads.clear();
-        self.loads.extend((0..candidates.len()).map(|place| Load::of(candidates, place)));
+        self.loads.extend((0..candidates.len()).map(|place| ServerLoad::new(candidates, place)));
         let allowed = || self.loads.iter().filter(|load| load.is_allowed());
-        let best = allowed().map(|load| load.with_one()).reduce(Load::or_less)?;
+        let best = allowed().map(|load| load.with_one()).reduce(ServerLoad::or_less)?;
+        // Only these gain credit: a busy server must not save up turns for later.
         let in_question = allowed().filter(|load| load.is_less_than(best));
         take_turn(&mut self.credits, in_question.map(|load| (load.place, load.weight())))
     }
 
-    /// The least busy one; of several, the one whose last turn is longest ago.
+    /// The least busy server; of several, the one whose last turn is longest ago.
     #[inline]
     fn pick_equal(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
         let key = |(place, &picked_in)| (count(candidates, place), picked_in, place);
         let least = self.picked_in.iter().enumerate().map(key).min()?;
         let (count, _, place) = least;
+        // `NOT_ALLOWED` exceeds every count, so the least one is it only if no server is allowed.
         if count >= NOT_ALLOWED {
             return None;
         }
-        // Begins again after four billion turns: once, the order is another one.
+        // Wraps after four billion turns, which changes the order once.
         self.turn = self.turn.wrapping_add(1);
         self.picked_in[place] = self.turn;
         Some(place)
@@ -108,27 +112,28 @@ impl LeastConnections {
     fn pick_among_drawn(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
         let mut random = candidates.ask.random;
         let first = self.urn.draw_allowed(random, |place| candidates.allows(place))?;
-        let mut loads = [Load::of(candidates, first); DRAWN];
+        // Filled with the first draw, so that slots of servers that are not allowed change nothing.
+        let mut loads = [ServerLoad::new(candidates, first); DRAWN];
         let (drawn, remembered) = loads.split_at_mut(DRAWN - 1);
         for slot in &mut drawn[1..] {
             random = mix(random);
-            let load = Load::of(candidates, self.urn.draw(random));
+            let load = ServerLoad::new(candidates, self.urn.draw(random));
             if load.is_allowed() {
                 *slot = load;
             }
         }
         if let Some(place) = self.remembered {
-            let load = Load::of(candidates, place);
+            let load = ServerLoad::new(candidates, place);
             if load.is_allowed() {
                 remembered[0] = load;
             }
         }
-        self.remembered = loads.into_iter().reduce(Load::or_less).map(|load| load.place);
+        self.remembered = loads.into_iter().reduce(ServerLoad::or_less).map(|load| load.place);
         of_drawn(&loads)
     }
 }
 
-/// Pays each of these servers its weight, and lets the one that is owed most pay for the turn.
+/// Credits each of these servers with its weight, and lets the one with the highest credit pay for the turn.
 #[inline]
 fn take_turn(credits: &mut [i64], servers: impl Iterator<Item = (usize, u64)>) -> Option<usize> {
     let (mut total, mut most, mut picked) = (0, i64::MIN, None);
@@ -148,29 +153,29 @@ fn take_turn(credits: &mut [i64], servers: impl Iterator<Item = (usize, u64)>) -
 mod tests {
     use std::sync::Arc;
 
-    use crate::fleet::{Fleet, Member, Settings};
+    use crate::fleet::{Fleet, FleetMember, FleetSettings};
     use crate::hash::{ServerId, mix};
     use crate::health::{InFlight, ServerHealth};
-    use crate::picker::{Ask, Pick, Picker};
+    use crate::picker::{Pick, PickInput, Picker};
     use crate::policy::policy;
     use crate::time::Time;
 
     fn fleet(weights: &[u32]) -> Arc<Fleet> {
         let changes = Arc::default();
         let member =
-            |(id, &weight)| Member::new(ServerId::from_u64(id), weight, &ServerHealth::new(&changes));
+            |(id, &weight)| FleetMember::new(ServerId::from_u64(id), weight, &ServerHealth::new(&changes));
         let row = policy("least-connections").expect("a policy");
-        Arc::new(Fleet::new(row, (0..).zip(weights).map(member).collect(), Settings::default()))
+        Arc::new(Fleet::new(row, (0..).zip(weights).map(member).collect(), FleetSettings::default()))
     }
 
     fn picked(picker: &mut Picker, turn: u64) -> usize {
-        match picker.pick(&Ask { now: Time::START, random: mix(turn), key: None, tried: &[] }) {
+        match picker.pick(&PickInput { now: Time::START, random: mix(turn), key: None, tried: &[] }) {
             Pick::Server(server) => server,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Begins `count` requests that do not end; what is under way with each server then.
+    /// Begins `count` requests that do not end. Returns the requests in progress per server.
     fn filled(weights: &[u32], count: u64) -> Vec<u32> {
         let fleet = fleet(weights);
         let mut picker = Picker::new(Arc::clone(&fleet), 0);
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_follows_the_weights() {
+    fn requests_in_progress_follow_the_weights() {
         for (weights, count, expected) in [
             (&[1, 1, 1, 1][..], 8, &[2, 2, 2, 2][..]),
             (&[1, 2, 3], 60, &[10, 20, 30]),
@@ -207,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_busy_gets_the_next_whoever_sent_the_others() {
+    fn the_least_busy_server_gets_the_next_request_of_any_worker() {
         let fleet = fleet(&[1, 1, 1]);
         let mut workers = [Picker::new(Arc::clone(&fleet), 1), Picker::new(Arc::clone(&fleet), 2)];
         let mut under_way: Vec<_> = [0, 0, 1, 2, 2].iter().map(|&server| fleet.begin(server)).collect();

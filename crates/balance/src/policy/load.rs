@@ -2,9 +2,8 @@
 
 use crate::picker::Candidates;
 
-/// The load of a server: requests in progress and weight.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Load {
+pub(crate) struct ServerLoad {
     pub(crate) place: usize,
     count: u64,
     weight: u64,
@@ -13,20 +12,19 @@ pub(crate) struct Load {
 /// The load of a server that may not be picked: more than any real load.
 pub(crate) const NOT_ALLOWED: u64 = u32::MAX as u64 + 1;
 
-/// The requests in progress with a server, over all workers.
+/// Requests in progress on the server, over all workers, or `NOT_ALLOWED`.
 #[inline]
 pub(crate) fn count(candidates: &Candidates<'_>, place: usize) -> u64 {
     let allowed = candidates.allows(place);
     if allowed { u64::from(candidates.health(place).in_flight()) } else { NOT_ALLOWED }
 }
 
-impl Load {
+impl ServerLoad {
     #[inline]
-    pub(crate) fn of(candidates: &Candidates<'_>, place: usize) -> Self {
+    pub(crate) fn new(candidates: &Candidates<'_>, place: usize) -> Self {
         Self { place, count: count(candidates, place), weight: u64::from(candidates.weight(place)) }
     }
 
-    /// Whether the server may be picked.
     #[inline]
     pub(crate) fn is_allowed(self) -> bool {
         self.count < NOT_ALLOWED
@@ -37,7 +35,6 @@ impl Load {
         self.weight
     }
 
-    /// The load with one more request.
     #[inline]
     pub(crate) fn with_one(self) -> Self {
         Self { count: self.count + 1, ..self }
@@ -47,6 +44,7 @@ impl Load {
     #[inline]
     pub(crate) fn is_less_than(self, other: Self) -> bool {
         // Both products fit: 33 bits times 16.
+        // Multiplied across instead of divided: exact, so that equal servers are equal.
         self.count * other.weight < other.count * self.weight
     }
 

@@ -6,14 +6,13 @@
 use crate::hash::{below, mix};
 use crate::picker::Candidates;
 
-/// Weighted round robin over servers.
 #[derive(Debug, Clone)]
 pub struct RoundRobin {
     /// Server indices, class by class.
     servers: Vec<u32>,
-    /// Classes, heaviest first.
+    /// Heaviest first.
     classes: Vec<Class>,
-    /// Where the turns start.
+    /// Determines the start of the turns.
     seed: u64,
 }
 
@@ -25,7 +24,6 @@ struct Class {
     /// The range of the class among the servers.
     start: u32,
     end: u32,
-    /// The server whose turn it is.
     next: u32,
     /// The credit of the class: it gains its total weight per pick, and loses the weight of all servers per pick that
     /// it wins. The sum over all classes is 0.
@@ -33,8 +31,6 @@ struct Class {
 }
 
 impl RoundRobin {
-    /// Round robin over servers with these weights.
-    ///
     /// # Panics
     /// Without servers, or with a weight of 0: a configuration allows neither.
     pub fn new(weights: &[u32]) -> Self {
@@ -53,6 +49,7 @@ impl RoundRobin {
     pub(crate) fn arrange(&mut self, weights: &[u32]) {
         self.servers.clear();
         self.servers.extend((0..).take(weights.len()));
+        // By index within a class, so that an unchanged configuration gives an unchanged order.
         self.servers.sort_unstable_by_key(|&server| (u32::MAX - weights[server as usize], server));
         self.classes.clear();
         let mut start = 0;
@@ -63,8 +60,8 @@ impl RoundRobin {
             start = end;
         }
         if self.seed != 0 {
-            // As if other requests had come before; and elsewhere each time that servers come or go, or those that
-            // begin would have more than their share.
+            // Starts as if earlier requests existed, and elsewhere after each change of servers. Otherwise the first
+            // servers would get more than their share.
             self.seed = mix(self.seed);
             for _ in 0..below(self.seed, TURNS_SKIPPED_MAX) {
                 self.pick_free();
@@ -72,7 +69,6 @@ impl RoundRobin {
         }
     }
 
-    /// The next server.
     #[inline]
     pub fn pick(&mut self) -> usize {
         self.pick_free().unwrap_or(0)
@@ -110,10 +106,11 @@ impl RoundRobin {
 
 const TURNS_SKIPPED_MAX: u64 = 64;
 
-/// Pays each class the weight of those of its servers that may be picked, and lets the one that is owed most pay for
-/// the turn. A class that is alone is not asked.
+/// Credits each class with the weight of its allowed servers, and lets the one with the highest credit pay for the
+/// turn. A single class needs no credits.
 #[inline]
 fn next_class(classes: &mut [Class], servers: impl Fn(&Class) -> u32) -> Option<&mut Class> {
+    // Equal weights are the usual case.
     if let [only] = classes {
         return Some(only);
     }
@@ -121,11 +118,13 @@ fn next_class(classes: &mut [Class], servers: impl Fn(&Class) -> u32) -> Option<
     let mut best: Option<(usize, i64)> = None;
     for (index, class) in classes.iter_mut().enumerate() {
         let due = i64::from(class.weight) * i64::from(servers(class));
+        // A class without an allowed server must not gain credit that it would spend in a burst.
         if due == 0 {
             continue;
         }
         total += due;
         class.credit += due;
+        // The heavier class wins a tie, because it comes first.
         if best.is_none_or(|(_, credit)| class.credit > credit) {
             best = Some((index, class.credit));
         }
@@ -200,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_tried_is_never_picked(
+        fn tried_servers_are_never_picked(
             weights in prop::collection::vec(1u32..5, 1..8),
             tries in prop::collection::vec(prop::collection::vec(0usize..9, 0..9), 0..40),
         ) {

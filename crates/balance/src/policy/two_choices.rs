@@ -6,7 +6,7 @@
 
 use crate::picker::Candidates;
 use crate::policy::draw::Urn;
-use crate::policy::load::Load;
+use crate::policy::load::ServerLoad;
 
 #[derive(Debug, Clone)]
 pub(crate) struct TwoChoices {
@@ -32,17 +32,18 @@ impl TwoChoices {
     pub(crate) fn pick(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
         let (first, second) = self.urn.draw_two(candidates)?;
         let third = self.remembered.filter(|&place| candidates.allows(place)).unwrap_or(second);
-        let loads = [first, second, third].map(|place| Load::of(candidates, place));
+        let loads = [first, second, third].map(|place| ServerLoad::new(candidates, place));
         let picked = of_drawn(&loads)?;
-        let after = |load: Load| if load.place == picked { load.with_one() } else { load };
-        self.remembered = loads.into_iter().map(after).reduce(Load::or_less).map(|load| load.place);
+        // With this request, since the next pick will find it there.
+        let after = |load: ServerLoad| if load.place == picked { load.with_one() } else { load };
+        self.remembered = loads.into_iter().map(after).reduce(ServerLoad::or_less).map(|load| load.place);
         Some(picked)
     }
 }
 
 /// The first load that is less than any would be with this request. All loads must be allowed.
 #[inline]
-pub(crate) fn of_drawn(loads: &[Load]) -> Option<usize> {
-    let best = loads.iter().map(|load| load.with_one()).reduce(Load::or_less)?;
+pub(crate) fn of_drawn(loads: &[ServerLoad]) -> Option<usize> {
+    let best = loads.iter().map(|load| load.with_one()).reduce(ServerLoad::or_less)?;
     loads.iter().find(|load| load.is_less_than(best)).map(|load| load.place)
 }

@@ -8,27 +8,25 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::hash::ServerId;
-use crate::session::source::{Fields, cookie};
+use crate::session::source::{SessionFields, cookie};
 
-/// The id, when it ends in seconds of Unix time, and the leading half of an HMAC-SHA-256 (RFC 2104 §5 allows it).
+/// The ID, its end in seconds of Unix time, and the leading half of an HMAC-SHA-256 (RFC 2104 §5 allows it).
 const ID_BYTES: usize = 8;
 const END_BYTES: usize = 8;
 const MAC_BYTES: usize = 16;
 const SIGNED_BYTES: usize = ID_BYTES + END_BYTES;
 const VALUE_BYTES: usize = SIGNED_BYTES + MAC_BYTES;
-/// The value in base64 without padding.
+/// In base64 without padding.
 const TEXT_BYTES: usize = (VALUE_BYTES * 4).div_ceil(3);
 
 /// Attributes of the cookie (RFC 6265 §5.2). It is always `HttpOnly`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CookieAttributes {
-    /// The `Path` attribute.
     pub path: String,
-    /// The `Domain` attribute; `None` restricts the cookie to the host.
+    /// `None` restricts the cookie to the host.
     pub domain: Option<String>,
-    /// The `Secure` attribute: sent over TLS only. `None` sets it for clients that use https.
+    /// Sent over TLS only. `None` sets it for clients that use https.
     pub secure: Option<bool>,
-    /// The `SameSite` attribute.
     pub same_site: SameSite,
 }
 
@@ -41,7 +39,6 @@ impl Default for CookieAttributes {
 /// Which cross-site requests carry a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SameSite {
-    /// None.
     Strict,
     /// Only requests that navigate to the site.
     Lax,
@@ -52,9 +49,8 @@ pub enum SameSite {
 /// The content of a valid session cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stuck {
-    /// The server of the session.
     pub server: ServerId,
-    /// Whether half of the lifetime is over: the response then renews the cookie, so that a session in use continues.
+    /// Whether half of the lifetime is over. The response then renews the cookie, so that a session in use continues.
     pub is_to_be_renewed: bool,
 }
 
@@ -66,7 +62,7 @@ pub struct InsertedCookie {
     attributes: String,
     /// Whether `Secure` is set only for clients that use https.
     follows_scheme: bool,
-    /// How long a session lasts without a request; `None` means until the browser is closed.
+    /// How long a session lasts without a request. `None` means until the browser is closed.
     ttl_seconds: Option<u64>,
     /// Distinguishes this upstream's cookies from others with the same keys.
     context: String,
@@ -104,13 +100,14 @@ impl InsertedCookie {
     }
 
     /// Reads the session cookie of a request, if it has a valid one that has not expired.
-    pub fn read(&self, fields: &impl Fields, unix_seconds: u64) -> Option<Stuck> {
+    pub fn read(&self, fields: &impl SessionFields, unix_seconds: u64) -> Option<Stuck> {
         let values = fields.values("Cookie").filter_map(|field| cookie(field, self.name.as_bytes()));
         values.take(COOKIES_READ_MAX).find_map(|value| self.verify(value, unix_seconds))
     }
 
     /// Appends a Set-Cookie value for this server. `is_https` is whether the client used https.
     pub fn write(&self, out: &mut Vec<u8>, server: ServerId, unix_seconds: u64, is_https: bool) {
+        // A session without an end still has the field, so that all cookies have one length.
         let end = self.ttl_seconds.map_or(u64::MAX, |ttl| unix_seconds.saturating_add(ttl));
         let mut value = [0; VALUE_BYTES];
         value[..ID_BYTES].copy_from_slice(&server.as_u64().to_be_bytes());
@@ -123,12 +120,14 @@ impl InsertedCookie {
         out.push(b'=');
         out.extend_from_slice(&text[..written]);
         out.extend_from_slice(self.attributes.as_bytes());
+        // A browser drops a Secure cookie that comes over http, and the session with it.
         if self.follows_scheme && is_https {
             out.extend_from_slice(b"; Secure");
         }
     }
 
     fn verify(&self, text: &[u8], unix_seconds: u64) -> Option<Stuck> {
+        // Before any decoding: most foreign values end here.
         if text.len() != TEXT_BYTES {
             return None;
         }
@@ -137,6 +136,8 @@ impl InsertedCookie {
         let (signed, mac) = value.split_at(SIGNED_BYTES);
         let is_of = |key: &hmac::Key| {
             let expected = self.sign(key, signed);
+            // In constant time: the time of a plain comparison would betray how many bytes of a forged signature are
+            // right.
             constant_time::verify_slices_are_equal(&expected.as_ref()[..MAC_BYTES], mac).is_ok()
         };
         if !self.keys.iter().any(is_of) {
@@ -146,15 +147,17 @@ impl InsertedCookie {
         let server = ServerId::from_u64(u64::from_be_bytes(id.try_into().ok()?));
         let end = u64::from_be_bytes(end.try_into().ok()?);
         let left = end.checked_sub(unix_seconds).filter(|&left| left > 0)?;
-        // One that was made for a longer time than is configured now gets another end as well.
+        // A cookie with a longer lifetime than is configured now is renewed, too.
         let is_to_be_renewed = self.ttl_seconds.is_some_and(|ttl| left <= ttl / 2 || left > ttl);
         Some(Stuck { server, is_to_be_renewed })
     }
 
     fn sign(&self, key: &hmac::Key, signed: &[u8]) -> hmac::Tag {
         let mut context = hmac::Context::with_key(key);
-        // The signed part has a fixed length, so what follows it cannot be taken for it.
+        // The signed part has a fixed length, so the context behind it cannot be mistaken for it.
         context.update(signed);
+        // The name and the upstream are signed, too, so that a cookie of another upstream with equal secrets is
+        // invalid.
         context.update(self.name.as_bytes());
         context.update(b"=");
         context.update(self.context.as_bytes());
@@ -162,7 +165,8 @@ impl InsertedCookie {
     }
 }
 
-/// Cookies of the name that are looked at: a browser sends several where paths or domains overlap.
+/// Cookies with this name that are read: a browser sends several if paths or domains overlap.
+// Each costs a signature, so a client must not choose the number.
 const COOKIES_READ_MAX: usize = 4;
 
 impl CookieAttributes {
@@ -190,7 +194,7 @@ mod tests {
 
     struct Cookies(Vec<Vec<u8>>);
 
-    impl Fields for Cookies {
+    impl SessionFields for Cookies {
         fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
             assert_eq!(name, "Cookie");
             self.0.iter().map(Vec::as_slice)
@@ -205,7 +209,7 @@ mod tests {
         InsertedCookie::new("server", context, ttl_seconds, &CookieAttributes::default(), secrets)
     }
 
-    /// What a browser sends back.
+    /// The Cookie field that a browser sends back.
     fn kept(cookie: &InsertedCookie, server: u64) -> Vec<u8> {
         let mut set = Vec::new();
         cookie.write(&mut set, ServerId::from_u64(server), NOW, false);
@@ -232,13 +236,13 @@ mod tests {
         }
         let for_ever = made("app", None, &[SECRET]);
         assert_eq!(read(&for_ever, &kept(&for_ever, 5), NOW * 100), Some((5, false)));
-        // The time of sessions was shortened, with the same secret.
+        // The lifetime of sessions was shortened, with the same secret.
         assert_eq!(read(&cookie, &kept(&for_ever, 5), NOW), Some((5, true)));
         assert_eq!(read(&made("app", Some(99), &[SECRET]), &sent, NOW), Some((77, true)));
     }
 
     #[test]
-    fn only_what_was_signed_here_counts() {
+    fn only_own_signatures_count() {
         let cookie = made("app", Some(100), &[SECRET]);
         let sent = kept(&cookie, 77);
         assert_eq!(read(&made("other", Some(100), &[SECRET]), &sent, NOW), None, "another upstream");

@@ -1,4 +1,4 @@
-//! Session keys: where a request carries the value that identifies its session, or that it is hashed by.
+//! Session keys: where a request carries the value that identifies its session, or that selects its server by hash.
 //!
 //! Values are compared byte by byte, never interpreted: two spellings are two sessions. Only a user name is copied,
 //! because it is inside Base64.
@@ -14,8 +14,7 @@ use crate::session::table::SessionKey;
 
 /// Where a session key comes from. Field names ignore case; cookie and parameter names do not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// The client's address.
+pub enum SessionSource {
     ClientAddress(AddressPrefixes),
     /// The user name of basic authentication (RFC 7617).
     BasicUser,
@@ -23,75 +22,79 @@ pub enum Source {
     UrlParameter(String),
     /// A path parameter: `/path;NAME=…`; with an empty name, everything after the last `;`.
     PathParameter(String),
-    /// The value of a header field.
     Header(String),
     /// The value of a cookie that a server sets: see `learnt_cookie`.
     Cookie(String),
-    /// The path, as it was sent; for hashing rather than for sessions.
+    /// The path as sent; for hashing rather than for sessions.
     Path,
 }
 
 /// The fields of a message by name.
-pub trait Fields {
+pub trait SessionFields {
     /// The values of all fields with this name, ignoring case, in order.
     fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]>;
 }
 
 /// The parts of a request that may contain a session key.
 #[derive(Debug, Clone, Copy)]
-pub struct Parts<'a, F> {
-    /// The client's address.
+pub struct SessionParts<'a, F> {
     pub client: IpAddr,
     /// The path, without the query.
     pub path: &'a [u8],
     /// The query, without `?`.
     pub query: Option<&'a [u8]>,
-    /// The header fields.
     pub fields: &'a F,
 }
 
 /// The longest credentials that are read, in base64.
+// Credentials are decoded on the stack, on the path of a request.
 const CREDENTIALS_BYTES_MAX: usize = 1024;
 
-impl Source {
-    /// The session key of a request, if it has one, as `key` makes it of the bytes.
-    pub fn session<F: Fields, K>(&self, parts: &Parts<'_, F>, key: impl Fn(&[u8]) -> K) -> Option<K> {
+impl SessionSource {
+    /// The session key of a request, if it has one. `key` converts the bytes.
+    pub fn session<F: SessionFields, K>(
+        &self,
+        parts: &SessionParts<'_, F>,
+        key: impl Fn(&[u8]) -> K,
+    ) -> Option<K> {
         let found = match self {
-            Source::ClientAddress(prefixes) => return Some(key(&prefixes.client(parts.client))),
-            Source::BasicUser => {
+            SessionSource::ClientAddress(prefixes) => return Some(key(&prefixes.client(parts.client))),
+            SessionSource::BasicUser => {
                 return parts.fields.values("Authorization").find_map(|value| basic_user(value, &key));
             }
-            Source::UrlParameter(name) => parameter(parts.query?, b'&', name.as_bytes()),
-            Source::PathParameter(name) if name.is_empty() => {
+            SessionSource::UrlParameter(name) => parameter(parts.query?, b'&', name.as_bytes()),
+            SessionSource::PathParameter(name) if name.is_empty() => {
                 let semicolon = parts.path.iter().rposition(|&byte| byte == b';')?;
                 Some(&parts.path[semicolon + 1..])
             }
-            Source::PathParameter(name) => path_parameter(parts.path, name.as_bytes()),
-            Source::Header(name) => parts.fields.values(name).next().map(<[u8]>::trim_ascii),
+            SessionSource::PathParameter(name) => path_parameter(parts.path, name.as_bytes()),
+            // Only the first one: joining several would need a copy.
+            SessionSource::Header(name) => parts.fields.values(name).next().map(<[u8]>::trim_ascii),
             // RFC 9113 §8.2.3: HTTP/2 may split the field.
-            Source::Cookie(name) => {
+            SessionSource::Cookie(name) => {
                 parts.fields.values("Cookie").find_map(|value| cookie(value, name.as_bytes()))
             }
-            Source::Path => Some(parts.path),
+            SessionSource::Path => Some(parts.path),
         }?;
+        // All clients without a value would share one session.
         (!found.is_empty()).then(|| key(found))
     }
 }
 
 /// The key of a session that a response starts, if it sets the cookie with this name.
 pub fn learnt_cookie(
-    fields: &impl Fields,
+    fields: &impl SessionFields,
     name: &str,
     key: impl Fn(&[u8]) -> SessionKey,
 ) -> Option<SessionKey> {
     let set = |value| {
-        // RFC 6265 §5.2: what precedes the first `;` is the pair.
+        // RFC 6265 §5.2: the pair ends at the first `;`.
         let pair = slice_until(value, b';');
         let (found, value) = split_once(pair, b'=')?;
         let value = unquoted(value.trim_ascii());
         (found.trim_ascii() == name.as_bytes() && !value.is_empty()).then_some(value)
     };
-    // The last one counts, as clients overwrite (RFC 6265 §5.3).
+    // The last one counts, because clients overwrite (RFC 6265 §5.3).
     fields.values("Set-Cookie").filter_map(set).last().map(key)
 }
 
@@ -100,7 +103,7 @@ pub(crate) fn cookie<'a>(field: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     parameter(field, b';', name).map(unquoted)
 }
 
-/// The value of the first `name=value` among those that `separator` parts.
+/// The value of the first `name=value` in a list with this separator.
 fn parameter<'a>(list: &'a [u8], separator: u8, name: &[u8]) -> Option<&'a [u8]> {
     list.split(|&byte| byte == separator).find_map(|pair| {
         let (found, value) = split_once(pair, b'=')?;
@@ -133,6 +136,7 @@ fn basic_user<K>(value: &[u8], key: impl Fn(&[u8]) -> K) -> Option<K> {
         .decode_slice(credentials, &mut decoded)
         .or_else(|_| LENIENT.decode_slice(credentials, &mut decoded))
         .ok()?;
+    // RFC 7617 §2: a user name contains no colon. The password must not change the session.
     let (user, _password) = split_once(&decoded[..length], b':')?;
     (!user.is_empty()).then(|| key(user))
 }
@@ -153,11 +157,11 @@ fn slice_until(bytes: &[u8], end: u8) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::Secret;
+    use crate::hash::HashSecret;
 
     struct List(&'static [(&'static str, &'static str)]);
 
-    impl Fields for List {
+    impl SessionFields for List {
         fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
             let is_named = move |field: &&(&str, &str)| field.0.eq_ignore_ascii_case(name);
             self.0.iter().filter(is_named).map(|(_, value)| value.as_bytes())
@@ -165,51 +169,61 @@ mod tests {
     }
 
     fn key(bytes: &[u8]) -> SessionKey {
-        SessionKey::of(bytes, Secret::default())
+        SessionKey::from_name(bytes, HashSecret::default())
     }
 
     #[test]
     fn sessions_are_found_where_requests_say() {
         let name = |name: &str| name.to_owned();
         for (source, target, fields, expected) in [
-            (Source::UrlParameter(name("sid")), "/a?x=1&sid=42&sid=43", &[][..], Some("42")),
-            (Source::UrlParameter(name("sid")), "/a?asid=42", &[], None),
-            (Source::UrlParameter(name("sid")), "/a?sid=", &[], None),
-            (Source::UrlParameter(name("sid")), "/sid=42", &[], None),
-            (Source::PathParameter(name("jsessionid")), "/a;v=2;jsessionid=42/b?c", &[], Some("42")),
-            (Source::PathParameter(name("jsessionid")), "/a/jsessionid=42", &[], None),
-            (Source::PathParameter(name("")), "/a;1/b;42?c;43", &[], Some("42")),
-            (Source::PathParameter(name("")), "/a/b", &[], None),
+            (SessionSource::UrlParameter(name("sid")), "/a?x=1&sid=42&sid=43", &[][..], Some("42")),
+            (SessionSource::UrlParameter(name("sid")), "/a?asid=42", &[], None),
+            (SessionSource::UrlParameter(name("sid")), "/a?sid=", &[], None),
+            (SessionSource::UrlParameter(name("sid")), "/sid=42", &[], None),
+            (SessionSource::PathParameter(name("jsessionid")), "/a;v=2;jsessionid=42/b?c", &[], Some("42")),
+            (SessionSource::PathParameter(name("jsessionid")), "/a/jsessionid=42", &[], None),
+            (SessionSource::PathParameter(name("")), "/a;1/b;42?c;43", &[], Some("42")),
+            (SessionSource::PathParameter(name("")), "/a/b", &[], None),
             (
-                Source::Header(name("x-session")),
+                SessionSource::Header(name("x-session")),
                 "/",
                 &[("X-Session", " 42 "), ("X-Session", "43")],
                 Some("42"),
             ),
-            (Source::Header(name("x-session")), "/", &[("X-Session", "")], None),
-            (Source::Cookie(name("id")), "/", &[("Cookie", "a=1; id=42; b=2")], Some("42")),
-            (Source::Cookie(name("id")), "/", &[("Cookie", "a=1"), ("cookie", "id=\"42\"")], Some("42")),
-            (Source::Cookie(name("id")), "/", &[("Cookie", "ID=42; xid=42; id")], None),
+            (SessionSource::Header(name("x-session")), "/", &[("X-Session", "")], None),
+            (SessionSource::Cookie(name("id")), "/", &[("Cookie", "a=1; id=42; b=2")], Some("42")),
             (
-                Source::BasicUser,
+                SessionSource::Cookie(name("id")),
+                "/",
+                &[("Cookie", "a=1"), ("cookie", "id=\"42\"")],
+                Some("42"),
+            ),
+            (SessionSource::Cookie(name("id")), "/", &[("Cookie", "ID=42; xid=42; id")], None),
+            (
+                SessionSource::BasicUser,
                 "/",
                 &[("Authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")],
                 Some("Aladdin"),
             ),
             (
-                Source::BasicUser,
+                SessionSource::BasicUser,
                 "/",
                 &[("Authorization", "basic  QWxhZGRpbjpvcGVuIHNlc2FtZQ")],
                 Some("Aladdin"),
             ),
-            (Source::BasicUser, "/", &[("Authorization", "Basic QWxhZGRpbg==")], None),
-            (Source::Path, "/a%20b?c", &[], Some("/a%20b")),
-            (Source::BasicUser, "/", &[("Authorization", "Basic ?")], None),
-            (Source::BasicUser, "/", &[("Authorization", "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==")], None),
+            (SessionSource::BasicUser, "/", &[("Authorization", "Basic QWxhZGRpbg==")], None),
+            (SessionSource::Path, "/a%20b?c", &[], Some("/a%20b")),
+            (SessionSource::BasicUser, "/", &[("Authorization", "Basic ?")], None),
+            (
+                SessionSource::BasicUser,
+                "/",
+                &[("Authorization", "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==")],
+                None,
+            ),
         ] {
             let (path, query) =
                 target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-            let parts = Parts {
+            let parts = SessionParts {
                 client: [192, 0, 2, 1].into(),
                 path: path.as_bytes(),
                 query: query.map(str::as_bytes),
@@ -221,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_that_are_too_long_name_nobody() {
+    fn too_long_credentials_name_no_user() {
         let long = ["Basic ", &"QUFB".repeat(CREDENTIALS_BYTES_MAX)].concat();
         assert_eq!(basic_user(long.as_bytes(), key), None);
         let longest = ["Basic ", &"OkFB".repeat(CREDENTIALS_BYTES_MAX / 4)].concat();

@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::hash::{Secret, ServerId};
+use crate::hash::{HashSecret, ServerId};
 use crate::time::Time;
 
 /// The hashed key of a session, as upper and lower half. As two `u64`, because an `Option<u128>` would take more memory
@@ -17,33 +17,31 @@ use crate::time::Time;
 pub struct SessionKey(u64, u64);
 
 impl SessionKey {
-    /// The key of the session with this name. With a secret of the process, nobody outside can produce another
+    /// The key of the session with this name. With a secret of the process, an attacker cannot produce another
     /// session's key.
-    pub fn of(name: &[u8], secret: Secret) -> Self {
+    pub fn from_name(name: &[u8], secret: HashSecret) -> Self {
         Self::from_u128(secret.hash_wide(name))
     }
 
-    /// The key as a number, for the process that takes over.
+    /// For the process that takes over.
     pub const fn as_u128(self) -> u128 {
         (self.0 as u128) << 64 | self.1 as u128
     }
 
-    /// A key from a number that `as_u128` returned.
     pub const fn from_u128(number: u128) -> Self {
         Self((number >> 64) as u64, number as u64)
     }
 }
 
-/// A session that the table has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundSession {
-    /// Its server.
     pub server: ServerId,
-    /// When it was used before.
+    /// The previous use.
     pub used_at: Time,
 }
 
 /// The number of shards, except in small tables.
+// Workers wait for each other only if two look at one shard in the same moment.
 const SHARDS: usize = 16;
 /// Tables for fewer sessions have one shard, so that their limit is exact.
 const SHARDED_MIN: usize = 1024;
@@ -51,8 +49,8 @@ const SHARDED_MIN: usize = 1024;
 /// The sticky sessions of an upstream.
 #[derive(Debug)]
 pub struct Sessions {
-    shards: Box<[Mutex<Shard>]>,
-    secret: Secret,
+    shards: Box<[Mutex<SessionShard>]>,
+    secret: HashSecret,
 }
 
 impl Sessions {
@@ -61,21 +59,22 @@ impl Sessions {
     ///
     /// # Panics
     /// If `sessions_max` is 0, or more than two billion.
-    pub fn new(sessions_max: usize, ttl: Duration, secret: Secret) -> Self {
+    pub fn new(sessions_max: usize, ttl: Duration, secret: HashSecret) -> Self {
         assert!((1..=i32::MAX as usize).contains(&sessions_max), "a table has room for sessions");
+        // Shards fill unevenly, so that a small table would evict before it is full.
         let shards = if sessions_max < SHARDED_MIN { 1 } else { SHARDS };
-        let shard = |_| Mutex::new(Shard::new(sessions_max.div_ceil(shards), ttl));
+        let shard = |_| Mutex::new(SessionShard::new(sessions_max.div_ceil(shards), ttl));
         Self { shards: (0..shards).map(shard).collect(), secret }
     }
 
     /// The secret that keys are hashed with, for the process that takes over.
-    pub const fn secret(&self) -> Secret {
+    pub const fn secret(&self) -> HashSecret {
         self.secret
     }
 
     /// The key of the session with this name.
     pub fn key(&self, name: &[u8]) -> SessionKey {
-        SessionKey::of(name, self.secret)
+        SessionKey::from_name(name, self.secret)
     }
 
     /// The server of a session. Counts as a use of the session.
@@ -83,7 +82,7 @@ impl Sessions {
         self.find_since(key, Time::START, now).map(|found| found.server)
     }
 
-    /// The server of a session, and when it was used before. Counts as a use, unless that was before `doubted_at`.
+    /// The server of a session, and its previous use. Counts as a use, unless the previous one was before `doubted_at`.
     pub fn find_since(&self, key: SessionKey, doubted_at: Time, now: Time) -> Option<FoundSession> {
         self.shard(key).find(key, doubted_at, now)
     }
@@ -103,7 +102,6 @@ impl Sessions {
         self.shards.iter().map(|shard| lock(shard).index.len()).sum()
     }
 
-    /// Whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -125,36 +123,37 @@ impl Sessions {
             );
         }
         latest.sort_by_key(|(used_at, ..)| *used_at);
+        // Each shard gave up to the limit, since any of them may have the latest sessions.
         let surplus = latest.len().saturating_sub(sessions_max);
         latest.drain(surplus..).map(|(_, key, server)| (key, server)).collect()
     }
 
-    fn shard(&self, key: SessionKey) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: SessionKey) -> MutexGuard<'_, SessionShard> {
         // The index uses the lower bits.
         lock(&self.shards[(key.0 >> 32) as usize % self.shards.len()])
     }
 }
 
-/// A shard is whole between any two of its steps, so a panic elsewhere does not spoil it.
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+/// A shard is consistent between any two of its steps, so a panic elsewhere does not corrupt it.
+fn lock(shard: &Mutex<SessionShard>) -> MutexGuard<'_, SessionShard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug)]
-struct Shard {
+struct SessionShard {
     index: HashMap<SessionKey, u32, BuildHasherDefault<Hashed>>,
-    sessions: Vec<Session>,
+    sessions: Vec<SessionSlot>,
     sessions_max: usize,
     ttl: Duration,
-    /// Used last, and used least recently; links lead from the one to the other.
+    /// The most and the least recently used session; links lead from the first to the second.
     newest: u32,
     oldest: u32,
-    /// Places of sessions that are over, linked by `older`.
+    /// Free places, linked by `older`.
     free: u32,
 }
 
 #[derive(Debug)]
-struct Session {
+struct SessionSlot {
     key: SessionKey,
     server: ServerId,
     used_at: Time,
@@ -162,12 +161,11 @@ struct Session {
     older: u32,
 }
 
-/// No session.
 const NONE: u32 = u32::MAX;
 
-impl Shard {
+impl SessionShard {
     fn new(sessions_max: usize, ttl: Duration) -> Self {
-        // Twice the room, so that what was removed is swept up in place and the index never grows.
+        // Twice the room, so that removed entries are cleaned up in place and the index never grows.
         let index = HashMap::with_capacity_and_hasher(2 * sessions_max, BuildHasherDefault::default());
         Self { index, sessions: Vec::new(), sessions_max, ttl, newest: NONE, oldest: NONE, free: NONE }
     }
@@ -175,10 +173,12 @@ impl Shard {
     fn find(&mut self, key: SessionKey, doubted_at: Time, now: Time) -> Option<FoundSession> {
         let place = *self.index.get(&key)?;
         if self.is_over(place, now) {
+            // Frees the place at once, although eviction would find it later.
             self.forget(key);
             return None;
         }
-        let Session { server, used_at, .. } = self.sessions[place as usize];
+        let SessionSlot { server, used_at, .. } = self.sessions[place as usize];
+        // A session in doubt may have moved at another instance, so the look-up alone must not keep it alive.
         if used_at >= doubted_at {
             self.use_now(place, now);
         }
@@ -191,12 +191,12 @@ impl Shard {
             self.use_now(place, now);
             return;
         }
-        // One that is over makes room before the memory grows; one that is not, when it is full.
+        // An expired session is evicted before memory grows; one that is alive, only when the table is full.
         let is_full = self.index.len() >= self.sessions_max;
         if self.oldest != NONE && (is_full || self.is_over(self.oldest, now)) {
             self.forget(self.sessions[self.oldest as usize].key);
         }
-        let session = Session { key, server, used_at: now, newer: NONE, older: NONE };
+        let session = SessionSlot { key, server, used_at: now, newer: NONE, older: NONE };
         let place = self.free;
         let place = if place == NONE {
             self.sessions.push(session);
@@ -223,7 +223,7 @@ impl Shard {
         places.filter(|&&place| self.sessions[place as usize].server == server).count()
     }
 
-    fn newest_first(&self) -> impl Iterator<Item = &Session> {
+    fn newest_first(&self) -> impl Iterator<Item = &SessionSlot> {
         let at = |place: u32| (place != NONE).then(|| &self.sessions[place as usize]);
         std::iter::successors(at(self.newest), move |session| at(session.older))
     }
@@ -232,7 +232,7 @@ impl Shard {
         self.is_forgotten(&self.sessions[place as usize], now)
     }
 
-    fn is_forgotten(&self, session: &Session, now: Time) -> bool {
+    fn is_forgotten(&self, session: &SessionSlot, now: Time) -> bool {
         now.since(session.used_at) >= self.ttl
     }
 
@@ -255,7 +255,7 @@ impl Shard {
     }
 
     fn unlink(&mut self, place: u32) {
-        let Session { newer, older, .. } = self.sessions[place as usize];
+        let SessionSlot { newer, older, .. } = self.sessions[place as usize];
         match newer {
             NONE => self.newest = older,
             newer => self.sessions[newer as usize].older = older,
@@ -267,7 +267,7 @@ impl Shard {
     }
 }
 
-/// Keys are hashes already.
+/// A hasher for keys that are hashes already.
 #[derive(Debug, Default)]
 struct Hashed(u64);
 
@@ -276,6 +276,7 @@ impl Hasher for Hashed {
         self.0
     }
 
+    // Never called for a `SessionKey`, but the trait requires it.
     fn write(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(byte);
@@ -305,7 +306,7 @@ mod tests {
 
     #[test]
     fn sessions_are_forgotten_when_they_are_not_used() {
-        let sessions = Sessions::new(10, TTL, Secret::default());
+        let sessions = Sessions::new(10, TTL, HashSecret::default());
         let [one, other] = [sessions.key(b"one"), sessions.key(b"other")];
         sessions.bind(one, server(1), at(0));
         sessions.bind(other, server(2), at(0));
@@ -326,7 +327,7 @@ mod tests {
 
     #[test]
     fn the_session_used_least_recently_makes_room() {
-        let sessions = Sessions::new(3, TTL, Secret::default());
+        let sessions = Sessions::new(3, TTL, HashSecret::default());
         let keys = [b"a", b"b", b"c", b"d"].map(|name| sessions.key(name));
         for (key, millis) in keys[..3].iter().zip(0..) {
             sessions.bind(*key, server(millis), at(millis));
@@ -339,7 +340,7 @@ mod tests {
 
     #[test]
     fn another_table_goes_on_with_the_sessions_used_last() {
-        let sessions = Sessions::new(2000, TTL, Secret::new(7));
+        let sessions = Sessions::new(2000, TTL, HashSecret::new(7));
         for number in 0..1500u32 {
             sessions.bind(
                 sessions.key(&number.to_be_bytes()),
@@ -364,8 +365,8 @@ mod tests {
     }
 
     #[test]
-    fn a_large_table_holds_what_it_says_and_no_more() {
-        let sessions = Sessions::new(10_000, TTL, Secret::new(7));
+    fn a_large_table_holds_exactly_its_limit() {
+        let sessions = Sessions::new(10_000, TTL, HashSecret::new(7));
         for number in 0u32..50_000 {
             sessions.bind(sessions.key(&number.to_be_bytes()), server(1), at(0));
         }
@@ -376,9 +377,9 @@ mod tests {
 
     #[test]
     fn sessions_whose_time_is_over_make_room_before_memory_grows() {
-        let sessions = Sessions::new(1000, TTL, Secret::default());
+        let sessions = Sessions::new(1000, TTL, HashSecret::default());
         for number in 0u32..5000 {
-            // Never more than a hundred are alive.
+            // At most a hundred sessions are alive at any time.
             sessions.bind(sessions.key(&number.to_be_bytes()), server(1), at(u64::from(number)));
         }
         assert_eq!(lock(&sessions.shards[0]).sessions.len(), 100);
@@ -387,8 +388,8 @@ mod tests {
     proptest! {
         #[test]
         fn it_does_as_a_list_would(steps in prop::collection::vec((0u8..3, 0u8..12, 0u64..30), 0..300)) {
-            let sessions = Sessions::new(5, TTL, Secret::default());
-            // From the one used least recently: key, server, when it was used.
+            let sessions = Sessions::new(5, TTL, HashSecret::default());
+            // From the least recently used one: key, server, last use.
             let mut list: Vec<(u8, u64, u64)> = Vec::new();
             let mut now = 0;
             for (step, name, millis) in steps {

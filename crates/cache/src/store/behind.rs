@@ -1,9 +1,10 @@
-//! Interface to a persistent store behind the memory, such as a disk. It is told of all changes; look-ups go elsewhere.
+//! Interface to a persistent store behind the memory, such as a disk. It is notified of all changes; lookups use
+//! another interface.
 
 use std::sync::Arc;
 
-use crate::key::Key;
-use crate::purge::{Force, Scope};
+use crate::key::CacheKey;
+use crate::purge::{Force, PurgeScope};
 use crate::store::object::Object;
 
 /// A larger and slower store behind the memory. No method may block.
@@ -12,8 +13,8 @@ pub trait Behind: std::fmt::Debug + Send + Sync {
     fn stored(&self, object: &Arc<Object>);
 
     /// Called after a key was purged with all its variants. Returns how many responses matched.
-    fn purged_key(&self, key: Key) -> usize;
+    fn purged_key(&self, key: CacheKey) -> usize;
 
     /// Called before the purge of a scope takes effect. `epoch` is the number of the purge.
-    fn purged(&self, scope: &Scope, force: Force, epoch: u64);
+    fn purged(&self, scope: &PurgeScope, force: Force, epoch: u64);
 }

@@ -1,18 +1,18 @@
-//! Counts the stored responses that purges have matched, by looking at each, one shard at a time.
+//! Counts the stored responses that purges have matched, by visiting each response, one shard at a time.
 
-use crate::purge::{Force, Scope};
+use crate::purge::{Force, PurgeScope};
 use crate::store::object::Object;
-use crate::store::{Store, lock};
+use crate::store::{MemoryStore, lock};
 
 /// A purge in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
-    pub(crate) scope: Scope,
+pub struct PurgeRule {
+    pub(crate) scope: PurgeScope,
     pub(crate) force: Force,
     pub(crate) epoch: u64,
 }
 
-/// How many responses in memory purges have matched.
+/// The responses in memory that purges have matched.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Met {
     /// The number of matching responses for each purge.
@@ -21,28 +21,28 @@ pub struct Met {
     pub responses: usize,
 }
 
-impl Rule {
+impl PurgeRule {
     fn meets(&self, object: &Object) -> bool {
         object.epoch() < self.epoch
             && match &self.scope {
-                Scope::All => true,
-                Scope::Label(label) => object.labels().contains(label),
-                Scope::Prefix(prefix) => object.key_text().starts_with(prefix),
-                Scope::Pattern(pattern) => pattern.meets(object.key_text()),
+                PurgeScope::All => true,
+                PurgeScope::Label(label) => object.labels().contains(label),
+                PurgeScope::Prefix(prefix) => object.key_text().starts_with(prefix),
+                PurgeScope::Pattern(pattern) => pattern.meets(object.key_text()),
             }
     }
 }
 
-impl Store {
+impl MemoryStore {
     /// Counts and frees the responses that these purges have matched; earlier purges do not count. Takes time in
     /// proportion to responses times purges, and locks one shard at a time.
-    pub fn count(&self, rules: &[Rule]) -> Met {
+    pub fn count(&self, rules: &[PurgeRule]) -> Met {
         let mut met = Met { by_rule: vec![0; rules.len()], responses: 0 };
         let Some(first) = rules.iter().map(|rule| rule.epoch).min() else { return met };
         let _round = self.round();
         for shard in &self.shards {
             lock(shard).sweep(|object| {
-                // A look-up may have found the purge already.
+                // A lookup may have applied the purge already.
                 let is_known = object.checked() >= first;
                 let (was_gone, was_stale) = (object.is_gone(), object.is_softly_purged());
                 self.is_good(object);

@@ -12,13 +12,13 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 
 use crate::coded::Forms;
-use crate::key::Key;
+use crate::key::CacheKey;
 use crate::purge::{Force, Label};
-use crate::store::shelf::{Held, Shelved, shelved_bytes};
+use crate::store::shelf::{HeldBody, Shelved, shelved_bytes};
 use crate::stored::Stored;
 use crate::vary::{VariantKey, Vary};
 
-/// A response up to its body: what a stored response begins with.
+/// A response up to its body, from which a stored response is created.
 #[derive(Debug, Clone)]
 pub struct Opening {
     /// The metadata for cache decisions.
@@ -31,6 +31,8 @@ pub struct Opening {
     pub key_text: Box<[u8]>,
     /// The head as clients get it.
     pub head: Box<[u8]>,
+    /// Lines with the fields that clients do not get.
+    pub hidden: Box<[u8]>,
     /// The labels that the response can be purged by: host and tags.
     pub labels: Box<[Label]>,
     /// The length of the body, if it is known in advance.
@@ -39,76 +41,79 @@ pub struct Opening {
     pub forms: Option<Arc<Forms>>,
 }
 
-/// A stored response.
 #[derive(Debug)]
 pub struct Object {
     stored: Stored,
     vary: Vary,
     variant: VariantKey,
-    key: Key,
+    key: CacheKey,
     labels: Box<[Label]>,
-    /// The key text, the head, and the body if it is short.
+    /// The key text, the hidden fields, the head, and the body if it is short.
     text: Box<[u8]>,
     key_end: u32,
     head_end: u32,
-    body: Body,
+    /// Takes no additional memory; nor does `standing`.
+    hidden_bytes: u16,
+    body: ObjectBody,
     /// The epoch in which the fetch began.
     epoch: u64,
     /// The last purge that the response was checked against.
     checked: AtomicU64,
     standing: AtomicU8,
-    /// When a soft purge made the response stale, in seconds since 1970; 0 if unknown. Takes no memory of its own
+    /// When a soft purge made the response stale, in seconds since 1970; 0 if unknown. Takes no additional memory
     /// beside `standing`.
     stale_since_seconds: AtomicU32,
-    /// Grows with what is kept beside the body.
+    /// Grows with other codings of the body.
     weight_bytes: AtomicU64,
-    /// Other codings of the body. Takes no memory of its own: without them the struct would be padded.
+    /// Other codings of the body. Takes no additional memory: without them the struct would be padded.
     forms: ArcSwapOption<Forms>,
 }
 
 #[derive(Debug, Clone)]
-enum Body {
+enum ObjectBody {
     /// The body follows the head in one allocation.
     Short,
-    /// The body is behind one pointer, so that short responses pay for no more.
+    /// The body is behind one pointer, so that short responses need no more memory.
     Long(Arc<Long>),
 }
 
 #[derive(Debug)]
 enum Long {
-    Parts(Box<[Piece]>),
+    Parts(Box<[ObjectPiece]>),
     /// The body is on the store's shelf.
     Shelved(Arc<dyn Shelved>),
 }
 
-/// A piece of a body, in memory shared with those who send it.
+/// A piece of a body, in memory shared with its readers.
 #[derive(Debug, Clone)]
-struct Piece {
+struct ObjectPiece {
     bytes: Bytes,
     /// The end of the piece, as an offset in the body.
     end: u64,
 }
 
 /// The longest body that is kept behind its head, so that one write sends both.
+// From here on a file in memory and sendfile cost less than a write; below, both are even.
 pub const SHORT_BODY_BYTES_MAX: usize = 32 << 10;
 
-/// The memory of an index entry: a slot of the eviction policy with its links (40), the entry in the table, spare room
-/// of both, and a share of the entries for recently evicted keys.
+/// The memory of an index entry: a slot of the eviction policy with its links (40), and the entry in the table. It also
+/// covers spare room of both, and a share of the entries for recently evicted keys.
 pub(crate) const INDEX_BYTES: u64 = 80;
 
 impl Object {
     /// A response whose body arrived in these parts.
-    pub fn new(key: Key, epoch: u64, opening: Opening, parts: &[Bytes]) -> Self {
+    pub fn new(key: CacheKey, epoch: u64, opening: Opening, parts: &[Bytes]) -> Self {
         let body_bytes: usize = parts.iter().map(Bytes::len).sum();
         if body_bytes <= SHORT_BODY_BYTES_MAX {
-            return Self::assemble(key, epoch, opening, parts, Body::Short);
+            // Head and body in one allocation, which one write sends.
+            return Self::assemble(key, epoch, opening, parts, ObjectBody::Short);
         }
-        Self::assemble(key, epoch, opening, &[], Body::Long(Arc::new(Long::Parts(pieces(parts)))))
+        Self::assemble(key, epoch, opening, &[], ObjectBody::Long(Arc::new(Long::Parts(pieces(parts)))))
     }
 
     /// A response whose body is on the shelf.
-    pub(crate) fn shelved(key: Key, epoch: u64, opening: Opening, body: Arc<dyn Shelved>) -> Self {
-        Self::assemble(key, epoch, opening, &[], Body::Long(Arc::new(Long::Shelved(body))))
+    pub(crate) fn shelved(key: CacheKey, epoch: u64, opening: Opening, body: Arc<dyn Shelved>) -> Self {
+        Self::assemble(key, epoch, opening, &[], ObjectBody::Long(Arc::new(Long::Shelved(body))))
     }
 
     /// A copy with its body on the shelf.
@@ -124,6 +129,7 @@ impl Object {
             variant: self.variant,
             key_text: self.key_text().into(),
             head: self.head().into(),
+            hidden: self.hidden().into(),
             labels: self.labels.clone(),
             body_bytes: Some(self.body_bytes()),
             forms: self.forms_if_any(),
@@ -133,20 +139,31 @@ impl Object {
     /// A copy with a new head, after a validation (RFC 9111 §3.2). A long body is shared, not copied.
     pub(crate) fn renewed(&self, epoch: u64, opening: Opening) -> Self {
         match &self.body {
-            Body::Short => {
+            ObjectBody::Short => {
+                // A short body lies behind the old head, so it is copied with the new one.
                 let body = Bytes::copy_from_slice(&self.text[self.head_end as usize..]);
-                Self::assemble(self.key, epoch, opening, &[body], Body::Short)
+                Self::assemble(self.key, epoch, opening, &[body], ObjectBody::Short)
             }
-            long @ Body::Long(_) => Self::assemble(self.key, epoch, opening, &[], long.clone()),
+            long @ ObjectBody::Long(_) => Self::assemble(self.key, epoch, opening, &[], long.clone()),
         }
     }
 
-    fn assemble(key: Key, epoch: u64, opening: Opening, behind_head: &[Bytes], body: Body) -> Self {
-        let Opening { stored, vary, variant, key_text, head, labels, forms, .. } = opening;
+    fn assemble(
+        key: CacheKey,
+        epoch: u64,
+        opening: Opening,
+        behind_head: &[Bytes],
+        body: ObjectBody,
+    ) -> Self {
+        let Opening { stored, vary, variant, key_text, head, hidden, labels, forms, .. } = opening;
         let behind_bytes: usize = behind_head.iter().map(Bytes::len).sum();
-        let head_end = key_text.len() + head.len();
+        // Longer ones are never made.
+        let hidden_bytes = u16::try_from(hidden.len()).unwrap_or(0);
+        let hidden = &hidden[..hidden_bytes.into()];
+        let head_end = key_text.len() + hidden.len() + head.len();
         let mut text = Vec::with_capacity(head_end + behind_bytes);
         text.extend_from_slice(&key_text);
+        text.extend_from_slice(hidden);
         text.extend_from_slice(&head);
         for part in behind_head {
             text.extend_from_slice(part);
@@ -157,8 +174,10 @@ impl Object {
             text: text.into_boxed_slice(),
             key_end: key_text.len() as u32,
             head_end: head_end as u32,
+            hidden_bytes,
             body,
             epoch,
+            // Purges up to the start of the fetch cannot concern the response.
             checked: AtomicU64::new(epoch),
             standing: AtomicU8::new(GOOD),
             stale_since_seconds: AtomicU32::new(0),
@@ -173,10 +192,10 @@ impl Object {
     }
 
     fn weigh(&self) -> u64 {
-        // Two counts stand before what an `Arc` holds.
+        // An `Arc` stores two counts before its value.
         let body = match &self.body {
-            Body::Short => 0,
-            Body::Long(long) => allocated_bytes(16 + size_of::<Long>() as u64) + long.weigh(),
+            ObjectBody::Short => 0,
+            ObjectBody::Long(long) => allocated_bytes(16 + size_of::<Long>() as u64) + long.weigh(),
         };
         allocated_bytes(16 + size_of::<Self>() as u64)
             + allocated_bytes(self.text.len() as u64)
@@ -198,6 +217,7 @@ impl Long {
     fn at(&self, offset: u64) -> &[u8] {
         match self {
             Self::Parts(pieces) => {
+                // Pieces may differ in length, so the offset is searched, in logarithmic time.
                 let index = pieces.partition_point(|piece| piece.end <= offset);
                 pieces.get(index).map_or(&[], |piece| {
                     let begin = piece.end - piece.bytes.len() as u64;
@@ -205,7 +225,7 @@ impl Long {
                 })
             }
             Self::Shelved(body) => {
-                // In pieces as others are: who sends them looks up after each.
+                // In pieces like other bodies, because senders check the response after each piece.
                 let end = (offset / BLOCK_BYTES as u64 + 1).saturating_mul(BLOCK_BYTES as u64);
                 let (body, offset) = (body.bytes(), usize::try_from(offset).unwrap_or(usize::MAX));
                 let end = usize::try_from(end).unwrap_or(usize::MAX).min(body.len());
@@ -214,12 +234,12 @@ impl Long {
         }
     }
 
-    /// The memory behind it.
+    /// The memory behind the pointer.
     fn weigh(&self) -> u64 {
         match self {
             Self::Parts(pieces) => {
-                let of_piece = |piece: &Piece| allocated_bytes(piece.bytes.len() as u64) + SHARED_BYTES;
-                allocated_bytes(size_of_val::<[Piece]>(pieces) as u64)
+                let of_piece = |piece: &ObjectPiece| allocated_bytes(piece.bytes.len() as u64) + SHARED_BYTES;
+                allocated_bytes(size_of_val::<[ObjectPiece]>(pieces) as u64)
                     + pieces.iter().map(of_piece).sum::<u64>()
             }
             Self::Shelved(body) => shelved_bytes(body.bytes().len() as u64),
@@ -248,24 +268,36 @@ impl Object {
         self.variant == other.variant && self.vary == other.vary
     }
 
-    /// The cache key.
-    pub fn key(&self) -> Key {
+    /// Whether a response with this opening is of the same variant.
+    pub(crate) fn is_variant(&self, opening: &Opening) -> bool {
+        self.variant == opening.variant && self.vary == opening.vary
+    }
+
+    pub fn key(&self) -> CacheKey {
         self.key
     }
 
-    /// The text of the key.
     pub fn key_text(&self) -> &[u8] {
         &self.text[..self.key_end as usize]
     }
 
     /// The head as clients get it.
     pub fn head(&self) -> &[u8] {
-        &self.text[self.key_end as usize..self.head_end as usize]
+        &self.text[self.hidden_end()..self.head_end as usize]
+    }
+
+    fn hidden_end(&self) -> usize {
+        self.key_end as usize + usize::from(self.hidden_bytes)
+    }
+
+    /// Lines with the fields that clients do not get.
+    pub fn hidden(&self) -> &[u8] {
+        &self.text[self.key_end as usize..self.hidden_end()]
     }
 
     /// The head, followed by the body if it is short.
     pub fn head_and_short_body(&self) -> &[u8] {
-        &self.text[self.key_end as usize..]
+        &self.text[self.hidden_end()..]
     }
 
     /// The labels that the response can be purged by.
@@ -273,22 +305,21 @@ impl Object {
         &self.labels
     }
 
-    /// The length of the body.
     pub fn body_bytes(&self) -> u64 {
         match &self.body {
-            Body::Short => (self.text.len() - self.head_end as usize) as u64,
-            Body::Long(long) => long.len(),
+            ObjectBody::Short => (self.text.len() - self.head_end as usize) as u64,
+            ObjectBody::Long(long) => long.len(),
         }
     }
 
     /// The body from an offset to the end of its piece; empty at the end of the body.
     pub fn body_at(&self, offset: u64) -> &[u8] {
         match &self.body {
-            Body::Short => {
+            ObjectBody::Short => {
                 let body = &self.text[self.head_end as usize..];
                 body.get(offset.min(body.len() as u64) as usize..).unwrap_or_default()
             }
-            Body::Long(long) => long.at(offset),
+            ObjectBody::Long(long) => long.at(offset),
         }
     }
 
@@ -308,7 +339,7 @@ impl Object {
         match self.long() {
             None => Vec::new(),
             Some(Long::Parts(pieces)) => pieces.iter().map(|piece| piece.bytes.clone()).collect(),
-            Some(Long::Shelved(body)) => vec![Bytes::from_owner(Held(Arc::clone(body)))],
+            Some(Long::Shelved(body)) => vec![Bytes::from_owner(HeldBody(Arc::clone(body)))],
         }
     }
 
@@ -323,7 +354,7 @@ impl Object {
                 let index = pieces.partition_point(|piece| piece.end <= offset);
                 pieces[index].bytes.slice_ref(piece)
             }
-            Some(Long::Shelved(body)) => Bytes::from_owner(Held(Arc::clone(body))).slice_ref(piece),
+            Some(Long::Shelved(body)) => Bytes::from_owner(HeldBody(Arc::clone(body))).slice_ref(piece),
         }
     }
 
@@ -342,8 +373,8 @@ impl Object {
 
     fn long(&self) -> Option<&Long> {
         match &self.body {
-            Body::Short => None,
-            Body::Long(long) => Some(long),
+            ObjectBody::Short => None,
+            ObjectBody::Long(long) => Some(long),
         }
     }
 
@@ -357,7 +388,7 @@ impl Object {
         self.weight_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Other codings of the body.
+    /// Other codings of the body. Creates the list if there is none.
     pub fn forms(&self) -> Arc<Forms> {
         self.forms_if_any().unwrap_or_else(|| self.make_forms())
     }
@@ -366,12 +397,12 @@ impl Object {
     fn make_forms(&self) -> Arc<Forms> {
         let forms = Arc::<Forms>::default();
         forms.weigh();
-        // Another thread may have been faster: all use the same.
+        // Another thread may have been faster: all use the same list.
         self.forms.rcu(|known| Some(known.clone().unwrap_or_else(|| Arc::clone(&forms))));
         self.forms_if_any().unwrap_or(forms)
     }
 
-    /// Other codings of the body, if it has had any.
+    /// Other codings of the body, if the list exists.
     pub(crate) fn forms_if_any(&self) -> Option<Arc<Forms>> {
         self.forms.load_full()
     }
@@ -395,8 +426,9 @@ impl Object {
         stored
     }
 
-    /// Notes since when the response is stale, unless that is known already. Returns the time that is in force.
+    /// Records since when the response is stale, unless that is known already. Returns the time in force.
     pub(crate) fn note_stale(&self, at_seconds: u32) -> u32 {
+        // The first time counts, or each later look would extend the time of stale use.
         let known = self.stale_since_seconds.compare_exchange(0, at_seconds, Relaxed, Relaxed);
         known.map_or_else(|known| known, |_| at_seconds)
     }
@@ -418,20 +450,21 @@ impl Object {
         self.checked.load(Acquire)
     }
 
-    /// Notes the result of checking all purges up to `epoch`.
+    /// Records the result of checking all purges up to `epoch`.
     pub(crate) fn judge(&self, verdict: Option<Force>, epoch: u64) {
         if let Some(force) = verdict {
             self.purge(force);
         }
+        // Behind the verdict: a worker that sees the new number must also see that the response is gone.
         self.checked.fetch_max(epoch, Release);
     }
 
-    /// Applies a purge to the response.
     pub fn purge(&self, force: Force) {
         let standing = match force {
             Force::Hard => GONE,
             Force::Soft => STALE,
         };
+        // Only ever worse: a soft purge must not undo a hard one.
         self.standing.fetch_max(standing, Relaxed);
     }
 }
@@ -451,17 +484,18 @@ const SHARED_BYTES: u64 = 48;
 /// The size of the blocks in which bodies are received.
 pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 
-/// A block that came in more parts than this is copied into one.
+/// A block that arrived in more parts than this is copied into one.
+// Each part costs a counter and a place in the list, and readers take one part at a time.
 const BLOCK_PARTS_MAX: usize = 4;
 
-/// The parts as they are kept. A full block stays where it is, unless it came in crumbs; the last one is copied, so that
-/// what is not filled of it is given back.
-fn pieces(parts: &[Bytes]) -> Box<[Piece]> {
+/// Converts received parts into stored pieces. A full block stays in place, unless it arrived in many small parts. The
+/// last block is copied, so that its unused rest is freed.
+fn pieces(parts: &[Bytes]) -> Box<[ObjectPiece]> {
     let mut end = 0;
     let mut pieces = Vec::new();
     let mut push = |bytes: Bytes| {
         end += bytes.len() as u64;
-        pieces.push(Piece { bytes, end });
+        pieces.push(ObjectPiece { bytes, end });
     };
     let mut rest = parts;
     while !rest.is_empty() {
@@ -471,6 +505,7 @@ fn pieces(parts: &[Bytes]) -> Box<[Piece]> {
             block_bytes >= BLOCK_BYTES
         });
         let (block, behind) = rest.split_at(count.map_or(rest.len(), |last| last + 1));
+        // A full block has no unused rest, so nothing is gained by copying it.
         if block_bytes == BLOCK_BYTES && block.len() <= BLOCK_PARTS_MAX {
             block.iter().cloned().for_each(&mut push);
         } else {

@@ -4,15 +4,18 @@
 //! bytes; contradictions are still detected.
 
 use bytes::Bytes;
-use http1::Span;
+use http1::ByteSpan;
 
 use crate::purge::Label;
 use crate::store::object::{Object, Opening};
 use crate::stored::{Stored, Traits};
 use crate::vary::{VariantKey, Vary};
 
-/// The version of the format, written first. Other versions are not read.
-const VERSION: u8 = 1;
+/// The version of the format, written first.
+const VERSION: u8 = 2;
+/// The version without hidden fields, which can be read as well. Other versions cannot.
+// An upgrade must not empty the disk.
+const WITHOUT_HIDDEN: u8 = 1;
 
 /// A response in its binary form, after reading.
 #[derive(Debug)]
@@ -21,13 +24,13 @@ pub struct Recorded {
     pub opening: Opening,
     /// The epoch in which the fetch began, as counted by the process that wrote the record.
     pub epoch: u64,
-    /// The whole body.
     pub body: Bytes,
 }
 
 impl Object {
     /// Encodes the response, in parts: a long body is shared, not copied.
     pub fn record(&self) -> Vec<Bytes> {
+        // The fixed numbers take about 120 bytes, labels and key text a little more.
         let mut text = Vec::with_capacity(256 + self.head_and_short_body().len());
         let stored = self.stored();
         text.push(VERSION);
@@ -44,6 +47,7 @@ impl Object {
             self.labels().len() as u32,
             self.key_text().len() as u32,
             self.head().len() as u32,
+            self.hidden().len() as u32,
         ] {
             text.extend_from_slice(&number.to_le_bytes());
         }
@@ -63,6 +67,7 @@ impl Object {
             text.extend_from_slice(&label.as_u64().to_le_bytes());
         }
         text.extend_from_slice(self.key_text());
+        text.extend_from_slice(self.hidden());
         text.extend_from_slice(self.head_and_short_body());
         let mut parts = vec![Bytes::from(text)];
         parts.extend(self.long_body());
@@ -71,12 +76,10 @@ impl Object {
 }
 
 impl Recorded {
-    /// Decodes what `Object::record` returned; `None` if the bytes are invalid.
+    /// Decodes the output of `Object::record`. `None` if the bytes are invalid.
     pub fn read(bytes: &Bytes) -> Option<Self> {
-        let mut rest = Rest(bytes);
-        if rest.take::<1>()? != [VERSION] {
-            return None;
-        }
+        let mut rest = UnreadRest(bytes);
+        let [version @ (WITHOUT_HIDDEN | VERSION)] = rest.take::<1>()? else { return None };
         let traits = Traits::from_u8(rest.take::<1>()?[0]);
         let status = u16::from_le_bytes(rest.take()?);
         let [
@@ -91,14 +94,18 @@ impl Recorded {
             key,
             head,
         ] = rest.numbers(|bytes| u32::from_le_bytes(*bytes))?;
+        let hidden = if version == WITHOUT_HIDDEN { 0 } else { u32::from_le_bytes(rest.take()?) };
         let [last_modified_unix_seconds, date_unix_seconds, received_ms, made_ms, fresh_until_ms, epoch] =
             rest.numbers(|bytes| u64::from_le_bytes(*bytes))?;
         let variant = VariantKey::from_u128(u128::from_le_bytes(rest.take()?));
         let vary = Vary::from_bytes(rest.text(vary as usize)?);
         let labels: Option<Vec<Label>> =
             (0..labels).map(|_| Some(Label::from_u64(u64::from_le_bytes(rest.take()?)))).collect();
-        let (key_text, head) = (rest.text(key as usize)?, rest.text(head as usize)?);
-        let span = |start, end| (start <= end && end as usize <= head.len()).then_some(Span { start, end });
+        let (key_text, hidden) = (rest.text(key as usize)?, rest.text(hidden as usize)?);
+        let head = rest.text(head as usize)?;
+        // A damaged span would panic much later, when a head is read.
+        let span =
+            |start, end| (start <= end && end as usize <= head.len()).then_some(ByteSpan { start, end });
         let stored = Stored {
             status,
             traits,
@@ -111,15 +118,19 @@ impl Recorded {
             received_ms,
             made_ms,
             fresh_until_ms,
+            // Parts are never written: see `Store::put`.
             part: None,
         };
+        // Shared with the bytes that were read, not copied.
         let body = bytes.slice_ref(rest.0);
         let opening = Opening {
             stored,
             vary,
             variant,
             key_text: key_text.into(),
+            // A head without its end would run into the body.
             head: Some(head).filter(|head| head.ends_with(b"\r\n\r\n"))?.into(),
+            hidden: hidden.into(),
             labels: labels?.into(),
             body_bytes: Some(body.len() as u64),
             forms: None,
@@ -128,10 +139,10 @@ impl Recorded {
     }
 }
 
-/// What is left to be read.
-struct Rest<'a>(&'a [u8]);
+/// The bytes that are not read yet.
+struct UnreadRest<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> UnreadRest<'a> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -166,15 +177,16 @@ mod tests {
             vary: Vary::from_bytes(b"accept,cookie"),
             variant: VariantKey::from_u128(7 << 90),
             labels: [Label::from_u64(3), Label::from_u64(u64::MAX)].into(),
+            hidden: b"Surrogate-Key: a b\r\n"[..].into(),
             ..opening("http://a.example/b")
         };
         let opening =
-            Opening { stored: Stored { etag: Span { start: 9, end: 12 }, ..opening.stored }, ..opening };
+            Opening { stored: Stored { etag: ByteSpan { start: 9, end: 12 }, ..opening.stored }, ..opening };
         Object::new(key(1), 5, opening, &[Bytes::copy_from_slice(body)])
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_records_are_read() {
         for body_bytes in [0, 1, 1000, 100_000, 300_000] {
             let body: Vec<u8> = (0..body_bytes).map(|at| (at * 7 % 251) as u8).collect();
             let written = object(&body);
@@ -184,12 +196,25 @@ mod tests {
             assert_eq!(read.stored(), written.stored());
             assert_eq!((read.vary(), read.variant()), (written.vary(), written.variant()));
             assert_eq!((read.labels(), read.key_text()), (written.labels(), written.key_text()));
-            assert_eq!(read.head(), written.head());
+            assert_eq!((read.head(), read.hidden()), (written.head(), written.hidden()));
         }
     }
 
+    /// A disk may contain records of an earlier version.
     #[test]
-    fn what_is_cut_off_before_its_body_is_nothing() {
+    fn records_without_hidden_fields_are_read() {
+        let opening = Opening { hidden: Box::new([]), ..object(b"").opening() };
+        let written = Object::new(key(1), 5, opening, &[Bytes::from_static(b"body")]);
+        let mut bytes = written.record().concat();
+        bytes[0] = WITHOUT_HIDDEN;
+        // Two bytes and a status, then ten numbers before the new one.
+        assert_eq!(bytes.drain(44..48).collect::<Vec<u8>>(), [0; 4]);
+        let recorded = Recorded::read(&bytes.into()).expect("it is one");
+        assert_eq!((&recorded.body[..], &*recorded.opening.head), (&b"body"[..], written.head()));
+    }
+
+    #[test]
+    fn a_response_cut_off_before_its_body_leaves_nothing() {
         let bytes = Bytes::from(object(b"").record().concat());
         for end in 0..bytes.len() {
             assert!(Recorded::read(&bytes.slice(..end)).is_none(), "{end}");
@@ -199,11 +224,11 @@ mod tests {
     #[test]
     fn lengths_that_lie_are_noticed() {
         let bytes = object(b"body").record().concat();
-        // The numbers from the place of the entity tag on.
+        // The numbers from the position of the entity tag on.
         for at in (12..44).chain([0]) {
             let mut damaged = bytes.clone();
             damaged[at] = 0xff;
-            // It may be read as something else, but never panics.
+            // It may decode to something else, but never panics.
             drop(Recorded::read(&damaged.into()));
         }
     }

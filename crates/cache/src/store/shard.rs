@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quick_cache::{OptionsBuilder, Weighter, unsync};
 
 use crate::fill::flight::Flight;
-use crate::key::Key;
+use crate::key::CacheKey;
 use crate::purge::Force;
 use crate::store::marks::Marks;
 use crate::store::object::Object;
@@ -16,14 +16,16 @@ use crate::store::variants::Variants;
 use crate::vary::{VariantKey, Vary};
 
 /// The divisor of a shard's memory that gives the limit for all variants of a resource, which are evicted together.
+// A resource with countless variants must not push out all others.
 const VARIANTS_SHARE: u64 = 2;
 
-/// The most fetches in a shard. Further requests go to the origin alone.
+/// The most fetches in a shard. Further requests go to the origin separately.
+// An origin that hangs while clients ask for ever new URLs must not fill the memory.
 const FLIGHTS_MAX: usize = 16 << 10;
 
-pub(crate) struct Shard {
-    objects: unsync::Cache<u64, Entry, Weigher, BuildHasherDefault<AsIs>, CountEvicted>,
-    flights: HashMap<Key, Vec<Arc<Flight>>>,
+pub(crate) struct StoreShard {
+    objects: unsync::Cache<u64, ShardEntry, Weigher, BuildHasherDefault<AsIs>, CountEvicted>,
+    flights: HashMap<CacheKey, Vec<Arc<Flight>>>,
     flights_count: usize,
     pub(crate) marks: Marks,
     /// The number of hits, and of misses that were stored.
@@ -32,9 +34,8 @@ pub(crate) struct Shard {
     pub(crate) displaced: u64,
 }
 
-/// The responses stored under one key.
 #[derive(Debug, Clone)]
-pub(crate) enum Entry {
+pub(crate) enum ShardEntry {
     One(Arc<Object>),
     Several(Box<Variants>),
 }
@@ -42,16 +43,16 @@ pub(crate) enum Entry {
 /// Responses that left the shard in one step. They are dropped after the lock is released.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    entries: Vec<Entry>,
+    // Dropping a response may free megabytes, which must not happen under the lock.
+    entries: Vec<ShardEntry>,
     objects: Vec<Arc<Object>>,
     pub(crate) evicted_count: u64,
     pub(crate) evicted_bytes: u64,
 }
 
-impl Shard {
+impl StoreShard {
     pub(crate) fn new(capacity_bytes: u64) -> Self {
-        // For how many keys it is remembered that they were evicted of late: half as many as there are objects of this
-        // size.
+        // The policy remembers recently evicted keys: half as many as objects of this size fit.
         Self::with_items((capacity_bytes / 2048).max(64) as usize, capacity_bytes)
     }
 
@@ -75,6 +76,7 @@ impl Shard {
     }
 
     /// An empty shard that is not in use.
+    // Small, because most stores never need all shards.
     pub(crate) fn unused() -> Self {
         Self { marks: Marks::none(), ..Self::with_items(1, 1) }
     }
@@ -84,20 +86,19 @@ impl Shard {
         self.objects.set_capacity(capacity_bytes);
     }
 
-    /// The number of stored responses.
     pub(crate) fn responses(&self) -> usize {
         self.objects.iter().map(|(_, entry)| entry.count()).sum()
     }
 
     /// Removes all stored responses and all fetches in progress.
-    pub(crate) fn take_all(&mut self) -> (Vec<Entry>, Vec<Arc<Flight>>) {
+    pub(crate) fn take_all(&mut self) -> (Vec<ShardEntry>, Vec<Arc<Flight>>) {
         self.flights_count = 0;
         let entries = self.objects.drain().map(|(_, entry)| entry).collect();
         (entries, self.flights.drain().flat_map(|(_, flights)| flights).collect())
     }
 
     /// Adds an entry from another shard.
-    pub(crate) fn take_in(&mut self, entry: Entry, left: &mut Left) {
+    pub(crate) fn take_in(&mut self, entry: ShardEntry, left: &mut Left) {
         if let Some(key) = entry.key() {
             self.objects.insert_with_lifecycle(slot(key), entry, left);
         }
@@ -111,20 +112,25 @@ impl Shard {
 
     /// Finds the variant that answers a request.
     #[inline]
-    pub(crate) fn find(&self, key: Key, variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<&Arc<Object>> {
+    pub(crate) fn find(
+        &self,
+        key: CacheKey,
+        variant_of: impl FnMut(&Vary) -> VariantKey,
+    ) -> Option<&Arc<Object>> {
         self.objects.get(&slot(key))?.find(key, variant_of)
     }
 
     /// All responses under a key, the newest first; none of them counts as used.
-    pub(crate) fn peek(&self, key: Key) -> impl Iterator<Item = &Arc<Object>> {
-        let objects = self.objects.peek(&slot(key)).into_iter().flat_map(Entry::objects);
+    pub(crate) fn peek(&self, key: CacheKey) -> impl Iterator<Item = &Arc<Object>> {
+        // `peek` and not `get`, which would count as a use and change what is evicted.
+        let objects = self.objects.peek(&slot(key)).into_iter().flat_map(ShardEntry::objects);
         objects.filter(move |object| object.key() == key)
     }
 
     /// How many variants of a resource were evicted for others, since its entry was created.
-    pub(crate) fn displaced(&self, key: Key) -> u64 {
+    pub(crate) fn displaced(&self, key: CacheKey) -> u64 {
         match self.objects.peek(&slot(key)) {
-            Some(Entry::Several(variants)) => variants.displaced(),
+            Some(ShardEntry::Several(variants)) => variants.displaced(),
             _ => 0,
         }
     }
@@ -139,20 +145,21 @@ impl Shard {
         let mut left = Left::default();
         let bytes_max = self.variants_bytes_max();
         let (before, mut gone) = (self.displaced, Vec::new());
+        // The cache replaces an entry as a whole, so other variants are taken out and put back with the new one.
         let known =
             self.objects.peek_mut(&slot(object.key())).and_then(|mut entry| entry.take_several(object));
         let entry = match known {
-            None => Entry::One(object.clone()),
+            None => ShardEntry::One(object.clone()),
             Some(mut variants) => {
                 let displaced = variants.displaced();
                 variants.put(object.clone(), bytes_max, &mut gone);
                 self.displaced += variants.displaced() - displaced;
-                Entry::Several(variants)
+                ShardEntry::Several(variants)
             }
         };
         let displaced = (self.displaced - before) as usize;
         left.evicted_count += displaced as u64;
-        // What was only replaced comes first, if it is among them.
+        // A replaced response is first in the list, if there is one.
         left.evicted_bytes +=
             gone.iter().rev().take(displaced).map(|object| object.weight_bytes()).sum::<u64>();
         left.objects = gone;
@@ -161,19 +168,33 @@ impl Shard {
     }
 
     /// Counts memory that is kept beside a stored response for which `is_it` holds, and evicts others if necessary.
-    pub(crate) fn grow(&mut self, key: Key, is_it: impl Fn(&Object) -> bool, bytes: u64) {
+    pub(crate) fn grow(&mut self, key: CacheKey, is_it: impl Fn(&Object) -> bool, bytes: u64) {
         let Some(mut entry) = self.objects.peek_mut(&slot(key)) else { return };
-        // Looked at first: what is changed is weighed anew.
+        // Checks before the change, because the cache weighs a changed entry again.
         match &mut *entry {
-            Entry::One(object) if is_it(object) => object.add_weight(bytes),
-            Entry::One(_) => {}
-            Entry::Several(variants) => drop(variants.grow(is_it, bytes)),
+            ShardEntry::One(object) if is_it(object) => object.add_weight(bytes),
+            ShardEntry::One(_) => {}
+            ShardEntry::Several(variants) => drop(variants.grow(is_it, bytes)),
         }
     }
 
-    /// Removes all responses under a key.
-    pub(crate) fn remove(&mut self, key: Key) -> Option<Entry> {
+    pub(crate) fn remove(&mut self, key: CacheKey) -> Option<ShardEntry> {
         self.objects.remove(&slot(key)).map(|(_, entry)| entry)
+    }
+
+    /// Removes a response, or a copy of it with the same metadata. Other variants stay. Returns whether another
+    /// response has replaced it.
+    pub(crate) fn withdraw(&mut self, old: &Object) -> (bool, Option<ShardEntry>) {
+        let mut is_replaced = false;
+        for object in self.peek(old.key()).filter(|object| object.is_same_variant(old)) {
+            if object.stored() == old.stored() {
+                object.purge(Force::Hard);
+            }
+            is_replaced |= !object.is_gone();
+        }
+        // Other variants of the resource may still be good.
+        let is_over = self.peek(old.key()).all(|object| object.is_gone());
+        (is_replaced, if is_over { self.remove(old.key()) } else { None })
     }
 
     /// Checks all responses, removes purged ones, and returns the epoch in which the oldest fetch in progress began.
@@ -184,7 +205,7 @@ impl Shard {
         self.flights.values().flatten().map(|flight| flight.epoch).min()
     }
 
-    pub(crate) fn flights(&self, key: Key) -> &[Arc<Flight>] {
+    pub(crate) fn flights(&self, key: CacheKey) -> &[Arc<Flight>] {
         self.flights.get(&key).map_or(&[], Vec::as_slice)
     }
 
@@ -198,7 +219,7 @@ impl Shard {
         true
     }
 
-    /// Removes a fetch that has ended, or that nobody may join any more.
+    /// Removes a fetch that has ended, or that no client may join any more.
     pub(crate) fn land(&mut self, flight: &Arc<Flight>) {
         let Some(flights) = self.flights.get_mut(&flight.key) else { return };
         let before = flights.len();
@@ -210,10 +231,12 @@ impl Shard {
     }
 
     /// Purges a key: stored responses and fetches in progress. Returns how many stored responses matched.
-    pub(crate) fn purge(&mut self, key: Key, force: Force) -> (usize, Option<Entry>) {
+    pub(crate) fn purge(&mut self, key: CacheKey, force: Force) -> (usize, Option<ShardEntry>) {
         let flights = self.flights.remove(&key).unwrap_or_default();
         self.flights_count -= flights.len();
+        // Separate requests are in no list: they compare this number before they store.
         self.marks.purged(key);
+        // Their responses were asked for before the purge, and may be the old ones.
         flights.iter().for_each(|flight| flight.doom());
         let met = self.peek(key).inspect(|object| object.purge(force)).count();
         (met, if force == Force::Hard { self.remove(key) } else { None })
@@ -228,13 +251,13 @@ impl Shard {
     }
 }
 
-/// The half of a key for look-ups in the shard; the other half selects the shard. A stored response has the whole key.
-pub(crate) fn slot(key: Key) -> u64 {
+/// The half of a key for lookups in the shard; the other half selects the shard. A stored response has the whole key.
+pub(crate) fn slot(key: CacheKey) -> u64 {
     key.as_u128() as u64
 }
 
-impl Entry {
-    pub(crate) fn key(&self) -> Option<Key> {
+impl ShardEntry {
+    pub(crate) fn key(&self) -> Option<CacheKey> {
         self.objects().next().map(|object| object.key())
     }
 
@@ -254,9 +277,10 @@ impl Entry {
         }
     }
 
-    /// Takes the entry's other variants, to be put back together with the new response; `None` if there are none.
+    /// Takes the entry's other variants, to be put back together with the new response. `None` if there are none.
     fn take_several(&mut self, coming: &Object) -> Option<Box<Variants>> {
         match self {
+            // Two keys may share the 64 bits of a slot. Then the later one replaces the earlier.
             Self::One(object) if object.key() != coming.key() => None,
             Self::One(object) if object.is_gone() || object.is_same_variant(coming) => None,
             Self::One(object) => {
@@ -272,7 +296,7 @@ impl Entry {
     }
 
     #[inline]
-    fn find(&self, key: Key, mut variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<&Arc<Object>> {
+    fn find(&self, key: CacheKey, mut variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<&Arc<Object>> {
         match self {
             Self::One(object) => {
                 let is_found =
@@ -287,12 +311,13 @@ impl Entry {
 #[derive(Debug, Clone)]
 struct Weigher;
 
-impl Weighter<u64, Entry> for Weigher {
-    fn weight(&self, _: &u64, entry: &Entry) -> u64 {
+impl Weighter<u64, ShardEntry> for Weigher {
+    fn weight(&self, _: &u64, entry: &ShardEntry) -> u64 {
         let objects_bytes = match entry {
-            Entry::One(object) => object.weight_bytes(),
-            Entry::Several(variants) => size_of::<Variants>() as u64 + variants.weight_bytes(),
+            ShardEntry::One(object) => object.weight_bytes(),
+            ShardEntry::Several(variants) => size_of::<Variants>() as u64 + variants.weight_bytes(),
         };
+        // The index counts as well: with bodies of 128 bytes it is a large part of the memory.
         crate::store::object::INDEX_BYTES + objects_bytes
     }
 }
@@ -300,16 +325,16 @@ impl Weighter<u64, Entry> for Weigher {
 #[derive(Debug, Clone)]
 struct CountEvicted;
 
-impl quick_cache::Lifecycle<u64, Entry> for CountEvicted {
+impl quick_cache::Lifecycle<u64, ShardEntry> for CountEvicted {
     type RequestState = Left;
 
-    /// Unlike `on_evict`, not called for what is replaced.
-    fn before_evict(&self, left: &mut Left, key: &u64, entry: &mut Entry) {
+    /// Unlike `on_evict`, not called for replaced entries.
+    fn before_evict(&self, left: &mut Left, key: &u64, entry: &mut ShardEntry) {
         left.evicted_count += entry.count() as u64;
         left.evicted_bytes += Weigher.weight(key, entry);
     }
 
-    fn on_evict(&self, left: &mut Left, _: u64, entry: Entry) {
+    fn on_evict(&self, left: &mut Left, _: u64, entry: ShardEntry) {
         left.entries.push(entry);
     }
 }
@@ -323,6 +348,7 @@ impl Hasher for AsIs {
         self.0
     }
 
+    // Never called for `u64`, but the trait requires it.
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
     }

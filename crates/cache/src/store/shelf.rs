@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// A place for long bodies.
 pub trait Shelf: Debug + Send + Sync {
-    /// Starts a body of at most `bytes_max` bytes; `None` if there is no room.
+    /// Starts a body of at most `bytes_max` bytes. `None` if there is no room.
     fn begin(&self, bytes_max: u64) -> Option<Box<dyn Shelving>>;
 }
 
@@ -16,13 +16,11 @@ pub trait Shelving: Debug + Send {
     /// Appends bytes. Returns whether there was room; if not, the body cannot be shelved.
     fn append(&mut self, bytes: &[u8]) -> bool;
 
-    /// Completes the body, which is immutable from now on; `None` if it cannot be kept after all.
+    /// Completes the body, which is immutable from now on. `None` if it cannot be kept after all.
     fn finish(self: Box<Self>) -> Option<Arc<dyn Shelved>>;
 }
 
-/// A body on a shelf.
 pub trait Shelved: Any + Debug + Send + Sync {
-    /// The whole body.
     fn bytes(&self) -> &[u8];
 }
 
@@ -41,10 +39,9 @@ pub(crate) fn shelved_bytes(body_bytes: u64) -> u64 {
 /// Where a body is written while it arrives: it goes to the shelf once it turns out to be long.
 #[derive(Debug)]
 pub(crate) enum Placing {
-    /// The body is still short.
     Short,
     OnShelf(Box<dyn Shelving>),
-    /// The body is in the allocator's memory alone.
+    /// The body is only in the allocator's memory.
     InParts,
 }
 
@@ -59,9 +56,9 @@ impl Placing {
 }
 
 /// A body on the shelf, as bytes that can be shared.
-pub(crate) struct Held(pub(crate) Arc<dyn Shelved>);
+pub(crate) struct HeldBody(pub(crate) Arc<dyn Shelved>);
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldBody {
     fn as_ref(&self) -> &[u8] {
         self.0.bytes()
     }

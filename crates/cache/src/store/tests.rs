@@ -1,29 +1,31 @@
-//! What the tests of the store share: keys, openings, and an allocator that is the program's.
+//! Keys, openings and the program's allocator, shared by the tests of the store.
 
-use crate::key::Key;
+use crate::key::CacheKey;
 use crate::store::object::Opening;
 use crate::stored::{Stored, Traits};
 use crate::vary::{VariantKey, Vary};
 
-/// Look-ups, request collapsing and purges.
+/// Lookups, request collapsing and purges.
 mod behaviour;
-/// Responses to requests that went to a server alone.
+/// Responses to separate requests.
 mod apart;
 /// Many variants of one resource.
 mod varied;
+/// Obsolete responses.
+mod withdrawn;
 /// Changes of the memory limit.
 mod resized;
 /// Readers of a body while it arrives.
 mod readers;
 /// The memory that the store takes.
 mod resident;
-/// Hit rates beside those of other policies.
+/// Hit rates compared with other policies.
 mod policies;
 
-/// Keys as a hash makes them.
-pub(crate) fn key(number: u64) -> Key {
+/// Keys with random bits, like hashes.
+pub(crate) fn key(number: u64) -> CacheKey {
     let mixed = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-    Key::from_u128(mixed ^ (mixed >> 61))
+    CacheKey::from_u128(mixed ^ (mixed >> 61))
 }
 
 fn stored() -> Stored {
@@ -32,8 +34,8 @@ fn stored() -> Stored {
         traits: Traits::default(),
         stale_while_revalidate_seconds: 0,
         stale_if_error_seconds: 0,
-        etag: http1::Span::default(),
-        last_modified: http1::Span::default(),
+        etag: http1::ByteSpan::default(),
+        last_modified: http1::ByteSpan::default(),
         last_modified_unix_seconds: 0,
         date_unix_seconds: 0,
         received_ms: 0,
@@ -52,6 +54,7 @@ pub(crate) fn opening(text: &str) -> Opening {
         variant: NO_VARIANT,
         key_text: text.as_bytes().into(),
         head: b"HTTP/1.1 200 OK\r\n\r\n"[..].into(),
+        hidden: Box::new([]),
         labels: Box::new([]),
         body_bytes: None,
         forms: None,

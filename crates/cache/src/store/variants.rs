@@ -1,24 +1,24 @@
-//! The variants of one resource, as many as fit into their share of memory. Each is found with one look-up.
+//! The variants of one resource, as many as fit into their share of memory. Each is found with one lookup.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::key::Key;
+use crate::key::CacheKey;
 use crate::store::object::Object;
 use crate::vary::{VariantKey, Vary};
 
 /// The most different Vary lists of a resource. When a server uses more, all variants are dropped.
+// A lookup hashes the request once for each list.
 const VARIES_MAX: usize = 16;
 
 /// The memory of a variant besides its response: a place in the table and in the order, with spare room.
 const PLACE_BYTES: u64 = 112;
 
-/// The variants of one resource.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Variants {
-    groups: Vec<Group>,
-    /// The variants, oldest first. A replaced variant leaves an unused place for a while.
-    order: VecDeque<Place>,
+    groups: Vec<VariantGroup>,
+    /// Oldest first. A replaced variant leaves an unused place for a while.
+    order: VecDeque<VariantPlace>,
     next_number: u64,
     weight_bytes: u64,
     /// How many variants were evicted for others of this resource.
@@ -27,13 +27,13 @@ pub(crate) struct Variants {
 
 /// Variants that vary by equal fields.
 #[derive(Debug, Clone)]
-struct Group {
+struct VariantGroup {
     vary: Vary,
     objects: HashMap<VariantKey, (u64, Arc<Object>)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct VariantPlace {
     number: u64,
     group: usize,
     variant: VariantKey,
@@ -43,17 +43,18 @@ impl Variants {
     /// Finds the variant for a request; among several, the one stored last (RFC 9111 §4.1).
     pub(crate) fn find(
         &self,
-        key: Key,
+        key: CacheKey,
         mut variant_of: impl FnMut(&Vary) -> VariantKey,
     ) -> Option<&Arc<Object>> {
         let found = self.groups.iter().filter_map(|group| {
             let found = group.objects.get(&variant_of(&group.vary))?;
+            // A slot may have been taken over by another key with the same 64 bits.
             (found.1.key() == key && !found.1.is_gone()).then_some(found)
         });
         found.max_by_key(|(number, _)| *number).map(|(_, object)| object)
     }
 
-    /// All variants, the newest first.
+    /// The newest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
         self.order.iter().rev().filter_map(|place| self.at(place))
     }
@@ -80,18 +81,18 @@ impl Variants {
             *self = Self { displaced, ..Self::default() };
         }
         let group = known.unwrap_or_else(|| {
-            self.groups.push(Group { vary: object.vary().clone(), objects: HashMap::new() });
+            self.groups.push(VariantGroup { vary: object.vary().clone(), objects: HashMap::new() });
             self.groups.len() - 1
         });
         let (number, variant) = (self.next_number, object.variant());
         self.next_number += 1;
         self.weight_bytes += object.weight_bytes() + PLACE_BYTES;
-        self.order.push_back(Place { number, group, variant });
+        self.order.push_back(VariantPlace { number, group, variant });
         if let Some((_, replaced)) = self.groups[group].objects.insert(variant, (number, object)) {
             self.weight_bytes -= replaced.weight_bytes() + PLACE_BYTES;
             left.push(replaced);
         }
-        // The one that has just come stays.
+        // The newest variant stays.
         while self.weight_bytes > bytes_max && self.order.len() > 1 {
             let Some(place) = self.order.pop_front() else { break };
             if let Some(object) = self.remove(&place) {
@@ -99,6 +100,7 @@ impl Variants {
                 left.push(object);
             }
         }
+        // Places of replaced variants are removed together, so that replacing takes constant time on average.
         if self.order.len() > 2 * self.len() + 8 {
             let Self { groups, order, .. } = self;
             order.retain(|place| is_at(groups, place).is_some());
@@ -113,11 +115,11 @@ impl Variants {
         true
     }
 
-    fn at(&self, place: &Place) -> Option<&Arc<Object>> {
+    fn at(&self, place: &VariantPlace) -> Option<&Arc<Object>> {
         is_at(&self.groups, place)
     }
 
-    fn remove(&mut self, place: &Place) -> Option<Arc<Object>> {
+    fn remove(&mut self, place: &VariantPlace) -> Option<Arc<Object>> {
         self.at(place)?;
         let (_, object) = self.groups.get_mut(place.group)?.objects.remove(&place.variant)?;
         self.weight_bytes -= object.weight_bytes() + PLACE_BYTES;
@@ -125,7 +127,8 @@ impl Variants {
     }
 }
 
-fn is_at<'a>(groups: &'a [Group], place: &Place) -> Option<&'a Arc<Object>> {
+fn is_at<'a>(groups: &'a [VariantGroup], place: &VariantPlace) -> Option<&'a Arc<Object>> {
     let (number, object) = groups.get(place.group)?.objects.get(&place.variant)?;
+    // A place with another number belongs to a variant that was replaced since.
     (*number == place.number).then_some(object)
 }

@@ -1,15 +1,15 @@
-//! Ages, lifetimes, and what a request makes of them (RFC 9111 §4.2, §5.2.1, RFC 5861, RFC 9213).
+//! Ages, lifetimes, and directives of requests (RFC 9111 §4.2, §5.2.1, RFC 5861, RFC 9213).
 
 use cache::{
-    Decision, Forward, Found, Freshness, Heuristic, Ignore, OriginError, Policy, Refusal, StatusTtl, decide,
-    serves_on_error,
+    CachePolicy, Decision, Forward, Freshness, Heuristic, Ignore, LookUp, NotStored, OriginError, StatusTtl,
+    decide, serves_on_error,
 };
 
-use crate::{NOW, NOW_MS, Request, Response, decide_after, store, store_for};
+use crate::{NOW, NOW_MS, Request, Response, decide_after, keep, store, store_for, text};
 
 const FRESH: Decision = Decision::Serve(Freshness::Fresh);
 
-/// How long a response with these fields is fresh, in seconds; negative if it was stale when it came.
+/// The freshness lifetime of a response with these fields, in seconds; negative if it is stale on arrival.
 fn lifetime(fields: &str) -> i64 {
     store(&format!("{fields}ETag: \"a\"\r\n")).unwrap().0.ttl_seconds(NOW_MS)
 }
@@ -28,13 +28,13 @@ fn rfc9111_4_2_1_cache_control() {
         ("max-age=60, foo=\"max-age=9\"", 60),
         ("foo=\"a\\\", max-age=9\", max-age=60", 60),
         (",, max-age=60 ,", 60),
-        // The first of several counts.
+        // The first of several values counts.
         ("max-age=60, max-age=9", 60),
         ("max-age=9, max-age=60", 9),
-        // RFC 9111 §1.2.2: what does not fit is 2^31.
+        // RFC 9111 §1.2.2: a number that does not fit counts as 2^31.
         ("max-age=2147483648", 1 << 31),
         ("max-age=99999999999999999999", 1 << 31),
-        // No number is no time.
+        // An invalid number counts as 0.
         ("max-age", 0),
         ("max-age=", 0),
         ("max-age=-1", 0),
@@ -45,7 +45,7 @@ fn rfc9111_4_2_1_cache_control() {
         ("max-age= 60", 0),
         ("max-age=\"60\"a", 0),
         ("max-age=a, max-age=60", 0),
-        // A string that does not end hides nothing.
+        // An unterminated string hides no later directive.
         ("foo=\"bar, max-age=60", 60),
     ] {
         assert_eq!(lifetime(&format!("Cache-Control: {directives}\r\n")), expected, "{directives}");
@@ -54,7 +54,7 @@ fn rfc9111_4_2_1_cache_control() {
 }
 
 #[test]
-fn what_is_never_fresh_is_not_so_to_a_clock_that_lags() {
+fn a_never_fresh_response_stays_so_for_a_lagging_clock() {
     for (age, is_fresh) in [(0, false), (1, true)] {
         let (stored, _) = store(&format!("Cache-Control: max-age={age}\r\nETag: \"a\"\r\n")).unwrap();
         assert_eq!(stored.is_fresh(NOW_MS - 100), is_fresh);
@@ -76,7 +76,7 @@ fn rfc9111_5_3_expires() {
         assert_eq!(lifetime(&format!("Expires: {expires}\r\n")), expected, "{expires}");
     }
     let expires = "Expires: Sun, 06 Nov 1994 08:50:37 GMT\r\n";
-    // It counts from Date, and max-age goes before it.
+    // Expires counts from Date, and max-age overrides it.
     assert_eq!(lifetime(&format!("{expires}Date: Sun, 06 Nov 1994 08:49:07 GMT\r\n")), 60);
     assert_eq!(lifetime(&format!("{expires}Cache-Control: max-age=5\r\n")), 5);
     assert_eq!(lifetime(&format!("{expires}Cache-Control: max-age=0\r\n")), 0);
@@ -104,7 +104,7 @@ fn rfc9111_4_2_3_age() {
             assert_eq!(stored.age_seconds(NOW_MS + 7000), expected as u64 + 7, "{age}");
         }
     }
-    // Older than time itself it is stale, whatever its max-age.
+    // An age beyond 1970 makes it stale, despite its max-age.
     let (stored, _) =
         store("Age: 99999999999\r\nCache-Control: max-age=1000000000\r\nETag: \"a\"\r\n").unwrap();
     assert!(!stored.is_fresh(NOW_MS));
@@ -126,15 +126,16 @@ fn rfc9111_4_2_2_heuristic() {
         (200, "Cache-Control: max-age=5\r\n", Some(5)),
     ] {
         let response = Response::new(status, &format!("{modified}{directives}"));
-        let stored = store_for(&Request::get(""), &response, &Policy::default()).map(|(stored, _)| stored);
-        // RFC 9111 §3: what is not guessed for is not stored.
+        let stored =
+            store_for(&Request::get(""), &response, &CachePolicy::default()).map(|(stored, _)| stored);
+        // RFC 9111 §3: a response without heuristic freshness is not stored.
         let ttl = stored.map(|stored| (stored.ttl_seconds(NOW_MS), stored.is_heuristic()));
-        let expected = expected.map(|ttl| (ttl, ttl == 100)).ok_or(Refusal::NoFreshness);
+        let expected = expected.map(|ttl| (ttl, ttl == 100)).ok_or(NotStored::NoFreshness);
         assert_eq!(ttl, expected, "{status} {directives}");
     }
     let old = "Last-Modified: Fri, 06 Nov 1970 08:32:57 GMT\r\n";
     assert_eq!(lifetime(old), 24 * 60 * 60, "never longer than a day");
-    let off = Policy { heuristic: Heuristic { percent: 0, longest_ms: 1 }, ..Policy::default() };
+    let off = CachePolicy { heuristic: Heuristic { percent: 0, longest_ms: 1 }, ..CachePolicy::default() };
     let (stored, _) = store_for(&Request::get(""), &Response::new(200, modified), &off).unwrap();
     assert_eq!(stored.ttl_seconds(NOW_MS), 0);
 }
@@ -148,7 +149,7 @@ fn rfc9213_cdn_cache_control_goes_before() {
         ("max-age=999999999999999", 1 << 31),
         ("max-age=-5", 0),
         ("a=(1 \"b\" c);d, e=:YQ==:, f=@1, g=%\"%c3\", h=?0, i=1.5, max-age=60", 60),
-        // Not a Dictionary, or no time: as if it were not there.
+        // Not a Dictionary, or no valid time: counts as missing.
         ("max-age=60, &&&", 7),
         ("max-age=\"60\"", 7),
         ("max-age =60", 7),
@@ -173,7 +174,62 @@ fn rfc9213_cdn_cache_control_goes_before() {
 }
 
 #[test]
-fn rfc9111_5_2_1_what_the_client_takes() {
+fn surrogate_control_goes_before_and_is_for_this_cache_alone() {
+    for (surrogate, expected) in [
+        ("max-age=60", Some(60)),
+        ("MaX-aGe=60, foobar", Some(60)),
+        ("content=\"ESI/1.0\", max-age=60", Some(60)),
+        ("max-age=60+30", Some(60)),
+        ("no-store-remote, max-age=60", Some(60)),
+        ("max-age=1, max-age=60;vanward", Some(60)),
+        ("max-age=1;abc, max-age=60; Vanward;def, no-store", Some(60)),
+        ("max-age=60, no-store;abc", Some(60)),
+        ("max-age =60", Some(0)),
+        ("max-age= 60", Some(0)),
+        ("no-store", None),
+        ("max-age=60, no-store;vanward", None),
+        ("private", None),
+        // These directives have no meaning for this cache.
+        ("content=\"ESI/1.0\"", Some(7)),
+        ("max-age=60;abc, no-store;abc", Some(7)),
+        ("no-store-remote", Some(7)),
+        ("", Some(7)),
+    ] {
+        let fields = format!(
+            "Surrogate-Control: {surrogate}\r\nCDN-Cache-Control: max-age=7\r\nCache-Control: no-store\r\nETag: \"a\"\r\n"
+        );
+        let found = store(&fields).map(|(stored, _)| stored.ttl_seconds(NOW_MS)).ok();
+        assert_eq!(found, expected, "{surrogate}");
+    }
+    let (stored, _) = store("Surrogate-Control: max-age=60+30\r\n").unwrap();
+    assert_eq!(decide_after(&stored, 89, ""), Decision::Serve(Freshness::StaleWhileRevalidate));
+    assert_eq!(decide_after(&stored, 90, ""), Decision::Validate(Forward::Stale));
+}
+
+#[test]
+fn routes_choose_the_targeted_fields() {
+    let fields = "Surrogate-Control: max-age=60\r\nCDN-Cache-Control: max-age=7\r\nOur-Cache-Control: max-age=9\r\n\
+        Cache-Control: max-age=1\r\n";
+    let target = |name: &'static str, is_sent| cache::TargetedField { name: name.into(), is_sent };
+    for (targets, ttl_seconds, hidden) in [
+        (cache::TARGETS.to_vec(), 60, "Surrogate-Control: max-age=60\r\n"),
+        (vec![], 1, ""),
+        (
+            vec![target("our-cache-control", true), target("cdn-cache-control", false)],
+            9,
+            "CDN-Cache-Control: max-age=7\r\n",
+        ),
+        (vec![target("cdn-cache-control", true), target("surrogate-control", true)], 7, ""),
+    ] {
+        let policy = CachePolicy { targets, ..CachePolicy::default() };
+        let (stored, kept) = keep(&Request::get(""), &Response::new(200, fields), &policy).unwrap();
+        assert_eq!((stored.ttl_seconds(NOW_MS), text(&kept.hidden).as_str()), (ttl_seconds, hidden));
+        assert_eq!(text(&kept.shown).matches("Control").count(), if hidden.is_empty() { 4 } else { 3 });
+    }
+}
+
+#[test]
+fn rfc9111_5_2_1_client_directives() {
     let validate = Decision::Validate(Forward::Request);
     let stale = Decision::Validate(Forward::Stale);
     for (fields, seconds, expected) in [
@@ -195,7 +251,7 @@ fn rfc9111_5_2_1_what_the_client_takes() {
         ("Cache-Control: only-if-cached\r\n", 0, FRESH),
         ("Cache-Control: only-if-cached\r\n", 100, Decision::OnlyIfCached),
         ("Cache-Control: only-if-cached, max-stale\r\n", 200, Decision::Serve(Freshness::StaleForClient)),
-        // RFC 9111 §5.4: Pragma counts where Cache-Control is missing.
+        // RFC 9111 §5.4: Pragma counts if Cache-Control is missing.
         ("Pragma: no-cache\r\n", 0, validate),
         ("Pragma: no-cache\r\nCache-Control: foo\r\n", 0, FRESH),
         ("Pragma: foo\r\n", 0, FRESH),
@@ -204,17 +260,19 @@ fn rfc9111_5_2_1_what_the_client_takes() {
         assert_eq!(decide_after(&stored, seconds, fields), expected, "{fields:?} after {seconds} s");
     }
     let (stored, _) = store("Cache-Control: max-age=100\r\n").unwrap();
-    let deaf =
-        Policy { ignore: Ignore { request_directives: true, ..Ignore::default() }, ..Policy::default() };
+    let deaf = CachePolicy {
+        ignore: Ignore { request_directives: true, ..Ignore::default() },
+        ..CachePolicy::default()
+    };
     for fields in ["Cache-Control: no-cache\r\n", "Cache-Control: only-if-cached, no-store\r\n"] {
         let asked = Request::get(fields).asked();
-        assert_eq!(decide(&asked, Found::Variant(&stored), &deaf, NOW_MS), FRESH);
-        assert_eq!(decide(&asked, Found::Nothing, &deaf, NOW_MS), Decision::Forward(Forward::UriMiss));
+        assert_eq!(decide(&asked, LookUp::Variant(&stored), &deaf, NOW_MS), FRESH);
+        assert_eq!(decide(&asked, LookUp::Nothing, &deaf, NOW_MS), Decision::Forward(Forward::UriMiss));
     }
     let only = Request::get("Cache-Control: only-if-cached\r\n").asked();
-    assert_eq!(decide(&only, Found::Nothing, &Policy::default(), NOW_MS), Decision::OnlyIfCached);
+    assert_eq!(decide(&only, LookUp::Nothing, &CachePolicy::default(), NOW_MS), Decision::OnlyIfCached);
     let plain = Request::get("").asked();
-    let other = decide(&plain, Found::OtherVariants, &Policy::default(), NOW_MS);
+    let other = decide(&plain, LookUp::OtherVariants, &CachePolicy::default(), NOW_MS);
     assert_eq!(other, Decision::Forward(Forward::VaryMiss));
 }
 
@@ -242,7 +300,7 @@ fn rfc5861_4_and_rfc9111_4_2_4_when_the_origin_fails() {
     let broken = OriginError::of_status(500).unwrap();
     let overloaded = OriginError::of_status(503).unwrap();
     assert_eq!(OriginError::of_status(501), None);
-    let graceful = Policy { grace_ms: 50_000, ..Policy::default() };
+    let graceful = CachePolicy { grace_ms: 50_000, ..CachePolicy::default() };
     for (directives, error, seconds, expected) in [
         ("max-age=100, stale-if-error=10", down, 109, true),
         ("max-age=100, stale-if-error=10", broken, 109, true),
@@ -271,7 +329,7 @@ fn rfc5861_4_and_rfc9111_4_2_4_when_the_origin_fails() {
 #[test]
 fn route_times_count_from_receipt() {
     let short = StatusTtl { first: 404, last: 404, ttl_ms: 5000 };
-    let policy = Policy { ttl_ms: Some(60_000), status_ttl: vec![short], ..Policy::default() };
+    let policy = CachePolicy { ttl_ms: Some(60_000), status_ttl: vec![short], ..CachePolicy::default() };
     let old = format!("Date: {NOW}\r\nAge: 500\r\nCache-Control: max-age=1\r\n");
     for (status, expected) in [(200, 60), (404, 5)] {
         let (stored, _) = store_for(&Request::get(""), &Response::new(status, &old), &policy).unwrap();

@@ -1,6 +1,6 @@
 //! Keys as text and as hashes.
 
-use cache::{Key, KeyOptions, KeySecret, Parameter, Query, Uri, write_key};
+use cache::{CacheKey, KeyOptions, KeyQuery, KeySecret, Parameter, Uri, write_key};
 
 use crate::{Request, text};
 
@@ -43,26 +43,26 @@ fn rfc9110_4_2_3_uris_that_are_the_same() {
 
 #[test]
 fn queries() {
-    let named = |names: &[&str]| names.iter().map(|name| Parameter::of(name)).collect::<Vec<_>>();
+    let named = |names: &[&str]| names.iter().map(|name| Parameter::from_written(name)).collect::<Vec<_>>();
     let of = |query, sorts_query| KeyOptions { query, sorts_query, ..KeyOptions::default() };
     for (options, given, expected) in [
-        (of(Query::Whole, false), "b=1&a=2", "?b=1&a=2"),
-        (of(Query::Whole, false), "&", "?&"),
-        (of(Query::Whole, true), "b=1&a=2", "?a=2&b=1"),
-        // Those of one name keep their order.
-        (of(Query::Whole, true), "b=2&a=2&b=1&a=1&&", "?a=2&a=1&b=2&b=1"),
-        (of(Query::None, false), "b=1", ""),
-        (of(Query::Keep(named(&["a", "c"])), false), "c&b=1&a=2&aa=3", "?c&a=2"),
-        (of(Query::Keep(named(&["a", "c"])), true), "c&b=1&a=2", "?a=2&c"),
-        (of(Query::Drop(named(&["utm_*", "b"])), false), "utm_x=1&a=2&b=1&utm=3", "?a=2&utm=3"),
-        (of(Query::Drop(named(&["*"])), false), "a=1", ""),
+        (of(KeyQuery::Whole, false), "b=1&a=2", "?b=1&a=2"),
+        (of(KeyQuery::Whole, false), "&", "?&"),
+        (of(KeyQuery::Whole, true), "b=1&a=2", "?a=2&b=1"),
+        // Parameters with equal names keep their order.
+        (of(KeyQuery::Whole, true), "b=2&a=2&b=1&a=1&&", "?a=2&a=1&b=2&b=1"),
+        (of(KeyQuery::None, false), "b=1", ""),
+        (of(KeyQuery::Keep(named(&["a", "c"])), false), "c&b=1&a=2&aa=3", "?c&a=2"),
+        (of(KeyQuery::Keep(named(&["a", "c"])), true), "c&b=1&a=2", "?a=2&c"),
+        (of(KeyQuery::Drop(named(&["utm_*", "b"])), false), "utm_x=1&a=2&b=1&utm=3", "?a=2&utm=3"),
+        (of(KeyQuery::Drop(named(&["*"])), false), "a=1", ""),
     ] {
         assert_eq!(query(&options, given), expected, "{given} {options:?}");
     }
-    // More than are sorted are all there, in the order in which they came.
+    // Parameters beyond the sorting limit all remain, in the order in which they came.
     let many: Vec<String> = (0..100).rev().map(|number| format!("p{number}=1")).collect();
     let joined = many.join("&");
-    assert_eq!(query(&of(Query::Whole, true), &joined), format!("?{joined}"));
+    assert_eq!(query(&of(KeyQuery::Whole, true), &joined), format!("?{joined}"));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn cookies_and_fields() {
 fn the_hash_is_that_of_the_text() {
     let (plain, request) = (KeyOptions::default(), Request::get(""));
     let of = |secret, path: &'static str| {
-        Key::of(
+        CacheKey::from_secret(
             secret,
             &Uri::new(false, b"a", path.as_bytes()),
             &plain,
@@ -112,12 +112,13 @@ fn the_hash_is_that_of_the_text() {
     assert_ne!(of(KeySecret::new(1), "/a"), of(KeySecret::new(2), "/a"));
     let upper = Uri::new(false, b"A:80", b"/a");
     assert_eq!(
-        Key::of(KeySecret::new(1), &upper, &plain, &request.head, &request.bytes, |_| true),
+        CacheKey::from_secret(KeySecret::new(1), &upper, &plain, &request.head, &request.bytes, |_| true),
         of(KeySecret::new(1), "/a")
     );
     let sorted = KeyOptions { sorts_query: true, ..KeyOptions::default() };
     let uris = [b"/?b=1&a=2".as_slice(), b"/?a=2&b=1"].map(|path| Uri::new(false, b"a", path));
-    let [one, other] =
-        uris.map(|uri| Key::of(KeySecret::new(1), &uri, &sorted, &request.head, &request.bytes, |_| true));
+    let [one, other] = uris.map(|uri| {
+        CacheKey::from_secret(KeySecret::new(1), &uri, &sorted, &request.head, &request.bytes, |_| true)
+    });
     assert_eq!(one, other);
 }

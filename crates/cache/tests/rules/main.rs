@@ -1,23 +1,26 @@
-//! The rules of RFC 9111 and its neighbours, each with its table, then what holds for every input.
+//! The rules of RFC 9111 and related RFCs, each with its table, then properties of every input.
 
-/// What is stored, and why not.
+/// Which responses are stored.
 mod storing;
-/// How long it is fresh, and what answers a request.
+/// Freshness, and when a stored response answers a request.
 mod freshness;
-/// Which variant fits.
+/// Variants.
 mod varying;
-/// What a stored response is found by.
+/// Cache keys.
 mod keys;
 /// Preconditions and ranges.
 mod parts;
-/// What a 304 changes.
+/// Updates by a 304.
 mod refreshing;
-/// What unsafe requests make invalid, and what clients are told.
+/// Invalidation by unsafe requests, and fields for clients.
 mod telling;
-/// What holds for every input.
+/// Properties of every input.
 mod properties;
 
-use cache::{Asked, Decision, Found, Policy, Refusal, Stored, Times, admit, decide};
+use cache::{
+    CachePolicy, CacheRequestFields, Decision, KeptHead, LookUp, NotStored, Stored, StoredTimes, admit,
+    decide,
+};
 use http1::{HeadLimits, Parsed, RequestHead, ResponseHead};
 
 pub(crate) const LIMITS: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256, target: 16 * 1024 };
@@ -25,7 +28,7 @@ pub(crate) const LIMITS: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256
 /// Sun, 06 Nov 1994 08:49:37 GMT, when every response of these tests arrives.
 pub(crate) const NOW_MS: u64 = 784_111_777_000;
 pub(crate) const NOW: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
-pub(crate) const TIMES: Times = Times { requested_ms: NOW_MS, received_ms: NOW_MS };
+pub(crate) const TIMES: StoredTimes = StoredTimes { requested_ms: NOW_MS, received_ms: NOW_MS };
 
 /// A head and the bytes that it was parsed from.
 pub(crate) struct Request {
@@ -51,8 +54,8 @@ impl Request {
         Self::new("GET", fields)
     }
 
-    pub(crate) fn asked(&self) -> Asked {
-        Asked::of(&self.head, &self.bytes)
+    pub(crate) fn asked(&self) -> CacheRequestFields {
+        CacheRequestFields::new(&self.head, &self.bytes)
     }
 }
 
@@ -68,25 +71,35 @@ impl Response {
     }
 }
 
-/// What is stored of a 200 with these fields that answers a plain GET, and its head.
-pub(crate) fn store(fields: &str) -> Result<(Stored, Vec<u8>), Refusal> {
-    store_for(&Request::get(""), &Response::new(200, fields), &Policy::default())
+/// Stores a 200 with these fields as the response to a plain GET. Returns metadata and head.
+pub(crate) fn store(fields: &str) -> Result<(Stored, Vec<u8>), NotStored> {
+    store_for(&Request::get(""), &Response::new(200, fields), &CachePolicy::default())
 }
 
 pub(crate) fn store_for(
     request: &Request,
     response: &Response,
-    policy: &Policy,
-) -> Result<(Stored, Vec<u8>), Refusal> {
-    let mut head = Vec::new();
-    let stored = admit(&request.asked(), &response.head, &response.bytes, TIMES, policy, &mut head)?;
-    Ok((stored, head))
+    policy: &CachePolicy,
+) -> Result<(Stored, Vec<u8>), NotStored> {
+    let (stored, kept) = keep(request, response, policy)?;
+    Ok((stored, kept.shown))
 }
 
-/// What becomes of a GET with these fields so many seconds after the response came.
+/// As `store_for`, with the whole head.
+pub(crate) fn keep(
+    request: &Request,
+    response: &Response,
+    policy: &CachePolicy,
+) -> Result<(Stored, KeptHead), NotStored> {
+    let mut kept = KeptHead::default();
+    let stored = admit(&request.asked(), &response.head, &response.bytes, TIMES, policy, &mut kept)?;
+    Ok((stored, kept))
+}
+
+/// The decision for a GET with these fields, this many seconds after the response came.
 pub(crate) fn decide_after(stored: &Stored, seconds: u64, fields: &str) -> Decision {
     let asked = Request::get(fields).asked();
-    decide(&asked, Found::Variant(stored), &Policy::default(), NOW_MS + seconds * 1000)
+    decide(&asked, LookUp::Variant(stored), &CachePolicy::default(), NOW_MS + seconds * 1000)
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

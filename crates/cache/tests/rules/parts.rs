@@ -1,8 +1,8 @@
 //! Preconditions, ranges and parts (RFC 9110 §13 and §14, RFC 9111 §3.4).
 
 use cache::{
-    Boundary, Part, Selection, Verdict, judge_conditions, may_combine, range_applies, select,
-    write_content_range, write_unsatisfied_range,
+    Boundary, PreconditionResult, Selection, StoredPart, judge_conditions, may_combine, range_applies,
+    select, write_content_range, write_unsatisfied_range,
 };
 
 use crate::{NOW, Request, Response, store, text};
@@ -10,7 +10,7 @@ use crate::{NOW, Request, Response, store, text};
 const OURS: &str =
     "Cache-Control: max-age=60\r\nETag: \"ours\"\r\nLast-Modified: Sun, 06 Nov 1994 08:00:00 GMT\r\n";
 
-fn verdict(stored: &str, method: &str, fields: &str) -> Verdict {
+fn verdict(stored: &str, method: &str, fields: &str) -> PreconditionResult {
     let (stored, head) = store(&format!("Date: {NOW}\r\n{stored}")).unwrap();
     let request = Request::new(method, fields);
     judge_conditions(&request.asked(), &request.head, &request.bytes, &stored, &head)
@@ -22,19 +22,19 @@ fn rfc9110_13_1_2_if_none_match() {
     let bare = "Cache-Control: max-age=60\r\nETag: ours\r\n";
     let none = "Cache-Control: max-age=60\r\n";
     for (stored, value, expected) in [
-        (OURS, "\"ours\"", Verdict::NotModified),
-        (OURS, "W/\"ours\"", Verdict::NotModified),
-        (OURS, "\"a\", \"ours\"", Verdict::NotModified),
-        (OURS, "\"a,b\",,\"ours\"", Verdict::NotModified),
-        (OURS, "*", Verdict::NotModified),
-        (OURS, "\"other\"", Verdict::Proceed),
-        (OURS, "ours", Verdict::Proceed),
-        (OURS, "\"ours", Verdict::Proceed),
-        (weak, "\"ours\"", Verdict::NotModified),
-        (weak, "W/\"ours\"", Verdict::NotModified),
-        (bare, "ours", Verdict::NotModified),
-        (none, "\"ours\"", Verdict::Proceed),
-        (none, "*", Verdict::NotModified),
+        (OURS, "\"ours\"", PreconditionResult::NotModified),
+        (OURS, "W/\"ours\"", PreconditionResult::NotModified),
+        (OURS, "\"a\", \"ours\"", PreconditionResult::NotModified),
+        (OURS, "\"a,b\",,\"ours\"", PreconditionResult::NotModified),
+        (OURS, "*", PreconditionResult::NotModified),
+        (OURS, "\"other\"", PreconditionResult::Proceed),
+        (OURS, "ours", PreconditionResult::Proceed),
+        (OURS, "\"ours", PreconditionResult::Proceed),
+        (weak, "\"ours\"", PreconditionResult::NotModified),
+        (weak, "W/\"ours\"", PreconditionResult::NotModified),
+        (bare, "ours", PreconditionResult::NotModified),
+        (none, "\"ours\"", PreconditionResult::Proceed),
+        (none, "*", PreconditionResult::NotModified),
     ] {
         for method in ["GET", "HEAD"] {
             let fields = format!("If-None-Match: {value}\r\n");
@@ -42,23 +42,23 @@ fn rfc9110_13_1_2_if_none_match() {
         }
     }
     let lines = "If-None-Match: \"a\"\r\nIf-None-Match: \"ours\"\r\n";
-    assert_eq!(verdict(OURS, "GET", lines), Verdict::NotModified);
-    // RFC 9110 §13.1.3: it goes before If-Modified-Since.
+    assert_eq!(verdict(OURS, "GET", lines), PreconditionResult::NotModified);
+    // RFC 9110 §13.1.3: If-None-Match overrides If-Modified-Since.
     let both = format!("If-None-Match: \"a\"\r\nIf-Modified-Since: {NOW}\r\n");
-    assert_eq!(verdict(OURS, "GET", &both), Verdict::Proceed);
+    assert_eq!(verdict(OURS, "GET", &both), PreconditionResult::Proceed);
 }
 
 #[test]
 fn rfc9111_4_3_2_if_modified_since() {
     let undated = "Cache-Control: max-age=60\r\n";
     for (stored, value, expected) in [
-        (OURS, "Sun, 06 Nov 1994 08:00:00 GMT", Verdict::NotModified),
-        (OURS, "Sunday, 06-Nov-94 08:00:01 GMT", Verdict::NotModified),
-        (OURS, "Sun, 06 Nov 1994 07:59:59 GMT", Verdict::Proceed),
-        (OURS, "yesterday", Verdict::Proceed),
-        // Against Date, where there is no Last-Modified.
-        (undated, NOW, Verdict::NotModified),
-        (undated, "Sun, 06 Nov 1994 08:49:36 GMT", Verdict::Proceed),
+        (OURS, "Sun, 06 Nov 1994 08:00:00 GMT", PreconditionResult::NotModified),
+        (OURS, "Sunday, 06-Nov-94 08:00:01 GMT", PreconditionResult::NotModified),
+        (OURS, "Sun, 06 Nov 1994 07:59:59 GMT", PreconditionResult::Proceed),
+        (OURS, "yesterday", PreconditionResult::Proceed),
+        // Compared with Date, because there is no Last-Modified.
+        (undated, NOW, PreconditionResult::NotModified),
+        (undated, "Sun, 06 Nov 1994 08:49:36 GMT", PreconditionResult::Proceed),
     ] {
         assert_eq!(verdict(stored, "GET", &format!("If-Modified-Since: {value}\r\n")), expected, "{value}");
     }
@@ -67,26 +67,26 @@ fn rfc9111_4_3_2_if_modified_since() {
 #[test]
 fn conditions_for_the_origin_are_left_to_it_unless_they_hold() {
     for (fields, expected) in [
-        ("If-Match: \"ours\"\r\n", Verdict::Proceed),
-        ("If-Match: *\r\n", Verdict::Proceed),
-        ("If-Match: W/\"ours\"\r\n", Verdict::AskOrigin),
-        ("If-Match: \"a\"\r\n", Verdict::AskOrigin),
-        ("If-Match: \"ours\"\r\nIf-None-Match: \"ours\"\r\n", Verdict::NotModified),
-        ("If-Unmodified-Since: Sun, 06 Nov 1994 08:00:00 GMT\r\n", Verdict::Proceed),
-        ("If-Unmodified-Since: Sun, 06 Nov 1994 07:00:00 GMT\r\n", Verdict::AskOrigin),
-        ("If-Unmodified-Since: x\r\n", Verdict::Proceed),
+        ("If-Match: \"ours\"\r\n", PreconditionResult::Proceed),
+        ("If-Match: *\r\n", PreconditionResult::Proceed),
+        ("If-Match: W/\"ours\"\r\n", PreconditionResult::AskOrigin),
+        ("If-Match: \"a\"\r\n", PreconditionResult::AskOrigin),
+        ("If-Match: \"ours\"\r\nIf-None-Match: \"ours\"\r\n", PreconditionResult::NotModified),
+        ("If-Unmodified-Since: Sun, 06 Nov 1994 08:00:00 GMT\r\n", PreconditionResult::Proceed),
+        ("If-Unmodified-Since: Sun, 06 Nov 1994 07:00:00 GMT\r\n", PreconditionResult::AskOrigin),
+        ("If-Unmodified-Since: x\r\n", PreconditionResult::Proceed),
     ] {
         assert_eq!(verdict(OURS, "GET", fields), expected, "{fields}");
     }
 }
 
 #[test]
-fn rfc9110_13_2_1_conditions_of_what_is_no_success_are_ignored() {
+fn rfc9110_13_2_1_conditions_apply_only_to_successes() {
     let response = Response::new(404, OURS);
     let request = Request::get("If-None-Match: \"ours\"\r\n");
-    let (stored, head) = crate::store_for(&request, &response, &cache::Policy::default()).unwrap();
+    let (stored, head) = crate::store_for(&request, &response, &cache::CachePolicy::default()).unwrap();
     let verdict = judge_conditions(&request.asked(), &request.head, &request.bytes, &stored, &head);
-    assert_eq!(verdict, Verdict::Proceed);
+    assert_eq!(verdict, PreconditionResult::Proceed);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn rfc9110_14_1_2_ranges_of_a_whole() {
         ("bytes=0-1, 10-", Selection::One(0..2)),
         ("bytes=0-1, 4-5", Selection::Several(vec![0..2, 4..6])),
         ("bytes=-1 ,, 0-1", Selection::Several(vec![9..10, 0..2])),
-        // Malformed, of another unit, or too much.
+        // Malformed, another unit, or too many.
         ("bytes=4-0", Selection::Whole),
         ("bytes=", Selection::Whole),
         ("bytes=-", Selection::Whole),
@@ -152,8 +152,8 @@ fn rfc9110_14_1_2_ranges_of_a_whole() {
 
 #[test]
 fn rfc9111_3_4_parts() {
-    let part = Part { start: 5, end: 10, whole_bytes: Some(20) };
-    let open = Part { whole_bytes: None, ..part };
+    let part = StoredPart { start: 5, end: 10, whole_bytes: Some(20) };
+    let open = StoredPart { whole_bytes: None, ..part };
     for (stored, range, expected) in [
         (part, "bytes=5-9", Some(5..10)),
         (part, "bytes=6-7", Some(6..8)),
@@ -162,8 +162,8 @@ fn rfc9111_3_4_parts() {
         (part, "bytes=5-", None),
         (part, "bytes=-5", None),
         (part, "bytes=5-6, 7-8", None),
-        (Part { start: 15, end: 20, ..part }, "bytes=16-", Some(16..20)),
-        (Part { start: 15, end: 20, ..part }, "bytes=-1", Some(19..20)),
+        (StoredPart { start: 15, end: 20, ..part }, "bytes=16-", Some(16..20)),
+        (StoredPart { start: 15, end: 20, ..part }, "bytes=-1", Some(19..20)),
         (open, "bytes=6-7", Some(6..8)),
         (open, "bytes=6-", None),
         (open, "bytes=-1", None),
@@ -171,13 +171,13 @@ fn rfc9111_3_4_parts() {
         let request = Request::get(&format!("Range: {range}\r\n"));
         assert_eq!(stored.select(&request.head, &request.bytes), expected, "{range} of {stored:?}");
     }
-    let from = |start, end| Part { start, end, whole_bytes: Some(10) };
+    let from = |start, end| StoredPart { start, end, whole_bytes: Some(10) };
     for (one, other, expected) in [
         (from(0, 5), from(5, 10), Some(from(0, 10))),
         (from(5, 10), from(0, 7), Some(from(0, 10))),
         (from(0, 4), from(5, 10), None),
-        (from(0, 5), Part { whole_bytes: Some(11), ..from(5, 10) }, None),
-        (Part { whole_bytes: None, ..from(0, 5) }, from(5, 10), Some(from(0, 10))),
+        (from(0, 5), StoredPart { whole_bytes: Some(11), ..from(5, 10) }, None),
+        (StoredPart { whole_bytes: None, ..from(0, 5) }, from(5, 10), Some(from(0, 10))),
     ] {
         assert_eq!(one.joined(&other), expected, "{one:?} {other:?}");
     }

@@ -1,66 +1,67 @@
-//! Which responses are stored, and what of them (RFC 9111 §3).
+//! Which responses are stored, and which of their fields (RFC 9111 §3).
 
-use cache::{Ignore, Policy, REFUSALS, Refusal, StatusTtl};
+use cache::{CachePolicy, Ignore, NotStored, REFUSALS, StatusTtl};
 
 use crate::{NOW, Request, Response, store, store_for, text};
 
-fn refusal(request: &str, status: u16, response: &str) -> Option<Refusal> {
-    store_for(&Request::get(request), &Response::new(status, response), &Policy::default()).err()
+fn refusal(request: &str, status: u16, response: &str) -> Option<NotStored> {
+    store_for(&Request::get(request), &Response::new(status, response), &CachePolicy::default()).err()
 }
 
 #[test]
-fn rfc9111_3_what_may_be_stored() {
+fn rfc9111_3_storable_responses() {
     let fresh = "Cache-Control: max-age=60\r\n";
     for (request, status, response, expected) in [
         ("", 200, fresh, None),
         ("", 200, "Cache-Control: s-maxage=60\r\n", None),
         ("", 200, "Expires: Sun, 06 Nov 1994 09:49:37 GMT\r\n", None),
         ("", 200, "ETag: \"a\"\r\n", None),
-        ("", 200, "", Some(Refusal::NoFreshness)),
-        ("", 503, "ETag: \"a\"\r\n", Some(Refusal::NoFreshness)),
+        ("", 200, "", Some(NotStored::NoFreshness)),
+        ("", 503, "ETag: \"a\"\r\n", Some(NotStored::NoFreshness)),
         ("", 503, "ETag: \"a\"\r\nCache-Control: public\r\n", None),
-        ("", 200, "Cache-Control: max-age=0\r\nCache-Control: must-revalidate\r\n", Some(Refusal::Stale)),
-        ("", 200, "Cache-Control: max-age=60, no-store\r\n", Some(Refusal::NoStore)),
-        ("", 200, "Cache-Control: max-age=60, No-StOrE\r\n", Some(Refusal::NoStore)),
-        ("", 200, "Cache-Control: max-age=60, private\r\n", Some(Refusal::Private)),
+        ("", 200, "Cache-Control: max-age=0\r\nCache-Control: must-revalidate\r\n", Some(NotStored::Stale)),
+        ("", 200, "Cache-Control: max-age=60, no-store\r\n", Some(NotStored::NoStore)),
+        ("", 200, "Cache-Control: max-age=60, No-StOrE\r\n", Some(NotStored::NoStore)),
+        ("", 200, "Cache-Control: max-age=60, private\r\n", Some(NotStored::Private)),
         ("", 200, "Cache-Control: max-age=60, private=\"a\"\r\n", None),
         ("", 200, "Cache-Control: max-age=60, private=\"a, set-cookie\"\r\nSet-Cookie: a=1\r\n", None),
         (
             "",
             200,
             "Cache-Control: max-age=60, private=\"a\"\r\nSet-Cookie: a=1\r\n",
-            Some(Refusal::SetCookie),
+            Some(NotStored::SetCookie),
         ),
-        ("", 200, "Cache-Control: max-age=60, private=\"\"\r\n", Some(Refusal::Private)),
-        ("", 200, "Cache-Control: max-age=60, no-cache\r\n", Some(Refusal::NoCache)),
+        ("", 200, "Cache-Control: max-age=60, private=\"\"\r\n", Some(NotStored::Private)),
+        ("", 200, "Cache-Control: max-age=60, no-cache\r\n", Some(NotStored::NoCache)),
         ("", 200, "Cache-Control: no-cache\r\nETag: \"a\"\r\n", None),
-        ("Cache-Control: no-store\r\n", 200, fresh, Some(Refusal::RequestNoStore)),
-        ("Upgrade: websocket\r\n", 200, fresh, Some(Refusal::Method)),
-        ("Content-Length: 3\r\n", 200, fresh, Some(Refusal::Method)),
+        ("Cache-Control: no-store\r\n", 200, fresh, Some(NotStored::RequestNoStore)),
+        ("Upgrade: websocket\r\n", 200, fresh, Some(NotStored::Method)),
+        ("Content-Length: 3\r\n", 200, fresh, Some(NotStored::Method)),
         ("Content-Length: 0\r\n", 200, fresh, None),
         // RFC 9111 §3: any final status with explicit freshness.
         ("", 499, fresh, None),
         ("", 599, fresh, None),
         ("", 302, fresh, None),
         ("", 500, fresh, None),
-        ("", 304, fresh, Some(Refusal::Status)),
-        ("", 412, fresh, Some(Refusal::Status)),
-        ("", 416, fresh, Some(Refusal::Status)),
+        ("", 304, fresh, Some(NotStored::Status)),
+        ("", 412, fresh, Some(NotStored::Status)),
+        ("", 416, fresh, Some(NotStored::Status)),
         // RFC 9111 §5.2.2.3.
-        ("", 599, "Cache-Control: max-age=60, must-understand\r\n", Some(Refusal::NotUnderstood)),
+        ("", 599, "Cache-Control: max-age=60, must-understand\r\n", Some(NotStored::NotUnderstood)),
         ("", 200, "Cache-Control: max-age=60, must-understand, no-store\r\n", None),
-        ("", 599, "Cache-Control: max-age=60, must-understand, no-store\r\n", Some(Refusal::NotUnderstood)),
+        ("", 599, "Cache-Control: max-age=60, must-understand, no-store\r\n", Some(NotStored::NotUnderstood)),
     ] {
         assert_eq!(refusal(request, status, response), expected, "{request:?} {status} {response:?}");
     }
 }
 
 #[test]
-fn what_was_never_fresh_is_not_stored_for_being_served_stale() {
-    let policy = Policy { stale_while_revalidate_ms: 60_000, grace_ms: 60_000, ..Policy::default() };
+fn never_fresh_responses_are_not_stored_for_stale_use() {
+    let policy =
+        CachePolicy { stale_while_revalidate_ms: 60_000, grace_ms: 60_000, ..CachePolicy::default() };
     for (status, response, expected) in [
-        (503, "", Some(Refusal::NoFreshness)),
-        (200, "", Some(Refusal::NoFreshness)),
+        (503, "", Some(NotStored::NoFreshness)),
+        (200, "", Some(NotStored::NoFreshness)),
         (200, "Cache-Control: max-age=0\r\n", None),
     ] {
         let stored = store_for(&Request::get(""), &Response::new(status, response), &policy);
@@ -71,19 +72,19 @@ fn what_was_never_fresh_is_not_stored_for_being_served_stale() {
 #[test]
 fn rfc9111_3_5_authorization() {
     for (directives, expected) in [
-        ("max-age=60", Some(Refusal::Authorization)),
+        ("max-age=60", Some(NotStored::Authorization)),
         ("max-age=60, public", None),
         ("max-age=60, must-revalidate", None),
         ("s-maxage=60", None),
-        ("max-age=60, proxy-revalidate", Some(Refusal::Authorization)),
+        ("max-age=60, proxy-revalidate", Some(NotStored::Authorization)),
     ] {
         let response = format!("Cache-Control: {directives}\r\n");
         assert_eq!(refusal("Authorization: Basic YTpi\r\n", 200, &response), expected, "{directives}");
     }
-    // Only `force` lets others see it that were not meant to.
+    // Only `force` allows sharing of responses that are not meant to be shared.
     let ignore = Ignore { response_directives: true, ..Ignore::default() };
-    for (force, expected) in [(false, Some(Refusal::Authorization)), (true, None)] {
-        let policy = Policy { ttl_ms: Some(60_000), ignore, force, ..Policy::default() };
+    for (force, expected) in [(false, Some(NotStored::Authorization)), (true, None)] {
+        let policy = CachePolicy { ttl_ms: Some(60_000), ignore, force, ..CachePolicy::default() };
         for directives in ["", "Cache-Control: public\r\n", "Cache-Control: private, no-store\r\n"] {
             let response = Response::new(200, directives);
             let stored = |fields| store_for(&Request::get(fields), &response, &policy).err();
@@ -94,14 +95,15 @@ fn rfc9111_3_5_authorization() {
 }
 
 #[test]
-fn set_cookie_is_not_for_everybody_unless_said() {
+fn set_cookie_is_not_shared_unless_allowed() {
     let with = |directives: &str| format!("Cache-Control: {directives}\r\nSet-Cookie: a=b\r\n");
-    assert_eq!(refusal("", 200, &with("max-age=60")), Some(Refusal::SetCookie));
+    assert_eq!(refusal("", 200, &with("max-age=60")), Some(NotStored::SetCookie));
     for directives in ["max-age=60, public", "s-maxage=60"] {
         let (_, head) = store(&with(directives)).unwrap();
         assert!(text(&head).contains("Set-Cookie: a=b\r\n"), "{directives}");
     }
-    let policy = Policy { ignore: Ignore { set_cookie: true, ..Ignore::default() }, ..Policy::default() };
+    let policy =
+        CachePolicy { ignore: Ignore { set_cookie: true, ..Ignore::default() }, ..CachePolicy::default() };
     let response = Response::new(200, &with("max-age=60"));
     let (_, head) = store_for(&Request::get(""), &response, &policy).unwrap();
     assert!(!text(&head).contains("Set-Cookie"));
@@ -111,13 +113,13 @@ fn set_cookie_is_not_for_everybody_unless_said() {
 fn head_and_unsafe_methods_store_nothing() {
     let response = Response::new(200, "Cache-Control: max-age=60\r\n");
     for (method, expected) in [
-        ("HEAD", Refusal::Head),
-        ("POST", Refusal::Method),
-        ("FOO", Refusal::Method),
-        ("OPTIONS", Refusal::Method),
+        ("HEAD", NotStored::Head),
+        ("POST", NotStored::Method),
+        ("FOO", NotStored::Method),
+        ("OPTIONS", NotStored::Method),
     ] {
         let request = Request::new(method, "");
-        assert_eq!(store_for(&request, &response, &Policy::default()).err(), Some(expected), "{method}");
+        assert_eq!(store_for(&request, &response, &CachePolicy::default()).err(), Some(expected), "{method}");
     }
 }
 
@@ -152,68 +154,78 @@ fn rfc9111_3_3_parts_are_stored_as_their_whole() {
     let fields = "Cache-Control: max-age=60\r\nContent-Range: bytes 5-9/10\r\nETag: \"a\"\r\n";
     let response = Response::new(206, fields);
     let (stored, head) =
-        store_for(&Request::get("Range: bytes=5-\r\n"), &response, &Policy::default()).unwrap();
+        store_for(&Request::get("Range: bytes=5-\r\n"), &response, &CachePolicy::default()).unwrap();
     assert_eq!((stored.status, stored.part.map(|part| (part.start, part.end))), (200, Some((5, 10))));
     assert!(text(&head).starts_with("HTTP/1.1 200 OK\r\nCache-Control"));
     assert!(!text(&head).contains("Content-Range"));
     assert_eq!(stored.etag(&head), Some(b"\"a\"".as_slice()));
-    // Not asked for, in several parts, or wrong.
-    assert_eq!(refusal("", 206, fields), Some(Refusal::Status));
+    // Not requested, in several parts, or wrong.
+    assert_eq!(refusal("", 206, fields), Some(NotStored::Status));
     for range in ["items 5-9/10", "bytes 9-5/10", "bytes 5-9/9", "bytes */10", "bytes 5-9", "bytes x-9/10"] {
         let response = format!("Cache-Control: max-age=60\r\nContent-Range: {range}\r\n");
-        assert_eq!(refusal("Range: bytes=5-\r\n", 206, &response), Some(Refusal::Status), "{range}");
+        assert_eq!(refusal("Range: bytes=5-\r\n", 206, &response), Some(NotStored::Status), "{range}");
     }
 }
 
 #[test]
-fn what_the_route_says_goes_before() {
-    let default = Policy::default;
+fn the_route_takes_precedence() {
+    let default = CachePolicy::default;
     let none = StatusTtl { first: 500, last: 599, ttl_ms: 0 };
     let some = StatusTtl { ttl_ms: 1000, ..none };
     let ignore = Ignore { response_directives: true, ..Ignore::default() };
     for (policy, status, fields, expected) in [
-        (Policy { default_ttl_ms: Some(1000), ..default() }, 200, "", None),
-        (Policy { ttl_ms: Some(1000), ..default() }, 200, "", None),
-        // RFC 9111 §3: of an error or redirect something has to speak for it.
-        (Policy { ttl_ms: Some(1000), ..default() }, 500, "", Some(Refusal::NoFreshness)),
-        (Policy { ttl_ms: Some(1000), ..default() }, 302, "ETag: \"a\"\r\n", Some(Refusal::NoFreshness)),
-        (Policy { ttl_ms: Some(1000), ..default() }, 500, "Cache-Control: max-age=0\r\n", None),
-        (Policy { ttl_ms: Some(1000), ..default() }, 302, "Cache-Control: public\r\n", None),
-        (Policy { default_ttl_ms: Some(1000), ..default() }, 500, "", Some(Refusal::NoFreshness)),
-        (Policy { default_ttl_ms: Some(1000), ..default() }, 401, "", Some(Refusal::NoFreshness)),
-        (Policy { default_ttl_ms: Some(1000), ..default() }, 403, "", Some(Refusal::NoFreshness)),
-        (Policy { default_ttl_ms: Some(1000), ..default() }, 302, "", Some(Refusal::NoFreshness)),
+        (CachePolicy { default_ttl_ms: Some(1000), ..default() }, 200, "", None),
+        (CachePolicy { ttl_ms: Some(1000), ..default() }, 200, "", None),
+        // RFC 9111 §3: an error or redirect needs explicit freshness.
+        (CachePolicy { ttl_ms: Some(1000), ..default() }, 500, "", Some(NotStored::NoFreshness)),
         (
-            Policy { default_ttl_ms: Some(1000), ..default() },
+            CachePolicy { ttl_ms: Some(1000), ..default() },
+            302,
+            "ETag: \"a\"\r\n",
+            Some(NotStored::NoFreshness),
+        ),
+        (CachePolicy { ttl_ms: Some(1000), ..default() }, 500, "Cache-Control: max-age=0\r\n", None),
+        (CachePolicy { ttl_ms: Some(1000), ..default() }, 302, "Cache-Control: public\r\n", None),
+        (CachePolicy { default_ttl_ms: Some(1000), ..default() }, 500, "", Some(NotStored::NoFreshness)),
+        (CachePolicy { default_ttl_ms: Some(1000), ..default() }, 401, "", Some(NotStored::NoFreshness)),
+        (CachePolicy { default_ttl_ms: Some(1000), ..default() }, 403, "", Some(NotStored::NoFreshness)),
+        (CachePolicy { default_ttl_ms: Some(1000), ..default() }, 302, "", Some(NotStored::NoFreshness)),
+        (
+            CachePolicy { default_ttl_ms: Some(1000), ..default() },
             503,
             "ETag: \"a\"\r\n",
-            Some(Refusal::NoFreshness),
+            Some(NotStored::NoFreshness),
         ),
-        (Policy { default_ttl_ms: Some(1000), ..default() }, 404, "", None),
-        (Policy { default_ttl_ms: Some(1000), ..default() }, 302, "Cache-Control: public\r\n", None),
-        (Policy { default_ttl_ms: Some(1000), ..default() }, 302, "Cache-Control: max-age=9\r\n", None),
-        (Policy { default_ttl_ms: Some(1000), status_ttl: vec![some], ..default() }, 500, "", None),
+        (CachePolicy { default_ttl_ms: Some(1000), ..default() }, 404, "", None),
+        (CachePolicy { default_ttl_ms: Some(1000), ..default() }, 302, "Cache-Control: public\r\n", None),
+        (CachePolicy { default_ttl_ms: Some(1000), ..default() }, 302, "Cache-Control: max-age=9\r\n", None),
+        (CachePolicy { default_ttl_ms: Some(1000), status_ttl: vec![some], ..default() }, 500, "", None),
         (
-            Policy { ttl_ms: Some(1000), ignore, ..default() },
+            CachePolicy { ttl_ms: Some(1000), ignore, ..default() },
             500,
             "Cache-Control: public, max-age=9\r\n",
-            Some(Refusal::NoFreshness),
+            Some(NotStored::NoFreshness),
         ),
         (
-            Policy { ttl_ms: Some(1000), ..default() },
+            CachePolicy { ttl_ms: Some(1000), ..default() },
             200,
             "Cache-Control: private\r\n",
-            Some(Refusal::Private),
+            Some(NotStored::Private),
         ),
-        (Policy { ttl_ms: Some(1000), force: true, ..default() }, 200, "Cache-Control: private\r\n", None),
-        (Policy { force: true, ..default() }, 200, "", Some(Refusal::NoFreshness)),
         (
-            Policy { status_ttl: vec![none], ..default() },
+            CachePolicy { ttl_ms: Some(1000), force: true, ..default() },
+            200,
+            "Cache-Control: private\r\n",
+            None,
+        ),
+        (CachePolicy { force: true, ..default() }, 200, "", Some(NotStored::NoFreshness)),
+        (
+            CachePolicy { status_ttl: vec![none], ..default() },
             503,
             "Cache-Control: max-age=9\r\n",
-            Some(Refusal::StatusTtlZero),
+            Some(NotStored::StatusTtlZero),
         ),
-        (Policy { status_ttl: vec![none], ..default() }, 404, "Cache-Control: max-age=9\r\n", None),
+        (CachePolicy { status_ttl: vec![none], ..default() }, 404, "Cache-Control: max-age=9\r\n", None),
     ] {
         let stored = store_for(&Request::get(""), &Response::new(status, fields), &policy);
         assert_eq!(stored.err(), expected, "{policy:?} {status} {fields:?}");

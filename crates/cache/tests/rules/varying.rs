@@ -1,30 +1,30 @@
 //! Vary (RFC 9111 §4.1) and Accept-Encoding.
 
-use cache::{Codings, Ignore, KeySecret, Policy, Refusal, VariantKey, Vary};
+use cache::{CachePolicy, Codings, Ignore, KeySecret, NotStored, VariantKey, Vary};
 
 use crate::{Request, Response};
 
 const SECRET: KeySecret = KeySecret::new(7);
 
-fn vary(fields: &str) -> Result<Vary, Refusal> {
+fn vary(fields: &str) -> Result<Vary, NotStored> {
     let response = Response::new(200, fields);
-    Vary::of(&response.head, &response.bytes, &Policy::default())
+    Vary::new(&response.head, &response.bytes, &CachePolicy::default())
 }
 
 fn variant(vary: &Vary, fields: &str) -> VariantKey {
     let request = Request::get(fields);
-    vary.variant(SECRET, &Policy::default(), &request.head, &request.bytes, |_| true)
+    vary.variant(SECRET, &CachePolicy::default(), &request.head, &request.bytes, |_| true)
 }
 
 #[test]
 fn rfc9111_4_1_star_fits_nothing() {
     for value in ["Vary: *", "Vary: *, *", "Vary: , *", "Vary: a, *", "Vary: *, a", "Vary:\r\nVary: *"] {
-        assert_eq!(vary(&format!("{value}\r\n")), Err(Refusal::VaryStar), "{value}");
+        assert_eq!(vary(&format!("{value}\r\n")), Err(NotStored::VaryStar), "{value}");
     }
-    assert_eq!(vary(&format!("Vary: {}\r\n", "a,".repeat(2000))), Err(Refusal::VaryTooLong));
+    assert_eq!(vary(&format!("Vary: {}\r\n", "a,".repeat(2000))), Err(NotStored::VaryTooLong));
     let response = Response::new(200, "Vary: *\r\n");
-    let policy = Policy { ignore: Ignore { vary: true, ..Ignore::default() }, ..Policy::default() };
-    assert_eq!(Vary::of(&response.head, &response.bytes, &policy), Ok(Vary::default()));
+    let policy = CachePolicy { ignore: Ignore { vary: true, ..Ignore::default() }, ..CachePolicy::default() };
+    assert_eq!(Vary::new(&response.head, &response.bytes, &policy), Ok(Vary::default()));
 }
 
 #[test]
@@ -39,10 +39,10 @@ fn rfc9110_12_5_3_a_coding_that_was_not_named_is_for_no_second_request() {
         ("gzip", "Accept-Encoding", "", true),
         ("gzip", "Accept-Encoding", "br", false),
         ("gzip, br;q=0", "Accept-Encoding", "br", false),
-        // Known to this client, but not kept apart from one that names gzip alone.
+        // This client accepts it, but the key does not distinguish it from one that accepts gzip alone.
         ("gzip, compress", "Accept-Encoding", "compress", false),
         ("gzip, compress", "Accept-Encoding", "compress, gzip", false),
-        // Without the field the server chooses, which is not so for `identity`, of the same form.
+        // Without the field, the server chooses freely; clients that accept only `identity` have the same key.
         ("", "Accept-Encoding", "gzip", false),
         ("identity", "Accept-Encoding", "gzip", false),
         ("gzip, compress", "Accept", "compress", true),
@@ -50,11 +50,11 @@ fn rfc9110_12_5_3_a_coding_that_was_not_named_is_for_no_second_request() {
         let field =
             if accepted.is_empty() { String::new() } else { format!("Accept-Encoding: {accepted}\r\n") };
         let request = Request::get(&field);
-        let codings = Codings::of(&request.head, &request.bytes);
+        let codings = Codings::new(&request.head, &request.bytes);
         let response = Response::new(200, &format!("Vary: {vary}\r\nContent-Encoding: {coding}\r\n"));
-        let vary = Vary::of(&response.head, &response.bytes, &Policy::default()).unwrap();
+        let vary = Vary::new(&response.head, &response.bytes, &CachePolicy::default()).unwrap();
         for normalises_accept_encoding in [true, false] {
-            let policy = Policy { normalises_accept_encoding, ..Policy::default() };
+            let policy = CachePolicy { normalises_accept_encoding, ..CachePolicy::default() };
             let told = vary.check_coding(codings, &response.head, &response.bytes, &policy);
             assert_eq!(told.is_ok(), is_told || !normalises_accept_encoding, "{accepted} {coding}");
         }
@@ -62,12 +62,12 @@ fn rfc9110_12_5_3_a_coding_that_was_not_named_is_for_no_second_request() {
 }
 
 #[test]
-fn what_does_not_reach_the_server_makes_no_variant() {
+fn removed_fields_make_no_variant() {
     let vary = vary("Vary: a, b\r\n").unwrap();
     let variant = |fields: &str, is_kept: bool| {
         let request = Request::get(fields);
         let passes = |name: &[u8]| is_kept || name != b"b";
-        vary.variant(SECRET, &Policy::default(), &request.head, &request.bytes, passes)
+        vary.variant(SECRET, &CachePolicy::default(), &request.head, &request.bytes, passes)
     };
     let without = variant("a: 1\r\n", true);
     assert_eq!(variant("a: 1\r\nb: 2\r\n", false), without);
@@ -121,7 +121,7 @@ fn rfc9111_4_1_requests_that_are_alike() {
 fn accept_encoding_has_few_forms() {
     let codings = |value: &str| {
         let request = Request::get(&format!("Accept-Encoding: {value}\r\n"));
-        Codings::of(&request.head, &request.bytes)
+        Codings::new(&request.head, &request.bytes)
     };
     for (one, other, alike) in [
         ("gzip, br", "br;q=0.9, gzip;q=1.0", true),
@@ -143,7 +143,7 @@ fn accept_encoding_has_few_forms() {
     let by_coding = vary("Vary: Accept-Encoding\r\n").unwrap();
     let (one, other) = ("Accept-Encoding: gzip, br\r\n", "Accept-Encoding: br,gzip\r\n");
     assert_eq!(variant(&by_coding, one), variant(&by_coding, other));
-    let exact = Policy { normalises_accept_encoding: false, ..Policy::default() };
+    let exact = CachePolicy { normalises_accept_encoding: false, ..CachePolicy::default() };
     let [one, other] = [one, other]
         .map(Request::get)
         .map(|request| by_coding.variant(SECRET, &exact, &request.head, &request.bytes, |_| true));

@@ -1,4 +1,4 @@
-//! What the API takes and tells, by which the clients of Toxiproxy go.
+//! Requests and responses of the API, as the clients of Toxiproxy expect them.
 
 use std::net::TcpStream;
 
@@ -70,7 +70,7 @@ fn mistakes_are_told_with_their_status() {
             "proxy already exists: \"q\" is in the list twice",
         ),
         (none("GET", "/toxics"), 404, "no such place"),
-        // All of it is read before it is too much, so no reset overtakes the answer.
+        // The server reads the whole body before it refuses it, so that no reset overtakes the response.
         (create(&"x".repeat((1 << 20) + 1)), 413, "the request body is larger than 1048576 bytes"),
     ];
     for ((method, path, body), status, start) in cases {
@@ -102,14 +102,14 @@ fn the_version_is_told_as_clients_read_it() {
     assert_eq!(status, 200);
     let version = told["version"].as_str().expect("an object with the version as a text");
     let numbers: Vec<u32> = version.split('.').filter_map(|number| number.parse().ok()).collect();
-    // From 2.6 on clients change proxies and toxics with PATCH.
+    // Clients change proxies and toxics with PATCH if the version is 2.6 or later.
     assert!(numbers.len() == 3 && numbers >= vec![2, 6, 0], "{version}");
 }
 
 #[test]
 fn a_request_may_not_be_without_end() {
     let scene = Scene::new();
-    // A byte too many.
+    // One byte too many.
     let name = "n".repeat((1 << 20) + 1);
     let head = format!("POST /proxies HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", name.len());
     let mut peer = scene.api_peer();
@@ -134,11 +134,11 @@ fn a_proxy_is_made_changed_and_removed() {
     client.is_closed();
     server.is_closed();
     assert!(TcpStream::connect(&listen).is_err(), "it does not listen any more");
-    // What PATCH does in later versions; it listens where it did.
+    // Later versions use PATCH; the proxy keeps its address.
     let enabled = scene.api("PATCH", "/proxies/p", json!({ "enabled": true }));
     assert_eq!(enabled, (200, expected(true, &upstream)));
     let (mut client, _server) = scene.pair();
-    // Saved as it is it keeps its connections; to another server it does not.
+    // Saving unchanged settings keeps the connections; another server closes them.
     assert_eq!(scene.api("POST", "/proxies/p", expected(true, &upstream)).0, 200);
     client.has_nothing();
     let moved = scene.api("POST", "/proxies/p", json!({ "upstream": "127.0.0.1:1" }));
@@ -166,14 +166,14 @@ fn many_are_made_at_once_and_again() {
     assert_eq!(enabled(&told), [true, false]);
     let (mut client, _server) = scene.pair();
     let listen = told["proxies"][0]["listen"].as_str().expect("it is told");
-    // The same again changes nothing.
+    // The same request again changes nothing.
     let (status, again) = scene.api("POST", "/populate", body(listen, &upstream));
     assert_eq!((status, &again), (201, &told));
     client.has_nothing();
     let (status, moved) = scene.api("POST", "/populate", body(listen, "127.0.0.1:1"));
     assert_eq!((status, moved["proxies"][0]["upstream"].as_str()), (201, Some("127.0.0.1:1")));
     client.is_closed();
-    // A mistake in one makes none.
+    // A mistake in one proxy prevents all.
     let wrong = json!([{ "name": "new", "upstream": upstream }, { "name": "bad" }]);
     assert_eq!(scene.api("POST", "/populate", wrong).0, 400);
     assert_eq!(scene.api("GET", "/proxies/new", "").0, 404);
@@ -191,11 +191,11 @@ fn toxics_of_proxies_that_are_populated_hold() {
     let (mut client, mut server) = scene.pair();
     server.sends("ab");
     client.gets(b"ab");
-    // The connection that is there goes by the list that comes.
+    // The existing connection applies the new list.
     assert_eq!(scene.api("POST", "/populate", body(&listen, limit(4))).0, 201);
     server.sends("cdef");
     assert_eq!(client.rest().0, b"cd");
-    // What clients send who know of none changes none; it is a list that does.
+    // Clients without toxics send null or an empty list, which changes nothing.
     for none in [Value::Null, json!([])] {
         let (status, told) = scene.api("POST", "/populate", body(&listen, none));
         assert_eq!((status, &told["proxies"][0]["toxics"]), (201, &limit(4)));
@@ -206,7 +206,7 @@ fn toxics_of_proxies_that_are_populated_hold() {
         told["toxics"].as_array().map(|all| all.iter().map(|one| one["name"].clone()).collect::<Vec<_>>())
     };
     assert_eq!(names(&told["proxies"][0]), Some(vec![json!("latency_upstream")]));
-    // A proxy in another place has what is given with it.
+    // A proxy with another address gets the given toxics.
     let (_, told) = scene.api("POST", "/populate", body("127.0.0.1:0", limit(1)));
     assert_eq!(told["proxies"][0]["toxics"], limit(1));
 }
@@ -255,7 +255,7 @@ fn a_proxy_may_be_made_with_toxics_and_a_change_of_it_leaves_them() {
     let (mut client, mut server) = scene.pair();
     server.sends("abc");
     assert_eq!(client.rest().0, b"ab");
-    // Clients save what they once knew, toxics included.
+    // Clients save the settings that they read earlier, toxics included.
     told["toxics"] = json!([]);
     let (_, saved) = scene.api("POST", "/proxies/p", &told);
     assert_eq!(saved["toxics"].as_array().map(Vec::len), Some(1));
@@ -297,7 +297,7 @@ fn toxics_are_made_changed_and_removed() {
     assert_eq!(scene.api("GET", "/proxies/p/toxics", ""), (200, json!([])));
 }
 
-/// What the counters of a proxy say: received and sent upstream, received and sent downstream.
+/// Counters of the proxy: received and sent upstream, received and sent downstream.
 fn counted(scene: &Scene) -> [u64; 4] {
     let (_, proxy) = scene.api("GET", "/proxies/p", "");
     let (status, page) = scene.api("GET", "/metrics", "");
@@ -329,12 +329,12 @@ fn metrics_tell_what_has_passed_while_connections_last() {
     server.sends("hi");
     client.gets(b"hi");
     assert_eq!(counted(&scene), [5, 5, 2, 2]);
-    // What a toxic holds has been received, and not sent.
+    // Bytes that a toxic holds back count as received, but not as sent.
     scene.adds("limit_data", "downstream", json!({ "bytes": 1 }));
     server.sends("abc");
     assert_eq!(client.rest().0, b"a");
     assert_eq!(counted(&scene), [5, 5, 5, 3]);
-    // They outlast connections and a pause, and begin anew with another server.
+    // The counters outlast connections and a pause. Another server resets them.
     for enabled in [false, true] {
         assert_eq!(scene.api("POST", "/proxies/p", json!({ "enabled": enabled })).0, 200);
         assert_eq!(counted(&scene), [5, 5, 5, 3]);

@@ -1,10 +1,10 @@
-//! A chaos proxy that begins with the proxies of a file.
+//! A chaos proxy that starts with the proxies of a file.
 
 use std::net::{TcpListener, TcpStream};
 
 use chaos::{Config, StartError};
 use serde_json::{Value, json};
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 
 use crate::scene::Scene;
 
@@ -26,10 +26,10 @@ fn proxies_of_a_file_are_there_with_their_toxics_when_the_api_is() {
     assert_eq!((&told["p"]["enabled"], &told["off"]["enabled"]), (&json!(true), &json!(false)), "{told}");
     assert_eq!(told["p"]["toxics"][0]["name"], "limit_data_downstream");
     let mut client = scene.client();
-    let mut server = Peer::new("server", server.accept().expect("is listening").0);
+    let mut server = Http1Peer::new("server", server.accept().expect("is listening").0);
     server.sends("abc");
     assert_eq!(client.rest().0, b"ab");
-    // They are as those that the API makes.
+    // The API treats them like proxies that it created.
     assert_eq!(scene.api("DELETE", "/proxies/p", "").0, 204);
     assert_eq!(scene.api("POST", "/proxies/off", json!({ "enabled": true })).0, 200);
 }

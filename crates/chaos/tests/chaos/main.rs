@@ -1,12 +1,12 @@
-//! The chaos proxy over real sockets: its API as clients speak it, and what it does to connections.
+//! The chaos proxy over real sockets: its API as clients use it, and its effect on connections.
 //!
-//! Delays are so long that nothing would come, or none; what is tested is what comes and in which order.
+//! Delays are either longer than any test or zero. Tests check which bytes arrive, and their order.
 
 /// A chaos proxy with a server, and its API.
 mod scene;
-/// What the API takes and tells.
+/// The API.
 mod api;
-/// What it begins with.
+/// The configuration file.
 mod file;
 /// Connections without toxics.
 mod relayed;

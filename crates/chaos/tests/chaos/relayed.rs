@@ -1,4 +1,4 @@
-//! Connections without toxics: they pass as if nothing were between.
+//! Connections without toxics: they pass unchanged.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn a_reset_is_passed_on() {
     client.resets();
     server.gets_a_reset();
     let (mut client, mut server) = scene.pair();
-    // While it is being connected to, a reset is no more than a server that is not there.
+    // A reset during connection setup looks like a server that is not running.
     server.sends("x");
     client.gets(b"x");
     server.resets();
@@ -43,7 +43,7 @@ fn a_reset_does_not_overtake_what_toxics_hold() {
     client.sends("x");
     server.gets(b"x");
     server.resets();
-    // By the time that one which came later has been passed on, so would this one have been.
+    // If the later connection has been relayed, this one would have been, too.
     let (mut other, mut server) = scene.pair();
     other.sends("x");
     server.gets(b"x");

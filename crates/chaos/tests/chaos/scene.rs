@@ -1,11 +1,11 @@
-//! A chaos proxy with one proxy, `p`, to a server of the test's.
+//! A chaos proxy with one proxy, `p`, to the test's server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use chaos::{Chaos, Config, Options, StartError, start};
+use chaos::{Chaos, ChaosOptions, Config, StartError, start};
 use serde_json::{Value, json};
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::wait::PATIENCE;
 
 pub(crate) struct Scene {
@@ -14,7 +14,6 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// One that has the proxy `p`.
     pub(crate) fn new() -> Self {
         let scene = Self::empty(1);
         let made = scene.api(
@@ -30,10 +29,10 @@ impl Scene {
         Self::started(seed, Config::default()).unwrap_or_else(|error| panic!("it does not start: {error}"))
     }
 
-    /// One that begins with the proxies of a file.
+    /// Starts with the proxies of a file.
     pub(crate) fn started(seed: u64, config: Config) -> Result<Self, StartError> {
         let listen = "127.0.0.1:0".parse().expect("is an address");
-        let chaos = start(Options { listen, seed, config })?;
+        let chaos = start(ChaosOptions { listen, seed, config })?;
         let server = TcpListener::bind("127.0.0.1:0").expect("loopback has room");
         Ok(Self { chaos, server })
     }
@@ -42,12 +41,12 @@ impl Scene {
         self.server.local_addr().expect("is bound").to_string()
     }
 
-    /// What the API answers: status and body, `Null` where that is empty, text where it is no JSON.
+    /// Sends a request to the API. Returns the status and the body: `Null` if empty, text if not JSON.
     pub(crate) fn api(&self, method: &str, path: &str, body: impl ToString) -> (u16, Value) {
         self.api_with("", method, path, body)
     }
 
-    /// The same with more lines in the head.
+    /// Adds lines to the head of the request.
     pub(crate) fn api_with(&self, head: &str, method: &str, path: &str, body: impl ToString) -> (u16, Value) {
         let mut stream = TcpStream::connect(self.chaos.address()).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
@@ -67,12 +66,11 @@ impl Scene {
         (status, body)
     }
 
-    /// A connection to the API.
-    pub(crate) fn api_peer(&self) -> Peer {
-        Peer::new("client", TcpStream::connect(self.chaos.address()).expect("it listens"))
+    pub(crate) fn api_peer(&self) -> Http1Peer {
+        Http1Peer::new("client", TcpStream::connect(self.chaos.address()).expect("it listens"))
     }
 
-    /// Adds a toxic to `p`, named as its type, on one way.
+    /// Adds a toxic to `p`, named as its type, in one direction.
     pub(crate) fn adds(&self, kind: &str, stream: &str, attributes: Value) {
         let toxic = json!({ "name": kind, "type": kind, "stream": stream, "attributes": attributes });
         let (status, body) = self.api("POST", "/proxies/p/toxics", toxic);
@@ -89,16 +87,15 @@ impl Scene {
         assert_eq!(self.api("DELETE", &format!("/proxies/p/toxics/{kind}"), "").0, 204);
     }
 
-    /// A new client of `p`.
-    pub(crate) fn client(&self) -> Peer {
+    pub(crate) fn client(&self) -> Http1Peer {
         let (_, told) = self.api("GET", "/proxies/p", "");
         let address = told["listen"].as_str().expect("it listens");
-        Peer::new("client", TcpStream::connect(address).expect("it listens"))
+        Http1Peer::new("client", TcpStream::connect(address).expect("it listens"))
     }
 
-    /// A new client of `p`, and what the server has for it.
-    pub(crate) fn pair(&self) -> (Peer, Peer) {
+    /// Returns a new client of `p`, and the server's end of its connection.
+    pub(crate) fn pair(&self) -> (Http1Peer, Http1Peer) {
         let client = self.client();
-        (client, Peer::new("server", self.server.accept().expect("is listening").0))
+        (client, Http1Peer::new("server", self.server.accept().expect("is listening").0))
     }
 }

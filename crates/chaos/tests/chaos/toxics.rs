@@ -1,11 +1,11 @@
-//! Each toxic as Toxiproxy documents it, and ours, on connections that live through its coming and going.
+//! Each toxic, Toxiproxy's and ours, on connections that outlive it.
 
 use serde_json::json;
-use testkit::http1::Ending;
+use testkit::http1::ReaderEnding;
 
 use crate::scene::Scene;
 
-/// In ms, longer than any test.
+/// Longer than any test.
 const LONG_MS: u64 = 3_600_000;
 
 #[test]
@@ -77,7 +77,7 @@ fn a_timeout_lets_nothing_pass_and_closes() {
     server.sends("x");
     client.gets(b"x");
     server.has_nothing();
-    // What is missing must not go unnoticed.
+    // Missing bytes must be noticed.
     scene.removes("timeout");
     client.is_closed();
     server.is_closed();
@@ -112,7 +112,7 @@ fn a_slicer_sends_a_small_piece_after_the_other() {
 
 #[test]
 fn so_many_bytes_pass_and_then_it_ends() {
-    let cases = [("limit_data", Ending::End), ("reset_data", Ending::Reset)];
+    let cases = [("limit_data", ReaderEnding::End), ("reset_data", ReaderEnding::Reset)];
     for (kind, expected) in cases {
         let scene = Scene::new();
         scene.adds(kind, "downstream", json!({ "bytes": 5 }));
@@ -121,9 +121,9 @@ fn so_many_bytes_pass_and_then_it_ends() {
         client.gets(b"abc");
         server.sends("defg");
         let (rest, ending) = client.rest();
-        // A reset may overtake what was written right before it.
+        // A reset may overtake bytes written just before it.
         assert!(b"de".starts_with(&rest), "{kind}: {rest:?}");
-        assert!(expected == Ending::Reset || rest == b"de", "{kind}: {rest:?}");
+        assert!(expected == ReaderEnding::Reset || rest == b"de", "{kind}: {rest:?}");
         assert_eq!(ending, expected, "{kind}");
         server.is_closed();
     }
@@ -167,7 +167,6 @@ fn a_half_open_way_keeps_no_connection_that_both_sides_have_left() {
             server.gets_the_end();
             server.half_closes();
         }
-        // Bytes are missing.
         client.gets_a_reset();
         server.is_closed();
     }
@@ -234,7 +233,7 @@ fn a_packet_that_is_lost_is_late_and_so_is_what_follows() {
     scene.changes("packet_loss", json!({ "delay": 1 }));
     client.gets(b"lost");
     client.gets_the_end();
-    // Of none that is lost nothing is late.
+    // Without lost packets, nothing is late.
     let (mut client, mut server) = scene.pair();
     scene.changes("packet_loss", json!({ "percent": 0, "delay": LONG_MS }));
     server.sends("in time");

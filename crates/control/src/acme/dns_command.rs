@@ -6,18 +6,18 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
-use super::proof::{Change, Record};
+use super::proof::{RecordChange, TxtRecord};
 
 const COMMAND_MAX: Duration = Duration::from_secs(120);
-/// What is read of its errors.
+/// Limit for the part of standard error in messages.
 const SAID_BYTES_MAX: u64 = 4096;
 
-/// Runs the command to its end. What it wrote to standard error is the reason of a failure.
-pub(crate) async fn run(words: &[String], record: &Record, change: Change) -> Result<(), String> {
+/// Runs the command to its end. Its output to standard error is the reason of a failure.
+pub(crate) async fn run(words: &[String], record: &TxtRecord, change: RecordChange) -> Result<(), String> {
     let Some((program, arguments)) = words.split_first() else { return Err("dns has no command".to_owned()) };
     let word = match change {
-        Change::Present => "present",
-        Change::Cleanup => "cleanup",
+        RecordChange::Present => "present",
+        RecordChange::Cleanup => "cleanup",
     };
     let mut command = Command::new(program);
     command.args(arguments).arg(word).arg(&record.name);
@@ -29,7 +29,7 @@ pub(crate) async fn run(words: &[String], record: &Record, change: Change) -> Re
         let mut said = Vec::new();
         if let Some(mut errors) = errors {
             let _ = (&mut errors).take(SAID_BYTES_MAX).read_to_end(&mut said).await;
-            // It does not end while nobody reads.
+            // The command could block on a full pipe.
             let _ = tokio::io::copy(&mut errors, &mut tokio::io::sink()).await;
         }
         (child.wait().await, said)
@@ -50,15 +50,15 @@ pub(crate) async fn run(words: &[String], record: &Record, change: Change) -> Re
 mod tests {
     use super::*;
 
-    fn record() -> Record {
-        Record {
+    fn record() -> TxtRecord {
+        TxtRecord {
             certificate: "*.a.example".to_owned(),
             name: "_acme-challenge.a.example".to_owned(),
             value: "digest; $(touch x)".to_owned(),
         }
     }
 
-    fn run_to_end(words: &[&str], change: Change) -> Result<(), String> {
+    fn run_to_end(words: &[&str], change: RecordChange) -> Result<(), String> {
         let words: Vec<String> = words.iter().map(ToString::to_string).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(run(&words, &record(), change))
@@ -69,7 +69,7 @@ mod tests {
         let place = tempfile::tempdir().expect("a temporary folder");
         let file = place.path().join("said").display().to_string();
         let script = format!("echo \"$0|$1|$2|$ACME_VALUE|$ACME_NAME\" > {file}");
-        for (change, word) in [(Change::Present, "present"), (Change::Cleanup, "cleanup")] {
+        for (change, word) in [(RecordChange::Present, "present"), (RecordChange::Cleanup, "cleanup")] {
             run_to_end(&["sh", "-c", &script, "hook"], change).expect("it ends well");
             let said = std::fs::read_to_string(&file).expect("it has run");
             assert_eq!(
@@ -86,7 +86,7 @@ mod tests {
             (&["/nowhere/hook"], "/nowhere/hook cannot be run: No such file or directory (os error 2)"),
             (&[], "dns has no command"),
         ] {
-            assert_eq!(run_to_end(words, Change::Present), Err(expected.to_owned()));
+            assert_eq!(run_to_end(words, RecordChange::Present), Err(expected.to_owned()));
         }
     }
 }

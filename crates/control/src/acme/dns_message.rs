@@ -1,5 +1,4 @@
-//! Messages of dynamic DNS updates (RFC 2136). Bytes only; names that are compressed in answers are skipped. Signatures
-//! are not for here.
+//! Messages of dynamic DNS updates (RFC 2136), without I/O and signatures. Compressed names in answers are skipped.
 
 const TYPE_SOA: u16 = 6;
 const TYPE_TXT: u16 = 16;
@@ -9,18 +8,15 @@ const OPCODE_UPDATE: u16 = 5 << 11;
 const TTL_S: u32 = 60;
 pub(super) const HEADER_BYTES: usize = 12;
 
-/// A name that DNS cannot have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NotAName;
 
-/// Whether a TXT record is added or deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Edit {
     Add,
     Delete,
 }
 
-/// A question for the SOA record of a name.
 pub(super) fn soa_query(id: u16, name: &str) -> Result<Vec<u8>, NotAName> {
     let mut message = header(id, 0, [1, 0, 0, 0]);
     push_name(&mut message, name)?;
@@ -28,7 +24,6 @@ pub(super) fn soa_query(id: u16, name: &str) -> Result<Vec<u8>, NotAName> {
     Ok(message)
 }
 
-/// An update of a zone by one TXT record.
 pub(super) fn update(
     id: u16,
     zone: &str,
@@ -53,17 +48,15 @@ pub(super) fn update(
     Ok(message)
 }
 
-/// What an answer says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct DnsAnswer {
     /// 0 is success (RFC 2136 §2.2).
     pub(super) code: u8,
-    /// Whether it has the SOA record that was asked for.
     pub(super) is_zone: bool,
 }
 
-/// Reads the answer to a message with this number; `None` if it is not one.
-pub(super) fn answer(bytes: &[u8], id: u16) -> Option<Answer> {
+/// Parses the answer to a message with this ID; `None` if it is no such answer.
+pub(super) fn answer(bytes: &[u8], id: u16) -> Option<DnsAnswer> {
     let header = bytes.get(..HEADER_BYTES)?;
     let is_answer = header[2] & 0x80 != 0;
     if header[..2] != id.to_be_bytes() || !is_answer {
@@ -75,10 +68,10 @@ pub(super) fn answer(bytes: &[u8], id: u16) -> Option<Answer> {
         let at = skip_name(bytes, after_question)?;
         bytes.get(at..at + 2)? == TYPE_SOA.to_be_bytes()
     };
-    Some(Answer { code: header[3] & 0x0f, is_zone })
+    Some(DnsAnswer { code: header[3] & 0x0f, is_zone })
 }
 
-/// The words of RFC 2136 §2.2 for an answer that is no success, and what to do.
+/// Describes a failure as in RFC 2136 §2.2, with the remedy.
 pub(super) fn reason(code: u8) -> &'static str {
     match code {
         1 => "FORMERR: the server does not understand the update",
@@ -95,7 +88,7 @@ pub(super) fn reason(code: u8) -> &'static str {
     }
 }
 
-/// Behind a name, whose end may be a pointer (RFC 1035 §4.1.4).
+/// Returns the position after a name, which may end in a pointer (RFC 1035 §4.1.4).
 pub(super) fn skip_name(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *bytes.get(at)? {
@@ -161,15 +154,15 @@ mod tests {
         positive[2] |= 0x80;
         positive[7] = 1;
         positive.extend_from_slice(&[0xc0, 12, 0, 6, 0, 1]);
-        assert_eq!(answer(&positive, 7), Some(Answer { code: 0, is_zone: true }));
+        assert_eq!(answer(&positive, 7), Some(DnsAnswer { code: 0, is_zone: true }));
         assert_eq!(answer(&positive, 8), None, "another one's");
         for length in 0..positive.len() {
-            // Any piece is refused or read, without a panic.
+            // Any prefix is parsed or rejected without a panic.
             let _ = answer(&positive[..length], 7);
         }
         let mut negative = soa;
         (negative[2], negative[3]) = (0x80, 5);
-        assert_eq!(answer(&negative, 7), Some(Answer { code: 5, is_zone: false }));
+        assert_eq!(answer(&negative, 7), Some(DnsAnswer { code: 5, is_zone: false }));
         assert!(reason(5).starts_with("REFUSED"));
     }
 

@@ -1,5 +1,5 @@
-//! Signatures of DNS messages by a shared key (TSIG, RFC 8945): of updates, and of the answers to them. Bytes only; the
-//! caller has the time.
+//! Signatures of DNS updates and their answers with a shared key (TSIG, RFC 8945), without I/O. The caller supplies
+//! the time.
 
 use aws_lc_rs::hmac;
 use config::TsigAlgorithm;
@@ -8,7 +8,7 @@ use super::dns_message::{HEADER_BYTES, NotAName, push_name, push_u16s, skip_name
 
 const TYPE_TSIG: u16 = 250;
 const CLASS_ANY: u16 = 255;
-/// How far the clocks of both may be apart, in seconds (RFC 8945 §10).
+/// Maximum difference of the clocks in seconds (RFC 8945 §10).
 const FUDGE_S: u16 = 300;
 const ADDITIONAL_COUNT: usize = 10;
 /// Errors of RFC 8945 §3.
@@ -17,18 +17,17 @@ const BADKEY: u16 = 17;
 const BADTIME: u16 = 18;
 const BADTRUNC: u16 = 22;
 
-/// Who signs.
 pub(super) struct Signer<'a> {
     pub(super) name: &'a str,
     pub(super) secret: &'a [u8],
     pub(super) algorithm: TsigAlgorithm,
 }
 
-/// The signature of a request, which those of its answers continue.
+/// The signature of a request. Signatures of answers include it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mac(Vec<u8>);
 
-/// Why an answer is not believed, or what the server has against the signature of the request.
+/// Why an answer is not trusted, or why the server rejects the request's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unverified {
     #[error(
@@ -39,7 +38,7 @@ pub(super) enum Unverified {
     WrongSecret,
     #[error("the server wants a longer signature: use an algorithm that it has for the key (BADTRUNC)")]
     TooShort,
-    /// By how many seconds the server's clock is ahead of this one.
+    /// The server's clock is ahead by this number of seconds.
     #[error("the server's clock is {} s {} this one's: set both by NTP (BADTIME)", .0.unsigned_abs(), if *.0 < 0 { "behind" } else { "ahead of" })]
     Clock(i64),
     #[error("the server has another error with the signature ({0})")]
@@ -50,19 +49,19 @@ pub(super) enum Unverified {
     Forged,
 }
 
-/// Signs a message, at a time in seconds since 1970 (RFC 8945 §4.3).
+/// Signs a message at a time in seconds since 1970 (RFC 8945 §4.3).
 pub(super) fn sign(message: &mut Vec<u8>, signer: &Signer<'_>, now: u64) -> Result<Mac, NotAName> {
-    let stamp = Stamp { time: now, fudge: FUDGE_S, error: 0, other: &[] };
+    let stamp = TsigStamp { time: now, fudge: FUDGE_S, error: 0, other: &[] };
     sign_with(message, signer, &stamp, None)
 }
 
-/// Checks the answer to a request that was signed (RFC 8945 §5.3), at a time in seconds since 1970.
+/// Verifies the answer to a signed request (RFC 8945 §5.3), at a time in seconds since 1970.
 pub(super) fn verify(answer: &[u8], signer: &Signer<'_>, request: &Mac, now: u64) -> Result<(), Unverified> {
     let Some(Signature { at, name, algorithm, stamp, mac, id }) = Signature::find(answer) else {
         return Err(Unverified::Unsigned);
     };
     let Ok((own_name, own_algorithm)) = names(signer) else { return Err(Unverified::Forged) };
-    // RFC 8945 §5.3.2: such an answer has no signature. It is only reported, and changes nothing else.
+    // RFC 8945 §5.3.2: such an answer is unsigned. It is only reported, and changes nothing else.
     match stamp.error {
         BADKEY => return Err(Unverified::UnknownKey),
         BADSIG => return Err(Unverified::WrongSecret),
@@ -72,14 +71,14 @@ pub(super) fn verify(answer: &[u8], signer: &Signer<'_>, request: &Mac, now: u64
     if !name.eq_ignore_ascii_case(&own_name) || !algorithm.eq_ignore_ascii_case(&own_algorithm) {
         return Err(Unverified::Forged);
     }
-    // RFC 8945 §4.3.2: as it was before it was signed.
+    // RFC 8945 §4.3.2: the message before signing.
     let mut unsigned = answer[..at].to_vec();
     unsigned[..2].copy_from_slice(&id);
     let additional = u16::from_be_bytes([unsigned[ADDITIONAL_COUNT], unsigned[ADDITIONAL_COUNT + 1]]);
     let additional = additional.checked_sub(1).ok_or(Unverified::Unsigned)?;
     unsigned[ADDITIONAL_COUNT..HEADER_BYTES].copy_from_slice(&additional.to_be_bytes());
     let signed = signed(&unsigned, &own_name, &own_algorithm, &stamp, Some(request));
-    // A signature that is cut off is refused: no server was asked for one.
+    // Truncated signatures are rejected, because none was requested.
     hmac::verify(&key(signer), &signed, mac).map_err(|_| Unverified::Forged)?;
     let apart = |time: u64| i64::try_from(time).unwrap_or(i64::MAX).saturating_sub_unsigned(now);
     match (stamp.error, stamp.other) {
@@ -96,9 +95,9 @@ pub(super) fn verify(answer: &[u8], signer: &Signer<'_>, request: &Mac, now: u64
     }
 }
 
-/// What a signature says besides key and signature.
+/// The variables of a signature, except for key and signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp<'a> {
+struct TsigStamp<'a> {
     /// In seconds since 1970.
     time: u64,
     fudge: u16,
@@ -106,20 +105,18 @@ struct Stamp<'a> {
     other: &'a [u8],
 }
 
-/// A signature in a message.
 struct Signature<'a> {
-    /// Where its record begins.
     at: usize,
     name: &'a [u8],
     algorithm: &'a [u8],
-    stamp: Stamp<'a>,
+    stamp: TsigStamp<'a>,
     mac: &'a [u8],
-    /// The number that the message had when it was signed.
+    /// The message's ID when it was signed.
     id: [u8; 2],
 }
 
 impl<'a> Signature<'a> {
-    /// RFC 8945 §5.1: the last record of the message. `None` if that is none, or no DNS at all.
+    /// RFC 8945 §5.1: the last record of the message. `None` if that is another record, or the message is invalid.
     fn find(bytes: &'a [u8]) -> Option<Self> {
         let count = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
         let mut at = HEADER_BYTES;
@@ -156,14 +153,14 @@ impl<'a> Signature<'a> {
             return None;
         }
         let time = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
-        Some(Self { at, name, algorithm, stamp: Stamp { time, fudge, error, other }, mac, id: [x, y] })
+        Some(Self { at, name, algorithm, stamp: TsigStamp { time, fudge, error, other }, mac, id: [x, y] })
     }
 }
 
 fn sign_with(
     message: &mut Vec<u8>,
     signer: &Signer<'_>,
-    stamp: &Stamp<'_>,
+    stamp: &TsigStamp<'_>,
     request: Option<&Mac>,
 ) -> Result<Mac, NotAName> {
     let (name, algorithm) = names(signer)?;
@@ -183,12 +180,12 @@ fn sign_with(
     Ok(Mac(mac))
 }
 
-/// What a signature is made over (RFC 8945 §4.3.3, §5.3.1): that of the request, the message, and the variables.
+/// Returns the input of a signature (RFC 8945 §4.3.3, §5.3.1): the request's signature, the message, and the variables.
 fn signed(
     message: &[u8],
     name: &[u8],
     algorithm: &[u8],
-    stamp: &Stamp<'_>,
+    stamp: &TsigStamp<'_>,
     request: Option<&Mac>,
 ) -> Vec<u8> {
     let mut signed = Vec::with_capacity(message.len() + 256);
@@ -206,7 +203,7 @@ fn signed(
     signed
 }
 
-/// The names of the key and of its algorithm, in the bytes of a message (RFC 8945 §4.3.3: in lower case).
+/// Returns the encoded names of the key and its algorithm (RFC 8945 §4.3.3: in lower case).
 fn names(signer: &Signer<'_>) -> Result<(Vec<u8>, Vec<u8>), NotAName> {
     let (mut name, mut algorithm) = (Vec::new(), Vec::new());
     push_name(&mut name, &signer.name.to_ascii_lowercase())?;
@@ -243,11 +240,11 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn stamp(time: u64, error: u16, other: &[u8]) -> Stamp<'_> {
-        Stamp { time, fudge: FUDGE_S, error, other }
+    fn stamp(time: u64, error: u16, other: &[u8]) -> TsigStamp<'_> {
+        TsigStamp { time, fudge: FUDGE_S, error, other }
     }
 
-    /// The signature is that of dnspython 2.9, over the same bytes at the same time with the same key.
+    /// The expected signature comes from dnspython 2.9, with the same bytes, time and key.
     #[test]
     fn a_signature_is_the_one_of_another_implementation() {
         let mut message = update(0x1234, "a.example", (Edit::Add, "_x.a.example", "v")).expect("names");
@@ -260,7 +257,6 @@ mod tests {
         assert_eq!(hex(&message), expected);
     }
 
-    /// A request, and an answer to it that is not signed yet.
     fn request() -> (Mac, Vec<u8>) {
         let mut request = update(7, "a.example", (Edit::Add, "_x.a.example", "v")).expect("names");
         let mac = sign(&mut request, &SIGNER, NOW).expect("names");
@@ -274,7 +270,7 @@ mod tests {
     fn an_answer_is_believed_if_its_key_has_signed_it() {
         let (mac, unsigned) = request();
         assert_eq!(verify(&unsigned, &SIGNER, &mac, NOW), Err(Unverified::Unsigned));
-        let answer = |signer: &Signer<'_>, stamp: &Stamp<'_>, request: Option<&Mac>| {
+        let answer = |signer: &Signer<'_>, stamp: &TsigStamp<'_>, request: Option<&Mac>| {
             let mut answer = unsigned.clone();
             sign_with(&mut answer, signer, stamp, request).expect("names");
             answer
@@ -292,13 +288,13 @@ mod tests {
             (answer(&other_algorithm, &stamp(NOW, 0, &[]), Some(&mac)), Unverified::Forged),
             (answer(&SIGNER, &stamp(NOW, 0, &[]), Some(&other_request)), Unverified::Forged),
             (answer(&SIGNER, &stamp(NOW, 0, &[]), None), Unverified::Forged),
-            // An old one, played again.
+            // A replayed old answer.
             (answer(&SIGNER, &stamp(NOW - 301, 0, &[]), Some(&mac)), Unverified::Clock(-301)),
             (answer(&SIGNER, &stamp(NOW, 21, &[]), Some(&mac)), Unverified::Other(21)),
         ] {
             assert_eq!(verify(&answer, &SIGNER, &mac, NOW), Err(expected));
         }
-        // Each byte of it counts, but for the number of the message, which may be changed on the way.
+        // Each byte counts, except for the message ID, which may change on the way.
         for at in 2..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 0x01;
@@ -308,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_has_against_a_signature_is_told() {
+    fn errors_name_why_a_server_rejects_a_signature() {
         let (mac, unsigned) = request();
         let server_time = (NOW - 3600).to_be_bytes();
         let mut late = unsigned.clone();
@@ -338,7 +334,7 @@ mod tests {
         }
     }
 
-    /// It is a parser of what comes from the network.
+    /// The parser reads untrusted bytes from the network.
     #[test]
     fn no_answer_makes_it_panic() {
         let (mac, unsigned) = request();

@@ -8,20 +8,19 @@ use config::{DnsUpdate, TsigKey};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::dns_message::{self, Answer, Edit, NotAName};
+use super::dns_message::{self, DnsAnswer, Edit, NotAName};
 use super::dns_tsig::{self, Signer, Unverified};
-use super::proof::{Change, Record};
+use super::proof::{RecordChange, TxtRecord};
 
 const UPDATE_MAX: Duration = Duration::from_secs(20);
 
-/// Sends the update, and waits until the server has accepted it.
-pub(crate) async fn send(update: &DnsUpdate, record: &Record, change: Change) -> Result<(), String> {
+pub(crate) async fn send(update: &DnsUpdate, record: &TxtRecord, change: RecordChange) -> Result<(), String> {
     let sent = tokio::time::timeout(UPDATE_MAX, send_at_all(update, record, change)).await;
     let sent = sent.unwrap_or_else(|_| Err("no answer in time".to_owned()));
     sent.map_err(|why| format!("update at {}: {why}", update.server))
 }
 
-async fn send_at_all(update: &DnsUpdate, record: &Record, change: Change) -> Result<(), String> {
+async fn send_at_all(update: &DnsUpdate, record: &TxtRecord, change: RecordChange) -> Result<(), String> {
     let secret = update.key.as_ref().map(secret).transpose()?;
     let not_a_name = |_: NotAName| "a name is too long for DNS".to_owned();
     let mut stream = TcpStream::connect(update.server).await.map_err(|error| error.to_string())?;
@@ -30,8 +29,8 @@ async fn send_at_all(update: &DnsUpdate, record: &Record, change: Change) -> Res
         None => zone(&mut stream, &record.name).await?,
     };
     let edit = match change {
-        Change::Present => Edit::Add,
-        Change::Cleanup => Edit::Delete,
+        RecordChange::Present => Edit::Add,
+        RecordChange::Cleanup => Edit::Delete,
     };
     let id = fastrand::u16(..);
     let mut message =
@@ -45,7 +44,7 @@ async fn send_at_all(update: &DnsUpdate, record: &Record, change: Change) -> Res
     let (answer, bytes) = ask(&mut stream, &message, id).await?;
     let verified = dns_tsig::verify(&bytes, &signer, &mac, now());
     match verified {
-        // RFC 8945 §5.3.2: what it says cannot be relied on, but why it refuses may help.
+        // RFC 8945 §5.3.2: an unsigned answer is untrusted, but its reason may help.
         Err(Unverified::Unsigned) if answer.code != 0 => judged(&zone, &answer),
         Err(unverified) => Err(format!("key {name}: {unverified}")),
         Ok(()) => judged(&zone, &answer),
@@ -56,14 +55,14 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-fn judged(zone: &str, Answer { code, .. }: &Answer) -> Result<(), String> {
+fn judged(zone: &str, DnsAnswer { code, .. }: &DnsAnswer) -> Result<(), String> {
     match code {
         0 => Ok(()),
         code => Err(format!("zone {zone}: {} ({code})", dns_message::reason(*code))),
     }
 }
 
-/// The zone that has a name: the nearest name above it with a SOA record.
+/// Finds the zone of a name: the nearest parent with a SOA record.
 async fn zone(stream: &mut TcpStream, name: &str) -> Result<String, String> {
     let (mut rest, mut refusal) = (name, None);
     while let Some((_, above)) = rest.split_once('.') {
@@ -73,7 +72,7 @@ async fn zone(stream: &mut TcpStream, name: &str) -> Result<String, String> {
         if answer.is_zone {
             return Ok(above.to_owned());
         }
-        // The first zone above may be its own, and not be loaded. Those further above are those of others.
+        // The first zone may be the right one but not loaded. Zones further above belong to others.
         refusal = refusal.or((answer.code != 0).then_some((above, answer.code)));
         rest = above;
     }
@@ -84,8 +83,8 @@ async fn zone(stream: &mut TcpStream, name: &str) -> Result<String, String> {
     Err(format!("it has no zone for this name{}; set zone in dns", said.unwrap_or_default()))
 }
 
-/// RFC 1035 §4.2.2: messages have their length in front.
-async fn ask(stream: &mut TcpStream, message: &[u8], id: u16) -> Result<(Answer, Vec<u8>), String> {
+/// RFC 1035 §4.2.2: messages begin with their length.
+async fn ask(stream: &mut TcpStream, message: &[u8], id: u16) -> Result<(DnsAnswer, Vec<u8>), String> {
     let failed = |error: std::io::Error| error.to_string();
     let length = (message.len() as u16).to_be_bytes();
     stream.write_all(&[&length[..], message].concat()).await.map_err(failed)?;
@@ -99,6 +98,6 @@ async fn ask(stream: &mut TcpStream, message: &[u8], id: u16) -> Result<(Answer,
 fn secret(key: &TsigKey) -> Result<Vec<u8>, String> {
     let file = key.file.display();
     let text = std::fs::read_to_string(&key.file).map_err(|error| format!("{file}: {error}"))?;
-    // The error would quote the secret.
+    // The error message would contain the secret.
     STANDARD.decode(text.trim()).map_err(|_| format!("{file}: it has no secret in base64"))
 }

@@ -1,4 +1,4 @@
-//! Why a certificate was not issued, in words for the operator.
+//! Reasons for the operator why a certificate was not issued.
 
 use std::io;
 use std::path::Path;
@@ -6,53 +6,51 @@ use std::time::SystemTime;
 
 use instant_acme::{Error, Problem};
 
-use super::http::Client;
+use super::http::AcmeClient;
 use super::now;
 
-/// Why an attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct AcmeFailure {
     pub(crate) what: String,
-    /// How many seconds the authority asks to wait.
+    /// Seconds to wait, as the authority requests.
     pub(crate) retry_after: Option<i64>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: AcmeFailureKind,
 }
 
-/// What can be done about a failure.
+/// The remedy for a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Another attempt, later.
+pub(crate) enum AcmeFailureKind {
     Later,
-    /// Another attempt, at once: the authority has refused several nonces in a row.
+    /// Try again at once: the authority has rejected several nonces in a row.
     Again,
-    /// Another account: the authority does not know this one.
+    /// Create another account: the authority does not know this one.
     NoAccount,
-    /// Another attempt, later: the authority has refused a request for a reason that waiting may not change.
+    /// Try again later, although waiting may not help: the authority rejected the request.
     Refused,
-    /// An order that does not say which certificate it replaces.
+    /// Order again without naming the replaced certificate.
     NotReplaceable,
 }
 
-impl Failure {
+impl AcmeFailure {
     pub(crate) fn said(what: String) -> Self {
-        Self { what, retry_after: None, kind: Kind::Later }
+        Self { what, retry_after: None, kind: AcmeFailureKind::Later }
     }
 
     pub(crate) fn folder(folder: &Path, error: &io::Error) -> Self {
         Self::said(format!("{}: {error}", folder.display()))
     }
 
-    pub(crate) fn of(error: &Error) -> Self {
+    pub(crate) fn from_error(error: &Error) -> Self {
         let kind = if is_problem(error, "badNonce") {
-            Kind::Again
+            AcmeFailureKind::Again
         } else if is_problem(error, "accountDoesNotExist") {
-            Kind::NoAccount
+            AcmeFailureKind::NoAccount
         } else if is_problem(error, "alreadyReplaced") {
-            Kind::NotReplaceable
+            AcmeFailureKind::NotReplaceable
         } else if matches!(error, Error::Api(_)) && !is_problem(error, "rateLimited") {
-            Kind::Refused
+            AcmeFailureKind::Refused
         } else {
-            Kind::Later
+            AcmeFailureKind::Later
         };
         let what = match error {
             Error::Api(problem) => problem_text(problem),
@@ -69,14 +67,13 @@ impl Failure {
         Self { what, retry_after, kind }
     }
 
-    /// With what the authority has said last about when to come again.
-    pub(crate) fn with_retry_after(self, client: &Client) -> Self {
+    pub(crate) fn with_retry_after(self, client: &AcmeClient) -> Self {
         let said = client.take_retry_after().and_then(|text| retry_after(&text, now()));
         Self { retry_after: said.or(self.retry_after), ..self }
     }
 }
 
-/// Whether an authority has answered with this problem (RFC 8555 §6.7).
+/// Whether the error is this problem in an authority's response (RFC 8555 §6.7).
 pub(crate) fn is_problem(error: &Error, kind: &str) -> bool {
     let of = |problem: &Problem| {
         problem.r#type.as_deref().and_then(|found| found.strip_prefix("urn:ietf:params:acme:error:"))
@@ -85,19 +82,18 @@ pub(crate) fn is_problem(error: &Error, kind: &str) -> bool {
     matches!(error, Error::Api(problem) if of(problem))
 }
 
-/// Whether an order may succeed that does not say which certificate it replaces (RFC 9773 §5): to an authority without
-/// renewal information, and to one that does not repeat what it has accepted.
+/// Whether an order may succeed without naming the replaced certificate (RFC 9773 §5). Some authorities have no
+/// renewal information, or do not repeat the accepted field.
 pub(crate) fn is_about_replacement(error: &Error) -> bool {
     match error {
         Error::Unsupported(_) => true,
-        // The library has no other sign of it.
+        // The library reports it only in this text.
         Error::Other(why) => why.to_string().starts_with("replaces field mismatch"),
-        // Whatever it has against the certificate, such as one of another CA at the same place.
-        error => Failure::of(error).kind == Kind::Refused,
+        // Any objection to the certificate, for example from another CA at the same URL.
+        error => AcmeFailure::from_error(error).kind == AcmeFailureKind::Refused,
     }
 }
 
-/// What a problem says: the detail, and those of its parts.
 pub(crate) fn problem_text(problem: &Problem) -> String {
     let Problem { r#type, detail, subproblems, .. } = problem;
     let kind = r#type.as_deref().unwrap_or("unknown").trim_start_matches("urn:ietf:params:acme:error:");
@@ -107,7 +103,7 @@ pub(crate) fn problem_text(problem: &Problem) -> String {
     format!("{} ({kind})", one_line(&all.join("; ")))
 }
 
-/// What comes from an authority, for logs and terminals.
+/// Makes a text from an authority safe for logs and terminals.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(500).collect()
 }
@@ -143,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_authority_says_is_one_short_line() {
+    fn a_message_of_an_authority_becomes_one_short_line() {
         let problem = |kind: Option<&str>, detail: &str| Problem {
             r#type: kind.map(|kind| format!("urn:ietf:params:acme:error:{kind}")),
             detail: Some(detail.to_owned()),
@@ -154,13 +150,17 @@ mod tests {
         assert_eq!(said, "no such [31m name (dns)");
         assert_eq!(problem_text(&problem(None, &"x".repeat(10_000))).len(), 510);
         for (kind, expected) in [
-            ("badNonce", Kind::Again),
-            ("accountDoesNotExist", Kind::NoAccount),
-            ("alreadyReplaced", Kind::NotReplaceable),
-            ("rateLimited", Kind::Later),
-            ("malformed", Kind::Refused),
+            ("badNonce", AcmeFailureKind::Again),
+            ("accountDoesNotExist", AcmeFailureKind::NoAccount),
+            ("alreadyReplaced", AcmeFailureKind::NotReplaceable),
+            ("rateLimited", AcmeFailureKind::Later),
+            ("malformed", AcmeFailureKind::Refused),
         ] {
-            assert_eq!(Failure::of(&Error::Api(problem(Some(kind), "x"))).kind, expected, "{kind}");
+            assert_eq!(
+                AcmeFailure::from_error(&Error::Api(problem(Some(kind), "x"))).kind,
+                expected,
+                "{kind}"
+            );
         }
     }
 

@@ -1,5 +1,5 @@
-//! The folder of certificates, keys and accounts. Several processes may share it: each name and each account has a lock,
-//! and a certificate comes with its key in one step.
+//! The folder of certificates, keys and accounts. Several processes may share it: each name and account has a lock,
+//! and a certificate is replaced atomically with its key.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -11,27 +11,24 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// A folder of certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct CertificateFolder(PathBuf);
 
-/// What is known of a certificate besides what it says itself.
+/// Facts about a certificate that are not in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Origin {
-    /// The URL of the directory of its authority.
+pub(crate) struct CertificateOrigin {
+    /// Directory URL of the authority.
     pub(crate) directory: String,
 }
 
-/// A certificate as it was issued.
 pub(crate) struct Issued<'a> {
     /// The certificate and its intermediates, in PEM.
     pub(crate) chain: &'a str,
-    /// The private key, in PEM.
     pub(crate) key: &'a str,
-    pub(crate) origin: Origin,
+    pub(crate) origin: CertificateOrigin,
 }
 
-/// A lock, until it is dropped or the process ends.
+/// A lock, released on drop or at the end of the process.
 #[derive(Debug)]
 pub(crate) struct Locked(#[expect(dead_code, reason = "the lock is held by the open file")] File);
 
@@ -39,22 +36,21 @@ const ACCOUNTS: &str = "_accounts";
 const LOCKS: &str = "_locks";
 const ORIGIN: &str = "origin.json";
 
-impl Folder {
+impl CertificateFolder {
     pub(crate) fn new(path: &Path) -> Self {
         Self(path.to_owned())
     }
 
-    /// The files of the certificate of a name.
     pub(crate) fn files(&self, name: &str) -> KeyPair {
         Certificates::automatic_files(&self.0, name)
     }
 
-    /// Locks a name, so that nobody else asks for its certificate. `None` if another process holds it.
+    /// Locks a name against orders by other processes. `None` if another process holds the lock.
     pub(crate) fn lock(&self, name: &str) -> io::Result<Option<Locked>> {
         self.lock_file(&file_name(name))
     }
 
-    /// Locks the accounts of an authority. `None` if another process holds it.
+    /// Locks the accounts of an authority. `None` if another process holds the lock.
     pub(crate) fn lock_account(&self, directory: &KeyUrl) -> io::Result<Option<Locked>> {
         self.lock_file(&format!("_account_{}", account_name(directory)))
     }
@@ -63,7 +59,7 @@ impl Folder {
         let folder = self.0.join(LOCKS);
         make(&self.0)?;
         make(&folder)?;
-        // It stays: who removes a lock file can have two processes hold it.
+        // The lock file stays: if it were removed, two processes could hold the lock.
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -77,13 +73,12 @@ impl Folder {
         }
     }
 
-    /// Where the certificate of a name comes from, if that is known.
-    pub(crate) fn origin(&self, name: &str) -> Option<Origin> {
+    pub(crate) fn origin(&self, name: &str) -> Option<CertificateOrigin> {
         let file = self.files(name).cert.with_file_name(ORIGIN);
         serde_json::from_slice(&fs::read(file).ok()?).ok()
     }
 
-    /// Puts a certificate and its key in place of those that are there, in one step. `check` looks at the files before.
+    /// Replaces a certificate and its key atomically. `check` verifies the files before.
     pub(crate) fn put(
         &self,
         name: &str,
@@ -93,7 +88,7 @@ impl Folder {
         let failed = |error: io::Error| format!("{} cannot be written: {error}", self.0.display());
         let target = self.0.join(file_name(name));
         let draft = self.0.join(format!("_new_{}", file_name(name)));
-        // What a process that was killed has left.
+        // Left by a killed process.
         remove(&draft).map_err(failed)?;
         make(&self.0).and_then(|()| make(&draft)).map_err(failed)?;
         let origin = serde_json::to_string(&issued.origin).map_err(|error| error.to_string())?;
@@ -107,12 +102,11 @@ impl Folder {
         File::open(&draft).and_then(|folder| folder.sync_all()).map_err(failed)?;
         exchange(&draft, &target).map_err(failed)?;
         File::open(&self.0).and_then(|folder| folder.sync_all()).map_err(failed)?;
-        // The old ones; if they stay nobody minds.
+        // The old files; leaving them does no harm.
         let _ = remove(&draft);
         Ok(())
     }
 
-    /// The account of an authority, if there is one.
     pub(crate) fn account(&self, directory: &KeyUrl) -> io::Result<Option<Vec<u8>>> {
         match fs::read(self.account_file(directory)) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -121,7 +115,6 @@ impl Folder {
         }
     }
 
-    /// Keeps the account of an authority.
     pub(crate) fn put_account(&self, directory: &KeyUrl, account: &[u8]) -> io::Result<()> {
         make(&self.0)?;
         make(&self.0.join(ACCOUNTS))?;
@@ -135,7 +128,6 @@ impl Folder {
         fs::rename(draft, target)
     }
 
-    /// Forgets the account of an authority that does not know it any more.
     pub(crate) fn remove_account(&self, directory: &KeyUrl) -> io::Result<()> {
         fs::remove_file(self.account_file(directory))
     }
@@ -145,13 +137,12 @@ impl Folder {
     }
 }
 
-/// The name of the folder of a name.
 fn file_name(name: &str) -> String {
     let files = Certificates::automatic_files(Path::new(""), name);
     files.cert.parent().map(|folder| folder.display().to_string()).unwrap_or_default()
 }
 
-/// A file name that differs for different URLs of directories.
+/// A file name that is unique for each directory URL.
 fn account_name(directory: &KeyUrl) -> String {
     let text = directory.to_string();
     let text = text.strip_prefix("https://").unwrap_or(&text);
@@ -180,21 +171,20 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a new file that only this user may read, to the disk.
+/// Writes a new file that only this user may read, and syncs it to disk.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    // Whatever the umask.
+    // Regardless of the umask.
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-/// Puts `draft` in place of `target`, and what was there in place of `draft`.
 fn exchange(draft: &Path, target: &Path) -> io::Result<()> {
     match renameat_with(CWD, draft, CWD, target, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),
         Err(Errno::NOENT) => fs::rename(draft, target),
-        // A file system that cannot: for a moment there is none. Who reads then keeps what it has.
+        // The file system does not support that: for a moment there is no target. Readers then keep what they have.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             let old = draft.with_added_extension("old");
             remove(&old)?;
@@ -211,7 +201,7 @@ mod tests {
     use super::*;
 
     fn issued<'a>(chain: &'a str, key: &'a str) -> Issued<'a> {
-        Issued { chain, key, origin: Origin { directory: "https://ca.example/dir".to_owned() } }
+        Issued { chain, key, origin: CertificateOrigin { directory: "https://ca.example/dir".to_owned() } }
     }
 
     fn mode(path: &Path) -> u32 {
@@ -221,7 +211,7 @@ mod tests {
     #[test]
     fn a_pair_is_put_whole_and_for_this_user_alone() {
         let place = tempfile::tempdir().expect("a temporary folder");
-        let folder = Folder::new(&place.path().join("deep/acme"));
+        let folder = CertificateFolder::new(&place.path().join("deep/acme"));
         let files = folder.files("*.a.example");
         assert!(files.cert.ends_with("_.a.example/fullchain.pem"), "{files:?}");
         for (chain, key) in [("one", "1"), ("two", "2")] {
@@ -240,9 +230,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_replaces_nothing() {
+    fn an_unusable_pair_replaces_nothing() {
         let place = tempfile::tempdir().expect("a temporary folder");
-        let folder = Folder::new(place.path());
+        let folder = CertificateFolder::new(place.path());
         folder.put("a.example", &issued("good", "1"), |_| Ok(())).expect("it is written");
         let refused = folder.put("a.example", &issued("bad", "2"), |files| {
             assert_eq!(fs::read_to_string(&files.cert).expect("it is there"), "bad");
@@ -255,7 +245,7 @@ mod tests {
     #[test]
     fn a_lock_is_held_by_one() {
         let place = tempfile::tempdir().expect("a temporary folder");
-        let (folder, same) = (Folder::new(place.path()), Folder::new(place.path()));
+        let (folder, same) = (CertificateFolder::new(place.path()), CertificateFolder::new(place.path()));
         let held = folder.lock("a.example").expect("it can be locked").expect("nobody has it");
         assert!(same.lock("a.example").expect("it can be looked at").is_none());
         assert!(same.lock("b.example").expect("it can be locked").is_some());
@@ -266,7 +256,7 @@ mod tests {
     #[test]
     fn accounts_are_kept_by_directory() {
         let place = tempfile::tempdir().expect("a temporary folder");
-        let folder = Folder::new(place.path());
+        let folder = CertificateFolder::new(place.path());
         let url = |text: &str| config::directory(text).expect("it is a URL");
         let (one, other) = (url("https://ca.example/dir"), url("https://ca.example:14000/dir?a=../b"));
         assert_eq!(folder.account(&one).expect("it can be looked for"), None);

@@ -1,38 +1,36 @@
-//! Certificates of instances that share through Redis: one asks the authority at a time, and the others take what it has got.
-//! Without Redis each waits for it while there is time, and then asks by itself.
+//! Certificates of instances that share through Redis: one instance orders at a time, and the others copy its
+//! result. Without Redis, each instance waits while there is time, and then orders itself.
 
 use std::time::Duration;
 
 use telemetry::message;
 
-use super::folder::{Issued, Origin};
-use super::known::Known;
+use super::folder::{CertificateOrigin, Issued};
+use super::known::UsableCertificate;
 use super::schedule::Validity;
-use super::{Follower, now};
+use super::{CertificateTask, now};
 use crate::shared::{Engine, Lease, Reach, SharedCertificate};
 
-/// An instance without a certificate waits so long for a Redis that is gone.
+/// Without a certificate, an instance waits this long for an unreachable Redis.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Nothing is said of a Redis that is gone for less.
+/// Shorter losses of Redis are not reported.
 const MOMENT: Duration = Duration::from_secs(2);
-/// One with a certificate does not wait in this last part of its lifetime.
+/// With a certificate, an instance does not wait in this last fraction of the lifetime.
 const LAST_PART: i64 = 6;
 
-/// Whether an instance may ask an authority now.
 pub(super) enum Leave {
-    /// Nothing is shared, or Redis is gone for too long.
+    /// Nothing is shared, or Redis has been unreachable for too long.
     Alone,
-    /// No other instance asks meanwhile.
+    /// This instance holds the lock.
     Held(Lease),
-    /// Another instance asks.
     Taken,
-    /// Redis is gone, and there is time.
+    /// Redis is unreachable, but there is time.
     Waits,
 }
 
-impl Follower {
-    /// Whether this instance may ask for the certificate now. `is_ordered` says that an operator wants it.
-    pub(super) async fn leave(&self, known: Option<&Known>, is_ordered: bool) -> Leave {
+impl CertificateTask {
+    /// Asks for permission to order the certificate. `is_ordered`: an operator has requested it.
+    pub(super) async fn leave(&self, known: Option<&UsableCertificate>, is_ordered: bool) -> Leave {
         let Some(reach) = self.issuer.control.upgrade().map(|control| control.shared.reach()) else {
             return Leave::Waits;
         };
@@ -46,24 +44,24 @@ impl Follower {
             },
         };
         if is_ordered || may_ask_alone(gone, known.map(|known| known.validity), now()) {
-            self.say("Redis is not reached, so this instance asks by itself");
+            self.say("Redis cannot be reached, so this instance asks on its own");
             return Leave::Alone;
         }
-        // At a start it is reached in a moment.
+        // A starting proxy reaches Redis in a moment.
         if gone < MOMENT {
             return Leave::Waits;
         }
         self.say(match known {
-            None => "waits for Redis, as other instances may ask for it; after a minute this one asks by itself",
+            None => "waits for Redis, as other instances may ask for it; after a minute this one asks on its own",
             Some(_) => {
                 "its renewal waits for Redis, as other instances may ask for it; in the last sixth of its lifetime this one \
-                 asks by itself"
+                 asks on its own"
             }
         });
         Leave::Waits
     }
 
-    /// Takes the certificate that instances share if it is newer than this one's, or else shares this one's.
+    /// Takes the shared certificate if it is newer than this instance's, else shares this instance's.
     pub(super) async fn exchange(&self) {
         let Some(reach) = self.issuer.control.upgrade().map(|control| control.shared.reach()) else { return };
         let Reach::Up(engine) = reach else { return };
@@ -80,20 +78,19 @@ impl Follower {
         }
     }
 
-    /// Puts the certificate of another instance into the folder and in force.
     fn take(&self, shared: &SharedCertificate) -> Result<(), String> {
         let issuer = &self.issuer;
         let is_its = |directory: String| directory == shared.directory;
         if !issuer.authorities().iter().any(|authority| is_its(authority.directory.to_string())) {
-            // The other one has another configuration.
+            // The other instance has another configuration.
             return Ok(());
         }
         let failed = |error| format!("{} cannot be written: {error}", issuer.settings.folder.display());
         // Another process with the same folder may take it, too.
         let Some(_lock) = issuer.folder.lock(&self.name).map_err(failed)? else { return Ok(()) };
-        let origin = Origin { directory: shared.directory.clone() };
+        let origin = CertificateOrigin { directory: shared.directory.clone() };
         let issued = Issued { chain: &shared.chain, key: &shared.key, origin };
-        let check = |files: &config::KeyPair| match Known::read(files, &self.name) {
+        let check = |files: &config::KeyPair| match UsableCertificate::read(files, &self.names) {
             Some(known) if known.validity.until > now() => Ok(()),
             _ => Err("the one that another instance shares cannot be used".to_owned()),
         };
@@ -107,7 +104,6 @@ impl Follower {
         Ok(())
     }
 
-    /// Gives other instances the certificate of the folder, if it is one of the authorities that are asked.
     pub(super) async fn share(&self, engine: &Engine) -> Result<(), String> {
         let (Some(known), Some(authority)) = (self.known(), self.issuer.authority_of(&self.name)) else {
             return Ok(());
@@ -126,7 +122,7 @@ impl Follower {
         engine.put_certificate(&self.name, &shared, (from, left)).await
     }
 
-    /// Says something about the certificate, unless it was the last that was said.
+    /// Writes a message about the certificate, unless it repeats the last one.
     fn say(&self, what: &str) {
         if self.said.replace(what.to_owned()) != what {
             message::warn(&format!("certificate of {}: {what}", self.name));
@@ -134,7 +130,7 @@ impl Follower {
     }
 }
 
-/// Whether an instance asks without Redis, which is gone for so long.
+/// Whether an instance may order without Redis, after this time without it.
 fn may_ask_alone(gone: Duration, validity: Option<Validity>, now: i64) -> bool {
     let is_near_end = |Validity { from, until }| (until - now).saturating_mul(LAST_PART) < until - from;
     gone >= PATIENCE && validity.is_none_or(is_near_end)

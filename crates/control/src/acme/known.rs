@@ -1,4 +1,4 @@
-//! A certificate in the folder: what its renewal depends on.
+//! A certificate in the folder, with the properties that decide its renewal.
 
 use config::KeyPair;
 use instant_acme::CertificateIdentifier;
@@ -8,24 +8,23 @@ use tls::CertificateInUse;
 
 use super::schedule::Validity;
 
-/// A certificate that can be used with its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct UsableCertificate {
     pub(crate) validity: Validity,
     pub(crate) serial: String,
     pub(crate) der: CertificateDer<'static>,
-    /// By which its authority knows it (RFC 9773 §4.1).
+    /// The authority's identifier for it (RFC 9773 §4.1).
     pub(crate) id: Option<CertificateIdentifier<'static>>,
 }
 
-impl Known {
-    /// Reads a certificate. `None` if there is none, if it cannot be used, or if it is for another name.
-    pub(crate) fn read(files: &KeyPair, name: &str) -> Option<Self> {
+impl UsableCertificate {
+    /// Reads a certificate. `None` if it is missing, unusable, or lacks one of the names.
+    pub(crate) fn read(files: &KeyPair, names: &[String]) -> Option<Self> {
         tls::check(files).ok()?;
         let text = std::fs::read(&files.cert).ok()?;
         let der = CertificateDer::from_pem_slice(&text).ok()?;
         let certificate = CertificateInUse::parse(&der)?;
-        if !certificate.names.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+        if !names.iter().all(|name| tls::is_for(&certificate.names, name)) {
             return None;
         }
         Some(Self {

@@ -1,4 +1,4 @@
-//! One order of a certificate (RFC 8555 §7.4): proofs, key, certificate.
+//! A single order of a certificate (RFC 8555 §7.4): proofs, key, certificate.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
@@ -12,24 +12,24 @@ use instant_acme::{
 use rcgen::{CertificateParams, DistinguishedName, RsaKeySize};
 use tls::Challenges;
 
-use super::account::Session;
-use super::failure::{Failure, Kind, is_about_replacement, problem_text};
-use super::proof::{Asked, Proof};
+use super::account::AccountSession;
+use super::failure::{AcmeFailure, AcmeFailureKind, is_about_replacement, problem_text};
+use super::proof::{AcmeProof, ProofRequest};
 use crate::change::Control;
 
-/// How long an authority may take to look at a proof, and to issue.
+/// Time limits for an authority to check a proof, and to issue.
 const POLLS: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
     .timeout(Duration::from_secs(180));
 
-/// What is ordered.
-pub(crate) struct Wanted<'a> {
-    pub(crate) name: &'a str,
+pub(crate) struct OrderedNames<'a> {
+    /// At least one.
+    pub(crate) names: &'a [String],
     pub(crate) authority: &'a Authority,
     pub(crate) settings: &'a Acme,
     pub(crate) ports: &'a ChallengePorts,
-    /// The place of the challenge among those for the name.
+    /// Index of the challenge among those for the name.
     pub(crate) challenge: usize,
     /// The certificate that this one replaces (RFC 9773 §5).
     pub(crate) replaces: Option<CertificateIdentifier<'static>>,
@@ -37,16 +37,18 @@ pub(crate) struct Wanted<'a> {
     pub(crate) control: &'a Weak<Control>,
 }
 
-/// A certificate and its key, in PEM.
-pub(crate) struct Pair {
+/// In PEM.
+pub(crate) struct IssuedPair {
     pub(crate) chain: String,
     pub(crate) key: String,
 }
 
-/// Orders a certificate, with a key of its own.
-pub(crate) async fn order(session: &Session, wanted: &Wanted<'_>) -> Result<Pair, Failure> {
-    let failed = |error: Error| Failure::of(&error).with_retry_after(&session.client);
-    let identifiers = [identifier(wanted.name)];
+pub(crate) async fn order(
+    session: &AccountSession,
+    wanted: &OrderedNames<'_>,
+) -> Result<IssuedPair, AcmeFailure> {
+    let failed = |error: Error| AcmeFailure::from_error(&error).with_retry_after(&session.client);
+    let identifiers: Vec<Identifier> = wanted.names.iter().map(|name| identifier(name)).collect();
     let mut new = NewOrder::new(&identifiers);
     if let Some(profile) = &wanted.authority.profile {
         new = new.profile(profile);
@@ -58,7 +60,10 @@ pub(crate) async fn order(session: &Session, wanted: &Wanted<'_>) -> Result<Pair
     let mut order = order.map_err(|error| {
         let may_be_that = wanted.replaces.is_some() && is_about_replacement(&error);
         let failure = failed(error);
-        Failure { kind: if may_be_that { Kind::NotReplaceable } else { failure.kind }, ..failure }
+        AcmeFailure {
+            kind: if may_be_that { AcmeFailureKind::NotReplaceable } else { failure.kind },
+            ..failure
+        }
     })?;
     let mut proofs = Vec::new();
     let outcome = fulfil(session, wanted, &mut order, &mut proofs).await;
@@ -68,7 +73,7 @@ pub(crate) async fn order(session: &Session, wanted: &Wanted<'_>) -> Result<Pair
     outcome
 }
 
-/// RFC 8738 §3: an address is an identifier of its own kind.
+/// RFC 8738 §3: an address is a separate type of identifier.
 fn identifier(name: &str) -> Identifier {
     match name.parse::<IpAddr>() {
         Ok(address) => Identifier::Ip(address),
@@ -77,44 +82,51 @@ fn identifier(name: &str) -> Identifier {
 }
 
 async fn fulfil(
-    session: &Session,
-    wanted: &Wanted<'_>,
+    session: &AccountSession,
+    wanted: &OrderedNames<'_>,
     order: &mut Order,
-    proofs: &mut Vec<Proof>,
-) -> Result<Pair, Failure> {
-    let failed = |error: Error| Failure::of(&error).with_retry_after(&session.client);
+    proofs: &mut Vec<AcmeProof>,
+) -> Result<IssuedPair, AcmeFailure> {
+    let failed = |error: Error| AcmeFailure::from_error(&error).with_retry_after(&session.client);
     prove(session, wanted, order, proofs).await?;
     if order.state().status == OrderStatus::Pending {
         let status = match order.poll_ready(&POLLS).await {
             Ok(status) => status,
-            // It says that an authorization failed, but not why.
+            // This error says that an authorization failed, but not why.
             Err(error @ Error::Api(_)) => return Err(why_not(order).await.unwrap_or_else(|| failed(error))),
             Err(error) => return Err(failed(error)),
         };
         if status != OrderStatus::Ready {
-            let unknown = || Failure::said("the authority did not accept the proof".to_owned());
+            let unknown = || AcmeFailure::said("the authority did not accept the proof".to_owned());
             return Err(why_not(order).await.unwrap_or_else(unknown));
         }
     }
-    // With RSA it takes seconds, and this thread has other things to do.
+    // An RSA key takes seconds, which would block the control thread.
     let kind = wanted.settings.key_type;
     let key = tokio::task::spawn_blocking(move || key(kind)).await;
-    let key = key.map_err(|error| Failure::said(error.to_string()))?;
-    let key = key.map_err(|error| Failure::said(error.to_string()))?;
-    let request = request(wanted.name, &key).map_err(|error| Failure::said(error.to_string()))?;
-    order.finalize_csr(&request).await.map_err(failed)?;
+    let key = key.map_err(|error| AcmeFailure::said(error.to_string()))?;
+    let key = key.map_err(|error| AcmeFailure::said(error.to_string()))?;
+    let request = request(wanted.names, &key).map_err(|error| AcmeFailure::said(error.to_string()))?;
+    if let Err(error) = order.finalize_csr(&request).await {
+        // RFC 8555 §7.4: the request may have arrived although its response was lost.
+        let status = order.refresh().await.map(|state| state.status);
+        if !matches!(status, Ok(OrderStatus::Processing | OrderStatus::Valid)) {
+            return Err(failed(error));
+        }
+    }
     let chain = order.poll_certificate(&POLLS).await.map_err(failed)?;
-    Ok(Pair { chain, key: key.serialize_pem() })
+    Ok(IssuedPair { chain, key: key.serialize_pem() })
 }
 
-/// Prepares the proofs that the order asks for, and tells the authority that they can be looked at.
+/// Prepares the proofs for the order, and tells the authority to check them.
 async fn prove(
-    session: &Session,
-    wanted: &Wanted<'_>,
+    session: &AccountSession,
+    wanted: &OrderedNames<'_>,
     order: &mut Order,
-    proofs: &mut Vec<Proof>,
-) -> Result<(), Failure> {
-    let failed = |error: Error| Failure::of(&error).with_retry_after(&session.client);
+    proofs: &mut Vec<AcmeProof>,
+) -> Result<(), AcmeFailure> {
+    let failed = |error: Error| AcmeFailure::from_error(&error).with_retry_after(&session.client);
+    let mut refused = None;
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
         let mut authorization = authorization.map_err(failed)?;
@@ -123,32 +135,58 @@ async fn prove(
         }
         let offered: Vec<ChallengeType> =
             authorization.challenges.iter().map(|challenge| challenge.r#type.clone()).collect();
-        let kind = choose(wanted, &offered)?;
+        // With `*.` for a wildcard, which the identifier lacks (RFC 8555 §7.1.4).
+        let name = authorization.identifier().to_string();
+        let kind = choose(wanted, &name, &offered)?;
         let Some(mut challenge) = authorization.challenge(written(kind)) else { continue };
-        let asked = Asked {
-            name: wanted.name,
+        let asked = ProofRequest {
+            name: &name,
             kind,
             token: challenge.token.clone(),
             key_authorization: challenge.key_authorization(),
             account: session.account.id(),
             issuers: session.client.issuers(),
         };
-        proofs.push(Proof::prepare(&asked, wanted.settings, (wanted.challenges, wanted.control)).await?);
-        challenge.set_ready().await.map_err(failed)?;
+        proofs.push(AcmeProof::prepare(&asked, wanted.settings, (wanted.challenges, wanted.control)).await?);
+        if let Err(error) = challenge.set_ready().await {
+            refused = Some(error);
+        }
     }
-    Ok(())
+    match refused {
+        // RFC 8555 §7.5.1: the request may have arrived although its response was lost.
+        Some(error) if !are_looked_at(order).await => Err(failed(error)),
+        _ => Ok(()),
+    }
 }
 
-/// The challenge whose turn it is, among those that are offered.
-fn choose(wanted: &Wanted<'_>, offered: &[ChallengeType]) -> Result<ChallengeKind, Failure> {
-    let mut kinds = wanted.settings.challenges_for(wanted.name, wanted.ports);
+/// Whether the authority checks a proof for each name, or has done so.
+async fn are_looked_at(order: &mut Order) -> bool {
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let Ok(mut authorization) = authorization else { return false };
+        let Ok(state) = authorization.refresh().await else { return false };
+        let mut challenges = state.challenges.iter();
+        let is_pending = challenges.all(|challenge| challenge.status == ChallengeStatus::Pending);
+        if is_pending && state.status == AuthorizationStatus::Pending {
+            return false;
+        }
+    }
+    true
+}
+
+fn choose(
+    wanted: &OrderedNames<'_>,
+    name: &str,
+    offered: &[ChallengeType],
+) -> Result<ChallengeKind, AcmeFailure> {
+    let mut kinds = wanted.settings.challenges_for(name, wanted.ports);
     kinds.retain(|kind| offered.contains(&written(*kind)));
     match kinds.len() {
         0 => {
             let offered: Vec<String> = offered.iter().map(|kind| format!("{kind:?}")).collect();
             let what =
                 format!("the authority offers no challenge that [acme] has, but {}", offered.join(", "));
-            Err(Failure::said(what))
+            Err(AcmeFailure::said(what))
         }
         count => Ok(kinds[wanted.challenge % count]),
     }
@@ -163,8 +201,7 @@ fn written(kind: ChallengeKind) -> ChallengeType {
     }
 }
 
-/// What an authority says of a proof that it did not accept.
-async fn why_not(order: &mut Order) -> Option<Failure> {
+async fn why_not(order: &mut Order) -> Option<AcmeFailure> {
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
         let mut authorization = authorization.ok()?;
@@ -178,7 +215,7 @@ async fn why_not(order: &mut Order) -> Option<Failure> {
                 Some(ChallengeType::Unknown(kind)) => kind,
                 _ => "the challenge",
             };
-            return Some(Failure::said(format!("{kind}: {}", problem_text(problem))));
+            return Some(AcmeFailure::said(format!("{kind}: {}", problem_text(problem))));
         }
     }
     None
@@ -193,9 +230,9 @@ fn key(kind: KeyType) -> Result<rcgen::KeyPair, rcgen::Error> {
     }
 }
 
-/// RFC 8555 §7.4: a request with the names and nothing else, in DER.
-fn request(name: &str, key: &rcgen::KeyPair) -> Result<Vec<u8>, rcgen::Error> {
-    let mut parameters = CertificateParams::new(vec![name.to_owned()])?;
+/// RFC 8555 §7.4: a request with only the names, in DER.
+fn request(names: &[String], key: &rcgen::KeyPair) -> Result<Vec<u8>, rcgen::Error> {
+    let mut parameters = CertificateParams::new(names)?;
     parameters.distinguished_name = DistinguishedName::new();
     Ok(parameters.serialize_request(key)?.der().to_vec())
 }

@@ -1,33 +1,30 @@
-//! When a certificate is asked for, of which authority, and how long a failure is waited out. Pure: times are seconds
-//! since 1970, given by the caller.
+//! Decides when to order a certificate, from which authority, and how long to wait after a failure. Pure: the
+//! caller supplies times in seconds since 1970.
 
-/// When a certificate is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub(crate) from: i64,
     pub(crate) until: i64,
 }
 
-/// When an authority suggests to renew (RFC 9773 §4.2).
+/// An authority's renewal window (RFC 9773 §4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct RenewalWindow {
     pub(crate) start: i64,
     pub(crate) end: i64,
 }
 
-/// A share from 0 to below 1 that differs between certificates, and is the same after a restart: where in its time each
-/// one is renewed.
+/// A fraction in 0..1 that differs between certificates and survives restarts. It spreads renewals over their windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread(f64);
 
-/// Below this lifetime half of it is for renewals, else a third: six days need more than two for an authority's bad day.
+/// Shorter lifetimes use half for renewals, others a third: of six days, two are too few for an authority's outage.
 const SHORT_LIVED: i64 = 10 * DAY;
 const DAY: i64 = 24 * 3600;
 
 impl Spread {
-    /// The share of a certificate, by its name and serial number.
-    pub(crate) fn of(name: &str, serial: &str) -> Self {
-        // FNV-1a: any hash that is the same tomorrow; its upper bits are the well mixed ones.
+    pub(crate) fn from_name(name: &str, serial: &str) -> Self {
+        // FNV-1a, because the hash must stay the same; its upper bits are mixed best.
         let bytes = name.bytes().chain([0]).chain(serial.bytes());
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -41,14 +38,14 @@ impl Spread {
     }
 }
 
-/// When to renew: within the authority's window if there is one, else after two thirds of the lifetime, or half of a
-/// short one. Never so late that one failure would be the last.
-pub(crate) fn renewal_at(validity: Validity, window: Option<Window>, spread: Spread) -> i64 {
+/// Returns when to renew: within the authority's window if there is one, else after two thirds of the lifetime, or
+/// half of a short one. There is always time for another attempt after a failure.
+pub(crate) fn renewal_at(validity: Validity, window: Option<RenewalWindow>, spread: Spread) -> i64 {
     let Validity { from, until } = validity;
     let lifetime = (until - from).max(0);
-    // RFC 9773 §4.2: a window whose end is not behind its start is none.
+    // RFC 9773 §4.2: a window that does not end after its start is invalid.
     let at = match window.filter(|window| window.end > window.start) {
-        Some(Window { start, end }) => start + spread.of_span(end - start),
+        Some(RenewalWindow { start, end }) => start + spread.of_span(end - start),
         None => {
             let share = if lifetime < SHORT_LIVED { lifetime / 2 } else { lifetime / 3 * 2 };
             from + share - spread.of_span(lifetime / 20)
@@ -57,23 +54,21 @@ pub(crate) fn renewal_at(validity: Validity, window: Option<Window>, spread: Spr
     at.min(until - lifetime / 10)
 }
 
-/// How long the answer about a window is good: what the authority says (RFC 9773 §4.3.2), within bounds.
+/// How long a window is valid: the authority's value (RFC 9773 §4.3.2), within bounds.
 pub(crate) fn window_good_for(said: i64) -> i64 {
     said.clamp(10 * 60, DAY)
 }
 
-/// Whether an answer that is good until then is good now. A clock that was set back makes none good for longer than any
-/// answer is.
+/// Whether a window with this end is valid now. A clock that was set back cannot extend it beyond its longest validity.
 pub(crate) fn is_window_good(good_until: i64, now: i64) -> bool {
     (now..=now + window_good_for(i64::MAX)).contains(&good_until)
 }
 
-/// After how many failures in a row the other authority is asked, too.
+/// After this number of failures in a row, the fallback authority is used, too.
 const FALLBACK_AFTER: u32 = 3;
-/// After the first failure, then three times that, and so on. Authorities allow five failures of a name in an hour.
+/// After the first failure; each further one triples it. Authorities allow five failures of a name in an hour.
 const BACK_OFF: i64 = 60;
 const BACK_OFF_MAX: i64 = 6 * 3600;
-/// The longest that an authority may ask to wait.
 const RETRY_AFTER_MAX: i64 = 7 * DAY;
 
 /// The failures in a row of a name.
@@ -81,16 +76,15 @@ const RETRY_AFTER_MAX: i64 = 7 * DAY;
 pub(crate) struct Failures {
     count: u32,
     last_at: i64,
-    /// Until when each authority asks not to be asked: the first, the fallback.
+    /// End of the Retry-After of each authority: the first, the fallback.
     blocked_until: [i64; 2],
 }
 
-/// What an attempt asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attempt {
     /// 0 is the first authority, 1 the fallback.
     pub(crate) authority: usize,
-    /// The place of the challenge in the order of preference, to be taken modulo their number.
+    /// Index of the challenge in the order of preference, modulo their number.
     pub(crate) challenge: usize,
 }
 
@@ -99,7 +93,6 @@ impl Failures {
         self.count
     }
 
-    /// Notes a failure, and how long its authority asked to wait.
     pub(crate) fn failed(&mut self, attempt: Attempt, now: i64, retry_after: Option<i64>) {
         self.count = self.count.saturating_add(1);
         self.last_at = now;
@@ -109,14 +102,14 @@ impl Failures {
         }
     }
 
-    /// The next attempt, and when it may be made. `authorities` is their number: one, or two with a fallback.
+    /// Returns the next attempt and its earliest time. `authorities` is 1, or 2 with a fallback.
     pub(crate) fn next(&self, authorities: usize, spread: Spread, now: i64) -> (i64, Attempt) {
         let wanted = if authorities > 1 && self.count >= FALLBACK_AFTER {
             (self.count - FALLBACK_AFTER + 1) as usize % 2
         } else {
             0
         };
-        // A clock that was set back does not make anybody wait longer than the wait itself.
+        // After a clock was set back, the wait is not longer than usual.
         let blocked = |authority: usize| {
             let until = self.blocked_until[authority.min(1)];
             let wait = (until - self.last_at).max(0);
@@ -130,7 +123,7 @@ impl Failures {
             return (now, attempt);
         }
         let back_off = BACK_OFF.saturating_mul(3_i64.saturating_pow(self.count - 1)).min(BACK_OFF_MAX);
-        // A tenth of it more or less, so that a hundred names do not come at once.
+        // Up to a tenth more or less, so that a hundred names are not ordered at once.
         let back_off = back_off - back_off / 10 + spread.of_span(back_off / 5);
         let at = (self.last_at + back_off).min(now + back_off);
         (at.max(blocked(authority)), attempt)
@@ -151,7 +144,8 @@ mod tests {
 
     #[test]
     fn renewals_come_at_a_share_of_the_lifetime_or_in_the_window() {
-        let window = |start: i64, end: i64| Some(Window { start: 1_000_000 + start, end: 1_000_000 + end });
+        let window =
+            |start: i64, end: i64| Some(RenewalWindow { start: 1_000_000 + start, end: 1_000_000 + end });
         for (days, window, spread, expected) in [
             (90, None, START, 60 * DAY),
             (90, None, END, 60 * DAY - 90 * DAY / 20),
@@ -161,7 +155,7 @@ mod tests {
             (90, window(50 * DAY, 52 * DAY), Spread(0.5), 51 * DAY),
             // A window in the past: the authority wants it replaced now.
             (90, window(-2 * DAY, -DAY), START, -2 * DAY),
-            // Windows that are none, or too late.
+            // Windows that are invalid, or too late.
             (90, window(50 * DAY, 50 * DAY), START, 60 * DAY),
             (90, window(52 * DAY, 50 * DAY), START, 60 * DAY),
             (90, window(100 * DAY, 110 * DAY), START, 81 * DAY),
@@ -180,7 +174,7 @@ mod tests {
             proptest::prop_assert!(at > from && at < validity.until - lifetime / 10);
         });
         proptest::proptest!(|(start in 0..4_000_000_000_i64, length in 1..30 * DAY, share in 0.0..1.0_f64)| {
-            let window = Window { start, end: start + length };
+            let window = RenewalWindow { start, end: start + length };
             let validity = Validity { from: 0, until: 8_000_000_000 };
             let at = renewal_at(validity, Some(window), Spread(share));
             proptest::prop_assert!(at >= window.start && at < window.end);
@@ -190,7 +184,7 @@ mod tests {
     #[test]
     fn a_hundred_names_are_not_renewed_in_step() {
         let mut times: Vec<i64> = (0..100)
-            .map(|index| Spread::of(&format!("host-{index}.example"), "01"))
+            .map(|index| Spread::from_name(&format!("host-{index}.example"), "01"))
             .map(|spread| renewal_at(valid_for(90), None, spread))
             .collect();
         times.sort_unstable();
@@ -198,8 +192,8 @@ mod tests {
         assert!(last - first > 4 * DAY, "over {} hours", (last - first) / HOUR);
         let crowd = times.windows(10).map(|ten| ten[9] - ten[0]).min();
         assert!(crowd > Some(HOUR), "ten within {crowd:?} seconds");
-        assert_eq!(Spread::of("a", "1"), Spread::of("a", "1"));
-        assert_ne!(Spread::of("a", "1"), Spread::of("a", "2"));
+        assert_eq!(Spread::from_name("a", "1"), Spread::from_name("a", "1"));
+        assert_ne!(Spread::from_name("a", "1"), Spread::from_name("a", "2"));
     }
 
     #[test]
@@ -226,9 +220,9 @@ mod tests {
             failures.next(1, Spread(0.5), now),
             (now + 2 * HOUR, Attempt { authority: 0, challenge: 1 })
         );
-        // A fallback does not wait for what the first has asked.
+        // A fallback does not wait for the first authority's Retry-After.
         assert_eq!(failures.next(2, Spread(0.5), now), (now + 60, Attempt { authority: 1, challenge: 1 }));
-        // Shorter than the back-off, negative or absurd.
+        // Shorter than the backoff, negative or absurd.
         for (retry_after, expected) in [(1, 60), (-5, 60), (i64::MAX, 7 * DAY)] {
             let mut failures = Failures::default();
             failures.failed(first, now, Some(retry_after));
@@ -250,7 +244,7 @@ mod tests {
         assert_eq!(asked, [0, 0, 0, 1, 0, 1, 0]);
     }
 
-    /// An authority is down for a day: it is not hammered, and the certificate is renewed well before it ends.
+    /// An authority's outage of a day: it gets few attempts, and the certificate is renewed well before it expires.
     #[test]
     fn a_day_without_the_authority_costs_nothing() {
         for (days, attempts_max) in [(90, 11), (6, 11)] {
@@ -280,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_makes_nobody_wait_for_years() {
+    fn a_clock_that_jumps_delays_no_renewal_for_years() {
         let now = 2_000_000_000;
         let mut failures = Failures::default();
         failures.failed(Attempt { authority: 0, challenge: 0 }, now, Some(HOUR));
@@ -290,7 +284,7 @@ mod tests {
             assert!((at - there) <= latest, "after {jump}: {}", at - there);
             assert!(jump > 0 || at - there >= 60, "after {jump}: {}", at - there);
         }
-        // A certificate of the future is not renewed because of that.
+        // A certificate that starts in the future is not renewed for that reason.
         assert!(renewal_at(valid_for(90), None, START) > 0);
     }
 

@@ -3,42 +3,44 @@
 use std::sync::Weak;
 use telemetry::message;
 
-use ::cache::{Force, Named, NotNamed, RulesFull};
+use ::cache::{Force, NotNamed, PurgeTarget, RulesFull};
 use api::cache::{ExplainOrder, PurgeOrder, PurgedElsewhere};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use tokio::sync::oneshot;
 
-use super::{Order, elsewhere, ending, json, refused};
+use super::{AdminOrder, elsewhere, ending, json, refused};
 use crate::change::Control;
-use proxy::cache::{Purging, Question};
+use proxy::cache::{ExplainRequest, Purging};
 
-/// What an order names.
-fn named(order: &PurgeOrder) -> Result<Vec<Named>, NotNamed> {
-    let urls = order.urls.iter().map(|url| Named::url(url));
-    let prefixes = order.prefixes.iter().map(|prefix| Named::prefix(prefix));
-    let hosts = order.hosts.iter().map(|host| Named::host(host));
-    let tags = order.tags.iter().map(|tag| Named::tag(tag));
-    let all = order.all.then_some(Ok(Named::All));
+fn named(order: &PurgeOrder) -> Result<Vec<PurgeTarget>, NotNamed> {
+    let urls = order.urls.iter().map(|url| PurgeTarget::url(url));
+    let prefixes = order.prefixes.iter().map(|prefix| PurgeTarget::prefix(prefix));
+    let hosts = order.hosts.iter().map(|host| PurgeTarget::host(host));
+    let tags = order.tags.iter().map(|tag| PurgeTarget::tag(tag));
+    let all = order.all.then_some(Ok(PurgeTarget::All));
     urls.chain(prefixes).chain(hosts).chain(tags).chain(all).collect()
 }
 
 /// Explains how the cache would answer a GET, and why the last one was a miss.
 pub(super) async fn explain(
     State(control): State<Weak<Control>>,
-    Order(ExplainOrder { url, headers }): Order<ExplainOrder>,
+    AdminOrder(ExplainOrder { url, headers }): AdminOrder<ExplainOrder>,
 ) -> Response {
     let Some(control) = control.upgrade() else { return ending() };
     let plan = control.plan();
-    match Question::of(&plan, &url, &headers).and_then(|question| question.answer(&plan)) {
+    match ExplainRequest::new(&plan, &url, &headers).and_then(|question| question.answer(&plan)) {
         Ok(explained) => json(StatusCode::OK, &explained),
         Err(error) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
     }
 }
 
 /// Purges the named responses. If a name is invalid, nothing is purged.
-pub(super) async fn purge(State(control): State<Weak<Control>>, Order(order): Order<PurgeOrder>) -> Response {
+pub(super) async fn purge(
+    State(control): State<Weak<Control>>,
+    AdminOrder(order): AdminOrder<PurgeOrder>,
+) -> Response {
     let named = match named(&order) {
         Ok(named) if named.is_empty() => {
             return refused(
@@ -55,7 +57,7 @@ pub(super) async fn purge(State(control): State<Weak<Control>>, Order(order): Or
         plan.cache.as_ref().map(|cache| {
             let mut purged = cache.purge(&plan.spaces, &named, force).map(Purging::count)?;
             let elsewhere = cache.publish(&named, force);
-            // This is no thread of those who serve: it may wait.
+            // This thread serves no requests, so it may block.
             cache.hand_on(named, force).map(oneshot::Receiver::blocking_recv);
             let known = |known: oneshot::Receiver<PurgedElsewhere>| known.blocking_recv();
             purged.elsewhere =

@@ -1,15 +1,15 @@
-//! The admin API of certificates. No key is ever told.
+//! The admin API of certificates. It never shows keys.
 
 use std::sync::Weak;
 
-use api::certificates::{CertificateSource, CertificateStatus, Renewal, RenewalOrder, Suggested};
+use api::certificates::{CertificateSource, CertificateStatus, RenewalOrder, RenewalState, Suggested};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use telemetry::message;
-use tls::{CertificateInUse, Source};
+use tls::{CertificateInUse, InventorySource};
 
-use super::{Order, ending, json, refused};
+use super::{AdminOrder, ending, json, refused};
 use crate::acme;
 use crate::change::Control;
 
@@ -20,7 +20,7 @@ pub(crate) fn statuses(control: &Control, now: i64) -> Vec<CertificateStatus> {
     let plan = control.plan();
     let listeners = plan.config.listeners.iter().zip(&plan.listeners);
     let of_listener = |(configured, listener): (&config::Listener, &std::sync::Arc<_>)| {
-        let listener: &proxy::context::plan::Listener = listener;
+        let listener: &proxy::context::plan::PlanListener = listener;
         let certificates = listener.tls.iter().flat_map(|tls| tls.certificates());
         let name = configured.name.clone();
         certificates.map(move |certificate| (name.clone(), certificate)).collect::<Vec<_>>()
@@ -32,10 +32,10 @@ pub(crate) fn statuses(control: &Control, now: i64) -> Vec<CertificateStatus> {
 fn status(listener: String, certificate: CertificateInUse, control: &Control, now: i64) -> CertificateStatus {
     let CertificateInUse { names, issuer, serial, from, until, source, problems } = certificate;
     let (kind, file, name) = match source {
-        Source::File(path) => (CertificateSource::File, Some(path), None),
-        Source::Automatic(name, path) => (CertificateSource::Auto, Some(path), Some(name)),
-        Source::StandIn(name) => (CertificateSource::StandIn, None, Some(name)),
-        Source::SelfSigned => (CertificateSource::SelfSigned, None, None),
+        InventorySource::File(path) => (CertificateSource::File, Some(path), None),
+        InventorySource::Automatic(name, path) => (CertificateSource::Auto, Some(path), Some(name)),
+        InventorySource::StandIn(name) => (CertificateSource::StandIn, None, Some(name)),
+        InventorySource::SelfSigned => (CertificateSource::SelfSigned, None, None),
     };
     CertificateStatus {
         listener,
@@ -53,11 +53,11 @@ fn status(listener: String, certificate: CertificateInUse, control: &Control, no
     }
 }
 
-fn renewal(name: String, control: &Control) -> Option<Renewal> {
-    let acme::State { next_at, suggested, is_elsewhere, failures, last_failure, .. } =
+fn renewal(name: String, control: &Control) -> Option<RenewalState> {
+    let acme::NameState { next_at, suggested, is_elsewhere, failures, last_failure, .. } =
         control.acme.state(&name)?;
     let (last_failure_seconds, last_failure) = last_failure.unzip();
-    Some(Renewal {
+    Some(RenewalState {
         name,
         next_seconds: next_at,
         next: tls::written_time(next_at),
@@ -84,7 +84,7 @@ pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
 
 pub(super) async fn renew(
     State(control): State<Weak<Control>>,
-    Order(RenewalOrder { name, revoke }): Order<RenewalOrder>,
+    AdminOrder(RenewalOrder { name, revoke }): AdminOrder<RenewalOrder>,
 ) -> Response {
     let Some(control) = control.upgrade() else { return ending() };
     if !control.acme.renew(&name, revoke) {

@@ -1,5 +1,5 @@
-//! The admin API of faults. A change is in force when the call returns, and waits for nobody, so it runs on the control
-//! thread. Rates and delays, which are cleared with faults, wait for the workers.
+//! The admin API of faults. A change is in force when the call returns, without waiting for the workers, so it runs
+//! on the control thread. Only rates and delays, which are cleared with faults, wait for the workers.
 
 use std::sync::Weak;
 use telemetry::message;
@@ -9,12 +9,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::status;
-use super::{Segments, Sent, elsewhere, ending, json, refused, shaping};
+use super::{AdminBody, Segments, elsewhere, ending, json, refused, shaping};
 use crate::change::Control;
-use api::status::{FaultsAdded, FaultsRemoved, HiddenFault, Refused};
+use api::status::{FaultsAdded, FaultsRemoved, HiddenFault, RefusedOrder};
 use proxy::faults::FaultRefusal;
 
-/// What a mistake in a body is told to be in.
+/// The file name in mistakes.
 const NAME: &str = "the request's body";
 
 pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
@@ -25,7 +25,7 @@ pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
 }
 
 /// Adds faults, given as `[[fault]]` tables in the syntax of the configuration file.
-pub(super) async fn add(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
+pub(super) async fn add(State(control): State<Weak<Control>>, AdminBody(body): AdminBody) -> Response {
     let Some(control) = control.upgrade() else { return ending() };
     let Ok(text) = std::str::from_utf8(&body) else {
         return refused(StatusCode::BAD_REQUEST, "the body is not UTF-8 text");
@@ -36,7 +36,7 @@ pub(super) async fn add(State(control): State<Weak<Control>>, Sent(body): Sent) 
         Err(mistakes) => {
             let error = "the faults have mistakes, nothing has changed".to_owned();
             let mistakes = mistakes.iter().map(status::mistake).collect();
-            return json(StatusCode::UNPROCESSABLE_ENTITY, &Refused { error, mistakes });
+            return json(StatusCode::UNPROCESSABLE_ENTITY, &RefusedOrder { error, mistakes });
         }
     };
     let names: Vec<String> = rules.iter().map(|rule| rule.name.clone()).collect();
@@ -48,7 +48,8 @@ pub(super) async fn add(State(control): State<Weak<Control>>, Sent(body): Sent) 
             }
             let hidden = control.faults.hidden(&names).into_iter();
             let hidden = hidden.map(|[fault, by]| HiddenFault { fault, by }).collect();
-            json(StatusCode::OK, &FaultsAdded { faults: names, hidden })
+            let tcp_alone = control.faults.of_tcp_alone(&names, &plan.config);
+            json(StatusCode::OK, &FaultsAdded { faults: names, hidden, tcp_alone })
         }
         Err(refusal) => refused(StatusCode::CONFLICT, &refusal.to_string()),
     }

@@ -1,5 +1,5 @@
-//! What happens now and happened in the last hour, for `vanward top` and the dashboard. Workers are asked for what is
-//! under way; nothing is prepared for it.
+//! Current requests and clients, and the last hour, for `vanward top` and the dashboard. Workers report what is
+//! under way only on request.
 
 use std::sync::Weak;
 use std::time::{Duration, SystemTime};
@@ -8,25 +8,24 @@ use api::live::{ClientStatus, ClientsStatus, HourStatus, LiveStatus};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use proxy::context::under_way::View;
-use proxy::context::worker::Message;
-use telemetry::{Busiest, Point};
+use proxy::context::under_way::WorkerView;
+use proxy::context::worker::WorkerMessage;
+use telemetry::{Busiest, SamplePoint};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::{ending, json};
 use crate::change::Control;
 
-/// The requests under way that are told, and the clients.
 const ROWS_MAX: usize = 50;
-/// How long workers have to answer. One that is slower is left out.
+/// Maximum time for the workers' reports. Slower workers are left out.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The clients with the most requests, and the requests that take longest.
+/// Returns the clients with the most requests, and the longest requests.
 pub(super) async fn live(State(control): State<Weak<Control>>) -> Response {
     let (sender, mut views) = unbounded_channel();
     {
         let Some(control) = control.upgrade() else { return ending() };
-        control.tell_workers(|| Message::Look(ROWS_MAX, sender.clone()));
+        control.tell_workers(|| WorkerMessage::Look(ROWS_MAX, sender.clone()));
         drop(sender);
     }
     let mut all = Vec::new();
@@ -35,12 +34,12 @@ pub(super) async fn live(State(control): State<Weak<Control>>) -> Response {
             all.push(view);
         }
     };
-    // Late answers are those of a worker that has more to do.
+    // Late reports come from busier workers.
     let _ = tokio::time::timeout(ANSWER_TIME_MAX, gather).await;
     json(StatusCode::OK, &together(all))
 }
 
-fn together(views: Vec<View>) -> LiveStatus {
+fn together(views: Vec<WorkerView>) -> LiveStatus {
     let (mut requests, mut clients, mut time) = (Vec::new(), Busiest::default(), Duration::ZERO);
     for view in views {
         requests.extend(view.requests);
@@ -62,7 +61,7 @@ fn together(views: Vec<View>) -> LiveStatus {
     LiveStatus { clients, requests }
 }
 
-/// The last hour in points of five seconds.
+/// Returns the last hour in points of five seconds.
 pub(super) async fn hour(State(control): State<Weak<Control>>) -> Response {
     let Some(control) = control.upgrade() else { return ending() };
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -70,9 +69,9 @@ pub(super) async fn hour(State(control): State<Weak<Control>>) -> Response {
     json(StatusCode::OK, &listed(&control.metrics.hour(), start))
 }
 
-/// The points as lists; `start` is that of the process, in seconds since 1970.
-fn listed(points: &[Point], start: f64) -> HourStatus {
-    fn list<T>(points: &[Point], of: impl Fn(&Point) -> T) -> Vec<T> {
+/// Converts the points to lists; `start` is the start of the process, in seconds since 1970.
+fn listed(points: &[SamplePoint], start: f64) -> HourStatus {
+    fn list<T>(points: &[SamplePoint], of: impl Fn(&SamplePoint) -> T) -> Vec<T> {
         points.iter().map(of).collect()
     }
     let known = |value: f32| (!value.is_nan()).then_some(value);

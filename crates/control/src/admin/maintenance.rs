@@ -8,10 +8,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use telemetry::message;
 
-use super::{Order, elsewhere, ending, json, shaping};
+use super::{AdminOrder, elsewhere, ending, json, shaping};
 use crate::change::Control;
 
-/// The routes that are under maintenance, or that a command has taken out of it.
+/// Lists routes under maintenance, and those that a command has taken out of it.
 pub(super) fn routes(control: &Control) -> Vec<MaintenanceStatus> {
     control.overrides().maintenance.status(&control.plan().config)
 }
@@ -25,14 +25,14 @@ pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
 
 pub(crate) async fn begin(
     State(control): State<Weak<Control>>,
-    Order(order): Order<MaintenanceOrder>,
+    AdminOrder(order): AdminOrder<MaintenanceOrder>,
 ) -> Response {
     switch(control, order, true).await
 }
 
 pub(super) async fn end(
     State(control): State<Weak<Control>>,
-    Order(order): Order<MaintenanceOrder>,
+    AdminOrder(order): AdminOrder<MaintenanceOrder>,
 ) -> Response {
     switch(control, order, false).await
 }

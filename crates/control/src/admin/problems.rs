@@ -1,5 +1,5 @@
-//! What an operator should see at once, whatever else there is to see: limits that are reached, certificates near their end,
-//! losses of the log and of the cache's disk. Servers have their own states.
+//! Problems that operators should see at once: exhausted limits, expiring certificates, losses of the log and of
+//! the disk cache, failing sources. Servers have their own states.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -8,19 +8,18 @@ use api::certificates::{CertificateSource, CertificateStatus};
 use telemetry::message;
 
 use super::certificates;
-use super::traffic::Traffic;
+use super::traffic::TrafficTotals;
 use crate::acme;
 use crate::change::Control;
 use crate::tick::tick;
 
-/// So many days before its end a certificate of a file is a problem.
+/// A certificate from a file is a problem this number of days before it expires.
 const DAYS: i64 = 14;
 
-/// How often certificates are looked at.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// The problems, one sentence each.
-pub(super) fn read(control: &Control, traffic: &Traffic) -> Vec<String> {
+/// Returns the problems, one sentence each.
+pub(super) fn read(control: &Control, traffic: &TrafficTotals) -> Vec<String> {
     let plan = control.plan();
     let mut problems = Vec::new();
     if control.pressure.is_crowded() {
@@ -35,7 +34,7 @@ pub(super) fn read(control: &Control, traffic: &Traffic) -> Vec<String> {
     }
     problems.extend(control.shared.problem());
     problems.extend(of_certificates(control));
-    problems.extend(of_catalog(&plan.names.catalog_troubles()));
+    problems.extend(control.metrics.sources.problems(&plan));
     if let Some(lines @ 1..) = control.metrics.log_lines_dropped() {
         problems.push(of_log(lines, &control.metrics.log_troubles()));
     }
@@ -46,16 +45,7 @@ pub(super) fn read(control: &Control, traffic: &Traffic) -> Vec<String> {
     problems
 }
 
-/// One for all services that are not known as they are: most often it is the same.
-fn of_catalog(troubles: &[String]) -> Option<String> {
-    match troubles {
-        [] => None,
-        [only] => Some(only.clone()),
-        [first, others @ ..] => Some(format!("{first} (and {} more)", others.len())),
-    }
-}
-
-/// Lines that the access log has lost since the start, and what keeps it from writing more.
+/// Describes lines that the access log has lost since the start, and what blocks it now.
 fn of_log(lines: u64, troubles: &[String]) -> String {
     let lost = match lines {
         1 => "1 line of the access log is lost".to_owned(),
@@ -72,7 +62,7 @@ fn of_certificates(control: &Control) -> Vec<String> {
     certificates::statuses(control, acme::now()).iter().filter_map(of_certificate).collect()
 }
 
-/// Tells of certificates near their end, each day once, until the proxy ends. Failed renewals are told by themselves.
+/// Warns about expiring certificates once a day, until the proxy ends. Failed renewals have their own messages.
 pub(crate) async fn watch(control: Weak<Control>) {
     let mut told = Vec::new();
     loop {
@@ -108,12 +98,12 @@ fn of_certificate(status: &CertificateStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use api::certificates::Renewal;
+    use api::certificates::RenewalState;
 
     use super::*;
 
     #[test]
-    fn lost_lines_are_told_with_what_keeps_others_from_being_written() {
+    fn lost_lines_are_reported_with_the_current_failures_of_the_log() {
         let full = "/var/log/access.log: No space left on device (os error 28)".to_owned();
         let of = |lines, troubles: &[String]| of_log(lines, troubles);
         assert_eq!(
@@ -136,7 +126,7 @@ mod tests {
             days_left,
             source,
             file: None,
-            renewal: last_failure.map(|failure| Renewal {
+            renewal: last_failure.map(|failure| RenewalState {
                 name: "a.example".to_owned(),
                 next_seconds: 0,
                 next: String::new(),
@@ -154,7 +144,7 @@ mod tests {
             (CertificateSource::File, 1, None, Some("the certificate of a.example ends in 1 day")),
             (CertificateSource::File, 0, None, Some("the certificate of a.example ends within a day")),
             (CertificateSource::File, -1, None, Some("the certificate of a.example has ended")),
-            // One with a short life is near its end all the time.
+            // A short-lived certificate always expires soon.
             (CertificateSource::Auto, 3, None, None),
             (
                 CertificateSource::Auto,

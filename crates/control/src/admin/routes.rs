@@ -8,14 +8,14 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
 
-use super::{Order, elsewhere, ending, json, refused};
+use super::{AdminOrder, elsewhere, ending, json, refused};
 use crate::change::Control;
 use crate::route_explained::explain_route;
 
-/// Explains which route of the configuration in force a request takes. Sends nothing.
+/// Explains which route of the configuration in force matches a request. Sends nothing.
 pub(super) async fn explain(
     State(control): State<Weak<Control>>,
-    Order(order): Order<RouteOrder>,
+    AdminOrder(order): AdminOrder<RouteOrder>,
 ) -> Response {
     // A configuration may have thousands of routes.
     match elsewhere(control, move |control| explain_route(&control.plan().config, &order)).await {

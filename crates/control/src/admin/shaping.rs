@@ -1,5 +1,4 @@
-//! The admin API of rates and delays. When a call returns, the change is in force, also for messages that are under
-//! way.
+//! The admin API of rates and delays. When a call returns, the change is in force, also for messages under way.
 
 use std::sync::Weak;
 use telemetry::message;
@@ -11,11 +10,10 @@ use axum::response::Response;
 use config::{Bandwidth, Bandwidths, Link};
 use shape::Delay;
 
-use super::{Order, Segments, elsewhere, ending, json, refused};
+use super::{AdminOrder, Segments, elsewhere, ending, json, refused};
 use crate::change::{AmendError, Control};
 use crate::runtime_overrides::{MaintenanceRefusal, ReshapeRefusal};
 
-/// How fast a place is.
 fn place(kind: PlaceKind, name: &str, Bandwidths { down, up }: &Bandwidths) -> ShapingStatus {
     let written = |all: &[Bandwidth]| all.iter().map(config::written_bandwidth).collect();
     ShapingStatus {
@@ -33,7 +31,6 @@ fn place(kind: PlaceKind, name: &str, Bandwidths { down, up }: &Bandwidths) -> S
     }
 }
 
-/// How late a place is beside that.
 fn over(status: ShapingStatus, Link { connect_delay, latency, loss }: &Link) -> ShapingStatus {
     ShapingStatus {
         connect_delay: written(connect_delay),
@@ -47,7 +44,6 @@ fn written(delay: &Option<Delay>) -> Option<String> {
     delay.as_ref().map(config::written_delay)
 }
 
-/// The current rates and delays of all listeners, routes and upstreams.
 pub(super) fn places(control: &Control) -> Vec<ShapingStatus> {
     let (plan, overrides, now) = (control.plan(), control.overrides(), control.time());
     let config = &plan.config;
@@ -62,7 +58,7 @@ pub(super) fn places(control: &Control) -> Vec<ShapingStatus> {
     let upstreams = config.upstreams.iter().map(|upstream| {
         over(place(PlaceKind::Upstream, &upstream.name, &upstream.bandwidths), &upstream.link)
     });
-    let changed = |told: ShapingStatus| match overrides.shaping.of(told.place, &told.name, now) {
+    let changed = |told: ShapingStatus| match overrides.shaping.for_kind(told.place, &told.name, now) {
         Some(rest) => {
             let expires_in_seconds = rest.map(|rest| rest.as_secs_f64());
             ShapingStatus { is_changed: true, expires_in_seconds, ..told }
@@ -81,7 +77,7 @@ pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
 
 pub(super) async fn change(
     State(control): State<Weak<Control>>,
-    Order(order): Order<ShapingOrder>,
+    AdminOrder(order): AdminOrder<ShapingOrder>,
 ) -> Response {
     match elsewhere(control, move |control| control.reshape(&order)).await {
         Some(Ok(named)) => {

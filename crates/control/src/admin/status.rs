@@ -5,38 +5,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::status::{
-    ConfigMistake, FaultStatus, ListenerStatus, RouteStatus, ServerState, ServerStatus, Status,
+    ConfigMistake, FaultStatus, ListenerStatus, RouteStatus, ServerState, ServerStatus, StatusReport,
     UpstreamStatus,
 };
 use api::traffic::TrafficStatus;
-use balance::{Cause, Flow, Time};
+use balance::{Flow, IneligibleCause, Time};
 use config::{ListenAddress, Mistake};
 use telemetry::{CAUSES_MAX, RouteCell, Totals, UpstreamCell};
 
-use super::traffic::Traffic;
+use super::traffic::TrafficTotals;
 use super::{maintenance, problems, shaping};
 use crate::change::Control;
 use crate::runtime_overrides::{Presence, RuntimeOverrides, ServerChange};
 use proxy::cache::{self, Cache};
-use proxy::context::failure::Failure;
 use proxy::context::plan::{Plan, Stickiness, UpstreamPlan};
-use proxy::faults::Rule;
+use proxy::failure::Failure;
+use proxy::faults::LiveFaultRule;
 
-/// Converts a mistake of the configuration to the type of the admin API.
 pub(crate) fn mistake(mistake: &Mistake) -> ConfigMistake {
     let Mistake { file, line, column, message, .. } = mistake;
     let (line, column) = (*line, *column);
     ConfigMistake { file: file.clone(), line, column, message: message.clone(), text: mistake.to_string() }
 }
 
-/// The current status of the proxy.
-pub(crate) fn read(control: &Control) -> Status {
+pub(crate) fn read(control: &Control) -> StatusReport {
     let plan = control.plan();
     let (now, overrides) = (control.time(), control.overrides());
     let (counted, totals) = (control.metrics.counters(), control.metrics.totals());
     let traffic = control.metrics.traffic(control.epoch.elapsed(), &totals);
     let listeners = plan.config.listeners.iter().zip(control.addresses());
-    Status {
+    StatusReport {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         process: std::process::id(),
         uptime_seconds: control.epoch.elapsed().as_secs(),
@@ -73,8 +71,8 @@ pub(crate) fn read(control: &Control) -> Status {
     }
 }
 
-/// The routes of the plan, and what is counted without one of them, if there is anything.
-fn routes(plan: &Plan, totals: &Totals, traffic: &Traffic) -> Vec<RouteStatus> {
+/// The routes of the plan, and requests without a route, if there are any.
+fn routes(plan: &Plan, totals: &Totals, traffic: &TrafficTotals) -> Vec<RouteStatus> {
     let counted: HashMap<&str, &RouteCell> =
         totals.routes.iter().map(|(name, cell)| (&**name, cell)).collect();
     let status = |label: &str| RouteStatus {
@@ -93,10 +91,9 @@ pub(super) fn by_cause(counts: [u64; CAUSES_MAX]) -> BTreeMap<String, u64> {
     counts.map(|(word, count)| ((*word).to_owned(), count)).collect()
 }
 
-/// The current fault rules.
 pub(crate) fn faults(control: &Control) -> Vec<FaultStatus> {
     let now_ns = control.time_ns();
-    let told = |rule: &Arc<Rule>| {
+    let told = |rule: &Arc<LiveFaultRule>| {
         let (matched, injected) = rule.counts();
         FaultStatus {
             name: rule.settings.name.clone(),
@@ -111,9 +108,9 @@ pub(crate) fn faults(control: &Control) -> Vec<FaultStatus> {
     control.faults.rules().iter().map(told).collect()
 }
 
-/// What was counted of an upstream. Without a cell nothing was.
+/// The counters of an upstream. Without a cell all are zero.
 struct CountedUpstream<'c> {
-    traffic: &'c Traffic,
+    traffic: &'c TrafficTotals,
     cell: Option<&'c UpstreamCell>,
 }
 
@@ -139,7 +136,7 @@ fn of_upstream(
             requests: member.health.in_flight(),
             traffic,
             response_time_ms: fleet.response_time(index, now).map(|time| time.as_secs_f64() * 1e3),
-            changes: overrides.of(&config.name, &server.config).map(changes).unwrap_or_default(),
+            changes: overrides.for_upstream(&config.name, &server.config).map(changes).unwrap_or_default(),
         }
     };
     UpstreamStatus {
@@ -157,14 +154,14 @@ fn of_upstream(
     }
 }
 
-/// The weight of a server. One with 0 has another in its fleet, where it gets only requests of its sessions.
+/// The weight of a server. One with weight 0 is drained in its fleet, and has another weight there.
 fn weight(upstream: &UpstreamPlan, index: usize) -> u32 {
     let member = &upstream.fleet.members()[index];
     let url = || upstream.servers[index].config.to_string();
     let has_none = |url: String| {
         upstream.config.servers.iter().any(|server| server.weight == 0 && server.to_string() == url)
     };
-    if member.health.is_stopped_by(Cause::Drain) && has_none(url()) { 0 } else { member.weight }
+    if member.health.is_stopped_by(IneligibleCause::Drain) && has_none(url()) { 0 } else { member.weight }
 }
 
 fn state(upstream: &UpstreamPlan, index: usize, now: Time) -> (ServerState, Option<String>) {
@@ -172,21 +169,21 @@ fn state(upstream: &UpstreamPlan, index: usize, now: Time) -> (ServerState, Opti
     let rest = |until: Time| seconds(until.since(now));
     let findings = upstream.watches[index].findings();
     match (health.state(), upstream.fleet.flow(index, now)) {
-        (balance::State::Down, _) if health.is_stopped_by(Cause::Disabled) => {
+        (balance::HealthState::Down, _) if health.is_stopped_by(IneligibleCause::Disabled) => {
             (ServerState::Down, Some("down in the file".to_owned()))
         }
-        (balance::State::Down, _) => {
+        (balance::HealthState::Down, _) => {
             let why = findings.failure.map(|failure| format!(": {failure}")).unwrap_or_default();
             (ServerState::Down, Some(format!("its checks fail{why}")))
         }
-        (balance::State::Ejected, _) => {
+        (balance::HealthState::Ejected, _) => {
             let until = health.ejected_until();
             let outlier = findings.outlier.filter(|(of, _)| *of == until);
             let why = outlier.map_or_else(|| "too many failures in a row".to_owned(), |(_, why)| why);
             (ServerState::Ejected, Some(format!("{why}: ejected for {} more", rest(until))))
         }
-        (balance::State::Draining, _) => {
-            debug_assert!(health.is_stopped_by(Cause::Drain));
+        (balance::HealthState::Draining, _) => {
+            debug_assert!(health.is_stopped_by(IneligibleCause::Drain));
             let reason = match health.in_flight() {
                 0 => "no running requests".to_owned(),
                 1 => "1 running request".to_owned(),
@@ -194,11 +191,11 @@ fn state(upstream: &UpstreamPlan, index: usize, now: Time) -> (ServerState, Opti
             };
             (ServerState::Draining, Some(reason))
         }
-        (balance::State::Up, Flow::Closed) => (ServerState::Up, None),
-        (balance::State::Up, Flow::Probe) => {
+        (balance::HealthState::Up, Flow::Closed) => (ServerState::Up, None),
+        (balance::HealthState::Up, Flow::Probe) => {
             (ServerState::Open, Some("too many requests failed: the next request tests it".to_owned()))
         }
-        (balance::State::Up, Flow::Open(until)) => {
+        (balance::HealthState::Up, Flow::Open(until)) => {
             (ServerState::Open, Some(format!("too many requests failed: tested again in {}", rest(until))))
         }
     }

@@ -1,4 +1,4 @@
-//! What Consul answers about a service (`/v1/health/service/NAME`): its instances as servers.
+//! Consul's response about a service (`/v1/health/service/NAME`): instances as servers.
 
 use std::net::IpAddr;
 
@@ -6,42 +6,39 @@ use bytes::Bytes;
 use config::ServerHost;
 use http::Response;
 use serde::Deserialize;
-use transport::resolve::{Target, is_host};
+use transport::resolve::{ServiceTarget, is_host};
 
-/// An answer that can be used.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    /// What it is as of.
+pub(super) struct CatalogAnswer {
+    /// The index to wait for next.
     pub(super) index: u64,
-    /// The instances; those with names have no addresses yet.
-    pub(super) targets: Vec<Target>,
-    /// Instances that are no servers, with the reasons.
+    /// Instances with host names have no addresses yet.
+    pub(super) targets: Vec<ServiceTarget>,
     pub(super) left_out: Vec<String>,
-    /// Whether who has no token sees what everybody may see alone.
+    /// Whether the ACL shows only public services, because there is no token.
     pub(super) is_denied: bool,
 }
 
-/// An instance.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Entry {
-    node: Node,
-    service: Service,
+struct InstanceEntry {
+    node: ConsulNode,
+    service: CatalogEntry,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Node {
+struct ConsulNode {
     #[serde(default)]
     address: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Service {
+struct CatalogEntry {
     #[serde(rename = "ID", default)]
     id: String,
-    /// Empty where it is the node's.
+    /// Empty means the node's address.
     #[serde(default)]
     address: String,
     #[serde(default)]
@@ -56,14 +53,11 @@ struct Weights {
     passing: i64,
 }
 
-/// How much of what Consul says is repeated.
+/// Maximum bytes of Consul's message in our own.
 const SAID_MAX: usize = 200;
 
-/// Reads an answer.
-///
-/// # Errors
-/// Why it says nothing about the service.
-pub(super) fn read(response: &Response<Bytes>) -> Result<Answer, String> {
+/// Parses a response. `is_known`: instances are known, which stay unless Consul's data is reliable.
+pub(super) fn read(response: &Response<Bytes>, is_known: bool) -> Result<CatalogAnswer, String> {
     let status = response.status().as_u16();
     let body = response.body();
     if status != 200 {
@@ -74,11 +68,15 @@ pub(super) fn read(response: &Response<Bytes>) -> Result<Answer, String> {
     let field = |name| response.headers().get(name)?.to_str().ok();
     let index = field("x-consul-index").and_then(|index| index.parse().ok());
     let index = index.ok_or("its answer has no X-Consul-Index")?;
-    let entries: Vec<Entry> =
+    let entries: Vec<InstanceEntry> =
         serde_json::from_slice(body).map_err(|error| format!("its answer cannot be read: {error}"))?;
-    // A token that may read nothing gets an empty list, as if there were no instances.
+    // A token without permission gets an empty list, as if there were no instances.
     if entries.is_empty() && field("x-consul-results-filtered-by-acls") == Some("true") {
         return Err("the token must not read the service, or its nodes (ACL)".to_owned());
+    }
+    // Without a leader, Consul's servers respond from their own data, which may be old or empty.
+    if field("x-consul-knownleader") == Some("false") && (is_known || entries.is_empty()) {
+        return Err("its servers have no leader, so its answer does not count".to_owned());
     }
     let (mut targets, mut left_out) = (Vec::new(), Vec::new());
     for entry in entries {
@@ -87,12 +85,15 @@ pub(super) fn read(response: &Response<Bytes>) -> Result<Answer, String> {
             Err(why) => left_out.push(format!("{:?} {why}", entry.service.id)),
         }
     }
+    if targets.is_empty() && !left_out.is_empty() {
+        return Err(format!("none of its instances can be used: {}", left_out.join("; ")));
+    }
     let is_denied = field("x-consul-default-acl-policy") == Some("deny");
-    Ok(Answer { index, targets, left_out, is_denied })
+    Ok(CatalogAnswer { index, targets, left_out, is_denied })
 }
 
-fn target(entry: &Entry) -> Result<Target, String> {
-    let Service { address, port, weights, .. } = &entry.service;
+fn target(entry: &InstanceEntry) -> Result<ServiceTarget, String> {
+    let CatalogEntry { address, port, weights, .. } = &entry.service;
     let address = if address.is_empty() { &entry.node.address } else { address };
     let port =
         u16::try_from(*port).ok().filter(|port| *port > 0).ok_or_else(|| format!("has the port {port}"))?;
@@ -106,25 +107,25 @@ fn target(entry: &Entry) -> Result<Target, String> {
             (ServerHost::Name(name), Vec::new())
         }
     };
-    // Consul has 1 where nothing is said.
+    // Consul's default is 1.
     let weight = weights.as_ref().map_or(1, |weights| weights.passing);
     let weight = u16::try_from(weight.max(0)).unwrap_or(u16::MAX);
-    Ok(Target { host, port, priority: 0, weight, addresses })
+    Ok(ServiceTarget { host, port, priority: 0, weight, addresses })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn answer(status: u16, fields: &[(&str, &str)], body: &str) -> Result<Answer, String> {
+    fn answer(status: u16, fields: &[(&str, &str)], body: &str) -> Result<CatalogAnswer, String> {
         let mut response = Response::builder().status(status);
         for (name, value) in fields {
             response = response.header(*name, *value);
         }
-        read(&response.body(Bytes::from(body.to_owned())).expect("is a response"))
+        read(&response.body(Bytes::from(body.to_owned())).expect("is a response"), true)
     }
 
-    /// An instance as Consul 1.22 tells it, without what does not matter here.
+    /// An instance as in Consul 1.22, reduced to the relevant fields.
     fn instance(service: &str) -> String {
         format!(
             r#"{{"Node":{{"ID":"d7a3","Node":"n1","Address":"10.0.0.9","Datacenter":"dc1","Meta":null}},
@@ -148,7 +149,7 @@ mod tests {
             let body = format!("[{}]", instance(service));
             let read = answer(200, &[("X-Consul-Index", "17")], &body).expect("it can be used");
             assert_eq!((read.index, read.left_out.len()), (17, 0));
-            let Target { host, port, weight, addresses, .. } = &read.targets[0];
+            let ServiceTarget { host, port, weight, addresses, .. } = &read.targets[0];
             let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             assert_eq!(format!("{host} {port} {weight} {}", addresses.join(",")), expected);
         }
@@ -177,21 +178,33 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_about_the_service_is_told_with_the_reason() {
+    fn responses_without_the_service_are_errors_with_a_reason() {
         let index = ("X-Consul-Index", "3");
         let filtered = ("X-Consul-Results-Filtered-By-ACLs", "true");
+        let leaderless = ("X-Consul-KnownLeader", "false");
+        let no_leader = "its servers have no leader, so its answer does not count";
+        let one = format!("[{}]", instance(r#""Port":80"#));
+        let portless = format!("[{}]", instance(r#""Port":0"#));
         let cut = "its answer cannot be read: EOF while parsing a list at line 1 column 1";
         for (status, fields, body, expected) in [
             (200, &[][..], "[]", "its answer has no X-Consul-Index"),
             (200, &[("X-Consul-Index", "-1")], "[]", "its answer has no X-Consul-Index"),
             (200, &[index], "[", cut),
             (200, &[index, filtered], "[]", "the token must not read the service, or its nodes (ACL)"),
+            (200, &[index, leaderless], "[]", no_leader),
+            (200, &[index, leaderless], &one, no_leader),
+            (200, &[index], &portless, "none of its instances can be used: \"web-1\" has the port 0"),
             (403, &[index], "ACL not found\nmore", "status 403: \"ACL not found\""),
             (500, &[], "No cluster leader", "status 500: \"No cluster leader\""),
         ] {
             assert_eq!(answer(status, fields, body), Err(expected.to_owned()));
         }
-        let none = answer(200, &[index], "[]").expect("no instance is an answer");
+        let leader = ("X-Consul-KnownLeader", "true");
+        let none = answer(200, &[index, leader], "[]").expect("no instance is an answer");
         assert_eq!((none.index, none.targets.len()), (3, 0));
+        // If no instances are known, an old response is better than none.
+        let response = Response::builder().header("X-Consul-Index", "3").header(leaderless.0, leaderless.1);
+        let first = read(&response.body(Bytes::from(one)).expect("is a response"), false);
+        assert_eq!(first.map(|first| first.targets.len()), Ok(1));
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets of listeners, shared out to workers; and those of QUIC, which a next process takes over.
+//! Opens sockets of listeners and distributes them to workers, and passes QUIC sockets to a next process.
 
 use std::io;
 use std::net::UdpSocket;
@@ -6,33 +6,31 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use config::{ListenAddress, Listener};
-use proxy::context::listening::ListenerId;
-use proxy::context::worker::{ListeningSocket, Message};
-use proxy::worker::listen::{self, Opened};
+use proxy::context::worker::{ListeningSocket, WorkerMessage};
+use proxy::listening::ListenerId;
+use proxy::worker::listen::{self, OpenSockets};
 use telemetry::WorkerLog;
 use transport::quic_strays;
 
 use super::{Control, Open};
 use crate::handover::{self, QuicHandover};
 
-/// Ports that are tried where the kernel chooses: those of UDP are others' for a moment each.
+/// Attempts if the kernel selects the port: it is free for TCP, but may be in use for UDP.
 const PORTS_MAX: usize = 32;
 
-/// Sockets of QUIC, and copies of them for the next process.
+/// QUIC sockets, and copies of them for the next process.
 type Udp = (Arc<[OwnedFd]>, Vec<ListeningSocket>);
 
 /// The sockets of a listener, at least one for each worker.
 pub(crate) type Sockets = (ListenerId, Vec<ListeningSocket>);
 
-/// The initial state of a worker.
-pub(crate) struct Beginning {
+pub(crate) struct WorkerStart {
     pub(crate) listeners: Vec<ListenerId>,
     pub(crate) opened: Vec<(ListenerId, ListeningSocket)>,
     pub(crate) log: Option<WorkerLog>,
 }
 
-/// Shares sockets out: each worker gets one of each listener, and more where a process with more workers has passed more
-/// on.
+/// Distributes sockets: each worker gets one of each listener, and more if a process with more workers passed more on.
 pub(crate) fn deal(opened: Vec<Sockets>, workers: usize) -> Vec<Vec<(ListenerId, ListeningSocket)>> {
     let mut dealt: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
     for (id, sockets) in opened {
@@ -44,13 +42,13 @@ pub(crate) fn deal(opened: Vec<Sockets>, workers: usize) -> Vec<Vec<(ListenerId,
 }
 
 impl Control {
-    /// Opens the sockets of a new listener, for connections and, with HTTP/3, for QUIC; some have been passed on.
+    /// Opens the sockets of a new listener, and QUIC sockets with HTTP/3. Passed sockets are used first.
     pub(super) fn open_listener(
         &self,
         listener: &Listener,
         (mut passed_on, mut udp_passed_on): (Vec<OwnedFd>, Vec<OwnedFd>),
         leaving: &[ListenAddress],
-    ) -> io::Result<(Opened, Option<Udp>)> {
+    ) -> io::Result<(OpenSockets, Option<Udp>)> {
         let is_chosen = listener.address.port() == Some(0) && passed_on.is_empty();
         for left in (0..PORTS_MAX).rev() {
             let passed_on = std::mem::take(&mut passed_on);
@@ -59,7 +57,7 @@ impl Control {
                 return Ok((opened, None));
             }
             match self.open_udp(&opened.bound, std::mem::take(&mut udp_passed_on)) {
-                // The kernel has chosen a port that is free for TCP.
+                // The kernel has selected a port that is free for TCP only.
                 Err(error) if is_chosen && left > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
                 udp => return Ok((opened, Some(udp?))),
             }
@@ -67,7 +65,7 @@ impl Control {
         Err(io::ErrorKind::AddrInUse.into())
     }
 
-    /// The sockets of QUIC at an address, those that the previous process has passed on first, and copies of them.
+    /// Opens the QUIC sockets at an address, with those passed by the previous process first, and copies them.
     pub(super) fn open_udp(&self, bound: &ListenAddress, passed_on: Vec<OwnedFd>) -> io::Result<Udp> {
         let passed = passed_on.into_iter().map(UdpSocket::from).enumerate();
         let mut sockets: Vec<_> = passed.map(|(place, socket)| (socket, Some(place))).collect();
@@ -78,8 +76,8 @@ impl Control {
         Ok((copies, sockets.collect()))
     }
 
-    /// The sockets of QUIC, and the ways to the processes that have connections at them. Workers are given the other ends: the
-    /// new process receives before it says that it serves.
+    /// Returns the QUIC sockets, and channels to the processes that have connections on them. Workers get the other
+    /// ends at once, because the new process receives packets before it reports that it serves.
     pub(super) fn pass_on_quic(&self, open: &[Open]) -> io::Result<QuicHandover> {
         let mut udp = Vec::new();
         for open in open.iter().filter(|open| !open.udp.is_empty()) {
@@ -93,7 +91,7 @@ impl Control {
                 let (own, other) = quic_strays::pair()?;
                 theirs.push(other);
                 // A worker that has ended has no connections.
-                let _ = worker.send(Message::NextProcess(own));
+                let _ = worker.send(WorkerMessage::NextProcess(own));
             }
             processes.insert(0, (self.plan().quic_generation(), theirs));
         }

@@ -1,5 +1,5 @@
-//! Who may ask what of the dashboard: names of hosts against DNS rebinding, tokens, and marks of the page itself against
-//! requests that other sites have a browser send. Pure: a head in, a refusal out.
+//! Access control of the dashboard: host names against DNS rebinding, tokens, and a key of the page against
+//! requests forged by other sites. Pure: a head in, a rejection out.
 
 use std::net::IpAddr;
 
@@ -7,14 +7,13 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use axum::http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 use axum::http::{Method, StatusCode};
 
-/// The field by which the page shows that it has read this process's key.
+/// The field with which the page shows that it knows this process's key.
 pub(super) const KEY: HeaderName = HeaderName::from_static("x-vanward-session");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What changes nothing, though it comes with a body.
+/// Requests that change nothing, although they have a body.
 const QUESTIONS: [&str; 2] = ["/api/cache/explain", "/api/routes/explain"];
 
-/// What the configuration says, and the key of this process.
 pub(super) struct Gate<'c> {
     pub(super) hosts: &'c [String],
     pub(super) tokens: Option<&'c [Box<[u8]>]>,
@@ -22,11 +21,10 @@ pub(super) struct Gate<'c> {
     pub(super) key: &'c str,
 }
 
-/// Why a request is refused.
 pub(super) type Refusal = (StatusCode, &'static str);
 
 impl Gate<'_> {
-    /// Whether a request is let in. The page itself has no secrets: only its Host is looked at.
+    /// Checks a request. For the page itself, which has no secrets, only Host is checked.
     pub(super) fn admit(&self, method: &Method, path: &str, fields: &HeaderMap) -> Result<(), Refusal> {
         let host = self.host(fields)?;
         if !path.starts_with("/api/") {
@@ -51,7 +49,7 @@ impl Gate<'_> {
         Ok(())
     }
 
-    /// A name that an attacker has pointed to this machine is none of ours; addresses cannot be pointed anywhere.
+    /// Rejects unknown host names, which an attacker may have pointed to this machine. Addresses are safe.
     fn host<'f>(&self, fields: &'f HeaderMap) -> Result<&'f str, Refusal> {
         let whole = one(fields, &HOST).ok_or((StatusCode::BAD_REQUEST, "one Host is needed"))?;
         let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -75,11 +73,11 @@ impl Gate<'_> {
     fn token(&self, fields: &HeaderMap) -> Result<(), Refusal> {
         let Some(tokens) = self.tokens else { return Ok(()) };
         let sent = one(fields, &AUTHORIZATION).and_then(|value| value.split_once(' '));
-        // RFC 9110 §11.1: the scheme is read in any case.
+        // RFC 9110 §11.1: the scheme ignores case.
         let sent =
             sent.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
         let sent = sent.unwrap_or_default().as_bytes();
-        // Each of them is compared, and in constant time.
+        // Every token is compared, in constant time.
         let is_known =
             tokens.iter().fold(false, |known, token| verify_slices_are_equal(token, sent).is_ok() | known);
         if is_known {
@@ -90,7 +88,7 @@ impl Gate<'_> {
     }
 }
 
-/// Refuses what a browser sends for another site. Other clients do not say where a request comes from.
+/// Rejects requests that a browser sends for another site. Other clients do not send their origin.
 fn is_of_this_site(fields: &HeaderMap, host: &str, is_read: bool) -> Result<(), Refusal> {
     let refused = Err((StatusCode::FORBIDDEN, "the request comes from another site"));
     match one(fields, &FETCH_SITE) {
@@ -110,7 +108,7 @@ fn is_of_this_site(fields: &HeaderMap, host: &str, is_read: bool) -> Result<(), 
     }
 }
 
-/// The value of a field that is there once, as text.
+/// The value of a field that occurs once, as text.
 fn one<'f>(fields: &'f HeaderMap, name: &HeaderName) -> Option<&'f str> {
     let mut values = fields.get_all(name).iter();
     let value = values.next()?.to_str().ok();
@@ -123,7 +121,7 @@ mod tests {
 
     const KEY_TEXT: &str = "0123456789abcdef";
 
-    /// Method, path, fields a line each, and the status of the refusal: 0 for none.
+    /// Checks method, path and field lines. Returns the status of the rejection, or 0.
     fn judged(gate: &Gate<'_>, method: &str, path: &str, lines: &[(&str, &str)]) -> u16 {
         let mut fields = HeaderMap::new();
         for (name, value) in lines {

@@ -1,42 +1,42 @@
-//! Requests to servers of URLs, for libraries whose clients may be used by any thread: a task of the control thread makes
-//! them, a connection for each.
+//! Requests for libraries whose clients any thread may use. A task on the control thread makes each request over a
+//! new connection.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use config::{KeyUrl, UpstreamTls};
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Outbound;
 use crate::probe::{self, ProbeResponse};
 
-/// A whole exchange, from the look-up of the name to the last byte.
+/// Maximum time of an exchange, from the name look-up to the last byte.
 pub(crate) const EXCHANGE_MAX: Duration = Duration::from_secs(30);
 
-/// Hands requests over to the task that makes them. The task ends with the last copy.
+/// Sends requests to the task that makes them. The task ends with the last copy.
 #[derive(Debug, Clone)]
-pub(crate) struct Requests {
-    asked: mpsc::UnboundedSender<Asked>,
+pub(crate) struct OutboundRequests {
+    asked: mpsc::UnboundedSender<OutboundRequest>,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct OutboundRequest {
     request: Request<Bytes>,
     answer: oneshot::Sender<Result<Response<Bytes>, String>>,
 }
 
-impl Requests {
+impl OutboundRequests {
     /// Starts the task. `exchange` makes one request.
     pub(crate) fn new<F>(exchange: F) -> Self
     where
         F: AsyncFn(Request<Bytes>) -> Result<Response<Bytes>, String> + 'static,
     {
-        let (asked, mut requests) = mpsc::unbounded_channel::<Asked>();
+        let (asked, mut requests) = mpsc::unbounded_channel::<OutboundRequest>();
         let exchange = Rc::new(exchange);
         tokio::task::spawn_local(async move {
-            while let Some(Asked { request, answer }) = requests.recv().await {
+            while let Some(OutboundRequest { request, answer }) = requests.recv().await {
                 let exchange = Rc::clone(&exchange);
                 tokio::task::spawn_local(async move {
                     let outcome = tokio::time::timeout(EXCHANGE_MAX, exchange(request)).await;
@@ -48,24 +48,17 @@ impl Requests {
         Self { asked }
     }
 
-    /// Makes a request.
-    ///
-    /// # Errors
-    /// Why there is no response, in words.
     pub(crate) async fn make(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
         let (answer, answered) = oneshot::channel();
         let ending = || "the proxy is ending".to_owned();
-        self.asked.send(Asked { request, answer }).map_err(|_| ending())?;
+        self.asked.send(OutboundRequest { request, answer }).map_err(|_| ending())?;
         answered.await.map_err(|_| ending())?
     }
 }
 
 impl Outbound {
-    /// Sends a request to a URL, whatever URL it names itself, and reads the response, up to `bytes_max` of body. `user` is
-    /// what sends it, for messages.
-    ///
-    /// # Errors
-    /// Why there is no response, in words that name the server.
+    /// Sends a request to a URL, regardless of the request's own URL, and reads the response with up to `bytes_max` of
+    /// body. `user` is the purpose, for messages. Errors name the server.
     pub(crate) async fn exchange(
         &self,
         user: &str,
@@ -75,10 +68,9 @@ impl Outbound {
     ) -> Result<Response<Bytes>, String> {
         let named = |why: String| format!("{}: {why}", url.server.authority());
         let connection = self.connect(user, &url.server, tls).await.map_err(named)?;
-        let is_head = request.method() == Method::HEAD;
-        // One more, to tell what is too large.
-        let answer =
-            probe::exchange(&connection.into(), &written(url, request), (is_head, bytes_max + 1)).await;
+        let written = written(url, request).map_err(named)?;
+        // One byte more shows that the body is too large.
+        let answer = probe::exchange(&connection.into(), &written, bytes_max + 1).await;
         let ProbeResponse { status, headers, body, .. } = answer.map_err(named)?;
         if body.len() > bytes_max {
             return Err(named(format!("its answer is larger than {} KiB", bytes_max >> 10)));
@@ -91,25 +83,19 @@ impl Outbound {
     }
 }
 
-/// The bytes of a request. What it says of its host, its length and its connection is written here.
-fn written(url: &KeyUrl, request: &Request<Bytes>) -> Vec<u8> {
-    let (method, path, host) = (request.method(), &url.path, url.server.authority());
-    let mut text = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: vanward/{}\r\nAccept: */*\r\nConnection: close\r\n",
-        env!("CARGO_PKG_VERSION")
-    )
-    .into_bytes();
+/// Serializes a request, with its fields for host, length and connection.
+fn written(url: &KeyUrl, request: &Request<Bytes>) -> Result<Vec<u8>, String> {
+    let host = url.server.authority();
+    let mut fields = vec![
+        ("Host", host.as_str()),
+        ("User-Agent", concat!("vanward/", env!("CARGO_PKG_VERSION"))),
+        ("Accept", "*/*"),
+        ("Connection", "close"),
+    ];
     for name in ["content-type", "content-encoding", "authorization"] {
         if let Some(value) = request.headers().get(name) {
-            for part in [name.as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-                text.extend_from_slice(part);
-            }
+            fields.push((name, value.to_str().map_err(|_| format!("the value of {name} is no text"))?));
         }
     }
-    if request.method() == Method::POST {
-        text.extend_from_slice(format!("Content-Length: {}\r\n", request.body().len()).as_bytes());
-    }
-    text.extend_from_slice(b"\r\n");
-    text.extend_from_slice(request.body());
-    text
+    http_client::request(request.method().as_str(), &url.path, &fields, request.body())
 }

@@ -9,21 +9,21 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, Command};
 
 use crate::probe::connect;
-use crate::probe::server::Subject;
+use crate::probe::server::ProbedServer;
 
-/// Of what it says on standard error, what is told.
+/// Maximum bytes of standard error in messages.
 const SAID_MAX: usize = 200;
 
 /// Runs the program to its end. Dropping the future kills the program and everything that it started.
-pub(super) async fn run(subject: &Subject, argv: &[String]) -> Result<(), String> {
+pub(super) async fn run(subject: &ProbedServer, argv: &[String]) -> Result<(), String> {
     let Some((program, arguments)) = argv.split_first() else { return Ok(()) };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // A group of its own, to be killed as one.
+    // A separate process group, to be killed as a whole.
     command.process_group(0).kill_on_drop(true);
     introduce(subject, &mut command);
     let mut child = command.spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
-    let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
+    let group = CheckProcesses(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
     let stderr = child.stderr.take();
     let (status, said) = end_of(&mut child, stderr).await.map_err(|error| format!("{program}: {error}"))?;
     group.has_ended();
@@ -41,8 +41,8 @@ pub(super) async fn run(subject: &Subject, argv: &[String]) -> Result<(), String
     }
 }
 
-/// Tells it which server is meant.
-fn introduce(subject: &Subject, command: &mut Command) {
+/// Passes the server to the program in environment variables.
+fn introduce(subject: &ProbedServer, command: &mut Command) {
     let server = &subject.server.config;
     let (address, port) = match &server.host {
         ServerHost::Unix(path) => (path.display().to_string(), String::new()),
@@ -58,7 +58,7 @@ fn introduce(subject: &Subject, command: &mut Command) {
         .env("VANWARD_PORT", port);
 }
 
-/// Waits for its end, and reads what it says meanwhile: who waits for its pipe to be read never ends.
+/// Waits for the program's end, and reads its standard error meanwhile: a full pipe would block the program.
 async fn end_of(child: &mut Child, stderr: Option<ChildStderr>) -> io::Result<(ExitStatus, Vec<u8>)> {
     let mut said = Vec::new();
     let mut pipe = stderr;
@@ -74,23 +74,23 @@ async fn end_of(child: &mut Child, stderr: Option<ChildStderr>) -> io::Result<(E
                 }
                 _ => pipe = None,
             },
-            // What it has started may keep the pipe open.
+            // Its children may keep the pipe open.
             status = child.wait() => return Ok((status?, said)),
         }
     }
 }
 
-/// A program and all that it has started; dropped, they are killed.
-struct Group(Option<Pid>);
+/// A program and its children. Dropping it kills them.
+struct CheckProcesses(Option<Pid>);
 
-impl Group {
-    /// The program has ended and is waited for: from now on its number may be another's.
+impl CheckProcesses {
+    /// Called when the program has been reaped: its process ID may be reused.
     fn has_ended(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Group {
+impl Drop for CheckProcesses {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
             // It may have ended just now.

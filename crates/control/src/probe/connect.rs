@@ -1,4 +1,4 @@
-//! Connections for health checks: each check makes a new one, in the way that requests do.
+//! Connections for health checks: each check opens a new one, in the same way as requests do.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -13,18 +13,17 @@ use tls::ClientSide;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::probe::http3;
-use crate::probe::server::{Shared, Subject};
+use crate::probe::server::{ProbeShared, ProbedServer};
 use transport::connection::Connection;
 use transport::dial::{self, destinations};
+use transport::endpoint::MessageEndpoint;
 use transport::tcp::{Follows, Tcp};
 
-/// Whether the server has a known address.
-pub(super) fn has_address(subject: &Subject) -> bool {
+pub(super) fn has_address(subject: &ProbedServer) -> bool {
     matches!(subject.server.config.host, ServerHost::Unix(_)) || !subject.server.addresses.load().is_empty()
 }
 
-/// The addresses to check, in order.
-pub(super) fn addresses(subject: &Subject) -> Vec<SocketAddr> {
+pub(super) fn addresses(subject: &ProbedServer) -> Vec<SocketAddr> {
     let mut addresses = subject.server.addresses.load_full().to_vec();
     if let Some(port) = subject.check.port {
         addresses.iter_mut().for_each(|address| address.set_port(port));
@@ -33,14 +32,14 @@ pub(super) fn addresses(subject: &Subject) -> Vec<SocketAddr> {
 }
 
 /// Connects to the server, and sends a PROXY header if the server expects one.
-pub(super) async fn reach(subject: &Subject) -> Result<Tcp, String> {
+pub(super) async fn reach(subject: &ProbedServer) -> Result<Tcp, String> {
     let tcp = connect(subject).await.map_err(|error| reason(&error))?;
     if let Some(version) = subject.introduction {
         let mut header = Vec::new();
         let of_our_own =
             ProxyIntroduction { client: None, authority: None, unique_id: None, has_checksum: false };
         write_proxy_header(version, &of_our_own, &mut header);
-        // A fresh socket takes this little at once.
+        // The buffer of a new socket has room for it.
         if !tcp.send_at_once(&header) {
             return Err("it closed the connection".to_owned());
         }
@@ -48,7 +47,7 @@ pub(super) async fn reach(subject: &Subject) -> Result<Tcp, String> {
     Ok(tcp)
 }
 
-async fn connect(subject: &Subject) -> io::Result<Tcp> {
+async fn connect(subject: &ProbedServer) -> io::Result<Tcp> {
     let mut failure = ErrorKind::AddrNotAvailable.into();
     let addresses = addresses(subject);
     for destination in destinations(&subject.server.config.host, &addresses) {
@@ -62,9 +61,9 @@ async fn connect(subject: &Subject) -> io::Result<Tcp> {
 
 /// Connects to the server for a protocol, with TLS if requests use it.
 pub(super) async fn open(
-    subject: &Subject,
+    subject: &ProbedServer,
     protocol: Protocol,
-    shared: &Shared,
+    shared: &ProbeShared,
 ) -> Result<Connection, String> {
     let tcp = reach(subject).await?;
     let Some((tls, place)) = &subject.tls else { return Ok(tcp.into()) };
@@ -83,14 +82,13 @@ pub(super) async fn open(
     Ok(secure.into())
 }
 
-/// Does a TLS handshake, and closes the connection.
-pub(super) async fn shake_hands(subject: &Subject, shared: &Shared) -> Result<(), String> {
+pub(super) async fn shake_hands(subject: &ProbedServer, shared: &ProbeShared) -> Result<(), String> {
     let (tls, place) = subject.tls.as_ref().ok_or("it has no TLS")?;
     if subject.protocol == Protocol::Http3 {
         return http3::open(subject, shared).await.map(drop);
     }
     let tcp = reach(subject).await?;
-    // What is no HTTP is asked for none.
+    // ALPN is only for HTTP.
     let config = match subject.server.config.scheme {
         Scheme::Https => tls.config(),
         Scheme::Http | Scheme::Tcp => asking_for(tls, &[]),
@@ -98,7 +96,7 @@ pub(super) async fn shake_hands(subject: &Subject, shared: &Shared) -> Result<()
     let (secure, _) = dial::secure((tls, *place), config, tcp, shared.records())
         .await
         .map_err(|error| error.to_string())?;
-    // Our last message leaves with the end of the connection.
+    // The last message is sent when the connection closes.
     secure.shutdown_write().map_err(|error| reason(&error))
 }
 
@@ -108,7 +106,6 @@ fn asking_for(tls: &ClientSide, protocols: &[&[u8]]) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// Describes an error of a connection.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => "connection refused".to_owned(),
@@ -120,24 +117,28 @@ pub(crate) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// A connection with tokio's traits for reading and writing.
-pub(super) struct ProbeStream(pub(super) Connection);
+/// An endpoint with tokio's traits for reading and writing.
+pub(super) struct ProbeStream<'a> {
+    pub(super) endpoint: &'a MessageEndpoint,
+    /// Operation that follows each write.
+    pub(super) follows: Follows,
+}
 
-impl AsyncRead for ProbeStream {
+impl AsyncRead for ProbeStream<'_> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let count = ready!(self.0.poll_read(context, buffer.initialize_unfilled()))?;
+        let count = ready!(self.endpoint.poll_read(context, buffer.initialize_unfilled()))?;
         buffer.advance(count);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for ProbeStream {
+impl AsyncWrite for ProbeStream<'_> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.poll_write(context, bytes, Follows::Nothing)
+        self.endpoint.poll_write(context, bytes, self.follows)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -145,6 +146,6 @@ impl AsyncWrite for ProbeStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.0.shutdown_write())
+        Poll::Ready(self.endpoint.shutdown_write())
     }
 }

@@ -1,26 +1,25 @@
 //! Health checks by the gRPC health service, `grpc.health.v1.Health/Check`: SERVING means healthy.
-//!
-//! Its two messages have one field each, so they are encoded and decoded here.
 
 use bytes::Bytes;
 use config::Protocol;
 use http::Request;
+use telemetry::wire::{self, WireValue};
 
 use crate::probe::http::{BODY_MAX, ProbeResponse, USER_AGENT};
-use crate::probe::server::{Shared, Subject};
+use crate::probe::server::{ProbeShared, ProbedServer};
 use crate::probe::{connect, http1, http2, http3};
 
 const PATH: &str = "/grpc.health.v1.Health/Check";
-/// Whether it is compressed, and the length.
+/// Compression flag and length.
 const PREFIX_LEN: usize = 5;
 
 /// Checks a service; the empty name means the server as a whole.
-pub(super) async fn ask(subject: &Subject, service: &str, shared: &Shared) -> Result<(), String> {
+pub(super) async fn ask(subject: &ProbedServer, service: &str, shared: &ProbeShared) -> Result<(), String> {
     let server = &subject.server;
     if subject.protocol == Protocol::Http3 {
         let open = http3::open(subject, shared).await?;
-        let answer =
-            http1::exchange(open.stream(), &written(&server.authority, service), (false, BODY_MAX)).await?;
+        let request = written(&server.authority, service)?;
+        let answer = http1::exchange(open.stream(), &request, BODY_MAX).await?;
         return judge(&answer, trailer(&answer.trailers, "grpc-status"));
     }
     let request = Request::post(http2::url(server.config.scheme, &server.authority, PATH))
@@ -34,18 +33,18 @@ pub(super) async fn ask(subject: &Subject, service: &str, shared: &Shared) -> Re
     judge(&answered.answer, answered.trailers.get("grpc-status").map(http::HeaderValue::as_bytes))
 }
 
-/// The request as the text of HTTP/1.1.
-fn written(authority: &str, service: &str) -> Vec<u8> {
-    let body = question(service);
-    let head = format!(
-        "POST {PATH} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/grpc\r\nTE: trailers\r\n\
-         User-Agent: {USER_AGENT}\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    [head.as_bytes(), &body].concat()
+/// Writes the request as HTTP/1.1 text.
+fn written(authority: &str, service: &str) -> Result<Vec<u8>, String> {
+    let fields = [
+        ("Host", authority),
+        ("Content-Type", "application/grpc"),
+        ("TE", "trailers"),
+        ("User-Agent", USER_AGENT),
+    ];
+    http_client::request("POST", PATH, &fields, &question(service))
 }
 
-/// The value of a field among lines of trailers.
+/// The value of a field in lines of trailers.
 fn trailer<'a>(lines: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     lines.split(|byte| *byte == b'\n').find_map(|line| {
         let (name, value) = line.split_at_checked(line.iter().position(|byte| *byte == b':')?)?;
@@ -55,17 +54,9 @@ fn trailer<'a>(lines: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
 
 /// `HealthCheckRequest { string service = 1; }`
 fn question(service: &str) -> Bytes {
-    const SERVICE: u8 = 1 << 3 | 2;
     let mut message = Vec::new();
     if !service.is_empty() {
-        message.push(SERVICE);
-        let mut length = service.len();
-        while length > 0x7f {
-            message.push(length as u8 | 0x80);
-            length >>= 7;
-        }
-        message.push(length as u8);
-        message.extend_from_slice(service.as_bytes());
+        wire::bytes(&mut message, 1, service.as_bytes());
     }
     let mut framed = vec![0];
     framed.extend_from_slice(&(message.len() as u32).to_be_bytes());
@@ -73,7 +64,6 @@ fn question(service: &str) -> Bytes {
     framed.into()
 }
 
-/// `told` is the status in the trailers.
 fn judge(answer: &ProbeResponse, told: Option<&[u8]>) -> Result<(), String> {
     if answer.status != 200 {
         return Err(format!("status {}", answer.status));
@@ -100,46 +90,19 @@ fn judge(answer: &ProbeResponse, told: Option<&[u8]>) -> Result<(), String> {
 
 /// `HealthCheckResponse { ServingStatus status = 1; }`
 fn serving_status(body: &[u8]) -> Option<u64> {
-    const STATUS: u64 = 1 << 3;
     let (prefix, message) = body.split_at_checked(PREFIX_LEN)?;
     let length = u32::from_be_bytes(prefix[1..].try_into().ok()?);
-    // Compressed is nothing that was not asked for.
+    // Compression was not requested.
     if prefix[0] != 0 || message.len() != length as usize {
         return None;
     }
-    let mut rest = message;
     let mut status = 0;
-    while !rest.is_empty() {
-        let tag = varint(&mut rest)?;
-        match tag & 7 {
-            0 => {
-                let value = varint(&mut rest)?;
-                status = if tag == STATUS { value } else { status };
-            }
-            2 => {
-                let length = usize::try_from(varint(&mut rest)?).ok()?;
-                rest = rest.get(length..)?;
-            }
-            1 => rest = rest.get(8..)?,
-            5 => rest = rest.get(4..)?,
-            _ => return None,
+    wire::read(message, |field, value| {
+        if let (1, WireValue::Number(value)) = (field, value) {
+            status = value;
         }
-    }
+    })?;
     Some(status)
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    const LEN_MAX: usize = 10;
-    let mut value = 0;
-    for place in 0..LEN_MAX {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f).checked_shl(7 * place as u32).unwrap_or_default();
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -3,43 +3,34 @@
 use config::{BodyRule, Probe, Protocol, Statuses};
 use route::ValueRule;
 
-use crate::probe::server::{Shared, Subject};
+use crate::probe::server::{ProbeShared, ProbedServer};
 use crate::probe::{connect, http1, http2, http3};
 
-/// The maximum number of body bytes that are read.
 pub(super) const BODY_MAX: usize = 64 * 1024;
-/// The maximum size of a response's head, and of its trailers.
 pub(super) const HEAD_MAX: usize = 16 * 1024;
 
-/// The User-Agent of health checks.
 pub(super) const USER_AGENT: &str = concat!("vanward-check/", env!("CARGO_PKG_VERSION"));
 
-/// The request of a health check.
-pub(crate) struct Question<'a> {
+pub(crate) struct ProbeRequest<'a> {
     pub(crate) host: &'a str,
-    /// Path and query of the URL.
     pub(crate) path: &'a str,
-    /// The User-Agent.
     pub(crate) agent: &'a str,
-    /// How much of the body is examined, in bytes.
     pub(crate) body_bytes_max: usize,
 }
 
-/// The response to a health check.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeResponse {
     pub(crate) status: u16,
-    /// The header fields, with names in lower case.
+    /// With names in lower case.
     pub(crate) headers: Vec<(String, Vec<u8>)>,
     pub(crate) body: Vec<u8>,
-    /// The lines of trailers that came behind a body in chunks. Those of HTTP/2 are given beside it.
+    /// Lines of trailers after a chunked body. Trailers of HTTP/2 are returned separately.
     pub(crate) trailers: Vec<u8>,
 }
 
-/// Sends the request, and checks the response.
-pub(super) async fn ask(subject: &Subject, shared: &Shared) -> Result<(), String> {
+pub(super) async fn ask(subject: &ProbedServer, shared: &ProbeShared) -> Result<(), String> {
     let Probe::Http { path, host, status, headers, body } = &subject.check.probe else { return Ok(()) };
-    let question = Question {
+    let question = ProbeRequest {
         host: host.as_deref().unwrap_or(&subject.server.authority),
         path,
         agent: USER_AGENT,
@@ -90,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_what_was_expected_or_the_reason_is_told() {
+    fn an_unexpected_response_has_a_reason() {
         let answer = ProbeResponse {
             status: 200,
             headers: vec![

@@ -1,4 +1,4 @@
-//! One HTTP/2 exchange on a new connection.
+//! A single HTTP/2 exchange on a new connection.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -10,23 +10,22 @@ use h2::client::{Builder, ResponseFuture, SendRequest};
 use http::{HeaderMap, Request};
 
 use crate::probe::connect::ProbeStream;
-use crate::probe::http::{BODY_MAX, HEAD_MAX, ProbeResponse, Question, USER_AGENT};
+use crate::probe::http::{BODY_MAX, HEAD_MAX, ProbeRequest, ProbeResponse, USER_AGENT};
 use transport::connection::Connection;
+use transport::endpoint::MessageEndpoint;
+use transport::tcp::Follows;
 
-/// The response to a health check over HTTP/2.
-pub(super) struct Answered {
+pub(super) struct H2ProbeResponse {
     pub(super) answer: ProbeResponse,
     pub(super) trailers: HeaderMap,
 }
 
-/// Builds a GET request.
-pub(super) fn get(question: &Question<'_>, scheme: Scheme) -> Result<Request<()>, String> {
+pub(super) fn get(question: &ProbeRequest<'_>, scheme: Scheme) -> Result<Request<()>, String> {
     let request = Request::get(url(scheme, question.host, question.path));
     let request = request.header("user-agent", USER_AGENT).header("accept", "*/*").body(());
     request.map_err(|error| format!("it cannot be asked: {error}"))
 }
 
-/// The URL of a request.
 pub(super) fn url(scheme: Scheme, host: &str, path: &str) -> String {
     let scheme = if scheme == Scheme::Https { "https" } else { "http" };
     format!("{scheme}://{host}{path}")
@@ -37,15 +36,16 @@ pub(super) async fn ask(
     server: Connection,
     request: Request<()>,
     body: Option<Bytes>,
-) -> Result<Answered, String> {
+) -> Result<H2ProbeResponse, String> {
     let mut builder = Builder::new();
     builder
         .enable_push(false)
         .initial_window_size(BODY_MAX as u32)
         .initial_connection_window_size(BODY_MAX as u32)
         .max_header_list_size(HEAD_MAX as u32);
-    let (send, connection) =
-        builder.handshake::<_, Bytes>(ProbeStream(server)).await.map_err(|error| reason(&error))?;
+    let endpoint = MessageEndpoint::from(server);
+    let stream = ProbeStream { endpoint: &endpoint, follows: Follows::Nothing };
+    let (send, connection) = builder.handshake::<_, Bytes>(stream).await.map_err(|error| reason(&error))?;
     let mut connection = pin!(connection);
     let mut exchange = pin!(exchange(send, request, body));
     let mut has_ended = false;
@@ -54,7 +54,7 @@ pub(super) async fn ask(
             if let Poll::Ready(answered) = exchange.as_mut().poll(context) {
                 return Poll::Ready(answered);
             }
-            // It may end with the answer: that is then still to be taken.
+            // It may close with the response, which must still be read.
             if has_ended {
                 return Poll::Ready(Err("it closed the connection".to_owned()));
             }
@@ -72,7 +72,7 @@ async fn exchange(
     send: SendRequest<Bytes>,
     request: Request<()>,
     body: Option<Bytes>,
-) -> Result<Answered, String> {
+) -> Result<H2ProbeResponse, String> {
     let mut send = send.ready().await.map_err(|error| reason(&error))?;
     let (response, mut stream) =
         send.send_request(request, body.is_none()).map_err(|error| reason(&error))?;
@@ -82,7 +82,7 @@ async fn exchange(
     receive(response).await
 }
 
-async fn receive(response: ResponseFuture) -> Result<Answered, String> {
+async fn receive(response: ResponseFuture) -> Result<H2ProbeResponse, String> {
     let response = response.await.map_err(|error| reason(&error))?;
     let (head, mut stream) = response.into_parts();
     let headers =
@@ -97,12 +97,12 @@ async fn receive(response: ResponseFuture) -> Result<Answered, String> {
         let room = BODY_MAX - answer.body.len();
         answer.body.extend_from_slice(&data[..data.len().min(room)]);
         if answer.body.len() == BODY_MAX {
-            return Ok(Answered { answer, trailers: HeaderMap::new() });
+            return Ok(H2ProbeResponse { answer, trailers: HeaderMap::new() });
         }
         let _ = stream.flow_control().release_capacity(data.len());
     }
     let trailers = stream.trailers().await.map_err(|error| reason(&error))?;
-    Ok(Answered { answer, trailers: trailers.unwrap_or_default() })
+    Ok(H2ProbeResponse { answer, trailers: trailers.unwrap_or_default() })
 }
 
 fn reason(error: &h2::Error) -> String {

@@ -1,76 +1,72 @@
-//! HTTP/3 connections for health checks: a new one for each check, with a socket of its own.
+//! HTTP/3 connections for health checks: each check opens a new one with a separate socket.
 
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use http3::{FloodLimits, Limits};
+use http3::{FloodLimits, H3Limits};
 use transport::alarm::Alarms;
 use transport::deadline::Deadlines;
-use transport::endpoint::Endpoint;
-use transport::h3_connection::{End, H3Connection};
-use transport::h3_stream::Stream;
+use transport::endpoint::MessageEndpoint;
+use transport::h3_connection::{H3Connection, H3ConnectionEnd};
+use transport::h3_stream::H3Stream;
 use transport::quic_client::{Calm, QuicClients};
 
 use crate::probe::connect::{addresses, reason};
 use crate::probe::http::{BODY_MAX, HEAD_MAX};
-use crate::probe::server::{Shared, Subject};
+use crate::probe::server::{ProbeShared, ProbedServer};
 
-const LIMITS: Limits = Limits {
+const LIMITS: H3Limits = H3Limits {
     streams: 1,
     head_bytes: HEAD_MAX,
     short_head_bytes: HEAD_MAX,
     long_heads_bytes: HEAD_MAX,
     body_bytes: BODY_MAX,
     bodies_bytes: BODY_MAX,
-    // What a dynamic table saves, one response cannot.
+    // A dynamic table saves nothing in a single response.
     table_bytes: 0,
     blocked_streams: 0,
     floods: FloodLimits::DEFAULT,
 };
 
-/// The connection of a check, which ends with it.
+/// The connection of a check. Dropping it closes the connection.
 struct Connected(H3Connection);
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.0.conclude(&End::Closed);
+        self.0.conclude(&H3ConnectionEnd::Closed);
     }
 }
 
-/// The stream of a check, and its connection.
-pub(super) struct Open {
-    stream: Endpoint,
+pub(super) struct OpenProbe {
+    stream: MessageEndpoint,
     _connected: Connected,
 }
 
-impl Open {
-    /// The stream for the request, which is written and read as the text of HTTP/1.1.
-    pub(super) fn stream(&self) -> &Endpoint {
+impl OpenProbe {
+    /// The stream of the request, which is written and read as HTTP/1.1 text.
+    pub(super) fn stream(&self) -> &MessageEndpoint {
         &self.stream
     }
 }
 
-/// Prepares for connections of QUIC: a timer, and a task that looks at it.
-///
-/// # Errors
-/// If there is no file descriptor left.
+/// Prepares for QUIC connections: a timer, and a task for it. Fails if no file descriptor is left.
 pub(super) fn clients(epoch: std::time::Instant) -> io::Result<QuicClients> {
     let alarms = Alarms::new(epoch)?;
     tokio::task::spawn_local(Rc::clone(&alarms).run());
     Ok(QuicClients::new(&alarms, &Deadlines::new()))
 }
 
-/// Connects to the server, does the handshake, and hears its settings.
-pub(super) async fn open(subject: &Subject, shared: &Shared) -> Result<Open, String> {
+/// Connects to the server, does the handshake, and waits for its settings.
+pub(super) async fn open(subject: &ProbedServer, shared: &ProbeShared) -> Result<OpenProbe, String> {
     let mut failure = reason(&io::ErrorKind::AddrNotAvailable.into());
     for address in addresses(subject) {
         match connect(subject, shared, address).await {
             Ok(connected) => {
                 let key = connected.0.open().ok_or("it permits no request")?;
-                let stream = Endpoint::Http3(Box::new(Stream::new(connected.0.clone(), key)));
-                return Ok(Open { stream, _connected: connected });
+                let stream = MessageEndpoint::Http3(Box::new(H3Stream::new(connected.0.clone(), key)));
+                return Ok(OpenProbe { stream, _connected: connected });
             }
             Err(why) => failure = why,
         }
@@ -78,7 +74,11 @@ pub(super) async fn open(subject: &Subject, shared: &Shared) -> Result<Open, Str
     Err(failure)
 }
 
-async fn connect(subject: &Subject, shared: &Shared, address: SocketAddr) -> Result<Connected, String> {
+async fn connect(
+    subject: &ProbedServer,
+    shared: &ProbeShared,
+    address: SocketAddr,
+) -> Result<Connected, String> {
     let (tls, place) = subject.tls.as_ref().ok_or("it has no TLS")?;
     let (name, crypto) = tls.name(*place).zip(tls.quic()).ok_or("it has no TLS")?;
     let clients = shared.quic().map_err(|error| reason(&error))?;

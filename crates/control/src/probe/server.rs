@@ -1,4 +1,4 @@
-//! The health checks of one server: when they run, what they change, and their messages.
+//! The health checks of one server: their times, effects and messages.
 
 use std::cell::OnceCell;
 use std::io;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use balance::{Cause, CheckSettings, Health, ServerHealth, Time, Verdict};
+use balance::{CheckSettings, CheckTurn, Health, IneligibleCause, ServerHealth, Time};
 use config::written_duration;
 use config::{Check, Probe, Protocol};
 use route::ProxyVersion;
@@ -16,14 +16,13 @@ use tokio::sync::Semaphore;
 
 use crate::probe::connect::has_address;
 use crate::probe::{command, connect, grpc, http, http3};
-use proxy::context::plan::server_state::Watch;
+use proxy::context::plan::server_state::ServerWatch;
 use proxy::context::plan::{ServerPlan, UpstreamPlan};
 use transport::quic_client::QuicClients;
 use transport::tls::Records;
 
-/// Commands that run at once.
 const COMMANDS_MAX: usize = 16;
-/// Of an ejected server that is not checked otherwise, whether it can be connected to.
+/// The check of an ejected server without active checks: a connection.
 const RETURN: Check = Check {
     settings: CheckSettings {
         interval: Duration::from_millis(500),
@@ -37,15 +36,14 @@ const RETURN: Check = Check {
     probe: Probe::Tcp,
 };
 
-/// State that all health checks share.
-pub(crate) struct Shared {
+pub(crate) struct ProbeShared {
     epoch: Instant,
     pub(super) commands: Semaphore,
     records: OnceCell<Rc<Records>>,
     quic: OnceCell<QuicClients>,
 }
 
-impl Shared {
+impl ProbeShared {
     pub(crate) fn new(epoch: Instant) -> Self {
         Self {
             epoch,
@@ -55,7 +53,6 @@ impl Shared {
         }
     }
 
-    /// The current time on the workers' clock.
     pub(super) fn now(&self) -> Time {
         Time::from_micros(self.epoch.elapsed().as_micros() as u64)
     }
@@ -65,18 +62,17 @@ impl Shared {
         self.records.get_or_init(Records::new)
     }
 
-    /// What connections of QUIC need, made at first use.
+    /// Resources of QUIC connections, created at first use.
     pub(super) fn quic(&self) -> io::Result<&QuicClients> {
         if self.quic.get().is_none() {
-            // Nobody else has set it: there was no wait in between.
+            // No other task has set it, because there was no await in between.
             let _ = self.quic.set(http3::clients(self.epoch)?);
         }
         self.quic.get().ok_or_else(|| io::ErrorKind::Other.into())
     }
 }
 
-/// A server to check.
-pub(super) struct Subject {
+pub(super) struct ProbedServer {
     upstream: String,
     pub(super) check: Check,
     pub(super) server: Arc<ServerPlan>,
@@ -85,10 +81,10 @@ pub(super) struct Subject {
     /// The TLS configuration and the server's index in it, if requests or the check use TLS.
     pub(super) tls: Option<(Arc<ClientSide>, usize)>,
     health: Arc<ServerHealth>,
-    watch: Arc<Watch>,
+    watch: Arc<ServerWatch>,
 }
 
-impl Subject {
+impl ProbedServer {
     /// Creates the check of a server; `None` if its upstream has no checks.
     pub(super) fn new(upstream: &UpstreamPlan, index: usize) -> Option<Self> {
         Some(Self::with(upstream.config.check.clone()?, upstream, index))
@@ -111,7 +107,7 @@ impl Subject {
         }
     }
 
-    /// Whether both checks are equal, so that a running one may go on.
+    /// Whether both checks are equal, so that a running one may continue.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let of_tls = |subject: &Self| subject.tls.as_ref().map(|(tls, place)| (Arc::as_ptr(tls), *place));
         self.check == other.check
@@ -121,8 +117,7 @@ impl Subject {
             && of_tls(self) == of_tls(other)
     }
 
-    /// Makes one check.
-    async fn ask(&self, shared: &Shared) -> Result<(), String> {
+    async fn ask(&self, shared: &ProbeShared) -> Result<(), String> {
         let asked = async {
             match &self.check.probe {
                 Probe::Http { .. } => http::ask(self, shared).await,
@@ -132,7 +127,7 @@ impl Subject {
                 Probe::Command { command } => command::run(self, command).await,
             }
         };
-        // What waits for its turn is not late yet.
+        // The time limit starts after the wait for a turn.
         let _turn = match self.check.probe {
             Probe::Command { .. } => shared.commands.acquire().await.ok(),
             _ => None,
@@ -148,11 +143,10 @@ impl Subject {
     }
 }
 
-/// Checks a server for as long as the future is polled. The results of an earlier check stay valid until this one has
-/// its first result.
-pub(super) async fn check(subject: Rc<Subject>, shared: Rc<Shared>) {
+/// Checks a server until the future is dropped. The results of an earlier check stay valid until the first result.
+pub(super) async fn check(subject: Rc<ProbedServer>, shared: Rc<ProbeShared>) {
     let settings = &subject.check.settings;
-    // Other checks may have found it well, or not: one of these alone does not say otherwise.
+    // Continues from the findings of earlier checks, because a single check may differ from them.
     let mut health = subject.watch.findings().health;
     let mut revival = Revival::default();
     let mut due = Health::first_due(settings, shared.now(), fastrand::u64(..));
@@ -171,22 +165,22 @@ pub(super) async fn check(subject: Rc<Subject>, shared: Rc<Shared>) {
         subject.watch.checked(health, &outcome, now);
         conclude(&subject, before, health, &outcome, now);
         let is_ejected = revival.checked(&subject, outcome.is_ok(), verdict, now);
-        // An ejected server is in doubt, whatever its checks say.
+        // An ejected server is checked as a failed one, whatever its results.
         let pace = if is_ejected { Health::Down { successes: 0 } } else { health };
         due = pace.due(settings, began, fastrand::u64(..));
     }
 }
 
-/// Watches whether an ejected server can be connected to again. Does nothing for an upstream with active health checks,
-/// which notice that themselves.
-pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<Shared>) {
+/// Watches whether an ejected server accepts connections again. Does nothing for an upstream with active health
+/// checks, which notice that themselves.
+pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<ProbeShared>) {
     if upstream.config.check.is_some() {
         return;
     }
-    // Who listens at UDP is connected to by a handshake.
+    // Over UDP, only a handshake shows that the server is there.
     let is_http3 = upstream.config.protocol == Protocol::Http3;
     let check = if is_http3 { Check { probe: Probe::Tls, ..RETURN } } else { RETURN };
-    let subject = Subject::with(check, upstream, index);
+    let subject = ProbedServer::with(check, upstream, index);
     let shared = Rc::clone(shared);
     tokio::task::spawn_local(async move {
         let mut revival = Revival::default();
@@ -202,20 +196,18 @@ pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<Sh
     });
 }
 
-/// Whether a server that was ejected is so still, and anybody but who watches it knows of it: one that has left its upstream
-/// is not looked at by anybody.
+/// Whether a server is still ejected and in use: if its upstream has dropped it, only this watcher has a reference.
 fn is_left_out(health: &Arc<ServerHealth>, now: Time) -> bool {
     Arc::strong_count(health) > 1 && now < health.ejected_until()
 }
 
-/// Has the server stand as its checks say, and tells if that is news.
-fn conclude(subject: &Subject, before: Health, health: Health, outcome: &Result<(), String>, now: Time) {
+fn conclude(subject: &ProbedServer, before: Health, health: Health, outcome: &Result<(), String>, now: Time) {
     let settings = &subject.check.settings;
     let is_first = before == Health::Unknown;
     match health {
         Health::Unknown => {}
         Health::Up { .. } => {
-            if subject.health.restore(Cause::Check, now) {
+            if subject.health.restore(IneligibleCause::Check, now) {
                 let what = if is_first {
                     "its check succeeded".to_owned()
                 } else {
@@ -225,7 +217,7 @@ fn conclude(subject: &Subject, before: Health, health: Health, outcome: &Result<
             }
         }
         Health::Down { .. } => {
-            if subject.health.stop(Cause::Check) {
+            if subject.health.stop(IneligibleCause::Check) {
                 let what = if is_first {
                     "its first check failed".to_owned()
                 } else {
@@ -242,21 +234,26 @@ fn some(count: u32, what: &str) -> String {
     if count == 1 { format!("a check {what}") } else { format!("{count} checks {what}") }
 }
 
-/// Whether an ejected server has come back: an ejection that requests failed for ends once checks succeed again. One
-/// for slowness or a share of failures is not for checks to judge.
+/// Decides whether an ejected server has come back. Successful checks end an ejection for failed requests, but not
+/// one for slowness or a share of failures.
 #[derive(Default)]
 struct Revival {
-    /// Successes in a row while it was ejected.
     successes: u32,
-    /// Whether it was not to be reached, by checks or by requests.
+    /// Whether checks or requests found it unreachable.
     has_failed: bool,
 }
 
 impl Revival {
-    /// A check has ended. Says whether the server is still ejected.
-    fn checked(&mut self, subject: &Subject, is_success: bool, verdict: Option<Verdict>, now: Time) -> bool {
+    /// Records a check's result. Returns whether the server is still ejected.
+    fn checked(
+        &mut self,
+        subject: &ProbedServer,
+        is_success: bool,
+        verdict: Option<CheckTurn>,
+        now: Time,
+    ) -> bool {
         let health = &subject.health;
-        if !health.is_stopped_by(Cause::Ejection) {
+        if !health.is_stopped_by(IneligibleCause::Ejection) {
             *self = Self::default();
             return false;
         }
@@ -266,11 +263,11 @@ impl Revival {
         }
         self.has_failed |= !is_success || subject.server.is_gone();
         self.successes = if is_success { self.successes + 1 } else { 0 };
-        // A connection alone says little about requests, but it does if there was none before.
+        // A connection alone says little about requests, except when there was none before.
         let is_telling = self.has_failed || !matches!(subject.check.probe, Probe::Tcp | Probe::Tls);
-        let is_back = verdict == Some(Verdict::Up)
+        let is_back = verdict == Some(CheckTurn::Up)
             || is_telling && is_success && self.successes >= subject.check.settings.rise;
-        if is_back && health.restore(Cause::Ejection, now) {
+        if is_back && health.restore(IneligibleCause::Ejection, now) {
             subject
                 .say(Level::Info, "available again: its checks succeed; its share of requests grows slowly");
         }

@@ -1,49 +1,44 @@
-//! Operators' switches of maintenance while the proxy runs.
+//! Operators' switches of maintenance at run time.
 //!
-//! A route has at most one switch, and all routes together have one; a route's own counts more. What a switch does not
-//! name is the file's. The switch of a route that the file no longer has is kept, but has no effect.
+//! A route has at most one switch, and all routes together have another one; a route's own takes precedence. Details
+//! that a switch omits come from the file. The switch of a route that the file no longer has is kept without effect.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use api::maintenance::{MaintenanceOrder, MaintenanceStatus};
-use config::{Config, IpNet, Maintenance, Page, Route, Settings, ValueError};
+use config::{Config, IpNet, Maintenance, Page, Route, Settings, Shared, ValueError};
 use serde::{Deserialize, Serialize};
 use telemetry::message;
 
 use crate::handover;
 
-/// Routes whose maintenance may differ from the file.
 const ROUTES_MAX: usize = 16_384;
-/// Names that are told where none of them was meant.
+/// Maximum number of names in a rejection.
 const NAMES_TOLD_MAX: usize = 8;
 
-/// All switches of maintenance.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct MaintenanceOverrides {
     all: Option<Switch>,
     routes: BTreeMap<String, Switch>,
 }
 
-/// What an operator has switched.
 #[derive(Debug, Clone, PartialEq)]
 enum Switch {
     On(Box<Details>),
     Off,
 }
 
-/// How requests are refused, as far as an operator has said it.
+/// The response to requests, as far as the operator has set it.
 #[derive(Debug, Clone, PartialEq)]
 struct Details {
-    /// As it was asked for, without its routes.
     order: MaintenanceOrder,
     page: Option<Page>,
     retry_after: Option<Duration>,
     allow: Option<Vec<IpNet>>,
 }
 
-/// A switch as the next process gets it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MaintenanceHandover {
     is_on: bool,
@@ -51,7 +46,6 @@ pub(crate) struct MaintenanceHandover {
     order: MaintenanceOrder,
 }
 
-/// Why a switch is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MaintenanceRefusal {
     #[error("page: {path}: {problem}")]
@@ -100,7 +94,6 @@ impl Details {
 }
 
 impl Switch {
-    /// Applies the switch to the file's settings of a route.
     fn over(&self, file: Option<Maintenance>) -> Option<Maintenance> {
         match self {
             Self::Off => file.map(|file| Maintenance { is_on: false, ..file }),
@@ -139,7 +132,7 @@ impl MaintenanceOverrides {
         if self.routes.len() > ROUTES_MAX { Err(MaintenanceRefusal::TooMany) } else { Ok(routes) }
     }
 
-    /// Switches the maintenance of routes off, also where the file has it on. Returns their names.
+    /// Switches the maintenance of routes off, even if the file has it on. Returns the names of those that had it.
     pub(crate) fn end(
         &mut self,
         order: &MaintenanceOrder,
@@ -148,17 +141,20 @@ impl MaintenanceOverrides {
         if order.page.is_some() || order.retry_after.is_some() || order.allow.is_some() {
             return Err(MaintenanceRefusal::DetailsOfOff);
         }
-        // One that the file has no more is known by what it was called.
+        // A route that the file no longer has is found by its former name.
         let is_kept = |name: &String| self.routes.contains_key(name);
         let known: Vec<String> = order.routes.iter().filter(|name| !is_kept(name)).cloned().collect();
         if !known.is_empty() || order.all || order.routes.is_empty() {
             routes(&MaintenanceOrder { routes: known, ..order.clone() }, file)?;
         }
         if order.all {
-            let is_in_file = file.routes.iter().any(is_on);
+            let mut ended: Vec<String> = file.routes.iter().map(|route| route.name.clone()).collect();
+            ended.retain(|name| self.refuses(name, file));
+            let is_in_file = file.routes.iter().any(|route| is_on(route));
             *self = Self { all: is_in_file.then_some(Switch::Off), routes: BTreeMap::new() };
-            return Ok(file.routes.iter().map(|route| route.name.clone()).collect());
+            return Ok(ended);
         }
+        let ended = order.routes.iter().filter(|name| self.refuses(name, file)).cloned().collect();
         for name in &order.routes {
             self.routes.remove(name);
             let is_on_still = file.routes.iter().any(|route| route.name == *name && is_on(route))
@@ -167,34 +163,35 @@ impl MaintenanceOverrides {
                 self.routes.insert(name.clone(), Switch::Off);
             }
         }
-        if self.routes.len() > ROUTES_MAX {
-            Err(MaintenanceRefusal::TooMany)
-        } else {
-            Ok(order.routes.clone())
-        }
+        if self.routes.len() > ROUTES_MAX { Err(MaintenanceRefusal::TooMany) } else { Ok(ended) }
     }
 
-    /// Applies the switches to a configuration.
+    fn refuses(&self, route: &str, file: &Config) -> bool {
+        let is_on_in_file = || file.routes.iter().any(|known| known.name == *route && is_on(known));
+        self.for_route(route).map_or_else(is_on_in_file, |switch| *switch != Switch::Off)
+    }
+
     pub(crate) fn over(&self, config: &mut Settings) {
         if *self == Self::default() {
             return;
         }
         for route in &mut config.routes {
-            if let Some(switch) = self.of(&route.name) {
+            if let Some(switch) = self.for_route(&route.name) {
                 let maintenance = &mut route.policies.options.maintenance;
                 *maintenance = switch.over(maintenance.take());
             }
         }
     }
 
-    fn of(&self, route: &str) -> Option<&Switch> {
+    fn for_route(&self, route: &str) -> Option<&Switch> {
         self.routes.get(route).or(self.all.as_ref())
     }
 
-    /// The routes of a configuration, with the switches applied, that are under maintenance or would be by the file.
+    /// Lists the routes that are under maintenance, or would be without the switches.
     pub(crate) fn status(&self, config: &Config) -> Vec<MaintenanceStatus> {
-        let told = |route: &Route| {
-            let (maintenance, switch) = (route.policies.options.maintenance.as_ref()?, self.of(&route.name));
+        let told = |route: &Shared<Route>| {
+            let (maintenance, switch) =
+                (route.policies.options.maintenance.as_ref()?, self.for_route(&route.name));
             (maintenance.is_on || switch.is_some()).then(|| MaintenanceStatus {
                 route: route.name.clone(),
                 is_on: maintenance.is_on,
@@ -207,7 +204,6 @@ impl MaintenanceOverrides {
         config.routes.iter().filter_map(told).collect()
     }
 
-    /// All switches, for the next process.
     pub(crate) fn handover(&self) -> impl Iterator<Item = MaintenanceHandover> {
         let all = self.all.iter().map(|switch| (None, switch));
         let routes = self.routes.iter().map(|(route, switch)| (Some(route.clone()), switch));
@@ -222,7 +218,7 @@ impl MaintenanceOverrides {
         })
     }
 
-    /// Records a switch from the previous process. Where its page is gone, clients get the error page for 503.
+    /// Records a switch from the previous process. If its page is gone, clients get the error page for 503.
     pub(crate) fn inherit(&mut self, MaintenanceHandover { is_on, order }: MaintenanceHandover) {
         let read = || {
             Details::read(&order).or_else(|refusal| {
@@ -247,7 +243,6 @@ fn is_on(route: &Route) -> bool {
     route.policies.options.maintenance.as_ref().is_some_and(|maintenance| maintenance.is_on)
 }
 
-/// The names of the routes that an order means.
 fn routes(order: &MaintenanceOrder, config: &Config) -> Result<Vec<String>, MaintenanceRefusal> {
     let names = || config.routes.iter().map(|route| route.name.as_str());
     match (order.routes.as_slice(), order.all) {
@@ -295,7 +290,7 @@ mod tests {
         MaintenanceOrder { all: true, ..Default::default() }
     }
 
-    /// `a 300` for each route under maintenance, by `!` if a command has switched it.
+    /// Writes `a 300` for each route under maintenance, with `!` if a command has switched it.
     fn shown(overrides: &MaintenanceOverrides) -> String {
         let config = file().edit(|settings| overrides.over(settings)).expect("is valid");
         let line = |status: &MaintenanceStatus| {
@@ -336,6 +331,35 @@ mod tests {
             overrides.handover().for_each(|switch| next.inherit(switch));
             assert_eq!(next, overrides, "{steps:?}");
         }
+    }
+
+    #[test]
+    fn an_end_names_the_routes_that_were_under_maintenance() {
+        type Step = (bool, MaintenanceOrder);
+        let cases: &[(&[Step], MaintenanceOrder, &[&str])] = &[
+            (&[], all(), &["b"]),
+            (&[], named(&["a", "b", "c"]), &["b"]),
+            (&[(true, named(&["c"]))], all(), &["b", "c"]),
+            (&[(true, all())], all(), &["a", "b", "c"]),
+            (&[(true, all()), (false, named(&["b"]))], all(), &["a", "c"]),
+            (&[(false, all())], all(), &[]),
+            (&[(false, named(&["b"]))], named(&["b"]), &[]),
+        ];
+        for (steps, end, expected) in cases {
+            let mut overrides = MaintenanceOverrides::default();
+            for (begins, order) in *steps {
+                let done =
+                    if *begins { overrides.begin(order, &file()) } else { overrides.end(order, &file()) };
+                done.expect("is done");
+            }
+            assert_eq!(overrides.end(end, &file()).expect("is done"), *expected, "{steps:?} {end:?}");
+        }
+        // A route that the file no longer has.
+        let mut overrides = MaintenanceOverrides::default();
+        overrides
+            .routes
+            .insert("gone".to_owned(), Switch::On(Box::new(Details::read(&all()).expect("is read"))));
+        assert_eq!(overrides.end(&named(&["gone"]), &file()).expect("is done"), ["gone"]);
     }
 
     #[test]

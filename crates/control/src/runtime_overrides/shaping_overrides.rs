@@ -1,7 +1,7 @@
-//! Operators' changes of rates and delays while the proxy runs.
+//! Operators' changes of rates and delays at run time.
 //!
-//! Each listener, route or upstream has at most one change; a new one replaces it. Settings that a change does not name
-//! are the file's. A change of a place that the file no longer has is kept, but has no effect.
+//! Each listener, route or upstream has at most one change; a new one replaces it. Settings that a change omits
+//! come from the file. A change of a place that the file no longer has is kept without effect.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use balance::Time;
 use config::{Bandwidth, Bandwidths, Config, Link, Settings, ValueError};
-use shape::{Delay, Loss};
+use shape::{Delay, LinkLoss};
 use telemetry::message;
 
 use crate::StartError;
@@ -17,30 +17,25 @@ use crate::change::{AmendError, Control};
 use crate::handover;
 use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
 
-/// Places that may differ from the file.
 const PLACES_MAX: usize = 16_384;
-/// Names that are told where none of them was meant.
+/// Maximum number of names in a rejection.
 const NAMES_TOLD_MAX: usize = 8;
-/// After how long it is tried again to end what could not be ended.
+/// Delay before another attempt to end an expired change.
 const AGAIN: Duration = Duration::from_secs(1);
-/// What takes a delay, or all rates, away.
+/// Removes a delay, or all rates.
 const NONE: &str = "none";
 
 /// All changes of rates and delays, by place.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ShapingOverrides(BTreeMap<(PlaceKind, String), PlaceChange>);
 
-/// What differs about one place.
 #[derive(Debug, Clone, PartialEq)]
 struct PlaceChange {
-    /// As it was asked for.
     order: ShapingOrder,
     settings: Meant,
-    /// When it ends by itself, if it does.
     until: Option<Time>,
 }
 
-/// Why a change of rates or delays is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReshapeRefusal {
     #[error("{key}: {error}")]
@@ -68,13 +63,18 @@ pub(crate) enum ReshapeRefusal {
 }
 
 impl ShapingOverrides {
-    /// Records a change. Returns the place that it concerns, which `config` must have.
+    /// Records a change. Returns its place, which `config` must have.
     pub(crate) fn amend(
         &mut self,
         order: &ShapingOrder,
         config: &Config,
         now: Time,
     ) -> Result<PlaceNamed, ReshapeRefusal> {
+        for (key, rates) in [("rate", &order.rate), ("upload_rate", &order.upload_rate)] {
+            let mut rates = rates.iter().flatten();
+            let with_unit = rates.try_for_each(|rate| config::check_rate_unit(rate));
+            with_unit.map_err(|error| ReshapeRefusal::Value { key, error })?;
+        }
         let change = PlaceChange::read(order, now)?;
         if let Some(profile) = order.profile.as_deref().filter(|name| config.profile(name).is_none()) {
             let known = config.profile_names().collect::<Vec<_>>().join(", ");
@@ -86,7 +86,7 @@ impl ShapingOverrides {
         {
             return Err(ReshapeRefusal::Cached(name));
         }
-        // It is to outlive upgrades.
+        // It must fit into the handover of an upgrade.
         if !handover::fits(&ShapingOrder { name: Some(name.clone()), ..order.clone() }) {
             return Err(ReshapeRefusal::TooLong);
         }
@@ -104,21 +104,20 @@ impl ShapingOverrides {
                 let name = order.name.clone().unwrap_or_default();
                 self.0.insert((order.place, name), change);
             }
-            // A file of delays may have gone.
+            // A file of delays may be gone.
             Err(refusal) => {
                 message::warn(&format!("a change of rates and delays is lost: {refusal}"));
             }
         }
     }
 
-    /// Removes the change of a place.
     pub(crate) fn remove(
         &mut self,
         kind: PlaceKind,
         name: &str,
         config: &Config,
     ) -> Result<(), ReshapeRefusal> {
-        // A place that the file has no more is known by what it was called.
+        // A place that the file no longer has is found by its former name.
         let name = place(kind, Some(name), config).unwrap_or_else(|_| name.to_owned());
         match self.0.remove(&(kind, name.clone())) {
             Some(_) => Ok(()),
@@ -126,7 +125,6 @@ impl ShapingOverrides {
         }
     }
 
-    /// Removes all changes. Returns how many there were.
     pub(crate) fn clear(&mut self) -> usize {
         std::mem::take(&mut self.0).len()
     }
@@ -144,12 +142,11 @@ impl ShapingOverrides {
     }
 
     /// Whether a place has a change, and if so, its remaining time (if it expires).
-    pub(crate) fn of(&self, kind: PlaceKind, name: &str, now: Time) -> Option<Option<Duration>> {
+    pub(crate) fn for_kind(&self, kind: PlaceKind, name: &str, now: Time) -> Option<Option<Duration>> {
         let change = self.0.get(&(kind, name.to_owned()))?;
         Some(change.until.map(|until| until.since(now)))
     }
 
-    /// All changes as orders with their remaining time.
     pub(crate) fn orders(&self, now: Time) -> impl Iterator<Item = ShapingOrder> {
         self.0.iter().map(move |((place, name), change)| ShapingOrder {
             place: *place,
@@ -166,7 +163,7 @@ impl ShapingOverrides {
             let settings = match link {
                 None => settings.clone(),
                 Some(Some(link)) => settings.clone().behind(link),
-                // The file has it no more: all of the change waits for it.
+                // The file no longer has the profile, so the whole change waits for it.
                 Some(None) => continue,
             };
             match kind {
@@ -194,7 +191,7 @@ impl ShapingOverrides {
     }
 }
 
-/// The name of the place that is meant: the only one where none is named.
+/// Returns the name of the place in an order. Without a name, the only one.
 fn place(kind: PlaceKind, name: Option<&str>, config: &Config) -> Result<String, ReshapeRefusal> {
     let places: Vec<(&str, Option<String>)> = match kind {
         PlaceKind::Listener => {
@@ -239,7 +236,7 @@ impl PlaceChange {
     }
 }
 
-/// Whether something is to change, and may at such a place.
+/// Checks that an order has settings, and that its place supports them.
 fn check_keys(order: &ShapingOrder) -> Result<(), ReshapeRefusal> {
     use PlaceKind::{Listener, Route, Upstream};
     const ALL: &[PlaceKind] = &[Listener, Route, Upstream];
@@ -264,19 +261,18 @@ fn check_keys(order: &ShapingOrder) -> Result<(), ReshapeRefusal> {
     }
 }
 
-/// What an order means, but for the link that it names.
+/// The parsed settings of an order, without its link profile.
 #[derive(Debug, Clone, PartialEq)]
 struct Meant {
     rate: Becomes<Vec<Bandwidth>>,
     upload_rate: Becomes<Vec<Bandwidth>>,
     connect_delay: Becomes<Option<Delay>>,
     latency: Becomes<Option<Delay>>,
-    loss: Becomes<Option<Loss>>,
+    loss: Becomes<Option<LinkLoss>>,
     delay: Becomes<Option<Delay>>,
     response_delay: Becomes<Option<Delay>>,
 }
 
-/// What an option becomes.
 #[derive(Debug, Clone, PartialEq)]
 enum Becomes<T> {
     AsInTheFile,
@@ -294,7 +290,6 @@ impl<T: Clone> Becomes<T> {
         matches!(self, Self::Other(_))
     }
 
-    /// Another value where none is given.
     fn or(self, other: T) -> Self {
         if self.is_given() { self } else { Self::Other(other) }
     }
@@ -313,7 +308,7 @@ impl Meant {
         })
     }
 
-    /// The same over a link like this: as in a file all rates hold, and of the link what is named goes before.
+    /// Combines the settings with a link profile: all rates apply, as in a file, and given settings replace the link's.
     fn behind(self, link: (Bandwidths, Link)) -> Self {
         let (Bandwidths { mut down, mut up }, Link { connect_delay, latency, loss }) = link;
         let add = |all: &mut Vec<Bandwidth>, named: Becomes<Vec<Bandwidth>>| {
@@ -382,12 +377,12 @@ pub(crate) async fn watch(control: Weak<Control>) {
             changed.notified().await;
             continue;
         };
-        // A change meanwhile leaves word, so none is missed.
+        // `changed` remembers a change in between, so none is missed.
         if tokio::time::timeout(rest, changed.notified()).await.is_ok() {
             continue;
         }
         let Some(control) = control.upgrade() else { return };
-        // It waits for the workers, which may wait for this thread.
+        // The call waits for the workers, which may wait for this thread.
         match tokio::task::spawn_blocking(move || control.expire()).await {
             Ok(Ok(places)) => {
                 for PlaceNamed { place, name } in places {
@@ -396,7 +391,7 @@ pub(crate) async fn watch(control: Weak<Control>) {
                     ));
                 }
             }
-            // They end in the process that has taken over, or with this one.
+            // The changes end in the new process, or with this one.
             Ok(Err(AmendError::NotPossible(StartError::Leaving))) | Err(_) => return,
             Ok(Err(error)) => {
                 message::warn(&format!("expired changes of rates and delays stay active: {error}"));
@@ -446,7 +441,6 @@ loss = \"2% 1ms\"
         serde_json::from_str(json).unwrap_or_else(|error| panic!("{json}: {error}"))
     }
 
-    /// How everything is shaped, in a line.
     fn shown(config: &Settings) -> String {
         let listener = &config.listeners[0];
         let (route, upstream) = (&config.routes[1].shaping, &config.upstreams[0]);
@@ -573,7 +567,7 @@ loss = \"2% 1ms\"
         assert!(shaping_overrides.remove(PlaceKind::Listener, "front", &file()).is_err());
     }
 
-    /// A link is what the file says of it now; where that has it no more the place is as in the file.
+    /// A link profile follows the file. If the file no longer has it, the place returns to the file's settings.
     #[test]
     fn a_link_of_a_file_changes_with_it() {
         let mut shaping_overrides = ShapingOverrides::default();
@@ -608,14 +602,14 @@ loss = \"2% 1ms\"
         let named = |place, name: &str| PlaceNamed { place, name: name.to_owned() };
         assert_eq!(shaping_overrides.expire(at(15)), [named(PlaceKind::Upstream, "app")]);
         assert_eq!(
-            shaping_overrides.of(PlaceKind::Listener, "front", at(20)),
+            shaping_overrides.for_kind(PlaceKind::Listener, "front", at(20)),
             Some(Some(Duration::from_millis(10)))
         );
-        assert_eq!(shaping_overrides.of(PlaceKind::Route, "rest", at(20)), Some(None));
+        assert_eq!(shaping_overrides.for_kind(PlaceKind::Route, "rest", at(20)), Some(None));
         let left: Vec<Option<String>> = shaping_overrides.orders(at(20)).map(|order| order.expires).collect();
         assert_eq!(left, [Some("10ms".to_owned()), None]);
         assert_eq!(shaping_overrides.expire(at(30)), [named(PlaceKind::Listener, "front")]);
-        // By its address as well.
+        // A listener is found by its address as well.
         shaping_overrides
             .amend(&order(r#"{"place":"listener","rate":"none"}"#), &file(), at(30))
             .expect("is right");

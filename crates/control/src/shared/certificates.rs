@@ -1,5 +1,5 @@
-//! Automatic certificates of all instances: what others have got, and the challenges that they are asked. Both are sealed.
-//! The authority may ask any instance, so each has the answers before it is told to look; no request waits for Redis.
+//! Automatic certificates of all instances, and their challenges. Both are sealed. The authority may connect to any
+//! instance, so all have the response before the authority is asked to check. No request waits for Redis.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,25 +7,23 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use telemetry::message;
-use tls::{Answered, Challenges};
+use tls::{Challenges, ServedChallenge};
 use tokio::time::Instant;
 
 use super::engine::{Engine, Reach};
 use crate::change::Control;
 
-/// How often an instance looks for what is new.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long an authority is not told to look, since others have not got the answer.
+/// How long an order waits until the other instances have the response.
 const SEEN_MAX: Duration = Duration::from_secs(3);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-/// Answers to challenges are given for so long.
+/// How long responses to challenges are given.
 const CHALLENGES_MAX: Duration = Duration::from_secs(600);
-/// Answers of one instance: it has four orders under way, with a challenge each.
+/// Responses of one instance: it has four concurrent orders with a challenge each.
 const OFFERS_MAX: usize = 64;
-/// Names whose certificates have changed, at most.
 const CHANGED_MAX: usize = 100_000;
 
-/// Tells what is new: the number of the last change, names with other certificates, and answers by instance.
+/// Returns the number of the last change, names with changed certificates, and responses by instance.
 const LOOK: &str = r"
 local number = tonumber(redis.call('GET', KEYS[1]) or 0)
 if ARGV[1] == string.format('%.0f', number) then return {number, {}, {}} end
@@ -44,7 +42,7 @@ const OFFER: &str = r"
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 return redis.call('INCR', KEYS[1])";
 
-/// A certificate replaces none that is newer.
+/// A certificate does not replace a newer one.
 const PUT: &str = r"
 local known = redis.call('GETRANGE', KEYS[1], 0, 20)
 if tonumber(string.match(known, '^(%d+):') or -1) >= tonumber(ARGV[2]) then return 0 end
@@ -63,7 +61,6 @@ for _, instance in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
 end
 return missing";
 
-/// What is newer than this is all.
 const NEVER: i64 = -1;
 
 const NUMBER: &str = "acme:number";
@@ -71,22 +68,18 @@ const CHANGED: &str = "acme:changed";
 const SEEN: &str = "acme:seen";
 const INSTANCES: &str = "instances";
 
-/// A certificate for other instances.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SharedCertificate {
     /// The certificate and its intermediates, in PEM.
     pub(crate) chain: String,
     /// The private key, in PEM.
     pub(crate) key: String,
-    /// The URL of the directory of its authority.
+    /// Directory URL of the authority.
     pub(crate) directory: String,
 }
 
 impl Engine {
-    /// The newest certificate of a name, and since when it is valid.
-    ///
-    /// # Errors
-    /// Why Redis does not answer, or what is wrong with what it has.
+    /// Returns the newest certificate of a name, and the start of its validity.
     pub(crate) async fn certificate(&self, name: &str) -> Result<Option<(i64, SharedCertificate)>, String> {
         let place = certificate_place(name);
         let kept: Option<Vec<u8>> = self.ask(redis::cmd("GET").arg(self.key(&place))).await?;
@@ -101,10 +94,7 @@ impl Engine {
         opened.map(Some).ok_or_else(wrong)
     }
 
-    /// Gives others a certificate, which is valid from then until then, unless they have a newer one.
-    ///
-    /// # Errors
-    /// Why Redis does not answer.
+    /// Shares a certificate with this validity, unless Redis has a newer one.
     pub(crate) async fn put_certificate(
         &self,
         name: &str,
@@ -120,30 +110,19 @@ impl Engine {
         self.run::<u64>(PUT, &[&place, NUMBER, CHANGED], &arguments).await.map(drop)
     }
 
-    /// The account with an authority.
-    ///
-    /// # Errors
-    /// Why Redis does not answer.
     pub(crate) async fn account(&self, directory: &str) -> Result<Option<Vec<u8>>, String> {
         let place = format!("acme:account:{directory}");
         let kept: Option<Vec<u8>> = self.ask(redis::cmd("GET").arg(self.key(&place))).await?;
         Ok(kept.and_then(|sealed| self.seal.open(&place, &sealed)))
     }
 
-    /// Gives others an account.
-    ///
-    /// # Errors
-    /// Why Redis does not answer.
     pub(crate) async fn put_account(&self, directory: &str, account: &[u8]) -> Result<(), String> {
         let place = format!("acme:account:{directory}");
         let sealed = self.seal.seal(&place, account).ok_or("there is no randomness")?;
         self.ask(redis::cmd("SET").arg(self.key(&place)).arg(sealed)).await
     }
 
-    /// Takes it from them: the authority does not know it any more.
-    ///
-    /// # Errors
-    /// Why Redis does not answer.
+    /// Deletes an account that the authority no longer knows.
     pub(crate) async fn remove_account(&self, directory: &str) -> Result<(), String> {
         self.ask(redis::cmd("DEL").arg(self.key(&format!("acme:account:{directory}")))).await
     }
@@ -157,7 +136,6 @@ fn challenges_place(instance: &str) -> String {
     format!("acme:challenges:{instance}")
 }
 
-/// An answer to a challenge.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Offer {
     /// HTTP-01: the key authorization for a token.
@@ -166,20 +144,19 @@ pub(crate) enum Offer {
     Handshake { name: String, digest: [u8; 32] },
 }
 
-/// The answers that other instances are to give for this one.
+/// The responses that other instances give for this one.
 #[derive(Default)]
 pub(crate) struct Board(Mutex<Posted>);
 
 #[derive(Default)]
 struct Posted {
     offers: Vec<Offer>,
-    /// Counts the changes.
     version: u64,
-    /// The last one that Redis was told.
+    /// The last version written to Redis.
     told: u64,
 }
 
-/// An answer that others are to give until this is dropped.
+/// A response that other instances give until this is dropped.
 pub(crate) struct Offered {
     control: Weak<Control>,
     offer: Offer,
@@ -188,7 +165,7 @@ pub(crate) struct Offered {
 impl Drop for Offered {
     fn drop(&mut self) {
         if let Some(control) = self.control.upgrade() {
-            // It is told with the next look.
+            // The next look writes the change to Redis.
             control.shared.board.change(|offers| offers.retain(|offer| *offer != self.offer));
         }
     }
@@ -201,7 +178,7 @@ impl Board {
         posted.version += 1;
     }
 
-    /// What is to be told, and which version that is; `None` if it was told.
+    /// Returns the responses and their version if Redis does not have them yet.
     fn untold(&self) -> Option<(u64, Vec<Offer>)> {
         let posted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (posted.version != posted.told).then(|| (posted.version, posted.offers.clone()))
@@ -212,12 +189,12 @@ impl Board {
     }
 }
 
-/// Has other instances give an answer, and waits until they can, for a limited time. `None` if nothing is shared.
+/// Makes other instances give a response, and waits a limited time until they can. `None` if nothing is shared.
 pub(crate) async fn offer(control: &Weak<Control>, offer: Offer) -> Option<Offered> {
     let strong = control.upgrade()?;
     let engine = match strong.shared.reach() {
         Reach::Up(engine) => Some(engine),
-        // It is told once Redis is back.
+        // Written once Redis is back.
         Reach::Gone(_) => None,
         Reach::Nothing => return None,
     };
@@ -232,7 +209,7 @@ pub(crate) async fn offer(control: &Weak<Control>, offer: Offer) -> Option<Offer
     Some(offered)
 }
 
-/// Tells Redis the answers that others are to give. Returns the number of the change, if there was one.
+/// Writes the responses to Redis. Returns the number of the change, if there was one.
 async fn tell(engine: &Engine, board: &Board) -> Result<Option<u64>, String> {
     let Some((version, offers)) = board.untold() else { return Ok(None) };
     let place = challenges_place(&engine.instance);
@@ -258,18 +235,18 @@ async fn until_seen(engine: &Engine, number: u64) {
     }
 }
 
-/// Follows what other instances share.
-pub(super) struct Follower {
+/// Follows the certificates and responses of other instances.
+pub(super) struct CertificateFollower {
     control: Weak<Control>,
-    /// The last change that was seen.
+    /// The number of the last seen change.
     seen: i64,
-    /// The answers that are given for others.
-    given: HashMap<Offer, (Instant, Answered)>,
-    /// Instances whose answers cannot be opened, as it was said.
+    /// The responses given for other instances.
+    given: HashMap<Offer, (Instant, ServedChallenge)>,
+    /// Instances whose responses cannot be opened, as already reported.
     strange: HashSet<String>,
 }
 
-impl Follower {
+impl CertificateFollower {
     pub(super) fn new(control: &Weak<Control>) -> Self {
         Self { control: Weak::clone(control), seen: NEVER, given: HashMap::new(), strange: HashSet::new() }
     }
@@ -277,7 +254,7 @@ impl Follower {
     /// Follows over a connection. Returns why Redis does not answer.
     pub(super) async fn go_on(&mut self, engine: Option<Arc<Engine>>) -> String {
         let Some(engine) = engine else { return std::future::pending().await };
-        // Redis may have lost what it was told, or have got what is unknown here.
+        // Redis may have lost data of this instance, or have new data.
         let mut is_first = true;
         loop {
             let Some(control) = self.control.upgrade() else { return "the proxy ends".to_owned() };
@@ -313,7 +290,6 @@ impl Follower {
         engine.ask(command.arg(engine.key(SEEN)).arg(&engine.instance).arg(number)).await
     }
 
-    /// The answers of other instances.
     fn opened(&mut self, engine: &Engine, answers: &[Vec<u8>]) -> HashSet<Offer> {
         let mut all = HashSet::new();
         for pair in answers.chunks_exact(2) {
@@ -363,7 +339,7 @@ mod tests {
     fn answers_of_others_are_given_while_they_are_wanted() {
         let file = |token: &str| Offer::File { token: token.to_owned(), text: format!("{token}.print") };
         let challenges = Arc::new(Challenges::default());
-        let mut follower = Follower::new(&Weak::new());
+        let mut follower = CertificateFollower::new(&Weak::new());
         follower.give(HashSet::from([file("a"), file("b")]), &challenges);
         follower.give(HashSet::from([file("b"), file("c")]), &challenges);
         let given = ["a", "b", "c"].map(|token| challenges.file(token).is_some());
@@ -373,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_told_again_only_after_a_change() {
+    fn responses_are_written_again_only_after_a_change() {
         let board = Board::default();
         assert!(board.untold().is_none());
         let offer = Offer::Handshake { name: "a.example".to_owned(), digest: [7; 32] };

@@ -1,42 +1,38 @@
-//! Decisions of authentication servers for all instances: kept under a name that only they can make, and sealed. A request waits for
-//! Redis no longer than for this side's patience, and asks the authentication server if that comes to nothing.
+//! Decisions of authentication servers, shared by all instances. They are sealed, and stored under a name that only the
+//! instances can compute. A request waits for Redis only a limited time, and then asks the authentication server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use proxy::context::plan::{DecisionExchange, Way};
+use proxy::context::plan::{DecisionExchange, InstanceWay};
 
 use super::engine::Engine;
 use super::exchanges::{ANSWER_MAX, Exchanges};
 use crate::change::Control;
 
-/// Counted since the start.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
-    /// Decisions that others had.
+pub(super) struct DecisionCounts {
     pub(super) found: AtomicU64,
-    /// Decisions that nobody had, or that came too late.
+    /// Decisions not found, or found too late.
     pub(super) missed: AtomicU64,
-    /// Decisions that others were given.
     pub(super) kept: AtomicU64,
 }
 
 pub(super) struct Decisions {
     exchanges: Exchanges<DecisionExchange>,
-    counts: Arc<Counts>,
+    counts: Arc<DecisionCounts>,
 }
 
 impl Decisions {
-    pub(super) fn new(counts: Arc<Counts>) -> Self {
+    pub(super) fn new(counts: Arc<DecisionCounts>) -> Self {
         Self { exchanges: Exchanges::new(), counts }
     }
 
-    /// The way to this one.
-    pub(super) fn way(&self) -> Way<DecisionExchange> {
+    pub(super) fn way(&self) -> InstanceWay<DecisionExchange> {
         self.exchanges.way()
     }
 
-    /// Looks up and keeps decisions over a connection, until that is dropped.
+    /// Looks up and stores decisions over a connection, until that is dropped.
     pub(super) async fn go_on(&mut self, engine: Option<Arc<Engine>>) -> String {
         let Some(engine) = engine else { return std::future::pending().await };
         let counts = &self.counts;
@@ -48,10 +44,10 @@ impl Decisions {
     }
 }
 
-async fn exchange_one(engine: &Engine, exchange: DecisionExchange, counts: &Counts) {
+async fn exchange_one(engine: &Engine, exchange: DecisionExchange, counts: &DecisionCounts) {
     let count = |count: &AtomicU64| _ = count.fetch_add(1, Ordering::Relaxed);
     match exchange {
-        // Who has waited for an earlier connection has asked the server by now.
+        // Its request has asked the server by now.
         DecisionExchange::Look { found, .. } if found.is_closed() => {}
         DecisionExchange::Look { key, found } => {
             let place = place(engine, &key);
@@ -62,7 +58,7 @@ async fn exchange_one(engine: &Engine, exchange: DecisionExchange, counts: &Coun
             };
             let decision = tokio::time::timeout(ANSWER_MAX, look).await.ok().flatten();
             count(if decision.is_some() { &counts.found } else { &counts.missed });
-            // Who asked may be gone.
+            // The request may be gone.
             let _ = found.send(decision);
         }
         DecisionExchange::Keep { key, decision, lifetime } => {
@@ -81,8 +77,8 @@ fn place(engine: &Engine, key: &[u8]) -> String {
     format!("auth:{}", engine.seal.name(key))
 }
 
-/// Has the routes of the plan in force share decisions this way.
-pub(super) fn attach(control: &Weak<Control>, way: &Way<DecisionExchange>) {
+/// Connects the routes of the plan in force to this channel.
+pub(super) fn attach(control: &Weak<Control>, way: &InstanceWay<DecisionExchange>) {
     let Some(control) = control.upgrade() else { return };
     for decisions in control.plan().shared_decisions() {
         decisions.share_by(Some(way.clone()));

@@ -1,4 +1,4 @@
-//! Redis for whoever shares something now and then, such as certificates: as it is reached at this moment.
+//! Redis access for occasional sharing, for example of certificates, while Redis is reachable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,60 +6,46 @@ use std::time::Duration;
 use config::Redis;
 use redis::{Cmd, FromRedisValue};
 
-use super::link::Link;
+use super::link::RedisLink;
 use super::seal::Seal;
 
-/// Redis while it is reached.
 pub(crate) struct Engine {
-    link: Arc<Link>,
-    /// What the names of all keys begin with.
+    link: Arc<RedisLink>,
+    /// Prefix of all keys.
     name: String,
-    /// The name of this instance.
     pub(crate) instance: String,
-    /// What secrets are sealed with.
     pub(crate) seal: Arc<Seal>,
 }
 
-/// Whether secrets can be shared at this moment.
 pub(crate) enum Reach {
-    /// There is no Redis, or no secret that seals them.
+    /// There is no Redis, or no secret to seal with.
     Nothing,
-    /// It was not reached for so long.
+    /// Unreachable for this time.
     Gone(Duration),
     Up(Arc<Engine>),
 }
 
 impl Engine {
-    pub(super) fn new(settings: &Redis, instance: &str, (link, seal): (&Arc<Link>, &Arc<Seal>)) -> Self {
+    pub(super) fn new(settings: &Redis, instance: &str, (link, seal): (&Arc<RedisLink>, &Arc<Seal>)) -> Self {
         let (name, instance) = (settings.name.clone(), instance.to_owned());
         Self { link: Arc::clone(link), name, instance, seal: Arc::clone(seal) }
     }
 
-    /// The whole name of a key.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}:{name}", self.name)
     }
 
-    /// Has a command done.
-    ///
-    /// # Errors
-    /// Why there is no answer, or not the one that was expected.
+    /// Sends a command. An unexpected answer is an error.
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, String> {
         self.link.ask(command).await
     }
 
-    /// Has Redis keep a script. Returns how to call it.
-    ///
-    /// # Errors
-    /// As [`ask`](Self::ask).
+    /// Loads a script. Returns its hash.
     pub(crate) async fn script(&self, text: &str) -> Result<String, String> {
         self.link.script(text).await
     }
 
-    /// Has a script done, for commands that are rare: its text goes along.
-    ///
-    /// # Errors
-    /// As [`ask`](Self::ask).
+    /// Runs a script with its text, for rare commands.
     pub(crate) async fn run<T: FromRedisValue>(
         &self,
         script: &str,

@@ -1,30 +1,31 @@
-//! Exchanges of workers with other instances: a way that is open while Redis is reached, and no request that waits for room.
+//! Exchanges of workers with other instances: a channel that is open while Redis is reachable. Requests never wait
+//! for room in it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use proxy::context::plan::Way;
+use proxy::context::plan::InstanceWay;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::engine::Engine;
 
-/// How long Redis has while a request waits: one that is slower costs more than it saves.
+/// Maximum time for Redis while a request waits. A slower answer costs more than it saves.
 pub(super) const ANSWER_MAX: Duration = Duration::from_millis(20);
-/// What waits for Redis, and what is under way, at most.
+/// Maximum number of exchanges in the channel, and of those under way.
 const WAITING_MAX: usize = 1024;
 
-/// The way of workers to other instances.
+/// The channel from workers to other instances.
 pub(super) struct Exchanges<T> {
-    way: Way<T>,
+    way: InstanceWay<T>,
     waiting: Receiver<T>,
 }
 
-/// The way is open until this is dropped.
-struct Open<'a>(&'a AtomicBool);
+/// The channel is open until this is dropped.
+struct OpenWay<'a>(&'a AtomicBool);
 
-impl Drop for Open<'_> {
+impl Drop for OpenWay<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -33,15 +34,13 @@ impl Drop for Open<'_> {
 impl<T: 'static> Exchanges<T> {
     pub(super) fn new() -> Self {
         let (exchanges, waiting) = channel(WAITING_MAX);
-        Self { way: Way { exchanges, is_open: Arc::default() }, waiting }
+        Self { way: InstanceWay { exchanges, is_open: Arc::default() }, waiting }
     }
 
-    /// The way to this one.
-    pub(super) fn way(&self) -> Way<T> {
+    pub(super) fn way(&self) -> InstanceWay<T> {
         self.way.clone()
     }
 
-    /// Has what comes done over a connection, until that is dropped.
     pub(super) async fn go_on<Done: Future<Output = ()> + 'static>(
         &mut self,
         engine: &Arc<Engine>,
@@ -49,10 +48,10 @@ impl<T: 'static> Exchanges<T> {
     ) -> String {
         let Self { waiting, way } = self;
         way.is_open.store(true, Ordering::Relaxed);
-        let _open = Open(&way.is_open);
+        let _open = OpenWay(&way.is_open);
         let room = Arc::new(Semaphore::new(WAITING_MAX));
         while let Some(one) = waiting.recv().await {
-            // Without room a look-up finds nothing, and others ask for themselves.
+            // Without room, a look-up finds nothing, and a value is not shared.
             let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
             let done = exchange(Arc::clone(engine), one);
             tokio::task::spawn_local(async move {

@@ -1,5 +1,6 @@
-//! What unsafe requests invalidate (RFC 9111 §4.4), for all instances: a stream of its own, since clients decide how much that is.
-//! Purges must not be forgotten for it, so what is lost here is lost: the others go by the lifetime of their responses.
+//! Invalidations by unsafe requests (RFC 9111 §4.4), for all instances. They have a separate stream, because
+//! clients decide their number and must not displace purges. Lost ones are not repeated: other instances rely on
+//! the lifetime of their responses.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,15 +11,14 @@ use config::Redis;
 use redis::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::link::Link;
+use super::link::RedisLink;
 
-/// What waits to be told, at most.
 const WAITING_MAX: usize = 1000;
-/// What follows so soon is told with it.
+/// Invalidations within this time are sent together.
 const PERIOD: Duration = Duration::from_millis(10);
-/// How much is told and heard at once: Redis does nothing else meanwhile.
+/// Batch size of reads and writes, because each one blocks Redis.
 pub(super) const AT_ONCE: usize = 500;
-/// So much is kept for instances that are away, at least.
+/// Minimum number of entries kept for absent instances.
 const KEPT: usize = 10_000;
 
 const TELL: &str = r"
@@ -27,46 +27,42 @@ for index = 3, #ARGV do
 end
 return 0";
 
-/// Tells other instances what was invalidated here.
+/// Publishes invalidations of this instance.
 pub(super) struct Teller {
     key: String,
     instance: String,
     way: Sender<Vec<u8>>,
     waiting: Receiver<Vec<u8>>,
-    /// What is being told.
     batch: Vec<Vec<u8>>,
-    counts: Arc<Counts>,
+    counts: Arc<InvalidationCounts>,
 }
 
-/// Counted since the start.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
-    /// What was told to others.
+pub(super) struct InvalidationCounts {
     pub(super) told: AtomicU64,
-    /// What found no room.
+    /// Invalidations without room in the queue.
     pub(super) lost: Arc<AtomicU64>,
 }
 
 impl Teller {
-    pub(super) fn new(settings: &Redis, instance: &str, counts: Arc<Counts>) -> Self {
+    pub(super) fn new(settings: &Redis, instance: &str, counts: Arc<InvalidationCounts>) -> Self {
         let (way, waiting) = channel(WAITING_MAX);
         Self { key: key(settings), instance: instance.to_owned(), way, waiting, batch: Vec::new(), counts }
     }
 
-    /// The way to this one.
     pub(super) fn way(&self) -> Sender<Vec<u8>> {
         self.way.clone()
     }
 
-    /// Tells it over a connection. Returns why Redis does not answer.
-    pub(super) async fn go_on(&mut self, link: &Link) -> String {
+    /// Publishes over a connection. Returns why Redis does not answer.
+    pub(super) async fn go_on(&mut self, link: &RedisLink) -> String {
         let script = match link.script(TELL).await {
             Ok(script) => script,
             Err(why) => return why,
         };
         loop {
             if self.batch.is_empty() {
-                // This one holds a sender.
+                // `recv` never ends, because this one holds a sender.
                 self.batch.extend(self.waiting.recv().await);
                 tokio::time::sleep(PERIOD).await;
                 self.batch.extend(std::iter::from_fn(|| self.waiting.try_recv().ok()).take(AT_ONCE - 1));
@@ -88,17 +84,16 @@ fn key(settings: &Redis) -> String {
     format!("{}:invalid", settings.name)
 }
 
-/// The number of an entry, of which Redis gives each a later one.
+/// The ID of an entry. Redis assigns increasing ones.
 type Id = (u64, u64);
 
-/// An entry: its number, and its fields.
 type Entry = (String, Vec<Value>);
 
-/// Hears what others have invalidated.
+/// Receives invalidations of other instances.
 pub(super) struct Hearer {
     key: String,
     instance: String,
-    /// The last that was heard; `None` before Redis was reached.
+    /// The ID of the last entry read; `None` before the first connection.
     last: Option<Id>,
 }
 
@@ -107,24 +102,24 @@ impl Hearer {
         Self { key: key(settings), instance: instance.to_owned(), last: None }
     }
 
-    /// Begins with what comes next, or where it ended.
-    pub(super) async fn begin(&mut self, link: &Link) -> Result<(), String> {
+    /// Begins with the next entry, or continues after the last one.
+    pub(super) async fn begin(&mut self, link: &RedisLink) -> Result<(), String> {
         let mut command = redis::cmd("XREVRANGE");
         let newest: Vec<Entry> =
             link.ask(command.arg(&self.key).arg("+").arg("-").arg("COUNT").arg(1)).await?;
         let newest = newest.first().and_then(|(id, _)| parsed(id)).unwrap_or_default();
-        // A Redis that has begun anew may number from an earlier time.
+        // A restored Redis may assign IDs from an earlier time.
         self.last = Some(self.last.map_or(newest, |last| last.min(newest)));
         Ok(())
     }
 
-    /// The name of the stream, and behind which entry this goes on.
+    /// The name of the stream, and the ID after which to continue.
     pub(super) fn place(&self) -> (&str, String) {
         let (time, number) = self.last.unwrap_or_default();
         (&self.key, format!("{time}-{number}"))
     }
 
-    /// What others have invalidated, of what was read from streams.
+    /// Extracts other instances' invalidations from the entries read.
     pub(super) fn heard(&mut self, read: Option<Vec<(String, Vec<Entry>)>>) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         for (id, fields) in
@@ -151,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_have_invalidated_is_heard_once() {
+    fn invalidations_of_others_are_received_once() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let entry = |id: &str, from: &str, what: &str| {
             (id.to_owned(), vec![text("from"), text(from), text("what"), text(what)])

@@ -1,4 +1,4 @@
-//! Locks of all instances: held by one, for a time that it extends while it works, and free soon after it is gone.
+//! Locks between instances. The holder extends its lock while it works, and the lock expires soon after a crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::task::AbortHandle;
 
 use super::engine::Engine;
 
-/// How long a lock outlives an instance that is gone.
+/// How long a lock outlives a crashed instance.
 const LEASE: Duration = Duration::from_secs(30);
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
 
@@ -29,10 +29,7 @@ pub(crate) struct Lease {
 }
 
 impl Engine {
-    /// Takes a lock; `None` if another instance holds it. On the control thread alone.
-    ///
-    /// # Errors
-    /// Why Redis does not answer.
+    /// Takes a lock; `None` if another instance holds it. Must be called on the control thread.
     pub(crate) async fn lease(self: &Arc<Self>, key: &str) -> Result<Option<Lease>, String> {
         let owner = format!("{}:{:032x}", self.instance, fastrand::u128(..));
         let mut command = redis::cmd("SET");
@@ -53,7 +50,7 @@ async fn extend(engine: Arc<Engine>, key: String, owner: String) {
         let extended: Result<u64, String> =
             engine.run(EXTEND, &[&key], &[owner.as_bytes(), lease_ms.as_bytes()]).await;
         if extended == Ok(0) {
-            // What is under way goes on: another instance may do the same at the worst.
+            // The holder continues: at worst, another instance does the same work.
             message::warn(&format!("{key}: Redis has lost this lock, another instance may take it"));
             return;
         }
@@ -66,7 +63,7 @@ impl Drop for Lease {
         let (engine, key, owner) =
             (Arc::clone(&self.engine), self.key.clone(), std::mem::take(&mut self.owner));
         tokio::task::spawn_local(async move {
-            // If it cannot be told, the lease ends by itself.
+            // If this fails, the lock expires.
             let _: Result<u64, String> = engine.run(FREE, &[&key], &[owner.as_bytes()]).await;
         });
     }

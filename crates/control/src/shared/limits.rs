@@ -1,5 +1,5 @@
-//! Rate limits over all instances: what this one has admitted is told to Redis, a while later and for many requests at once,
-//! and the state that follows from what all have admitted comes back.
+//! Rate limits over all instances. An instance reports its admitted requests to Redis in batches, slightly later,
+//! and receives the state that results from all instances.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -8,25 +8,25 @@ use std::time::Duration;
 
 use config::Redis;
 use proxy::context::plan::{Plan, SharedLimit};
-use route::{Rate, Spent, Standing};
+use route::{Rate, ShareStanding, Spent};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::link::Link;
+use super::link::RedisLink;
 use crate::change::Control;
 
-/// How often an instance tells what it has admitted, for up to ten instances; more of them do it more rarely.
+/// Interval of reports for up to ten instances; more instances report less often.
 const PERIOD: Duration = Duration::from_millis(10);
 const INSTANCES_PER_PERIOD: u32 = 10;
-/// How soon after the last time it does so if it is called.
+/// Minimum interval if a limit calls for a report.
 const PERIOD_MIN: Duration = Duration::from_millis(2);
-/// It waits to be called after so many periods without anything to tell.
+/// After this number of idle intervals, it waits for a call.
 const PERIODS_QUIET: u32 = 10;
-/// Keys that are told of at once: Redis does nothing else meanwhile.
+/// Maximum number of keys in a report, because a report blocks Redis.
 const KEYS_AT_ONCE: usize = 500;
 
-/// The rate limiting algorithm (see `route`), by the clock of Redis in microseconds. A key is forgotten once it is in the
-/// past. What a key can owe is bounded, should that clock be turned back.
+/// The rate limiting algorithm (see `route`), by the clock of Redis in microseconds. A key expires once its time is
+/// in the past. A key's debt is bounded, in case the clock is set back.
 const TELL: &str = r"
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -40,23 +40,21 @@ for index, key in ipairs(KEYS) do
 end
 return ahead";
 
-pub(super) struct Limits {
+pub(super) struct SharedLimits {
     control: Weak<Control>,
     name: String,
     called: Arc<Notify>,
-    /// The plan that the limits are of.
     plan: Weak<Plan>,
     limits: Vec<SharedLimit>,
 }
 
-/// What a limit has to tell of one of its keys.
-struct Told {
-    /// The index of the limit.
+/// A limit's report about one of its keys.
+struct LimitReport {
     limit: usize,
     spent: Spent,
 }
 
-impl Limits {
+impl SharedLimits {
     pub(super) fn new(control: &Weak<Control>, settings: &Redis) -> Self {
         let called = control.upgrade().map(|control| Arc::clone(&control.shared.called));
         let name = settings.name.clone();
@@ -64,40 +62,40 @@ impl Limits {
         Self { control: Weak::clone(control), name, called, plan: Weak::new(), limits: Vec::new() }
     }
 
-    /// Says how all limits stand, new ones too.
-    pub(super) fn stand(&mut self, standing: Standing) {
+    pub(super) fn stand(&mut self, standing: ShareStanding) {
         self.look(standing);
         self.limits.iter().for_each(|limit| limit.limiter.stand(standing));
     }
 
-    /// Keeps new limits at their shares while Redis is gone, for ever.
+    /// Keeps new limits at their shares while Redis is unreachable. Never returns.
     pub(super) async fn alone(&mut self, instances: u32) {
         let Some(control) = self.control.upgrade() else { return };
         let mut changes = control.changes.subscribe();
         drop(control);
         loop {
-            self.stand(Standing::Alone(instances));
+            self.stand(ShareStanding::Alone(instances));
             if changes.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Tells and learns over a connection. `instances` is how many share. Returns why Redis does not answer.
-    pub(super) async fn go_on(&mut self, link: &Link, instances: &Cell<u32>) -> String {
+    /// Reports and receives over a connection. `instances` is the number of instances. Returns why Redis does not
+    /// answer.
+    pub(super) async fn go_on(&mut self, link: &RedisLink, instances: &Cell<u32>) -> String {
         let script = match link.script(TELL).await {
             Ok(script) => script,
             Err(why) => return why,
         };
-        // What was admitted without Redis was within what each may by itself.
+        // Requests admitted without Redis were within each instance's share.
         drop(self.take());
         let (mut stands, mut quiet) = (instances.get(), 0);
-        self.stand(Standing::Together(stands));
+        self.stand(ShareStanding::Together(stands));
         loop {
-            self.look(Standing::Together(stands));
+            self.look(ShareStanding::Together(stands));
             if stands != instances.get() {
                 stands = instances.get();
-                self.stand(Standing::Together(stands));
+                self.stand(ShareStanding::Together(stands));
             }
             let told = self.take();
             quiet = if told.is_empty() { quiet + 1 } else { 0 };
@@ -108,12 +106,12 @@ impl Limits {
         }
     }
 
-    /// Waits until there is something to tell. `may_rest` says that there has been nothing for a while.
+    /// Waits until there is something to report. `may_rest`: there was nothing for a while.
     async fn wait(&self, instances: u32, may_rest: bool) {
         let periods = instances.div_ceil(INSTANCES_PER_PERIOD).max(1);
         let due = Instant::now() + PERIOD * periods;
         if may_rest && self.limits.iter().all(|limit| limit.limiter.rest()) {
-            // A new plan may have new limits, which call nobody yet.
+            // A new plan may have new limits that cannot call yet.
             let _ = tokio::time::timeout(Duration::from_secs(1), self.called.notified()).await;
             return;
         }
@@ -121,8 +119,7 @@ impl Limits {
         let _ = tokio::time::timeout_at(due, self.called.notified()).await;
     }
 
-    /// Looks whether there are other limits by now.
-    fn look(&mut self, standing: Standing) {
+    fn look(&mut self, standing: ShareStanding) {
         let Some(control) = self.control.upgrade() else { return };
         let plan = control.plan();
         if self.plan.as_ptr() == Arc::as_ptr(&plan) {
@@ -137,31 +134,31 @@ impl Limits {
         }
     }
 
-    fn take(&self) -> Vec<Told> {
+    fn take(&self) -> Vec<LimitReport> {
         let (mut all, mut spent) = (Vec::new(), Vec::new());
         for (limit, shared) in self.limits.iter().enumerate() {
             shared.limiter.take_spent(&mut spent);
-            all.extend(spent.drain(..).map(|spent| Told { limit, spent }));
+            all.extend(spent.drain(..).map(|spent| LimitReport { limit, spent }));
         }
         all
     }
 
-    async fn tell(&self, script: &str, link: &Link, told: &[Told]) -> Result<(), String> {
+    async fn tell(&self, script: &str, link: &RedisLink, told: &[LimitReport]) -> Result<(), String> {
         for told in told.chunks(KEYS_AT_ONCE) {
             let mut command = redis::cmd("EVALSHA");
             command.arg(script).arg(told.len());
-            for Told { limit, spent } in told {
+            for LimitReport { limit, spent } in told {
                 command
                     .arg(format!("{}:limit:{:016x}:{:016x}", self.name, self.limits[*limit].id, spent.key));
             }
-            for Told { limit, spent } in told {
+            for LimitReport { limit, spent } in told {
                 let (cost_us, most_us) = cost(self.limits[*limit].limiter.rate(), spent.requests);
                 command.arg(cost_us).arg(most_us);
             }
             let ahead_us: Vec<u64> = link.ask(&command).await?;
             let Some(control) = self.control.upgrade() else { return Ok(()) };
             let now_ns = control.time_ns();
-            for (Told { limit, spent }, ahead_us) in told.iter().zip(ahead_us) {
+            for (LimitReport { limit, spent }, ahead_us) in told.iter().zip(ahead_us) {
                 self.limits[*limit].limiter.learn(*spent, ahead_us.saturating_mul(1000), now_ns);
             }
             let counts = &control.shared.counts;
@@ -173,10 +170,10 @@ impl Limits {
     }
 }
 
-/// What requests cost, and what a key may owe at most, in microseconds.
+/// Returns the cost of requests, and a key's maximum debt, in microseconds.
 fn cost(rate: Rate, requests: u32) -> (u64, u64) {
     let cost_us = rate.interval_ns().saturating_mul(requests.into()).div_ceil(1000);
-    // All instances may have admitted a burst before they heard of each other, and some more.
+    // All instances may have admitted a burst and a little more before they learned of each other.
     let most_us = (rate.tolerance_ns() / 1000).saturating_mul(2) + (rate.interval_ns() / 1000 + 1) * 10;
     (cost_us, most_us.max(cost_us))
 }

@@ -1,4 +1,4 @@
-//! A connection to Redis: over TCP, TLS or a Unix socket, let in by user and password.
+//! A connection to Redis over TCP, TLS or a Unix socket, authenticated by user and password.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -14,57 +14,44 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
-/// How long Redis has for an answer, and for a connection: one that is slower is as good as gone.
+/// Maximum time for an answer or a connection. A slower Redis counts as unreachable.
 pub(super) const ANSWER_MAX: Duration = Duration::from_millis(500);
 
 /// A connection. Dropping it closes it.
-pub(super) struct Link {
+pub(super) struct RedisLink {
     connection: MultiplexedConnection,
     task: AbortHandle,
 }
 
-impl Drop for Link {
+impl Drop for RedisLink {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Link {
-    /// Connects.
-    ///
-    /// # Errors
-    /// Why there is no connection, in words.
+impl RedisLink {
     pub(super) async fn open(settings: &Redis) -> Result<Self, String> {
         Self::open_for(settings, ANSWER_MAX).await
     }
 
-    /// Connects for commands whose answers may take so long.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
+    /// Connects for commands with this maximum time for answers.
     pub(super) async fn open_for(settings: &Redis, answer_max: Duration) -> Result<Self, String> {
         let late = |_| "no connection in time".to_owned();
         tokio::time::timeout(ANSWER_MAX * 2, connect(settings, answer_max)).await.map_err(late)?
     }
 
-    /// Has a command done.
-    ///
-    /// # Errors
-    /// Why there is no answer, or not the one that was expected.
+    /// Sends a command. An unexpected answer is an error.
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, String> {
         command.query_async(&mut self.connection.clone()).await.map_err(words)
     }
 
-    /// Has Redis keep a script. Returns how to call it.
-    ///
-    /// # Errors
-    /// As [`ask`](Self::ask).
+    /// Loads a script. Returns its hash.
     pub(super) async fn script(&self, text: &str) -> Result<String, String> {
         self.ask(redis::cmd("SCRIPT").arg("LOAD").arg(text)).await
     }
 }
 
-async fn connect(settings: &Redis, answer_max: Duration) -> Result<Link, String> {
+async fn connect(settings: &Redis, answer_max: Duration) -> Result<RedisLink, String> {
     let server = &settings.url.server;
     let tcp = async |host: &str| {
         let stream = TcpStream::connect((host, server.port)).await.map_err(words)?;
@@ -81,25 +68,24 @@ async fn connect(settings: &Redis, answer_max: Duration) -> Result<Link, String>
     if server.scheme != Scheme::Https {
         return begin((settings, answer_max), stream).await;
     }
-    // It is loaded each time: the file of the CA may be another one by now.
+    // The CA file is loaded each time, because it may have changed.
     let tls = UpstreamTls { ca: settings.ca.clone(), ..UpstreamTls::default() };
-    let upstream = Upstream { tls, ..Upstream::of("redis", vec![server.clone()]) };
+    let upstream = Upstream { tls, ..Upstream::from_name("redis", vec![server.clone()]) };
     let loaded = ClientSide::load(&upstream)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
     let side = loaded.as_ref().and_then(|side| Some((side.config(), side.name(0)?.clone())));
     let (config, name) = side.ok_or("it has no TLS")?;
-    // No ALPN: Redis is none of the protocols that servers of upstreams speak.
+    // No ALPN: Redis is none of the protocols of upstreams.
     let mut config = (*config).clone();
     config.alpn_protocols.clear();
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(words)?;
     begin((settings, answer_max), stream).await
 }
 
-/// Says who this is, over a connection.
 async fn begin(
     (settings, answer_max): (&Redis, Duration),
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<Link, String> {
+) -> Result<RedisLink, String> {
     let mut who = RedisConnectionInfo::default().set_db(settings.url.database.into());
     if let Some(user) = &settings.user {
         who = who.set_username(user);
@@ -111,7 +97,7 @@ async fn begin(
     let (connection, driver) =
         MultiplexedConnection::new_with_config(&who, stream, times).await.map_err(words)?;
     let task = tokio::task::spawn_local(driver).abort_handle();
-    Ok(Link { connection, task })
+    Ok(RedisLink { connection, task })
 }
 
 fn password(file: &Path) -> Result<String, String> {

@@ -1,4 +1,4 @@
-//! Which instances there are: each tells Redis once a second that it runs.
+//! The running instances: each reports to Redis once a second.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,16 +8,15 @@ use std::time::Duration;
 use config::Redis;
 use telemetry::message;
 
-use super::link::Link;
+use super::link::RedisLink;
 use crate::change::Control;
 
-/// How often an instance tells that it runs.
 const EVERY: Duration = Duration::from_secs(1);
-/// One that has not told for so long is taken for gone.
+/// An instance counts as gone after this silence.
 const GONE_AFTER: Duration = Duration::from_secs(5);
 
-/// By the clock of Redis: those of instances may differ. Who has heard of all that have come and gone is told no names: with many
-/// instances these would be most of what goes over the network.
+/// Uses the clock of Redis, because those of instances may differ. Names are sent only after a change: with many
+/// instances they would be most of the traffic.
 const TELL: &str = r"
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -32,14 +31,12 @@ return {begun, heard, redis.call('ZRANGE', KEYS[1], 0, -1)}";
 
 pub(super) struct Members {
     instance: String,
-    /// The keys: of the instances, of what tells a Redis that has lost all from one that has not, and of how often instances have
-    /// come and gone.
+    /// Keys of the instances, of the ID that Redis loses with its data, and of the number of arrivals and departures.
     keys: [String; 3],
-    /// How many instances there are, for shares.
     count: Rc<Cell<u32>>,
-    /// What Redis was called when it was reached last.
+    /// The ID of Redis at the last connection.
     known: Option<String>,
-    /// Up to when it has heard who has come and gone, as Redis says it.
+    /// The ID and the number of changes as Redis last sent them.
     heard: String,
 }
 
@@ -55,28 +52,24 @@ impl Members {
         }
     }
 
-    /// How many share.
     pub(super) fn shares(&self) -> u32 {
         self.count.get()
     }
 
-    /// The same, for whoever follows it.
+    /// The number of sharing instances, kept up to date.
     pub(super) fn count(&self) -> Rc<Cell<u32>> {
         Rc::clone(&self.count)
     }
 
-    /// Tells that this instance runs, over a new connection. Returns all that do.
-    ///
-    /// # Errors
-    /// Why Redis does not answer.
-    pub(super) async fn tell(&mut self, link: &Link) -> Result<Vec<String>, String> {
+    /// Reports this instance over a new connection. Returns all running ones.
+    pub(super) async fn tell(&mut self, link: &RedisLink) -> Result<Vec<String>, String> {
         let script = link.script(TELL).await?;
         self.heard.clear();
         self.tell_by(&script, link).await.map(Option::unwrap_or_default)
     }
 
-    /// Tells it. Returns all that run, if that has changed.
-    async fn tell_by(&mut self, script: &str, link: &Link) -> Result<Option<Vec<String>>, String> {
+    /// Reports this instance. Returns all running ones if they changed.
+    async fn tell_by(&mut self, script: &str, link: &RedisLink) -> Result<Option<Vec<String>>, String> {
         let mut command = redis::cmd("EVALSHA");
         let new = format!("{:016x}", fastrand::u64(..));
         command.arg(script).arg(3).arg(&self.keys).arg(&self.instance).arg(GONE_AFTER.as_millis() as u64);
@@ -97,8 +90,8 @@ impl Members {
         Ok(has_changed.then_some(instances))
     }
 
-    /// Tells it again and again. Returns why Redis does not answer.
-    pub(super) async fn go_on(&mut self, control: &Weak<Control>, link: &Link) -> String {
+    /// Reports repeatedly. Returns why Redis does not answer.
+    pub(super) async fn go_on(&mut self, control: &Weak<Control>, link: &RedisLink) -> String {
         let script = match link.script(TELL).await {
             Ok(script) => script,
             Err(why) => return why,

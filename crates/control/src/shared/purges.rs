@@ -1,5 +1,5 @@
-//! Purges for all instances: a stream in Redis, in which each has a number. An instance that was away goes on where it was; if
-//! it cannot know what it missed it empties its cache.
+//! Purges for all instances: a numbered stream in Redis. An instance that was absent continues after its last
+//! purge. If it cannot know what it missed, it empties its cache.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,23 +16,22 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 
 use super::invalid::{self, Hearer};
-use super::link::{ANSWER_MAX, Link};
+use super::link::{ANSWER_MAX, RedisLink};
 use crate::change::Control;
 
-/// So many purges are kept for instances that are away, at least.
+/// Minimum number of purges kept for absent instances.
 const KEPT: usize = 10_000;
-/// How many are read at once.
 const READ_AT_ONCE: usize = 100;
-/// Purges that wait for Redis. Where there are more, everything is purged instead.
+/// Maximum number of purges that wait for Redis. If there are more, everything is purged instead.
 const WAITING_MAX: usize = 1000;
-/// How long other instances have, before it is told that they have not purged.
+/// Maximum wait for the other instances, before the response says that they have not purged.
 const KNOWN_MAX: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-/// How long Redis holds back the answer that there is nothing new.
+/// How long Redis holds a read without new entries.
 const HELD: Duration = Duration::from_secs(1);
 
-/// Numbers are without gaps, so that an instance knows whether it has missed one. A Redis that has lost them goes on from the
-/// last one that this instance knows.
+/// Numbers have no gaps, so that an instance notices a missed purge. If Redis lost them, numbering continues after
+/// the last one that this instance knows.
 const PUBLISH: &str = r"
 local number = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), tonumber(ARGV[4])) + 1
 redis.call('SET', KEYS[1], string.format('%.0f', number))
@@ -40,8 +39,7 @@ local id = string.format('%.0f-1', number)
 redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[1], id, 'from', ARGV[2], 'what', ARGV[3])
 return number";
 
-/// Tells the last number, how many purges may have numbers that were given before, since Redis has lost them, and what comes
-/// next.
+/// Returns the last number, how many numbers may be reused because Redis lost their purges, and the next purges.
 const NEXT: &str = r"
 local number, last, again = tonumber(redis.call('GET', KEYS[1]) or 0), tonumber(ARGV[1]), 0
 if number < last then
@@ -60,8 +58,7 @@ for _, instance in ipairs(instances) do
 end
 return {#instances, missing}";
 
-/// The names of the keys.
-struct Keys {
+struct PurgeKeys {
     number: String,
     stream: String,
     /// The last purge of each instance.
@@ -69,31 +66,31 @@ struct Keys {
     instances: String,
 }
 
-/// Tells other instances what is purged here.
+/// Publishes purges of this instance.
 pub(super) struct Publisher {
-    keys: Rc<Keys>,
+    keys: Rc<PurgeKeys>,
     instance: String,
     way: UnboundedSender<Publication>,
     publications: UnboundedReceiver<Publication>,
-    /// What Redis does not know yet.
+    /// Purges that Redis does not have yet.
     waiting: VecDeque<Vec<u8>>,
     /// See [`Follower`].
     last: Rc<Cell<Option<u64>>>,
 }
 
-/// Purges what others tell, and invalidates what they have.
-pub(super) struct Follower {
+/// Performs purges of other instances, and receives their invalidations.
+pub(super) struct PurgeFollower {
     control: Weak<Control>,
-    keys: Rc<Keys>,
+    keys: Rc<PurgeKeys>,
     instance: String,
-    /// The last purge that was done here; `None` before Redis was reached.
+    /// The last performed purge; `None` before the first connection.
     last: Rc<Cell<Option<u64>>>,
     invalid: Hearer,
 }
 
-pub(super) fn begin(control: &Weak<Control>, settings: &Redis, instance: &str) -> (Publisher, Follower) {
+pub(super) fn begin(control: &Weak<Control>, settings: &Redis, instance: &str) -> (Publisher, PurgeFollower) {
     let key = |name: &str| format!("{}:{name}", settings.name);
-    let keys = Rc::new(Keys {
+    let keys = Rc::new(PurgeKeys {
         number: key("purge"),
         stream: key("purges"),
         done: key("purged"),
@@ -110,16 +107,15 @@ pub(super) fn begin(control: &Weak<Control>, settings: &Redis, instance: &str) -
     };
     let (control, last) = (Weak::clone(control), Rc::clone(&publisher.last));
     let invalid = Hearer::new(settings, instance);
-    (publisher, Follower { control, keys, instance: instance.to_owned(), last, invalid })
+    (publisher, PurgeFollower { control, keys, instance: instance.to_owned(), last, invalid })
 }
 
 impl Publisher {
-    /// The way of purges to this one.
     pub(super) fn way(&self) -> UnboundedSender<Publication> {
         self.way.clone()
     }
 
-    /// Keeps what is purged while Redis is gone, for ever.
+    /// Keeps purges while Redis is unreachable. Never returns.
     pub(super) async fn alone(&mut self, why: &str) -> String {
         while let Some(Publication { messages, told }) = self.publications.recv().await {
             self.wait(messages);
@@ -136,8 +132,8 @@ impl Publisher {
         }
     }
 
-    /// Tells it over a connection. Returns why Redis does not answer.
-    pub(super) async fn go_on(&mut self, link: &Arc<Link>) -> String {
+    /// Publishes over a connection. Returns why Redis does not answer.
+    pub(super) async fn go_on(&mut self, link: &Arc<RedisLink>) -> String {
         let scripts = async { Ok::<_, String>((link.script(PUBLISH).await?, link.script(MISSING).await?)) };
         let (publish, missing) = match scripts.await {
             Ok(scripts) => scripts,
@@ -165,8 +161,8 @@ impl Publisher {
         "the proxy ends".to_owned()
     }
 
-    /// Tells all that waits. Returns the number of the last one.
-    async fn tell(&mut self, publish: &str, link: &Link) -> Result<u64, String> {
+    /// Publishes all waiting purges. Returns the number of the last one.
+    async fn tell(&mut self, publish: &str, link: &RedisLink) -> Result<u64, String> {
         let mut last = 0;
         while let Some(message) = self.waiting.front() {
             let mut command = redis::cmd("EVALSHA");
@@ -179,8 +175,8 @@ impl Publisher {
     }
 }
 
-/// Waits until all instances have done a purge, for a limited time.
-async fn known(link: &Link, keys: &Keys, missing: &str, number: u64) -> PurgedElsewhere {
+/// Waits a limited time until all instances have performed a purge.
+async fn known(link: &RedisLink, keys: &PurgeKeys, missing: &str, number: u64) -> PurgedElsewhere {
     let began = Instant::now();
     loop {
         let mut command = redis::cmd("EVALSHA");
@@ -199,22 +195,21 @@ async fn known(link: &Link, keys: &Keys, missing: &str, number: u64) -> PurgedEl
     }
 }
 
-/// A purge of an instance.
 struct Purge {
     number: u64,
     from: String,
     what: Vec<u8>,
 }
 
-impl Follower {
-    /// Purges what others tell over a connection. Returns why Redis does not answer.
-    pub(super) async fn go_on(&mut self, settings: &Redis, link: &Link) -> String {
+impl PurgeFollower {
+    /// Performs other instances' purges over a connection. Returns why Redis does not answer.
+    pub(super) async fn go_on(&mut self, settings: &Redis, link: &RedisLink) -> String {
         self.follow(settings, link).await.err().unwrap_or_else(|| "the proxy ends".to_owned())
     }
 
-    async fn follow(&mut self, settings: &Redis, link: &Link) -> Result<(), String> {
-        // A connection of its own: its answers are held back.
-        let held = Link::open_for(settings, HELD + ANSWER_MAX).await?;
+    async fn follow(&mut self, settings: &Redis, link: &RedisLink) -> Result<(), String> {
+        // A separate connection, because Redis holds its answers.
+        let held = RedisLink::open_for(settings, HELD + ANSWER_MAX).await?;
         let script = link.script(NEXT).await?;
         self.invalid.begin(link).await?;
         let mut last = match self.last.get() {
@@ -230,7 +225,7 @@ impl Follower {
             let purges: Vec<Purge> = entries.into_iter().filter_map(purge).collect();
             let numbers: Vec<u64> = purges.iter().map(|purge| purge.number).collect();
             match next(last, number, again, &numbers) {
-                Next::Nothing => {
+                PurgeStep::Nothing => {
                     let mut command = redis::cmd("XREAD");
                     command.arg("COUNT").arg(invalid::AT_ONCE).arg("BLOCK").arg(HELD.as_millis() as u64);
                     let (stream, behind) = self.invalid.place();
@@ -242,12 +237,12 @@ impl Follower {
                     }
                     continue;
                 }
-                Next::Purge(number) => {
+                PurgeStep::Purge(number) => {
                     let others = purges.into_iter().filter(|purge| purge.from != self.instance);
                     self.obey(others.map(|purge| purge.what).collect()).await;
                     last = number;
                 }
-                Next::Lost(number) => {
+                PurgeStep::Lost(number) => {
                     message::warn("the cache is emptied: purges of other instances are lost");
                     self.obey(vec![proxy::cache::purge_of_everything()]).await;
                     last = number;
@@ -257,21 +252,21 @@ impl Follower {
         }
     }
 
-    /// Where an instance begins that has just been started: where it ended, if Redis knows.
-    async fn first(&self, link: &Link) -> Result<u64, String> {
+    /// Returns where a starting instance begins: where it ended, if Redis knows.
+    async fn first(&self, link: &RedisLink) -> Result<u64, String> {
         let mut command = redis::cmd("HGET");
         if let Some(last) = link.ask(command.arg(&self.keys.done).arg(&self.instance)).await? {
             return Ok(last);
         }
         let last: Option<u64> = link.ask(redis::cmd("GET").arg(&self.keys.number)).await?;
         let last = last.unwrap_or(0);
-        // There may be responses on the disk, and a few since the start.
+        // There may be responses on disk, and a few since the start.
         self.obey(vec![proxy::cache::purge_of_everything()]).await;
         self.done(link, last).await?;
         Ok(last)
     }
 
-    async fn done(&self, link: &Link, last: u64) -> Result<(), String> {
+    async fn done(&self, link: &RedisLink, last: u64) -> Result<(), String> {
         let mut command = redis::cmd("HSET");
         link.ask(command.arg(&self.keys.done).arg(&self.instance).arg(last)).await
     }
@@ -283,12 +278,12 @@ impl Follower {
             let Some(cache) = &plan.cache else { return };
             messages.iter().for_each(|message| cache.obey(&plan.spaces, message));
         };
-        // It may wait for the next process, and looks at what is stored.
+        // It scans the store, and may wait for the next process.
         let _ = tokio::task::spawn_blocking(work).await;
     }
 }
 
-/// An entry of the stream; `None` if it is none of ours.
+/// Parses an entry of the stream; `None` if it is invalid.
 fn purge((id, fields): (String, Vec<Value>)) -> Option<Purge> {
     let number = id.strip_suffix("-1")?.parse().ok()?;
     let mut of: Vec<Vec<u8>> = Vec::new();
@@ -302,28 +297,26 @@ fn purge((id, fields): (String, Vec<Value>)) -> Option<Purge> {
     }
 }
 
-/// What follows from what Redis has.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
-    /// Nothing is new.
+enum PurgeStep {
     Nothing,
-    /// These are to be done, up to this one.
+    /// Perform these, up to this number.
     Purge(u64),
-    /// Some are lost, up to this one.
+    /// Some are lost, up to this number.
     Lost(u64),
 }
 
-/// `last` is the last purge that was done, `number` the last one of all, and `found` are those behind `last` that Redis has;
-/// of `again` it is not known whether they were done.
-fn next(last: u64, number: u64, again: u64, found: &[u64]) -> Next {
+/// `last` is the last performed purge, `number` the last of all. `found` are those after `last` that Redis has.
+/// `again` counts purges that may or may not have been performed.
+fn next(last: u64, number: u64, again: u64, found: &[u64]) -> PurgeStep {
     if again > 0 {
-        return Next::Lost(number);
+        return PurgeStep::Lost(number);
     }
     let is_whole = found.iter().zip(last + 1..).all(|(found, expected)| *found == expected);
     match found.last() {
-        _ if number <= last && found.is_empty() => Next::Nothing,
-        Some(newest) if is_whole => Next::Purge(*newest),
-        _ => Next::Lost(number),
+        _ if number <= last && found.is_empty() => PurgeStep::Nothing,
+        Some(newest) if is_whole => PurgeStep::Purge(*newest),
+        _ => PurgeStep::Lost(number),
     }
 }
 
@@ -334,20 +327,20 @@ mod tests {
     #[test]
     fn an_instance_knows_whether_it_has_missed_a_purge() {
         for (last, number, found, expected) in [
-            (0, 0, &[][..], Next::Nothing),
-            (7, 7, &[], Next::Nothing),
-            (7, 8, &[8], Next::Purge(8)),
-            (7, 10, &[8, 9, 10], Next::Purge(10)),
-            // More than are read at once.
-            (7, 200, &[8, 9], Next::Purge(9)),
-            // The stream has forgotten some, or all.
-            (7, 10, &[9, 10], Next::Lost(10)),
-            (7, 10, &[], Next::Lost(10)),
-            (7, 10, &[8, 10], Next::Lost(10)),
+            (0, 0, &[][..], PurgeStep::Nothing),
+            (7, 7, &[], PurgeStep::Nothing),
+            (7, 8, &[8], PurgeStep::Purge(8)),
+            (7, 10, &[8, 9, 10], PurgeStep::Purge(10)),
+            // More than a batch.
+            (7, 200, &[8, 9], PurgeStep::Purge(9)),
+            // The stream has dropped some, or all.
+            (7, 10, &[9, 10], PurgeStep::Lost(10)),
+            (7, 10, &[], PurgeStep::Lost(10)),
+            (7, 10, &[8, 10], PurgeStep::Lost(10)),
         ] {
             assert_eq!(next(last, number, 0, found), expected, "{last} {number} {found:?}");
         }
-        // Redis has begun anew, and another instance knew of fewer.
-        assert_eq!(next(7, 7, 1, &[]), Next::Lost(7));
+        // Redis lost its data, and another instance knew fewer purges.
+        assert_eq!(next(7, 7, 1, &[]), PurgeStep::Lost(7));
     }
 }

@@ -1,24 +1,23 @@
-//! Seals secrets that Redis keeps, with the secret that all instances know: who reads Redis learns nothing of them, and who writes
-//! there cannot make one up, nor put one in the place of another.
+//! Seals secrets in Redis with a secret that all instances have. Readers of Redis learn nothing about them; writers
+//! can neither forge one nor move it to another place.
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use aws_lc_rs::hmac;
 use config::Redis;
 
-/// The form of what is sealed.
+/// Version of the sealed format.
 const VERSION: u8 = 1;
 const SALT: &[u8] = b"vanward: what instances share";
 
-/// The key of what is sealed. With GCM-SIV (RFC 8452) two equal nonces, which are chosen at random, tell nothing but whether
-/// two texts are the same.
+/// The sealing key. With GCM-SIV (RFC 8452), two equal random nonces reveal only whether two texts are the same.
 pub(crate) struct Seal {
     key: LessSafeKey,
     names: hmac::Key,
 }
 
 impl Seal {
-    /// The key that follows from the secret; `None` without a secret.
+    /// Derives the key from the secret; `None` without a secret.
     pub(crate) fn new(settings: &Redis) -> Option<Self> {
         let secret = settings.secret.as_ref()?;
         let made = Salt::new(HKDF_SHA256, SALT).extract(&secret.bytes);
@@ -29,13 +28,13 @@ impl Seal {
         Some(Self { key: LessSafeKey::new(key), names: names.into() })
     }
 
-    /// What something is called that has to stay unknown: 128 bits in hexadecimal digits.
+    /// Returns a secret name for something: 128 bits in hexadecimal.
     pub(crate) fn name(&self, what: &[u8]) -> String {
         let tag = hmac::sign(&self.names, what);
         tag.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Seals a text for a place: it can be opened as what is kept there alone. `None` if there is no randomness.
+    /// Seals a text for a place: it can be opened only there. `None` if there is no randomness.
     pub(crate) fn seal(&self, place: &str, text: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         aws_lc_rs::rand::fill(&mut nonce).ok()?;
@@ -45,7 +44,7 @@ impl Seal {
         Some([&[VERSION][..], &nonce, &sealed].concat())
     }
 
-    /// Opens what is kept at a place; `None` if it was not sealed for it, with this key.
+    /// Opens the text of a place; `None` if it was not sealed for it with this key.
     pub(crate) fn open(&self, place: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         let (version, rest) = sealed.split_first()?;
         let (nonce, text) = rest.split_first_chunk()?;
@@ -63,7 +62,6 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Settings with a secret of this byte.
     pub(crate) fn settings(secret: Option<u8>) -> Redis {
         let server = Server {
             name: None,
@@ -89,7 +87,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_at_its_place_with_its_secret_alone() {
+    fn a_sealed_text_opens_only_at_its_place_and_with_its_secret() {
         let seal = |secret| Seal::new(&settings(Some(secret))).expect("a key");
         let sealed = seal(1).seal("certificate:a.example", b"the key").expect("it is sealed");
         assert!(!sealed.windows(7).any(|part| part == b"the key"));

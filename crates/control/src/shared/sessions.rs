@@ -1,24 +1,21 @@
-//! Sessions for all instances: each is kept under a name that only they can make, with a tag that only they can make. A number in Redis
-//! says how often sessions have left their servers: when it has changed, instances look up what they have in their tables.
+//! Sessions for all instances. Each is stored under a name and with a tag that only the instances can compute. A number
+//! in Redis counts moves of sessions to other servers. When it changes, instances look up the sessions in their tables.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use balance::{ServerId, SessionKey, Time};
-use proxy::context::plan::{Precedence, SessionExchange, Way};
+use proxy::context::plan::{InstanceWay, Precedence, SessionExchange};
 
 use super::engine::Engine;
 use super::exchanges::{ANSWER_MAX, Exchanges};
 use crate::change::Control;
 
-/// How often it is asked whether sessions have moved.
 const EVERY: Duration = Duration::from_secs(1);
-/// How many times sessions have moved.
 const MOVES: &str = "session-moves";
 
-/// Keeps what is told, unless something else is known that takes precedence. Returns whether it is kept, and the number of moves
-/// where this is one.
+/// Stores a session, unless another one takes precedence. Returns whether it did, and the number of moves if it is one.
 const TELL: &str = r"
 local known = redis.call('GET', KEYS[1])
 if known and (known == ARGV[1] or ARGV[3] == 'known') then
@@ -28,43 +25,38 @@ end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return {1, known and redis.call('INCR', KEYS[2]) or 0}";
 
-/// Counted since the start.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
-    /// Sessions that others knew.
+pub(super) struct SessionCounts {
     pub(super) found: AtomicU64,
-    /// Sessions that nobody knew, or that came too late.
+    /// Sessions not found, or found too late.
     pub(super) missed: AtomicU64,
-    /// Sessions that others were told of.
     pub(super) told: AtomicU64,
 }
 
 pub(super) struct SharedSessions {
     control: Weak<Control>,
     exchanges: Exchanges<SessionExchange>,
-    counts: Arc<Counts>,
-    /// The number of moves, as far as they are known here.
+    counts: Arc<SessionCounts>,
     moves: Arc<AtomicU64>,
 }
 
 impl SharedSessions {
-    pub(super) fn new(control: &Weak<Control>, counts: Arc<Counts>) -> Self {
+    pub(super) fn new(control: &Weak<Control>, counts: Arc<SessionCounts>) -> Self {
         Self { control: Weak::clone(control), exchanges: Exchanges::new(), counts, moves: Arc::default() }
     }
 
-    /// The way to this one.
-    pub(super) fn way(&self) -> Way<SessionExchange> {
+    pub(super) fn way(&self) -> InstanceWay<SessionExchange> {
         self.exchanges.way()
     }
 
-    /// Looks up and tells sessions over a connection. Returns why Redis does not answer.
+    /// Looks up and stores sessions over a connection. Returns why Redis does not answer.
     pub(super) async fn go_on(&mut self, engine: Option<Arc<Engine>>) -> String {
         let Some(engine) = engine else { return std::future::pending().await };
         let script = match engine.script(TELL).await {
             Ok(script) => script,
             Err(why) => return why,
         };
-        // Nobody has told of what has moved meanwhile.
+        // Moves in the meantime were not reported.
         doubt(&self.control);
         let (control, counts, moves) = (&self.control, &self.counts, &self.moves);
         let exchange = |engine: Arc<Engine>, exchange| {
@@ -84,14 +76,14 @@ impl SharedSessions {
     }
 }
 
-/// Has all sessions of the plan in force looked up when they are used next.
+/// Marks all sessions of the plan in force, so that they are looked up at their next use.
 fn doubt(control: &Weak<Control>) {
     let Some(control) = control.upgrade() else { return };
     let now = Time::from_micros(control.time_ns() / 1000);
     control.plan().shared_sessions().for_each(|(_, shared)| shared.doubt(now));
 }
 
-/// Asks again and again whether sessions have moved. Returns why Redis does not answer.
+/// Checks repeatedly whether sessions have moved. Returns why Redis does not answer.
 async fn watch(control: &Weak<Control>, engine: &Engine, moves: &AtomicU64) -> String {
     loop {
         crate::tick::tick(EVERY).await;
@@ -112,12 +104,11 @@ async fn watch(control: &Weak<Control>, engine: &Engine, moves: &AtomicU64) -> S
     }
 }
 
-/// What an exchange needs.
 struct Teller {
     control: Weak<Control>,
     engine: Arc<Engine>,
     script: String,
-    counts: Arc<Counts>,
+    counts: Arc<SessionCounts>,
     moves: Arc<AtomicU64>,
 }
 
@@ -125,16 +116,16 @@ impl Teller {
     async fn exchange(&self, exchange: SessionExchange) {
         let count = |count: &AtomicU64| _ = count.fetch_add(1, Ordering::Relaxed);
         match exchange {
-            // Who has waited for an earlier connection has chosen by now.
+            // Its request has selected a server by now.
             SessionExchange::Look { found, .. } if found.is_closed() => {}
             SessionExchange::Look { key, found } => {
-                // Who gets no answer keeps what it has.
+                // Without an answer, the request keeps its server.
                 let Ok(Ok(server)) = tokio::time::timeout(ANSWER_MAX, self.look(key)).await else {
                     count(&self.counts.missed);
                     return;
                 };
                 count(if server.is_some() { &self.counts.found } else { &self.counts.missed });
-                // Who asked may be gone.
+                // The request may be gone.
                 let _ = found.send(server);
             }
             SessionExchange::Tell { key, server, lifetime, precedence } => {
@@ -148,14 +139,14 @@ impl Teller {
         }
     }
 
-    /// Where a session is, if somebody has told.
+    /// Returns the server of a session, if Redis has one.
     async fn look(&self, key: SessionKey) -> Result<Option<ServerId>, String> {
         let place = place(key);
         let kept: Option<Vec<u8>> = self.engine.ask(redis::cmd("GET").arg(self.engine.key(&place))).await?;
         Ok(kept.and_then(|kept| read(&self.engine, &place, &kept)))
     }
 
-    /// Tells where a session is. Returns whether that holds.
+    /// Stores the server of a session. Returns whether it is valid for all.
     async fn tell(
         &self,
         key: SessionKey,
@@ -172,13 +163,13 @@ impl Teller {
         command.arg(&self.script).arg(2).arg(self.engine.key(&place)).arg(self.engine.key(MOVES));
         command.arg(written(&self.engine, &place, server)).arg(lifetime.as_millis() as u64).arg(word);
         let (is_kept, number): (bool, u64) = self.engine.ask(&command).await?;
-        // A move that only this instance has made is none that it has to look for.
+        // A move by this instance alone needs no look-up.
         let before = number.wrapping_sub(1);
         let _ = self.moves.compare_exchange(before, number, Ordering::Relaxed, Ordering::Relaxed);
         Ok(is_kept)
     }
 
-    /// Has a session looked up that others know at another server.
+    /// Marks a session for a look-up, because others have it on another server.
     fn forget(&self, key: SessionKey) {
         let Some(control) = self.control.upgrade() else { return };
         // Keys of different tables differ.
@@ -190,22 +181,22 @@ fn place(key: SessionKey) -> String {
     format!("session:{:032x}", key.as_u128())
 }
 
-/// A server as Redis keeps it: the same text for the same server, which nobody else can make for this place.
+/// Writes a server for Redis: the same text for the same server, which no other party can compute for this place.
 fn written(engine: &Engine, place: &str, server: ServerId) -> String {
     let server = format!("{:016x}", server.as_u64());
     let tag = engine.seal.name(format!("{place}={server}").as_bytes());
     server + &tag
 }
 
-/// The server that is kept at a place; `None` if it was not written for it, with this secret.
+/// Reads the server of a place; `None` if it was not written for it with this secret.
 fn read(engine: &Engine, place: &str, kept: &[u8]) -> Option<ServerId> {
     let number = std::str::from_utf8(kept.get(..16)?).ok()?;
     let server = ServerId::from_u64(u64::from_str_radix(number, 16).ok()?);
     (written(engine, place, server).as_bytes() == kept).then_some(server)
 }
 
-/// Has the tables of the plan in force share sessions this way.
-pub(super) fn attach(control: &Weak<Control>, way: &Way<SessionExchange>) {
+/// Connects the session tables of the plan in force to this channel.
+pub(super) fn attach(control: &Weak<Control>, way: &InstanceWay<SessionExchange>) {
     let Some(control) = control.upgrade() else { return };
     control.plan().shared_sessions().for_each(|(_, shared)| shared.share_by(Some(way.clone())));
 }

@@ -1,53 +1,52 @@
-//! Tests of services in Consul's catalog. The test plays the agent, which answers once something changes, and every server.
+//! Tests of services in Consul's catalog. The test plays the agent, which responds after changes, and every server.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use balance::{AddressPrefixes, Source};
+use balance::{AddressPrefixes, SessionSource};
 use config::{Config, Settings, StickySessions, StickyTable};
 
-use super::names::{Scene, Servers};
+use super::names::{NamesScene, NumberedServers};
 use crate::server_changes;
 
-/// The longest wait for an expected state, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the agent says of every service.
+/// The agent's response for every service.
 #[derive(Debug, Clone)]
 enum Says {
     /// Instances: server N at `127.0.0.N`, and its weight.
     Instances(Vec<(u8, u16)>),
-    /// A status and a body.
     Answer(u16, String),
-    /// An empty list, since the token may read nothing.
+    /// An empty list, because the token may read nothing.
     Filtered,
-    /// Nothing: it closes connections.
+    /// An empty list of servers without a leader.
+    Leaderless,
+    /// No response: it closes connections.
     Nothing,
 }
 
 #[derive(Clone)]
-struct Agent {
+struct ConsulAgent {
     address: SocketAddr,
-    state: Arc<(Mutex<State>, Condvar)>,
+    state: Arc<(Mutex<FakeCatalogState>, Condvar)>,
 }
 
-struct State {
+struct FakeCatalogState {
     says: Says,
     index: u64,
     port: u16,
-    /// Request lines and fields Authorization.
+    /// Request lines and Authorization fields.
     asked: Vec<String>,
-    /// Connections that wait for a change.
     waiting: usize,
 }
 
-impl Agent {
+impl ConsulAgent {
     fn start(says: Says) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
         let address = listener.local_addr().expect("it listens");
-        let state = State { says, index: 10, port: 0, asked: Vec::new(), waiting: 0 };
+        let state = FakeCatalogState { says, index: 10, port: 0, asked: Vec::new(), waiting: 0 };
         let agent = Self { address, state: Arc::new((Mutex::new(state), Condvar::new())) };
         let answering = agent.clone();
         std::thread::spawn(move || {
@@ -59,7 +58,7 @@ impl Agent {
         agent
     }
 
-    /// As of the next index.
+    /// Sets the response with the next index.
     fn says(&self, says: Says) {
         let index = self.state.0.lock().expect("no panic").index + 1;
         self.says_at(index, says);
@@ -71,7 +70,7 @@ impl Agent {
         self.state.1.notify_all();
     }
 
-    fn until<T>(&self, look: impl Fn(&State) -> Option<T>) -> T {
+    fn until<T>(&self, look: impl Fn(&FakeCatalogState) -> Option<T>) -> T {
         let began = Instant::now();
         loop {
             if let Some(found) = look(&self.state.0.lock().expect("no panic")) {
@@ -82,7 +81,6 @@ impl Agent {
         }
     }
 
-    /// Waits for so many more requests.
     fn waits_for_requests(&self, count: usize) {
         let before = self.state.0.lock().expect("no panic").asked.len();
         self.until(|state| (state.asked.len() >= before + count).then_some(()));
@@ -131,6 +129,10 @@ impl Agent {
                 field = "X-Consul-Results-Filtered-By-ACLs: true\r\n";
                 "[]".to_owned()
             }
+            Says::Leaderless => {
+                field = "X-Consul-KnownLeader: false\r\n";
+                "[]".to_owned()
+            }
         };
         let (index, length) = (state.index, body.len());
         let _ = write!(
@@ -140,10 +142,14 @@ impl Agent {
     }
 }
 
-/// A proxy that asks the agent for a service with these options, and its settings.
-fn scene_with(agent: &Agent, options: &str, change: impl FnOnce(&mut Settings)) -> Scene<Agent> {
+/// A proxy that queries the agent for a service with these options, and its settings.
+fn scene_with(
+    agent: &ConsulAgent,
+    options: &str,
+    change: impl FnOnce(&mut Settings),
+) -> NamesScene<ConsulAgent> {
     let told = agent.clone();
-    let url = move |servers: &Servers| {
+    let url = move |servers: &NumberedServers| {
         told.state.0.lock().expect("no panic").port = servers.port;
         format!("http+consul://web{options}")
     };
@@ -152,15 +158,16 @@ fn scene_with(agent: &Agent, options: &str, change: impl FnOnce(&mut Settings)) 
         settings.consul.address.server = format!("http://{address}").parse().expect("is a URL");
         change(settings);
     };
-    Scene::at(agent.clone(), url, || None, change)
+    NamesScene::at(agent.clone(), url, || None, change)
 }
 
-fn scene(says: Says) -> Scene<Agent> {
-    scene_with(&Agent::start(says), "", |_| ())
+fn scene(says: Says) -> NamesScene<ConsulAgent> {
+    scene_with(&ConsulAgent::start(says), "", |_| ())
 }
 
-fn troubles(scene: &Scene<Agent>) -> Vec<String> {
-    scene.proxy.control.plan().names.catalog_troubles()
+fn troubles(scene: &NamesScene<ConsulAgent>) -> Vec<String> {
+    let troubles = scene.proxy.control.plan().names.troubles();
+    troubles.values().flatten().map(|trouble| trouble.why.clone()).collect()
 }
 
 #[test]
@@ -168,7 +175,7 @@ fn servers_come_and_go_with_the_instances_of_a_service() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let token = folder.path().join("token");
     std::fs::write(&token, "s3cr3t\n").expect("it is writable");
-    let agent = Agent::start(Says::Instances(vec![(2, 1), (1, 1)]));
+    let agent = ConsulAgent::start(Says::Instances(vec![(2, 1), (1, 1)]));
     let scene = scene_with(&agent, "?tag=v%2f2&dc=eu", |settings| settings.consul.token_file = Some(token));
     assert_eq!(scene.who(), [1, 1, 2, 2], "from the first request on");
     let before = scene.proxy.control.plan();
@@ -197,9 +204,9 @@ fn servers_come_and_go_with_the_instances_of_a_service() {
 
 #[test]
 fn sessions_stay_with_their_instance_as_long_as_the_catalog_has_it() {
-    let agent = Agent::start(Says::Instances(vec![(2, 1), (1, 1)]));
+    let agent = ConsulAgent::start(Says::Instances(vec![(2, 1), (1, 1)]));
     let sticky = StickySessions::Table(StickyTable {
-        source: Source::ClientAddress(AddressPrefixes::default()),
+        source: SessionSource::ClientAddress(AddressPrefixes::default()),
         ttl: Duration::from_secs(3600),
         sessions_max: 10,
         shared: None,
@@ -208,7 +215,7 @@ fn sessions_stay_with_their_instance_as_long_as_the_catalog_has_it() {
     let own: u8 = scene.ask().1.parse().expect("it says who it is");
     for instances in [vec![(1, 1), (2, 1), (3, 1)], vec![(3, 9), (own, 1)], vec![(own, 2), (4, 1)]] {
         agent.says(Says::Instances(instances));
-        // It asks for the next change once it has taken this one.
+        // The proxy sends the next query once it has applied this response.
         agent.waits_for_requests(1);
         assert_eq!(scene.who(), [usize::from(own); 4]);
     }
@@ -253,13 +260,21 @@ fn while_consul_says_nothing_that_counts_the_last_servers_stay() {
             format!("Consul cannot be asked: 127.0.0.1:{port}: its answer is larger than 8192 KiB; "),
         ),
         (Says::Filtered, refused("the token must not read the service")),
+        (Says::Leaderless, refused("its servers have no leader")),
+        (
+            Says::Answer(
+                200,
+                r#"[{"Node":{"Address":"127.0.0.1"},"Service":{"ID":"web-9","Port":0}}]"#.to_owned(),
+            ),
+            refused("none of its instances can be used: \"web-9\" has the port 0"),
+        ),
     ] {
         scene.names.says(says.clone());
         scene.names.waits_for_requests(2);
         assert_eq!(scene.who(), [1, 1, 2, 2], "{expected}");
         let told = troubles(&scene);
         assert!(told.len() == 1 && told[0].starts_with(&expected), "{told:?}");
-        // It comes back restored: what it knows is as of before.
+        // The agent was restored from a backup, so its data is older.
         scene.names.says_at(3, Says::Instances(vec![(1, 1), (2, 1)]));
         scene.names.until(|_| troubles(&scene).is_empty().then_some(()));
     }
@@ -281,9 +296,9 @@ fn another_agent_is_asked_after_a_reload_and_the_first_one_no_longer() {
     let scene = scene(Says::Instances(vec![(1, 1)]));
     assert_eq!(scene.who(), [1; 4]);
     scene.names.until(|state| (state.waiting == 1).then_some(()));
-    let other = Agent::start(Says::Nothing);
+    let other = ConsulAgent::start(Says::Nothing);
     other.state.0.lock().expect("no panic").port = scene.servers.port;
-    let reload = |url: &str, agent: &Agent| {
+    let reload = |url: &str, agent: &ConsulAgent| {
         let mut settings = Settings::clone(&scene.proxy.control.plan().config);
         settings.consul.address.server = format!("http://{}", agent.address).parse().expect("is a URL");
         settings.upstreams[0].servers = vec![url.parse().expect("is a URL")];

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 
 use crate::{Running, Setup, server_changes, start_resolving};
-use transport::resolve::Name;
+use transport::resolve::ResolvedName;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const NAME: &str = "app.test";
 
-/// What an operator reads has no types of the resolver in it.
+/// Messages for operators contain no types of the resolver.
 #[tokio::test(flavor = "current_thread")]
-async fn why_a_name_has_no_addresses_is_told_in_words() {
+async fn the_reason_for_missing_addresses_is_in_words() {
     let server = NameServer::start(&[]);
     let resolver = server.resolver().expect("it can be made");
     for (records, expected) in [
@@ -27,23 +27,46 @@ async fn why_a_name_has_no_addresses_is_told_in_words() {
         (None, "cannot resolve app.test: the name server answers \"Server Failure\""),
     ] {
         server.says(records);
-        let name = Name::new(NAME);
+        let name = ResolvedName::new(NAME);
         let told = name.look_up(&resolver).await.expect_err("there is none");
         assert_eq!(told, expected);
     }
-    // RFC 6761 §6.4: nobody is asked about it.
-    let name = Name::new("nothing.invalid");
+    // RFC 6761 §6.4: this name is never looked up.
+    let name = ResolvedName::new("nothing.invalid");
     let told = name.look_up(&resolver).await.expect_err("there is none");
     assert_eq!(told, "cannot resolve nothing.invalid: there is no such name");
 }
 
-/// What the name server answers: these addresses, or that it failed.
+/// A single one of a name's two look-ups may fail. That does not mean that the addresses of its family are gone.
+#[tokio::test(flavor = "current_thread")]
+async fn addresses_of_a_family_whose_look_up_fails_stay() {
+    let server = NameServer::start(&[1]);
+    let resolver = server.resolver().expect("it can be made");
+    let name = ResolvedName::new(NAME);
+    let shown = || name.addresses().iter().map(ToString::to_string).collect::<Vec<_>>();
+    server.has_six.store(true, SeqCst);
+    name.look_up(&resolver).await.expect("it has addresses");
+    assert_eq!(shown(), ["127.0.0.1", "fd00::1"]);
+    server.says(None);
+    let looked_up = name.look_up(&resolver).await.expect("one family is found");
+    assert_eq!(shown(), ["127.0.0.1", "fd00::1"]);
+    assert_eq!(
+        looked_up.remark.as_deref(),
+        Some("cannot resolve app.test (A): the name server answers \"Server Failure\"; these addresses stay")
+    );
+    server.says(Some(&[]));
+    assert_eq!(name.look_up(&resolver).await.expect("one family is found").remark, None);
+    assert_eq!(shown(), ["fd00::1"], "no records of a kind is an answer");
+}
+
+/// The name server's response: these addresses, or a failure.
 type Records = Arc<Mutex<Option<Vec<Ipv4Addr>>>>;
 
-/// A name server for `NAME`.
 struct NameServer {
     address: SocketAddr,
     records: Records,
+    /// Whether it also returns an IPv6 address.
+    has_six: Arc<AtomicBool>,
 }
 
 impl NameServer {
@@ -51,20 +74,22 @@ impl NameServer {
         let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a port is free");
         let address = socket.local_addr().expect("is bound");
         let records = Records::default();
-        let shared = Arc::clone(&records);
+        let has_six = Arc::<AtomicBool>::default();
+        let (shared, six) = (Arc::clone(&records), Arc::clone(&has_six));
         std::thread::spawn(move || {
             let mut query = [0; 512];
             while let Ok((count, from)) = socket.recv_from(&mut query) {
-                let answer = answer(&query[..count], shared.lock().expect("no panic").as_deref());
+                let addresses = shared.lock().expect("no panic").clone();
+                let answer = answer(&query[..count], addresses.as_deref(), six.load(SeqCst));
                 let _ = socket.send_to(&answer, from);
             }
         });
-        let server = Self { address, records };
+        let server = Self { address, records, has_six };
         server.says(Some(addresses));
         server
     }
 
-    /// `127.0.0.N` for each, from now on.
+    /// Sets the addresses to `127.0.0.N`.
     fn says(&self, addresses: Option<&[u8]>) {
         let addresses =
             addresses.map(|last| last.iter().map(|&last| Ipv4Addr::new(127, 0, 0, last)).collect());
@@ -82,18 +107,35 @@ impl NameServer {
     }
 }
 
-/// RFC 1035 §4.1: the question again, and a record of ten seconds at most for each address; SERVFAIL without any list.
-fn answer(query: &[u8], addresses: Option<&[Ipv4Addr]>) -> Vec<u8> {
+/// RFC 1035 §4.1: the question, then a record with a TTL of at most ten seconds per address; SERVFAIL without a list.
+fn answer(query: &[u8], addresses: Option<&[Ipv4Addr]>, has_six: bool) -> Vec<u8> {
     const HEADER: usize = 12;
     const QTYPE_A: [u8; 2] = [0, 1];
+    const QTYPE_AAAA: [u8; 2] = [0, 28];
     let name_len = query[HEADER..].iter().position(|&byte| byte == 0).expect("a name ends") + 1;
     let question = &query[HEADER..HEADER + name_len + 4];
     let is_a = question[name_len..name_len + 2] == QTYPE_A;
     let found = addresses.filter(|_| is_a).unwrap_or_default();
-    let code = if addresses.is_some() { 0 } else { 2 };
+    let six = has_six && question[name_len..name_len + 2] == QTYPE_AAAA;
+    let code = if addresses.is_some() || six { 0 } else { 2 };
     let mut answer = query[..2].to_vec();
-    answer.extend_from_slice(&[0x81, 0x80 | code, 0, 1, 0, found.len() as u8, 0, 0, 0, 0]);
+    answer.extend_from_slice(&[
+        0x81,
+        0x80 | code,
+        0,
+        1,
+        0,
+        (found.len() + usize::from(six)) as u8,
+        0,
+        0,
+        0,
+        0,
+    ]);
     answer.extend_from_slice(question);
+    if six {
+        answer.extend_from_slice(&[0xc0, HEADER as u8, 0, 28, 0, 1, 0, 0, 0, 0, 0, 16, 0xfd]);
+        answer.extend_from_slice(&[&[0; 14][..], &[1]].concat());
+    }
     for address in found {
         answer.extend_from_slice(&[0xc0, HEADER as u8, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
         answer.extend_from_slice(&address.octets());
@@ -101,16 +143,15 @@ fn answer(query: &[u8], addresses: Option<&[Ipv4Addr]>) -> Vec<u8> {
     answer
 }
 
-/// Servers at `127.0.0.1` and those after it, at one port. Each says who it is.
-pub(super) struct Servers {
+/// Servers at `127.0.0.1` and following addresses, at one port. Each responds with its number.
+pub(super) struct NumberedServers {
     pub(super) port: u16,
-    /// Connections to each.
     connections: Arc<[AtomicUsize; COUNT]>,
 }
 
 const COUNT: usize = 4;
 
-impl Servers {
+impl NumberedServers {
     fn start() -> Self {
         let began = Instant::now();
         let listeners = loop {
@@ -157,29 +198,33 @@ fn serve(mut stream: TcpStream, who: usize) {
     }
 }
 
-pub(super) struct Scene<N> {
+pub(super) struct NamesScene<N> {
     pub(super) names: N,
-    pub(super) servers: Servers,
+    pub(super) servers: NumberedServers,
     pub(super) proxy: Running,
 }
 
-impl Scene<NameServer> {
+impl NamesScene<NameServer> {
     fn new(names: NameServer, change: impl FnOnce(&mut Settings)) -> Self {
-        let resolver = NameServer { address: names.address, records: Arc::clone(&names.records) };
-        let url = |servers: &Servers| format!("http://{NAME}:{}", servers.port);
+        let resolver = NameServer {
+            address: names.address,
+            records: Arc::clone(&names.records),
+            has_six: Arc::clone(&names.has_six),
+        };
+        let url = |servers: &NumberedServers| format!("http://{NAME}:{}", servers.port);
         Self::at(names, url, move || resolver.resolver(), change)
     }
 }
 
-impl<N> Scene<N> {
-    /// A proxy for the servers at a URL, which asks this resolver.
+impl<N> NamesScene<N> {
+    /// A proxy for the servers at a URL, with this resolver.
     pub(super) fn at(
         names: N,
-        url: impl FnOnce(&Servers) -> String,
+        url: impl FnOnce(&NumberedServers) -> String,
         resolver: impl FnMut() -> Option<TokioResolver> + Send + 'static,
         change: impl FnOnce(&mut Settings),
     ) -> Self {
-        let servers = Servers::start();
+        let servers = NumberedServers::start();
         let url = url(&servers).parse().expect("is a URL");
         let mut config = Settings::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![url]);
         config.workers = Some(1.try_into().expect("is not zero"));
@@ -190,7 +235,6 @@ impl<N> Scene<N> {
         Self { names, servers, proxy: proxy.unwrap_or_else(|error| panic!("it does not start: {error}")) }
     }
 
-    /// The status of an answer, and its body.
     pub(super) fn ask(&self) -> (u16, String) {
         let mut stream = TcpStream::connect(self.proxy.addresses()[0]).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
@@ -201,7 +245,7 @@ impl<N> Scene<N> {
         (head[9..12].parse().expect("is a status"), body.to_owned())
     }
 
-    /// Who answers in four requests.
+    /// Returns the servers that respond to four requests.
     pub(super) fn who(&self) -> Vec<usize> {
         let mut who: Vec<usize> = (0..4).map(|_| self.ask().1.parse().unwrap_or_default()).collect();
         who.sort_unstable();
@@ -220,7 +264,7 @@ impl<N> Scene<N> {
 
 #[test]
 fn servers_come_and_go_with_the_records_of_their_name() {
-    let scene = Scene::new(NameServer::start(&[2, 1]), |_| ());
+    let scene = NamesScene::new(NameServer::start(&[2, 1]), |_| ());
     assert_eq!(scene.who(), [1, 1, 2, 2], "two addresses are two servers, from the first request on");
     let before = scene.proxy.control.plan();
     scene.names.says(Some(&[2, 3]));
@@ -247,7 +291,7 @@ fn servers_come_and_go_with_the_records_of_their_name() {
 fn a_name_that_is_not_resolved_yet_is_a_clear_failure() {
     let names = NameServer::start(&[]);
     names.says(None);
-    let scene = Scene::new(names, |_| ());
+    let scene = NamesScene::new(names, |_| ());
     let (status, body) = scene.ask();
     assert_eq!(status, 503);
     assert!(body.contains("The server's name could not be resolved."), "{body}");
@@ -257,10 +301,10 @@ fn a_name_that_is_not_resolved_yet_is_a_clear_failure() {
 
 #[test]
 fn a_name_may_be_one_server_whatever_its_addresses() {
-    let scene = Scene::new(NameServer::start(&[3, 1]), |config| config.upstreams[0].dns = Dns::One);
+    let scene = NamesScene::new(NameServer::start(&[3, 1]), |config| config.upstreams[0].dns = Dns::One);
     assert_eq!(scene.who(), [3, 3, 3, 3]);
     scene.names.says(Some(&[2]));
-    // The connection that is there goes on being used.
+    // The existing connection stays in use.
     let addresses = || scene.proxy.server_addresses();
     let began = Instant::now();
     while addresses() != [IpAddr::from([127, 0, 0, 2])] {

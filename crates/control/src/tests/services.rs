@@ -1,5 +1,5 @@
-//! Tests of services, whose SRV records say which servers there are. The test plays the name server, over UDP and TCP, and every
-//! server.
+//! Tests of services whose servers come from SRV records. The test plays the name server, over UDP and TCP, and
+//! every server.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -11,32 +11,32 @@ use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use transport::resolve::TTL_MIN;
 
-use super::names::Scene;
+use super::names::NamesScene;
 use crate::server_changes;
 
 const SERVICE: &str = "_http._tcp.app.test";
 
-/// A record: the server's number, its priority and weight. `sN.test` is at `127.0.0.N`.
+/// A record: the server's number, its priority and weight. `sN.test` is at `127.0.0.N`, but look-ups of `s9.test` fail.
 type Record = (u8, u16, u16);
 
-/// What the name server says of the service.
+/// The name server's response for the service.
 #[derive(Debug, Clone)]
 enum Says {
-    /// These records.
     Records(Vec<Record>),
-    /// These records, which fit no datagram.
+    /// These records, too large for a datagram.
     OverTcp(Vec<Record>),
-    /// That it is not available (RFC 2782).
+    /// An alias to `eu.test`, which has these records.
+    Aliased(Vec<Record>),
+    WithoutPort,
+    /// The service is not available (RFC 2782).
     NotAvailable,
-    /// That the name has no records of this kind.
+    /// The name has no records of this type.
     NoRecords,
-    /// That there is no such name.
     NoName,
-    /// Bytes that are no message.
     Garbage,
 }
 
-/// A name server, and the port that all records have.
+/// A name server, and the port in all records.
 #[derive(Clone)]
 struct NameServer {
     address: SocketAddr,
@@ -92,16 +92,25 @@ impl NameServer {
         builder.build().ok()
     }
 
-    /// RFC 1035 §4.1: the question again, and what there is to say.
+    /// RFC 1035 §4.1: the question, then the records.
     fn answer(&self, query: &[u8], is_tcp: bool) -> Vec<u8> {
         const HEADER: usize = 12;
         const A: u8 = 1;
+        const CNAME: u8 = 5;
         const SRV: u8 = 33;
+        const ALIAS: &[u8] = b"\x02eu\x04test\0";
         let name_len = query[HEADER..].iter().position(|&byte| byte == 0).expect("a name ends") + 1;
         let question = &query[HEADER..HEADER + name_len + 4];
         let (says, port) = self.says.lock().expect("no panic").clone();
         let (mut code, mut is_cut, mut found) = (0, 0, Vec::new());
+        let srv = |owner: &[u8], port: u16, (server, priority, weight): Record| {
+            let numbers = [priority, weight, port].map(u16::to_be_bytes).concat();
+            let name = [&[2, b's', b'0' + server, 4][..], b"test", &[0]].concat();
+            record_of(owner, SRV, &[numbers, name].concat())
+        };
+        let is_alias = question.starts_with(ALIAS);
         match (question[name_len + 1], says) {
+            (A, _) if question.starts_with(b"\x02s9") => code = 2,
             (A, _) => {
                 // `\x02sN\x04test`.
                 let last = question[2] - b'0';
@@ -112,11 +121,14 @@ impl NameServer {
             (SRV, Says::NotAvailable) => found.push(record(SRV, &[0; 7])),
             (SRV, Says::OverTcp(_)) if !is_tcp => is_cut = 2,
             (SRV, Says::Records(records) | Says::OverTcp(records)) => {
-                found.extend(records.into_iter().map(|(server, priority, weight)| {
-                    let numbers = [priority, weight, port].map(u16::to_be_bytes).concat();
-                    let name = [&[2, b's', b'0' + server, 4][..], b"test", &[0]].concat();
-                    record(SRV, &[numbers, name].concat())
-                }));
+                found.extend(records.into_iter().map(|record| srv(ASKED, port, record)));
+            }
+            (SRV, Says::WithoutPort) => found.push(srv(ASKED, 0, (3, 0, 0))),
+            (CNAME, Says::Aliased(_)) if !is_alias => found.push(record(CNAME, ALIAS)),
+            // RFC 1034 §4.3.2: with the alias come the records of its target.
+            (SRV, Says::Aliased(records)) => {
+                found.extend((!is_alias).then(|| record(CNAME, ALIAS)));
+                found.extend(records.into_iter().map(|record| srv(ALIAS, port, record)));
             }
             _ => {}
         }
@@ -126,21 +138,28 @@ impl NameServer {
     }
 }
 
-/// A record of the name that was asked for, which is valid for no time.
+/// Pointer to the name in the question.
+const ASKED: &[u8] = &[0xc0, 12];
+
+/// A record for the name in the question, with a TTL of zero.
 fn record(kind: u8, data: &[u8]) -> Vec<u8> {
-    let mut record = vec![0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 0];
-    record.extend_from_slice(&(data.len() as u16).to_be_bytes());
-    [record, data.to_vec()].concat()
+    record_of(ASKED, kind, data)
 }
 
-fn scene(says: Says) -> Scene<NameServer> {
+/// A record for another name, with a TTL of zero.
+fn record_of(owner: &[u8], kind: u8, data: &[u8]) -> Vec<u8> {
+    let length = (data.len() as u16).to_be_bytes();
+    [owner, &[0, kind, 0, 1, 0, 0, 0, 0], &length, data].concat()
+}
+
+fn scene(says: Says) -> NamesScene<NameServer> {
     let names = NameServer::start(says);
     let (resolving, told) = (names.clone(), names.clone());
-    let url = move |servers: &super::names::Servers| {
+    let url = move |servers: &super::names::NumberedServers| {
         told.says.lock().expect("no panic").1 = servers.port;
         format!("http+srv://{SERVICE}")
     };
-    Scene::at(names, url, move || resolving.resolver(), |_| ())
+    NamesScene::at(names, url, move || resolving.resolver(), |_| ())
 }
 
 #[test]
@@ -168,18 +187,35 @@ fn rfc2782_servers_come_and_go_with_the_records_of_a_service() {
 }
 
 #[test]
-fn what_cannot_be_looked_up_keeps_its_servers() {
-    let scene = scene(Says::Records(vec![(1, 0, 0), (2, 0, 0)]));
-    assert_eq!(scene.who(), [1, 1, 2, 2]);
-    for says in [Says::NoName, Says::NoRecords, Says::Garbage] {
+fn failed_look_ups_keep_the_servers() {
+    let keeps = |says: Says| {
+        let scene = scene(Says::Records(vec![(1, 0, 0), (2, 0, 0)]));
+        assert_eq!(scene.who(), [1, 1, 2, 2]);
         scene.names.says(says.clone());
         let began = Instant::now();
         while began.elapsed() < TTL_MIN * 2 {
             assert_eq!(scene.who(), [1, 1, 2, 2], "{says:?}");
             std::thread::sleep(Duration::from_millis(100));
         }
-    }
-    scene.names.says(Says::Records(vec![(3, 0, 0)]));
+        scene.names.says(Says::Records(vec![(3, 0, 0)]));
+        scene.waits_for(&[3, 3, 3, 3]);
+    };
+    // Each waits for its time limit, so they run in parallel.
+    let unreachable = Says::Records(vec![(9, 0, 0)]);
+    std::thread::scope(|scope| {
+        for says in [Says::NoName, Says::NoRecords, Says::Garbage, Says::WithoutPort, unreachable] {
+            scope.spawn(|| keeps(says));
+        }
+    });
+}
+
+#[test]
+fn rfc1034_a_service_may_be_an_alias() {
+    let scene = scene(Says::Aliased(vec![(2, 0, 0), (4, 0, 0)]));
+    assert_eq!(scene.who(), [2, 2, 4, 4], "from the first request on");
+    scene.names.says(Says::Records(vec![(1, 0, 0)]));
+    scene.waits_for(&[1, 1, 1, 1]);
+    scene.names.says(Says::Aliased(vec![(3, 0, 0)]));
     scene.waits_for(&[3, 3, 3, 3]);
 }
 

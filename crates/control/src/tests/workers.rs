@@ -1,4 +1,4 @@
-//! Tests of connections that workers hand over, and of a log that a worker gives away.
+//! Tests of connections handed over between workers, and of logs that workers return.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,10 +9,9 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 
 use crate::{Death, Running, on_thread, run_until_signal, start};
-use proxy::context::listening::{ListenerId, NOWHERE};
-use proxy::context::worker::{Change, LogChange, Message};
+use proxy::context::worker::{LogChange, PlanChange, WorkerMessage};
+use proxy::listening::{ListenerId, NOWHERE};
 
-/// The client's end of a connection, and the other one.
 fn connection() -> (TcpStream, TcpStream) {
     let between = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let client = TcpStream::connect(between.local_addr().expect("it listens")).expect("it listens");
@@ -24,13 +23,13 @@ fn connection() -> (TcpStream, TcpStream) {
 /// Hands a connection over as another worker would, and returns the client's end.
 fn hand_over(proxy: &Running, listener: ListenerId) -> TcpStream {
     let (client, stream) = connection();
-    let sent = proxy.control.workers[0].send(Message::Connection(stream, NOWHERE, listener));
+    let sent = proxy.control.workers[0].send(WorkerMessage::Connection(stream, NOWHERE, listener));
     assert!(sent.is_ok(), "it runs");
     client
 }
 
 #[test]
-fn a_connection_that_is_handed_over_to_who_ends_is_served() {
+fn a_connection_handed_over_to_an_ending_worker_is_served() {
     let any: SocketAddr = "127.0.0.1:0".parse().expect("is an address");
     for _ in 0..20 {
         let server = "http://127.0.0.1:1".parse().expect("is a URL");
@@ -44,8 +43,8 @@ fn a_connection_that_is_handed_over_to_who_ends_is_served() {
         let proxy = proxy.expect("it starts");
         let (mut client, stream) = connection();
         let worker = &proxy.control.workers[0];
-        assert!(worker.send(Message::Retire).is_ok(), "it runs");
-        if worker.send(Message::Connection(stream, NOWHERE, ListenerId(0))).is_err() {
+        assert!(worker.send(WorkerMessage::Retire).is_ok(), "it runs");
+        if worker.send(WorkerMessage::Connection(stream, NOWHERE, ListenerId(0))).is_err() {
             // The other worker keeps it.
             continue;
         }
@@ -56,7 +55,7 @@ fn a_connection_that_is_handed_over_to_who_ends_is_served() {
     }
 }
 
-/// A process that listens and serves nobody would be restarted by nobody.
+/// A service manager would not restart a process that listens but serves nothing.
 #[test]
 fn a_process_whose_worker_panics_ends_with_an_error() {
     let any = "127.0.0.1:0".parse().expect("is an address");
@@ -78,7 +77,7 @@ fn a_process_whose_worker_panics_ends_with_an_error() {
     doomed.join().expect_err("it has panicked");
 }
 
-/// To drop it would wait for a target that is behind, and all of the worker's clients with it.
+/// Dropping it on a worker would wait for a slow target, and block all of the worker's clients.
 #[test]
 fn a_log_that_is_not_used_any_more_is_given_away() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -95,14 +94,14 @@ fn a_log_that_is_not_used_any_more_is_given_away() {
     );
     let proxy = proxy.expect("it starts");
     let (done, mut all_done) = tokio::sync::mpsc::unbounded_channel();
-    let change = Change {
+    let change = PlanChange {
         plan: proxy.control.plan(),
         listeners: vec![ListenerId(0)],
         opened: Vec::new(),
         log: LogChange::Other(None),
         done,
     };
-    assert!(proxy.control.workers[0].send(Message::Change(Box::new(change))).is_ok(), "it runs");
+    assert!(proxy.control.workers[0].send(WorkerMessage::Change(Box::new(change))).is_ok(), "it runs");
     assert!(all_done.blocking_recv().is_some());
     assert!(all_done.blocking_recv().is_none());
 }

@@ -1,46 +1,42 @@
-//! Annotations about who may ask: passwords in a Secret, and a server that is asked about each request.
+//! Annotations for client authentication: passwords in a Secret, and a server that authenticates each request.
 
 use super::{Annotations, words};
 
 /// Passwords in a Secret of the Ingress's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Passwords {
-    /// The name of the Secret.
     pub(crate) secret: String,
-    pub(crate) form: Form,
-    /// What clients show when they ask for the password.
+    pub(crate) form: UserListForm,
+    /// Shown in the client's password prompt.
     pub(crate) realm: Option<String>,
 }
 
-/// How users are in a Secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// As a file with a line for each.
+pub(crate) enum UserListForm {
     File,
-    /// As a value for each.
+    /// Each key is a user.
     Map,
 }
 
-/// A server that is asked about each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthServer {
-    /// `None`: whoever answers at the host of the request.
-    pub(crate) service: Option<Service>,
-    /// The path, with a query if there is one.
+    /// `None` means the servers at the request's host.
+    pub(crate) service: Option<ServicePortName>,
+    /// Includes the query, if there is one.
     pub(crate) path: String,
-    /// Fields of its answers that servers get, as the option has them.
+    /// Response fields that are copied to the request, as a TOML value.
     pub(crate) copied: Option<String>,
-    /// Where clients sign in whom it does not know, as the option has it.
+    /// Redirect target for unauthenticated clients, as a TOML value.
     pub(crate) sign_in: Option<String>,
 }
 
-/// A port of a service, by its name in the cluster's DNS.
+/// A port of a service, named in the cluster's DNS.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Service {
+pub(crate) struct ServicePortName {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) port: u16,
-    /// Whether it has to prove who it is.
+    /// Whether the server must prove its identity (TLS).
     pub(crate) is_secure: bool,
 }
 
@@ -64,8 +60,8 @@ impl Annotations<'_> {
             _ => Err("the name of a Secret in the namespace of the Ingress"),
         });
         let form = self.value("auth-secret-type", |form| match form {
-            "auth-file" => Ok(Form::File),
-            "auth-map" => Ok(Form::Map),
+            "auth-file" => Ok(UserListForm::File),
+            "auth-map" => Ok(UserListForm::Map),
             _ => Err("auth-file or auth-map"),
         });
         let realm = self.value("auth-realm", |realm| match realm {
@@ -73,7 +69,11 @@ impl Annotations<'_> {
             realm => Ok(realm.to_owned()),
         });
         let realm = realm.filter(|realm| !realm.is_empty());
-        kind.zip(secret).map(|((), secret)| Passwords { secret, form: form.unwrap_or(Form::File), realm })
+        kind.zip(secret).map(|((), secret)| Passwords {
+            secret,
+            form: form.unwrap_or(UserListForm::File),
+            realm,
+        })
     }
 
     pub(super) fn auth_server(&mut self) -> Option<AuthServer> {
@@ -90,7 +90,7 @@ impl Annotations<'_> {
     }
 }
 
-/// The URL of a sign-in page with variables of nginx, as the option has it.
+/// Converts the URL of a sign-in page with nginx's variables to a TOML value.
 fn sign_in(page: &str) -> Option<String> {
     const VARIABLES: [(&str, &str); 7] = [
         ("http_host", "host"),
@@ -116,8 +116,8 @@ fn sign_in(page: &str) -> Option<String> {
     Some(written)
 }
 
-/// A URL of a service, as its port and a path. Names of other hosts could lead to what only the proxy may reach.
-fn service(url: &str) -> Option<(Service, String)> {
+/// Parses the URL of a service to port and path. Other hosts are refused: only the proxy may reach internal ones.
+fn service(url: &str) -> Option<(ServicePortName, String)> {
     let (scheme, rest) = url.split_once("://")?;
     let (is_secure, usual) = match scheme {
         "http" => (false, 80),
@@ -138,10 +138,10 @@ fn service(url: &str) -> Option<(Service, String)> {
     }
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     let (name, namespace) = (name.to_owned(), namespace.to_owned());
-    Some((Service { name, namespace, port, is_secure }, path))
+    Some((ServicePortName { name, namespace, port, is_secure }, path))
 }
 
-/// The path of a URL at the host of the request.
+/// Returns the path of a URL at the request's host.
 fn at_own_host(url: &str) -> Option<String> {
     const HOSTS: [&str; 4] = ["$host", "${host}", "$http_host", "${http_host}"];
     let rest = ["https://", "http://", "$scheme://"].iter().find_map(|scheme| url.strip_prefix(scheme))?;
@@ -209,7 +209,7 @@ mod tests {
             ("auth.sso.svc", None),
         ] {
             let told = service(url).map(|(service, path)| {
-                let Service { name, namespace, port, is_secure } = service;
+                let ServicePortName { name, namespace, port, is_secure } = service;
                 let mark = if is_secure { " s" } else { "" };
                 format!("{name}.{namespace}:{port}{mark} {path}")
             });

@@ -1,23 +1,20 @@
-//! Annotations about sessions: a client stays with its server by a cookie.
+//! Annotations for sticky sessions by cookie.
 
 use super::{Annotations, switch};
 use crate::filters::Options;
 use crate::written::{inline, text};
 
-/// Sessions by a cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Affinity {
-    /// Options of `sticky` besides `by`, the path and the secret.
+    /// Options of `sticky` except `by`, the path and the secret.
     options: Options,
-    /// The path of the cookie.
     path: Option<String>,
-    /// Whether clients keep their side of a canary, too.
     pub(crate) keeps_side: bool,
 }
 
 impl Affinity {
-    /// The sessions of a route for a path, as the option `sticky` has it. Of cookies with one name a browser sends that with
-    /// the longest path first, so those of several paths stay apart.
+    /// Returns the option `sticky` for a route's path. Browsers send the cookie with the longest path first, so
+    /// cookies of several paths stay distinct.
     pub(crate) fn option(&self, path: &str, secret: Option<&str>) -> String {
         let has_name = self.options.iter().any(|(option, _)| *option == "name");
         let own = Some(path).filter(|path| has_name && path.starts_with('/'));
@@ -31,7 +28,7 @@ impl Affinity {
         )
     }
 
-    /// The same for a side of a canary.
+    /// Returns the option `sticky` for the side of a canary.
     pub(crate) fn side(&self, secret: Option<&str>) -> Option<String> {
         self.keeps_side.then(|| inline([("by", text("cookie"))].into_iter().chain(signed(secret))))
     }
@@ -44,7 +41,7 @@ fn signed(secret: Option<&str>) -> Option<(&'static str, String)> {
 impl Annotations<'_> {
     pub(super) fn affinity(&mut self) -> Option<Affinity> {
         let kind = self.value("affinity", |kind| if kind == "cookie" { Ok(()) } else { Err("cookie") });
-        // A session stays where it is either way.
+        // Both modes keep an existing session on its server.
         self.value("affinity-mode", |mode| match mode {
             "persistent" | "balanced" => Ok(()),
             _ => Err("persistent or balanced"),
@@ -54,7 +51,7 @@ impl Annotations<'_> {
             "legacy" => Ok(false),
             _ => Err("sticky or legacy"),
         });
-        // One whose server is gone gets another one, and its cookie.
+        // A session whose server is gone gets another server and a new cookie.
         self.value(
             "session-cookie-change-on-failure",
             |is_on| if is_on == "true" { Ok(()) } else { Err("true") },
@@ -92,7 +89,7 @@ impl Annotations<'_> {
     }
 }
 
-/// Whether a text is a token (RFC 9110 §5.6.2), as names of cookies and of fields are.
+/// Whether a text is a token (RFC 9110 §5.6.2), as names of cookies and fields must be.
 pub(super) fn is_token(text: &str) -> bool {
     let is_char = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_char)

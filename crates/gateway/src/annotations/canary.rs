@@ -1,4 +1,4 @@
-//! Annotations of canaries: an Ingress that takes a part of the requests of another one, by a field, a cookie or by chance.
+//! Annotations of canaries: an Ingress takes a part of another Ingress's requests, by header, cookie or weight.
 
 use regex_syntax::escape;
 
@@ -6,28 +6,26 @@ use super::Annotations;
 use super::affinity::is_token;
 use crate::written::{inline, text};
 
-/// Which requests a canary takes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Canary {
-    /// Conditions as routes have them, each with whether such requests are the canary's. Those about a field come first.
+    /// Conditions as in routes, with `true` if matching requests go to the canary. Header conditions come first.
     pub(crate) conditions: Vec<(&'static str, String, bool)>,
-    /// Its share of all others, of `total`.
+    /// Weight for all other requests, out of `total`.
     pub(crate) weight: u32,
     pub(crate) total: u32,
 }
 
-/// Shares of a split have at most so much weight.
 const TOTAL_MAX: u32 = 1000;
 
 impl Annotations<'_> {
-    /// The canary; `None` if it is none.
+    /// Parses the canary annotations; `None` if the Ingress is no canary.
     pub(super) fn canary(&mut self) -> Option<Canary> {
         let is_on = self.is_on("canary");
         let token = |name: &'_ str| is_token(name).then(|| name.to_owned()).ok_or("a name without spaces");
         let header = self.value("canary-by-header", token);
         let value = self.value("canary-by-header-value", |value| Ok(exactly(value)));
         let pattern = self.value("canary-by-header-pattern", |pattern| {
-            // It is looked for anywhere in the value.
+            // nginx searches the pattern anywhere in the value.
             let pattern = format!("(?s:.*)(?:{pattern})(?s:.*)");
             regex_syntax::parse(&pattern).map(|_| format!("~ {pattern}")).map_err(|_| "a regular expression")
         });
@@ -57,7 +55,7 @@ impl Annotations<'_> {
     }
 }
 
-/// A value as conditions have it. A beginning and an expression are written with these signs.
+/// Converts a value to a condition. Values that would be a prefix or an expression are escaped.
 pub(crate) fn exactly(value: &str) -> String {
     if value.ends_with('*') || value.starts_with('~') || value.is_empty() {
         return format!("~ (?:{})", escape(value));

@@ -1,6 +1,6 @@
-//! Annotations of ingress-nginx that are not obeyed: why, and what does it instead.
+//! Unsupported annotations of ingress-nginx: the reasons, and the alternatives.
 
-/// Why an annotation that nobody has looked at is not obeyed.
+/// Returns the reason for a known annotation, or a generic one.
 pub(super) fn why(name: &str) -> &'static str {
     match name {
         "configuration-snippet" | "server-snippet" | "auth-snippet" | "stream-snippet" => {
@@ -11,7 +11,7 @@ pub(super) fn why(name: &str) -> &'static str {
             "it is not supported: client certificates are asked for by listeners of --gateway-base"
         }
         name if name.starts_with("proxy-ssl-") => {
-            "it is not supported: a BackendTLSPolicy for the service says whom to believe"
+            "it is not supported: a BackendTLSPolicy for the service names the trusted CAs"
         }
         "ssl-passthrough" => "it is not supported: a TLSRoute passes connections on",
         "limit-connections" => {

@@ -1,6 +1,6 @@
-//! Annotations about servers: what is spoken to them, how long they are waited for, and which of them is asked.
+//! Annotations for servers: protocol, timeouts, and load balancing.
 
-use super::{Annotations, Servers};
+use super::{Annotations, ServerOptions};
 use crate::backends::Spoken;
 use crate::filters::Options;
 use crate::written::{inline, text};
@@ -9,7 +9,6 @@ const SECONDS: &str = "1 to 86400 seconds";
 const HASHED: &str = "$remote_addr, $binary_remote_addr, $uri, $host, $http_NAME, $cookie_NAME or $arg_NAME";
 
 impl Annotations<'_> {
-    /// Options of the upstreams.
     pub(super) fn upstream(&mut self) -> Options {
         let connect = self.value("proxy-connect-timeout", |time| seconds(time).ok_or(SECONDS));
         let pool = connect.map(|time| ("pool", inline([("connect_timeout", time)])));
@@ -18,11 +17,10 @@ impl Annotations<'_> {
         pool.into_iter().chain(hashes.into_iter().flatten()).collect()
     }
 
-    /// The option `timeouts` of the routes.
     pub(super) fn timeouts(&mut self) -> Option<(&'static str, String)> {
         let read = self.value("proxy-read-timeout", |time| seconds(time).ok_or(SECONDS));
         let send = self.value("proxy-send-timeout", |time| seconds(time).ok_or(SECONDS));
-        // From one piece that a server sends to the next, whatever is sent.
+        // nginx's limit is between two reads, whatever is received.
         let all = read.into_iter().flat_map(|read| {
             ["upstream_first_byte", "upstream_body", "tunnel_idle"].map(|name| (name, read.clone()))
         });
@@ -31,8 +29,7 @@ impl Annotations<'_> {
     }
 }
 
-/// What is spoken to servers.
-pub(super) fn spoken(value: &str) -> Result<Servers, &'static str> {
+pub(super) fn spoken(value: &str) -> Result<ServerOptions, &'static str> {
     let (spoken, is_secure) = match value.to_ascii_uppercase().as_str() {
         "HTTP" => (Spoken::Http1, false),
         "HTTPS" => (Spoken::Http1, true),
@@ -40,16 +37,14 @@ pub(super) fn spoken(value: &str) -> Result<Servers, &'static str> {
         "GRPCS" => (Spoken::Http2, true),
         _ => return Err("HTTP, HTTPS, GRPC or GRPCS"),
     };
-    Ok(Servers { spoken, is_secure })
+    Ok(ServerOptions { spoken, is_secure })
 }
 
-/// A time in seconds, as options have it.
 fn seconds(time: &str) -> Option<String> {
     let seconds = time.trim_end_matches('s').parse::<u32>().ok()?;
     (1..=86_400).contains(&seconds).then(|| text(&format!("{seconds}s")))
 }
 
-/// The key that a variable of nginx is.
 fn hash_key(variable: &str) -> Option<String> {
     let name = variable.strip_prefix('$')?;
     let member = |prefix: &str, kind: &str| {

@@ -1,6 +1,6 @@
-//! Which listeners a route attaches to, and for which hosts.
+//! Attachment of routes to listeners, and their hosts there.
 
-use gateway::{Cluster, Kind};
+use gateway::{Cluster, ObjectKind};
 use serde_json::{Value, json};
 
 use crate::scene::{
@@ -13,7 +13,7 @@ fn rules(service: &str) -> Value {
 
 fn with_listeners(listeners: &[Value]) -> Cluster {
     let mut cluster = cluster();
-    cluster.put(Kind::Gateway, gateway("infra", "edge", &json!(listeners)));
+    cluster.put(ObjectKind::Gateway, gateway("infra", "edge", &json!(listeners)));
     cluster
 }
 
@@ -35,7 +35,7 @@ fn a_route_is_for_the_hosts_that_it_has_in_common_with_the_listener() {
         (json!("*.example"), &["*.a.example"], &[("x.a.example", true), ("x.b.example", false)]),
     ] {
         let mut cluster = with_listeners(&[listener("http", 80, listener_host)]);
-        cluster.put(Kind::HttpRoute, http_route("r", hosts, &rules("cart")));
+        cluster.put(ObjectKind::HttpRoute, http_route("r", hosts, &rules("cart")));
         let config = config(&translated(&cluster));
         for (host, is_served) in requests {
             let expected = if *is_served { "shop.cart.80" } else { "404" };
@@ -58,11 +58,11 @@ fn a_request_is_for_the_narrowest_listener_alone() {
         route["spec"]["parentRefs"][0]["sectionName"] = json!(section);
         route
     };
-    cluster.put(Kind::HttpRoute, to("a", "all", &[], "blog"));
-    cluster.put(Kind::HttpRoute, to("b", "wild", &[], "cart"));
-    cluster.put(Kind::HttpRoute, to("c", "one", &[], "cart"));
-    // Its host belongs to another listener.
-    cluster.put(Kind::HttpRoute, to("d", "all", &["two.example", "two.other"], "blog"));
+    cluster.put(ObjectKind::HttpRoute, to("a", "all", &[], "blog"));
+    cluster.put(ObjectKind::HttpRoute, to("b", "wild", &[], "cart"));
+    cluster.put(ObjectKind::HttpRoute, to("c", "one", &[], "cart"));
+    // The host belongs to another listener.
+    cluster.put(ObjectKind::HttpRoute, to("d", "all", &["two.example", "two.other"], "blog"));
     let config = config(&translated(&cluster));
     for (request, expected) in [
         ("any.other/all", "shop.blog.80"),
@@ -117,12 +117,15 @@ fn namespaces_kinds_sections_and_ports_decide_who_may_attach() {
         (json!({ "namespaces": { "from": "All" } }), parent(json!({ "port": 81 })), NO_PARENT),
     ] {
         let mut cluster = with_listeners(&[from(allowed.clone())]);
-        cluster.put(Kind::Namespace, json!({ "metadata": { "name": "shop", "labels": { "team": "shop" } } }));
+        cluster.put(
+            ObjectKind::Namespace,
+            json!({ "metadata": { "name": "shop", "labels": { "team": "shop" } } }),
+        );
         let mut route = http_route("r", &[], &rules("cart"));
         route["spec"]["parentRefs"] = parents.clone();
-        cluster.put(Kind::HttpRoute, route);
+        cluster.put(ObjectKind::HttpRoute, route);
         let translation = translated(&cluster);
-        let told = conditions(&translation, Kind::HttpRoute, "r");
+        let told = conditions(&translation, ObjectKind::HttpRoute, "r");
         assert_eq!(told.split(' ').next(), Some(expected), "{allowed} {parents}");
         let served = if expected == ACCEPTED { "shop.cart.80" } else { "404" };
         assert_eq!(answer(&config(&translation), 80, "GET http://a.example/"), served, "{allowed} {parents}");
@@ -130,37 +133,41 @@ fn namespaces_kinds_sections_and_ports_decide_who_may_attach() {
 }
 
 #[test]
-fn hosts_without_a_listener_are_told() {
+fn hosts_without_a_listener_are_reported() {
     let mut cluster = with_listeners(&[listener("http", 80, json!("a.example"))]);
-    cluster.put(Kind::HttpRoute, http_route("r", &["b.example"], &rules("cart")));
-    let told = conditions(&translated(&cluster), Kind::HttpRoute, "r");
+    cluster.put(ObjectKind::HttpRoute, http_route("r", &["b.example"], &rules("cart")));
+    let told = conditions(&translated(&cluster), ObjectKind::HttpRoute, "r");
     assert_eq!(told, "!Accepted=NoMatchingListenerHostname ResolvedRefs=ResolvedRefs");
 }
 
 #[test]
 fn gateways_of_other_controllers_are_left_alone() {
     let mut cluster = cluster();
-    cluster.put(Kind::GatewayClass, object("", "other", json!({ "controllerName": "other.dev/gateway" })));
+    cluster
+        .put(ObjectKind::GatewayClass, object("", "other", json!({ "controllerName": "other.dev/gateway" })));
     let mut theirs = gateway("infra", "theirs", &json!([listener("http", 8080, Value::Null)]));
     theirs["spec"]["gatewayClassName"] = json!("other");
-    cluster.put(Kind::Gateway, theirs);
+    cluster.put(ObjectKind::Gateway, theirs);
     let mut route = http_route("r", &[], &rules("cart"));
     route["spec"]["parentRefs"] = json!([
         { "name": "theirs", "namespace": "infra" }, { "name": "edge", "namespace": "infra" }, { "name": "gone" }
     ]);
-    cluster.put(Kind::HttpRoute, route);
+    cluster.put(ObjectKind::HttpRoute, route);
     let translation = translated(&cluster);
     let names: Vec<&str> = translation.statuses.iter().map(|status| status.object.name.as_str()).collect();
     assert_eq!(names, ["vanward", "edge", "r"]);
-    assert_eq!(conditions(&translation, Kind::HttpRoute, "r"), "Accepted=Accepted ResolvedRefs=ResolvedRefs");
+    assert_eq!(
+        conditions(&translation, ObjectKind::HttpRoute, "r"),
+        "Accepted=Accepted ResolvedRefs=ResolvedRefs"
+    );
 }
 
 #[test]
 fn attached_routes_are_counted_for_each_listener() {
     let mut cluster =
         with_listeners(&[listener("a", 80, json!("a.example")), listener("b", 8080, Value::Null)]);
-    cluster.put(Kind::HttpRoute, http_route("x", &["a.example"], &rules("cart")));
-    cluster.put(Kind::HttpRoute, http_route("y", &["b.example"], &rules("gone")));
-    let told = conditions(&translated(&cluster), Kind::Gateway, "edge");
+    cluster.put(ObjectKind::HttpRoute, http_route("x", &["a.example"], &rules("cart")));
+    cluster.put(ObjectKind::HttpRoute, http_route("y", &["b.example"], &rules("gone")));
+    let told = conditions(&translated(&cluster), ObjectKind::Gateway, "edge");
     assert!(told.contains("| a 1 [") && told.contains("| b 2 ["), "{told}");
 }

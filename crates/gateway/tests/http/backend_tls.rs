@@ -1,28 +1,28 @@
-//! TLS to servers, as policies want it.
+//! TLS to servers by policies.
 
-use gateway::{Cluster, Kind, Translation};
+use gateway::{Cluster, ObjectKind, Translation};
 use serde_json::{Value, json};
 
 use crate::scene::{answer, backend, cluster, conditions, config, http_route, messages, object, translated};
 
 const WELL: &str = "Accepted=Accepted ResolvedRefs=ResolvedRefs";
 
-/// The cluster with a route to `cart`, and ConfigMaps and a Secret with CAs.
+/// A cluster with a route to `cart`, and ConfigMaps and a Secret with CAs.
 fn scene() -> Cluster {
     use base64::Engine;
     let mut cluster = cluster();
-    cluster.put(Kind::HttpRoute, http_route("r", &[], &json!([{ "backendRefs": [backend("cart")] }])));
+    cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &json!([{ "backendRefs": [backend("cart")] }])));
     for (name, data) in [
         ("good", json!({ "ca.crt": "good" })),
         ("bad", json!({ "ca.crt": "bad" })),
         ("none", json!({ "x": "y" })),
     ] {
         let map = json!({ "metadata": { "namespace": "shop", "name": name }, "data": data });
-        cluster.put(Kind::ConfigMap, map);
+        cluster.put(ObjectKind::ConfigMap, map);
     }
     let data = json!({ "ca.crt": base64::prelude::BASE64_STANDARD.encode("secret") });
     let secret = json!({ "metadata": { "namespace": "shop", "name": "ca" }, "type": "kubernetes.io/tls", "data": data });
-    cluster.put(Kind::Secret, secret);
+    cluster.put(ObjectKind::Secret, secret);
     cluster
 }
 
@@ -41,7 +41,7 @@ fn validated(validation: Value) -> Value {
     policy("p", json!({ "validation": validation }))
 }
 
-/// The servers of `cart`, the name that they must prove, and the CAs that may have signed it.
+/// Describes the servers of `cart`, their required name, and the CAs.
 fn asked(translation: &Translation) -> String {
     let config = config(translation);
     let upstream = config.upstreams.iter().find(|upstream| upstream.name == "shop.cart.80").expect("cart");
@@ -85,7 +85,7 @@ fn servers_are_asked_for_their_name_by_tls_and_have_to_prove_it() {
         ),
     ] {
         let mut cluster = scene();
-        cluster.put(Kind::BackendTlsPolicy, policy.clone());
+        cluster.put(ObjectKind::BackendTlsPolicy, policy.clone());
         assert_eq!(asked(&translated(&cluster)), expected, "{policy}");
     }
 }
@@ -132,27 +132,30 @@ fn servers_whose_policy_cannot_be_obeyed_are_not_asked() {
         (policy("p", json!({ "options": { "x/y": "z" } })), "!Accepted=Invalid ResolvedRefs=ResolvedRefs"),
     ] {
         let mut cluster = scene();
-        cluster.put(Kind::BackendTlsPolicy, policy.clone());
+        cluster.put(ObjectKind::BackendTlsPolicy, policy.clone());
         let translation = translated(&cluster);
-        assert_eq!(conditions(&translation, Kind::BackendTlsPolicy, "p"), expected, "{policy}");
+        assert_eq!(conditions(&translation, ObjectKind::BackendTlsPolicy, "p"), expected, "{policy}");
         assert_eq!(answer(&config(&translation), 80, "GET http://a/"), "500", "{policy}");
-        let route = conditions(&translation, Kind::HttpRoute, "r");
+        let route = conditions(&translation, ObjectKind::HttpRoute, "r");
         assert_eq!(route, "Accepted=Accepted !ResolvedRefs=InvalidBackendTLSPolicy", "{policy}");
     }
 }
 
 #[test]
-fn one_of_several_authorities_that_is_not_there_is_told() {
+fn a_missing_authority_among_several_is_reported() {
     let mut cluster = scene();
     let references = json!([reference("ConfigMap", "good"), reference("ConfigMap", "gone")]);
     cluster.put(
-        Kind::BackendTlsPolicy,
+        ObjectKind::BackendTlsPolicy,
         validated(json!({ "hostname": "a.b", "caCertificateRefs": references })),
     );
     let translation = translated(&cluster);
-    let told = conditions(&translation, Kind::BackendTlsPolicy, "p");
+    let told = conditions(&translation, ObjectKind::BackendTlsPolicy, "p");
     assert_eq!(told, "Accepted=Accepted !ResolvedRefs=InvalidCACertificateRef");
-    assert_eq!(messages(&translation, Kind::BackendTlsPolicy, "p"), "ConfigMap shop/gone: it does not exist");
+    assert_eq!(
+        messages(&translation, ObjectKind::BackendTlsPolicy, "p"),
+        "ConfigMap shop/gone: it does not exist"
+    );
     assert_eq!(asked(&translation), r#"https://10.0.0.1:8080 "a.b" Some("good")"#);
 }
 
@@ -166,36 +169,36 @@ fn the_older_policy_holds_and_one_for_a_port_before_one_for_all() {
         policy(name, json!({ "validation": { "hostname": host, "wellKnownCACertificates": "System" } }))
     };
     let mut cluster = scene();
-    cluster.put(Kind::BackendTlsPolicy, created(named("a", "later.example"), "2026-02-01T00:00:00Z"));
-    cluster.put(Kind::BackendTlsPolicy, created(named("z", "first.example"), "2026-01-02T00:00:00Z"));
+    cluster.put(ObjectKind::BackendTlsPolicy, created(named("a", "later.example"), "2026-02-01T00:00:00Z"));
+    cluster.put(ObjectKind::BackendTlsPolicy, created(named("z", "first.example"), "2026-01-02T00:00:00Z"));
     let translation = translated(&cluster);
     assert_eq!(asked(&translation), r#"https://10.0.0.1:8080 "first.example" None"#);
-    assert_eq!(conditions(&translation, Kind::BackendTlsPolicy, "z"), WELL);
-    let told = conditions(&translation, Kind::BackendTlsPolicy, "a");
+    assert_eq!(conditions(&translation, ObjectKind::BackendTlsPolicy, "z"), WELL);
+    let told = conditions(&translation, ObjectKind::BackendTlsPolicy, "a");
     assert_eq!(told, "!Accepted=Conflicted ResolvedRefs=ResolvedRefs");
     assert_eq!(
-        messages(&translation, Kind::BackendTlsPolicy, "a"),
+        messages(&translation, ObjectKind::BackendTlsPolicy, "a"),
         "BackendTLSPolicy shop/z has a target of it, and comes first"
     );
     let target = json!([{ "group": "", "kind": "Service", "name": "cart", "sectionName": "web" }]);
     let mut of_port = named("port", "port.example");
     of_port["spec"]["targetRefs"] = target;
-    cluster.put(Kind::BackendTlsPolicy, created(of_port, "2026-03-01T00:00:00Z"));
+    cluster.put(ObjectKind::BackendTlsPolicy, created(of_port, "2026-03-01T00:00:00Z"));
     let translation = translated(&cluster);
     assert_eq!(asked(&translation), r#"https://10.0.0.1:8080 "port.example" None"#);
-    assert_eq!(conditions(&translation, Kind::BackendTlsPolicy, "port"), WELL);
+    assert_eq!(conditions(&translation, ObjectKind::BackendTlsPolicy, "port"), WELL);
 }
 
 #[test]
-fn policies_are_told_for_each_gateway_through_which_they_hold() {
+fn policies_have_a_status_for_each_affected_gateway() {
     let mut cluster = scene();
-    cluster.put(Kind::BackendTlsPolicy, policy("p", json!({})));
+    cluster.put(ObjectKind::BackendTlsPolicy, policy("p", json!({})));
     let found = |cluster: &Cluster| {
         let translation = translated(cluster);
         let status = translation
             .statuses
             .iter()
-            .find(|status| status.object.kind == Kind::BackendTlsPolicy)
+            .find(|status| status.object.kind == ObjectKind::BackendTlsPolicy)
             .expect("a status");
         status.changed(&Value::Null, crate::scene::CONTROLLER, "2026-01-01T00:00:00Z")
     };
@@ -206,8 +209,8 @@ fn policies_are_told_for_each_gateway_through_which_they_hold() {
     );
     assert_eq!(status["ancestors"][0]["controllerName"], crate::scene::CONTROLLER);
     assert_eq!(status["ancestors"].as_array().map(Vec::len), Some(1));
-    // Nobody reaches the service.
-    cluster.put(Kind::HttpRoute, http_route("r", &[], &json!([{ "backendRefs": [backend("blog")] }])));
+    // No gateway leads to the service.
+    cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &json!([{ "backendRefs": [backend("blog")] }])));
     assert_eq!(found(&cluster), None);
 }
 
@@ -223,14 +226,16 @@ fn protocols_of_ports_go_with_tls_or_say_why_not() {
     ] {
         let mut cluster = scene();
         let spec = json!({ "ports": [{ "name": "web", "port": 80, "appProtocol": protocol }] });
-        cluster.put(Kind::Service, object("shop", "cart", spec));
+        cluster.put(ObjectKind::Service, object("shop", "cart", spec));
         if is_secure {
-            cluster.put(Kind::BackendTlsPolicy, policy("p", json!({})));
+            cluster.put(ObjectKind::BackendTlsPolicy, policy("p", json!({})));
         }
         let translation = translated(&cluster);
         match expected.starts_with("https") {
             true => assert!(asked(&translation).starts_with(expected), "{protocol}"),
-            false => assert!(messages(&translation, Kind::HttpRoute, "r").contains(expected), "{protocol}"),
+            false => {
+                assert!(messages(&translation, ObjectKind::HttpRoute, "r").contains(expected), "{protocol}");
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Who answers: services with weights, references that lead nowhere, endpoints.
+//! Backends: services with weights, missing references, endpoints.
 
-use gateway::Kind;
+use gateway::ObjectKind;
 use serde_json::{Value, json};
 
 use crate::scene::{answer, backend, cluster, conditions, config, http_route, messages, object, translated};
@@ -47,10 +47,10 @@ fn weights_share_requests_and_references_that_lead_nowhere_get_500() {
         ),
     ] {
         let mut cluster = cluster();
-        cluster.put(Kind::HttpRoute, http_route("r", &[], &json!([{ "backendRefs": backends }])));
+        cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &json!([{ "backendRefs": backends }])));
         let translation = translated(&cluster);
         assert_eq!(answer(&config(&translation), 80, "GET http://a/"), expected, "{backends}");
-        let told = conditions(&translation, Kind::HttpRoute, "r");
+        let told = conditions(&translation, ObjectKind::HttpRoute, "r");
         assert_eq!(told, format!("Accepted=Accepted {reference}"), "{backends}");
     }
 }
@@ -59,7 +59,7 @@ fn weights_share_requests_and_references_that_lead_nowhere_get_500() {
 fn invalid_backends_fail_and_those_without_servers_are_unavailable() {
     let mut cluster = cluster();
     let rules = json!([{ "backendRefs": [backend("empty"), weighted("gone", 1)] }]);
-    cluster.put(Kind::HttpRoute, http_route("r", &[], &rules));
+    cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &rules));
     let config = config(&translated(&cluster));
     let told = config.upstreams.iter().map(|upstream| {
         assert!(upstream.servers.iter().all(|server| server.down));
@@ -89,9 +89,9 @@ fn grants_permit_references_to_other_namespaces() {
         ("shop", grant(json!({}), json!({})), false),
     ] {
         let mut cluster = cluster();
-        cluster.put(Kind::ReferenceGrant, object(namespace, "g", grant.clone()));
+        cluster.put(ObjectKind::ReferenceGrant, object(namespace, "g", grant.clone()));
         let rules = json!([{ "backendRefs": [{ "name": "stock", "namespace": "other", "port": 80 }] }]);
-        cluster.put(Kind::HttpRoute, http_route("r", &[], &rules));
+        cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &rules));
         let expected = if permitted { "other.stock.80" } else { "500" };
         assert_eq!(answer(&config(&translated(&cluster)), 80, "GET http://a/"), expected, "{grant}");
     }
@@ -101,7 +101,7 @@ fn grants_permit_references_to_other_namespaces() {
 fn servers_are_the_ready_endpoints_of_the_port_and_of_one_family() {
     let mut cluster = cluster();
     let spec = json!({ "ports": [{ "name": "web", "port": 80 }, { "name": "more", "port": 81 }], "ipFamilies": ["IPv4"] });
-    cluster.put(Kind::Service, object("shop", "cart", spec));
+    cluster.put(ObjectKind::Service, object("shop", "cart", spec));
     let slice = |name: &str, endpoints: Value, port: u16| {
         json!({ "metadata": { "namespace": "shop", "name": name, "labels": { "kubernetes.io/service-name": "cart" } },
             "endpoints": endpoints, "ports": [{ "name": "more", "port": 1 }, { "name": "web", "port": port }] })
@@ -111,13 +111,13 @@ fn servers_are_the_ready_endpoints_of_the_port_and_of_one_family() {
         { "addresses": ["10.0.0.4"], "conditions": { "ready": true } },
         { "addresses": ["10.0.0.5"], "conditions": { "ready": false } },
     ]);
-    cluster.put(Kind::EndpointSlice, slice("cart-1", endpoints, 9000));
+    cluster.put(ObjectKind::EndpointSlice, slice("cart-1", endpoints, 9000));
     cluster.put(
-        Kind::EndpointSlice,
+        ObjectKind::EndpointSlice,
         slice("cart-2", json!([{ "addresses": ["10.0.0.2"] }, { "addresses": ["10.0.0.4"] }]), 9001),
     );
-    cluster.put(Kind::EndpointSlice, slice("cart-6", json!([{ "addresses": ["fd00::1"] }]), 9000));
-    cluster.put(Kind::HttpRoute, http_route("r", &[], &json!([{ "backendRefs": [backend("cart")] }])));
+    cluster.put(ObjectKind::EndpointSlice, slice("cart-6", json!([{ "addresses": ["fd00::1"] }]), 9000));
+    cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &json!([{ "backendRefs": [backend("cart")] }])));
     let servers = |cluster: &gateway::Cluster| {
         let config = config(&translated(cluster));
         config.upstreams[0].servers.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -125,12 +125,12 @@ fn servers_are_the_ready_endpoints_of_the_port_and_of_one_family() {
     let four =
         ["http://10.0.0.2:9001", "http://10.0.0.3:9000", "http://10.0.0.4:9000", "http://10.0.0.4:9001"];
     assert_eq!(servers(&cluster), four);
-    // The slice belongs to another service from now on.
+    // The slice now belongs to another service.
     let mut moved = slice("cart-1", json!([{ "addresses": ["10.0.0.3"] }]), 9000);
     moved["metadata"]["labels"] = json!({ "kubernetes.io/service-name": "blog" });
-    cluster.put(Kind::EndpointSlice, moved);
+    cluster.put(ObjectKind::EndpointSlice, moved);
     assert_eq!(servers(&cluster), ["http://10.0.0.2:9001", "http://10.0.0.4:9001"]);
-    for slice in cluster.all(Kind::EndpointSlice).into_iter().filter(|slice| slice.name == "cart-2") {
+    for slice in cluster.all(ObjectKind::EndpointSlice).into_iter().filter(|slice| slice.name == "cart-2") {
         cluster.remove(&slice);
     }
     assert_eq!(servers(&cluster), ["http://[fd00::1]:9000"]);
@@ -147,12 +147,14 @@ fn protocols_of_ports_are_spoken_or_refused() {
     ] {
         let mut cluster = cluster();
         let spec = json!({ "ports": [{ "name": "web", "port": 80, "appProtocol": protocol }] });
-        cluster.put(Kind::Service, object("shop", "cart", spec));
-        cluster.put(Kind::HttpRoute, http_route("r", &[], &json!([{ "backendRefs": [backend("cart")] }])));
+        cluster.put(ObjectKind::Service, object("shop", "cart", spec));
+        cluster
+            .put(ObjectKind::HttpRoute, http_route("r", &[], &json!([{ "backendRefs": [backend("cart")] }])));
         let translation = translated(&cluster);
         if expected == "UnsupportedProtocol" {
             assert!(
-                conditions(&translation, Kind::HttpRoute, "r").ends_with("!ResolvedRefs=UnsupportedProtocol")
+                conditions(&translation, ObjectKind::HttpRoute, "r")
+                    .ends_with("!ResolvedRefs=UnsupportedProtocol")
             );
         } else {
             assert_eq!(answer(&config(&translation), 80, "GET http://a/"), expected);
@@ -164,12 +166,12 @@ fn protocols_of_ports_are_spoken_or_refused() {
 fn external_names_are_refused() {
     let mut cluster = cluster();
     let spec = json!({ "type": "ExternalName", "externalName": "localhost", "ports": [{ "port": 80 }] });
-    cluster.put(Kind::Service, object("shop", "cart", spec));
-    cluster.put(Kind::HttpRoute, http_route("r", &[], &json!([{ "backendRefs": [backend("cart")] }])));
+    cluster.put(ObjectKind::Service, object("shop", "cart", spec));
+    cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &json!([{ "backendRefs": [backend("cart")] }])));
     let translation = translated(&cluster);
     assert_eq!(answer(&config(&translation), 80, "GET http://a/"), "500");
     assert_eq!(
-        messages(&translation, Kind::HttpRoute, "r"),
+        messages(&translation, ObjectKind::HttpRoute, "r"),
         "Service shop/cart is an ExternalName, which is not supported"
     );
 }

@@ -1,6 +1,6 @@
-//! What filters do with requests and responses.
+//! Effects of filters on requests and responses.
 
-use gateway::Kind;
+use gateway::ObjectKind;
 use serde_json::{Value, json};
 
 use crate::scene::{
@@ -35,10 +35,13 @@ fn redirects_keep_what_they_do_not_replace() {
         (80, json!({ "path": prefix("") }), "a.example/old", "302 http://a.example/"),
     ] {
         let mut cluster = cluster();
-        cluster.put(Kind::Gateway, gateway("infra", "edge", &json!([listener("http", port, Value::Null)])));
+        cluster.put(
+            ObjectKind::Gateway,
+            gateway("infra", "edge", &json!([listener("http", port, Value::Null)])),
+        );
         let prefix = if request.contains("/old") { "/old" } else { "/" };
         let rules = json!([{ "matches": [{ "path": { "type": "PathPrefix", "value": prefix } }], "filters": redirect(options.clone()) }]);
-        cluster.put(Kind::HttpRoute, http_route("r", &[], &rules));
+        cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &rules));
         let config = config(&translated(&cluster));
         assert_eq!(answer(&config, port, &format!("GET http://{request}")), expected, "{options}");
     }
@@ -62,7 +65,7 @@ fn paths_are_rewritten_for_servers() {
         let rewrite = json!([{ "type": "URLRewrite", "urlRewrite": { "path": path } }]);
         let rules = json!([{ "matches": [{ "path": { "type": "PathPrefix", "value": matched } }],
             "filters": rewrite, "backendRefs": [backend("cart")] }]);
-        cluster.put(Kind::HttpRoute, http_route("r", &[], &rules));
+        cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &rules));
         let config = config(&translated(&cluster));
         assert_eq!(
             path_for_servers(&config, 80, &format!("GET http://a.example{request}")),
@@ -85,11 +88,13 @@ fn all_other_filters_are_options_of_the_route() {
             { "type": "CORS", "cors": { "allowOrigins": ["https://a.example"], "allowMethods": ["PUT"], "allowCredentials": true } },
         ],
         "backendRefs": [backend("cart")],
-        "timeouts": { "request": "10s", "backendRequest": "2s" },
     }]);
-    cluster.put(Kind::HttpRoute, http_route("r", &[], &rules));
+    cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &rules));
     let translation = translated(&cluster);
-    assert_eq!(conditions(&translation, Kind::HttpRoute, "r"), "Accepted=Accepted ResolvedRefs=ResolvedRefs");
+    assert_eq!(
+        conditions(&translation, ObjectKind::HttpRoute, "r"),
+        "Accepted=Accepted ResolvedRefs=ResolvedRefs"
+    );
     let config = config(&translation);
     let policies = &config.routes[1].policies;
     let edits = |edits: &route::HeaderEdits| format!("{:?}", edits.edits().collect::<Vec<_>>());
@@ -100,21 +105,42 @@ fn all_other_filters_are_options_of_the_route() {
     let mirror = policies.mirror.as_ref().expect("a mirror");
     assert_eq!(config.upstreams[mirror.upstream].name, "shop.blog.80");
     assert!(policies.cors.is_some());
-    assert_eq!(policies.timeouts.upstream_first_byte, Some(std::time::Duration::from_secs(2)));
 }
 
-/// A mirror that leads nowhere takes no request with it.
 #[test]
-fn a_mirror_without_a_backend_is_told_and_left_out() {
+fn time_outs_are_those_of_the_request_and_of_the_server() {
+    let seconds = |count: u64| Some(std::time::Duration::from_secs(count));
+    let never = seconds(24 * 3600);
+    for (timeouts, request, first_byte) in [
+        (json!({ "request": "10s", "backendRequest": "2s" }), Some(seconds(10)), seconds(2)),
+        (json!({ "request": "10m" }), Some(seconds(600)), seconds(600)),
+        (json!({ "backendRequest": "2s" }), None, seconds(2)),
+        (json!({ "request": "0s" }), Some(None), never),
+        (json!({ "request": "0s", "backendRequest": "2s" }), Some(None), seconds(2)),
+        (json!({ "backendRequest": "0s" }), None, never),
+        (json!({}), None, None),
+    ] {
+        let mut cluster = cluster();
+        let rules = json!([{ "backendRefs": [backend("cart")], "timeouts": timeouts }]);
+        cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &rules));
+        let config = config(&translated(&cluster));
+        let found = &config.routes[1].policies.timeouts;
+        assert_eq!((found.request, found.upstream_first_byte), (request, first_byte), "{timeouts}");
+    }
+}
+
+/// A mirror without a backend does not affect requests.
+#[test]
+fn a_mirror_without_a_backend_is_reported_and_left_out() {
     let mut cluster = cluster();
     let rules = json!([{
         "filters": [{ "type": "RequestMirror", "requestMirror": { "backendRef": backend("gone") } }],
         "backendRefs": [backend("cart")],
     }]);
-    cluster.put(Kind::HttpRoute, http_route("r", &[], &rules));
+    cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &rules));
     let translation = translated(&cluster);
     assert_eq!(
-        conditions(&translation, Kind::HttpRoute, "r"),
+        conditions(&translation, ObjectKind::HttpRoute, "r"),
         "Accepted=Accepted !ResolvedRefs=BackendNotFound"
     );
     assert_eq!(answer(&config(&translation), 80, "GET http://a.example/"), "shop.cart.80");
@@ -127,8 +153,8 @@ fn a_redirect_may_edit_its_response_but_ask_nobody() {
     for (filter, expected) in [(edits, "Accepted=Accepted"), (mirror, "!Accepted=UnsupportedValue")] {
         let mut cluster = cluster();
         let filters = json!([{ "type": "RequestRedirect", "requestRedirect": {} }, filter]);
-        cluster.put(Kind::HttpRoute, http_route("r", &[], &json!([{ "filters": filters }])));
-        let told = conditions(&translated(&cluster), Kind::HttpRoute, "r");
+        cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &json!([{ "filters": filters }])));
+        let told = conditions(&translated(&cluster), ObjectKind::HttpRoute, "r");
         assert_eq!(told.split(' ').next(), Some(expected));
     }
 }

@@ -1,6 +1,6 @@
 //! Conditions of classes, gateways and their listeners.
 
-use gateway::{Cluster, Found, Kind};
+use gateway::{Cluster, ObjectKind, StatusFindings};
 use serde_json::{Value, json};
 
 use crate::scene::{
@@ -12,7 +12,7 @@ const WELL: &str =
 
 fn with_listeners(listeners: &[Value]) -> Cluster {
     let mut cluster = cluster();
-    cluster.put(Kind::Gateway, gateway("infra", "edge", &json!(listeners)));
+    cluster.put(ObjectKind::Gateway, gateway("infra", "edge", &json!(listeners)));
     cluster
 }
 
@@ -25,7 +25,7 @@ fn secret(cluster: &mut Cluster, namespace: &str, name: &str, kind: &str, certif
     let base64 = |text: &str| base64::prelude::BASE64_STANDARD.encode(text);
     let data = json!({ "tls.crt": base64(certificate), "tls.key": base64("key") });
     cluster.put(
-        Kind::Secret,
+        ObjectKind::Secret,
         json!({ "metadata": { "namespace": namespace, "name": name }, "type": kind, "data": data }),
     );
 }
@@ -33,16 +33,19 @@ fn secret(cluster: &mut Cluster, namespace: &str, name: &str, kind: &str, certif
 #[test]
 fn a_gateway_that_is_served_says_so_and_where() {
     let translation = translated(&cluster());
-    assert_eq!(conditions(&translation, Kind::GatewayClass, "vanward"), "Accepted=Accepted");
-    let told = conditions(&translation, Kind::Gateway, "edge");
+    assert_eq!(conditions(&translation, ObjectKind::GatewayClass, "vanward"), "Accepted=Accepted");
+    let told = conditions(&translation, ObjectKind::Gateway, "edge");
     assert_eq!(
         told,
         format!("Accepted=Accepted Programmed=Programmed | http 0 [\"HTTPRoute\", \"GRPCRoute\"]: {WELL}")
     );
-    let status =
-        translation.statuses.iter().find(|status| status.object.kind == Kind::Gateway).expect("a status");
+    let status = translation
+        .statuses
+        .iter()
+        .find(|status| status.object.kind == ObjectKind::Gateway)
+        .expect("a status");
     assert!(
-        matches!(&status.found, Found::Gateway { addresses, .. } if addresses[0] == ("IPAddress", "192.0.2.1".to_owned()))
+        matches!(&status.found, StatusFindings::Gateway { addresses, .. } if addresses[0] == ("IPAddress", "192.0.2.1".to_owned()))
     );
 }
 
@@ -50,10 +53,10 @@ fn a_gateway_that_is_served_says_so_and_where() {
 fn classes_with_parameters_are_refused_with_their_gateways() {
     let mut cluster = cluster();
     let spec = json!({ "controllerName": crate::scene::CONTROLLER, "parametersRef": { "kind": "ConfigMap", "name": "x" } });
-    cluster.put(Kind::GatewayClass, object("", "vanward", spec));
+    cluster.put(ObjectKind::GatewayClass, object("", "vanward", spec));
     let translation = translated(&cluster);
-    assert_eq!(conditions(&translation, Kind::GatewayClass, "vanward"), "!Accepted=InvalidParameters");
-    assert!(translation.statuses.iter().all(|status| status.object.kind != Kind::Gateway));
+    assert_eq!(conditions(&translation, ObjectKind::GatewayClass, "vanward"), "!Accepted=InvalidParameters");
+    assert!(translation.statuses.iter().all(|status| status.object.kind != ObjectKind::Gateway));
 }
 
 #[test]
@@ -80,7 +83,7 @@ fn listeners_that_cannot_be_served_say_why() {
             with(json!({ "protocol": "HTTPS", "tls": { "mode": "Passthrough" } })),
             "!Accepted=UnsupportedValue !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs !Programmed=Invalid",
         ),
-        // Without it everybody would be let in.
+        // Ignoring it would admit every client.
         (
             with(json!({ "protocol": "HTTPS", "tls": { "frontendValidation": {} } })),
             "!Accepted=UnsupportedValue !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs !Programmed=Invalid",
@@ -90,8 +93,11 @@ fn listeners_that_cannot_be_served_say_why() {
             "Accepted=Accepted !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs !Programmed=Invalid",
         ),
     ] {
-        let told =
-            conditions(&translated(&with_listeners(std::slice::from_ref(&listener))), Kind::Gateway, "edge");
+        let told = conditions(
+            &translated(&with_listeners(std::slice::from_ref(&listener))),
+            ObjectKind::Gateway,
+            "edge",
+        );
         assert!(told.ends_with(expected), "{listener}\n{told}");
     }
 }
@@ -105,7 +111,7 @@ fn one_listener_that_is_well_keeps_a_gateway_accepted() {
         ),
         (vec![listener("b", 81, Value::Null)], "!Accepted=ListenersNotValid !Programmed=Invalid"),
     ] {
-        let told = conditions(&translated(&with_listeners(&listeners)), Kind::Gateway, "edge");
+        let told = conditions(&translated(&with_listeners(&listeners)), ObjectKind::Gateway, "edge");
         assert!(told.starts_with(expected), "{told}");
     }
 }
@@ -143,11 +149,11 @@ fn certificates_come_from_secrets_that_may_be_used() {
         secret(&mut cluster, "granted", "theirs", TLS, "good");
         let from = json!([{ "group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "infra" }]);
         cluster.put(
-            Kind::ReferenceGrant,
+            ObjectKind::ReferenceGrant,
             object("granted", "g", json!({ "from": from, "to": [{ "group": "", "kind": "Secret" }] })),
         );
         let translation = translated(&cluster);
-        let told = conditions(&translation, Kind::Gateway, "edge");
+        let told = conditions(&translation, ObjectKind::Gateway, "edge");
         assert!(told.ends_with(expected), "{wanted}\n{told}");
         let has_keys =
             translation.files.iter().any(|(name, content)| name.ends_with("tls.key") && content == b"key");
@@ -160,7 +166,6 @@ fn certificates_come_from_secrets_that_may_be_used() {
     }
 }
 
-/// The certificates of port 443 with their names, and who gets none of them.
 fn given(cluster: &Cluster) -> (String, config::UnknownNames) {
     let translation = translated(cluster);
     let config = config(&translation);
@@ -196,7 +201,7 @@ fn a_certificate_is_for_the_hostname_of_its_listener() {
             "x * b.example",
             config::UnknownNames::Default,
         ),
-        // Of several each is for its own names, but for those of a nearer listener; the first one is for all others.
+        // Each certificate serves its own names, except those of a more specific listener; the first serves all others.
         (
             vec![https("a", json!("*.example"), &["x", "names"]), https("b", json!("b.example"), &["y"])],
             "x **.example | names a.example *.c.example | y b.example",
@@ -221,7 +226,7 @@ fn a_certificate_is_for_the_hostname_of_its_listener() {
 }
 
 #[test]
-fn nobody_takes_over_the_hostname_of_an_older_gateway() {
+fn no_gateway_takes_over_the_hostname_of_an_older_one() {
     let mut cluster = cluster();
     for (name, host, secret_name, created) in
         [("one", "a.example", "x", "2026-01-02T00:00:00Z"), ("two", "a.example", "y", "2026-01-03T00:00:00Z")]
@@ -230,16 +235,16 @@ fn nobody_takes_over_the_hostname_of_an_older_gateway() {
         listener["hostname"] = json!(host);
         let mut gateway = gateway("infra", name, &json!([listener]));
         gateway["metadata"]["creationTimestamp"] = json!(created);
-        cluster.put(Kind::Gateway, gateway);
+        cluster.put(ObjectKind::Gateway, gateway);
         secret(&mut cluster, "infra", secret_name, "kubernetes.io/tls", "a.example");
     }
     assert_eq!(given(&cluster).0, "x a.example");
 }
 
 #[test]
-fn listeners_that_cannot_be_told_apart_are_in_conflict() {
+fn indistinguishable_listeners_are_in_conflict() {
     let conflicts = |listeners: &[Value]| {
-        let told = conditions(&translated(&with_listeners(listeners)), Kind::Gateway, "edge");
+        let told = conditions(&translated(&with_listeners(listeners)), ObjectKind::Gateway, "edge");
         let words = told.split_whitespace().filter(|word| word.contains("Conflicted="));
         words.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -261,21 +266,23 @@ fn gateways_share_ports_and_the_oldest_one_decides_what_is_spoken() {
     let mut cluster = cluster();
     let mut later = gateway("infra", "later", &json!([listener("http", 80, json!("later.example"))]));
     later["metadata"]["creationTimestamp"] = json!("2026-02-01T00:00:00Z");
-    cluster.put(Kind::Gateway, later);
+    cluster.put(ObjectKind::Gateway, later);
     secret(&mut cluster, "infra", "good", "kubernetes.io/tls", "good");
     let mut https = secured(json!([{ "name": "good" }]));
     https["port"] = json!(80);
     let mut latest = gateway("infra", "latest", &json!([https]));
     latest["metadata"]["creationTimestamp"] = json!("2026-03-01T00:00:00Z");
-    cluster.put(Kind::Gateway, latest);
+    cluster.put(ObjectKind::Gateway, latest);
     let mut route = http_route("r", &[], &json!([{ "backendRefs": [backend("cart")] }]));
     route["spec"]["parentRefs"][0]["name"] = json!("later");
-    cluster.put(Kind::HttpRoute, route);
+    cluster.put(ObjectKind::HttpRoute, route);
     let translation = translated(&cluster);
-    assert!(conditions(&translation, Kind::Gateway, "later").contains("Programmed=Programmed | http 1"));
-    assert!(conditions(&translation, Kind::Gateway, "latest").contains("!Accepted=PortUnavailable"));
     assert!(
-        messages(&translation, Kind::Gateway, "latest")
+        conditions(&translation, ObjectKind::Gateway, "later").contains("Programmed=Programmed | http 1")
+    );
+    assert!(conditions(&translation, ObjectKind::Gateway, "latest").contains("!Accepted=PortUnavailable"));
+    assert!(
+        messages(&translation, ObjectKind::Gateway, "latest")
             .contains("port 80 has another protocol in Gateway infra/edge")
     );
     assert_eq!(answer(&config(&translation), 80, "GET http://later.example/"), "shop.cart.80");
@@ -299,9 +306,9 @@ fn addresses_are_one_ip_address_or_refused() {
         let mut cluster = cluster();
         let mut edge = gateway("infra", "edge", &json!([listener("http", 80, Value::Null)]));
         edge["spec"]["addresses"] = addresses.clone();
-        cluster.put(Kind::Gateway, edge);
+        cluster.put(ObjectKind::Gateway, edge);
         let translation = translated(&cluster);
-        let told = conditions(&translation, Kind::Gateway, "edge");
+        let told = conditions(&translation, ObjectKind::Gateway, "edge");
         assert!(told.starts_with(expected), "{addresses} {told}");
         let is_there = translation.written.text.contains("address = \"127.0.0.9:80\"");
         assert_eq!(is_there, expected.starts_with("Accepted"));

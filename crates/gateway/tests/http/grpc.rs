@@ -1,6 +1,6 @@
 //! Routes of gRPC: methods as paths, HTTP/2 to servers.
 
-use gateway::Kind;
+use gateway::ObjectKind;
 use serde_json::{Value, json};
 
 use crate::scene::{
@@ -21,10 +21,13 @@ fn methods_are_paths_and_servers_are_asked_over_http_2() {
         rule(json!({ "type": "RegularExpression", "service": "re[0-9]", "method": "A|B" }), "blog"),
         json!({ "matches": [{ "headers": [{ "name": "color", "value": "blue" }] }], "backendRefs": [backend("cart")] }),
     ]);
-    cluster.put(Kind::GrpcRoute, http_route("r", &["a.example"], &rules));
+    cluster.put(ObjectKind::GrpcRoute, http_route("r", &["a.example"], &rules));
     let translation = translated(&cluster);
-    assert_eq!(conditions(&translation, Kind::GrpcRoute, "r"), "Accepted=Accepted ResolvedRefs=ResolvedRefs");
-    assert!(conditions(&translation, Kind::Gateway, "edge").contains("| http 1 "));
+    assert_eq!(
+        conditions(&translation, ObjectKind::GrpcRoute, "r"),
+        "Accepted=Accepted ResolvedRefs=ResolvedRefs"
+    );
+    assert!(conditions(&translation, ObjectKind::Gateway, "edge").contains("| http 1 "));
     let config = config(&translation);
     for (path, fields, expected) in [
         ("/shop.Cart/Add", &[][..], "shop.cart.80.h2"),
@@ -45,16 +48,16 @@ fn methods_are_paths_and_servers_are_asked_over_http_2() {
     assert!(config.upstreams.iter().all(|upstream| upstream.protocol == config::Protocol::Http2));
 }
 
-/// Both kinds may have one name, and one host.
+/// Both kinds may share a name and a host.
 #[test]
 fn routes_of_both_kinds_live_beside_each_other() {
     let mut cluster = cluster();
     cluster.put(
-        Kind::HttpRoute,
+        ObjectKind::HttpRoute,
         http_route("r", &["a.example"], &json!([{ "backendRefs": [backend("blog")] }])),
     );
     let rules = json!([rule(json!({ "service": "shop.Cart" }), "cart")]);
-    cluster.put(Kind::GrpcRoute, http_route("r", &["a.example"], &rules));
+    cluster.put(ObjectKind::GrpcRoute, http_route("r", &["a.example"], &rules));
     let config = config(&translated(&cluster));
     for (path, expected) in [("/shop.Cart/Add", "shop.cart.80.h2"), ("/x", "shop.blog.80")] {
         assert_eq!(answer_with(&config, 80, &format!("POST http://a.example{path}"), &[]), expected);
@@ -66,12 +69,12 @@ fn grants_and_kinds_are_those_of_grpc_routes() {
     let mut cluster = cluster();
     let from = json!([{ "group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "shop" }]);
     cluster.put(
-        Kind::ReferenceGrant,
+        ObjectKind::ReferenceGrant,
         object("other", "g", json!({ "from": from, "to": [{ "group": "", "kind": "Service" }] })),
     );
     let rules = json!([{ "backendRefs": [{ "name": "stock", "namespace": "other", "port": 80 }] }]);
-    cluster.put(Kind::GrpcRoute, http_route("r", &[], &rules));
-    let told = conditions(&translated(&cluster), Kind::GrpcRoute, "r");
+    cluster.put(ObjectKind::GrpcRoute, http_route("r", &[], &rules));
+    let told = conditions(&translated(&cluster), ObjectKind::GrpcRoute, "r");
     assert_eq!(told, "Accepted=Accepted !ResolvedRefs=RefNotPermitted");
 }
 
@@ -85,10 +88,12 @@ fn what_is_not_supported_is_told() {
         ),
     ] {
         let mut cluster = cluster();
-        cluster.put(Kind::GrpcRoute, http_route("r", &[], &json!([rule])));
+        cluster.put(ObjectKind::GrpcRoute, http_route("r", &[], &json!([rule])));
         let translation = translated(&cluster);
-        assert!(conditions(&translation, Kind::GrpcRoute, "r").starts_with("!Accepted=UnsupportedValue"));
-        let told = messages(&translation, Kind::GrpcRoute, "r");
+        assert!(
+            conditions(&translation, ObjectKind::GrpcRoute, "r").starts_with("!Accepted=UnsupportedValue")
+        );
+        let told = messages(&translation, ObjectKind::GrpcRoute, "r");
         assert!(told.contains(expected), "{told}");
     }
 }

@@ -1,8 +1,8 @@
-//! Annotations of Ingresses about who may ask, sessions and canaries.
+//! Annotations of Ingresses for client authentication, sessions and canaries.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use gateway::{Cluster, Kind, Translation};
+use gateway::{Cluster, ObjectKind, Translation};
 use serde_json::{Value, json};
 
 use crate::ingresses::{host, ingress, path, remarks, scene};
@@ -17,10 +17,10 @@ fn secret(name: &str, data: &[(&str, &str)]) -> Value {
     json!({ "metadata": { "namespace": "shop", "name": name }, "type": "Opaque", "data": data })
 }
 
-/// A cluster with Secrets, a service for authentication elsewhere, and an Ingress.
+/// Translates an Ingress in a cluster with Secrets, and an authentication service in another namespace.
 fn with(annotations: &[(&str, &str)]) -> Translation {
     let mut cluster = secrets();
-    cluster.put(Kind::Ingress, ingress("i", annotations, host("a", &[path("Prefix", "/", "cart")])));
+    cluster.put(ObjectKind::Ingress, ingress("i", annotations, host("a", &[path("Prefix", "/", "cart")])));
     translated(&cluster)
 }
 
@@ -32,7 +32,7 @@ fn secrets() -> Cluster {
         secret("plain", &[("auth", "ann:secret")]),
         secret("odd", &[("auth", "ann:{SHA}x")]),
     ] {
-        cluster.put(Kind::Passwords, secret);
+        cluster.put(ObjectKind::Passwords, secret);
     }
     cluster
 }
@@ -62,7 +62,7 @@ fn passwords_are_those_of_a_secret() {
 }
 
 #[test]
-fn who_cannot_be_asked_for_a_password_is_let_in_nowhere() {
+fn without_readable_passwords_no_client_is_admitted() {
     let none = "there is none of type Opaque with users";
     for (annotations, expected) in [
         (&[("auth-type", "basic"), ("auth-secret", "gone")][..], none),
@@ -98,14 +98,14 @@ fn a_service_is_asked_about_each_request() {
     let mut cluster = scene();
     let grant = json!({ "from": [{ "group": "networking.k8s.io", "kind": "Ingress", "namespace": "shop" }],
         "to": [{ "group": "", "kind": "Service", "name": "stock" }] });
-    cluster.put(Kind::ReferenceGrant, object("other", "g", grant));
+    cluster.put(ObjectKind::ReferenceGrant, object("other", "g", grant));
     let annotations = [
         ("auth-url", "http://stock.other.svc.cluster.local/verify?x=1"),
         ("auth-response-headers", "X-User, X-Groups"),
         ("auth-method", "GET"),
         ("auth-signin", "https://$host/oauth2/start?rd=$escaped_request_uri"),
     ];
-    cluster.put(Kind::Ingress, ingress("i", &annotations, host("a", &[path("Prefix", "/", "cart")])));
+    cluster.put(ObjectKind::Ingress, ingress("i", &annotations, host("a", &[path("Prefix", "/", "cart")])));
     let translation = translated(&cluster);
     assert_eq!(remarks(&translation), [""; 0]);
     config(&translation);
@@ -113,7 +113,7 @@ fn a_service_is_asked_about_each_request() {
     assert!(translation.written.text.contains(option), "{}", translation.written.text);
 }
 
-/// An Ingress whose service is asked about the requests of another one at the host of both.
+/// Creates an Ingress whose service authenticates the requests of another Ingress at the same host.
 fn with_sign_in(name: &str, annotations: &[(&str, &str)], paths: &[Value], hosts: &[&str]) -> Cluster {
     let mut cluster = scene();
     let question = [
@@ -123,8 +123,8 @@ fn with_sign_in(name: &str, annotations: &[(&str, &str)], paths: &[Value], hosts
     let mut spec = host("a", &[path("Prefix", "/", "cart")]);
     let rules = hosts.iter().map(|name| host(name, &[path("Prefix", "/", "cart")])["rules"][0].clone());
     spec["rules"] = rules.collect();
-    cluster.put(Kind::Ingress, ingress("i", &question, spec));
-    cluster.put(Kind::Ingress, ingress(name, annotations, host("A", paths)));
+    cluster.put(ObjectKind::Ingress, ingress("i", &question, spec));
+    cluster.put(ObjectKind::Ingress, ingress(name, annotations, host("A", paths)));
     cluster
 }
 
@@ -143,7 +143,7 @@ fn the_service_that_answers_at_the_own_host_is_asked() {
         assert_eq!(text.matches(option).count(), 1, "{text}");
         assert_eq!(text.matches("forward_auth").count(), 1, "who is asked is not asked about: {text}");
     }
-    // Its servers are those that clients get: an upstream of its own, where the Ingress has one.
+    // The servers are those that clients reach: in a separate upstream if the Ingress has one.
     let translation = translated(&with_sign_in("sso", &[("proxy-connect-timeout", "2")], &auth, &["a"]));
     let upstream = answer(&config(&translation), 80, "GET http://a/oauth2/auth");
     assert_ne!(upstream, "shop.blog.80");
@@ -152,7 +152,7 @@ fn the_service_that_answers_at_the_own_host_is_asked() {
 }
 
 #[test]
-fn whoever_cannot_be_asked_at_the_own_host_lets_nobody_in() {
+fn without_a_usable_server_at_the_own_host_no_client_is_admitted() {
     let auth = [path("Prefix", "/oauth2", "blog")];
     let none: &[(&str, &str)] = &[];
     for (annotations, paths, hosts, expected) in [
@@ -198,21 +198,20 @@ fn whoever_cannot_be_asked_at_the_own_host_lets_nobody_in() {
     }
     let mut cluster = scene();
     let question = [("auth-url", "https://$host/oauth2/auth")];
-    cluster.put(Kind::Ingress, ingress("i", &question, host("a", &[path("Prefix", "/x", "cart")])));
+    cluster.put(ObjectKind::Ingress, ingress("i", &question, host("a", &[path("Prefix", "/x", "cart")])));
     let translation = translated(&cluster);
     assert_eq!(
         remarks(&translation),
         ["Ingress shop/i: annotation auth-url: no Ingress answers at a/oauth2/auth"]
     );
     assert_eq!(answer(&config(&translation), 80, "GET http://a/x"), "500");
-    // One host of several: the others are served.
+    // Other hosts of the Ingress stay available.
     let translation = translated(&with_sign_in("sso", none, &auth, &["a", "b"]));
     let config = config(&translation);
     let answers = ["a", "b"].map(|host| answer(&config, 80, &format!("GET http://{host}/x")));
     assert_eq!(answers, ["shop.cart.80", "500"]);
 }
 
-/// The option `sticky` of the upstream that answers at a path.
 fn sticky(translation: &Translation, url: &str) -> String {
     let config = config(translation);
     let head = format!("[upstream.\"{}\"]\n", answer(&config, 80, url));
@@ -243,12 +242,12 @@ fn sessions_are_those_of_an_upstream_of_the_ingress() {
     ] {
         let mut cluster = scene();
         let paths = [path("Prefix", "/app", "cart")];
-        cluster.put(Kind::Ingress, ingress("i", annotations, host("a", &paths)));
-        cluster.put(Kind::Ingress, ingress("j", &[], host("b", &paths)));
+        cluster.put(ObjectKind::Ingress, ingress("i", annotations, host("a", &paths)));
+        cluster.put(ObjectKind::Ingress, ingress("j", &[], host("b", &paths)));
         let translation = translated(&cluster);
         assert_eq!(remarks(&translation), [""; 0]);
         assert_eq!(sticky(&translation, "GET http://a/app"), expected);
-        // Others have nothing of it.
+        // Other Ingresses are not affected.
         assert_eq!(answer(&config(&translation), 80, "GET http://b/app"), "shop.cart.80");
         assert_eq!(sticky(&translation, "GET http://b/app"), "none");
     }
@@ -269,20 +268,21 @@ fn sessions_are_those_of_an_upstream_of_the_ingress() {
 fn all_instances_know_each_others_cookies_by_a_file() {
     let mut cluster = scene();
     let paths = [path("Prefix", "/", "cart")];
-    cluster.put(Kind::Ingress, ingress("i", &[("affinity", "cookie")], host("a", &paths)));
+    cluster.put(ObjectKind::Ingress, ingress("i", &[("affinity", "cookie")], host("a", &paths)));
     let options =
-        gateway::Options { cookie_secret: Some("/etc/secret".to_owned()), ..crate::scene::options() };
+        gateway::OperatorOptions { cookie_secret: Some("/etc/secret".to_owned()), ..crate::scene::options() };
     let translation = gateway::translate(&cluster, &options, &gateway::Refused::new(), &crate::scene::Test);
     let option = r#"sticky = { "by" = "cookie", "secret_file" = "/etc/secret" }"#;
     assert!(translation.written.text.contains(option), "{}", translation.written.text);
 }
 
-/// A cluster with an Ingress to `cart`, and a canary of it to `blog`.
+/// A cluster with an Ingress to `cart` and its canary to `blog`.
 fn canary(annotations: &[(&str, &str)], main: &[(&str, &str)]) -> Cluster {
     let mut cluster = scene();
     let annotations: Vec<_> = [("canary", "true")].into_iter().chain(annotations.iter().copied()).collect();
-    cluster.put(Kind::Ingress, ingress("main", main, host("a", &[path("Prefix", "/", "cart")])));
-    cluster.put(Kind::Ingress, ingress("next", &annotations, host("A", &[path("Prefix", "/", "blog")])));
+    cluster.put(ObjectKind::Ingress, ingress("main", main, host("a", &[path("Prefix", "/", "cart")])));
+    cluster
+        .put(ObjectKind::Ingress, ingress("next", &annotations, host("A", &[path("Prefix", "/", "blog")])));
     cluster
 }
 
@@ -322,7 +322,7 @@ fn a_canary_takes_its_share_by_field_then_cookie_then_chance() {
             expected,
             "{annotations:?} {fields:?}"
         );
-        // The options of the other Ingress hold, whoever answers.
+        // The main Ingress's options apply on both sides.
         let route = chosen(&config, 80, "GET http://a/x", fields).expect("a route");
         assert!(config.routes[route].policies.limits.body_bytes.is_some(), "{annotations:?} {fields:?}");
     }
@@ -348,7 +348,7 @@ fn a_canary_that_cannot_be_served_costs_the_other_ingress_nothing() {
     let share = [("canary-weight", "50")];
     let own = |name: &str, spec: Value| {
         let mut cluster = canary(&[], &[]);
-        cluster.put(Kind::Ingress, ingress(name, &[("canary", "true"), share[0]], spec));
+        cluster.put(ObjectKind::Ingress, ingress(name, &[("canary", "true"), share[0]], spec));
         cluster
     };
     let mut elsewhere = canary(&share, &[]);
@@ -356,11 +356,11 @@ fn a_canary_that_cannot_be_served_costs_the_other_ingress_nothing() {
         ingress("next", &[("canary", "true"), share[0]], host("a", &[path("Prefix", "/", "stock")]));
     other["metadata"]["namespace"] = json!("other");
     elsewhere.remove(&gateway::Reference {
-        kind: Kind::Ingress,
+        kind: ObjectKind::Ingress,
         namespace: "shop".to_owned(),
         name: "next".to_owned(),
     });
-    elsewhere.put(Kind::Ingress, other);
+    elsewhere.put(ObjectKind::Ingress, other);
     for (cluster, expected) in [
         (
             own("next", host("a", &[path("Prefix", "/", "gone")])),
@@ -384,7 +384,7 @@ fn a_canary_that_cannot_be_served_costs_the_other_ingress_nothing() {
         assert_eq!(remarks(&translation), [expected]);
         assert_eq!(answer(&config(&translation), 80, "GET http://a/"), "shop.cart.80");
     }
-    // So is a condition that Vanward cannot make use of.
+    // A condition that Vanward cannot compile is refused, too.
     let cluster =
         canary(&[("canary-by-header", "X"), ("canary-by-header-pattern", "(?:a{1000}){1000}")], &[]);
     let translation =
@@ -399,7 +399,7 @@ fn a_canary_that_cannot_be_served_costs_the_other_ingress_nothing() {
     let translation = translation.expect("each mistake comes from an object");
     assert!(remarks(&translation)[0].starts_with("Ingress shop/next: it takes no requests: "));
     assert_eq!(answer(&config(&translation), 80, "GET http://a/"), "shop.cart.80");
-    // What is wrong with the other Ingress is its own matter.
+    // A mistake in the main Ingress does not affect the canary.
     let translation = translated(&canary(&share, &[("auth-signin", "x")]));
     assert_eq!(remarks(&translation).len(), 1);
     assert_eq!(answer(&config(&translation), 80, "GET http://a/"), "500");

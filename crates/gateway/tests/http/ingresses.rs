@@ -1,15 +1,14 @@
-//! Ingresses: what requests get of their hosts, paths and annotations.
+//! Ingresses: effects of their hosts, paths and annotations.
 
-use gateway::{Cluster, Found, Kind, Translation};
+use gateway::{Cluster, ObjectKind, StatusFindings, Translation};
 use serde_json::{Value, json};
 
 use crate::scene::{answer, cluster, config, object, path_for_servers, translated};
 
-/// The cluster with classes of ours and of others.
 pub(crate) fn scene() -> Cluster {
     let mut cluster = cluster();
     for (name, controller) in [("vanward", crate::scene::CONTROLLER), ("other", "x.dev/ingress")] {
-        cluster.put(Kind::IngressClass, object("", name, json!({ "controller": controller })));
+        cluster.put(ObjectKind::IngressClass, object("", name, json!({ "controller": controller })));
     }
     cluster
 }
@@ -38,7 +37,7 @@ pub(crate) fn host(host: &str, paths: &[Value]) -> Value {
 
 fn with(ingress: &Value) -> Translation {
     let mut cluster = scene();
-    cluster.put(Kind::Ingress, ingress.clone());
+    cluster.put(ObjectKind::Ingress, ingress.clone());
     translated(&cluster)
 }
 
@@ -59,7 +58,7 @@ fn requests_go_by_host_and_path_to_services() {
     spec["defaultBackend"] = to("stock");
     let mut cluster = scene();
     crate::scene::service(&mut cluster, "shop", "stock", 1, &["10.0.0.9"]);
-    cluster.put(Kind::Ingress, ingress("i", &[], spec));
+    cluster.put(ObjectKind::Ingress, ingress("i", &[], spec));
     let translation = translated(&cluster);
     assert_eq!(remarks(&translation), [""; 0]);
     let config = config(&translation);
@@ -71,16 +70,19 @@ fn requests_go_by_host_and_path_to_services() {
         ("http://a.example/ab", "shop.blog.80"),
         ("http://a.example/a/b", "shop.blog.80"),
         ("http://x.b.example/y", "shop.cart.80"),
-        // A wildcard is for one label.
+        // A wildcard matches one label.
         ("http://x.y.b.example/", "shop.stock.80"),
         ("http://b.example/", "shop.stock.80"),
         ("http://other/", "shop.stock.80"),
     ] {
         assert_eq!(answer(&config, 80, &format!("GET {url}")), expected, "{url}");
     }
-    let status =
-        translation.statuses.iter().find(|status| status.object.kind == Kind::Ingress).expect("a status");
-    assert_eq!(status.found, Found::Ingress(vec!["192.0.2.1".to_owned()]));
+    let status = translation
+        .statuses
+        .iter()
+        .find(|status| status.object.kind == ObjectKind::Ingress)
+        .expect("a status");
+    assert_eq!(status.found, StatusFindings::Ingress(vec!["192.0.2.1".to_owned()]));
     let written = status.changed(&Value::Null, crate::scene::CONTROLLER, "now").expect("a change");
     assert_eq!(written, json!({ "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } }));
     assert_eq!(status.changed(&written, crate::scene::CONTROLLER, "now"), None);
@@ -107,18 +109,18 @@ fn only_ingresses_of_our_classes_are_served() {
             let mut class = object("", "vanward", json!({ "controller": crate::scene::CONTROLLER }));
             class["metadata"]["annotations"] =
                 json!({ "ingressclass.kubernetes.io/is-default-class": "true" });
-            cluster.put(Kind::IngressClass, class);
+            cluster.put(ObjectKind::IngressClass, class);
         }
-        cluster.put(Kind::Ingress, ingress.clone());
+        cluster.put(ObjectKind::Ingress, ingress.clone());
         let translation = translated(&cluster);
         assert_eq!(answer(&config(&translation), 80, "GET http://a/"), expected, "{ingress}");
-        let has_status = translation.statuses.iter().any(|status| status.object.kind == Kind::Ingress);
+        let has_status = translation.statuses.iter().any(|status| status.object.kind == ObjectKind::Ingress);
         assert_eq!(has_status, expected != "404");
     }
 }
 
 #[test]
-fn what_is_not_supported_is_answered_with_500_and_told() {
+fn unsupported_parts_are_answered_with_500_and_reported() {
     let one = || host("a", &[path("Prefix", "/", "cart")]);
     for (ingress, expected) in [
         (
@@ -131,7 +133,7 @@ fn what_is_not_supported_is_answered_with_500_and_told() {
         ),
         (
             ingress("i", &[("backend-protocol", "HTTPS")], one()),
-            "Ingress shop/i: annotation backend-protocol: it needs a BackendTLSPolicy for the service, which says whom to believe",
+            "Ingress shop/i: annotation backend-protocol: it needs a BackendTLSPolicy for the service, which names the trusted CAs",
         ),
         (
             ingress("i", &[], host("a", &[path("Prefix", "/", "gone")])),
@@ -208,10 +210,10 @@ fn hosts_with_a_certificate_are_for_https() {
         ),
     ] {
         let mut cluster = scene();
-        cluster.put(Kind::Secret, secret("web", "a.example"));
+        cluster.put(ObjectKind::Secret, secret("web", "a.example"));
         let mut spec = host("a.example", &[path("Prefix", "/", "cart")]);
         spec["tls"] = json!([{ "hosts": ["a.example"], "secretName": "web" }]);
-        cluster.put(Kind::Ingress, ingress("i", annotations, spec));
+        cluster.put(ObjectKind::Ingress, ingress("i", annotations, spec));
         let translation = translated(&cluster);
         assert_eq!(remarks(&translation), [""; 0]);
         let config = config(&translation);
@@ -228,12 +230,12 @@ fn hosts_with_a_certificate_are_for_https() {
     let mut spec = host("*.example", &[path("Prefix", "/", "cart")]);
     spec["tls"] = json!([{ "hosts": ["*.example"], "secretName": "web" }]);
     let mut cluster = scene();
-    cluster.put(Kind::Secret, secret("web", "*.example"));
-    cluster.put(Kind::Ingress, ingress("i", &[], spec));
+    cluster.put(ObjectKind::Secret, secret("web", "*.example"));
+    cluster.put(ObjectKind::Ingress, ingress("i", &[], spec));
     let wildcard = config(&translated(&cluster));
     assert_eq!(answer(&wildcard, 80, "GET http://a.example/"), "308 https://a.example/");
     assert_eq!(answer(&wildcard, 443, "GET http://a.example/"), "shop.cart.80");
-    // Without the secret there is nothing to listen with.
+    // Without the Secret there is no certificate to listen with.
     let mut spec = host("a.example", &[path("Prefix", "/", "cart")]);
     spec["tls"] = json!([{ "hosts": ["a.example"], "secretName": "gone" }]);
     let translation = with(&ingress("i", &[], spec));
@@ -284,7 +286,7 @@ fn annotations_are_options_of_the_routes() {
 }
 
 #[test]
-fn an_upstream_of_its_own_has_what_an_ingress_wants_of_it() {
+fn a_separate_upstream_has_the_options_of_an_ingress() {
     for (annotations, expected) in [
         (&[("proxy-connect-timeout", "7")][..], r#"pool = { "connect_timeout" = "7s" }"#),
         (&[("upstream-hash-by", "$http_x_user")], r#"hash_key = "header:x-user""#),
@@ -294,8 +296,9 @@ fn an_upstream_of_its_own_has_what_an_ingress_wants_of_it() {
         ),
     ] {
         let mut cluster = scene();
-        cluster.put(Kind::Ingress, ingress("i", annotations, host("a", &[path("Prefix", "/", "cart")])));
-        cluster.put(Kind::Ingress, ingress("j", &[], host("b", &[path("Prefix", "/", "cart")])));
+        cluster
+            .put(ObjectKind::Ingress, ingress("i", annotations, host("a", &[path("Prefix", "/", "cart")])));
+        cluster.put(ObjectKind::Ingress, ingress("j", &[], host("b", &[path("Prefix", "/", "cart")])));
         let translation = translated(&cluster);
         assert_eq!(remarks(&translation), [""; 0]);
         assert!(translation.written.text.contains(expected), "{expected}\n{}", translation.written.text);
@@ -309,7 +312,7 @@ fn an_upstream_of_its_own_has_what_an_ingress_wants_of_it() {
 fn gateways_and_older_ingresses_come_first() {
     let mut cluster = scene();
     cluster.put(
-        Kind::HttpRoute,
+        ObjectKind::HttpRoute,
         crate::scene::http_route(
             "r",
             &["a.example"],
@@ -318,12 +321,12 @@ fn gateways_and_older_ingresses_come_first() {
     );
     let mut later = ingress("a", &[], host("b.example", &[path("Prefix", "/", "cart")]));
     later["metadata"]["creationTimestamp"] = json!("2026-02-01T00:00:00Z");
-    cluster.put(Kind::Ingress, later);
+    cluster.put(ObjectKind::Ingress, later);
     let spec = json!({ "rules": [
         { "host": "a.example", "http": { "paths": [path("Prefix", "/", "blog")] } },
         { "host": "b.example", "http": { "paths": [path("Prefix", "/", "blog")] } },
     ] });
-    cluster.put(Kind::Ingress, ingress("b", &[], spec));
+    cluster.put(ObjectKind::Ingress, ingress("b", &[], spec));
     let config = config(&translated(&cluster));
     assert_eq!(answer(&config, 80, "GET http://a.example/"), "shop.cart.80");
     assert_eq!(answer(&config, 80, "GET http://b.example/"), "shop.blog.80");

@@ -1,26 +1,26 @@
-//! Objects of the Gateway API: what requests get of them, and what is written into them.
+//! Objects of the Gateway API: their effects on requests, and their statuses.
 
 /// Clusters for tests.
 mod scene;
-/// What may be read for them.
+/// Refuses access to the machine.
 mod no_machine;
-/// Which rule a request takes.
+/// Rules that requests match.
 mod matches;
-/// Which listeners a route attaches to.
+/// Attachment of routes to listeners.
 mod attaching;
-/// Who answers.
+/// Backends of routes.
 mod backends;
-/// Routes of TLS that is passed on.
+/// TLS passthrough.
 mod tls_routes;
 /// Ingresses.
 mod ingresses;
-/// Who may ask Ingresses, sessions, canaries.
+/// Authentication, sessions and canaries of Ingresses.
 mod ingress_policies;
 /// TLS to servers.
 mod backend_tls;
 /// Routes of gRPC.
 mod grpc;
-/// What filters do.
+/// Effects of filters.
 mod filters;
 /// Conditions of gateways and listeners.
 mod gateways;

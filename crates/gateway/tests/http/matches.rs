@@ -1,6 +1,6 @@
-//! Which rule of which route a request takes.
+//! Rules that requests match.
 
-use gateway::Kind;
+use gateway::ObjectKind;
 use serde_json::{Value, json};
 
 use crate::scene::{
@@ -27,9 +27,9 @@ fn paths_match_exactly_or_by_whole_segments_and_the_longest_wins() {
         rule(&json!([path("Exact", "/a/b")]), "blog"),
         rule(&json!([path("RegularExpression", "/r/[0-9]+")]), "cart"),
     ]);
-    cluster.put(Kind::HttpRoute, http_route("r", &[], &rules));
+    cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &rules));
     let translation = translated(&cluster);
-    assert_eq!(conditions(&translation, Kind::HttpRoute, "r"), ACCEPTED);
+    assert_eq!(conditions(&translation, ObjectKind::HttpRoute, "r"), ACCEPTED);
     let config = config(&translation);
     for (path, expected) in [
         ("/", "shop.blog.80"),
@@ -58,7 +58,7 @@ fn fields_parameters_and_methods_narrow_a_match() {
         ),
         rule(&json!([{ "queryParams": [{ "name": "animal", "value": "whale" }] }]), "third"),
         rule(&json!([{ "method": "PATCH" }]), "blog"),
-        // Of two conditions on one field the first counts.
+        // If two conditions concern the same field, the first counts.
         rule(
             &json!([{ "headers": [{ "name": "x", "value": "1" }, { "name": "X", "value": "2" }] }]),
             "third"
@@ -67,15 +67,15 @@ fn fields_parameters_and_methods_narrow_a_match() {
             &json!([{ "headers": [{ "name": "re", "type": "RegularExpression", "value": "a|b+" }] }]),
             "cart"
         ),
-        // What would be a beginning or an expression in a file of Vanward.
+        // These would be a prefix and an expression in a file of Vanward.
         rule(
             &json!([{ "headers": [{ "name": "lit", "value": "a*" }] }, { "headers": [{ "name": "lit", "value": "~ .*" }] }]),
             "blog"
         ),
     ]);
-    cluster.put(Kind::HttpRoute, http_route("r", &[], &rules));
+    cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &rules));
     let translation = translated(&cluster);
-    assert_eq!(conditions(&translation, Kind::HttpRoute, "r"), ACCEPTED);
+    assert_eq!(conditions(&translation, ObjectKind::HttpRoute, "r"), ACCEPTED);
     let config = config(&translation);
     for (request, fields, expected) in [
         ("GET http://a/", &[("version", "two")][..], "shop.cart.80"),
@@ -114,15 +114,15 @@ fn of_equal_matches_the_oldest_route_counts_then_the_name_then_the_first_rule() 
     ] {
         let mut cluster = cluster();
         for route in routes {
-            cluster.put(Kind::HttpRoute, route);
+            cluster.put(ObjectKind::HttpRoute, route);
         }
         assert_eq!(answer(&config(&translated(&cluster)), 80, "GET http://a.example/x/y"), expected);
     }
 }
 
-/// Users of a cluster must not read the proxy's environment or files, nor fields of requests that they did not ask for.
+/// Users of a cluster must not read the proxy's environment or files, nor request fields by variables.
 #[test]
-fn nothing_is_put_into_what_users_of_a_cluster_write() {
+fn variables_in_objects_are_not_expanded() {
     let mut cluster = cluster();
     const TEXTS: [&str; 4] = ["${HOME}", "${file:/etc/passwd}", "$host", "$${env:x} $1"];
     let edits: Vec<Value> = TEXTS
@@ -135,7 +135,7 @@ fn nothing_is_put_into_what_users_of_a_cluster_write() {
         "filters": [{ "type": "RequestHeaderModifier", "requestHeaderModifier": { "set": edits } }],
         "backendRefs": [backend("cart")],
     }]);
-    cluster.put(Kind::HttpRoute, http_route("r", &[], &rules));
+    cluster.put(ObjectKind::HttpRoute, http_route("r", &[], &rules));
     let config = config(&translated(&cluster));
     for text in TEXTS {
         assert_eq!(answer_with(&config, 80, "GET http://a/", &[("x", text)]), "shop.cart.80", "{text}");
@@ -152,7 +152,7 @@ fn nothing_is_put_into_what_users_of_a_cluster_write() {
 }
 
 #[test]
-fn what_is_not_supported_is_told_and_answered_with_500() {
+fn unsupported_rules_have_a_condition_and_are_answered_with_500() {
     for (rule, expected) in [
         (
             json!({ "sessionPersistence": {}, "backendRefs": [backend("cart")] }),
@@ -178,22 +178,22 @@ fn what_is_not_supported_is_told_and_answered_with_500() {
         ),
     ] {
         let mut cluster = cluster();
-        // Alone it takes the whole route with it; beside others it is answered with 500.
-        cluster.put(Kind::HttpRoute, http_route("alone", &["alone.example"], &json!([rule])));
+        // Alone, it invalidates the route; beside other rules, it is answered with 500.
+        cluster.put(ObjectKind::HttpRoute, http_route("alone", &["alone.example"], &json!([rule])));
         let mut other = json!({ "matches": [path("PathPrefix", "/well")] });
         other["backendRefs"] = json!([backend("blog")]);
-        cluster.put(Kind::HttpRoute, http_route("partly", &["partly.example"], &json!([rule, other])));
+        cluster.put(ObjectKind::HttpRoute, http_route("partly", &["partly.example"], &json!([rule, other])));
         let translation = translated(&cluster);
         assert_eq!(
-            conditions(&translation, Kind::HttpRoute, "alone").split(' ').next(),
+            conditions(&translation, ObjectKind::HttpRoute, "alone").split(' ').next(),
             Some("!Accepted=UnsupportedValue")
         );
         assert_eq!(
-            conditions(&translation, Kind::HttpRoute, "partly"),
+            conditions(&translation, ObjectKind::HttpRoute, "partly"),
             "Accepted=Accepted ResolvedRefs=ResolvedRefs PartiallyInvalid=UnsupportedValue"
         );
         for name in ["alone", "partly"] {
-            let told = messages(&translation, Kind::HttpRoute, name);
+            let told = messages(&translation, ObjectKind::HttpRoute, name);
             assert!(told.contains(expected), "{told}");
         }
         let config = config(&translation);
@@ -205,39 +205,40 @@ fn what_is_not_supported_is_told_and_answered_with_500() {
     }
 }
 
-/// What only Vanward can tell, such as an expression that it cannot compile, comes back as a condition.
+/// Mistakes that only Vanward finds, such as an expression that it cannot compile, become a condition.
 #[test]
 fn a_route_that_vanward_refuses_is_not_accepted() {
     use crate::scene::{Test, options};
     use gateway::{Reference, Refused, translate};
     let mut cluster = cluster();
     cluster.put(
-        Kind::HttpRoute,
+        ObjectKind::HttpRoute,
         http_route("bad", &[], &json!([rule(&json!([path("RegularExpression", "/(")]), "cart")])),
     );
-    cluster.put(Kind::HttpRoute, http_route("good", &["a.example"], &json!([rule(&json!([]), "blog")])));
+    cluster
+        .put(ObjectKind::HttpRoute, http_route("good", &["a.example"], &json!([rule(&json!([]), "blog")])));
     let first = translated(&cluster);
     let reading = config::examine(&first.written.text, "kubernetes");
     let mistake = reading.mistakes.first().expect("a mistake");
     let owner = first.written.owner(mistake.line).expect("an owner").clone();
     assert_eq!(
         owner,
-        Reference { kind: Kind::HttpRoute, namespace: "shop".to_owned(), name: "bad".to_owned() }
+        Reference { kind: ObjectKind::HttpRoute, namespace: "shop".to_owned(), name: "bad".to_owned() }
     );
     let refused = Refused::from([(owner, mistake.message.clone())]);
     let second = translate(&cluster, &options(), &refused, &Test);
     assert_eq!(
-        conditions(&second, Kind::HttpRoute, "bad"),
+        conditions(&second, ObjectKind::HttpRoute, "bad"),
         "!Accepted=UnsupportedValue ResolvedRefs=ResolvedRefs"
     );
     assert_eq!(answer(&config(&second), 80, "GET http://a.example/"), "shop.blog.80");
 }
 
 #[test]
-fn an_object_that_cannot_be_read_is_told() {
+fn an_unreadable_object_is_reported() {
     let mut cluster = cluster();
-    cluster.put(Kind::HttpRoute, object("shop", "r", json!({ "rules": 7 })));
+    cluster.put(ObjectKind::HttpRoute, object("shop", "r", json!({ "rules": 7 })));
     let told: Vec<String> =
         translated(&cluster).unreadable.iter().map(|(object, why)| format!("{object}: {why}")).collect();
-    assert!(told[0].starts_with("HTTPRoute shop/r: invalid type"), "{told:?}");
+    assert!(told[0].starts_with("HTTPRoute shop/r: this is an integer; expected an array"), "{told:?}");
 }

@@ -1,12 +1,12 @@
-//! Nothing may be read for a configuration that users of a cluster have written, but what is in its objects. The fuzz target
-//! `gateway_objects` has this file, too.
+//! A configuration by users of a cluster may read nothing except its objects. The fuzz target `gateway_objects`
+//! uses this file, too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use config::Surroundings;
 
-/// The files that come from objects. Whoever reads anything else panics.
+/// Has only the files from objects. Any other read panics.
 pub(crate) struct NoMachine<'t>(pub(crate) &'t BTreeMap<String, Vec<u8>>);
 
 impl Surroundings for NoMachine<'_> {

@@ -1,10 +1,12 @@
-//! Clusters made of a few lines, what Vanward makes of them, and what a request gets there.
+//! Builds clusters in a few lines, translates them, and routes requests through the result.
 
 use std::net::IpAddr;
 
 use config::{Action, Config};
-use gateway::{Cluster, Found, Kind, Machine, Options, Refused, Translation, translate};
-use route::{Exchange, Fields, Request, RouteTable};
+use gateway::{
+    Cluster, MachineFacts, ObjectKind, OperatorOptions, Refused, StatusFindings, Translation, translate,
+};
+use route::{FieldLookup, RequestParts, RouteTable, VariableValues};
 use serde_json::{Value, json};
 
 use crate::no_machine::NoMachine;
@@ -14,8 +16,8 @@ pub(crate) const CONTROLLER: &str = "vanward.dev/gateway";
 /// A class, a gateway with an HTTP listener for all namespaces, and two services.
 pub(crate) fn cluster() -> Cluster {
     let mut cluster = Cluster::default();
-    cluster.put(Kind::GatewayClass, object("", "vanward", json!({ "controllerName": CONTROLLER })));
-    cluster.put(Kind::Gateway, gateway("infra", "edge", &json!([listener("http", 80, Value::Null)])));
+    cluster.put(ObjectKind::GatewayClass, object("", "vanward", json!({ "controllerName": CONTROLLER })));
+    cluster.put(ObjectKind::Gateway, gateway("infra", "edge", &json!([listener("http", 80, Value::Null)])));
     for name in ["cart", "blog"] {
         service(&mut cluster, "shop", name, 8080, &["10.0.0.1", "10.0.0.2"]);
     }
@@ -40,17 +42,16 @@ pub(crate) fn listener(name: &str, port: u16, hostname: Value) -> Value {
 
 pub(crate) fn service(cluster: &mut Cluster, namespace: &str, name: &str, port: u16, addresses: &[&str]) {
     let spec = json!({ "ports": [{ "name": "web", "port": 80 }] });
-    cluster.put(Kind::Service, object(namespace, name, spec));
+    cluster.put(ObjectKind::Service, object(namespace, name, spec));
     let endpoints: Vec<Value> = addresses.iter().map(|address| json!({ "addresses": [address] })).collect();
     cluster.put(
-        Kind::EndpointSlice,
+        ObjectKind::EndpointSlice,
         json!({ "metadata": { "namespace": namespace, "name": format!("{name}-1"),
                 "labels": { "kubernetes.io/service-name": name } },
             "addressType": "IPv4", "endpoints": endpoints, "ports": [{ "name": "web", "port": port }] }),
     );
 }
 
-/// A route of `shop` to the gateway.
 pub(crate) fn http_route(name: &str, hosts: &[&str], rules: &Value) -> Value {
     let parents = json!([{ "name": "edge", "namespace": "infra" }]);
     object("shop", name, json!({ "parentRefs": parents, "hostnames": hosts, "rules": rules }))
@@ -60,10 +61,11 @@ pub(crate) fn backend(name: &str) -> Value {
     json!({ "name": name, "port": 80 })
 }
 
-/// A machine that can use every certificate but a bad one, which has the names in its text, and every port but one.
+/// A machine on which every certificate except a bad one is valid, and every port except one is free. The text of a
+/// certificate is its names.
 pub(crate) struct Test;
 
-impl Machine for Test {
+impl MachineFacts for Test {
     fn certificate(&self, certificate: &[u8], _: &[u8]) -> Result<Vec<String>, String> {
         match std::str::from_utf8(certificate).expect("a text") {
             "bad" => Err("it is bad".to_owned()),
@@ -84,8 +86,8 @@ impl Machine for Test {
     }
 }
 
-pub(crate) fn options() -> Options {
-    Options {
+pub(crate) fn options() -> OperatorOptions {
+    OperatorOptions {
         controller: CONTROLLER.to_owned(),
         addresses: vec!["192.0.2.1".to_owned()],
         base: None,
@@ -99,13 +101,11 @@ pub(crate) fn translated(cluster: &Cluster) -> Translation {
     translate(cluster, &options(), &Refused::new(), &Test)
 }
 
-/// The configuration, which has to be valid.
 pub(crate) fn config(translation: &Translation) -> Config {
     let reading = examined(translation);
     reading.config.unwrap_or_else(|| panic!("{:#?}\n{}", reading.mistakes, translation.written.text))
 }
 
-/// The mistakes in the configuration.
 pub(crate) fn mistakes(translation: &Translation) -> Vec<config::Mistake> {
     examined(translation).mistakes
 }
@@ -114,12 +114,11 @@ fn examined(translation: &Translation) -> config::Reading {
     config::examine_in(&translation.written.text, "kubernetes", &NoMachine(&translation.files))
 }
 
-/// What a request gets at a port: the upstreams, the target of a redirect, or a status.
+/// Returns the result of a request at a port: the upstreams, the target of a redirect, or a status.
 pub(crate) fn answer(config: &Config, port: u16, request: &str) -> String {
     answer_with(config, port, request, &[])
 }
 
-/// The same with fields.
 pub(crate) fn answer_with(config: &Config, port: u16, request: &str, fields: &[(&str, &str)]) -> String {
     let Some(index) = chosen(config, port, request, fields) else { return "404".to_owned() };
     let upstream = |index: usize| config.upstreams[index].name.clone();
@@ -131,7 +130,7 @@ pub(crate) fn answer_with(config: &Config, port: u16, request: &str, fields: &[(
         }
         Action::Redirect(redirect) => with_request(config, port, request, fields, |request| {
             let mut location = Vec::new();
-            redirect.location(&Exchange::of(request, "http"), &mut location).expect("a host");
+            redirect.location(&VariableValues::from_request(request, "http"), &mut location).expect("a host");
             format!("{} {}", redirect.status.code(), String::from_utf8_lossy(&location))
         }),
         Action::Respond(respond) => respond.response.status().to_string(),
@@ -139,20 +138,18 @@ pub(crate) fn answer_with(config: &Config, port: u16, request: &str, fields: &[(
     }
 }
 
-/// The route of a request, as an index.
 pub(crate) fn chosen(config: &Config, port: u16, request: &str, fields: &[(&str, &str)]) -> Option<usize> {
     let (owners, rules): (Vec<_>, Vec<_>) = config.rules().map(|(index, rule)| (index, rule.clone())).unzip();
     let table = RouteTable::compile(rules);
     with_request(config, port, request, fields, |request| table.choose(&request)).map(|rule| owners[rule])
 }
 
-/// The path that servers get, with the query.
 pub(crate) fn path_for_servers(config: &Config, port: u16, request: &str) -> String {
     let index = chosen(config, port, request, &[]).expect("a route");
     let rewrite = config.routes[index].policies.rewrite.path.as_ref().expect("a rewrite");
     with_request(config, port, request, &[], |request| {
         let mut path = Vec::new();
-        rewrite.apply(&Exchange::of(request, "http"), &mut path).expect("a path");
+        rewrite.apply(&VariableValues::from_request(request, "http"), &mut path).expect("a path");
         String::from_utf8(path).expect("text")
     })
 }
@@ -162,7 +159,7 @@ fn with_request<T>(
     port: u16,
     request: &str,
     fields: &[(&str, &str)],
-    with: impl FnOnce(Request<'_, [(&str, &str)]>) -> T,
+    with: impl FnOnce(RequestParts<'_, [(&str, &str)]>) -> T,
 ) -> T {
     let listener = config.listeners.iter().position(|listener| listener.address.port() == Some(port));
     let (method, url) = request.split_once(' ').expect("a method and a URL");
@@ -170,7 +167,7 @@ fn with_request<T>(
     let (host, path) = rest.split_at(rest.find('/').expect("a path"));
     let (path, query) =
         path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query.as_bytes())));
-    with(Request {
+    with(RequestParts {
         listener: listener.expect("a listener"),
         host: host.as_bytes(),
         path: path.as_bytes(),
@@ -182,15 +179,15 @@ fn with_request<T>(
 }
 
 const _: fn() = || {
-    fn is_fields<F: Fields + ?Sized>() {}
+    fn is_fields<F: FieldLookup + ?Sized>() {}
     is_fields::<[(&str, &str)]>();
 };
 
-/// Conditions of an object as `Type=Reason`, with `!` in front of those that do not hold; of a gateway first its own, then
-/// those of each listener behind its name and the number of its routes.
-pub(crate) fn conditions(translation: &Translation, kind: Kind, name: &str) -> String {
-    let told = |conditions: &[gateway::Condition]| {
-        let one = |condition: &gateway::Condition| {
+/// Lists an object's conditions as `Type=Reason`, with `!` for those that do not hold. A gateway's listeners
+/// follow, each with its name and number of routes.
+pub(crate) fn conditions(translation: &Translation, kind: ObjectKind, name: &str) -> String {
+    let told = |conditions: &[gateway::StatusCondition]| {
+        let one = |condition: &gateway::StatusCondition| {
             let not = if condition.holds { "" } else { "!" };
             format!("{not}{}={}", condition.kind, condition.reason)
         };
@@ -199,8 +196,8 @@ pub(crate) fn conditions(translation: &Translation, kind: Kind, name: &str) -> S
     let status =
         translation.statuses.iter().find(|status| status.object.kind == kind && status.object.name == name);
     match &status.expect("a status").found {
-        Found::Class(conditions) => told(conditions),
-        Found::Gateway { conditions, listeners, .. } => {
+        StatusFindings::Class(conditions) => told(conditions),
+        StatusFindings::Gateway { conditions, listeners, .. } => {
             let listeners = listeners.iter().map(|listener| {
                 let kinds: Vec<&str> = listener.kinds.iter().map(|(_, kind)| *kind).collect();
                 format!(
@@ -212,29 +209,30 @@ pub(crate) fn conditions(translation: &Translation, kind: Kind, name: &str) -> S
             });
             told(conditions) + &listeners.collect::<String>()
         }
-        Found::Route(parents) => {
+        StatusFindings::Route(parents) => {
             parents.iter().map(|parent| told(&parent.conditions)).collect::<Vec<_>>().join(" | ")
         }
-        Found::Ingress(addresses) => addresses.join(" "),
-        Found::Policy(ancestors) => {
+        StatusFindings::Ingress(addresses) => addresses.join(" "),
+        StatusFindings::Policy(ancestors) => {
             ancestors.iter().map(|ancestor| told(&ancestor.conditions)).collect::<Vec<_>>().join(" | ")
         }
     }
 }
 
-/// What the conditions say that do not hold.
-pub(crate) fn messages(translation: &Translation, kind: Kind, name: &str) -> String {
+pub(crate) fn messages(translation: &Translation, kind: ObjectKind, name: &str) -> String {
     let status =
         translation.statuses.iter().find(|status| status.object.kind == kind && status.object.name == name);
-    let conditions: Vec<gateway::Condition> = match &status.expect("a status").found {
-        Found::Class(conditions) => conditions.clone(),
-        Found::Gateway { conditions, listeners, .. } => {
+    let conditions: Vec<gateway::StatusCondition> = match &status.expect("a status").found {
+        StatusFindings::Class(conditions) => conditions.clone(),
+        StatusFindings::Gateway { conditions, listeners, .. } => {
             let of_listeners = listeners.iter().flat_map(|listener| listener.conditions.clone());
             conditions.iter().cloned().chain(of_listeners).collect()
         }
-        Found::Route(parents) => parents.iter().flat_map(|parent| parent.conditions.clone()).collect(),
-        Found::Ingress(_) => Vec::new(),
-        Found::Policy(ancestors) => {
+        StatusFindings::Route(parents) => {
+            parents.iter().flat_map(|parent| parent.conditions.clone()).collect()
+        }
+        StatusFindings::Ingress(_) => Vec::new(),
+        StatusFindings::Policy(ancestors) => {
             ancestors.iter().flat_map(|ancestor| ancestor.conditions.clone()).collect()
         }
     };

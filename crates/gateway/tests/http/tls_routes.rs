@@ -1,6 +1,6 @@
-//! Routes of TLS that is passed on: which servers get the connections for a name.
+//! TLSRoutes: servers by server name.
 
-use gateway::{Cluster, Kind, Translation};
+use gateway::{Cluster, ObjectKind, Translation};
 use serde_json::{Value, json};
 
 use crate::scene::{backend, cluster, conditions, config, gateway, messages, object, service, translated};
@@ -14,7 +14,7 @@ fn listener(name: &str, hostname: Value) -> Value {
 
 fn scene(listeners: &[Value]) -> Cluster {
     let mut cluster = cluster();
-    cluster.put(Kind::Gateway, gateway("infra", "edge", &json!(listeners)));
+    cluster.put(ObjectKind::Gateway, gateway("infra", "edge", &json!(listeners)));
     cluster
 }
 
@@ -24,7 +24,7 @@ fn route(name: &str, hosts: &[&str], backends: &Value) -> Value {
     object("shop", name, json!({ "parentRefs": parents, "hostnames": hosts, "rules": rules }))
 }
 
-/// What port 443 passes on: names with their servers and weights; of several upstreams each behind its share.
+/// Describes the passthrough of port 443: names with servers and weights, and the shares of several upstreams.
 fn passed_on(translation: &Translation) -> Vec<String> {
     let config = config(translation);
     let listener = config.listeners.iter().find(|listener| listener.address.port() == Some(443));
@@ -66,11 +66,11 @@ fn connections_go_by_name_to_the_servers_of_a_route() {
         (json!("a.example"), &["*.example"], vec![format!("a.example: {CART}")]),
     ] {
         let mut cluster = scene(&[listener("tls", host.clone())]);
-        cluster.put(Kind::TlsRoute, route("r", hosts, &json!([backend("cart")])));
+        cluster.put(ObjectKind::TlsRoute, route("r", hosts, &json!([backend("cart")])));
         let translation = translated(&cluster);
         assert_eq!(passed_on(&translation), expected, "{host} {hosts:?}");
-        assert_eq!(conditions(&translation, Kind::TlsRoute, "r"), WELL);
-        let told = conditions(&translation, Kind::Gateway, "edge");
+        assert_eq!(conditions(&translation, ObjectKind::TlsRoute, "r"), WELL);
+        let told = conditions(&translation, ObjectKind::Gateway, "edge");
         assert!(told.contains("| tls 1 [\"TLSRoute\"]: Accepted=Accepted"), "{told}");
     }
 }
@@ -90,7 +90,7 @@ fn weights_are_those_of_services_however_many_servers_they_have() {
             "*: tcp://10.0.0.1:8080=1000 tcp://10.0.0.2:8080=1000 tcp://10.0.2.1:8443=223",
         ),
         (json!([weighted("cart", 0), weighted("one", 1)]), "*: tcp://10.0.2.1:8443=1000"),
-        // A service without endpoints takes its share with it.
+        // A service without endpoints has its share refused.
         (
             json!([weighted("empty", 1), weighted("one", 3)]),
             "*: 3 of tcp://10.0.2.1:8443=1000, 1 of http://127.0.0.1:9=0",
@@ -98,10 +98,10 @@ fn weights_are_those_of_services_however_many_servers_they_have() {
         (json!([weighted("empty", 0), weighted("one", 1)]), "*: tcp://10.0.2.1:8443=1000"),
         (json!([weighted("empty", 1)]), "*: http://127.0.0.1:9=0"),
     ] {
-        cluster.put(Kind::TlsRoute, route("r", &[], &backends));
+        cluster.put(ObjectKind::TlsRoute, route("r", &[], &backends));
         let translation = translated(&cluster);
         assert_eq!(passed_on(&translation), [expected], "{backends}");
-        assert_eq!(conditions(&translation, Kind::TlsRoute, "r"), WELL);
+        assert_eq!(conditions(&translation, ObjectKind::TlsRoute, "r"), WELL);
     }
 }
 
@@ -113,13 +113,13 @@ fn a_name_is_of_the_oldest_route_and_of_the_nearest_listener() {
         route
     };
     let later = route("later", &["b.example"], &json!([backend("blog")]));
-    cluster.put(Kind::TlsRoute, created(later, "2026-03-01T00:00:00Z"));
+    cluster.put(ObjectKind::TlsRoute, created(later, "2026-03-01T00:00:00Z"));
     let mut first = route("first", &["a.example", "b.example"], &json!([backend("stock")]));
     first["spec"]["parentRefs"][0]["sectionName"] = json!("all");
     first["spec"]["rules"][0]["backendRefs"][0]["namespace"] = json!("shop");
     service(&mut cluster, "shop", "stock", 1, &["10.0.3.1"]);
-    cluster.put(Kind::TlsRoute, created(first, "2026-02-01T00:00:00Z"));
-    // What is for the nearer listener gets to no route of the other one.
+    cluster.put(ObjectKind::TlsRoute, created(first, "2026-02-01T00:00:00Z"));
+    // Connections for the more specific listener reach no route of the other one.
     assert_eq!(
         passed_on(&translated(&cluster)),
         ["b.example: tcp://10.0.3.1:1=1000", "a.example: http://127.0.0.1:9=0"]
@@ -127,7 +127,7 @@ fn a_name_is_of_the_oldest_route_and_of_the_nearest_listener() {
 }
 
 #[test]
-fn what_is_not_supported_gets_no_connection_and_is_told() {
+fn unsupported_routes_get_no_connection_and_a_condition() {
     let with = |more: Value| {
         let mut route = route("r", &["a.example"], &json!([backend("cart")]));
         route["spec"]
@@ -155,14 +155,14 @@ fn what_is_not_supported_gets_no_connection_and_is_told() {
         (with(json!({ "hostnames": ["a_b"] })), "!Accepted=UnsupportedValue ResolvedRefs=ResolvedRefs"),
     ] {
         let mut cluster = scene(&[listener("tls", Value::Null)]);
-        cluster.put(Kind::TlsRoute, route.clone());
+        cluster.put(ObjectKind::TlsRoute, route.clone());
         let translation = translated(&cluster);
-        assert_eq!(conditions(&translation, Kind::TlsRoute, "r"), expected, "{route}");
+        assert_eq!(conditions(&translation, ObjectKind::TlsRoute, "r"), expected, "{route}");
         assert!(passed_on(&translation).iter().all(|one| one.ends_with("=0")), "{route}");
     }
 }
 
-/// GEP-2643: an invalid backend costs the share of its weight, no more.
+/// GEP-2643: an invalid backend costs only its share.
 #[test]
 fn of_several_backends_those_that_lead_nowhere_are_refused_their_share() {
     let weighted = |name: &str, weight: u32| json!({ "name": name, "port": 80, "weight": weight });
@@ -172,13 +172,13 @@ fn of_several_backends_those_that_lead_nowhere_are_refused_their_share() {
         { "name": "stock", "namespace": "other", "port": 80, "weight": 1 },
     ]);
     let mut cluster = scene(&[listener("tls", Value::Null)]);
-    cluster.put(Kind::TlsRoute, route("r", &["a.example"], &backends));
+    cluster.put(ObjectKind::TlsRoute, route("r", &["a.example"], &backends));
     let translation = translated(&cluster);
     let servers = "tcp://10.0.0.1:8080=1000 tcp://10.0.0.2:8080=1000";
     assert_eq!(passed_on(&translation), [format!("a.example: 6 of {servers}, 2 of http://127.0.0.1:9=0")]);
-    let told = conditions(&translation, Kind::TlsRoute, "r");
+    let told = conditions(&translation, ObjectKind::TlsRoute, "r");
     assert_eq!(told, "Accepted=Accepted !ResolvedRefs=BackendNotFound");
-    // A condition has one reason: the other one is told besides.
+    // A condition has one reason: a remark reports the other one.
     let remarks: Vec<String> =
         translation.remarks.iter().map(|(object, why)| format!("{object}: {why}")).collect();
     let other = "TLSRoute shop/r: backendRefs: Service other/stock: no ReferenceGrant in other permits it";
@@ -188,12 +188,12 @@ fn of_several_backends_those_that_lead_nowhere_are_refused_their_share() {
 #[test]
 fn listeners_take_the_routes_of_their_protocol_alone() {
     let mut cluster = scene(&[crate::scene::listener("http", 80, Value::Null)]);
-    cluster.put(Kind::TlsRoute, route("r", &[], &json!([backend("cart")])));
-    let told = conditions(&translated(&cluster), Kind::TlsRoute, "r");
+    cluster.put(ObjectKind::TlsRoute, route("r", &[], &json!([backend("cart")])));
+    let told = conditions(&translated(&cluster), ObjectKind::TlsRoute, "r");
     assert_eq!(told, "!Accepted=NotAllowedByListeners ResolvedRefs=ResolvedRefs");
     let mut terminating = listener("tls", Value::Null);
     terminating["tls"]["mode"] = json!("Terminate");
     let translation = translated(&scene(&[terminating]));
-    assert!(conditions(&translation, Kind::Gateway, "edge").contains("!Accepted=UnsupportedValue"));
-    assert!(messages(&translation, Kind::Gateway, "edge").contains("HTTPS decrypts"));
+    assert!(conditions(&translation, ObjectKind::Gateway, "edge").contains("!Accepted=UnsupportedValue"));
+    assert!(messages(&translation, ObjectKind::Gateway, "edge").contains("HTTPS decrypts"));
 }

@@ -1,16 +1,16 @@
-//! The chunked coding, whole and broken, up to its limits. How pieces are put together is a property, elsewhere.
+//! The chunked coding: valid and invalid bodies, and its limits. `properties` covers splits of the input.
 
-use http1::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, Chunked, chunk_prefix};
+use http1::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, ChunkedDecoder, chunk_prefix};
 
 use crate::text;
 
 const LIMITS: ChunkLimits = ChunkLimits { extension_bytes: 32, trailer_bytes: 64 };
 
-/// Data, what follows the body, and trailers; `None` where the body has not ended.
+/// Data, bytes after the body, and trailers; `None` if the body is incomplete.
 type Body = Option<(Vec<u8>, Vec<u8>, Vec<u8>)>;
 
 fn decode(bytes: &[u8]) -> Result<Body, ChunkError> {
-    let mut chunked = Chunked::default();
+    let mut chunked = ChunkedDecoder::default();
     let mut buffer = bytes.to_vec();
     let decoded = chunked.decode(&mut buffer, &LIMITS)?;
     assert!(decoded.done || decoded.consumed == bytes.len(), "all is consumed while the body goes on");
@@ -30,11 +30,11 @@ fn bodies() {
         ("000000000000005\r\nhello\r\n0\r\n\r\n", "hello", "", ""),
         ("4\r\n\r\n\r\n\r\n0\r\n\r\n", "\r\n\r\n", "", ""),
         ("1\r\nx\r\n0\r\n\r\nGET / HTTP/1.1\r\n", "x", "GET / HTTP/1.1\r\n", ""),
-        // §7.1.1: extensions are read over.
+        // §7.1.1: extensions are skipped.
         ("1;a\r\nx\r\n0;b=\"c;d\";e\r\n\r\n", "x", "", ""),
         ("1;\r\nx\r\n0\r\n\r\n", "x", "", ""),
         ("1; a = \t\u{e9}\r\nx\r\n0\r\n\r\n", "x", "", ""),
-        // §7.1.2: trailers that may be sent on, and those that may not (RFC 9110 §6.5.1).
+        // §7.1.2: forwarded trailers, and dropped ones (RFC 9110 §6.5.1).
         ("0\r\nA: b\r\nC: d\r\n\r\n", "", "", "A: b\r\nC: d\r\n"),
         ("0\r\nContent-Length: 5\r\nA: b\r\nHost: x\r\n\r\n", "", "", "A: b\r\n"),
         ("0\r\nTransfer-Encoding: chunked\r\n\r\n", "", "", ""),
@@ -80,7 +80,7 @@ fn bodies_that_are_refused() {
         ("5\r\nhello\r0", ChunkError::Terminator),
         ("5\r\nhello\r\r\n", ChunkError::Terminator),
         ("5\r\nhello\r\n\r\n0\r\n\r\n", ChunkError::Size),
-        // A bare LF that ends an extension for some readers.
+        // Some parsers take a bare LF as the end of an extension.
         ("5;a\nhello\r\n", ChunkError::Extension),
         ("5;\nhello\r\n", ChunkError::Extension),
         ("5;a\0\r\n", ChunkError::Extension),
@@ -124,7 +124,7 @@ fn limits_at_the_bound_and_one_over() {
     let extended = |len: usize| format!("0;{}\r\n\r\n", "x".repeat(len));
     assert!(decode(extended(32).as_bytes()).is_ok());
     assert_eq!(decode(extended(33).as_bytes()), Err(ChunkError::ExtensionsTooLarge));
-    // Over a whole body, not a chunk.
+    // The limit holds for a whole body, not for each chunk.
     let spread = format!("{}0\r\n\r\n", "1;abc\r\nx\r\n".repeat(11));
     assert_eq!(decode(spread.as_bytes()), Err(ChunkError::ExtensionsTooLarge));
     let trailed = |len: usize| format!("0\r\nA: {}\r\n\r\n", "x".repeat(len - 7));
@@ -137,7 +137,7 @@ fn limits_at_the_bound_and_one_over() {
 
 #[test]
 fn a_decoder_is_used_again() {
-    let mut chunked = Chunked::default();
+    let mut chunked = ChunkedDecoder::default();
     let mut first = b"1;abc\r\nx\r\n0\r\nA: b\r\n\r\n".to_vec();
     assert!(chunked.decode(&mut first, &LIMITS).unwrap().done);
     let again = chunked.decode(&mut first, &LIMITS).unwrap();
@@ -154,7 +154,7 @@ fn a_decoder_is_used_again() {
 
 #[test]
 fn unwanted_trailers_are_taken_out() {
-    let mut chunked = Chunked::default();
+    let mut chunked = ChunkedDecoder::default();
     let mut body = b"0\r\nA: b\r\nX-Secret: A: 1\r\nC: X-Secret\r\nHost: x\r\n\r\n".to_vec();
     assert!(chunked.decode(&mut body, &LIMITS).unwrap().done);
     chunked.retain_trailers(|name| !name.eq_ignore_ascii_case(b"x-secret"));

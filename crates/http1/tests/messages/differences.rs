@@ -1,15 +1,15 @@
-//! Messages as they are sent, with a few bytes changed: the quick reader and the slow one never differ.
+//! Mutations of valid messages: the fast parser and the oracle always agree.
 
 use http1::{
-    ClientConnection, ConnectionOptions, Framing, FramingError, Head, HeadError, HeadLimits, Name, Parsed,
-    RequestHead, ResponseHead, ResponseRewrite, Target,
+    BodyFraming, ClientConnection, ConnectionOptions, FramingError, HeadError, HeadLimits, MessageHead, Name,
+    Parsed, RequestHead, RequestTarget, ResponseHead, ResponseRewrite,
 };
 use proptest::prelude::*;
 
 use crate::oracle::{self, Read, Start};
 use crate::{LIMITS, text};
 
-/// Small enough that the messages below go past each.
+/// So small that the messages below exceed each limit.
 const TIGHT: HeadLimits = HeadLimits { bytes: 150, fields: 5, target: 16 };
 
 const MESSAGES: [&str; 8] = [
@@ -25,7 +25,7 @@ const MESSAGES: [&str; 8] = [
     "HTTP/1.0 204\r\nDate:x\r\nContent-Length: 0\r\nContent-Length: 0\r\nProxy-Authenticate: Basic\r\n\r\nbody",
 ];
 
-/// A message with some of its bytes set, inserted or taken out, or two of its lines exchanged for others'.
+/// A valid message with some bytes replaced, inserted or removed, or two lines replaced by those of others.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         4 => prop::sample::select(b"\r\n\t :;,?#-_/aAzZ@[`{019.\0\x1f\x7f\x80\xff".to_vec()),
@@ -56,10 +56,10 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-fn fields<StartLine>(head: &Head<StartLine>, bytes: &[u8]) -> Vec<oracle::Field> {
-    let field = |field: &http1::Field| oracle::Field {
-        name: field.name.of(bytes).to_vec(),
-        value: field.value.of(bytes).to_vec(),
+fn fields<StartLine>(head: &MessageHead<StartLine>, bytes: &[u8]) -> Vec<oracle::Field> {
+    let field = |field: &http1::FieldLine| oracle::Field {
+        name: field.name.for_bytes(bytes).to_vec(),
+        value: field.value.for_bytes(bytes).to_vec(),
         known: field.known,
         line: bytes[field.name.start as usize..field.line_end as usize].to_vec(),
     };
@@ -74,8 +74,8 @@ fn read_request(bytes: &[u8], limits: &HeadLimits) -> Result<Option<(RequestHead
     let line = head.start;
     let start = Start::Request {
         method: line.method,
-        method_text: line.method_span.of(bytes).to_vec(),
-        target: line.target.of(bytes).to_vec(),
+        method_text: line.method_span.for_bytes(bytes).to_vec(),
+        target: line.target.for_bytes(bytes).to_vec(),
         version: line.version,
     };
     let read = Read { start, fields: fields(&head, bytes), len: head.len };
@@ -90,15 +90,15 @@ fn read_response(bytes: &[u8], limits: &HeadLimits) -> Result<Option<(ResponseHe
     let line = head.start;
     let start = Start::Response {
         status: line.status,
-        reason: line.reason.of(bytes).to_vec(),
+        reason: line.reason.for_bytes(bytes).to_vec(),
         version: line.version,
     };
     let read = Read { start, fields: fields(&head, bytes), len: head.len };
     Ok(Some((head, read)))
 }
 
-/// That what is looked up by name is what a search finds.
-fn check_lookups<StartLine>(head: &Head<StartLine>, bytes: &[u8], fields: &[oracle::Field]) {
+/// Checks that lookups by name find the same fields as a linear search.
+fn check_lookups<StartLine>(head: &MessageHead<StartLine>, bytes: &[u8], fields: &[oracle::Field]) {
     for name in oracle::NAMES.into_iter().chain([Name::XForwardedOther]) {
         let expected: Vec<&[u8]> =
             fields.iter().filter(|field| field.known == name).map(|field| field.value.as_slice()).collect();
@@ -107,22 +107,23 @@ fn check_lookups<StartLine>(head: &Head<StartLine>, bytes: &[u8], fields: &[orac
     }
 }
 
-fn check_options<StartLine>(head: &Head<StartLine>, bytes: &[u8], fields: &[oracle::Field]) {
+fn check_options<StartLine>(head: &MessageHead<StartLine>, bytes: &[u8], fields: &[oracle::Field]) {
     let members = oracle::connection(fields);
-    let Ok(options) = ConnectionOptions::of(head, bytes) else { return };
+    let Ok(options) = ConnectionOptions::from_head(head, bytes) else { return };
     let has = |member: &str| members.iter().any(|other| other == member);
     let expected = (has("close"), has("keep-alive"), has("upgrade"));
     assert_eq!((options.close, options.keep_alive, options.upgrade), expected, "{}", text(bytes));
 }
 
-/// That a response keeps the lines that it shall, as they came.
+/// Checks that a response keeps the lines that must be forwarded, unchanged.
 fn check_copied(head: &ResponseHead, bytes: &[u8], fields: &[oracle::Field]) {
-    let Ok(connection) = ConnectionOptions::of(head, bytes) else { return };
+    let Ok(connection) = ConnectionOptions::from_head(head, bytes) else { return };
     let client_connection = ClientConnection::Persist;
     let rewrite = ResponseRewrite {
+        passes_alt_svc: false,
         edits: None,
         connection,
-        framing: Framing::Length(1),
+        framing: BodyFraming::Length(1),
         client_connection,
         date: b"NOW",
         via: http1::Via::Own,
@@ -139,7 +140,7 @@ fn check_copied(head: &ResponseHead, bytes: &[u8], fields: &[oracle::Field]) {
                 Name::ContentLength => status >= 200 && status != 204,
                 Name::Connection | Name::KeepAlive | Name::ProxyConnection | Name::ProxyAuthenticate => false,
                 Name::ProxyAuthorization | Name::Te | Name::TransferEncoding | Name::Upgrade => false,
-                Name::Http2Settings => false,
+                Name::Http2Settings | Name::AltSvc => false,
                 _ => true,
             }
     };
@@ -165,14 +166,14 @@ proptest! {
                 check_options(&head, &bytes, &read.fields);
                 let declared = oracle::declared(&read.fields, head.start.version);
                 let expected = declared.map(|framing| match framing {
-                    None | Some(Framing::Length(0)) => Framing::None,
+                    None | Some(BodyFraming::Length(0)) => BodyFraming::None,
                     Some(framing) => framing,
                 });
                 prop_assert_eq!(http1::request_framing(&head, &bytes), expected);
-                if let Ok(target) = Target::of(&head, &bytes) {
-                    let whole = target.path_and_query.of(&bytes);
+                if let Ok(target) = RequestTarget::from_head(&head, &bytes) {
+                    let whole = target.path_and_query.for_bytes(&bytes);
                     let path = whole.split(|&byte| byte == b'?').next();
-                    prop_assert_eq!(Some(target.path.of(&bytes)), path);
+                    prop_assert_eq!(Some(target.path.for_bytes(&bytes)), path);
                 }
             }
             let response = read_response(&bytes, limits);
@@ -186,8 +187,8 @@ proptest! {
                 let declared: Result<_, FramingError> = oracle::declared(&read.fields, head.start.version);
                 if !matches!(head.start.status, 204 | 304) {
                     let expected = declared.map(|framing| match framing {
-                        None => Framing::UntilClose,
-                        Some(Framing::Length(0)) => Framing::None,
+                        None => BodyFraming::UntilClose,
+                        Some(BodyFraming::Length(0)) => BodyFraming::None,
                         Some(framing) => framing,
                     });
                     prop_assert_eq!(http1::response_framing(&head, &bytes, false), expected);

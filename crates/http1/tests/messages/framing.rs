@@ -1,14 +1,14 @@
-//! Where bodies end, and every way to say it ambiguously, which is refused.
+//! Where bodies end, and every ambiguous framing, which is rejected.
 
-use http1::{Framing, FramingError, request_framing, response_framing};
+use http1::{BodyFraming, FramingError, request_framing, response_framing};
 
 use crate::{parse_request, parse_response, request_with, text};
 
-fn of_request(bytes: &[u8]) -> Result<Framing, FramingError> {
+fn of_request(bytes: &[u8]) -> Result<BodyFraming, FramingError> {
     request_framing(&parse_request(bytes).unwrap(), bytes)
 }
 
-fn of_response(head: &str, to_head: bool) -> Result<Framing, FramingError> {
+fn of_response(head: &str, to_head: bool) -> Result<BodyFraming, FramingError> {
     let bytes = format!("HTTP/1.1 {head}\r\n").into_bytes();
     response_framing(&parse_response(&bytes).unwrap(), &bytes, to_head)
 }
@@ -17,28 +17,28 @@ fn of_response(head: &str, to_head: bool) -> Result<Framing, FramingError> {
 #[test]
 fn bodies_of_requests() {
     for (fields, framing) in [
-        ("", Framing::None),
-        ("Content-Length: 0\r\n", Framing::None),
-        ("Content-Length: 00\r\n", Framing::None),
-        ("Content-Length: 5\r\n", Framing::Length(5)),
-        ("content-length:5\r\n", Framing::Length(5)),
-        ("Content-Length: \t5 \r\n", Framing::Length(5)),
-        ("Content-Length: 007\r\n", Framing::Length(7)),
-        ("Content-Length: 9223372036854775807\r\n", Framing::Length(i64::MAX as u64)),
-        ("Transfer-Encoding: chunked\r\n", Framing::Chunked),
-        ("TRANSFER-ENCODING: Chunked\r\n", Framing::Chunked),
-        ("Transfer-Encoding:\t chunked \t\r\n", Framing::Chunked),
-        // Other fields by these names.
-        ("Content-Lengths: x\r\nX-Transfer-Encoding: gzip\r\n", Framing::None),
+        ("", BodyFraming::None),
+        ("Content-Length: 0\r\n", BodyFraming::None),
+        ("Content-Length: 00\r\n", BodyFraming::None),
+        ("Content-Length: 5\r\n", BodyFraming::Length(5)),
+        ("content-length:5\r\n", BodyFraming::Length(5)),
+        ("Content-Length: \t5 \r\n", BodyFraming::Length(5)),
+        ("Content-Length: 007\r\n", BodyFraming::Length(7)),
+        ("Content-Length: 9223372036854775807\r\n", BodyFraming::Length(i64::MAX as u64)),
+        ("Transfer-Encoding: chunked\r\n", BodyFraming::Chunked),
+        ("TRANSFER-ENCODING: Chunked\r\n", BodyFraming::Chunked),
+        ("Transfer-Encoding:\t chunked \t\r\n", BodyFraming::Chunked),
+        // Similar names, which are ordinary fields.
+        ("Content-Lengths: x\r\nX-Transfer-Encoding: gzip\r\n", BodyFraming::None),
     ] {
         let bytes = request_with(fields);
         assert_eq!(of_request(&bytes), Ok(framing), "{}", text(&bytes));
     }
     let old = b"POST / HTTP/1.0\r\nContent-Length: 5\r\n\r\n";
-    assert_eq!(of_request(old), Ok(Framing::Length(5)));
+    assert_eq!(of_request(old), Ok(BodyFraming::Length(5)));
 }
 
-/// RFC 9110 §8.6: a length is digits.
+/// RFC 9110 §8.6: only digits.
 #[test]
 fn lengths_that_are_refused() {
     for value in [
@@ -75,7 +75,7 @@ fn lengths_that_are_refused() {
     }
 }
 
-/// RFC 9112 §6.1 and §11.2: every way to say a length twice, or a coding in disguise.
+/// RFC 9112 §6.1 and §11.2: every way to state a length twice, or to disguise a coding.
 #[test]
 fn smuggling_is_refused() {
     const LENGTH: &str = "Content-Length: 5\r\n";
@@ -146,7 +146,7 @@ fn smuggling_is_refused() {
     }
 }
 
-/// RFC 9112 §6.1: HTTP/1.0 knows no transfer codings.
+/// RFC 9112 §6.1: HTTP/1.0 has no transfer codings.
 #[test]
 fn a_coding_in_http_1_0() {
     let request = b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -160,20 +160,20 @@ fn a_coding_in_http_1_0() {
 #[test]
 fn bodies_of_responses() {
     for (head, to_head, framing) in [
-        ("200 OK\r\nContent-Length: 5\r\n", false, Framing::Length(5)),
-        ("200 OK\r\nContent-Length: 0\r\n", false, Framing::None),
-        ("200 OK\r\nTransfer-Encoding: chunked\r\n", false, Framing::Chunked),
-        ("200 OK\r\n", false, Framing::UntilClose),
-        ("500 x\r\nConnection: keep-alive\r\n", false, Framing::UntilClose),
-        ("205 Reset Content\r\nContent-Length: 0\r\n", false, Framing::None),
-        // Rule 1: these have none, whatever they say.
-        ("200 OK\r\nContent-Length: 5\r\n", true, Framing::None),
-        ("200 OK\r\nTransfer-Encoding: chunked\r\n", true, Framing::None),
-        ("200 OK\r\n", true, Framing::None),
-        ("204 No Content\r\n", false, Framing::None),
-        ("204 No Content\r\nContent-Length: 5\r\n", false, Framing::None),
-        ("304 Not Modified\r\nContent-Length: 5\r\n", false, Framing::None),
-        ("304 Not Modified\r\nTransfer-Encoding: chunked\r\n", false, Framing::None),
+        ("200 OK\r\nContent-Length: 5\r\n", false, BodyFraming::Length(5)),
+        ("200 OK\r\nContent-Length: 0\r\n", false, BodyFraming::None),
+        ("200 OK\r\nTransfer-Encoding: chunked\r\n", false, BodyFraming::Chunked),
+        ("200 OK\r\n", false, BodyFraming::UntilClose),
+        ("500 x\r\nConnection: keep-alive\r\n", false, BodyFraming::UntilClose),
+        ("205 Reset Content\r\nContent-Length: 0\r\n", false, BodyFraming::None),
+        // Rule 1: these have no body, regardless of their fields.
+        ("200 OK\r\nContent-Length: 5\r\n", true, BodyFraming::None),
+        ("200 OK\r\nTransfer-Encoding: chunked\r\n", true, BodyFraming::None),
+        ("200 OK\r\n", true, BodyFraming::None),
+        ("204 No Content\r\n", false, BodyFraming::None),
+        ("204 No Content\r\nContent-Length: 5\r\n", false, BodyFraming::None),
+        ("304 Not Modified\r\nContent-Length: 5\r\n", false, BodyFraming::None),
+        ("304 Not Modified\r\nTransfer-Encoding: chunked\r\n", false, BodyFraming::None),
     ] {
         assert_eq!(of_response(head, to_head), Ok(framing), "{head}");
     }

@@ -1,6 +1,6 @@
-//! Start lines and field lines: what is read, what is refused and why, and limits at their bounds.
+//! Start lines and field lines: accepted, rejected with which error, and exact limits.
 
-use http1::{HeadError, HeadLimits, Method, Name, Parsed, RequestHead, ResponseHead, Version};
+use http1::{HeadError, HeadLimits, HttpVersion, Method, Name, Parsed, RequestHead, ResponseHead};
 
 use crate::{LIMITS, parse_request, parse_response, request_with, text};
 
@@ -8,31 +8,31 @@ use crate::{LIMITS, parse_request, parse_response, request_with, text};
 #[test]
 fn request_lines() {
     for (line, method, target, version) in [
-        ("GET / HTTP/1.1", Method::Get, "/", Version::Http11),
-        ("GET /a?b=c HTTP/1.0", Method::Get, "/a?b=c", Version::Http10),
-        ("OPTIONS * HTTP/1.1", Method::Options, "*", Version::Http11),
-        ("CONNECT a:443 HTTP/1.1", Method::Connect, "a:443", Version::Http11),
-        ("GET http://a/ HTTP/1.1", Method::Get, "http://a/", Version::Http11),
-        // RFC 9110 §2.5: a later minor version is read as the highest that is known.
-        ("GET / HTTP/1.2", Method::Get, "/", Version::Http11),
-        ("GET / HTTP/1.9", Method::Get, "/", Version::Http11),
-        // RFC 9110 §9.1: methods are case-sensitive, and any token is one.
-        ("get / HTTP/1.1", Method::Other, "/", Version::Http11),
-        ("M-SEARCH / HTTP/1.1", Method::Other, "/", Version::Http11),
-        ("!#$%&'*+-.^_`|~ / HTTP/1.1", Method::Other, "/", Version::Http11),
-        // Not URIs by the letter, but read alike by everyone.
-        ("GET /\"<>\\^`{|} HTTP/1.1", Method::Get, "/\"<>\\^`{|}", Version::Http11),
-        ("GET /%00%0d%0a HTTP/1.1", Method::Get, "/%00%0d%0a", Version::Http11),
+        ("GET / HTTP/1.1", Method::Get, "/", HttpVersion::Http11),
+        ("GET /a?b=c HTTP/1.0", Method::Get, "/a?b=c", HttpVersion::Http10),
+        ("OPTIONS * HTTP/1.1", Method::Options, "*", HttpVersion::Http11),
+        ("CONNECT a:443 HTTP/1.1", Method::Connect, "a:443", HttpVersion::Http11),
+        ("GET http://a/ HTTP/1.1", Method::Get, "http://a/", HttpVersion::Http11),
+        // RFC 9110 §2.5: a later minor version is treated as the highest known one.
+        ("GET / HTTP/1.2", Method::Get, "/", HttpVersion::Http11),
+        ("GET / HTTP/1.9", Method::Get, "/", HttpVersion::Http11),
+        // RFC 9110 §9.1: methods are case-sensitive, and any token is a method.
+        ("get / HTTP/1.1", Method::Other, "/", HttpVersion::Http11),
+        ("M-SEARCH / HTTP/1.1", Method::Other, "/", HttpVersion::Http11),
+        ("!#$%&'*+-.^_`|~ / HTTP/1.1", Method::Other, "/", HttpVersion::Http11),
+        // Not valid URIs, but unambiguous.
+        ("GET /\"<>\\^`{|} HTTP/1.1", Method::Get, "/\"<>\\^`{|}", HttpVersion::Http11),
+        ("GET /%00%0d%0a HTTP/1.1", Method::Get, "/%00%0d%0a", HttpVersion::Http11),
     ] {
         let bytes = format!("{line}\r\n\r\n").into_bytes();
         let start = parse_request(&bytes).unwrap().start;
         assert_eq!((start.method, start.version), (method, version), "{line}");
-        assert_eq!(start.target.of(&bytes), target.as_bytes(), "{line}");
-        assert_eq!(start.method_span.of(&bytes), line.split(' ').next().unwrap().as_bytes(), "{line}");
+        assert_eq!(start.target.for_bytes(&bytes), target.as_bytes(), "{line}");
+        assert_eq!(start.method_span.for_bytes(&bytes), line.split(' ').next().unwrap().as_bytes(), "{line}");
     }
 }
 
-/// RFC 9112 §3: what may stand between the parts, and §2.2: what ends a line.
+/// RFC 9112 §3: separators between the parts, and §2.2: line ends.
 #[test]
 fn request_lines_that_are_refused() {
     let long_method = "M".repeat(65);
@@ -67,7 +67,7 @@ fn request_lines_that_are_refused() {
         // HTTP/0.9.
         ("GET /", HeadError::RequestLine),
         ("GET / ", HeadError::RequestLine),
-        // RFC 9112 §2.3: in upper case, two digits, no other major version; the preface of HTTP/2.
+        // RFC 9112 §2.3: upper case, two digits, no other major version; the preface of HTTP/2.
         ("GET / http/1.1", HeadError::RequestLine),
         ("GET / HTTP/1", HeadError::RequestLine),
         ("GET / HTTP/1.", HeadError::RequestLine),
@@ -90,7 +90,7 @@ fn request_lines_that_are_refused() {
 fn an_empty_line_before_a_request() {
     let bytes = b"\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n";
     let head = parse_request(bytes).unwrap();
-    assert_eq!((head.start.target.of(bytes), head.len), (b"/x".as_slice(), bytes.len()));
+    assert_eq!((head.start.target.for_bytes(bytes), head.len), (b"/x".as_slice(), bytes.len()));
     for (bytes, error) in [
         (b"\r\n\r\nGET / HTTP/1.1\r\n\r\n".as_slice(), HeadError::RequestLine),
         (b"\nGET / HTTP/1.1\r\n\r\n", HeadError::RequestLine),
@@ -102,9 +102,9 @@ fn an_empty_line_before_a_request() {
     assert_eq!(parse_response(b"\r\nHTTP/1.1 200 OK\r\n\r\n").err(), Some(HeadError::RequestLine));
 }
 
-/// What begins like no HTTP is refused before a line of it has come.
+/// A byte that no HTTP message starts with is rejected before a whole line has arrived.
 #[test]
-fn the_first_byte_tells() {
+fn the_first_byte_decides() {
     for byte in [0x16, 0x80, b'\n', b' ', b'\0', b'{', b'/'] {
         assert_eq!(RequestHead::default().parse(&[byte], &LIMITS), Err(HeadError::RequestLine), "{byte:#x}");
     }
@@ -117,19 +117,19 @@ fn the_first_byte_tells() {
 #[test]
 fn status_lines() {
     for (line, status, reason, version) in [
-        ("HTTP/1.1 200 OK", 200, "OK", Version::Http11),
-        ("HTTP/1.0 404 Not Found", 404, "Not Found", Version::Http10),
-        ("HTTP/1.1 204 ", 204, "", Version::Http11),
-        ("HTTP/1.1 204", 204, "", Version::Http11),
-        ("HTTP/1.1 599 x\ty", 599, "x\ty", Version::Http11),
-        ("HTTP/1.1 100 Continue", 100, "Continue", Version::Http11),
-        ("HTTP/1.1 200 d\u{e9}j\u{e0}", 200, "d\u{e9}j\u{e0}", Version::Http11),
-        ("HTTP/1.3 200  ", 200, " ", Version::Http11),
+        ("HTTP/1.1 200 OK", 200, "OK", HttpVersion::Http11),
+        ("HTTP/1.0 404 Not Found", 404, "Not Found", HttpVersion::Http10),
+        ("HTTP/1.1 204 ", 204, "", HttpVersion::Http11),
+        ("HTTP/1.1 204", 204, "", HttpVersion::Http11),
+        ("HTTP/1.1 599 x\ty", 599, "x\ty", HttpVersion::Http11),
+        ("HTTP/1.1 100 Continue", 100, "Continue", HttpVersion::Http11),
+        ("HTTP/1.1 200 d\u{e9}j\u{e0}", 200, "d\u{e9}j\u{e0}", HttpVersion::Http11),
+        ("HTTP/1.3 200  ", 200, " ", HttpVersion::Http11),
     ] {
         let bytes = format!("{line}\r\n\r\n").into_bytes();
         let start = parse_response(&bytes).unwrap().start;
         assert_eq!((start.status, start.version), (status, version), "{line}");
-        assert_eq!(start.reason.of(&bytes), reason.as_bytes(), "{line}");
+        assert_eq!(start.reason.for_bytes(&bytes), reason.as_bytes(), "{line}");
     }
     for (line, error) in [
         ("HTTP/1.1 099 OK", HeadError::StatusLine),
@@ -173,8 +173,8 @@ fn field_lines() {
         let bytes = request_with(&format!("{line}\r\n"));
         let head = parse_request(&bytes).unwrap();
         let field = head.fields[1];
-        assert_eq!(field.name.of(&bytes), name.as_bytes(), "{line}");
-        assert_eq!(field.value.of(&bytes), value.as_bytes(), "{line}");
+        assert_eq!(field.name.for_bytes(&bytes), name.as_bytes(), "{line}");
+        assert_eq!(field.value.for_bytes(&bytes), value.as_bytes(), "{line}");
         assert_eq!(field.line_end as usize, bytes.len() - 2, "{line}");
     }
 }
@@ -216,7 +216,6 @@ fn field_lines_that_are_refused() {
     }
 }
 
-/// Wherever a control byte is in a value of any length, it is found.
 #[test]
 fn a_control_byte_anywhere_in_a_value() {
     for len in 1..50 {
@@ -248,7 +247,7 @@ fn limits_at_the_bound_and_one_over() {
     assert_eq!(parse(&sized(65)), Err(HeadError::TooLarge));
     assert_eq!(parse(&sized(65)[..63]), Ok(Parsed::Partial));
     assert_eq!(parse(&sized(65)[..64]), Err(HeadError::TooLarge));
-    // What follows the head does not count.
+    // Bytes after the head do not count.
     assert_eq!(parse(&[sized(64), vec![b'x'; 100]].concat()), Ok(Parsed::Complete));
 
     assert_eq!(parse(b"GET / HTTP/1.1\r\nA: b\r\nC: d\r\n\r\n"), Ok(Parsed::Complete));
@@ -256,7 +255,7 @@ fn limits_at_the_bound_and_one_over() {
 
     assert_eq!(parse(b"GET /1234567 HTTP/1.1\r\n\r\n"), Ok(Parsed::Complete));
     assert_eq!(parse(b"GET /12345678 HTTP/1.1\r\n\r\n"), Err(HeadError::TargetTooLong));
-    // A request line that does not end within the head's limit.
+    // A request line that exceeds the limit of the head.
     assert_eq!(parse(&[b"GET /".as_slice(), &[b'x'; 59]].concat()), Err(HeadError::TargetTooLong));
     assert_eq!(
         ResponseHead::default().parse(&[b"HTTP/1.1 200 ".as_slice(), &[b'x'; 51]].concat(), &limits),
@@ -271,7 +270,7 @@ fn fields_are_found_by_name() {
     let head = parse_request(&bytes).unwrap();
     assert_eq!(head.value(&bytes, Name::Via), Some(b"1".as_slice()));
     assert_eq!(head.values(&bytes, Name::Via).collect::<Vec<_>>(), [b"1", b"2"]);
-    assert_eq!(head.field(Name::Host).unwrap().name.of(&bytes), b"Host");
+    assert_eq!(head.field(Name::Host).unwrap().name.for_bytes(&bytes), b"Host");
     assert!(head.field(Name::Date).is_none());
     assert_eq!(head.values(&bytes, Name::Date).count(), 0);
 }
@@ -284,7 +283,7 @@ fn a_head_is_used_again() {
     head.clear();
     let second = b"GET /second HTTP/1.0\r\n\r\n";
     assert_eq!(head.parse(second, &LIMITS), Ok(Parsed::Complete));
-    assert_eq!((head.len, head.fields.len(), head.start.version), (second.len(), 0, Version::Http10));
+    assert_eq!((head.len, head.fields.len(), head.start.version), (second.len(), 0, HttpVersion::Http10));
     assert!(head.field(Name::Via).is_none() && head.field(Name::ContentLength).is_none());
-    assert_eq!(http1::request_framing(&head, second), Ok(http1::Framing::None));
+    assert_eq!(http1::request_framing(&head, second), Ok(http1::BodyFraming::None));
 }

@@ -1,12 +1,12 @@
-//! The Connection field, persistence, and which upgrades are passed on.
+//! The Connection field, persistence, and forwarded upgrades.
 
-use http1::{ConnectionError, ConnectionOptions, Version, is_switch_asked_for, wants_upgrade};
+use http1::{ConnectionError, ConnectionOptions, HttpVersion, is_switch_asked_for, wants_upgrade};
 
 use crate::{parse_request, parse_response, request_with};
 
 fn options(fields: &str) -> Result<ConnectionOptions, ConnectionError> {
     let bytes = request_with(fields);
-    ConnectionOptions::of(&parse_request(&bytes).unwrap(), &bytes)
+    ConnectionOptions::from_head(&parse_request(&bytes).unwrap(), &bytes)
 }
 
 /// RFC 9110 §7.6.1.
@@ -34,7 +34,7 @@ fn connection_options() {
     }
 }
 
-/// What a message means, and whom it came through, is not for one hop to take away.
+/// Connection must not remove fields that define the message or the proxies that it passed.
 #[test]
 fn options_that_are_refused() {
     for name in [
@@ -55,7 +55,7 @@ fn options_that_are_refused() {
     assert_eq!(of_len(1025), Err(ConnectionError));
 }
 
-/// An answer is worth more than an option of it that makes no sense.
+/// An invalid option does not make a server's response useless.
 #[test]
 fn options_of_responses_that_are_ignored() {
     let none = ConnectionOptions::default();
@@ -88,14 +88,14 @@ fn persistence() {
     ] {
         let options = options(fields).unwrap();
         assert_eq!(
-            (options.persists(Version::Http11), options.persists(Version::Http10)),
+            (options.persists(HttpVersion::Http11), options.persists(HttpVersion::Http10)),
             (in_11, in_10),
             "{fields}"
         );
     }
 }
 
-/// RFC 9110 §7.8; requests that went on in another protocol would pass by every rule of the proxy.
+/// RFC 9110 §7.8. Requests in another protocol would bypass the proxy's rules.
 #[test]
 fn upgrades_that_are_passed_on() {
     for (line, fields, wants) in [
@@ -113,7 +113,7 @@ fn upgrades_that_are_passed_on() {
     ] {
         let bytes = format!("{line}\r\nHost: a\r\n{fields}\r\n").into_bytes();
         let head = parse_request(&bytes).unwrap();
-        let options = ConnectionOptions::of(&head, &bytes).unwrap();
+        let options = ConnectionOptions::from_head(&head, &bytes).unwrap();
         assert_eq!(wants_upgrade(&head, &bytes, options), wants, "{line} {fields}");
     }
 }
@@ -135,13 +135,13 @@ fn switches_that_were_asked_for() {
         ("websocket", "Connection: upgrade\r\n", false),
         ("websocket", "Upgrade: websocket\r\n", false),
         ("websocket", "Connection: close\r\nUpgrade: websocket\r\n", false),
-        // What is not passed on was not offered.
+        // A protocol that is not forwarded was not offered.
         ("h2c, websocket", "Connection: upgrade\r\nUpgrade: h2c\r\n", false),
     ] {
         let request = request_with(&format!("Connection: upgrade\r\nUpgrade: {offered}\r\n"));
         let response = format!("HTTP/1.1 101 Switching Protocols\r\n{fields}\r\n").into_bytes();
         let (asked, answered) = (parse_request(&request).unwrap(), parse_response(&response).unwrap());
-        let options = ConnectionOptions::of(&answered, &response).unwrap();
+        let options = ConnectionOptions::from_head(&answered, &response).unwrap();
         let found = is_switch_asked_for((&asked, &request), (&answered, &response), options);
         assert_eq!(found, expected, "{offered}: {fields}");
     }

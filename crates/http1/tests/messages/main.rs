@@ -1,24 +1,24 @@
-//! What the crate reads and writes, message by message: tables named after the RFC's sections, then properties.
+//! Parsing and writing, message by message: tables named after sections of the RFCs, then properties.
 
 /// Start lines, field lines and their limits.
 mod head;
 /// Target forms and Host.
 mod target;
-/// Where bodies end, and what is refused there.
+/// Where bodies end, and which framings are rejected.
 mod framing;
 /// The chunked coding.
 mod chunked;
 /// Connection and Upgrade.
 mod hop;
-/// Requests as servers see them.
+/// Requests written for servers.
 mod write_request;
-/// Responses as clients see them.
+/// Responses written for clients.
 mod write_response;
-/// What holds for every input.
+/// Properties of every input.
 mod properties;
-/// A slow reader.
+/// A slow, simple parser.
 mod oracle;
-/// Where the quick reader and the slow one would differ.
+/// Compares the fast parser with the oracle.
 mod differences;
 
 use http1::{HeadError, HeadLimits, Parsed, RequestHead, ResponseHead};
@@ -41,7 +41,7 @@ pub(crate) fn parse_response(bytes: &[u8]) -> Result<ResponseHead, HeadError> {
     }
 }
 
-/// A request that is right but for these field lines, each with its CRLF.
+/// A valid request with these field lines, each with its CRLF.
 pub(crate) fn request_with(fields: &str) -> Vec<u8> {
     format!("POST /path HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n").into_bytes()
 }

@@ -1,8 +1,8 @@
-//! A reader of heads without any haste, byte by byte and line by line: what the quick one is held against.
+//! A simple parser of heads, byte by byte and line by line, that tests compare the fast one with.
 
-use http1::{Framing, FramingError, HeadError, HeadLimits, Method, Name, Version};
+use http1::{BodyFraming, FramingError, HeadError, HeadLimits, HttpVersion, Method, Name};
 
-/// A whole head, as far as the quick reader shows it.
+/// A complete head, in the form that the fast parser exposes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) start: Start,
@@ -12,8 +12,8 @@ pub(crate) struct Read {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    Request { method: Method, method_text: Vec<u8>, target: Vec<u8>, version: Version },
-    Response { status: u16, reason: Vec<u8>, version: Version },
+    Request { method: Method, method_text: Vec<u8>, target: Vec<u8>, version: HttpVersion },
+    Response { status: u16, reason: Vec<u8>, version: HttpVersion },
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) struct Field {
     pub(crate) line: Vec<u8>,
 }
 
-/// Reads a head; `None` if it is not whole.
+/// Reads a head; `None` if it is incomplete.
 pub(crate) fn read(bytes: &[u8], limits: &HeadLimits, is_request: bool) -> Result<Option<Read>, HeadError> {
     let bytes = &bytes[..bytes.len().min(limits.bytes)];
     if bytes.first().is_some_and(|&first| !(is_token(first) || (is_request && first == b'\r'))) {
@@ -125,10 +125,10 @@ fn status_line(line: &[u8]) -> Result<Start, HeadError> {
     Ok(Start::Response { status, reason: reason.to_vec(), version })
 }
 
-fn version(text: &[u8]) -> Option<Version> {
+fn version(text: &[u8]) -> Option<HttpVersion> {
     match text {
-        b"HTTP/1.0" => Some(Version::Http10),
-        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9'] => Some(Version::Http11),
+        b"HTTP/1.0" => Some(HttpVersion::Http10),
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9'] => Some(HttpVersion::Http11),
         _ => None,
     }
 }
@@ -162,8 +162,8 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// All names but those that stand for many.
-pub(crate) const NAMES: [Name; 24] = [
+/// All names except the variants that stand for several.
+pub(crate) const NAMES: [Name; 25] = [
     Name::Host,
     Name::ContentLength,
     Name::TransferEncoding,
@@ -188,6 +188,7 @@ pub(crate) const NAMES: [Name; 24] = [
     Name::Date,
     Name::Referer,
     Name::UserAgent,
+    Name::AltSvc,
 ];
 
 pub(crate) fn known(name: &[u8]) -> Name {
@@ -201,13 +202,13 @@ pub(crate) fn known(name: &[u8]) -> Name {
     }
 }
 
-/// Whether a name, its underscores read as hyphens, says whom a message was forwarded for.
+/// Whether a name, with underscores read as hyphens, is a forwarding field.
 fn is_forwarded(hyphened: &str) -> bool {
     hyphened == "x-real-ip" || hyphened.strip_prefix("x-forwarded-").is_some_and(|rest| !rest.is_empty())
 }
 
-/// What the fields say of the body, one after the other.
-pub(crate) fn declared(fields: &[Field], version: Version) -> Result<Option<Framing>, FramingError> {
+/// The framing that the fields declare, read one after the other.
+pub(crate) fn declared(fields: &[Field], version: HttpVersion) -> Result<Option<BodyFraming>, FramingError> {
     let mut framing = None;
     for field in fields {
         let text = String::from_utf8_lossy(&field.value);
@@ -216,10 +217,12 @@ pub(crate) fn declared(fields: &[Field], version: Version) -> Result<Option<Fram
                 let is_number =
                     (1..=19).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
                 let length = is_number.then(|| text.parse::<i64>().ok()).flatten();
-                Framing::Length(length.ok_or(FramingError::LengthInvalid)? as u64)
+                BodyFraming::Length(length.ok_or(FramingError::LengthInvalid)? as u64)
             }
-            Name::TransferEncoding if version == Version::Http10 => return Err(FramingError::CodingInHttp10),
-            Name::TransferEncoding if text.to_ascii_lowercase() == "chunked" => Framing::Chunked,
+            Name::TransferEncoding if version == HttpVersion::Http10 => {
+                return Err(FramingError::CodingInHttp10);
+            }
+            Name::TransferEncoding if text.to_ascii_lowercase() == "chunked" => BodyFraming::Chunked,
             Name::TransferEncoding => return Err(FramingError::CodingUnknown),
             Name::DisguisedContentLength | Name::DisguisedTransferEncoding => {
                 return Err(FramingError::Disguised);
@@ -228,8 +231,10 @@ pub(crate) fn declared(fields: &[Field], version: Version) -> Result<Option<Fram
         };
         framing = match (framing, this) {
             (None, this) => Some(this),
-            (Some(Framing::Length(_)), Framing::Length(_)) => return Err(FramingError::LengthRepeated),
-            (Some(Framing::Chunked), Framing::Chunked) => return Err(FramingError::CodingUnknown),
+            (Some(BodyFraming::Length(_)), BodyFraming::Length(_)) => {
+                return Err(FramingError::LengthRepeated);
+            }
+            (Some(BodyFraming::Chunked), BodyFraming::Chunked) => return Err(FramingError::CodingUnknown),
             _ => return Err(FramingError::BothLengthAndCoding),
         };
     }

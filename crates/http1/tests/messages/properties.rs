@@ -1,17 +1,17 @@
-//! What holds for every input: any split reads alike, and what is written means what was read, to another parser too.
+//! Properties of every input: any split of the bytes parses alike, and another parser reads the same from the output.
 
 use http1::{
-    ChunkError, ChunkLimits, Chunked, ClientConnection, ConnectionOptions, Framing, Head, HeadError,
-    HeadLimits, Parsed, RequestHead, ResponseHead, ResponseRewrite, Target, chunk_prefix,
+    BodyFraming, ChunkError, ChunkLimits, ChunkedDecoder, ClientConnection, ConnectionOptions, HeadError,
+    HeadLimits, MessageHead, Parsed, RequestHead, RequestTarget, ResponseHead, ResponseRewrite, chunk_prefix,
 };
 use proptest::prelude::*;
 
 use crate::{LIMITS, parse_response, write_request};
 
-/// Small enough that generated heads go past each.
+/// So small that generated heads exceed each limit.
 const TIGHT: HeadLimits = HeadLimits { bytes: 160, fields: 4, target: 24 };
 
-/// Pieces that heads are made of, whole and broken.
+/// Pieces of heads, valid and invalid.
 fn head_pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => prop::sample::select(vec![
@@ -25,7 +25,7 @@ fn head_pieces() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..10).prop_map(|pieces| pieces.concat())
 }
 
-/// Requests that are right, with fields that the proxy knows and others.
+/// Valid requests, with known and unknown fields.
 fn request() -> impl Strategy<Value = Vec<u8>> {
     let field = prop_oneof![
         "[A-Za-z][A-Za-z0-9!#$%&'*+.^_`|~-]{0,12}:[ \t]{0,2}([!-~][ -~\t\u{80}-\u{ff}]{0,20})?",
@@ -60,7 +60,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
         })
 }
 
-/// Feeds a head in pieces that end at these places.
+/// Feeds a head in pieces that end at these positions.
 macro_rules! parse_in_pieces {
     ($head:ty, $bytes:expr, $cuts:expr, $limits:expr) => {{
         let (bytes, mut head) = ($bytes, <$head>::default());
@@ -73,9 +73,9 @@ macro_rules! parse_in_pieces {
     }};
 }
 
-type Facts<Start> = Result<(Parsed, Option<(Start, Vec<http1::Field>, usize)>), HeadError>;
+type Facts<Start> = Result<(Parsed, Option<(Start, Vec<http1::FieldLine>, usize)>), HeadError>;
 
-fn facts<Start>(outcome: Result<Parsed, HeadError>, head: Head<Start>) -> Facts<Start> {
+fn facts<Start>(outcome: Result<Parsed, HeadError>, head: MessageHead<Start>) -> Facts<Start> {
     outcome.map(|parsed| {
         (parsed, (parsed == Parsed::Complete).then_some((head.start, head.fields.to_vec(), head.len)))
     })
@@ -89,7 +89,7 @@ fn decode_in_pieces(
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     cuts.sort_unstable();
     cuts.push(bytes.len());
-    let (mut chunked, mut data, mut start, mut is_done) = (Chunked::default(), Vec::new(), 0, false);
+    let (mut chunked, mut data, mut start, mut is_done) = (ChunkedDecoder::default(), Vec::new(), 0, false);
     for cut in cuts {
         let mut piece = bytes[start..cut].to_vec();
         let decoded = chunked.decode(&mut piece, &limits)?;
@@ -100,7 +100,7 @@ fn decode_in_pieces(
     Ok((data, chunked.trailers().to_vec(), is_done))
 }
 
-/// Fields by lower-case name, as another parser reads them.
+/// Fields by lower-case name, parsed by httparse.
 fn fields_by_httparse(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut fields);
@@ -126,13 +126,13 @@ proptest! {
         let mut head = RequestHead::default();
         if head.parse(&bytes, &LIMITS) == Ok(Parsed::Complete) {
             for field in &head.fields {
-                for part in [field.name.of(&bytes), field.value.of(&bytes)] {
+                for part in [field.name.for_bytes(&bytes), field.value.for_bytes(&bytes)] {
                     prop_assert!(!part.iter().any(|byte| b"\r\n\0".contains(byte)));
                 }
             }
-            prop_assert!(!head.start.target.of(&bytes).iter().any(|&byte| byte <= b' ' || byte >= 0x7f));
-            // Whatever the verdicts are, none of these panics.
-            let _ = (Target::of(&head, &bytes), http1::request_framing(&head, &bytes), ConnectionOptions::of(&head, &bytes));
+            prop_assert!(!head.start.target.for_bytes(&bytes).iter().any(|&byte| byte <= b' ' || byte >= 0x7f));
+            // None of these may panic, whatever they return.
+            let _ = (RequestTarget::from_head(&head, &bytes), http1::request_framing(&head, &bytes), ConnectionOptions::from_head(&head, &bytes));
         }
     }
 
@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_encoded_decodes_to_itself(
+    fn decoding_inverts_encoding(
         chunks in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..40), "(;[a-z=\"]{0,5})?"), 0..8),
         trailers in prop::collection::vec("X[a-z]{0,6}: [!-~]{0,8}\r\n", 0..3),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
@@ -172,9 +172,9 @@ proptest! {
     fn a_written_request_reads_as_it_is_meant(bytes in request(), is_trusted in any::<bool>()) {
         let mut head = RequestHead::default();
         prop_assert_eq!(head.parse(&bytes, &LIMITS), Ok(Parsed::Complete));
-        let verdicts = (Target::of(&head, &bytes), http1::request_framing(&head, &bytes), ConnectionOptions::of(&head, &bytes));
+        let verdicts = (RequestTarget::from_head(&head, &bytes), http1::request_framing(&head, &bytes), ConnectionOptions::from_head(&head, &bytes));
         let (Ok(target), Ok(framing), Ok(options)) = verdicts else { return Ok(()) };
-        // The table tests need text; what is not is covered by the fuzz targets.
+        // The helper takes text; fuzz targets cover other bytes.
         prop_assume!(std::str::from_utf8(&bytes).is_ok());
         let out = write_request::written(&bytes, "192.0.2.7", is_trusted, None).into_bytes();
         let fields = fields_by_httparse(&out);
@@ -189,20 +189,20 @@ proptest! {
             prop_assert_eq!(count(once), 1, "{}", once);
         }
         let value = |name: &str| fields.iter().rfind(|(other, _)| other == name).map(|(_, value)| value.as_slice());
-        prop_assert_eq!(value("host"), Some(target.authority.of(&bytes)));
+        prop_assert_eq!(value("host"), Some(target.authority.for_bytes(&bytes)));
         prop_assert!(value("via").unwrap().ends_with(b" vanward"));
         prop_assert!(value("x-forwarded-for").unwrap().ends_with(b"192.0.2.7"));
         prop_assert!(is_trusted || value("x-forwarded-proto") == Some(b"http"));
-        prop_assert_eq!(count("transfer-encoding"), usize::from(framing == Framing::Chunked));
+        prop_assert_eq!(count("transfer-encoding"), usize::from(framing == BodyFraming::Chunked));
 
         let mut again = RequestHead::default();
         prop_assert_eq!(again.parse(&out, &LIMITS), Ok(Parsed::Complete));
         prop_assert_eq!(again.len, out.len());
         prop_assert_eq!(http1::request_framing(&again, &out), Ok(framing));
-        prop_assert_eq!(again.start.method_span.of(&out), head.start.method_span.of(&bytes));
-        let read = Target::of(&again, &out).unwrap();
-        prop_assert_eq!(read.authority.of(&out), target.authority.of(&bytes));
-        prop_assert!(read.path_and_query.of(&out).ends_with(target.path_and_query.of(&bytes)));
+        prop_assert_eq!(again.start.method_span.for_bytes(&out), head.start.method_span.for_bytes(&bytes));
+        let read = RequestTarget::from_head(&again, &out).unwrap();
+        prop_assert_eq!(read.authority.for_bytes(&out), target.authority.for_bytes(&bytes));
+        prop_assert!(read.path_and_query.for_bytes(&out).ends_with(target.path_and_query.for_bytes(&bytes)));
     }
 
     #[test]
@@ -215,11 +215,11 @@ proptest! {
         let fields = fields.iter().fold(String::new(), |all, field| all + field + "\r\n");
         let bytes = format!("HTTP/1.1 {status}{reason}\r\n{fields}\r\n").into_bytes();
         let head = parse_response(&bytes).unwrap();
-        let Ok(connection) = ConnectionOptions::of(&head, &bytes) else { return Ok(()) };
-        let framing = if is_chunked { Framing::Chunked } else { Framing::UntilClose };
+        let Ok(connection) = ConnectionOptions::from_head(&head, &bytes) else { return Ok(()) };
+        let framing = if is_chunked { BodyFraming::Chunked } else { BodyFraming::UntilClose };
         let client_connection = ClientConnection::Close;
         let rewrite =
-        ResponseRewrite { connection, framing, client_connection, date: b"NOW", via: http1::Via::Own, added: b"", edits: None };
+        ResponseRewrite { connection, framing, client_connection, date: b"NOW", via: http1::Via::Own, added: b"", edits: None, passes_alt_svc: false };
         let mut out = Vec::new();
         http1::write_response(&mut out, &head, &bytes, &rewrite);
 
@@ -233,8 +233,8 @@ proptest! {
 
         let again = parse_response(&out).unwrap();
         prop_assert_eq!(again.len, out.len());
-        prop_assert_eq!(again.start.reason.of(&out), head.start.reason.of(&bytes));
-        let expected = if matches!(status, 204 | 304) { Framing::None } else { framing };
+        prop_assert_eq!(again.start.reason.for_bytes(&out), head.start.reason.for_bytes(&bytes));
+        let expected = if matches!(status, 204 | 304) { BodyFraming::None } else { framing };
         prop_assert_eq!(http1::response_framing(&again, &out, false), Ok(expected));
     }
 }

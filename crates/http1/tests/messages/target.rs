@@ -1,14 +1,14 @@
 //! The four target forms, Host and authorities.
 
-use http1::{Target, TargetError, TargetForm, host_without_port, is_valid_authority};
+use http1::{RequestTarget, TargetError, TargetForm, host_without_port, is_valid_authority};
 
 use crate::parse_request;
 
 fn target(head: &str) -> Result<(TargetForm, String, String, String), TargetError> {
     let bytes = format!("{head}\r\n\r\n").into_bytes();
     let parsed = parse_request(&bytes).unwrap();
-    let target = Target::of(&parsed, &bytes)?;
-    let text = |span: http1::Span| String::from_utf8(span.of(&bytes).to_vec()).unwrap();
+    let target = RequestTarget::from_head(&parsed, &bytes)?;
+    let text = |span: http1::ByteSpan| String::from_utf8(span.for_bytes(&bytes).to_vec()).unwrap();
     Ok((target.form, text(target.authority), text(target.path_and_query), text(target.path)))
 }
 
@@ -24,7 +24,7 @@ fn the_four_forms() {
         ("OPTIONS /x HTTP/1.1\r\nHost: h", TargetForm::Origin, "h", "/x", "/x"),
         ("CONNECT h:443 HTTP/1.1\r\nHost: h:443", TargetForm::Authority, "h:443", "", ""),
         ("CONNECT [::1]:443 HTTP/1.1\r\nHost: h", TargetForm::Authority, "[::1]:443", "", ""),
-        // §3.2.2: Host is read, and then overruled.
+        // §3.2.2: Host is parsed, then overruled.
         ("GET http://t/x?y HTTP/1.1\r\nHost: h", TargetForm::Absolute, "t", "/x?y", "/x"),
         ("GET HTTPS://t:8443/ HTTP/1.1\r\nHost: h", TargetForm::Absolute, "t:8443", "/", "/"),
         ("GET http://t HTTP/1.1\r\nHost: h", TargetForm::Absolute, "t", "", ""),
@@ -73,7 +73,7 @@ fn targets_and_hosts_that_are_refused() {
         ("GET path HTTP/1.1\r\nHost: t", TargetError::Form),
         ("GET ?q HTTP/1.1\r\nHost: t", TargetError::Form),
         ("GET ../x HTTP/1.1\r\nHost: t", TargetError::Form),
-        // §3.2.3: CONNECT takes this form alone, with a port.
+        // §3.2.3: CONNECT allows only this form, with a port.
         ("CONNECT / HTTP/1.1\r\nHost: t", TargetError::Form),
         ("CONNECT t HTTP/1.1\r\nHost: t", TargetError::Form),
         ("CONNECT t: HTTP/1.1\r\nHost: t", TargetError::Form),

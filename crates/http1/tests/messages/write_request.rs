@@ -1,24 +1,27 @@
-//! Requests as servers see them, byte for byte.
+//! Requests written for servers, byte for byte.
 
 use std::net::IpAddr;
 
-use http1::{Chain, Client, ConnectionOptions, Framing, RequestRewrite, Target, Via, request_framing};
+use http1::{
+    BodyFraming, Chain, ConnectionOptions, ForwardedSender, RequestRewrite, RequestTarget, Via,
+    request_framing,
+};
 
 use crate::parse_request;
 
-/// What a server sees of this request from this client.
+/// The request that the server gets from the proxy, for a request of this client.
 pub(crate) fn written(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str>) -> String {
     written_with(bytes, address, is_trusted, host, b"")
 }
 
-/// The same with lines that are added.
+/// `written` with additional lines.
 fn written_with(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str>, added: &[u8]) -> String {
     let head = parse_request(bytes).unwrap();
-    let target = Target::of(&head, bytes).unwrap();
-    let connection = ConnectionOptions::of(&head, bytes).unwrap();
+    let target = RequestTarget::from_head(&head, bytes).unwrap();
+    let connection = ConnectionOptions::from_head(&head, bytes).unwrap();
     let address: IpAddr = address.parse().unwrap();
     let is_ours = |address: IpAddr| address.to_string().starts_with("10.");
-    let chain = is_trusted.then(|| Chain::of(&head, bytes, address, is_ours));
+    let chain = is_trusted.then(|| Chain::new(&head, bytes, address, is_ours));
     let rewrite = RequestRewrite {
         path_and_query: None,
         trace: None,
@@ -29,7 +32,7 @@ fn written_with(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str
         framing: request_framing(&head, bytes).unwrap(),
         expects: true,
         wants_upgrade: http1::wants_upgrade(&head, bytes, connection),
-        client: Client { address, scheme: "http", chain },
+        client: ForwardedSender { address, scheme: "http", chain },
         via: Via::Own,
         host: host.map(str::as_bytes),
     };
@@ -38,7 +41,7 @@ fn written_with(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str
     String::from_utf8(out).unwrap().strip_prefix("kept|").expect("output is appended").to_owned()
 }
 
-/// Lines of a head and what becomes of them; `{F}` in the latter is what the proxy says of the client and the host.
+/// Checks the lines that the server gets. `{F}` in `seen` stands for the forwarding fields.
 #[track_caller]
 fn check(sent: &[&str], seen: &[&str], host: &str) {
     let bytes = format!("{}\r\n\r\n", sent.join("\r\n"));
@@ -62,7 +65,7 @@ fn a_plain_request() {
     );
 }
 
-/// RFC 9110 §8.6: `007` is a length, which some read as an octal number.
+/// RFC 9110 §8.6: `007` is a valid length, which some servers read as octal.
 #[test]
 fn a_length_is_passed_on_in_its_normal_form() {
     for (sent, seen) in [("5", "5"), ("0", "0"), ("50", "50")] {
@@ -90,7 +93,7 @@ fn an_empty_line_before_a_request_is_not_sent_on() {
     check(&["", "GET / HTTP/1.1", "Host: h"], &["GET / HTTP/1.1", "Host: h", "Via: 1.1 vanward", "{F}"], "h");
 }
 
-/// RFC 9110 §2.5: a proxy says its own version.
+/// RFC 9110 §2.5: a proxy sends its own version.
 #[test]
 fn versions() {
     check(
@@ -103,7 +106,7 @@ fn versions() {
         &["GET / HTTP/1.1", "A: b", "Host: h", "Via: 1.0 vanward", "{F}"],
         "h",
     );
-    // RFC 9112 §3.2: HTTP/1.1 has a Host, be it an empty one.
+    // RFC 9112 §3.2: an HTTP/1.1 request has a Host, possibly empty.
     check(&["GET / HTTP/1.0"], &["GET / HTTP/1.1", "Host: ", "Via: 1.0 vanward", "{F}"], "");
 }
 
@@ -277,9 +280,9 @@ fn a_host_of_the_proxys_own() {
     }
 }
 
-/// RFC 7239, and the fields before it.
+/// RFC 7239, and the older `X-Forwarded-` fields.
 #[test]
-fn what_clients_say_of_whom_they_forward_for() {
+fn forwarding_fields_of_clients() {
     const SENT: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 10.0.0.1\r\nx-forwarded-for: 10.0.0.2\r\n\
         X-Forwarded-Proto: https\r\nX-Forwarded-Host: public\r\nForwarded: for=10.0.0.1\r\nX-Forwarded-Port: 1\r\n\
         X_Forwarded_For: 10.0.0.9\r\nVia: 1.0 edge\r\nX-Forwarded: y\r\n\r\n";
@@ -310,11 +313,11 @@ fn what_clients_say_of_whom_they_forward_for() {
     );
 }
 
-/// RFC 7239 §7.4: whichever kind a trusted proxy speaks, servers read the same in both.
+/// RFC 7239 §7.4: servers read the same in both kinds of fields, whichever one a trusted proxy sends.
 #[test]
-fn forwarded_and_its_ancestors_never_contradict() {
+fn forwarded_and_x_forwarded_agree() {
     for (sent, x_for, proto, host, forwarded) in [
-        // What cloud balancers send.
+        // The form that cloud load balancers send.
         (
             &["X-Forwarded-For: 203.0.113.7", "X-Forwarded-Proto: https"][..],
             "203.0.113.7, 10.0.0.1",
@@ -330,7 +333,7 @@ fn forwarded_and_its_ancestors_never_contradict() {
             "public:8443",
             "for=\"[2001:db8::7]\", for=unknown;proto=http;host=\"public:8443\", for=10.0.0.1",
         ),
-        // A list: each proxy appends what it saw.
+        // A list: each proxy appends its peer.
         (
             &["X-Forwarded-For: 203.0.113.7, 10.0.0.2", "X-Forwarded-Proto: https, http"],
             "203.0.113.7, 10.0.0.2, 10.0.0.1",
@@ -338,7 +341,7 @@ fn forwarded_and_its_ancestors_never_contradict() {
             "h",
             "for=203.0.113.7;proto=https;host=\"h\", for=10.0.0.2, for=10.0.0.1",
         ),
-        // What the client made up in front of it counts nowhere.
+        // Elements that the client forged are ignored.
         (
             &["X-Forwarded-For: 6.6.6.6, 203.0.113.7", "X-Forwarded-Proto: http, https"],
             "6.6.6.6, 203.0.113.7, 10.0.0.1",
@@ -360,7 +363,7 @@ fn forwarded_and_its_ancestors_never_contradict() {
             "h",
             "for=_hidden;host=public;Proto=HTTPS, for=\"[2001:db8::7]:4711\", for=10.0.0.1;proto=http;host=\"h\"",
         ),
-        // Both, and they agree: Forwarded keeps what only it says.
+        // Both kinds, and they agree: Forwarded keeps its additional parameters.
         (
             &[
                 "X-Forwarded-For: 203.0.113.7",
@@ -373,7 +376,8 @@ fn forwarded_and_its_ancestors_never_contradict() {
             "public",
             "for=203.0.113.7;proto=https;host=public;by=_edge, for=10.0.0.1",
         ),
-        // Both, and they do not: a balancer that knows one of them passes on what its client wrote in the other.
+        // Both kinds, and they differ: a balancer that knows only one of them forwards the other as its client wrote
+        // it.
         (
             &[
                 "X-Forwarded-For: 203.0.113.7",
@@ -385,7 +389,7 @@ fn forwarded_and_its_ancestors_never_contradict() {
             "h",
             "for=203.0.113.7;proto=https;host=\"h\", for=10.0.0.1",
         ),
-        // What is no scheme and no host is not passed on.
+        // An invalid scheme and an invalid host are not forwarded.
         (
             &["X-Forwarded-For: 203.0.113.7", "X-Forwarded-Proto: gopher", "X-Forwarded-Host: a b"],
             "203.0.113.7, 10.0.0.1",
@@ -426,7 +430,7 @@ fn addresses_of_clients() {
 }
 
 #[test]
-fn nobody_but_a_trusted_proxy_says_whose_certificate_was_seen() {
+fn only_a_trusted_proxy_reports_client_certificates() {
     let claims = "GET / HTTP/1.1\r\nHost: h\r\nX-Client-Cert-Subject: CN=root\r\nx_client_cert-fingerprint: 00\r\n\r\n";
     let ours = b"X-Client-Cert-Subject: CN=a\r\n".as_slice();
     let seen = |is_trusted, added| {
@@ -441,7 +445,7 @@ fn nobody_but_a_trusted_proxy_says_whose_certificate_was_seen() {
     }
 }
 
-/// Drops `X-Drop`, doubles `X-Twice`, and says something new.
+/// Drops `X-Drop`, doubles `X-Twice`, and adds a line.
 pub(crate) struct Wishes(pub(crate) &'static [&'static str]);
 
 impl http1::Edits for Wishes {
@@ -470,7 +474,7 @@ impl http1::Edits for Wishes {
 fn edits_are_made_in_place_and_reach_what_the_proxy_adds() {
     let bytes = b"GET /a?b HTTP/1.1\r\nHost: h\r\nConnection: X-Hop\r\nX-Drop: 1\r\nX-Twice: 2\r\nX-Hop: 3\r\nA: b\r\n\r\n";
     let head = parse_request(bytes).unwrap();
-    let target = Target::of(&head, bytes).unwrap();
+    let target = RequestTarget::from_head(&head, bytes).unwrap();
     let rewrite = RequestRewrite {
         path_and_query: Some(b"/v1/a?c"),
         trace: None,
@@ -485,11 +489,11 @@ fn edits_are_made_in_place_and_reach_what_the_proxy_adds() {
         ])),
         added: b"X-Mine: 1\r\nX-Mine-Too: 2\r\n",
         target: &target,
-        connection: ConnectionOptions::of(&head, bytes).unwrap(),
+        connection: ConnectionOptions::from_head(&head, bytes).unwrap(),
         framing: request_framing(&head, bytes).unwrap(),
         expects: true,
         wants_upgrade: false,
-        client: Client { address: [192, 0, 2, 7].into(), scheme: "http", chain: None },
+        client: ForwardedSender { address: [192, 0, 2, 7].into(), scheme: "http", chain: None },
         via: Via::Named("edge"),
         host: Some(b"inside"),
     };
@@ -507,18 +511,18 @@ fn a_body_that_is_here_as_a_whole_has_a_length_and_meets_the_expectation() {
     let bytes =
         b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n";
     let head = parse_request(bytes).unwrap();
-    let target = Target::of(&head, bytes).unwrap();
+    let target = RequestTarget::from_head(&head, bytes).unwrap();
     let rewrite = RequestRewrite {
         path_and_query: None,
         trace: None,
         edits: None,
         added: b"",
         target: &target,
-        connection: ConnectionOptions::of(&head, bytes).unwrap(),
-        framing: Framing::Length(7),
+        connection: ConnectionOptions::from_head(&head, bytes).unwrap(),
+        framing: BodyFraming::Length(7),
         expects: false,
         wants_upgrade: false,
-        client: Client { address: [192, 0, 2, 7].into(), scheme: "http", chain: None },
+        client: ForwardedSender { address: [192, 0, 2, 7].into(), scheme: "http", chain: None },
         via: Via::Off,
         host: None,
     };

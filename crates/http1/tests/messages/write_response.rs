@@ -1,16 +1,17 @@
-//! Responses as clients see them, byte for byte.
+//! Responses written for clients, byte for byte.
 
-use http1::{ClientConnection, ConnectionOptions, Framing, ResponseRewrite, Via};
+use http1::{BodyFraming, ClientConnection, ConnectionOptions, ResponseRewrite, Via};
 
 use crate::parse_response;
 
-/// What a client sees of this response.
+/// Checks the response that the client gets.
 #[track_caller]
-fn check(sent: &[&str], framing: Framing, client_connection: ClientConnection, seen: &[&str]) {
+fn check(sent: &[&str], framing: BodyFraming, client_connection: ClientConnection, seen: &[&str]) {
     let bytes = format!("{}\r\n\r\n", sent.join("\r\n")).into_bytes();
     let head = parse_response(&bytes).unwrap();
     let connection = ConnectionOptions::of_response(&head, &bytes).unwrap();
     let rewrite = ResponseRewrite {
+        passes_alt_svc: false,
         connection,
         framing,
         client_connection,
@@ -30,7 +31,7 @@ const VIA: &str = "Via: 1.1 vanward";
 fn a_plain_response() {
     check(
         &["HTTP/1.1 200 OK", "Date: THEN", "Content-Length: 5", "Server: x"],
-        Framing::Length(5),
+        BodyFraming::Length(5),
         ClientConnection::Persist,
         &["HTTP/1.1 200 OK", "Date: THEN", "Content-Length: 5", "Server: x", VIA],
     );
@@ -47,8 +48,8 @@ fn status_lines() {
         ("HTTP/1.0 200", "HTTP/1.1 200 ", "Via: 1.0 vanward"),
         ("HTTP/1.8 200 OK", "HTTP/1.1 200 OK", VIA),
     ] {
-        check(&[sent], Framing::None, ClientConnection::Persist, &[seen, "Date: NOW", via]);
-        check(&[sent, "date: x"], Framing::None, ClientConnection::Persist, &[seen, "date: x", via]);
+        check(&[sent], BodyFraming::None, ClientConnection::Persist, &[seen, "Date: NOW", via]);
+        check(&[sent, "date: x"], BodyFraming::None, ClientConnection::Persist, &[seen, "date: x", via]);
     }
 }
 
@@ -64,17 +65,47 @@ fn fields_of_this_hop_end_here() {
             "Transfer-Encoding: chunked",
             "X-Gone: 1",
             "Proxy-Authenticate: Basic",
+            "Proxy-Authentication-Info: x",
             "Trailer: A",
             "Upgrade: h2,h2c",
         ],
-        Framing::Chunked,
+        BodyFraming::Chunked,
         ClientConnection::Persist,
         &["HTTP/1.1 200 OK", "Date: x", "Trailer: A", "Transfer-Encoding: chunked", VIA],
     );
 }
 
+/// RFC 7838 §3: the ports of Alt-Svc are the server's, unless the operator states that they are the proxy's.
 #[test]
-fn what_the_client_is_told_of_its_connection() {
+fn ports_of_the_server_reach_clients_only_where_that_is_wanted() {
+    for head in ["HTTP/1.1 200 OK", "HTTP/1.1 103 Early Hints"] {
+        let bytes = format!(
+            "{head}\r\nDate: x\r\nALT-SVC: h3=\":9443\"\r\nA: b\r\nAlt-Svc: clear\r\nAlt-Used: y\r\n\r\n"
+        );
+        let parsed = parse_response(bytes.as_bytes()).unwrap();
+        for (passes_alt_svc, lines) in [
+            (false, "Date: x\r\nA: b\r\nAlt-Used: y"),
+            (true, "Date: x\r\nALT-SVC: h3=\":9443\"\r\nA: b\r\nAlt-Svc: clear\r\nAlt-Used: y"),
+        ] {
+            let rewrite = ResponseRewrite {
+                passes_alt_svc,
+                connection: ConnectionOptions::default(),
+                framing: BodyFraming::None,
+                client_connection: ClientConnection::Persist,
+                date: b"NOW",
+                via: Via::Own,
+                added: b"",
+                edits: None,
+            };
+            let mut out = Vec::new();
+            http1::write_response(&mut out, &parsed, bytes.as_bytes(), &rewrite);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{head}\r\n{lines}\r\n{VIA}\r\n\r\n"));
+        }
+    }
+}
+
+#[test]
+fn connection_fields_for_clients() {
     let sent = ["HTTP/1.1 200 OK", "Connection: close", "Content-Length: 5", "Date: x"];
     let kept = ["HTTP/1.1 200 OK", "Content-Length: 5", "Date: x"];
     for (connection, lines) in [
@@ -82,7 +113,7 @@ fn what_the_client_is_told_of_its_connection() {
         (ClientConnection::KeepAlive, &["Connection: keep-alive"][..]),
         (ClientConnection::Close, &["Connection: close"][..]),
     ] {
-        check(&sent, Framing::Length(5), connection, &[&kept, lines, &[VIA]].concat());
+        check(&sent, BodyFraming::Length(5), connection, &[&kept, lines, &[VIA]].concat());
     }
     check(
         &[
@@ -91,7 +122,7 @@ fn what_the_client_is_told_of_its_connection() {
             "upgrade: websocket",
             "Sec-WebSocket-Accept: x",
         ],
-        Framing::None,
+        BodyFraming::None,
         ClientConnection::Upgrade,
         &[
             "HTTP/1.1 101 Switching Protocols",
@@ -120,28 +151,28 @@ fn lengths_and_dates() {
         seen.push("Link: x");
         seen.extend(date_is_added.then_some("Date: NOW"));
         seen.push(VIA);
-        check(&[&line, "Content-Length: 5", "Link: x"], Framing::None, ClientConnection::Persist, &seen);
+        check(&[&line, "Content-Length: 5", "Link: x"], BodyFraming::None, ClientConnection::Persist, &seen);
     }
 }
 
-/// A body that went on until the server closed is chunked for a client that stays.
+/// A body that ends with the server's connection is chunked for a client whose connection persists.
 #[test]
 fn a_framing_of_the_proxys_own() {
     check(
         &["HTTP/1.0 200 OK", "Date: x"],
-        Framing::Chunked,
+        BodyFraming::Chunked,
         ClientConnection::Persist,
         &["HTTP/1.1 200 OK", "Date: x", "Transfer-Encoding: chunked", "Via: 1.0 vanward"],
     );
     check(
         &["HTTP/1.1 200 OK", "Date: x", "Transfer-Encoding: chunked"],
-        Framing::UntilClose,
+        BodyFraming::UntilClose,
         ClientConnection::Close,
         &["HTTP/1.1 200 OK", "Date: x", "Connection: close", VIA],
     );
 }
 
-/// RFC 9110 §15.5.22 and §7.8: what a 426 asks for reaches the client, named in Connection.
+/// RFC 9110 §15.5.22 and §7.8: the Upgrade field of a 426 reaches the client, and Connection names it.
 #[test]
 fn upgrade_required() {
     let line = "HTTP/1.1 426 Upgrade Required";
@@ -152,18 +183,18 @@ fn upgrade_required() {
     ] {
         check(
             &[line, "Upgrade: HTTP/3.0, h2c", "Date: x", "connection: Upgrade", "upgrade: IRC/6.9"],
-            Framing::Length(5),
+            BodyFraming::Length(5),
             client_connection,
             &[line, "Date: x", "Upgrade: HTTP/3.0, h2c", "Upgrade: IRC/6.9", connection, VIA],
         );
     }
-    // Without one, and in any other response, nothing is said of it.
+    // Without the field, and in any other response, Connection does not name it.
     let close = ClientConnection::Close;
-    check(&[line, "Date: x"], Framing::None, close, &[line, "Date: x", "Connection: close", VIA]);
+    check(&[line, "Date: x"], BodyFraming::None, close, &[line, "Date: x", "Connection: close", VIA]);
     let line = "HTTP/1.1 400 Bad Request";
     check(
         &[line, "Date: x", "Upgrade: x"],
-        Framing::None,
+        BodyFraming::None,
         close,
         &[line, "Date: x", "Connection: close", VIA],
     );
@@ -174,8 +205,9 @@ fn edits_are_made_in_place_and_reach_what_the_proxy_adds() {
     let bytes = b"HTTP/1.1 200 OK\r\nX-Drop: 1\r\nX-Twice: 2\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n";
     let head = parse_response(bytes).unwrap();
     let rewrite = ResponseRewrite {
-        connection: ConnectionOptions::of(&head, bytes).unwrap(),
-        framing: Framing::Chunked,
+        passes_alt_svc: false,
+        connection: ConnectionOptions::from_head(&head, bytes).unwrap(),
+        framing: BodyFraming::Chunked,
         client_connection: ClientConnection::Close,
         date: b"NOW",
         via: Via::Own,

@@ -1,19 +1,21 @@
-//! One end of a connection, and how what it says reaches the other.
+//! A `Connection` at one end, and the transfer of its output to the other end.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use http2::{Broken, Connection, Event, FloodLimits, Key, Limits, Now, Role, STREAM_WINDOW, Scheme};
+use http2::{
+    FloodLimits, H2Broken, H2Event, H2Limits, H2Role, H2StateMachine, Key, Now, STREAM_WINDOW, WireScheme,
+};
 
 pub(crate) const NOW: Now = Now { tick: 0, second: 0 };
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-pub(crate) fn end(role: Role) -> Connection {
+pub(crate) fn end(role: H2Role) -> H2StateMachine {
     end_within(role, &Rc::default())
 }
 
-pub(crate) fn end_within(role: Role, granted: &Rc<Cell<usize>>) -> Connection {
-    let limits = Limits {
+pub(crate) fn end_within(role: H2Role, granted: &Rc<Cell<usize>>) -> H2StateMachine {
+    let limits = H2Limits {
         streams: 10,
         connection_window: 4 * STREAM_WINDOW,
         head_bytes: 16 * 1024,
@@ -21,18 +23,18 @@ pub(crate) fn end_within(role: Role, granted: &Rc<Cell<usize>>) -> Connection {
         long_heads_bytes: 32 * 1024,
         floods: FloodLimits::DEFAULT,
     };
-    Connection::new(role, limits, Rc::clone(granted))
+    H2StateMachine::new(role, limits, Rc::clone(granted))
 }
 
-/// A client's end with two requests under way, one of which goes on.
-pub(crate) fn asking() -> Connection {
-    let mut client = end(Role::Client);
+/// A client with two requests in progress; the second one continues.
+pub(crate) fn asking() -> H2StateMachine {
+    let mut client = end(H2Role::Client);
     for (head, is_whole) in [
         (&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..], true),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", false),
     ] {
         let key = client.open();
-        client.write_head(key, head, is_whole, Scheme::Http).expect("it is a head");
+        client.write_head(key, head, is_whole, WireScheme::Http).expect("it is a head");
     }
     client
 }
@@ -42,17 +44,21 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// What comes of bytes that arrive in these pieces.
-pub(crate) fn receive(connection: &mut Connection, bytes: &[u8], piece: usize) -> Result<Vec<Event>, Broken> {
+/// Receives these bytes in pieces of this size.
+pub(crate) fn receive(
+    connection: &mut H2StateMachine,
+    bytes: &[u8],
+    piece: usize,
+) -> Result<Vec<H2Event>, H2Broken> {
     receive_at(connection, bytes, piece, NOW)
 }
 
 pub(crate) fn receive_at(
-    connection: &mut Connection,
+    connection: &mut H2StateMachine,
     bytes: &[u8],
     piece: usize,
     now: Now,
-) -> Result<Vec<Event>, Broken> {
+) -> Result<Vec<H2Event>, H2Broken> {
     let mut events = Vec::new();
     for mut rest in bytes.chunks(piece) {
         loop {
@@ -68,14 +74,14 @@ pub(crate) fn receive_at(
     Ok(events)
 }
 
-/// Takes what one end has to say to the other.
-pub(crate) fn deliver(from: &mut Connection, to: &mut Connection, piece: usize) -> Vec<Event> {
+/// Delivers the output of one end to the other, in pieces of this size.
+pub(crate) fn deliver(from: &mut H2StateMachine, to: &mut H2StateMachine, piece: usize) -> Vec<H2Event> {
     let bytes = from.unsent().to_vec();
     from.sent(bytes.len());
     receive(to, &bytes, piece).expect("both keep to the protocol")
 }
 
-pub(crate) fn read_all(connection: &mut Connection, key: Key, text: &mut Vec<u8>) -> bool {
+pub(crate) fn read_all(connection: &mut H2StateMachine, key: Key, text: &mut Vec<u8>) -> bool {
     let mut buffer = [0; 300];
     while let Some(count) = connection.read(key, &mut buffer, 0).expect("nothing breaks") {
         if count == 0 {
@@ -86,15 +92,15 @@ pub(crate) fn read_all(connection: &mut Connection, key: Key, text: &mut Vec<u8>
     false
 }
 
-/// Sends a message from one end to the other, in such pieces; what arrives, as text.
+/// Sends a message from one end to the other, in pieces of this size. Returns the text that arrives.
 pub(crate) fn sends(
-    (from, from_key): (&mut Connection, Key),
-    to: &mut Connection,
+    (from, from_key): (&mut H2StateMachine, Key),
+    to: &mut H2StateMachine,
     message: &[u8],
     piece: usize,
     mut to_key: Option<Key>,
 ) -> (Vec<u8>, Key) {
-    let mut written = from.write_head(from_key, message, true, Scheme::Http).expect("it is a head");
+    let mut written = from.write_head(from_key, message, true, WireScheme::Http).expect("it is a head");
     let mut text = Vec::new();
     loop {
         let room = from.room(from_key).unwrap_or(0).min(from.room_of_connection());
@@ -102,7 +108,7 @@ pub(crate) fn sends(
             written += from.write(from_key, &message[written..], room, true);
         }
         for event in deliver(from, to, piece) {
-            if let Event::Opened(key) = event {
+            if let H2Event::Opened(key) = event {
                 to_key = Some(key);
             }
         }

@@ -1,11 +1,11 @@
-//! QPACK with ls-qpack, the implementation of several browsers and servers: each encodes what the other decodes, while
-//! instructions and acknowledgments come late. `cargo xtask qpack` runs this.
+//! QPACK against ls-qpack, the implementation of several browsers and servers. Each end encodes for the other, while
+//! instructions and acknowledgments arrive late. `cargo xtask qpack` runs this test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use fields::compose::Encode;
-use http3::{Decoded, Decoder, Encoder};
+use http3::{QpackDecoder, QpackEncoder, SectionOutcome};
 
 type Field = (Vec<u8>, Vec<u8>);
 
@@ -63,7 +63,7 @@ fn field_of(word: &str) -> Field {
     (bytes(name), bytes(value))
 }
 
-/// Numbers that repeat from run to run.
+/// A generator of numbers that are the same in every run.
 struct Chances(u64);
 
 impl Chances {
@@ -72,7 +72,7 @@ impl Chances {
         (self.0 >> 33) as usize % limit
     }
 
-    /// Fields as they come: some always, some often, some never again, some in the static table.
+    /// Fields in a realistic mix: some always, some often, some only once, some in the static table.
     fn fields(&mut self) -> Vec<Field> {
         const COMMON: [(&str, &str); 12] = [
             (":status", "200"),
@@ -110,7 +110,7 @@ const SECTIONS: u64 = 400;
 fn it_decodes_what_we_encode() {
     for (table_bytes, blocked_streams) in SETTINGS {
         let (mut peer, mut chances) = (Peer::start(table_bytes, blocked_streams), Chances(7));
-        let mut encoder = Encoder::default();
+        let mut encoder = QpackEncoder::default();
         encoder.allow(table_bytes as u64, blocked_streams);
         let (mut instructions, mut acknowledgments) = (Vec::new(), Vec::new());
         let mut blocked: Vec<(u64, Vec<Field>)> = Vec::new();
@@ -159,7 +159,7 @@ fn check(said: &str, fields: &[Field]) -> Vec<u8> {
 fn we_decode_what_it_encodes() {
     for (table_bytes, blocked_streams) in SETTINGS {
         let (mut peer, mut chances) = (Peer::start(table_bytes, blocked_streams), Chances(11));
-        let mut decoder = Decoder::new(table_bytes);
+        let mut decoder = QpackDecoder::new(table_bytes);
         let mut instructions = Vec::new();
         let mut waiting: Vec<(u64, Vec<u8>, Vec<Field>)> = Vec::new();
         for at in 0..SECTIONS {
@@ -177,11 +177,11 @@ fn we_decode_what_it_encodes() {
                 let mut got = Vec::new();
                 let field = |name: &[u8], value: &[u8]| got.push((name.to_vec(), value.to_vec()));
                 match decoder.decode(*stream, section, field).expect("it is readable") {
-                    Decoded::Whole => {
+                    SectionOutcome::Whole => {
                         assert_eq!(&got, fields);
                         false
                     }
-                    Decoded::Blocked(_) => true,
+                    SectionOutcome::Blocked(_) => true,
                 }
             });
             assert!(waiting.len() as u64 <= blocked_streams);

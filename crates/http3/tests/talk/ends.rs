@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use fields::compose::Encode;
 use http3::{
-    Broken, Code, Connection, Encoder, Event, FloodLimits, Key, Limits, Now, Role, StreamId, Transport,
+    FloodLimits, H3Broken, H3Code, H3Event, H3Limits, H3Role, H3StateMachine, Key, Now, QpackEncoder,
+    StreamId, Transport,
 };
 
-pub(crate) const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: H3Limits = H3Limits {
     streams: 8,
     head_bytes: 2048,
     short_head_bytes: 64,
@@ -21,19 +22,19 @@ pub(crate) const LIMITS: Limits = Limits {
 
 pub(crate) const NOW: Now = Now { tick: 0, second: 0 };
 
-/// A stream as the transport has it.
+/// A stream as the transport sees it.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) bytes: Vec<u8>,
     pub(crate) has_ended: bool,
-    pub(crate) reset: Option<Code>,
-    pub(crate) stopped: Option<Code>,
+    pub(crate) reset: Option<H3Code>,
+    pub(crate) stopped: Option<H3Code>,
 }
 
-/// A transport that takes so many bytes.
+/// A transport that accepts this many bytes.
 pub(crate) struct Wire {
     pub(crate) room: usize,
-    /// How often it was given something.
+    /// The number of calls of `write`.
     pub(crate) writes: usize,
     pub(crate) streams: BTreeMap<StreamId, Sent>,
 }
@@ -55,20 +56,20 @@ impl Transport for Wire {
         stream.has_ended = true;
     }
 
-    fn reset(&mut self, id: StreamId, code: Code) {
+    fn reset(&mut self, id: StreamId, code: H3Code) {
         self.streams.entry(id).or_default().reset = Some(code);
     }
 
-    fn stop(&mut self, id: StreamId, code: Code) {
+    fn stop(&mut self, id: StreamId, code: H3Code) {
         self.streams.entry(id).or_default().stopped = Some(code);
     }
 }
 
-/// One end, with what it has sent and what has happened.
+/// A connection with its output and events.
 pub(crate) struct End {
-    pub(crate) connection: Connection,
+    pub(crate) connection: H3StateMachine,
     pub(crate) wire: Wire,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<H3Event>,
     pub(crate) opened: Vec<Key>,
 }
 
@@ -76,26 +77,26 @@ pub(crate) const CLIENT_STREAMS: [StreamId; 3] = [2, 6, 10];
 pub(crate) const SERVER_STREAMS: [StreamId; 3] = [3, 7, 11];
 
 impl End {
-    pub(crate) fn new(role: Role, limits: Limits) -> Self {
-        let streams = if role == Role::Server { SERVER_STREAMS } else { CLIENT_STREAMS };
+    pub(crate) fn new(role: H3Role, limits: H3Limits) -> Self {
+        let streams = if role == H3Role::Server { SERVER_STREAMS } else { CLIENT_STREAMS };
         Self {
-            connection: Connection::new(role, limits, streams),
+            connection: H3StateMachine::new(role, limits, streams),
             wire: Wire { room: usize::MAX, writes: 0, streams: BTreeMap::new() },
             events: Vec::new(),
             opened: Vec::new(),
         }
     }
 
-    /// A server that a client has opened its three streams to, with its settings.
-    pub(crate) fn server(limits: Limits) -> Self {
-        let mut server = Self::new(Role::Server, limits);
+    /// A server, after a client has opened its three streams and sent settings.
+    pub(crate) fn server(limits: H3Limits) -> Self {
+        let mut server = Self::new(H3Role::Server, limits);
         server.begin(CLIENT_STREAMS);
         server
     }
 
-    /// A client that a server has opened its three streams to, with its settings.
-    pub(crate) fn client(limits: Limits) -> Self {
-        let mut client = Self::new(Role::Client, limits);
+    /// A client, after a server has opened its three streams and sent settings.
+    pub(crate) fn client(limits: H3Limits) -> Self {
+        let mut client = Self::new(H3Role::Client, limits);
         client.begin(SERVER_STREAMS);
         client
     }
@@ -105,7 +106,7 @@ impl End {
             self.accept(id);
             self.receive(id, bytes, false).expect("it begins well");
         }
-        assert_eq!(self.events, [Event::Begun]);
+        assert_eq!(self.events, [H3Event::Begun]);
         self.events.clear();
     }
 
@@ -113,21 +114,21 @@ impl End {
         self.connection.accept(id, NOW).expect("the peer may open it");
     }
 
-    pub(crate) fn receive(&mut self, id: StreamId, bytes: &[u8], is_last: bool) -> Result<(), Broken> {
+    pub(crate) fn receive(&mut self, id: StreamId, bytes: &[u8], is_last: bool) -> Result<(), H3Broken> {
         let outcome = self.connection.receive(id, bytes, is_last, NOW);
         self.note();
         outcome
     }
 
-    /// Receives on a stream that is opened with that.
-    pub(crate) fn hear(&mut self, id: StreamId, bytes: &[u8], is_last: bool) -> Result<(), Broken> {
+    /// Receives bytes on a stream that the peer opens with them.
+    pub(crate) fn hear(&mut self, id: StreamId, bytes: &[u8], is_last: bool) -> Result<(), H3Broken> {
         let outcome = self.connection.accept(id, NOW);
         outcome.and_then(|()| self.receive(id, bytes, is_last))
     }
 
     pub(crate) fn note(&mut self) {
         while let Some(event) = self.connection.next_event() {
-            if let Event::Opened(key) = event {
+            if let H3Event::Opened(key) = event {
                 self.opened.push(key);
             }
             self.events.push(event);
@@ -138,22 +139,21 @@ impl End {
         self.connection.flush(&mut self.wire);
     }
 
-    /// What was sent on a stream.
     pub(crate) fn sent(&mut self, id: StreamId) -> Sent {
         self.flush();
         self.wire.streams.get(&id).cloned().unwrap_or_default()
     }
 
-    /// Asks for something on the next stream.
+    /// Sends a request on the next stream.
     pub(crate) fn ask(&mut self, id: StreamId, head: &str, is_last: bool) -> Key {
         let key = self.connection.open(id);
-        let len = self.connection.write_head(key, head.as_bytes(), is_last, http3::Scheme::Https);
+        let len = self.connection.write_head(key, head.as_bytes(), is_last, http3::WireScheme::Https);
         assert_eq!(len, Ok(head.len()));
         key
     }
 
     pub(crate) fn answer(&mut self, key: Key, head: &str, is_last: bool) {
-        let len = self.connection.write_head(key, head.as_bytes(), is_last, http3::Scheme::Https);
+        let len = self.connection.write_head(key, head.as_bytes(), is_last, http3::WireScheme::Https);
         assert_eq!(len, Ok(head.len()));
     }
 
@@ -161,7 +161,7 @@ impl End {
         self.connection.write(key, bytes, is_last, &mut self.wire)
     }
 
-    /// Reads all that there is; `None` at the end says that more may come.
+    /// Reads everything. `None` as the end means that more may come.
     pub(crate) fn read(&mut self, key: Key) -> (String, Option<bool>) {
         let (mut text, mut buffer) = (Vec::new(), [0; 100]);
         let end = loop {
@@ -177,13 +177,13 @@ impl End {
     }
 }
 
-/// Both ends, and how much of what they have sent has arrived.
+/// Both ends, and the part of their output that has arrived.
 pub(crate) struct Pair {
     pub(crate) client: End,
     pub(crate) server: End,
     up: BTreeMap<StreamId, Arrived>,
     down: BTreeMap<StreamId, Arrived>,
-    /// What arrives at once, at most.
+    /// The most bytes that arrive at once.
     piece: usize,
 }
 
@@ -196,12 +196,12 @@ struct Arrived {
 }
 
 impl Pair {
-    pub(crate) fn new(limits: Limits, piece: usize) -> Self {
-        let (client, server) = (End::new(Role::Client, limits), End::new(Role::Server, limits));
+    pub(crate) fn new(limits: H3Limits, piece: usize) -> Self {
+        let (client, server) = (End::new(H3Role::Client, limits), End::new(H3Role::Server, limits));
         Self { client, server, up: BTreeMap::new(), down: BTreeMap::new(), piece }
     }
 
-    /// Passes on what there is and is wanted, in both directions.
+    /// Delivers all output that the other end accepts, in both directions.
     pub(crate) fn pass(&mut self) {
         while pass(&mut self.client, &mut self.server, &mut self.up, self.piece)
             | pass(&mut self.server, &mut self.client, &mut self.down, self.piece)
@@ -209,7 +209,7 @@ impl Pair {
     }
 }
 
-/// Passes on what one end has sent; whether there was something.
+/// Delivers the output of one end. Returns whether there was any.
 fn pass(from: &mut End, to: &mut End, arrived: &mut BTreeMap<StreamId, Arrived>, piece: usize) -> bool {
     from.flush();
     let mut has_moved = false;
@@ -246,7 +246,6 @@ fn pass(from: &mut End, to: &mut End, arrived: &mut BTreeMap<StreamId, Arrived>,
     has_moved
 }
 
-/// A frame.
 pub(crate) fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in [kind, payload.len() as u64] {
@@ -260,9 +259,9 @@ pub(crate) fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A frame of HEADERS with these fields, `name: value` in lines.
+/// A HEADERS frame with these fields, in lines of `name: value`.
 pub(crate) fn headers(fields: &str) -> Vec<u8> {
-    let mut encoder = Encoder::default();
+    let mut encoder = QpackEncoder::default();
     encoder.begin(0, false);
     for line in fields.lines() {
         let (name, value) = line.trim_start().rsplit_once(": ").expect("it is a field");

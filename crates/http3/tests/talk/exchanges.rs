@@ -1,11 +1,11 @@
-//! Requests and responses, whichever way they are cut.
+//! Requests and responses, split in every way.
 
-use http3::{Event, Limits, Priority, Role, Scheme};
+use http3::{H3Event, H3Limits, H3Role, Priority, WireScheme};
 use proptest::prelude::*;
 
 use crate::ends::{End, GET, LIMITS, POST, Pair, frame, headers};
 
-/// A client asks with `request`, head and body; the server answers; both are read as they arrive. What each has read.
+/// A client sends `request` (head and body), the server answers, and both read as bytes arrive. Returns both texts.
 fn exchange(pair: &mut Pair, id: u64, request: (&str, &str), response: &[(&str, &str)]) -> [String; 2] {
     let (head, body) = request;
     let key = pair.client.ask(id, head, body.is_empty());
@@ -110,7 +110,7 @@ fn messages_are_the_text_of_http_1() {
         let mut pair = Pair::new(LIMITS, piece);
         for (at, (request, response, said)) in rows.iter().enumerate() {
             if piece == 1 && request.1.is_empty() {
-                // The end of a stream that comes by itself comes behind what is taken for a request with a body.
+                // If the end of the stream arrives separately, the request already counts as one with a body.
                 continue;
             }
             let got = exchange(&mut pair, 4 * at as u64, *request, response);
@@ -134,7 +134,7 @@ fn trailers_end_a_body() {
     pair.server.answer(server_key, "HTTP/1.1 200 OK\r\n\r\n", false);
     pair.server.write(server_key, b"cd", false);
     pair.server.connection.end(server_key, b"X-Sum: 2\r\nConnection: x\r\n").unwrap();
-    // What is left is sent even if nobody holds the stream any more.
+    // The rest is sent even after the stream is released.
     pair.server.connection.release(server_key);
     pair.pass();
     let expected = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\ncd\r\n0\r\nx-sum: 2\r\n\r\n";
@@ -165,9 +165,9 @@ fn websockets_are_extended_connects() {
     let (text, end) = pair.client.read(key);
     assert!(text.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nframes"), "{text}");
     assert_eq!(end, None);
-    // RFC 9114 §4.4: DATA alone.
+    // RFC 9114 §4.4: only DATA is allowed.
     let trailers = headers("x-sum: 1");
-    assert_eq!(pair.server.receive(0, &trailers, false).unwrap_err().code, http3::Code::FRAME_UNEXPECTED);
+    assert_eq!(pair.server.receive(0, &trailers, false).unwrap_err().code, http3::H3Code::FRAME_UNEXPECTED);
 }
 
 #[test]
@@ -205,12 +205,12 @@ fn a_body_is_not_read_on_before_it_is_taken() {
     assert!(text < 600 && server.events.is_empty());
     server.connection.read(key, &mut buffer).unwrap();
     server.note();
-    assert_eq!((&server.events[..], server.connection.wanted(0)), (&[Event::Wanted(0)][..], 576));
+    assert_eq!((&server.events[..], server.connection.wanted(0)), (&[H3Event::Wanted(0)][..], 576));
 }
 
 #[test]
 fn bodies_of_all_streams_are_bounded_together() {
-    let limits = Limits { bodies_bytes: 1500, ..LIMITS };
+    let limits = H3Limits { bodies_bytes: 1500, ..LIMITS };
     let mut server = End::server(limits);
     let body = [headers(POST), frame(0, &[b'x'; 1000])].concat();
     server.hear(0, &body, false).unwrap();
@@ -221,7 +221,7 @@ fn bodies_of_all_streams_are_bounded_together() {
     server.events.clear();
     server.connection.release(server.opened[0]);
     server.note();
-    assert_eq!(server.events, [Event::Wanted(4)]);
+    assert_eq!(server.events, [H3Event::Wanted(4)]);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_head_and_a_short_body_are_given_to_the_transport_as_one() {
     let key = server.opened[0];
     let written = server.wire.writes;
     let text = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
-    server.connection.write_head(key, text, false, Scheme::Https).unwrap();
+    server.connection.write_head(key, text, false, WireScheme::Https).unwrap();
     assert_eq!(server.write(key, b"short", true), 5);
     assert_eq!(server.wire.writes, written + 1);
     assert!(server.sent(0).has_ended);
@@ -280,7 +280,7 @@ fn bytes_that_are_missing_at_the_end_reset_the_stream() {
     server.wire.room = 10;
     assert!((1..10).contains(&server.write(key, &[b'x'; 2000], false)));
     assert!(server.connection.end(key, b"").is_err());
-    assert_eq!(server.sent(0).reset, Some(http3::Code::INTERNAL_ERROR));
+    assert_eq!(server.sent(0).reset, Some(http3::H3Code::INTERNAL_ERROR));
 }
 
 #[test]
@@ -299,11 +299,11 @@ fn priorities_come_in_the_request_or_before_or_behind_it() {
     assert_eq!([0, 1, 2].map(|at| of(&server, at)), [(5, true), (2, true), (3, false)]);
     server.events.clear();
     server.receive(2, &update(0, "u=0"), false).unwrap();
-    assert_eq!(server.events, [Event::Prioritized(server.opened[0])]);
+    assert_eq!(server.events, [H3Event::Prioritized(server.opened[0])]);
     assert_eq!(of(&server, 0), (0, false));
-    // It is also a field that is passed on.
+    // The field is forwarded as well.
     assert!(server.read(server.opened[1]).0.contains("priority: u=6\r\n"));
-    // Those of streams that are over mean nothing; only so many are kept of those to come.
+    // Updates for ended streams are ignored; only a limited number is kept for future ones.
     server.connection.release(server.opened[2]);
     server.receive(2, &update(8, "u=0"), false).unwrap();
     for _ in 0..100 {
@@ -312,12 +312,12 @@ fn priorities_come_in_the_request_or_before_or_behind_it() {
 }
 
 #[test]
-fn what_is_reserved_or_unknown_is_skipped() {
+fn reserved_and_unknown_frames_are_skipped() {
     let mut server = End::server(LIMITS);
     let grease = |n: u64| 0x1f * n + 0x21;
     server.receive(2, &frame(grease(0), b"x"), false).unwrap();
     server.receive(2, &frame(grease(7), b""), false).unwrap();
-    // RFC 9297 §2.1: no datagrams were offered, and their capsules are DATA.
+    // RFC 9297 §2.1: the settings offer no datagrams, so their capsules are ordinary DATA.
     let request = [
         frame(grease(1), &[0; 300]),
         headers(POST),
@@ -332,7 +332,7 @@ fn what_is_reserved_or_unknown_is_skipped() {
     server.hear(14, &[0x21, 1, 2, 3], false).unwrap();
     assert_eq!(
         (server.sent(14).stopped, server.connection.wanted(14)),
-        (Some(http3::Code::STREAM_CREATION_ERROR), 0)
+        (Some(http3::H3Code::STREAM_CREATION_ERROR), 0)
     );
     server.hear(18, &[0x40], true).unwrap();
     server.hear(22, &[0x21], true).unwrap();
@@ -340,7 +340,7 @@ fn what_is_reserved_or_unknown_is_skipped() {
 
 #[test]
 fn fields_may_be_known_before_they_are_acknowledged() {
-    let limits = Limits { table_bytes: 4096, ..LIMITS };
+    let limits = H3Limits { table_bytes: 4096, ..LIMITS };
     let mut pair = Pair::new(limits, usize::MAX);
     pair.pass();
     let mut lens = Vec::new();
@@ -359,9 +359,9 @@ fn fields_may_be_known_before_they_are_acknowledged() {
 }
 
 #[test]
-fn a_request_waits_for_what_it_refers_to() {
+fn a_request_waits_for_its_insertions() {
     let mut server = End::server(LIMITS);
-    // RFC 9204 §B.2 and the rest of a request: a section that needs two insertions, which come later, byte by byte.
+    // RFC 9204 §B.2 and the rest of a request. The section needs two insertions, which arrive later, byte by byte.
     let section = b"\x03\x81\x10\x11\xd1\xd7";
     let request = [frame(1, section), frame(0, b"abc")].concat();
     server.hear(0, &request, true).unwrap();
@@ -369,20 +369,20 @@ fn a_request_waits_for_what_it_refers_to() {
     for byte in b"\x3f\xbd\x01\xc0\x0fwww.example.com\xc1\x0c/sample/path" {
         server.receive(6, &[*byte], false).unwrap();
     }
-    // The path comes behind the field that the client has put before it, and the method and scheme behind both.
+    // The path is the second field that the client inserted, behind method and scheme.
     let expected = "GET /sample/path HTTP/1.1\r\nhost: www.example.com\r\ntransfer-encoding: chunked\r\n\r\n\
                     3\r\nabc\r\n0\r\n\r\n";
     assert_eq!(server.read(server.opened[0]), (expected.to_owned(), Some(true)));
-    // RFC 9204 §4.4: the section of stream 0 is acknowledged, which says all.
+    // RFC 9204 §4.4: the section of stream 0 is acknowledged, which acknowledges the insertions, too.
     assert_eq!(server.sent(11).bytes, [3, 0x80]);
 }
 
 #[test]
-fn what_a_request_has_waited_for_is_read_before_it_is_evicted() {
+fn a_waiting_request_is_decoded_before_its_fields_are_evicted() {
     for piece in [1, usize::MAX] {
         let mut server = End::server(LIMITS);
         server.hear(0, &frame(1, b"\x02\x80\xd1\xd7\xc1\x10"), true).unwrap();
-        // The table has room for one field, and two come.
+        // The table has room for one field, and two are inserted.
         let instructions = b"\x3f\x0e\xc0\x01a\xc0\x01b";
         for bytes in instructions.chunks(piece.min(instructions.len())) {
             server.receive(6, bytes, false).unwrap();
@@ -403,7 +403,7 @@ proptest! {
         table_bytes in 0usize..600,
         blocked_streams in 0usize..4,
     ) {
-        let limits = Limits { table_bytes, blocked_streams, ..LIMITS };
+        let limits = H3Limits { table_bytes, blocked_streams, ..LIMITS };
         let mut pair = Pair::new(limits, piece);
         let body: String = (0..len).map(|at| char::from(b'a' + (at % 25) as u8)).collect();
         let [lines, seen] = [true, false].map(|is_upper| {
@@ -434,10 +434,10 @@ proptest! {
         ),
         piece in 1usize..20,
     ) {
-        for role in [Role::Server, Role::Client] {
+        for role in [H3Role::Server, H3Role::Client] {
             let said = |piece: usize| {
-                let mut end = if role == Role::Server { End::server(LIMITS) } else { End::client(LIMITS) };
-                if role == Role::Client {
+                let mut end = if role == H3Role::Server { End::server(LIMITS) } else { End::client(LIMITS) };
+                if role == H3Role::Client {
                     end.ask(0, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", true);
                 } else {
                     end.accept(0);
@@ -452,7 +452,7 @@ proptest! {
                         }
                     }
                 }
-                end.events.retain(|event| !matches!(event, Event::Readable(_)));
+                end.events.retain(|event| !matches!(event, H3Event::Readable(_)));
                 end.flush();
                 let acknowledged = [11, 10].map(|id| end.wire.streams.remove(&id));
                 (outcome, end.events, end.wire.streams, acknowledged.map(|sent| sent.is_some()))
@@ -464,13 +464,13 @@ proptest! {
 
 #[test]
 fn a_head_larger_than_the_peer_allows_is_not_sent() {
-    let mut server = End::new(Role::Server, LIMITS);
+    let mut server = End::new(H3Role::Server, LIMITS);
     server.hear(2, b"\x00\x04\x03\x06\x40\x64", false).unwrap();
     server.hear(0, &headers(GET), true).unwrap();
     let key = server.opened[0];
     let head = format!("HTTP/1.1 200 OK\r\nX-A: {}\r\n\r\n", "x".repeat(50));
-    let outcome = server.connection.write_head(key, head.as_bytes(), true, Scheme::Https);
-    assert_eq!(outcome, Err(http3::WriteError::TooLarge));
+    let outcome = server.connection.write_head(key, head.as_bytes(), true, WireScheme::Https);
+    assert!(matches!(outcome, Err(http3::WriteError::TooLarge { size: 101.., limit: 100 })), "{outcome:?}");
     server.answer(key, "HTTP/1.1 502 Bad Gateway\r\n\r\n", true);
     assert_eq!(server.sent(0).bytes, headers(":status: 502"));
 }
@@ -479,10 +479,10 @@ fn a_head_larger_than_the_peer_allows_is_not_sent() {
 fn a_get_is_held_back_until_it_is_known_whether_it_has_a_body() {
     const PLAIN: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     const CHUNKED: &str = "GET / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
-    /// A kind that means nothing (RFC 9114 §7.2.8).
+    /// An unknown kind (RFC 9114 §7.2.8).
     const GREASE: u64 = 0x21;
     let trailers = headers("x: y\n");
-    // What comes behind the head, whether it ends the stream, and what is read then.
+    // Bytes behind the head, whether the stream ends with them, and the text that is read.
     let rows: [(&[u8], bool, Option<&str>); 7] = [
         (b"", true, Some(PLAIN)),
         (b"", false, None),

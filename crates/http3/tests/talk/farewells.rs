@@ -1,23 +1,23 @@
-//! How connections end (RFC 9114 §5.2).
+//! Graceful shutdown of connections (RFC 9114 §5.2).
 
-use http3::{Code, Event, Gone, Scheme, WriteError};
+use http3::{H3Code, H3Event, H3StreamGone, WireScheme, WriteError};
 
 use crate::ends::{End, GET, LIMITS, Pair, frame, headers};
 
 #[test]
-fn a_server_finishes_what_has_come() {
+fn a_server_finishes_received_requests() {
     let mut server = End::server(LIMITS);
     server.hear(0, &headers(GET), true).unwrap();
     server.connection.close();
     server.connection.close();
-    // What comes before the client knows of it is still served.
+    // A request that the client sent before it saw GOAWAY is still served.
     server.hear(4, &headers(GET), true).unwrap();
     assert!(!server.connection.has_told_last());
     server.connection.tell_last();
     server.connection.tell_last();
     assert!(server.connection.has_told_last());
     server.hear(8, &headers(GET), true).unwrap();
-    assert_eq!((server.opened.len(), server.sent(8).reset), (2, Some(Code::REQUEST_REJECTED)));
+    assert_eq!((server.opened.len(), server.sent(8).reset), (2, Some(H3Code::REQUEST_REJECTED)));
     let control = server.sent(3).bytes;
     let farewell = [frame(7, &(0xffff_ffff_ffff_fffc_u64).to_be_bytes()), frame(7, &[8])].concat();
     assert!(control.ends_with(&farewell), "{control:x?}");
@@ -30,7 +30,7 @@ fn a_server_finishes_what_has_come() {
 }
 
 #[test]
-fn a_client_knows_what_was_not_seen() {
+fn a_client_knows_unseen_requests() {
     let mut pair = Pair::new(LIMITS, usize::MAX);
     let head = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let keys = [0, 4].map(|id| pair.client.ask(id, head, true));
@@ -38,17 +38,17 @@ fn a_client_knows_what_was_not_seen() {
     pair.server.connection.close();
     pair.pass();
     assert!(pair.client.connection.is_going_away() && !pair.client.connection.takes_more());
-    assert_eq!(pair.client.events.last(), Some(&Event::GoingAway));
+    assert_eq!(pair.client.events.last(), Some(&H3Event::GoingAway));
     let late = pair.client.ask(8, head, true);
     pair.server.connection.tell_last();
     pair.pass();
-    assert!(pair.client.events.contains(&Event::Reset(late)));
-    assert_eq!(pair.client.connection.read(late, &mut [0; 9]), Err(Gone::Untouched));
+    assert!(pair.client.events.contains(&H3Event::Reset(late)));
+    assert_eq!(pair.client.connection.read(late, &mut [0; 9]), Err(H3StreamGone::Untouched));
     // RFC 9114 §4.1.1: only servers reject.
-    assert_eq!(pair.client.sent(8).stopped, Some(Code::REQUEST_CANCELLED));
+    assert_eq!(pair.client.sent(8).stopped, Some(H3Code::REQUEST_CANCELLED));
     let later = pair.client.connection.open(12);
-    let outcome = pair.client.connection.write_head(later, head.as_bytes(), true, Scheme::Https);
-    assert_eq!(outcome, Err(WriteError::Gone(Gone::Untouched)));
+    let outcome = pair.client.connection.write_head(later, head.as_bytes(), true, WireScheme::Https);
+    assert_eq!(outcome, Err(WriteError::Gone(H3StreamGone::Untouched)));
     for server_key in pair.server.opened.clone() {
         pair.server.answer(server_key, "HTTP/1.1 200 OK\r\n\r\n", true);
     }

@@ -1,19 +1,19 @@
-//! What a peer cannot make a connection hold or do.
+//! Limits on the memory and work that a peer can cause.
 
-use http3::{Broken, Cause, Code, Flood, FloodLimits, Limits, Now};
+use http3::{Flood, FloodLimits, H3Broken, H3Code, H3ErrorCause, H3Limits, Now};
 
 use crate::ends::{End, GET, LIMITS, NOW, POST, frame, headers};
 
-fn flood_of(outcome: Result<(), Broken>) -> Option<Flood> {
+fn flood_of(outcome: Result<(), H3Broken>) -> Option<Flood> {
     match outcome.err()? {
-        Broken { code: Code::EXCESSIVE_LOAD, cause: Cause::Flood(flood) } => Some(flood),
+        H3Broken { code: H3Code::EXCESSIVE_LOAD, cause: H3ErrorCause::Flood(flood) } => Some(flood),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn each_flood_ends_the_connection() {
-    let limits = Limits {
+    let limits = H3Limits {
         streams: 1000,
         floods: FloodLimits {
             resets: 10,
@@ -25,15 +25,15 @@ fn each_flood_ends_the_connection() {
         },
         ..LIMITS
     };
-    type Step = fn(&mut End, u64) -> Result<(), Broken>;
+    type Step = fn(&mut End, u64) -> Result<(), H3Broken>;
     let rows: [(Flood, Step); 12] = [
         (Flood::Resets, |end, at| {
             end.hear(4 * at, &headers(GET), true)?;
-            end.connection.stop_received(4 * at, Code::REQUEST_CANCELLED, NOW)
+            end.connection.stop_received(4 * at, H3Code::REQUEST_CANCELLED, NOW)
         }),
         (Flood::Resets, |end, at| {
             end.hear(4 * at, b"\x01", false)?;
-            end.connection.reset_received(4 * at, Code::REQUEST_CANCELLED, NOW)
+            end.connection.reset_received(4 * at, H3Code::REQUEST_CANCELLED, NOW)
         }),
         (Flood::Errors, |end, at| end.hear(4 * at, &headers("x: y"), true)),
         (Flood::Errors, |end, at| end.hear(4 * at, b"", true)),
@@ -74,7 +74,7 @@ fn each_flood_ends_the_connection() {
 #[test]
 fn a_server_that_cancels_is_no_flood() {
     let floods = FloodLimits { resets: 1, errors: 1, ..FloodLimits::DEFAULT };
-    let mut client = End::client(Limits { floods, ..LIMITS });
+    let mut client = End::client(H3Limits { floods, ..LIMITS });
     for id in [0, 4, 8, 12] {
         let key = client.ask(id, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", true);
         client.receive(id, &headers("x: y"), true).unwrap();
@@ -90,7 +90,7 @@ fn requests_too_many_are_rejected() {
     }
     server.hear(100, &headers(GET), true).unwrap();
     let sent = server.sent(100);
-    assert_eq!((sent.reset, sent.stopped), (Some(Code::REQUEST_REJECTED), Some(Code::REQUEST_REJECTED)));
+    assert_eq!((sent.reset, sent.stopped), (Some(H3Code::REQUEST_REJECTED), Some(H3Code::REQUEST_REJECTED)));
     assert_eq!((server.opened.len(), server.connection.take_refused().len()), (LIMITS.streams, 1));
     server.connection.release(server.opened[0]);
     server.hear(104, &headers(GET), true).unwrap();
@@ -104,7 +104,7 @@ fn long_heads_are_bounded_together() {
     for id in [0, 4, 8] {
         server.hear(id, &head, true).unwrap();
     }
-    assert_eq!((server.opened.len(), server.sent(8).reset), (2, Some(Code::REQUEST_REJECTED)));
+    assert_eq!((server.opened.len(), server.sent(8).reset), (2, Some(H3Code::REQUEST_REJECTED)));
     server.connection.release(server.opened[0]);
     server.hear(12, &head, true).unwrap();
     assert_eq!(server.opened.len(), 3);
@@ -114,7 +114,7 @@ fn long_heads_are_bounded_together() {
         let trailers = headers(&format!("x: {}", "x".repeat(1500)));
         server.hear(id, &[headers(POST), frame(0, b"a"), trailers].concat(), true).unwrap();
     }
-    assert_eq!([0, 4, 8].map(|id| server.sent(id).reset), [None, None, Some(Code::EXCESSIVE_LOAD)]);
+    assert_eq!([0, 4, 8].map(|id| server.sent(id).reset), [None, None, Some(H3Code::EXCESSIVE_LOAD)]);
 }
 
 #[test]
@@ -124,18 +124,18 @@ fn heads_that_do_not_come_are_bounded_together() {
     for id in [0, 4, 8] {
         server.hear(id, &head[..5], false).unwrap();
     }
-    assert_eq!([0, 4, 8].map(|id| server.sent(id).reset), [None, None, Some(Code::REQUEST_REJECTED)]);
+    assert_eq!([0, 4, 8].map(|id| server.sent(id).reset), [None, None, Some(H3Code::REQUEST_REJECTED)]);
     server.receive(0, &head[5..], true).unwrap();
     server.hear(12, &head[..5], false).unwrap();
     assert_eq!(server.sent(12).reset, None);
-    // So is what waits for insertions.
+    // Sections that wait for insertions are limited as well.
     let blocked = frame(1, &[b"\x02\x00\x80", &[0xd1; 1500][..]].concat());
     let mut server = End::server(LIMITS);
     for id in [0, 4, 8] {
         server.hear(id, &[&blocked[..], &frame(0, b"behind")].concat(), false).unwrap();
     }
     assert_eq!((server.connection.wanted(0), server.connection.wanted(4)), (0, 0));
-    assert_eq!([0, 4, 8].map(|id| server.sent(id).reset), [None, None, Some(Code::REQUEST_REJECTED)]);
+    assert_eq!([0, 4, 8].map(|id| server.sent(id).reset), [None, None, Some(H3Code::REQUEST_REJECTED)]);
 }
 
 #[test]
@@ -151,26 +151,26 @@ fn heads_that_are_late_are_reset() {
     server.connection.heads_are_late(6);
     assert_eq!(
         (server.sent(4).reset, server.connection.head_since()),
-        (Some(Code::REQUEST_CANCELLED), Some(7))
+        (Some(H3Code::REQUEST_CANCELLED), Some(7))
     );
     assert_eq!(server.connection.take_refused().len(), 1);
     assert_eq!(server.connection.held(), 2);
 }
 
 #[test]
-fn interim_responses_that_nobody_reads_are_bounded() {
+fn unread_interim_responses_are_bounded() {
     let mut client = End::client(LIMITS);
     let key = client.ask(0, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", true);
     for _ in 0..200 {
         client.receive(0, &headers(":status: 103\nlink: x"), false).unwrap();
     }
-    assert_eq!(client.sent(0).stopped, Some(Code::EXCESSIVE_LOAD));
+    assert_eq!(client.sent(0).stopped, Some(H3Code::EXCESSIVE_LOAD));
     assert!(client.connection.wrong(key).is_some_and(|wrong| wrong.contains("interim")));
 }
 
 #[test]
 fn a_bomb_of_references_stops_at_the_limit() {
-    let mut server = End::server(Limits { table_bytes: 4096, ..LIMITS });
+    let mut server = End::server(H3Limits { table_bytes: 4096, ..LIMITS });
     let value = [&b"\x3f\xe1\x1f\x41a\x7f\x81\x1e"[..], &[b'x'; 4000]].concat();
     server.receive(6, &value, false).unwrap();
     // RFC 9204 §7.3: 1,000 references to a field of 4,000 bytes.

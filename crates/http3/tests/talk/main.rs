@@ -1,14 +1,14 @@
-//! Two ends of HTTP/3 talk to each other over streams in memory, and each of them to a peer that breaks the rules.
+//! Two HTTP/3 ends exchange messages over streams in memory, and each meets a peer that breaks the rules.
 
-/// What both ends of a connection are made of here.
+/// Both ends of a connection, in memory.
 mod ends;
-/// Requests and responses, whichever way they are cut.
+/// Requests and responses, split in every way.
 mod exchanges;
-/// What a connection ends for.
+/// Connection errors.
 mod breaches;
-/// What a stream ends for, and requests that are refused.
+/// Stream errors, and rejected requests.
 mod refusals;
-/// What a peer cannot make a connection hold or do.
+/// Limits on the memory and work that a peer can cause.
 mod limits;
-/// How connections end.
+/// Graceful shutdown.
 mod farewells;

@@ -1,11 +1,11 @@
-//! What a stream ends for, and requests that are refused before anybody sees them.
+//! Stream errors, and requests that are rejected before the caller sees them.
 
-use http3::{Code, Event, Refused};
+use http3::{H3Code, H3Event, H3Refused};
 
 use crate::ends::{End, GET, LIMITS, NOW, POST, frame, headers};
 
-/// The code with which the stream of this request is reset, and what is wrong in words.
-fn reset_for(parts: &[Vec<u8>], is_last: bool) -> (Code, String) {
+/// The code with which the stream of this request is reset, and the broken rule in words.
+fn reset_for(parts: &[Vec<u8>], is_last: bool) -> (H3Code, String) {
     let mut server = End::server(LIMITS);
     server.hear(0, &parts.concat(), is_last).expect("it is an error of the stream alone");
     let refused = server.connection.take_refused();
@@ -13,13 +13,13 @@ fn reset_for(parts: &[Vec<u8>], is_last: bool) -> (Code, String) {
     let code = sent.reset.unwrap_or_else(|| panic!("{parts:x?} passes"));
     assert!(is_last || sent.stopped == Some(code), "{sent:?}");
     match (&refused[..], &server.opened[..]) {
-        ([Refused { status: 0, code: logged, wrong, .. }], []) => {
+        ([H3Refused { status: 0, code: logged, wrong, .. }], []) => {
             assert_eq!(*logged, code);
             assert_eq!(server.connection.held(), 0);
             (code, wrong.clone())
         }
         ([], [key]) => {
-            assert!(server.events.contains(&Event::Reset(*key)));
+            assert!(server.events.contains(&H3Event::Reset(*key)));
             (code, server.connection.wrong(*key).expect("it is known").to_owned())
         }
         other => panic!("{other:?}"),
@@ -72,7 +72,7 @@ fn malformed_requests_are_reset() {
     for (parts, words) in rows {
         for is_last in [false, true] {
             let (code, wrong) = reset_for(&parts, is_last);
-            assert_eq!(code, Code::MESSAGE_ERROR, "{wrong}");
+            assert_eq!(code, H3Code::MESSAGE_ERROR, "{wrong}");
             assert!(wrong.contains(words), "{wrong} is not {words}");
         }
     }
@@ -80,18 +80,18 @@ fn malformed_requests_are_reset() {
     let (code, wrong) = reset_for(&short, true);
     assert_eq!(
         (code, &wrong[..]),
-        (Code::MESSAGE_ERROR, "the body is 1 bytes shorter than content-length (RFC 9114 §4.1.2)")
+        (H3Code::MESSAGE_ERROR, "the body is 1 bytes shorter than content-length (RFC 9114 §4.1.2)")
     );
     let (code, wrong) = reset_for(&[headers(&format!("{POST}\ncontent-length: 3"))], true);
-    assert!(code == Code::MESSAGE_ERROR && wrong.contains("none comes"), "{wrong}");
+    assert!(code == H3Code::MESSAGE_ERROR && wrong.contains("none follows"), "{wrong}");
     // RFC 9114 §4.1.
     for parts in [vec![], vec![frame(0x21, b"")]] {
-        assert_eq!(reset_for(&parts, true).0, Code::REQUEST_INCOMPLETE);
+        assert_eq!(reset_for(&parts, true).0, H3Code::REQUEST_INCOMPLETE);
     }
 }
 
 #[test]
-fn what_is_well_formed_passes() {
+fn well_formed_messages_pass() {
     for fields in [
         GET,
         ":method: GET\n:scheme: https\n:path: /\nhost: a",
@@ -112,16 +112,16 @@ fn what_is_well_formed_passes() {
 }
 
 #[test]
-fn what_no_text_can_say_is_answered() {
+fn requests_that_text_cannot_express_are_answered() {
     let long = "x".repeat(3000);
     let too_large = format!("{GET}\nx: {long}");
     let call = format!("{GET}\ncontent-type: application/grpc\nx: {long}");
-    // Shorter than its fields may be, and longer when it is decoded.
+    // The encoded section is within the limit, its decoded fields are not.
     let squeezed = format!("{GET}\nx: {}", "0".repeat(2500));
     for (fields, status, is_too_large) in [
         (&too_large[..], 431, true),
         (&squeezed, 431, true),
-        // It is not decoded, so nobody knows that it is a call.
+        // The section is not decoded, so it is unknown that this is a gRPC call.
         (&call, 431, true),
         (":method: GET\n:scheme: https\n:authority: a\n:path: /\nhost: b", 400, false),
         (":method: GET\n:scheme: https\n:authority: a\n:path: /a b", 400, false),
@@ -132,8 +132,8 @@ fn what_no_text_can_say_is_answered() {
             let sent = server.sent(0);
             let head = headers(&format!(":status: {status}\ncontent-length: 0"));
             assert_eq!((sent.bytes, sent.has_ended), (head, true));
-            // RFC 9114 §4.1: the rest is not wanted.
-            assert_eq!(sent.stopped, Some(Code::NO_ERROR));
+            // RFC 9114 §4.1: the rest of the request is not needed.
+            assert_eq!(sent.stopped, Some(H3Code::NO_ERROR));
             let refused = server.connection.take_refused();
             assert_eq!((refused[0].status, refused[0].is_too_large), (status, is_too_large));
             assert!(server.opened.is_empty() && server.connection.held() == 0);
@@ -164,10 +164,10 @@ fn malformed_responses_are_reset() {
         let mut client = End::client(LIMITS);
         let key = client.ask(0, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", false);
         client.receive(0, &parts.concat(), is_last).unwrap();
-        assert_eq!(client.sent(0).reset, Some(Code::MESSAGE_ERROR), "{parts:x?}");
+        assert_eq!(client.sent(0).reset, Some(H3Code::MESSAGE_ERROR), "{parts:x?}");
         let wrong = client.connection.wrong(key).expect("it is known");
         assert!(wrong.contains(words), "{wrong}");
-        assert!(client.events.contains(&Event::Reset(key)) && client.read(key).1 == Some(false));
+        assert!(client.events.contains(&H3Event::Reset(key)) && client.read(key).1 == Some(false));
     }
     let mut client = End::client(LIMITS);
     let key = client.ask(0, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", true);
@@ -177,7 +177,7 @@ fn malformed_responses_are_reset() {
 
 #[test]
 fn either_end_may_cancel() {
-    // A client that wants no more, before and behind the head of the response.
+    // A client cancels, before and after the head of the response.
     for has_begun in [false, true] {
         let mut server = End::server(LIMITS);
         server.hear(0, &headers(POST), false).unwrap();
@@ -185,36 +185,39 @@ fn either_end_may_cancel() {
         if has_begun {
             server.answer(key, "HTTP/1.1 200 OK\r\n\r\n", false);
         }
-        server.connection.stop_received(0, Code::REQUEST_CANCELLED, NOW).unwrap();
-        server.connection.reset_received(0, Code::REQUEST_CANCELLED, NOW).unwrap();
+        server.connection.stop_received(0, H3Code::REQUEST_CANCELLED, NOW).unwrap();
+        server.connection.reset_received(0, H3Code::REQUEST_CANCELLED, NOW).unwrap();
         server.note();
-        assert_eq!(server.events.last(), Some(&Event::Reset(key)));
-        assert_eq!(server.sent(0).reset, Some(Code::REQUEST_CANCELLED));
+        assert_eq!(server.events.last(), Some(&H3Event::Reset(key)));
+        assert_eq!(server.sent(0).reset, Some(H3Code::REQUEST_CANCELLED));
         let (text, end) = server.read(key);
         assert!(text.starts_with("POST / ") && end == Some(false));
         assert!(
-            server.connection.write_head(key, b"HTTP/1.1 200 OK\r\n\r\n", true, http3::Scheme::Http).is_err()
+            server
+                .connection
+                .write_head(key, b"HTTP/1.1 200 OK\r\n\r\n", true, http3::WireScheme::Http)
+                .is_err()
         );
         assert_eq!(server.connection.wanted(0), 0);
         server.connection.release(key);
         assert_eq!(server.connection.held(), 0);
     }
-    // A request that nobody has seen, as its head had not come.
+    // A request whose head is incomplete, so the caller has not seen it.
     let mut server = End::server(LIMITS);
     server.hear(0, &headers(POST)[..4], false).unwrap();
-    server.connection.reset_received(0, Code::REQUEST_CANCELLED, NOW).unwrap();
+    server.connection.reset_received(0, H3Code::REQUEST_CANCELLED, NOW).unwrap();
     assert_eq!((server.connection.held(), server.connection.head_since()), (0, None));
-    // A server that has answered and wants no more of the request; what a client sends is then of no use.
+    // A server has answered and stops the request; further bytes from the client are useless.
     let mut client = End::client(LIMITS);
     let key = client.ask(0, "POST / HTTP/1.1\r\nHost: a\r\n\r\n", false);
-    client.connection.stop_received(0, Code::NO_ERROR, NOW).unwrap();
+    client.connection.stop_received(0, H3Code::NO_ERROR, NOW).unwrap();
     client.receive(0, &[headers(":status: 200"), frame(0, b"early")].concat(), true).unwrap();
     assert!(client.read(key).0.ends_with("5\r\nearly\r\n0\r\n\r\n"));
     assert_eq!(client.write(key, b"abc", false), 0);
-    // A server that has seen nothing of the request.
+    // A server rejects a request before it processes it.
     let key = client.ask(4, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", true);
-    client.connection.reset_received(4, Code::REQUEST_REJECTED, NOW).unwrap();
-    assert_eq!(client.connection.read(key, &mut [0; 9]), Err(http3::Gone::Untouched));
+    client.connection.reset_received(4, H3Code::REQUEST_REJECTED, NOW).unwrap();
+    assert_eq!(client.connection.read(key, &mut [0; 9]), Err(http3::H3StreamGone::Untouched));
 }
 
 #[test]
@@ -230,9 +233,12 @@ fn a_stream_that_is_let_go_of_is_ended() {
         server.connection.release(key);
     }
     let sent = [0, 4, 8].map(|id| server.sent(id)).map(|sent| (sent.has_ended, sent.reset, sent.stopped));
-    let cancelled = Some(Code::REQUEST_CANCELLED);
-    // RFC 9114 §4.1: an answer that is whole needs no more of its request.
-    assert_eq!(sent, [(false, cancelled, cancelled), (true, None, Some(Code::NO_ERROR)), (true, None, None)]);
+    let cancelled = Some(H3Code::REQUEST_CANCELLED);
+    // RFC 9114 §4.1: after a complete response, the rest of the request is not needed.
+    assert_eq!(
+        sent,
+        [(false, cancelled, cancelled), (true, None, Some(H3Code::NO_ERROR)), (true, None, None)]
+    );
     assert_eq!(server.connection.held(), 0);
 }
 
@@ -244,5 +250,5 @@ fn a_request_that_was_taken_back_is_logged() {
         .unwrap();
     server.connection.take_back(server.opened[0]);
     let refused = server.connection.take_refused();
-    assert_eq!((refused[0].code, &refused[0].glimpse[0][..]), (Code::MESSAGE_ERROR, &b"POST"[..]));
+    assert_eq!((refused[0].code, &refused[0].glimpse[0][..]), (H3Code::MESSAGE_ERROR, &b"POST"[..]));
 }

@@ -1,6 +1,6 @@
-//! What is accepted: every algorithm, every form of keys, claims and times.
+//! Accepted tokens: every algorithm, every form of keys, claims and times.
 
-use jwt::{Algorithm, Audience, KeyFault, KeySet, Refusal, Rules};
+use jwt::{Algorithm, Audience, KeyFault, KeySet, Refusal, RequiredClaims};
 
 use crate::issuer::{ISSUER, NOW, SECRET, pem, rules, set};
 
@@ -9,22 +9,22 @@ fn every_algorithm_verifies_with_its_own_kind_of_key() {
     let pems = ISSUER.pems();
     let sets = [
         ISSUER.keys(),
-        KeySet::parse(pems[..4].concat().as_bytes()).expect("is PEM"),
+        KeySet::parse(pems[..5].concat().as_bytes()).expect("is PEM"),
         KeySet::parse(pems[1..].concat().as_bytes()).expect("is PEM"),
     ];
     for algorithm in Algorithm::ASYMMETRIC {
         let token = ISSUER.with_claims(*algorithm, "\"sub\":\"alice\"");
         for keys in &sets {
             let identity = rules().check(token.as_bytes(), keys, NOW);
-            assert_eq!(identity.as_ref().map(jwt::Identity::user), Ok("alice"), "{algorithm:?}");
+            assert_eq!(identity.as_ref().map(jwt::TokenIdentity::user), Ok("alice"), "{algorithm:?}");
         }
         let others: Vec<Algorithm> =
             Algorithm::ASYMMETRIC.iter().copied().filter(|it| it != algorithm).collect();
-        let narrow = Rules { algorithms: others, ..rules() };
+        let narrow = RequiredClaims { algorithms: others, ..rules() };
         assert_eq!(narrow.check(token.as_bytes(), &sets[0], NOW), Err(Refusal::Algorithm), "{algorithm:?}");
     }
     let secret = KeySet::secret(&[b" ", SECRET, b"\n"].concat()).expect("is a secret");
-    let symmetric = Rules { algorithms: Algorithm::SYMMETRIC.to_vec(), ..rules() };
+    let symmetric = RequiredClaims { algorithms: Algorithm::SYMMETRIC.to_vec(), ..rules() };
     for algorithm in Algorithm::SYMMETRIC {
         let token = ISSUER.with_claims(*algorithm, "");
         assert!(symmetric.check(token.as_bytes(), &secret, NOW).is_ok(), "{algorithm:?}");
@@ -33,15 +33,16 @@ fn every_algorithm_verifies_with_its_own_kind_of_key() {
     assert!(!format!("{secret:?}").contains("secret of"), "no secret in messages");
 }
 
-/// RFC 7515 Appendix A.3: a token that somebody else made.
+/// RFC 7515 Appendix A.3: a token from another implementation.
 #[test]
 fn the_token_of_the_rfc_verifies() {
     let key = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}"#;
     let token = "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q";
     let keys = KeySet::parse(key.as_bytes()).expect("is a key set");
-    let rules = Rules { user: "iss".to_owned(), issuers: vec!["joe".to_owned()], leeway_s: 0, ..rules() };
+    let rules =
+        RequiredClaims { user: "iss".to_owned(), issuers: vec!["joe".to_owned()], leeway_s: 0, ..rules() };
     let before = rules.check(token.as_bytes(), &keys, 1_300_819_379);
-    assert_eq!(before.as_ref().map(jwt::Identity::user), Ok("joe"));
+    assert_eq!(before.as_ref().map(jwt::TokenIdentity::user), Ok("joe"));
     assert_eq!(before.map(|identity| identity.until_s()), Ok(1_300_819_380));
     assert_eq!(rules.check(token.as_bytes(), &keys, 1_300_819_380), Err(Refusal::Expired));
 }
@@ -50,11 +51,13 @@ fn the_token_of_the_rfc_verifies() {
 fn claims_are_asked_for() {
     let keys = ISSUER.keys();
     let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-    let of = |all: &[&str]| Rules { audience: Audience::Of(texts(all)), ..rules() };
-    let from = |all: &[&str]| Rules { issuers: texts(all), ..rules() };
-    let needs =
-        |claim: &str, values: &[&str]| Rules { required: vec![(claim.to_owned(), texts(values))], ..rules() };
-    let anybody = Rules { audience: Audience::Anybody, ..rules() };
+    let of = |all: &[&str]| RequiredClaims { audience: Audience::Of(texts(all)), ..rules() };
+    let from = |all: &[&str]| RequiredClaims { issuers: texts(all), ..rules() };
+    let needs = |claim: &str, values: &[&str]| RequiredClaims {
+        required: vec![(claim.to_owned(), texts(values))],
+        ..rules()
+    };
+    let anybody = RequiredClaims { audience: Audience::Anybody, ..rules() };
     for (claims, rules, expected) in [
         (r#""aud":"api""#, of(&["web", "api"]), None),
         (r#""aud":["x","api"]"#, of(&["api"]), None),
@@ -96,7 +99,7 @@ fn claims_are_asked_for() {
 #[test]
 fn times_count_with_a_leeway() {
     let keys = ISSUER.keys();
-    let lenient = || Rules { accepts_no_expiry: true, ..rules() };
+    let lenient = || RequiredClaims { accepts_no_expiry: true, ..rules() };
     for (claims, rules, expected) in [
         (format!(r#""exp":{}"#, NOW + 1), rules(), Ok(NOW + 6)),
         (format!(r#""exp":{}"#, NOW - 4), rules(), Ok(NOW + 1)),
@@ -125,7 +128,7 @@ fn claims_become_fields() {
     let keys = ISSUER.keys();
     let passed = [("X-User", "sub"), ("X-Roles", "roles"), ("X-Tenant", "org.id")];
     let passed = passed.map(|(field, claim)| (field.to_owned(), claim.to_owned())).to_vec();
-    let rules = Rules { passed, user: "email".to_owned(), ..rules() };
+    let rules = RequiredClaims { passed, user: "email".to_owned(), ..rules() };
     let ok = |user: &str, lines: &str| Ok((user.to_owned(), lines.to_owned()));
     let long = "x".repeat(9000);
     for (claims, expected) in [
@@ -136,7 +139,7 @@ fn claims_become_fields() {
         (r#""sub":true"#.to_owned(), ok("", "X-User: true\r\n")),
         (r#""sub":"é""#.to_owned(), ok("", "X-User: é\r\n")),
         (r#""roles":[]"#.to_owned(), ok("", "X-Roles: \r\n")),
-        // What would end the line, or read as two.
+        // Values with a line break, or that the server would read as two.
         (r#""sub":"a\r\nX-Admin: 1""#.to_owned(), Err(Refusal::Claims)),
         (r#""sub":"a\u0000""#.to_owned(), Err(Refusal::Claims)),
         (r#""sub":" a""#.to_owned(), Err(Refusal::Claims)),
@@ -148,7 +151,7 @@ fn claims_become_fields() {
         (format!(r#""sub":"{long}""#), Err(Refusal::Claims)),
     ] {
         let token = ISSUER.with_claims(Algorithm::Es256, &claims);
-        let wide = Rules { token_bytes_max: 99_999, ..rules.clone() };
+        let wide = RequiredClaims { token_bytes_max: 99_999, ..rules.clone() };
         let checked = wide.check(token.as_bytes(), &keys, NOW).map(|identity| {
             (identity.user().to_owned(), String::from_utf8(identity.lines().to_vec()).expect("is text"))
         });
@@ -181,7 +184,7 @@ fn a_key_is_chosen_by_its_name() {
         (vec![other("a"), ours("a")], &a, None),
         (vec![other("b"), ours("a")], &none, None),
         (many(3), &none, None),
-        // A token that names no key is not tried with all there are.
+        // A token without `kid` is tried with a few keys only.
         (many(4), &none, Some(Refusal::Signature)),
     ] {
         let keys = KeySet::parse(set(&keys).as_bytes()).expect("is a key set");
@@ -190,7 +193,7 @@ fn a_key_is_chosen_by_its_name() {
 }
 
 #[test]
-fn files_of_keys_are_read_or_the_reason_is_told() {
+fn key_files_are_read_or_the_reason_is_given() {
     let pems = ISSUER.pems();
     let [rsa, p256, ..] = ISSUER.jwks(r#","kid":"k""#);
     let with = |jwk: &str, members: &str| set(&[jwk.replacen('{', &format!("{{{members},"), 1)]);
@@ -225,7 +228,7 @@ fn files_of_keys_are_read_or_the_reason_is_told() {
         ),
         (
             pem("PUBLIC KEY", b"nonsense"),
-            Err("key 1 of it is no RSA key of 2048 to 8192 bits, and none on P-256, P-384 or Ed25519"),
+            Err("key 1 of it is no RSA key of 2048 to 8192 bits, and none on P-256, P-384, P-521 or Ed25519"),
         ),
         (
             pem("CERTIFICATE", b""),

@@ -1,11 +1,11 @@
-//! What is refused: confused keys, signatures that are none, payloads that mean two things, keys that a token brings along.
+//! Refused tokens: confused keys, invalid signatures, ambiguous payloads, keys in the token's header.
 
 use aws_lc_rs::hmac;
-use jwt::{Algorithm, KeySet, Refusal, Rules};
+use jwt::{Algorithm, KeySet, Refusal, RequiredClaims};
 
 use crate::issuer::{ISSUER, NOW, SECRET, encoded, rules, set};
 
-/// A token signed with a text as the secret.
+/// A token signed with HMAC.
 fn with_secret(secret: &[u8], header: &str) -> String {
     let signed = format!("{}.{}", encoded(header), encoded(format!("{{\"exp\":{}}}", NOW + 60)));
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), signed.as_bytes());
@@ -16,9 +16,9 @@ fn with_secret(secret: &[u8], header: &str) -> String {
 fn a_public_key_is_no_secret() {
     let [rsa, ..] = ISSUER.pems();
     let jwks = set(&ISSUER.jwks(""));
-    // Even where somebody allowed all algorithms: keys and algorithms have to fit each other.
+    // Keys must match the algorithm even if all algorithms are accepted.
     let all = [Algorithm::ASYMMETRIC, Algorithm::SYMMETRIC].concat();
-    let rules = Rules { algorithms: all, ..rules() };
+    let rules = RequiredClaims { algorithms: all, ..rules() };
     let header = r#"{"alg":"HS256"}"#;
     for (keys, secrets) in [
         (&rsa, vec![rsa.as_bytes().to_vec(), rsa.trim_end().as_bytes().to_vec()]),
@@ -30,7 +30,7 @@ fn a_public_key_is_no_secret() {
             assert_eq!(rules.check(token.as_bytes(), &keys, NOW), Err(Refusal::UnknownKey));
         }
     }
-    // And a secret verifies nothing that is signed by a key.
+    // A secret does not verify a signature made with a private key.
     let secret = KeySet::secret(SECRET).expect("is a secret");
     let token = ISSUER.with_claims(Algorithm::Rs256, "");
     assert_eq!(rules.check(token.as_bytes(), &secret, NOW), Err(Refusal::UnknownKey));
@@ -47,7 +47,7 @@ fn signatures_that_are_none() {
             let token = format!("{signed}.{}", encoded(signature));
             assert_eq!(rules().check(token.as_bytes(), &keys, NOW), Err(Refusal::Signature), "{algorithm:?}");
         };
-        // CVE-2022-21449: r and s of zero.
+        // CVE-2022-21449: r and s are zero.
         refused(&vec![0; length]);
         refused(&vec![0xff; length]);
         refused(&[0]);
@@ -57,7 +57,7 @@ fn signatures_that_are_none() {
         refused(&right);
         right.truncate(length - 1);
         refused(&right);
-        // A byte of what is signed is another one.
+        // A byte of the signed part was changed.
         let other = format!("{}x.{signature}", &signed[..signed.len() - 1]);
         assert!(rules().check(other.as_bytes(), &keys, NOW).is_err());
     }
@@ -110,7 +110,7 @@ fn keys_that_a_token_names_or_brings_along_count_for_nothing() {
         let checked = rules().check(token(&members).as_bytes(), &keys, NOW).err();
         assert_eq!(checked, expected, "{members:.60}");
     }
-    // Signed by a key of the attacker, which the header has.
+    // The attacker's key is in the header, and made the signature.
     let theirs = KeySet::parse(
         br#"{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}"#,
     )
@@ -135,7 +135,7 @@ fn a_token_has_a_length() {
     let keys = ISSUER.keys();
     let token = ISSUER.with_claims(Algorithm::EdDsa, "\"x\":\"yyyyyyyyyyyyyyyyyyyy\"");
     for (token_bytes_max, expected) in [(token.len(), None), (token.len() - 1, Some(Refusal::TooLong))] {
-        let rules = Rules { token_bytes_max, ..rules() };
+        let rules = RequiredClaims { token_bytes_max, ..rules() };
         assert_eq!(rules.check(token.as_bytes(), &keys, NOW).err(), expected);
     }
     let huge = "a".repeat(1 << 20);

@@ -1,8 +1,8 @@
-//! Tokens as issuers make them, and as attackers do.
+//! Verifies tokens from issuers, and refuses those from attackers.
 
 /// Keys and tokens of a test.
 mod issuer;
-/// What is accepted: algorithms, forms of keys, claims.
+/// Accepted tokens.
 mod accepted;
-/// What is refused: a table of attacks.
+/// Refused tokens: a table of attacks.
 mod attacks;

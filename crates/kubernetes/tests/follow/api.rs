@@ -1,4 +1,4 @@
-//! An API server that a test plays: what it lists, what its watches tell, and what it was asked.
+//! A fake API server: its lists, its watches, and the requests it got.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,37 +10,31 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
-/// How long a test waits for what has to happen before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The server.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) address: SocketAddr,
     shared: Arc<(Mutex<State>, Condvar)>,
-    /// A port that nobody else gets while the test runs, and that the gateway may share.
+    /// A port reserved for this test, which the gateway may share.
     port: Arc<TcpSocket>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What lists have, by the plural of the kind.
+    /// Listed objects, by the plural of the kind.
     objects: BTreeMap<String, Vec<Value>>,
-    /// The version of lists.
     version: u64,
-    /// Open watches, by the plural.
     watches: Vec<(String, TcpStream)>,
-    /// Answers to watches in place of a watch, by the plural.
+    /// Statuses sent in place of a watch, by the plural.
     refusals: Vec<(String, u16)>,
-    /// The lease, if there is one.
+    /// Bodies sent in place of a list, by the plural.
+    garbled: Vec<(String, Value)>,
     lease: Value,
-    /// The names of Events.
     events: Vec<Value>,
-    /// Everything that was asked.
     asked: Vec<Asked>,
 }
 
-/// A request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
     pub(crate) method: String,
@@ -53,7 +47,7 @@ impl Api {
     pub(crate) fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = TcpSocket::new_v4().expect("a socket");
-        // It never listens, so whoever tries the port finds it free.
+        // The socket never listens, so the port counts as free.
         port.set_reuseaddr(true).expect("it can be shared");
         port.set_reuseport(true).expect("it can be shared");
         port.bind("0.0.0.0:0".parse().expect("an address")).expect("a port");
@@ -70,7 +64,6 @@ impl Api {
         api
     }
 
-    /// A port for the gateway.
     pub(crate) fn port(&self) -> u16 {
         self.port.local_addr().expect("it is bound").port()
     }
@@ -79,41 +72,39 @@ impl Api {
         self.shared.0.lock().expect("no test panics while it holds it")
     }
 
-    /// Lists have this object from now on. Watches do not tell it.
     pub(crate) fn has(&self, plural: &str, object: Value) {
         self.state().objects.entry(plural.to_owned()).or_default().push(object);
     }
 
-    /// Lists have these objects from now on, at this version.
     pub(crate) fn is(&self, plural: &str, objects: Vec<Value>, version: u64) {
         let mut state = self.state();
         state.objects.insert(plural.to_owned(), objects);
         state.version = version;
     }
 
-    /// Somebody holds the lease.
     pub(crate) fn leases(&self, lease: Value) {
         self.state().lease = lease;
     }
 
-    /// The next watch of a kind is refused.
     pub(crate) fn refuses_watch(&self, plural: &str, status: u16) {
         self.state().refusals.push((plural.to_owned(), status));
     }
 
-    /// The watches of a kind tell something.
+    pub(crate) fn answers_list(&self, plural: &str, body: Value) {
+        self.state().garbled.push((plural.to_owned(), body));
+    }
+
     pub(crate) fn tells(&self, plural: &str, kind: &str, object: &Value) {
         let line = json!({ "type": kind, "object": object }).to_string() + "\n";
         let chunk = format!("{:x}\r\n{line}\r\n", line.len());
         for (known, stream) in &mut self.state().watches {
             if known == plural {
-                // One that is closed is an old one.
+                // Old watches may be closed.
                 let _ = stream.write_all(chunk.as_bytes());
             }
         }
     }
 
-    /// The watches of a kind are lost.
     pub(crate) fn loses(&self, plural: &str) {
         self.state().watches.retain(|(known, stream)| {
             let is_lost = known == plural;
@@ -124,12 +115,10 @@ impl Api {
         });
     }
 
-    /// How often something was asked.
     pub(crate) fn count(&self, is_meant: impl Fn(&Asked) -> bool) -> usize {
         self.state().asked.iter().filter(|asked| is_meant(asked)).count()
     }
 
-    /// Waits until something was asked so often, and returns the last of these requests.
     pub(crate) fn waits_for(&self, times: usize, is_meant: impl Fn(&Asked) -> bool) -> Asked {
         let is_missing =
             |state: &mut State| state.asked.iter().filter(|asked| is_meant(asked)).count() < times;
@@ -184,6 +173,10 @@ impl State {
                 if is_there { (409, json!({ "message": "it exists" })) } else { (201, json!({})) }
             }
             ("PATCH", _) => (200, json!({})),
+            _ if self.garbled.iter().any(|(known, _)| known == plural) => {
+                let place = self.garbled.iter().position(|(known, _)| known == plural);
+                (200, self.garbled.remove(place.unwrap_or(0)).1)
+            }
             _ => {
                 let objects = self.objects.get(plural).cloned().unwrap_or_default();
                 (
@@ -195,7 +188,7 @@ impl State {
     }
 }
 
-/// The plural in a path such as `/apis/GROUP/v1/namespaces/NS/PLURAL/NAME`.
+/// Extracts the plural from a path such as `/apis/GROUP/v1/namespaces/NS/PLURAL/NAME`.
 fn plural(path: &str) -> String {
     let path = path.split('?').next().unwrap_or_default();
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();

@@ -1,22 +1,22 @@
-//! How an instance follows a cluster, whose API server the test plays.
+//! An instance follows a cluster whose API server the test plays.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kubernetes::{Access, Current, Following, Given, Options, Proxy};
+use kubernetes::{
+    ClusterCredentials, CurrentConfig, Following, FollowingProxy, LocationFlags, OperatorOptions,
+};
 use serde_json::{Value, json};
 
 use api::{Api, Asked};
 
-/// The API server.
+/// A fake API server.
 mod api;
 
-/// How long a test waits for what has to happen before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An instance, and what it tells.
 struct Instance {
     told: Receiver<Told>,
     end: Option<tokio::sync::oneshot::Sender<()>>,
@@ -25,24 +25,26 @@ struct Instance {
 
 #[derive(Debug, PartialEq)]
 enum Told {
-    /// The routes of a new configuration.
     Routes(Vec<String>),
-    /// How many users the routes of a new configuration let in.
     Users(usize),
+    Failure(Option<String>),
     Message(String),
 }
 
-/// A proxy that only tells its configuration.
 struct Test {
-    current: Current,
+    current: CurrentConfig,
     told: Sender<Told>,
 }
 
-impl Proxy for Test {
+impl FollowingProxy for Test {
     fn reload(&self) -> Result<(), String> {
         let _ = self.told.send(Told::Users(users(&self.current)));
         let _ = self.told.send(Told::Routes(routes(&self.current)));
         Ok(())
+    }
+
+    fn note(&self, failure: Option<String>) {
+        let _ = self.told.send(Told::Failure(failure));
     }
 
     fn warn(&self, message: &str) {
@@ -54,14 +56,14 @@ impl Proxy for Test {
     }
 }
 
-/// The names of the routes without their ports, but for the one that says that the proxy is ready.
-fn routes(current: &Current) -> Vec<String> {
+/// Names of the routes without ports, except the readiness route.
+fn routes(current: &CurrentConfig) -> Vec<String> {
     let config = current.examine().config.expect("it is valid");
     let names = config.routes.iter().skip(1).map(|route| route.name.split(' ').next().unwrap_or_default());
     names.map(str::to_owned).collect()
 }
 
-fn users(current: &Current) -> usize {
+fn users(current: &CurrentConfig) -> usize {
     let config = current.examine().config.expect("it is valid");
     let auth = config.routes.iter().filter_map(|route| route.policies.auth.as_ref());
     auth.map(|auth| auth.users.len()).sum()
@@ -69,13 +71,16 @@ fn users(current: &Current) -> usize {
 
 impl Instance {
     fn new(api: &Api, token: Option<PathBuf>) -> Self {
-        let mut access =
-            Access::parse(&format!("kubernetes+http://{}", api.address), Given::default(), |_| None)
-                .expect("a URL");
+        let mut access = ClusterCredentials::parse(
+            &format!("kubernetes+http://{}", api.address),
+            LocationFlags::default(),
+            |_| None,
+        )
+        .expect("a URL");
         access.token = token;
         let following = Following {
             access,
-            options: Options {
+            options: OperatorOptions {
                 controller: "vanward.dev/gateway".to_owned(),
                 addresses: vec!["192.0.2.1".to_owned()],
                 base: None,
@@ -105,7 +110,6 @@ impl Instance {
         Self { told, end: Some(end), thread: Some(thread) }
     }
 
-    /// Waits for a configuration with these routes.
     fn serves(&self, expected: &[&str]) {
         let mut seen = Vec::new();
         loop {
@@ -117,7 +121,6 @@ impl Instance {
         }
     }
 
-    /// Waits for a configuration with so many users.
     fn lets_in(&self, expected: usize) {
         let mut seen = Vec::new();
         loop {
@@ -129,7 +132,6 @@ impl Instance {
         }
     }
 
-    /// Waits for a message.
     fn says(&self, expected: &str) {
         let mut seen = Vec::new();
         loop {
@@ -165,7 +167,6 @@ fn route(name: &str, version: u64) -> Value {
     object("infra", name, version, spec)
 }
 
-/// A cluster with a gateway, and with routes of these names.
 fn cluster(routes: &[&str]) -> Api {
     let api = Api::new();
     api.has("gatewayclasses", object("", "vanward", 1, json!({ "controllerName": "vanward.dev/gateway" })));
@@ -190,7 +191,7 @@ const A: &str = "infra/a/0/0";
 const B: &str = "infra/b/0/0";
 
 #[test]
-fn what_a_watch_tells_is_taken_up() {
+fn changes_from_a_watch_are_applied() {
     let api = cluster(&["a"]);
     let instance = Instance::new(&api, None);
     instance.serves(&[A]);
@@ -226,7 +227,7 @@ fn a_lost_watch_goes_on_where_it_was_and_bookmarks_count() {
     assert_eq!(api.count(lists("httproutes")), 1, "nothing was missed");
 }
 
-/// The server has forgotten what comes after a version: in its answer, or in the middle of a watch.
+/// The server has forgotten the changes after a version: in its response, or in the middle of a watch.
 #[test]
 fn a_version_that_is_too_old_means_another_list() {
     let api = cluster(&["a"]);
@@ -246,7 +247,7 @@ fn a_version_that_is_too_old_means_another_list() {
 }
 
 #[test]
-fn while_the_server_is_gone_the_configuration_stays_and_that_is_said_once() {
+fn while_the_server_is_unreachable_the_configuration_stays_with_one_message() {
     let api = cluster(&["a"]);
     let instance = Instance::new(&api, None);
     instance.serves(&[A]);
@@ -257,6 +258,35 @@ fn while_the_server_is_gone_the_configuration_stays_and_that_is_said_once() {
     instance.says("the cluster is watched again, after 0 s");
     api.tells("httproutes", "ADDED", &route("b", 11));
     instance.serves(&[A, B]);
+}
+
+/// A starting server may not know a kind yet, or may send another body. Neither means that no object exists.
+#[test]
+fn only_a_list_without_objects_says_that_there_are_none() {
+    let api = cluster(&["a"]);
+    let instance = Instance::new(&api, None);
+    instance.serves(&[A]);
+    api.waits_for(1, watches("httproutes"));
+    api.answers_list("httproutes", json!({ "kind": "Status", "metadata": {} }));
+    api.answers_list("httproutes", json!({ "items": "a" }));
+    api.refuses_watch("httproutes", 404);
+    api.loses("httproutes");
+    let mut seen = Vec::new();
+    // The watch resumes after the first valid list.
+    while seen.last() != Some(&Told::Failure(None)) || seen.len() < 4 {
+        let told = instance.told.recv_timeout(PATIENCE).expect("it is watched again");
+        assert!(!matches!(told, Told::Routes(_)), "the routes have changed: {told:?} after {seen:?}");
+        seen.push(told);
+    }
+    assert!(
+        seen.iter()
+            .any(|told| matches!(told, Told::Failure(Some(why)) if why.contains("no list of objects")))
+    );
+    let said =
+        seen.iter().filter(|told| matches!(told, Told::Message(said) if said.contains("is not watched")));
+    assert_eq!(said.count(), 1, "{seen:?}");
+    api.tells("httproutes", "DELETED", &route("a", 11));
+    instance.serves(&[]);
 }
 
 #[test]
@@ -302,7 +332,7 @@ fn events(asked: &Asked) -> bool {
     asked.path.starts_with("/apis/events.k8s.io/v1/")
 }
 
-/// An Ingress of ours, of which an annotation is refused.
+/// An Ingress of our class with a refused annotation.
 fn refused_ingress(version: u64) -> Value {
     let mut ingress = object("infra", "locked", version, json!({ "ingressClassName": "vanward" }));
     ingress["metadata"]["uid"] = json!("u-1");
@@ -311,7 +341,7 @@ fn refused_ingress(version: u64) -> Value {
 }
 
 #[test]
-fn what_is_refused_of_an_ingress_is_an_event_once() {
+fn a_refused_part_of_an_ingress_is_one_event() {
     let api = cluster(&["a"]);
     api.has("ingressclasses", object("", "vanward", 4, json!({ "controller": "vanward.dev/gateway" })));
     api.has("ingresses", refused_ingress(5));
@@ -333,14 +363,14 @@ fn what_is_refused_of_an_ingress_is_an_event_once() {
         "{}",
         written.body
     );
-    // What changes elsewhere is no reason for another one.
+    // Changes of other objects cause no second Event.
     api.waits_for(1, watches("httproutes"));
     api.tells("httproutes", "ADDED", &route("b", 11));
     instance.serves(&[A, B]);
     api.waits_for(2, |asked| asked.path.contains("/httproutes/b/status") || asked.path.contains("/leases/"));
     drop(instance);
     assert_eq!(api.count(events), 1);
-    // The next instance finds it there, and says that it is still so.
+    // The next instance finds the Event, and updates its series.
     let instance = Instance::new(&api, None);
     instance.serves(&[A]);
     let again = api.waits_for(1, |asked| writes(asked) && events(asked));
@@ -395,7 +425,7 @@ fn others_write_none() {
 }
 
 #[test]
-fn what_vanward_refuses_costs_nobody_else() {
+fn a_rejected_object_affects_no_other() {
     let api = cluster(&["a"]);
     let instance = Instance::new(&api, None);
     instance.serves(&[A]);

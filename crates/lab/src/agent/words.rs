@@ -7,49 +7,39 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use report::results::{Absent, Cores, Machine, Network, Outcome, Process, Watched};
+use report::results::{Absent, Cores, MeasurementOutcome, Network, RunMachine, StartedProcess, WatchedUsage};
 use serde::{Deserialize, Serialize};
 
-use crate::generator::Request;
+use crate::generator::GeneratorRequest;
 use crate::origins::{self, Addresses};
-use crate::plan::{Deviation, Payload};
-use crate::proxies::{Installed, Service, Template};
+use crate::plan::{Deviation, OriginPayload};
+use crate::proxies::{CommandTemplate, Installed, Service};
 
-/// Order to an agent.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub(crate) enum AgentOrder {
     /// First order: the task of the machine.
-    Begin(Share),
-    /// Asks for the time of the agent's clock.
+    Begin(MachineShare),
     Clock,
     /// Asks which of these proxies are installed.
-    Look(Wanted),
-    /// Asks what each of these proxies does not support of its service.
+    Look(WantedProxies),
+    /// Asks which features of its service each of these proxies lacks.
     Refusals(Vec<(Installed, Service)>),
     /// Writes a file into the agent's folder, readable only by its owner.
     Put {
-        /// File name.
         name: String,
-        /// Text of the file.
         text: String,
     },
-    /// Starts origins.
-    Origins(origins::Wanted),
-    /// Asks whether the origins still run.
+    Origins(origins::OriginSettings),
     AreOriginsUp,
     /// Starts a proxy and waits until it serves the payload.
     Proxy {
-        /// The proxy.
         installed: Installed,
-        /// Task of the proxy.
         service: Box<Service>,
         /// Response that the probe requests.
-        payload: Payload,
+        payload: OriginPayload,
     },
-    /// Ends the proxy.
     StopProxy,
-    /// Sends load without measuring.
-    WarmUp(Load),
+    WarmUp(AgentLoad),
     /// Samples the usage, and sends load or waits for [`Ask::Enough`].
     Measure(Measurement),
     /// Ends a measurement on a machine that sends no load.
@@ -58,9 +48,9 @@ pub(crate) enum Ask {
     Alive,
 }
 
-/// Task of a machine.
+/// Parts of the lab that run on a machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Share {
+pub(crate) struct MachineShare {
     pub(crate) client: bool,
     pub(crate) proxy: bool,
     pub(crate) origins: bool,
@@ -68,15 +58,13 @@ pub(crate) struct Share {
     pub(crate) workers: usize,
 }
 
-/// Proxies of a plan.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct WantedProxies {
     /// Names of the proxies, in order.
     pub names: Vec<String>,
     /// Programs that only the plan knows.
-    pub commands: Vec<(String, Template)>,
-    /// Services that run already.
-    pub targets: Vec<(String, Server)>,
+    pub commands: Vec<(String, CommandTemplate)>,
+    pub targets: Vec<(String, AgentService)>,
     /// Programs of known proxies in other versions, such as `nginx@1.22`.
     pub programs: Vec<(String, PathBuf)>,
     /// Settings that differ for some proxies.
@@ -86,20 +74,19 @@ pub struct Wanted {
 /// A service that runs already.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Server {
+pub struct AgentService {
     /// Scheme, host and port: `http://127.0.0.1:8080`.
     pub url: String,
-    /// The port.
     pub port: u16,
 }
 
-impl From<Server> for String {
-    fn from(server: Server) -> Self {
+impl From<AgentService> for String {
+    fn from(server: AgentService) -> Self {
         server.url
     }
 }
 
-impl TryFrom<String> for Server {
+impl TryFrom<String> for AgentService {
     type Error = String;
 
     fn try_from(written: String) -> Result<Self, String> {
@@ -135,12 +122,10 @@ impl TryFrom<String> for Server {
     }
 }
 
-/// Load to send.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Load {
-    /// Name of the generator.
+pub(crate) struct AgentLoad {
     pub(crate) generator: String,
-    pub(crate) request: Request,
+    pub(crate) request: GeneratorRequest,
 }
 
 /// Order to measure, for one machine.
@@ -153,12 +138,11 @@ pub(crate) struct Measurement {
     /// Port of the proxy; without a proxy, the port of the origin.
     pub(crate) port: u16,
     pub(crate) origin_ports: Vec<u16>,
-    pub(crate) load: Option<Load>,
+    pub(crate) load: Option<AgentLoad>,
 }
 
-/// Answer of an agent.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub(crate) enum AgentReply {
     Begun(Box<Begun>),
     /// Time since the agent began.
     Clock(Duration),
@@ -170,11 +154,11 @@ pub(crate) enum Answer {
     Refusals(Vec<Option<String>>),
     Origins {
         addresses: Addresses,
-        processes: Vec<Process>,
+        processes: Vec<StartedProcess>,
     },
-    /// Address of the proxy, and how it was started; `None` if there is nothing to start.
-    Proxy(Option<(SocketAddr, Process)>),
-    Seen(Box<Seen>),
+    /// Address and command of the proxy; `None` if there is nothing to start.
+    Proxy(Option<(SocketAddr, StartedProcess)>),
+    Seen(Box<MachineResults>),
     Done,
     /// The order failed, with the reason.
     Failed(String),
@@ -183,13 +167,11 @@ pub(crate) enum Answer {
 /// First answer: the agent is ready.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Begun {
-    /// Version of the program.
     pub(crate) version: String,
-    pub(crate) machine: Machine,
+    pub(crate) machine: RunMachine,
     pub(crate) cores: Cores,
     /// Load averages over 1, 5 and 15 minutes.
     pub(crate) load_average: [f64; 3],
-    /// Folder of the agent's files.
     pub(crate) folder: PathBuf,
     /// Addresses of the ssh connection, if there is one: of the lab, and of this machine.
     pub(crate) reached: Option<(IpAddr, IpAddr)>,
@@ -197,14 +179,14 @@ pub(crate) struct Begun {
 
 /// Results of one machine for a measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct MachineResults {
     /// Command line and outcome of the load; `None` if the machine sent none.
-    pub(crate) load: Option<(String, Outcome)>,
-    pub(crate) proxy: Option<Watched>,
-    /// How the proxy ended, if it ended.
+    pub(crate) load: Option<(String, MeasurementOutcome)>,
+    pub(crate) proxy: Option<WatchedUsage>,
+    /// Exit status of the proxy, if it ended.
     pub(crate) proxy_end: Option<String>,
-    pub(crate) origins: Option<Watched>,
-    pub(crate) generator: Option<Watched>,
+    pub(crate) origins: Option<WatchedUsage>,
+    pub(crate) generator: Option<WatchedUsage>,
     pub(crate) origins_cpu_seconds: Option<f64>,
     pub(crate) origin_connections: Option<u64>,
     pub(crate) machine_cpu_seconds: Option<f64>,

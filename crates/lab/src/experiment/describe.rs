@@ -4,58 +4,60 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
-use report::results::{Arrivals, Case, Lacking, Layer, Proxy, Role, Scheme, Streams, Upstream};
+use report::results::{
+    Arrivals, Case, ClientScheme, ComparedProxy, Lacking, Layer, OriginProtocol, ProxyRole, StreamResults,
+};
 
-use crate::certificate::Certificate;
+use crate::certificate::CertificatePaths;
 use crate::error::Error;
 use crate::origins::Addresses;
-use crate::plan::{CasePlan, Load, OriginSource, Plan, RequestList};
-use crate::proxies::{Installed, Service, Verified};
+use crate::plan::{CasePlan, LabPlan, OriginSource, PlanLoad, RequestList};
+use crate::proxies::{Installed, OriginVerification, Service};
 use crate::sites::Sites;
 
 /// Settings of a run for every proxy.
-pub(super) struct Given<'g> {
-    /// Listening address, with a port that is chosen later.
+pub(super) struct GivenSettings<'g> {
+    /// Its port is chosen later.
     pub(super) listen: SocketAddr,
     pub(super) origins: &'g Addresses,
-    pub(super) certificate: Option<&'g Certificate>,
-    /// How the certificate of origins that are not the lab's is verified.
-    pub(super) verified: Option<&'g Verified>,
+    pub(super) certificate: Option<&'g CertificatePaths>,
+    /// Certificate check for origins that are not the lab's.
+    pub(super) verified: Option<&'g OriginVerification>,
 }
 
-impl Given<'_> {
+impl GivenSettings<'_> {
     /// Task of every proxy in a case.
     pub(super) fn service(&self, case: &CasePlan) -> Service {
         Service {
             listen: self.listen,
             tls: self
                 .certificate
-                .filter(|_| case.scheme == Scheme::Https && case.layer == Layer::Seven)
+                .filter(|_| case.scheme == ClientScheme::Https && case.layer == Layer::Seven)
                 .cloned(),
             version: case.version,
             origins: self.origins.that_speak(case.upstream).to_vec(),
             upstream: case.upstream,
             origins_certificate: match (case.upstream, self.verified) {
-                (Upstream::Https, Some(verified)) => Some(verified.clone()),
-                (Upstream::Https, None) => self.certificate.map(Verified::own),
-                (Upstream::Http | Upstream::H2, _) => None,
+                (OriginProtocol::Https, Some(verified)) => Some(verified.clone()),
+                (OriginProtocol::Https, None) => self.certificate.map(OriginVerification::own),
+                (OriginProtocol::Http | OriginProtocol::H2, _) => None,
             },
             layer: case.layer,
             workers: case.workers,
             keep_alive: true,
             access_log: false,
             features: case.features,
-            // What shows that it is ready is no stream.
+            // A probe does not use streams.
             target: (!case.has_list() && case.streams.is_none()).then(|| case.payload.path.clone()),
             streams: case.streams.as_ref().map(|streams| streams.kind),
         }
     }
 }
 
-/// What is alike for every proxy in every case, a phrase each. Other settings are listed with their cases.
-pub(super) fn alike(plan: &Plan, given: &Given<'_>) -> Vec<String> {
+/// Settings that all proxies share in every case, a phrase each. Other settings are listed with their cases.
+pub(super) fn alike(plan: &LabPlan, given: &GivenSettings<'_>) -> Vec<String> {
     let mut phrases: Vec<String> = match &plan.origins.source {
-        // How it is set up is not known.
+        // The setup of these services is unknown.
         OriginSource::Nothing => vec!["services that run already".to_owned()],
         _ => plan.cases.iter().flat_map(|case| given.service(case).features()).collect(),
     };
@@ -72,8 +74,8 @@ pub(super) fn alike(plan: &Plan, given: &Given<'_>) -> Vec<String> {
 
 /// Every case that a proxy of the plan does not support, found by making its configuration.
 pub(super) async fn lacking(
-    plan: &Plan,
-    given: &Given<'_>,
+    plan: &LabPlan,
+    given: &GivenSettings<'_>,
     sites: &mut Sites,
 ) -> Result<Vec<Lacking>, Error> {
     let cells = plan.cases.iter().flat_map(|case| plan.proxies.iter().map(move |proxy| (case, proxy)));
@@ -89,17 +91,17 @@ pub(super) async fn lacking(
     Ok(cells.iter().zip(refusals).filter_map(lacking).collect())
 }
 
-pub(super) fn proxy(installed: &Installed) -> Proxy {
-    Proxy {
+pub(crate) fn proxy(installed: &Installed) -> ComparedProxy {
+    ComparedProxy {
         name: installed.name.clone(),
-        // Another version of ours is one of those that ours is compared with.
-        role: if installed.name.contains('@') { Role::Peer } else { installed.driver.role },
+        // Another version of Vanward is a peer.
+        role: if installed.name.contains('@') { ProxyRole::Peer } else { installed.driver.role },
         version: installed.version.clone(),
         started: Vec::new(),
     }
 }
 
-pub(super) fn case(case: &CasePlan) -> Case {
+pub(crate) fn case(case: &CasePlan) -> Case {
     Case {
         name: case.name.clone(),
         scheme: case.scheme,
@@ -107,10 +109,10 @@ pub(super) fn case(case: &CasePlan) -> Case {
         upstream: case.upstream,
         layer: case.layer,
         payload: case.payload.name.clone(),
-        // Those of a list differ.
+        // The responses of a list differ in size.
         payload_bytes: case.payload.bytes.filter(|_| !case.has_list()).unwrap_or(0),
         connections: case.connections.get(),
-        streams: case.streams.as_ref().map(|streams| Streams {
+        streams: case.streams.as_ref().map(|streams| StreamResults {
             kind: streams.kind,
             per_connection: streams.per_connection.get(),
             message_bytes: streams.size_bytes,
@@ -118,9 +120,9 @@ pub(super) fn case(case: &CasePlan) -> Case {
         }),
         arrivals: match &case.load {
             // A share becomes a rate once the closed loops are measured.
-            Load::Closed | Load::ShareOfSlowest(_) => Arrivals::Closed,
-            Load::Rate(rate_per_second) => Arrivals::Constant { rate_per_second: *rate_per_second },
-            Load::Search(bound) => Arrivals::Searched { bound: bound.text().to_owned() },
+            PlanLoad::Closed | PlanLoad::ShareOfSlowest(_) => Arrivals::Closed,
+            PlanLoad::Rate(rate_per_second) => Arrivals::Constant { rate_per_second: *rate_per_second },
+            PlanLoad::Search(bound) => Arrivals::Searched { bound: bound.text().to_owned() },
         },
         workers: case.workers.get(),
         requests: case.requests,

@@ -6,38 +6,35 @@ use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use report::results::Role;
+use report::results::ProxyRole;
 
 use super::search;
-use crate::plan::{CasePlan, Load, Timing};
+use crate::plan::{CasePlan, PlanLoad, Timing};
 
-/// Forecast of a run.
 #[derive(Debug, Clone)]
 pub struct Forecast {
-    cases: Vec<Share>,
+    cases: Vec<CaseShare>,
 }
 
 /// Number of participants of a case.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Takers {
-    /// Number of proxies.
     proxies: usize,
     /// Whether `direct` takes part too.
     has_direct: bool,
 }
 
 impl Takers {
-    pub(crate) fn of(roles: impl Iterator<Item = Role>) -> Self {
+    pub(crate) fn from_roles(roles: impl Iterator<Item = ProxyRole>) -> Self {
         roles.fold(Self::default(), |takers, role| match role {
-            Role::Direct => Self { has_direct: true, ..takers },
+            ProxyRole::Direct => Self { has_direct: true, ..takers },
             _ => Self { proxies: takers.proxies + 1, ..takers },
         })
     }
 }
 
-/// Share of a case in the forecast.
 #[derive(Debug, Clone)]
-struct Share {
+struct CaseShare {
     /// Average duration of one measurement by the plan.
     planned: Duration,
     /// Measurements per round and proxy: a search has several steps.
@@ -53,11 +50,10 @@ struct Share {
 }
 
 impl Forecast {
-    /// Forecast for these cases, with their participants.
-    pub(crate) fn of<'c>(cases: impl IntoIterator<Item = (&'c CasePlan, Takers)>, timing: Timing) -> Self {
-        let share = |(case, takers): (&CasePlan, Takers)| Share {
+    pub(crate) fn new<'c>(cases: impl IntoIterator<Item = (&'c CasePlan, Takers)>, timing: Timing) -> Self {
+        let share = |(case, takers): (&CasePlan, Takers)| CaseShare {
             planned: planned(case, takers, timing),
-            steps: if matches!(case.load, Load::Search(_)) { search::STEPS } else { 1..=1 },
+            steps: if matches!(case.load, PlanLoad::Search(_)) { search::STEPS } else { 1..=1 },
             is_counted: case.requests.is_some(),
             total: (takers.proxies + usize::from(takers.has_direct)) * timing.rounds,
             skipped: 0,
@@ -77,12 +73,11 @@ impl Forecast {
         self.cases.iter().map(|share| share.skipped).sum()
     }
 
-    /// Number of measurements that end after a number of requests, and so have no planned duration.
+    /// Number of measurements that end after a number of requests, so they have no planned duration.
     pub fn counted(&self) -> usize {
         self.cases.iter().filter(|share| share.is_counted).map(|share| share.total).sum()
     }
 
-    /// Minimum duration of the run.
     pub fn least(&self) -> Duration {
         self.by_plan(|share| *share.steps.start())
     }
@@ -92,7 +87,7 @@ impl Forecast {
         self.by_plan(|share| *share.steps.end())
     }
 
-    fn by_plan(&self, steps: impl Fn(&Share) -> usize) -> Duration {
+    fn by_plan(&self, steps: impl Fn(&CaseShare) -> usize) -> Duration {
         self.cases.iter().map(|share| share.planned.mul_f64((steps(share) * share.total) as f64)).sum()
     }
 
@@ -112,7 +107,7 @@ impl Forecast {
 
     /// Remaining time: each case takes as long as before; a case not measured yet, as long as planned.
     pub fn left(&self) -> Duration {
-        let left = |share: &Share| {
+        let left = |share: &CaseShare| {
             let each = match share.done {
                 0 => share.planned.mul_f64(*share.steps.start() as f64),
                 done => share.took.div_f64(done as f64),
@@ -123,8 +118,7 @@ impl Forecast {
     }
 }
 
-/// Minimum duration of a measurement. One that ends after a number of requests takes at least the delay or rate limit
-/// of the proxies.
+/// Minimum duration of a measurement. With a number of requests, the proxies' delay or rate limit bounds it.
 fn planned(case: &CasePlan, takers: Takers, timing: Timing) -> Duration {
     let Some(requests) = case.requests else { return timing.warm_up + case.measured(timing) };
     let each = requests.div_ceil(NonZeroUsize::get(case.connections) as u64);
@@ -138,7 +132,7 @@ fn planned(case: &CasePlan, takers: Takers, timing: Timing) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Written;
+    use crate::WrittenPlan;
 
     /// The forecast of a plan with this case, for two proxies.
     fn forecast(case: &str) -> Forecast {
@@ -150,12 +144,12 @@ mod tests {
             "title = \"t\"\nproxies = [{proxies}]\nrepeats = 3\nduration = \"10s\"\nwarm_up = \"1s\"\n\
              [[case]]\npayload = \"/blank/5000\"\nconnections = 10\n{case}"
         );
-        Written::read(&text, "f", false).expect("a plan").forecast()
+        WrittenPlan::read(&text, "f", false).expect("a plan").forecast()
     }
 
     #[test]
     fn a_run_takes_at_least_what_its_measurements_last() {
-        // Measurements, seconds at least, seconds with the longest searches.
+        // Number of measurements, minimum seconds, and seconds with the longest searches.
         let cases = [
             ("", 6, 66.0, 66.0),
             ("load = \"p99 < 5ms\"\n", 6, 6.0 * 66.0, 16.0 * 66.0),

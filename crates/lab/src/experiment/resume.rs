@@ -1,15 +1,14 @@
 //! Continues an interrupted run, or adds rounds: earlier measurements stay, and only the rest is measured.
 
 use report::figure;
-use report::results::{Arrivals, Machine, Place, Results};
+use report::results::{Arrivals, MachinePlace, Results, RunMachine};
 
 use crate::error::Error;
 
-/// Copies the measurements of an earlier run into new, empty results. Returns the duration of the earlier run in
-/// seconds.
+/// Copies an earlier run's measurements into new, empty results. Returns the earlier run's duration in seconds.
 ///
 /// # Errors
-/// The plan, the program, the machine or the version of a proxy differs.
+/// If the plan, the program, the machine or the version of a proxy differs.
 pub(super) fn take(mut earlier: Results, now: &mut Results) -> Result<f64, Error> {
     if let Some(difference) = difference(&earlier, now) {
         return Err(Error::Another(difference));
@@ -27,7 +26,7 @@ pub(super) fn take(mut earlier: Results, now: &mut Results) -> Result<f64, Error
     for (proxy, before) in now.proxies.iter_mut().zip(earlier.proxies) {
         proxy.started = before.started;
     }
-    // What disturbed either has disturbed the whole.
+    // A disturbance of either run counts for both.
     if earlier.conditions.load_before[0] > now.conditions.load_before[0] {
         now.conditions.load_before = earlier.conditions.load_before;
     }
@@ -53,7 +52,7 @@ fn drop_begun(earlier: &mut Results) {
     earlier.runs.retain(|run| (&run.proxy, &run.case, run.round) != (&begun.0, &begun.1, begun.2));
 }
 
-/// Why figures of both runs must not be combined.
+/// The reason why figures of both runs must not be combined.
 fn difference(earlier: &Results, now: &Results) -> Option<String> {
     if but_for_rounds(&earlier.command) != but_for_rounds(&now.command) {
         return Some(format!("it was `{}`", earlier.command));
@@ -72,7 +71,7 @@ fn difference(earlier: &Results, now: &Results) -> Option<String> {
         return Some(difference);
     }
     let places = |results: &Results| -> Vec<_> {
-        let place = |place: &Place| (place.name.clone(), place.cores.clone(), place.machine.clone());
+        let place = |place: &MachinePlace| (place.name.clone(), place.cores.clone(), place.machine.clone());
         results.machines.iter().map(place).collect()
     };
     if earlier.conditions.cores != now.conditions.cores || places(earlier) != places(now) {
@@ -85,7 +84,6 @@ fn difference(earlier: &Results, now: &Results) -> Option<String> {
     (before != these).then(|| format!("it had {}, and here are {}", before.join(", "), these.join(", ")))
 }
 
-/// Words of a command, without the number of rounds.
 fn but_for_rounds(command: &str) -> Vec<&str> {
     let mut words = command.split(' ');
     let mut kept = Vec::new();
@@ -99,12 +97,12 @@ fn but_for_rounds(command: &str) -> Vec<&str> {
     kept
 }
 
-fn of_machines(earlier: &Machine, now: &Machine) -> Option<String> {
+fn of_machines(earlier: &RunMachine, now: &RunMachine) -> Option<String> {
     if earlier == now {
         return None;
     }
     let named =
-        |machine: &Machine| format!("{}, {} cores, {}", machine.processor, machine.cores, machine.kernel);
+        |machine: &RunMachine| format!("{}, {} cores, {}", machine.processor, machine.cores, machine.kernel);
     let (before, here) = (named(earlier), named(now));
     Some(if before == here {
         "settings of the machine were others".to_owned()

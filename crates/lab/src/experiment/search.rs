@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use report::summary::SEARCH_CLOSE as CLOSE;
 
 /// Number of steps of a complete search: two to bracket a rate, then four bisections. At the maximum the search gives
-/// up: the bound is met by chance.
+/// up, because the bound is met by chance.
 pub(super) const STEPS: RangeInclusive<usize> = 6..=STEPS_MOST;
 const STEPS_MOST: usize = 16;
 /// Minimum rate: below it, a proxy does not work.
@@ -14,20 +14,17 @@ const RATE_LEAST: f64 = 1.0;
 /// Maximum number of spoiled steps: on a machine this busy, no rate can be found.
 const SPOILED_MOST: usize = 4;
 
-/// Result of a step.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tried {
-    /// The rate met the bound.
     Met(f64),
-    /// The rate did not meet the bound.
     Missed(f64),
     /// The generator failed to send the load: the step says nothing.
     Spoiled,
 }
 
-/// A search in progress, in requests per second.
+/// Rates in requests per second.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Search {
+pub(super) struct RateSearch {
     met: Option<f64>,
     missed: Option<f64>,
     first: f64,
@@ -35,7 +32,7 @@ pub(super) struct Search {
     spoiled: usize,
 }
 
-impl Search {
+impl RateSearch {
     /// Begins a search at this rate.
     pub(super) fn from(first: f64) -> Self {
         Self { met: None, missed: None, first: first.max(RATE_LEAST), steps: 0, spoiled: 0 }
@@ -52,7 +49,7 @@ impl Search {
             (None, Some(missed)) if missed <= RATE_LEAST => None,
             (None, Some(missed)) => Some((missed / 2.0).max(RATE_LEAST)),
             (Some(met), Some(missed)) if missed <= met * CLOSE => None,
-            // Rates differ by ratios: the middle is the geometric one.
+            // Rates differ by ratios, so the geometric mean is the middle.
             (Some(met), Some(missed)) => Some((met * missed).sqrt()),
         }
     }
@@ -72,9 +69,9 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// What a proxy of that capacity is found to have, and in how many steps.
+    /// Returns the rate that a search finds for a proxy of this capacity, and the number of steps.
     fn search(first: f64, capacity: f64) -> (Option<f64>, usize) {
-        let mut search = Search::from(first);
+        let mut search = RateSearch::from(first);
         while let Some(rate) = search.next() {
             search.tell(if rate <= capacity { Tried::Met(rate) } else { Tried::Missed(rate) });
         }
@@ -99,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_step_that_the_generator_spoiled_is_taken_again_but_not_for_ever() {
-        let mut search = Search::from(1_000.0);
+        let mut search = RateSearch::from(1_000.0);
         search.tell(Tried::Met(1_000.0));
         let asked = search.next();
         search.tell(Tried::Spoiled);

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use report::latency::Latency;
-use report::results::{Outcome, Version};
+use report::latency::LatencyHistogram;
+use report::results::{ClientVersion, MeasurementOutcome};
 
-use super::{End, Generator, Request, number_after};
+use super::{Generator, GeneratorRequest, LoadEnd, number_after};
 
-/// Driver of `ab`.
 pub(super) const GENERATOR: Generator = Generator {
     name: "ab",
     program: Some("ab"),
@@ -20,53 +19,54 @@ pub(super) const GENERATOR: Generator = Generator {
 };
 
 const PERCENTILES: &str = "ab.csv";
-/// Limit of requests per second of the run: ab allocates 40 bytes for each request that it may send.
+/// Maximum requests per second of the run: ab allocates 40 bytes for each request that it may send.
 const REQUESTS_PER_SECOND_MOST: u64 = 100_000;
 
-fn refuses(request: &Request) -> Option<&'static str> {
+fn refuses(request: &GeneratorRequest) -> Option<&'static str> {
     super::closed_loop_of_one_url(request)
-        .or((request.version != Version::Http1).then_some("ab has only HTTP/1.1"))
+        .or((request.version != ClientVersion::Http1).then_some("ab has only HTTP/1.1"))
 }
 
-fn command(program: &Path, request: &Request, folder: &Path) -> Vec<String> {
+fn command(program: &Path, request: &GeneratorRequest, folder: &Path) -> Vec<String> {
     let mut command = vec![program.to_string_lossy().into_owned(), "-q".to_owned(), "-k".to_owned()];
-    // Without it a length that differs from the first response's is counted as a failure.
+    // Without this flag, a length that differs from the first response's counts as a failure.
     command.extend(["-l".to_owned(), format!("-c{}", request.connections)]);
     command.push(format!("-s{}", request.timeout.as_secs().max(1)));
     match request.end {
-        End::After(_) => {
+        LoadEnd::After(_) => {
             let seconds = super::whole_seconds(request);
-            // The time sets a number of requests of its own, unless one follows it.
+            // -t sets -n implicitly, so -n must follow it.
             command.extend([format!("-t{seconds}"), format!("-n{}", seconds * REQUESTS_PER_SECOND_MOST)]);
         }
-        End::Requests(requests) => command.push(format!("-n{requests}")),
+        LoadEnd::Requests(requests) => command.push(format!("-n{requests}")),
     }
     command.extend(["-e".to_owned(), folder.join(PERCENTILES).to_string_lossy().into_owned()]);
     command.push(request.url.clone());
     command
 }
 
-fn read(_request: &Request, output: &str, folder: &Path) -> Result<Outcome, String> {
+fn read(_request: &GeneratorRequest, output: &str, folder: &Path) -> Result<MeasurementOutcome, String> {
     let number = |label: &str| number_after(output, label);
     let seconds = number("Time taken for tests:").ok_or("ab printed no figures")?;
     let complete = number("Complete requests:").unwrap_or(0.0) as u64;
     let count = |label: &str| number(label).unwrap_or(0.0) as u64;
     let (failed, status) = (count("Failed requests:"), count("Non-2xx responses:"));
     let requests = complete.saturating_sub(failed + status);
-    if requests == 0 {
-        return Ok(Outcome::Failed { reason: "no request succeeded".to_owned() });
-    }
     let path = folder.join(PERCENTILES);
-    let text =
-        std::fs::read_to_string(&path).map_err(|error| format!("ab wrote no {}: {error}", path.display()))?;
-    let mut measured =
-        super::measured(seconds, requests, count("Total transferred:"), latencies(&text, requests));
+    // Without a success there may be no file.
+    let latency = match requests {
+        0 => LatencyHistogram::default(),
+        _ => std::fs::read_to_string(&path)
+            .map(|text| latencies(&text, requests))
+            .map_err(|error| format!("ab wrote no {}: {error}", path.display()))?,
+    };
+    let mut measured = super::measured(seconds, requests, count("Total transferred:"), latency);
     measured.errors = super::errors([("failed", failed), ("status", status)]);
-    Ok(super::counted(measured, ""))
+    Ok(super::counted(measured, "request", ""))
 }
 
 /// Parses lines `percent,milliseconds`: each percent stands for a hundredth of the requests.
-fn latencies(text: &str, requests: u64) -> Latency {
+fn latencies(text: &str, requests: u64) -> LatencyHistogram {
     let us: Vec<u64> = text
         .lines()
         .filter_map(|line| line.split_once(',')?.1.trim().parse::<f64>().ok())
@@ -75,7 +75,7 @@ fn latencies(text: &str, requests: u64) -> Latency {
     let share = requests / us.len().max(1) as u64;
     let rest = requests - share * us.len() as u64;
     let counts = us.iter().enumerate().map(|(index, &us)| (us, share + u64::from((index as u64) < rest)));
-    Latency::from_counts(counts.filter(|(_, count)| *count > 0))
+    LatencyHistogram::from_counts(counts.filter(|(_, count)| *count > 0))
 }
 
 #[cfg(test)]

@@ -5,12 +5,11 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
-use report::latency::Latency;
-use report::results::{Outcome, Version};
+use report::latency::LatencyHistogram;
+use report::results::{ClientVersion, MeasurementOutcome};
 
-use super::{End, Generator, Request, number_after};
+use super::{Generator, GeneratorRequest, LoadEnd, number_after};
 
-/// Driver of `h2load`.
 pub(super) const GENERATOR: Generator = Generator {
     name: "h2load",
     program: Some("h2load"),
@@ -24,17 +23,17 @@ pub(super) const GENERATOR: Generator = Generator {
 
 const LINES: &str = "h2load.tsv";
 
-fn command(program: &Path, request: &Request, folder: &Path) -> Vec<String> {
+fn command(program: &Path, request: &GeneratorRequest, folder: &Path) -> Vec<String> {
     let mut command = vec![program.to_string_lossy().into_owned()];
     command.extend([
         format!("-t{}", request.threads.min(request.connections)),
         format!("-c{}", request.connections),
     ]);
     match request.end {
-        End::After(_) => command.push(format!("-D{}", super::whole_seconds(request))),
-        End::Requests(requests) => command.push(format!("-n{requests}")),
+        LoadEnd::After(_) => command.push(format!("-D{}", super::whole_seconds(request))),
+        LoadEnd::Requests(requests) => command.push(format!("-n{requests}")),
     }
-    if request.version == Version::Http1 {
+    if request.version == ClientVersion::Http1 {
         command.push("--h1".to_owned());
     }
     command.extend(["-m1".to_owned(), format!("-T{}", request.timeout.as_secs().max(1))]);
@@ -44,7 +43,7 @@ fn command(program: &Path, request: &Request, folder: &Path) -> Vec<String> {
     command
 }
 
-fn read(_request: &Request, output: &str, folder: &Path) -> Result<Outcome, String> {
+fn read(_request: &GeneratorRequest, output: &str, folder: &Path) -> Result<MeasurementOutcome, String> {
     // `finished in 1.00s, 123.00 req/s, …`
     let seconds = number_after(output, "finished in ").ok_or("h2load printed no figures")?;
     let field = |name: &str| field(output, name);
@@ -53,14 +52,11 @@ fn read(_request: &Request, output: &str, folder: &Path) -> Result<Outcome, Stri
         .find_map(|line| line.strip_prefix("traffic:"))
         .and_then(|line| line.split_once('(')?.1.split_once(')')?.0.parse::<u64>().ok());
     let requests = field("succeeded").unwrap_or(0);
-    if requests == 0 || seconds <= 0.0 {
-        return Ok(Outcome::Failed { reason: "no request succeeded".to_owned() });
-    }
-    let latency = latencies(&folder.join(LINES))?;
+    // Without a success there may be no lines.
+    let latency = if requests == 0 { LatencyHistogram::default() } else { latencies(&folder.join(LINES))? };
     let mut measured = super::measured(seconds, requests, bytes.unwrap_or(0), latency);
-    measured.errors =
-        super::errors([("failed", field("failed").unwrap_or(0)), ("timeout", field("timeout").unwrap_or(0))]);
-    Ok(super::counted(measured, ""))
+    measured.errors = super::errors(["failed", "timeout"].map(|kind| (kind, field(kind).unwrap_or(0))));
+    Ok(super::counted(measured, "request", ""))
 }
 
 /// The number before a word in the line `requests: …`.
@@ -71,7 +67,7 @@ fn field(output: &str, name: &str) -> Option<u64> {
 }
 
 /// Parses latencies: microseconds in the third column of each line with a good status in the second.
-fn latencies(path: &Path) -> Result<Latency, String> {
+fn latencies(path: &Path) -> Result<LatencyHistogram, String> {
     let file = File::open(path).map_err(|error| format!("h2load wrote no {}: {error}", path.display()))?;
     let steps = BufReader::new(file).lines().map_while(Result::ok).filter_map(|line| {
         let mut columns = line.split('\t').skip(1);
@@ -79,7 +75,7 @@ fn latencies(path: &Path) -> Result<Latency, String> {
         let us: u64 = columns.next()?.parse().ok()?;
         (200..400).contains(&status).then_some((us, 1))
     });
-    Ok(Latency::from_counts(steps))
+    Ok(LatencyHistogram::from_counts(steps))
 }
 
 #[cfg(test)]

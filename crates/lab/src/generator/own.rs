@@ -1,23 +1,23 @@
-//! `vanward load`, a process for each measurement. It reports itself if it was late or missed a rate.
+//! `vanward load`, a process for each measurement. It reports whether it was late or missed a rate.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
 use report::figure;
-use report::latency::Latency;
-use report::results::{Measured, OWN_GENERATOR, Outcome, StreamKind, StreamsMeasured, Version};
+use report::latency::LatencyHistogram;
+use report::results::{
+    ClientVersion, MeasuredFigures, MeasurementOutcome, OWN_GENERATOR, StreamKind, StreamsMeasured,
+};
 
-use super::{End, Generator, Request};
+use super::{Generator, GeneratorRequest, LoadEnd};
 use crate::certificate::{CIPHER, VERSION};
-use crate::plan::{Message, StreamPlan};
+use crate::pages;
+use crate::plan::{RequestOptions, StreamPlan};
 
-/// Minimum age of a hanging request …
-const HUNG_US: u64 = 500_000;
-/// … and also this many times the slowest response.
-const HUNG_TIMES: u64 = 4;
+/// Kind of the errors of responses that miss a check of their status.
+const CHECK_STATUS: &str = "check: status";
 
-/// Driver of `vanward load`.
 pub(super) const GENERATOR: Generator = Generator {
     name: OWN_GENERATOR,
     program: None,
@@ -29,7 +29,7 @@ pub(super) const GENERATOR: Generator = Generator {
     read,
 };
 
-fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
+fn command(program: &Path, request: &GeneratorRequest, _folder: &Path) -> Vec<String> {
     let mut command = vec![program.to_string_lossy().into_owned(), "load".to_owned()];
     if let Some(streams) = &request.streams {
         command.extend(of_streams(streams));
@@ -40,15 +40,17 @@ fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
     command.extend(["-c".to_owned(), request.connections.to_string()]);
     command.extend(["-t".to_owned(), request.threads.to_string()]);
     match request.end {
-        End::After(duration) => command.extend(["-d".to_owned(), format!("{}ms", duration.as_millis())]),
-        End::Requests(requests) => command.extend(["-n".to_owned(), requests.to_string()]),
+        LoadEnd::After(duration) => command.extend(["-d".to_owned(), format!("{}ms", duration.as_millis())]),
+        LoadEnd::Requests(requests) => command.extend(["-n".to_owned(), requests.to_string()]),
     }
     command.extend(["--timeout".to_owned(), format!("{}ms", request.timeout.as_millis())]);
-    if request.version == Version::Http3 {
+    if request.version == ClientVersion::Http3 {
         command.push("--h3".to_owned());
     }
-    // gRPC knows no other version.
-    if request.version == Version::Http2 && !request.streams.as_ref().is_some_and(|one| one.kind.is_grpc()) {
+    // gRPC implies HTTP/2.
+    if request.version == ClientVersion::Http2
+        && !request.streams.as_ref().is_some_and(|one| one.kind.is_grpc())
+    {
         command.push("--h2".to_owned());
     }
     if let Some(urls) = &request.urls {
@@ -63,7 +65,7 @@ fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
             "handed".to_owned(),
         ]);
     }
-    let Message { method, headers, body } = &request.message;
+    let RequestOptions { method, headers, body } = &request.message;
     for (flag, words) in [("-X", method.as_slice()), ("-H", headers), ("--body", body.as_slice())] {
         command.extend(words.iter().flat_map(|word| [flag.to_owned(), word.clone()]));
     }
@@ -76,6 +78,10 @@ fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
     }
     if let Some(authority) = &request.authority {
         command.extend(["--ca".to_owned(), authority.to_string_lossy().into_owned()]);
+    }
+    command.extend(request.check.iter().flat_map(pages::flags));
+    if request.responses == load::Responses::Any && request.streams.is_none() {
+        command.extend(["--responses", "any"].map(str::to_owned));
     }
     command.extend(super::keep_alive(request).into_iter().flatten());
     command.push(request.url.clone());
@@ -119,27 +125,38 @@ fn of_streams(streams: &StreamPlan) -> Vec<String> {
     command
 }
 
-fn read(request: &Request, output: &str, _folder: &Path) -> Result<Outcome, String> {
-    let told: load::Outcome = serde_json::from_str(output).map_err(|error| error.to_string())?;
-    Ok(outcome(&told, request.trusted.is_some()))
+fn read(request: &GeneratorRequest, output: &str, _folder: &Path) -> Result<MeasurementOutcome, String> {
+    if output.trim().is_empty() {
+        // The reason is on standard error, such as that no process listens at the target.
+        return Err("it ended before it sent any load".to_owned());
+    }
+    let told: load::RunOutcome =
+        serde_json::from_str(output).map_err(|error| format!("its figures cannot be read: {error}"))?;
+    let mut outcome = outcome(&told, request.trusted.is_some());
+    if let (Some(_), MeasurementOutcome::Measured(measured) | MeasurementOutcome::Invalid { measured, .. }) =
+        (&request.check, &mut outcome)
+        && let Some(count) = measured.errors.remove(CHECK_STATUS)
+    {
+        // Whether the lab's own check or the generator found the bad status makes no difference.
+        *measured.errors.entry("status".to_owned()).or_default() += count;
+    }
+    Ok(outcome)
 }
 
 /// Converts the generator's figures for the report, with their validity. `has_lab_tls` says that TLS is the lab's.
-fn outcome(told: &load::Outcome, has_lab_tls: bool) -> Outcome {
-    if told.requests == 0 {
-        let counted = counted_word(told);
-        return Outcome::Failed { reason: format!("no {counted} succeeded{}", examples(told)) };
-    }
+fn outcome(told: &load::RunOutcome, has_lab_tls: bool) -> MeasurementOutcome {
     let distributions = [&told.latency, &told.first_byte, &told.connect].map(counted);
     let [latency, first_byte, connect] = match distributions {
         [Ok(latency), Ok(first_byte), Ok(connect)] => [latency, first_byte, connect],
-        [Err(reason), ..] | [_, Err(reason), _] | [.., Err(reason)] => return Outcome::Failed { reason },
+        [Err(reason), ..] | [_, Err(reason), _] | [.., Err(reason)] => {
+            return MeasurementOutcome::Failed { reason };
+        }
     };
     let streams = match told.stream.as_deref().map(streams).transpose() {
         Ok(streams) => streams,
-        Err(reason) => return Outcome::Failed { reason },
+        Err(reason) => return MeasurementOutcome::Failed { reason },
     };
-    let measured = Measured {
+    let measured = MeasuredFigures {
         errors: errors_of(told),
         lateness_p99_us: told.schedule.as_ref().map(|schedule| schedule.own_lateness.p99_us),
         first_byte,
@@ -149,16 +166,27 @@ fn outcome(told: &load::Outcome, has_lab_tls: bool) -> Outcome {
         ..super::measured(told.measured_seconds, told.requests, told.bytes_received, latency)
     };
     let gone = || Some((format!("the server was gone: {}", told.server_gone.as_ref()?), false));
-    match gone().or_else(|| doubt(told, has_lab_tls)).or_else(|| hung(told)) {
-        Some((reason, is_generators)) => Outcome::Invalid { reason, measured, is_generators },
-        None => super::counted(measured, &examples(told)),
+    match gone().or_else(|| doubt(told, has_lab_tls)) {
+        // Failures do not depend on when a request was sent, so these errors are the proxy's.
+        Some((reason, is_generators)) => {
+            let is_generators = is_generators && !super::fails(&measured);
+            MeasurementOutcome::Invalid { reason, measured, is_generators }
+        }
+        None => super::counted(measured, counted_word(told), &examples(told)),
     }
 }
 
-/// Figures that only streams have.
 fn streams(told: &load::StreamFigures) -> Result<StreamsMeasured, String> {
-    let load::Counts {
-        opened, failed, closed_early, reconnected, sent, lost, duplicates, out_of_order, ..
+    let load::StreamCounts {
+        opened,
+        failed,
+        closed_early,
+        reconnected,
+        sent,
+        lost,
+        duplicates,
+        out_of_order,
+        ..
     } = told.counts;
     Ok(StreamsMeasured {
         opened,
@@ -174,36 +202,39 @@ fn streams(told: &load::StreamFigures) -> Result<StreamsMeasured, String> {
     })
 }
 
-/// What is counted: requests, or messages of streams.
-fn counted_word(told: &load::Outcome) -> &'static str {
+/// The unit: requests, or messages of streams.
+fn counted_word(told: &load::RunOutcome) -> &'static str {
     if told.stream.is_some() { "message" } else { "request" }
 }
 
 /// Buckets of a distribution; empty if nothing was recorded.
-fn counted(distribution: &load::Distribution) -> Result<Latency, String> {
+fn counted(distribution: &load::Distribution) -> Result<LatencyHistogram, String> {
     if distribution.count == 0 {
-        return Ok(Latency::default());
+        return Ok(LatencyHistogram::default());
     }
     let histogram = distribution.histogram().map_err(|error| error.to_string())?;
     let steps = histogram.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()));
-    Ok(Latency::from_counts(steps))
+    Ok(LatencyHistogram::from_counts(steps))
 }
 
-/// Why the figures are invalid, if they are, and whether the generator caused that.
-fn doubt(told: &load::Outcome, has_lab_tls: bool) -> Option<(String, bool)> {
+/// The reason why the figures are invalid, if they are, and whether the generator caused that.
+fn doubt(told: &load::RunOutcome, has_lab_tls: bool) -> Option<(String, bool)> {
     if let Some(problem) = told.problems.first() {
         return Some(match *problem {
-            load::Problem::AgentLost { ref command, ref why } => {
+            load::RunProblem::AgentLost { ref command, ref why } => {
                 (format!("the agent of `{command}` was lost: {why}"), true)
             }
-            load::Problem::GeneratorLate { own_lateness_p99_us, limit_us } => {
+            load::RunProblem::Hung { unfinished, oldest_us, slowest_us } => {
+                (hung(told, (unfinished, oldest_us, slowest_us)), false)
+            }
+            load::RunProblem::GeneratorLate { own_lateness_p99_us, limit_us } => {
                 let late = format!(
                     "the load generator was late by {own_lateness_p99_us} µs at its 99th percentile, more than \
                      {limit_us} µs: it was short of processor time"
                 );
                 (late, true)
             }
-            load::Problem::RateMissed { due, unsent, slip_us, by, .. } => {
+            load::RunProblem::RateMissed { due, unsent, slip_us, by, .. } => {
                 let is_proxys = by != load::MissedBy::Generator;
                 let who = match by {
                     load::MissedBy::Server => "the proxy was too slow for it",
@@ -223,22 +254,16 @@ fn doubt(told: &load::Outcome, has_lab_tls: bool) -> Option<(String, bool)> {
     is_other.then(|| (format!("it spoke {} and not {VERSION} {CIPHER}", tls.agreed.join(", ")), false))
 }
 
-/// Hanging requests: without a response at the end of the load, and much older than the slowest response. They are in
-/// no figure, so the other figures would be too good.
-fn hung(told: &load::Outcome) -> Option<(String, bool)> {
-    let (oldest_us, slowest_us) = (told.oldest_unfinished_us, told.latency.max_us);
-    let is_hung = oldest_us > HUNG_US.max(slowest_us.saturating_mul(HUNG_TIMES));
-    let words = || {
-        let [oldest, slowest] = [oldest_us, slowest_us].map(|us| figure::duration_us(us as f64));
-        let unfinished = figure::things(told.unfinished as usize, counted_word(told));
-        format!(
-            "at its end {unfinished} had no response, one for {oldest}: the slowest of the others took {slowest}"
-        )
-    };
-    is_hung.then(|| (words(), false))
+/// Hanging requests: without a response at the end of the load, and much older than the slowest response.
+fn hung(told: &load::RunOutcome, (unfinished, oldest_us, slowest_us): (u64, u64, u64)) -> String {
+    let [oldest, slowest] = [oldest_us, slowest_us].map(|us| figure::duration_us(us as f64));
+    let unfinished = figure::things(unfinished as usize, counted_word(told));
+    format!(
+        "at its end {unfinished} had no response, one for {oldest}: the slowest of the others took {slowest}"
+    )
 }
 
-/// Errors by kind, without those of which there is none.
+/// Errors by kind, without kinds that did not occur.
 pub(crate) fn errors_by_kind(told: &load::Errors) -> BTreeMap<String, u64> {
     let load::Errors { connect, read, write, timeout, status, malformed, tls, reset, redirect, check } =
         *told;
@@ -256,8 +281,8 @@ pub(crate) fn errors_by_kind(told: &load::Errors) -> BTreeMap<String, u64> {
     ])
 }
 
-/// Errors by kind, and of checks by the kind of check.
-fn errors_of(told: &load::Outcome) -> BTreeMap<String, u64> {
+/// Errors by kind; those of checks by the kind of check.
+fn errors_of(told: &load::RunOutcome) -> BTreeMap<String, u64> {
     let mut errors = errors_by_kind(&load::Errors { check: 0, ..told.errors });
     let missed = told.checks_missed.by_kind().into_iter().filter(|(_, count)| *count > 0);
     errors.extend(missed.map(|(kind, count)| (format!("check: {kind}"), count)));
@@ -265,7 +290,7 @@ fn errors_of(told: &load::Outcome) -> BTreeMap<String, u64> {
 }
 
 /// The first failure, as the end of a sentence.
-fn examples(told: &load::Outcome) -> String {
+fn examples(told: &load::RunOutcome) -> String {
     told.error_examples.values().next().map(|example| format!(": {example}")).unwrap_or_default()
 }
 
@@ -275,9 +300,10 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+    use crate::generator::tests::request;
 
-    /// Of one request that was answered.
-    fn told() -> load::Outcome {
+    /// The outcome of a load with a single answered request.
+    fn told() -> load::RunOutcome {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         std::thread::spawn(move || {
@@ -286,29 +312,47 @@ mod tests {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
             let _ = stream.read(&mut [0; 1024]);
         });
-        let plan = load::Plan {
+        let plan = load::LoadPlan {
             connections: 1,
             requests: Some(1),
             duration_seconds: None,
-            ..load::Plan::new(format!("http://{address}/"))
+            ..load::LoadPlan::new(format!("http://{address}/"))
         };
         load::run(&plan).expect("it is answered")
     }
 
     #[test]
+    fn a_round_without_any_success_keeps_its_errors() {
+        let mut told = told();
+        (told.requests, told.errors.status) = (0, 700);
+        (told.latency, told.first_byte, told.connect) = <_>::default();
+        let failed = outcome(&told, true);
+        assert_eq!(failed.figures().map(MeasuredFigures::error_count), Some(700));
+        assert!(failed.tells_of_proxy() && failed.valid().is_none(), "{failed:?}");
+        // Even if the generator was late, these are the proxy's errors.
+        told.problems = vec![load::RunProblem::GeneratorLate { own_lateness_p99_us: 9_000, limit_us: 1_000 }];
+        let late = outcome(&told, true);
+        assert!(late.tells_of_proxy() && late.valid().is_none(), "{late:?}");
+        (told.requests, told.errors.status) = (700, 0);
+        assert!(!outcome(&told, true).tells_of_proxy());
+    }
+
+    #[test]
+    fn a_generator_without_figures_is_told_in_words_of_its_own() {
+        let said = |output| super::read(&request(), output, Path::new("/")).expect_err("no figures");
+        for output in ["", "\n"] {
+            assert_eq!(said(output), "it ended before it sent any load");
+        }
+        assert!(said("{").starts_with("its figures cannot be read: "));
+    }
+
+    #[test]
     fn what_hangs_spoils_a_measurement() {
         let mut told = told();
-        (told.unfinished, told.latency.max_us) = (4, 200_000);
-        let mut refusal = |oldest_us| {
-            told.oldest_unfinished_us = oldest_us;
-            outcome(&told, true).refusal().map(str::to_owned)
-        };
-        assert_eq!(refusal(600_000), None, "others were nearly as slow");
-        let said = refusal(1_900_000).expect("it hangs");
+        assert_eq!(outcome(&told, true).refusal(), None);
+        let hung = load::RunProblem::Hung { unfinished: 4, oldest_us: 1_900_000, slowest_us: 200_000 };
+        told.problems.push(hung);
+        let said = outcome(&told, true).refusal().map(str::to_owned).expect("it hangs");
         assert!(said.contains("4 requests had no response, one for 1.90 s"), "{said}");
-        told.latency.max_us = 3_000;
-        told.oldest_unfinished_us = 400_000;
-        told.schedule = Some(load::ScheduleKept::default());
-        assert_eq!(outcome(&told, true).refusal(), None, "that is no time for a machine that pauses");
     }
 }

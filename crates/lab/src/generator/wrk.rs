@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use report::latency::Latency;
-use report::results::{Outcome, Version};
+use report::latency::LatencyHistogram;
+use report::results::{ClientVersion, MeasurementOutcome};
 
-use super::{End, Generator, Request, number_after};
+use super::{Generator, GeneratorRequest, LoadEnd, number_after};
 
-/// Driver of `wrk`.
 pub(super) const GENERATOR: Generator = Generator {
     name: "wrk",
     program: Some("wrk"),
@@ -36,13 +35,13 @@ function done(summary, latency, requests)
 end
 ";
 
-fn refuses(request: &Request) -> Option<&'static str> {
-    let http2 = (request.version != Version::Http1).then_some("wrk has only HTTP/1.1");
-    let counted = matches!(request.end, End::Requests(_)).then_some("wrk ends after a time only");
+fn refuses(request: &GeneratorRequest) -> Option<&'static str> {
+    let http2 = (request.version != ClientVersion::Http1).then_some("wrk has only HTTP/1.1");
+    let counted = matches!(request.end, LoadEnd::Requests(_)).then_some("wrk ends after a time only");
     super::closed_loop_of_one_url(request).or(http2).or(counted)
 }
 
-fn command(program: &Path, request: &Request, folder: &Path) -> Vec<String> {
+fn command(program: &Path, request: &GeneratorRequest, folder: &Path) -> Vec<String> {
     let threads = format!("-t{}", request.threads.min(request.connections));
     let timeout = format!("{}s", request.timeout.as_secs().max(1));
     let mut command = vec![
@@ -60,7 +59,7 @@ fn command(program: &Path, request: &Request, folder: &Path) -> Vec<String> {
     command
 }
 
-fn read(_request: &Request, output: &str, _folder: &Path) -> Result<Outcome, String> {
+fn read(_request: &GeneratorRequest, output: &str, _folder: &Path) -> Result<MeasurementOutcome, String> {
     let fact = |name: &str| number_after(output, &format!("lab {name} "));
     let seconds = fact("duration_us").ok_or("wrk printed no `lab` lines")? / 1e6;
     let requests = fact("requests").unwrap_or(0.0) as u64;
@@ -71,14 +70,11 @@ fn read(_request: &Request, output: &str, _folder: &Path) -> Result<Outcome, Str
         Some((value.parse().ok()?, count.parse().ok()?))
     });
     let bytes = fact("bytes").unwrap_or(0.0) as u64;
-    // Responses with a bad status are in its count of requests too.
+    // wrk counts responses with a bad status as requests, too.
     let whole = requests.saturating_sub(failed[4].1);
-    if whole == 0 {
-        return Ok(Outcome::Failed { reason: "no request succeeded".to_owned() });
-    }
-    let mut measured = super::measured(seconds, whole, bytes, Latency::from_counts(steps));
+    let mut measured = super::measured(seconds, whole, bytes, LatencyHistogram::from_counts(steps));
     measured.errors = super::errors(failed);
-    Ok(super::counted(measured, ""))
+    Ok(super::counted(measured, "request", ""))
 }
 
 #[cfg(test)]

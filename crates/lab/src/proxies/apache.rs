@@ -3,22 +3,20 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use report::results::{File, Role, Version};
+use report::results::{ClientVersion, ProxyRole};
 
-use super::{Driver, Installed, Launch, Service, text};
+use super::{Driver, Installed, Launch, Service, text, version_behind};
 use crate::error::Error;
 
-/// Driver that runs `apache2` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "apache",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("apache2", "-v")),
     remedy: "apt-get install apache2",
-    version,
+    version: |build| version_behind(build, "Apache/"),
     configure,
 };
 
-/// Module folders of several distributions.
 const MODULE_FOLDERS: [&str; 3] =
     ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/libexec/apache2"];
 const MODULES: [&str; 7] = [
@@ -33,25 +31,16 @@ const MODULES: [&str; 7] = [
 /// Threads per process: a request that waits for an origin occupies a thread.
 const THREADS_PER_PROCESS: usize = 512;
 
-/// Parses the version from `Server version: Apache/2.4.57 (Debian)`.
-fn version(build: &str) -> Option<String> {
-    build.split_once("Apache/")?.1.split_whitespace().next().map(str::to_owned)
-}
-
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.passes_on_only(DRIVER.name)?;
     let modules = MODULE_FOLDERS.into_iter().map(PathBuf::from).find(|folder| folder.is_dir());
     let modules = modules
         .ok_or(Error::Unsupported { name: DRIVER.name, what: "modules in a place that is not known" })?;
-    let file = File { name: "httpd.conf".to_owned(), text: configuration(service, folder, &modules) };
-    let command = vec![
-        text(&installed.program),
-        "-D".to_owned(),
-        "FOREGROUND".to_owned(),
-        "-f".to_owned(),
-        text(&folder.join(&file.name)),
-    ];
-    Ok(Launch { command, files: vec![file], ..Launch::default() })
+    Ok(Launch::with(
+        (installed, folder),
+        ("httpd.conf", configuration(service, folder, &modules)),
+        &["-D", "FOREGROUND", "-f", "{file}"],
+    ))
 }
 
 fn configuration(service: &Service, folder: &Path, modules: &Path) -> String {
@@ -62,11 +51,11 @@ fn configuration(service: &Service, folder: &Path, modules: &Path) -> String {
         service.listen
     );
     let tls = service.tls.as_ref().map(|_| ["ssl", "socache_shmcb"]);
-    let http2 = (service.version == Version::Http2).then_some("http2");
+    let http2 = (service.version == ClientVersion::Http2).then_some("http2");
     for module in MODULES.into_iter().chain(tls.into_iter().flatten()).chain(http2) {
         let _ = writeln!(out, "LoadModule {module}_module {}/mod_{module}.so", modules.display());
     }
-    // It refuses to run as root, but for the process that opens the socket.
+    // Apache refuses to run its workers as root.
     if rustix::process::geteuid().is_root() {
         out.push_str("User nobody\nGroup #65534\n");
     }
@@ -93,7 +82,7 @@ fn configuration(service: &Service, folder: &Path, modules: &Path) -> String {
             text(&tls.key)
         );
     }
-    if service.version == Version::Http2 {
+    if service.version == ClientVersion::Http2 {
         out.push_str("Protocols h2 h2c http/1.1\n");
     }
     out.push_str("ProxyRequests Off\nProxyAddHeaders Off\nProxyVia Off\n<Proxy \"balancer://origins\">\n");

@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use report::results::{File, Role, Version};
+use report::results::{ClientVersion, File, ProxyRole};
 
 use super::{Driver, IDLE_MOST, Installed, Launch, Service, text};
 use crate::error::Error;
 
-/// Driver that runs `caddy run`.
 pub const DRIVER: Driver = Driver {
     name: "caddy",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("caddy", "version")),
     remedy: "apt-get install caddy",
     version,
@@ -38,15 +37,15 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         ),
     };
     let protocols = match (service.version, &service.tls) {
-        (Version::Http1, _) => "h1",
-        (Version::Http3, _) => "h1 h2 h3",
-        (Version::Http2, Some(_)) => "h1 h2",
-        (Version::Http2, None) => "h1 h2c",
+        (ClientVersion::Http1, _) => "h1",
+        (ClientVersion::Http3, _) => "h1 h2 h3",
+        (ClientVersion::Http2, Some(_)) => "h1 h2",
+        (ClientVersion::Http2, None) => "h1 h2c",
     };
-    // A client of an address names no server, and over QUIC it does not go by the address that was connected to.
+    // A client that connects to an IP address sends no server name. Over QUIC Caddy does not use the address instead.
     let unnamed = match service.version {
-        Version::Http3 => format!("    default_sni {}\n", service.listen.ip()),
-        Version::Http1 | Version::Http2 => String::new(),
+        ClientVersion::Http3 => format!("    default_sni {}\n", service.listen.ip()),
+        ClientVersion::Http1 | ClientVersion::Http2 => String::new(),
     };
     let origins: Vec<String> = service.origins.iter().map(ToString::to_string).collect();
     let configuration = format!(
@@ -60,7 +59,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     let command = vec![
         "env".to_owned(),
         format!("GOMAXPROCS={}", service.workers),
-        // Where it keeps the last configuration: before 2.7 it cannot be told not to.
+        // Folder for the last configuration: before 2.7 Caddy cannot be configured not to save it.
         format!("XDG_CONFIG_HOME={}", text(folder)),
         format!("XDG_DATA_HOME={}", text(folder)),
         text(&installed.program),

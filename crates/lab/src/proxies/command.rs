@@ -1,36 +1,41 @@
-//! Driver of any program, by its command line and its files in the plan, where `{listen}`, `{host}`, `{port}`,
-//! `{origin}`, `{origins}`, `{workers}`, `{folder}`, `{cert}` and `{key}` are replaced. It supports no features beside
-//! forwarding.
+//! Driver of any program, by its command line and its files in the plan. It supports no features beside forwarding.
+//!
+//! Replaces `{listen}`, `{host}`, `{port}`, `{origin}`, `{origins}`, `{workers}`, `{folder}`, `{cert}` and `{key}`.
 
 use std::path::Path;
 use std::process::Command;
 
-use report::results::{File, Role};
+use report::results::{File, ProxyRole};
 use serde::{Deserialize, Serialize};
 
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 
-/// Longest version that is told, in characters.
+/// Longer version texts are cut, in characters.
 const VERSION_CHARS_MAX: usize = 60;
 
-/// Driver that runs the command line of the plan.
-pub const DRIVER: Driver =
-    Driver { name: "command", role: Role::Peer, program: None, remedy: "", version: |_| None, configure };
+/// Runs the command line of the plan.
+pub const DRIVER: Driver = Driver {
+    name: "command",
+    role: ProxyRole::Peer,
+    program: None,
+    remedy: "",
+    version: |_| None,
+    configure,
+};
 
-/// How a program is started that only the plan knows.
+/// Command and files of a program from the plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Template {
+pub struct CommandTemplate {
     /// Program and arguments.
     pub command: Vec<String>,
     /// Files that it reads, with names relative to `{folder}`.
     pub files: Vec<File>,
-    /// Command line that tells its version; empty if it is not asked.
+    /// Command line that prints its version; may be empty.
     pub version: Vec<String>,
 }
 
-impl Template {
-    /// Whether a text of it has this placeholder.
+impl CommandTemplate {
     fn has(&self, placeholder: &str) -> bool {
         self.command
             .iter()
@@ -38,7 +43,7 @@ impl Template {
             .any(|text| text.contains(placeholder))
     }
 
-    /// The first line of what the program says of its version; empty if it says nothing.
+    /// The first line of the program's version output; empty if there is none.
     pub(super) fn told_version(&self) -> String {
         let told = self.version.split_first().and_then(|(program, arguments)| {
             let told = Command::new(program).args(arguments).output().ok()?;
@@ -53,13 +58,13 @@ impl Template {
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     let template = &installed.template;
-    // Who gives it a certificate says that it can use one.
+    // Placeholders for the certificate show that the program supports TLS.
     if !(template.has("{cert}") && template.has("{key}")) {
         service.is_plain(DRIVER.name)?;
     }
     service.is_http1(DRIVER.name)?;
     service.keeps_alive_unlogged(DRIVER.name)?;
-    // Whether it passes on what streams send is for the plan to know.
+    // The plan's author has to know whether the program forwards streams.
     service.without_streams().passes_on_only(DRIVER.name)?;
     let origins: Vec<String> = service.origins.iter().map(ToString::to_string).collect();
     let path = |path: Option<&Path>| path.map(text).unwrap_or_default();

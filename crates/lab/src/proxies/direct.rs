@@ -2,14 +2,19 @@
 
 use std::path::Path;
 
-use report::results::Role;
+use report::results::ProxyRole;
 
 use super::{Driver, Installed, Launch, Service};
 use crate::error::Error;
 
-/// Driver that starts nothing.
-pub const DRIVER: Driver =
-    Driver { name: "direct", role: Role::Direct, program: None, remedy: "", version: |_| None, configure };
+pub const DRIVER: Driver = Driver {
+    name: "direct",
+    role: ProxyRole::Direct,
+    program: None,
+    remedy: "",
+    version: |_| None,
+    configure,
+};
 
 fn configure(_installed: &Installed, _service: &Service, _folder: &Path) -> Result<Launch, Error> {
     Ok(Launch::default())

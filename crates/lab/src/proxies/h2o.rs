@@ -2,25 +2,19 @@
 
 use std::path::Path;
 
-use report::results::{File, Role, Version};
+use report::results::{ClientVersion, ProxyRole};
 
-use super::{Driver, Installed, Launch, Service, refuse, text};
+use super::{Driver, Installed, Launch, Service, refuse, text, version_behind};
 use crate::error::Error;
 
-/// Driver that runs `h2o` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "h2o",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("h2o", "-v")),
     remedy: "apt-get install h2o",
-    version,
+    version: |build| version_behind(build, "h2o version "),
     configure,
 };
-
-/// Parses the version from `h2o version 2.2.5`.
-fn version(build: &str) -> Option<String> {
-    build.split_once("h2o version ")?.1.split_whitespace().next().map(str::to_owned)
-}
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.keeps_alive_unlogged(DRIVER.name)?;
@@ -28,8 +22,8 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     service.is_http1_or_tls(DRIVER.name)?;
     let is_old = installed.version.starts_with("2.2.");
     let lacks = match service.version {
-        Version::Http3 => "HTTP/3: this release has none",
-        Version::Http1 | Version::Http2 => "TLS 1.3: this release has none",
+        ClientVersion::Http3 => "HTTP/3: this release has none",
+        ClientVersion::Http1 | ClientVersion::Http2 => "TLS 1.3: this release has none",
     };
     refuse(DRIVER.name, (is_old && service.tls.is_some()).then_some(lacks))?;
     let origin = service.only_origin(DRIVER.name)?;
@@ -41,8 +35,8 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
             text(&tls.key)
         )
     });
-    // HTTP/3 has a socket of UDP, of which each thread has its own.
-    let quic = if service.version == Version::Http3 { "  type: quic\n" } else { "" };
+    // HTTP/3 has a separate UDP socket in each thread.
+    let quic = if service.version == ClientVersion::Http3 { "  type: quic\n" } else { "" };
     let configuration = format!(
         "num-threads: {}\nmax-connections: 8192\n{user}pid-file: {}\nerror-log: /dev/stderr\nhttp1-request-timeout: 75\n\
          proxy.timeout.keepalive: 75000\nproxy.emit-x-forwarded-headers: OFF\nproxy.emit-via-header: OFF\n\
@@ -53,7 +47,5 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         service.listen.ip(),
         service.listen.port(),
     );
-    let file = File { name: "h2o.yaml".to_owned(), text: configuration };
-    let command = vec![text(&installed.program), "-c".to_owned(), text(&folder.join(&file.name))];
-    Ok(Launch { command, files: vec![file], ..Launch::default() })
+    Ok(Launch::with((installed, folder), ("h2o.yaml", configuration), &["-c", "{file}"]))
 }

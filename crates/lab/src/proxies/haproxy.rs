@@ -3,15 +3,14 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Layer, Role, Upstream, Version};
+use report::results::{ClientVersion, Layer, OriginProtocol, ProxyRole};
 
-use super::{Driver, Installed, Launch, Service, Verified, text};
+use super::{Driver, Installed, Launch, OriginVerification, Service, text};
 use crate::error::Error;
 
-/// Driver that runs `haproxy` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "haproxy",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("haproxy", "-vv")),
     remedy: "apt-get install haproxy",
     version,
@@ -28,21 +27,23 @@ fn version(build: &str) -> Option<String> {
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     if service.access_log {
-        // It only logs to syslog or a descriptor: a file needs a reader of its own.
+        // HAProxy logs only to syslog or a descriptor; a file would need another program.
         return Err(Error::Unsupported { name: DRIVER.name, what: "an access log to a file" });
     }
     service.has_no_features(DRIVER.name)?;
-    if (service.tls.is_some() || service.upstream == Upstream::Https) && installed.build.contains("-OPENSSL ")
+    if (service.tls.is_some() || service.upstream == OriginProtocol::Https)
+        && installed.build.contains("-OPENSSL ")
     {
         return Err(Error::Unsupported { name: DRIVER.name, what: "TLS: this build has none" });
     }
-    if service.version == Version::Http3 && !installed.build.contains("+QUIC ") {
+    if service.version == ClientVersion::Http3 && !installed.build.contains("+QUIC ") {
         return Err(Error::Unsupported { name: DRIVER.name, what: "HTTP/3: this build has none" });
     }
-    let file = File { name: "haproxy.cfg".to_owned(), text: configuration(installed, service) };
-    let command =
-        vec![text(&installed.program), "-db".to_owned(), "-f".to_owned(), text(&folder.join(&file.name))];
-    Ok(Launch { command, files: vec![file], ..Launch::default() })
+    Ok(Launch::with(
+        (installed, folder),
+        ("haproxy.cfg", configuration(installed, service)),
+        &["-db", "-f", "{file}"],
+    ))
 }
 
 fn configuration(installed: &Installed, service: &Service) -> String {
@@ -54,42 +55,43 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     } else {
         ("option httpclose", "")
     };
-    // With a TLS library without QUIC's interface it has to be asked for, and has no early data.
-    let quic = match service.version == Version::Http3 && installed.build.contains("+QUIC_OPENSSL_COMPAT") {
-        true => "    limited-quic\n",
-        false => "",
-    };
+    // With a TLS library without a QUIC interface, QUIC needs this option, and has no early data.
+    let quic =
+        match service.version == ClientVersion::Http3 && installed.build.contains("+QUIC_OPENSSL_COMPAT") {
+            true => "    limited-quic\n",
+            false => "",
+        };
     let mut out = format!(
         "global\n    nbthread {}\n    maxconn 4000\n{quic}\
          defaults\n    mode http\n    {client}\n{server}    timeout connect 5s\n    timeout client 60s\n\
          \x20   timeout server 60s\n    timeout http-keep-alive 75s\n",
         service.workers
     );
-    // A build for another kernel has no splicing, and refuses to be asked for it.
+    // A build without splicing rejects these options.
     if !installed.build.contains("-LINUX_SPLICE") {
         out.push_str("    option splice-request\n    option splice-response\n");
     }
     if let Some(kind) = service.streams {
-        // Messages are short, and wait for no others.
+        // Messages are short, and must not be delayed.
         out.push_str("    option http-no-delay\n");
         // Other streams are requests, for which the timeouts above hold: 60 s without a message.
         out.push_str(if kind.is_websocket() { "    timeout tunnel 1h\n" } else { "" });
     }
     let ssl = match (&service.tls, service.version) {
-        (None, Version::Http1) => String::new(),
-        (None, Version::Http2 | Version::Http3) => " proto h2".to_owned(),
+        (None, ClientVersion::Http1) => String::new(),
+        (None, ClientVersion::Http2 | ClientVersion::Http3) => " proto h2".to_owned(),
         (Some(tls), version) => {
             let protocol = match version {
-                Version::Http1 => "http/1.1",
-                Version::Http2 => "h2",
-                Version::Http3 => "h3",
+                ClientVersion::Http1 => "http/1.1",
+                ClientVersion::Http2 => "h2",
+                ClientVersion::Http3 => "h3",
             };
             format!(" ssl crt {} ssl-min-ver TLSv1.3 alpn {protocol}", text(&tls.pair))
         }
     };
     let socket = match (service.version, service.listen.is_ipv6()) {
-        (Version::Http3, false) => "quic4@",
-        (Version::Http3, true) => "quic6@",
+        (ClientVersion::Http3, false) => "quic4@",
+        (ClientVersion::Http3, true) => "quic6@",
         _ => "",
     };
     let _ = write!(
@@ -107,12 +109,12 @@ fn configuration(installed: &Installed, service: &Service) -> String {
 /// Options of a server line for the protocol of the origins.
 fn upstream(service: &Service) -> String {
     match (service.upstream, &service.origins_certificate) {
-        (Upstream::Https, Some(Verified { authority, name })) => {
+        (OriginProtocol::Https, Some(OriginVerification { authority, name })) => {
             let ca = text(authority);
             format!(" ssl verify required ca-file {ca} sni str({name}) verifyhost {name} alpn http/1.1")
         }
-        (Upstream::H2, _) => " proto h2".to_owned(),
-        (Upstream::Http | Upstream::Https, _) => String::new(),
+        (OriginProtocol::H2, _) => " proto h2".to_owned(),
+        (OriginProtocol::Http | OriginProtocol::Https, _) => String::new(),
     }
 }
 

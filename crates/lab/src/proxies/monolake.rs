@@ -3,25 +3,19 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Role};
+use report::results::{File, ProxyRole};
 
-use super::{Driver, Installed, Launch, Service, text};
+use super::{Driver, Installed, Launch, Service, text, version_behind};
 use crate::error::Error;
 
-/// Driver that runs `monolake` with a configuration file.
 pub const DRIVER: Driver = Driver {
     name: "monolake",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("monolake", "--version")),
     remedy: "build it from its source with Rust's nightly, https://github.com/cloudwego/monolake",
-    version,
+    version: |build| version_behind(build, "monolake "),
     configure,
 };
-
-/// Parses the version from `monolake 0.3.0`.
-fn version(build: &str) -> Option<String> {
-    build.split_once("monolake ")?.1.split_whitespace().next().map(str::to_owned)
-}
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.keeps_alive_unlogged(DRIVER.name)?;
@@ -37,7 +31,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         let _ =
             writeln!(configuration, "tls = {{ chain = \"{chain}\", key = \"{key}\", stack = \"rustls\" }}");
     }
-    // It replaces the path of every request by that of the endpoint, and keeps the query: each path is a route.
+    // monolake replaces the path of every request by the endpoint's path, and keeps the query. So each path is a route.
     let target = service.target.as_deref();
     let target = target.ok_or(Error::Unsupported { name: DRIVER.name, what: "a list of URLs" })?;
     let path = target.split('?').next().unwrap_or(target);
@@ -52,7 +46,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         origins.join(", ")
     );
     let file = File { name: "monolake.toml".to_owned(), text: configuration };
-    // It tells of two steps of every request unless it is told not to.
+    // By default it logs two lines for each request.
     let command = ["env", "RUST_LOG=error", &text(&installed.program), "-c", &text(&folder.join(&file.name))];
     let command = command.map(str::to_owned).to_vec();
     Ok(Launch { command, files: vec![file], ..Launch::default() })

@@ -3,18 +3,17 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Layer, Role, Upstream, Version};
+use report::results::{ClientVersion, Layer, OriginProtocol, ProxyRole};
 
-use super::{Driver, IDLE_MOST, Installed, Launch, Service, Verified, text};
+use super::{Driver, IDLE_MOST, Installed, Launch, OriginVerification, Service, text, version_behind};
 use crate::error::Error;
 
-/// Driver that runs `nginx` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "nginx",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("nginx", "-V")),
     remedy: "apt-get install nginx",
-    version,
+    version: |build| version_behind(build, "nginx/"),
     configure,
 };
 
@@ -25,14 +24,8 @@ const UNLIMITED: u32 = 1_000_000_000;
 /// Timeout of streams, which may be silent for long.
 const STREAM: &str = "1h";
 
-/// Parses the version from `nginx version: nginx/1.22.1 (Distribution)`.
-fn version(build: &str) -> Option<String> {
-    let after = build.split_once("nginx/")?.1;
-    after.split_whitespace().next().map(str::to_owned)
-}
-
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
-    if (service.tls.is_some() || service.upstream == Upstream::Https)
+    if (service.tls.is_some() || service.upstream == OriginProtocol::Https)
         && !installed.build.contains("--with-http_ssl_module")
     {
         return Err(Error::Unsupported { name: DRIVER.name, what: "TLS: this build has none" });
@@ -41,16 +34,16 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         return Err(Error::Unsupported { name: DRIVER.name, what: "a delay of requests" });
     }
     if service.features.rate_bytes_per_second.is_some() {
-        // limit_rate holds for each request by itself.
+        // limit_rate applies to each request separately.
         return Err(Error::Unsupported { name: DRIVER.name, what: "a rate for all clients together" });
     }
-    if service.version == Version::Http2 && !installed.build.contains("--with-http_v2_module") {
+    if service.version == ClientVersion::Http2 && !installed.build.contains("--with-http_v2_module") {
         return Err(Error::Unsupported { name: DRIVER.name, what: "HTTP/2: this build has none" });
     }
-    if service.version == Version::Http3 && !installed.build.contains("--with-http_v3_module") {
+    if service.version == ClientVersion::Http3 && !installed.build.contains("--with-http_v3_module") {
         return Err(Error::Unsupported { name: DRIVER.name, what: "HTTP/3: this build has none" });
     }
-    if service.upstream == Upstream::H2
+    if service.upstream == OriginProtocol::H2
         && service.layer == Layer::Seven
         && !speaks_h2_to_origins(&installed.version)
     {
@@ -80,26 +73,20 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
             layer_4(service)
         }
     };
-    let file = File { name: "nginx.conf".to_owned(), text: configuration };
-    let command = vec![
-        text(&installed.program),
-        // Every relative path of the file is inside the folder, and so nothing needs root.
-        "-p".to_owned(),
-        text(folder),
-        "-e".to_owned(),
-        "stderr".to_owned(),
-        "-c".to_owned(),
-        text(&folder.join(&file.name)),
-    ];
-    Ok(Launch { command, files: vec![file], ..Launch::default() })
+    // Every relative path of the file is inside the folder, so nothing needs root.
+    Ok(Launch::with(
+        (installed, folder),
+        ("nginx.conf", configuration),
+        &["-p", "{folder}", "-e", "stderr", "-c", "{file}"],
+    ))
 }
 
-/// Rejects streams that this build does not pass on.
+/// Rejects streams that this build does not forward.
 fn passes_streams(installed: &Installed, service: &Service) -> Result<(), Error> {
     let Some(kind) = service.streams else { return Ok(()) };
     let has_no_grpc = installed.build.contains("--without-http_grpc_module");
     let what = match (kind.is_websocket(), kind.is_grpc()) {
-        (true, _) if service.version == Version::Http2 => "WebSockets over HTTP/2",
+        (true, _) if service.version == ClientVersion::Http2 => "WebSockets over HTTP/2",
         (_, true) if has_no_grpc => "gRPC: this build has none",
         _ => return Ok(()),
     };
@@ -108,7 +95,7 @@ fn passes_streams(installed: &Installed, service: &Service) -> Result<(), Error>
 
 fn configuration(installed: &Installed, service: &Service) -> String {
     let mut out = String::new();
-    // Only root may change the user, and the default one may not enter the folder.
+    // Only root may change the user, and the default user may not enter the folder.
     if rustix::process::geteuid().is_root() {
         out.push_str("user root;\n");
     }
@@ -143,7 +130,7 @@ fn configuration(installed: &Installed, service: &Service) -> String {
         let _ = writeln!(out, "        keepalive {IDLE_MOST};\n        keepalive_requests {UNLIMITED};");
     }
     let (zone, cached) = match service.features.cache_bytes {
-        // Its files are in the page cache: as near as it comes to memory.
+        // nginx caches in files, which are in the page cache: this is closest to memory.
         Some(bytes) => (
             format!(
                 "    proxy_cache_path cache keys_zone=lab:10m max_size={bytes} inactive=1h use_temp_path=off;\n"
@@ -160,9 +147,9 @@ fn configuration(installed: &Installed, service: &Service) -> String {
          \x20       location / {{\n{passed}        }}\n    }}\n}}\n",
         service.listen,
         match (service.version, workers.get()) {
-            // Datagrams of a connection go to the worker that has it.
-            (Version::Http3, _) => " reuseport",
-            // One accept queue a worker: what they are meant to have, once there are several.
+            // reuseport sends the datagrams of a connection to its worker.
+            (ClientVersion::Http3, _) => " reuseport",
+            // An accept queue for each worker, as nginx recommends for several workers.
             (_, 2..) => " backlog=4096 reuseport",
             _ => " backlog=4096",
         },
@@ -170,12 +157,12 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     out
 }
 
-/// Configuration lines before the server, and in its location: how requests and streams are passed on.
+/// Configuration lines before the server, and in its location: how requests and streams are forwarded.
 fn passed(service: &Service, cached: &str) -> (&'static str, String) {
     let (scheme, upstream) = upstream(service);
     let (before, connection, streams) = match service.streams {
         Some(kind) if kind.is_grpc() => {
-            // Clients decide how long a stream is, and how much they send in it.
+            // Clients decide how long a stream lasts, and how much they send in it.
             let lines = format!(
                 "            grpc_pass grpc://origins;\n            grpc_read_timeout {STREAM};\n\
                  \x20           grpc_send_timeout {STREAM};\n            client_max_body_size 0;\n\
@@ -210,7 +197,7 @@ fn passed(service: &Service, cached: &str) -> (&'static str, String) {
 fn upstream(service: &Service) -> (&'static str, String) {
     let version = |version| format!("            proxy_http_version {version};\n");
     match (service.upstream, &service.origins_certificate) {
-        (Upstream::Https, Some(Verified { authority, name })) => (
+        (OriginProtocol::Https, Some(OriginVerification { authority, name })) => (
             "https",
             format!(
                 "{}            proxy_ssl_protocols TLSv1.3;\n            proxy_ssl_verify on;\n\
@@ -220,8 +207,8 @@ fn upstream(service: &Service) -> (&'static str, String) {
                 text(authority)
             ),
         ),
-        (Upstream::H2, _) => ("http", version("2")),
-        (Upstream::Http | Upstream::Https, _) => ("http", version("1.1")),
+        (OriginProtocol::H2, _) => ("http", version("2")),
+        (OriginProtocol::Http | OriginProtocol::Https, _) => ("http", version("1.1")),
     }
 }
 
@@ -250,8 +237,7 @@ fn layer_4(service: &Service) -> String {
     out
 }
 
-/// Whether the build supports layer 4. A distribution's loadable module (`--with-stream=dynamic`) is a separate
-/// package.
+/// Whether the build supports layer 4; a loadable module (`--with-stream=dynamic`) is a separate package.
 pub(super) fn passes_on(installed: &Installed) -> bool {
     installed.build.split_whitespace().any(|argument| argument == "--with-stream")
 }
@@ -269,12 +255,12 @@ fn is_since(version: &str, first: [u32; 3]) -> bool {
 
 /// Protocol flags of the listen line, and configuration lines for the certificate.
 fn protocol(service: &Service, version: &str) -> (&'static str, String) {
-    let is_http2 = service.version == Version::Http2;
-    // A flag of the line until 1.25.1, and a line of its own since.
+    let is_http2 = service.version == ClientVersion::Http2;
+    // HTTP/2 is a flag of the listen line before 1.25.1, and a separate line since.
     let has_line = is_since(version, [1, 25, 1]);
     let http2 = if is_http2 && has_line { "        http2 on;\n" } else { "" };
     match &service.tls {
-        Some(tls) if service.version == Version::Http3 => (
+        Some(tls) if service.version == ClientVersion::Http3 => (
             " quic",
             format!(
                 "        ssl_certificate {};\n        ssl_certificate_key {};\n        ssl_protocols TLSv1.3;\n\

@@ -3,25 +3,19 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Role, Version};
+use report::results::{ClientVersion, ProxyRole};
 
-use super::{Driver, Installed, Launch, Service, text};
+use super::{Driver, Installed, Launch, Service, text, version_behind};
 use crate::error::Error;
 
-/// Driver that runs `pingap` with a configuration file.
 pub const DRIVER: Driver = Driver {
     name: "pingap",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("pingap", "--version")),
     remedy: "cargo install pingap",
-    version,
+    version: |build| version_behind(build, "pingap "),
     configure,
 };
-
-/// Parses the version from `pingap 0.11.1`.
-fn version(build: &str) -> Option<String> {
-    build.split_once("pingap ")?.1.split_whitespace().next().map(str::to_owned)
-}
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.keeps_alive_unlogged(DRIVER.name)?;
@@ -33,7 +27,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         origins.join(", "),
         service.listen,
         service.workers,
-        service.version == Version::Http2
+        service.version == ClientVersion::Http2
     );
     if let Some(tls) = &service.tls {
         let _ = write!(
@@ -44,7 +38,5 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
             text(&tls.key)
         );
     }
-    let file = File { name: "pingap.toml".to_owned(), text: configuration };
-    let command = vec![text(&installed.program), "-c".to_owned(), text(&folder.join(&file.name))];
-    Ok(Launch { command, files: vec![file], ..Launch::default() })
+    Ok(Launch::with((installed, folder), ("pingap.toml", configuration), &["-c", "{file}"]))
 }

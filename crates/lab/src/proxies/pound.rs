@@ -3,15 +3,14 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Role};
+use report::results::ProxyRole;
 
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 
-/// Driver that runs `pound` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "pound",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("pound", "-V")),
     remedy: "apt-get install pound, from Debian 13 on; or build it from its source, https://www.gnu.org.ua/software/pound",
     version,
@@ -29,20 +28,15 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     service.keeps_alive_unlogged(DRIVER.name)?;
     service.passes_on_only(DRIVER.name)?;
     service.is_http1(DRIVER.name)?;
-    // A thread serves a connection: its workers are not cores.
+    // A thread serves a connection, so the number of threads is not the number of cores.
     let head = "Daemon 0\nLogLevel 0\nAlive 30\nClient 75\nThreads 512\n".to_owned();
-    let file = File { name: "pound.cfg".to_owned(), text: head + &listener(service) };
-    let command = vec![
-        text(&installed.program),
-        "-f".to_owned(),
-        text(&folder.join(&file.name)),
-        "-p".to_owned(),
-        text(&folder.join("pound.pid")),
-    ];
-    Ok(Launch { command, files: vec![file], ..Launch::default() })
+    Ok(Launch::with(
+        (installed, folder),
+        ("pound.cfg", head + &listener(service)),
+        &["-f", "{file}", "-p", "{folder}/pound.pid"],
+    ))
 }
 
-/// Configuration of a listener and its service.
 pub(super) fn listener(service: &Service) -> String {
     let kind = if service.tls.is_some() { "ListenHTTPS" } else { "ListenHTTP" };
     let (ip, port) = (service.listen.ip(), service.listen.port());

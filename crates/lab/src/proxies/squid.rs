@@ -3,26 +3,20 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Role};
+use report::results::ProxyRole;
 
-use super::{Driver, Installed, Launch, Service, text};
+use super::{Driver, Installed, Launch, Service, text, version_behind};
 use crate::error::Error;
 use crate::plan::Features;
 
-/// Driver that runs `squid` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "squid",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("squid", "-v")),
     remedy: "apt-get install squid",
-    version,
+    version: |build| version_behind(build, "Version "),
     configure,
 };
-
-/// Parses the version from `Squid Cache: Version 5.7`.
-fn version(build: &str) -> Option<String> {
-    build.split_once("Version ")?.1.split_whitespace().next().map(str::to_owned)
-}
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.is_plain(DRIVER.name)?;
@@ -53,8 +47,5 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         text(&folder.join("cache.log")),
         text(folder),
     );
-    let file = File { name: "squid.conf".to_owned(), text: configuration };
-    let command =
-        vec![text(&installed.program), "-N".to_owned(), "-f".to_owned(), text(&folder.join(&file.name))];
-    Ok(Launch { command, files: vec![file], ..Launch::default() })
+    Ok(Launch::with((installed, folder), ("squid.conf", configuration), &["-N", "-f", "{file}"]))
 }

@@ -1,16 +1,14 @@
-//! A service that runs already, by its URL in the plan. Nothing is started, and nothing of it is measured but its
-//! responses.
+//! A service that runs already, by its URL in the plan. Nothing is started, and only its responses are measured.
 
 use std::path::Path;
 
-use report::results::{Layer, Role};
+use report::results::{Layer, ProxyRole};
 
 use super::{Driver, Installed, LAYER_4, Launch, Service, refuse};
 use crate::error::Error;
 
-/// Driver that starts nothing.
 pub const DRIVER: Driver =
-    Driver { name: "target", role: Role::Peer, program: None, remedy: "", version: |_| None, configure };
+    Driver { name: "target", role: ProxyRole::Peer, program: None, remedy: "", version: |_| None, configure };
 
 fn configure(installed: &Installed, service: &Service, _folder: &Path) -> Result<Launch, Error> {
     service.has_no_features(DRIVER.name)?;

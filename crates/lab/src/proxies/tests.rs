@@ -1,4 +1,4 @@
-//! Tests of the configurations, checked by the installed programs themselves.
+//! Tests of the configurations; the installed programs check them.
 
 use super::*;
 use crate::certificate::Pem;
@@ -8,12 +8,12 @@ fn service(workers: usize, keep_alive: bool) -> Service {
     Service {
         listen: "127.0.0.1:18080".parse().expect("an address"),
         tls: None,
-        version: Version::Http1,
+        version: ClientVersion::Http1,
         origins: vec![
             "127.0.0.1:18081".parse().expect("an address"),
             "[::1]:18082".parse().expect("an address"),
         ],
-        upstream: Upstream::Http,
+        upstream: OriginProtocol::Http,
         origins_certificate: None,
         layer: Layer::Seven,
         workers: NonZeroUsize::new(workers).expect("not zero"),
@@ -33,9 +33,8 @@ fn peer(driver: &'static Driver) -> Option<Installed> {
     found
 }
 
-/// A certificate with files in this folder.
-fn certificate(folder: &Path) -> Certificate {
-    let certificate = Certificate::within(folder);
+fn certificate(folder: &Path) -> CertificatePaths {
+    let certificate = CertificatePaths::within(folder);
     let made = Pem::make([127, 0, 0, 1].into()).expect("a certificate");
     for (path, text) in made.files(&certificate) {
         std::fs::write(path, text).expect("a file");
@@ -45,7 +44,10 @@ fn certificate(folder: &Path) -> Certificate {
 
 /// A service with origins that use TLS with the certificate in this folder.
 fn behind_tls(folder: &Path) -> Service {
-    Service { origins_certificate: Some(Verified::own(&Certificate::within(folder))), ..service(1, true) }
+    Service {
+        origins_certificate: Some(OriginVerification::own(&CertificatePaths::within(folder))),
+        ..service(1, true)
+    }
 }
 
 /// Writes the configuration and lets the program check it.
@@ -54,10 +56,10 @@ fn check(driver: &'static Driver, arguments: &[&str]) {
     let folder = tempfile::tempdir().expect("a folder");
     let tls = Some(certificate(folder.path()));
     let https = Service { tls, ..service(1, true) };
-    let http2 = [service(1, true), https.clone()].map(|one| Service { version: Version::Http2, ..one });
+    let http2 = [service(1, true), https.clone()].map(|one| Service { version: ClientVersion::Http2, ..one });
     let [clear, encrypted] = http2;
-    let [to_tls, to_h2] =
-        [Upstream::Https, Upstream::H2].map(|upstream| Service { upstream, ..behind_tls(folder.path()) });
+    let [to_tls, to_h2] = [OriginProtocol::Https, OriginProtocol::H2]
+        .map(|upstream| Service { upstream, ..behind_tls(folder.path()) });
     let passing = Service { layer: Layer::Four, ..service(2, true) };
     let all = [
         service(1, true),
@@ -71,9 +73,9 @@ fn check(driver: &'static Driver, arguments: &[&str]) {
         passing,
     ];
     let streams = [
-        (StreamKind::Events, Version::Http1, Upstream::Http),
-        (StreamKind::Echo, Version::Http1, Upstream::Http),
-        (StreamKind::GrpcBidi, Version::Http2, Upstream::H2),
+        (StreamKind::Events, ClientVersion::Http1, OriginProtocol::Http),
+        (StreamKind::Echo, ClientVersion::Http1, OriginProtocol::Http),
+        (StreamKind::GrpcBidi, ClientVersion::Http2, OriginProtocol::H2),
     ];
     let streams = streams.map(|(kind, version, upstream)| Service {
         version,
@@ -81,12 +83,12 @@ fn check(driver: &'static Driver, arguments: &[&str]) {
         streams: Some(kind),
         ..service(1, true)
     });
-    let http3 = Service { version: Version::Http3, ..https };
+    let http3 = Service { version: ClientVersion::Http3, ..https };
     let speaks_http3 = installed.configure(&http3, folder.path()).is_ok();
     for service in all.into_iter().chain(streams).chain(speaks_http3.then_some(http3)) {
-        // Of a distribution's program not all can be asked.
+        // A distribution's program may lack some features.
         if driver.name == "nginx"
-            && service.upstream == Upstream::H2
+            && service.upstream == OriginProtocol::H2
             && !nginx::speaks_h2_to_origins(&installed.version)
         {
             continue;
@@ -118,16 +120,18 @@ fn streams_are_passed_on_by_who_can_and_refused_by_others_with_their_name() {
         let launch = (driver.configure)(&peer, service, Path::new("/f"));
         launch.map(|launch| launch.files.into_iter().map(|file| file.text).collect::<String>())
     };
-    let echo = streams(StreamKind::Echo, Version::Http1);
+    let echo = streams(StreamKind::Echo, ClientVersion::Http1);
     let nginx_text = text(&nginx::DRIVER, &echo).expect("it passes WebSockets on");
     assert!(nginx_text.contains("proxy_set_header Connection $upgraded;"), "{nginx_text}");
     assert!(text(&haproxy::DRIVER, &echo).expect("it does").contains("timeout tunnel"));
-    let events = text(&nginx::DRIVER, &streams(StreamKind::Events, Version::Http1)).expect("it does");
+    let events = text(&nginx::DRIVER, &streams(StreamKind::Events, ClientVersion::Http1)).expect("it does");
     assert!(events.contains("proxy_buffering off;") && !events.contains("upgrade"), "{events}");
-    let grpc = Service { upstream: Upstream::H2, ..streams(StreamKind::GrpcBidi, Version::Http2) };
+    let grpc =
+        Service { upstream: OriginProtocol::H2, ..streams(StreamKind::GrpcBidi, ClientVersion::Http2) };
     let grpc = text(&nginx::DRIVER, &grpc).expect("it does");
     assert!(grpc.contains("grpc_pass grpc://origins;") && !grpc.contains("proxy_pass"), "{grpc}");
-    let over_h2 = text(&nginx::DRIVER, &streams(StreamKind::Echo, Version::Http2)).expect_err("it cannot");
+    let over_h2 =
+        text(&nginx::DRIVER, &streams(StreamKind::Echo, ClientVersion::Http2)).expect_err("it cannot");
     assert!(over_h2.to_string().contains("WebSockets over HTTP/2"), "{over_h2}");
     let squid = text(&squid::DRIVER, &echo).expect_err("nothing is configured for it").to_string();
     assert!(squid.contains("squid") && squid.contains("WebSockets"), "{squid}");
@@ -138,7 +142,7 @@ fn http_3_is_configured_for_who_has_it_and_refused_for_others_with_their_name() 
     let folder = tempfile::tempdir().expect("a folder");
     let tls = Some(certificate(folder.path()));
     let origins = vec!["127.0.0.1:18081".parse().expect("an address")];
-    let service = Service { version: Version::Http3, tls, origins, ..service(1, true) };
+    let service = Service { version: ClientVersion::Http3, tls, origins, ..service(1, true) };
     for mut peer in every_peer() {
         peer.build = "--with-http_ssl_module --with-http_v3_module +QUIC +QUIC_OPENSSL_COMPAT".to_owned();
         let told = peer.configure(&service, Path::new("/f"));
@@ -196,7 +200,7 @@ fn check_if_here(driver: &'static Driver, arguments: &[&str]) {
     let tls = Some(certificate(folder.path()));
     let one = Service { origins: vec!["127.0.0.1:18081".parse().expect("an address")], ..service(1, true) };
     let https = Service { tls, ..one.clone() };
-    let http2 = Service { version: Version::Http2, ..https.clone() };
+    let http2 = Service { version: ClientVersion::Http2, ..https.clone() };
     for service in [one, https, http2] {
         let folder = tempfile::tempdir().expect("a folder");
         let Ok(launch) = (driver.configure)(&installed, &service, folder.path()) else { continue };
@@ -218,7 +222,7 @@ fn every_peer() -> impl Iterator<Item = Installed> {
         program: PathBuf::from("/usr/bin/peer"),
         version: "9".to_owned(),
         build: "--with-http_ssl_module --with-http_v2_module".to_owned(),
-        template: Template::default(),
+        template: CommandTemplate::default(),
         deviation: Deviation::default(),
     })
 }
@@ -244,7 +248,7 @@ fn those_that_are_in_no_package_are_told_what_their_documentation_asks_for() {
     let cases: [(&str, &[&str]); 2] = [
         // By default zproxy has a thread for each core of the machine.
         ("zproxy", &["\nThreads 1\n", "LogLevel 0\n", "ListenHTTP\n"]),
-        // The kind of a server has no default in all versions of monolake.
+        // Some versions of monolake have no default for the server's kind.
         (
             "monolake",
             &[
@@ -277,8 +281,8 @@ fn nobody_does_in_silence_what_it_cannot() {
 #[test]
 fn origins_over_tls_or_http_2_and_layer_4_are_refused_by_all_that_are_not_driven_so() {
     let asked = [
-        Service { upstream: Upstream::Https, ..behind_tls(Path::new("/f")) },
-        Service { upstream: Upstream::H2, ..service(1, true) },
+        Service { upstream: OriginProtocol::Https, ..behind_tls(Path::new("/f")) },
+        Service { upstream: OriginProtocol::H2, ..service(1, true) },
         Service { layer: Layer::Four, ..service(1, true) },
     ];
     let can = ["nginx", "haproxy"];
@@ -302,32 +306,34 @@ fn origins_over_tls_or_http_2_and_layer_4_are_refused_by_all_that_are_not_driven
             }
         }
     }
-    // Older ones lack it.
+    // Older versions lack it.
     let nginx = every_peer().find(|peer| peer.name == "nginx").expect("it is one of them");
     let old = Installed { version: "1.29.3".to_owned(), ..nginx.clone() };
     for (installed, asked, lacks) in [(&old, &asked[1], "HTTP/2"), (&nginx, &asked[2], "no stream")] {
         assert!(configured(installed, asked).expect_err(lacks).to_string().contains(lacks));
     }
     let command = vec!["mine".to_owned(), "{listen}".to_owned()];
-    let template = Installed::command("mine", Template { command, ..Template::default() });
+    let template = Installed::command("mine", CommandTemplate { command, ..CommandTemplate::default() });
     assert!(asked.iter().all(|asked| configured(&template, asked).is_err()), "nobody knows what it would do");
 }
 
 #[test]
 fn ours_has_a_file_for_what_there_is_no_flag_for() {
-    let own = Own { program: "/bin/vanward".into(), version: "1".to_owned() };
+    let own = OwnProgram { program: "/bin/vanward".into(), version: "1".to_owned() };
     let installed = Installed::own(&vanward::DRIVER, &own);
     let text = |asked: &Service| {
         let launch = (installed.driver.configure)(&installed, asked, Path::new("/f")).expect("a command");
         assert_eq!(launch.command.join(" "), "/bin/vanward run --config /f/vanward.toml");
         launch.files[0].text.clone()
     };
-    let to_tls = text(&Service { upstream: Upstream::Https, ..behind_tls(Path::new("/c")) });
+    let to_tls = text(&Service { upstream: OriginProtocol::Https, ..behind_tls(Path::new("/c")) });
     assert!(to_tls.contains("servers = [\"https://127.0.0.1:18081\", \"https://[::1]:18082\"]"), "{to_tls}");
     assert!(to_tls.contains("tls = { ca = \"/c/cert.pem\", name = \"localhost\" }"), "{to_tls}");
-    assert!(text(&Service { upstream: Upstream::H2, ..service(1, true) }).contains("protocol = \"h2\"\n"));
+    assert!(
+        text(&Service { upstream: OriginProtocol::H2, ..service(1, true) }).contains("protocol = \"h2\"\n")
+    );
     let passing =
-        text(&Service { layer: Layer::Four, upstream: Upstream::Https, ..behind_tls(Path::new("/c")) });
+        text(&Service { layer: Layer::Four, upstream: OriginProtocol::Https, ..behind_tls(Path::new("/c")) });
     assert!(
         passing.contains("tcp = \"origins\"\n") && passing.contains("http://127.0.0.1:18081"),
         "{passing}"
@@ -369,7 +375,7 @@ fn versions_are_found_in_what_programs_say() {
 
 #[test]
 fn a_feature_that_a_proxy_lacks_is_an_error_and_not_left_out() {
-    let own = Own { program: "/bin/vanward".into(), version: "1".to_owned() };
+    let own = OwnProgram { program: "/bin/vanward".into(), version: "1".to_owned() };
     let installed = Installed::own(&vanward::DRIVER, &own);
     let asked = service(1, false);
     let refused =
@@ -379,10 +385,10 @@ fn a_feature_that_a_proxy_lacks_is_an_error_and_not_left_out() {
 
 #[test]
 fn ours_is_given_the_certificate() {
-    let own = Own { program: "/bin/vanward".into(), version: "1".to_owned() };
+    let own = OwnProgram { program: "/bin/vanward".into(), version: "1".to_owned() };
     let installed = Installed::own(&vanward::DRIVER, &own);
     let path = PathBuf::from;
-    let tls = Certificate { certificate: path("/c"), key: path("/k"), pair: path("/p") };
+    let tls = CertificatePaths { certificate: path("/c"), key: path("/k"), pair: path("/p") };
     let service = Service { tls: Some(tls), ..service(1, true) };
     let launch = (installed.driver.configure)(&installed, &service, Path::new("/tmp")).expect("a command");
     let command = launch.command.join(" ");
@@ -391,7 +397,7 @@ fn ours_is_given_the_certificate() {
 
 #[test]
 fn ours_is_started_with_every_origin() {
-    let own = Own { program: "/bin/vanward".into(), version: "1".to_owned() };
+    let own = OwnProgram { program: "/bin/vanward".into(), version: "1".to_owned() };
     let installed = Installed::own(&vanward::DRIVER, &own);
     let launch =
         (installed.driver.configure)(&installed, &service(2, true), Path::new("/tmp")).expect("a command");

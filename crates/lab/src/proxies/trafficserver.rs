@@ -1,26 +1,21 @@
-//! Driver of Apache Traffic Server in a folder of its own, without its cache: one origin, HTTP/2 only over TLS.
+//! Driver of Apache Traffic Server in a separate folder, without its cache: one origin, HTTP/2 only over TLS.
 
 use std::path::Path;
 
-use report::results::{File, Role, Version};
+use report::results::{ClientVersion, File, ProxyRole};
 
-use super::{Driver, Installed, Launch, Service, text};
+use super::{Driver, Installed, Launch, Service, text, version_behind};
 use crate::error::Error;
 
-/// Driver that runs `traffic_server` without its manager.
+/// Runs `traffic_server` without its manager.
 pub const DRIVER: Driver = Driver {
     name: "trafficserver",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("traffic_server", "--version")),
     remedy: "apt-get install trafficserver",
-    version,
+    version: |build| version_behind(build, "Traffic Server "),
     configure,
 };
-
-/// Parses the version from `Traffic Server 9.2.9 Apr  4 2026 …`.
-fn version(build: &str) -> Option<String> {
-    build.split_once("Traffic Server ")?.1.split_whitespace().next().map(str::to_owned)
-}
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.keeps_alive_unlogged(DRIVER.name)?;
@@ -60,7 +55,7 @@ fn layout(program: &Path, folder: &Path) -> String {
 
 fn records(service: &Service, folder: &Path) -> String {
     let ssl = if service.tls.is_some() { ":ssl" } else { "" };
-    let protocol = if service.version == Version::Http2 { "http2" } else { "http" };
+    let protocol = if service.version == ClientVersion::Http2 { "http2" } else { "http" };
     let (ip, port) = (service.listen.ip(), service.listen.port());
     let values = [
         ("http.server_ports", format!("STRING {port}:ip-in={ip}:proto={protocol}{ssl}")),

@@ -3,21 +3,29 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Layer, Role, Upstream, Version};
+use report::results::{ClientVersion, File, Layer, OriginProtocol, ProxyRole};
 
-use super::{Driver, Installed, Launch, Service, Verified, text};
+use super::{Driver, Installed, Launch, OriginVerification, Service, text};
 use crate::error::Error;
 use crate::plan::Features;
 
-/// Driver that runs `vanward proxy`, or `vanward run` with a file.
-pub const DRIVER: Driver =
-    Driver { name: "vanward", role: Role::Subject, program: None, remedy: "", version: |_| None, configure };
+/// Runs `vanward proxy`, or `vanward run` with a file.
+pub const DRIVER: Driver = Driver {
+    name: "vanward",
+    role: ProxyRole::Subject,
+    program: None,
+    remedy: "",
+    version: |_| None,
+    configure,
+};
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     if !service.keep_alive {
         return Err(Error::Unsupported { name: DRIVER.name, what: "keep-alive off" });
     }
-    if service.layer == Layer::Four || service.upstream != Upstream::Http || service.version == Version::Http3
+    if service.layer == Layer::Four
+        || service.upstream != OriginProtocol::Http
+        || service.version == ClientVersion::Http3
     {
         return by_file(installed, service, folder);
     }
@@ -63,16 +71,16 @@ pub(crate) fn by_file(installed: &Installed, service: &Service, folder: &Path) -
     if let Some(tls) = &service.tls {
         let _ = writeln!(out, "tls = {{ cert = {:?}, key = {:?} }}", text(&tls.certificate), text(&tls.key));
     }
-    if service.version == Version::Http3 {
+    if service.version == ClientVersion::Http3 {
         out += "http3 = true\n";
     }
-    // At layer 4 whatever clients and servers speak is theirs.
+    // At layer 4, clients and servers choose their protocol.
     let (scheme, rest) = match (service.layer, service.upstream, &service.origins_certificate) {
         (Layer::Four, ..) => ("http", String::new()),
-        (Layer::Seven, Upstream::Https, Some(Verified { authority, name })) => {
+        (Layer::Seven, OriginProtocol::Https, Some(OriginVerification { authority, name })) => {
             ("https", format!("tls = {{ ca = {:?}, name = \"{name}\" }}\n", text(authority)))
         }
-        (Layer::Seven, Upstream::H2, _) => ("http", "protocol = \"h2\"\n".to_owned()),
+        (Layer::Seven, OriginProtocol::H2, _) => ("http", "protocol = \"h2\"\n".to_owned()),
         (Layer::Seven, ..) => ("http", String::new()),
     };
     out += match service.layer {

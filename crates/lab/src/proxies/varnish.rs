@@ -3,16 +3,15 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Role};
+use report::results::{File, ProxyRole};
 
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 use crate::plan::Features;
 
-/// Driver that runs `varnishd` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "varnish",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("varnishd", "-V")),
     remedy: "apt-get install varnish",
     version,
@@ -56,7 +55,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         text(&folder.join("varnish")),
         "-s".to_owned(),
         format!("malloc,{bytes}"),
-        // The workers of its threads are one pool each; it has no notion of cores.
+        // Varnish has no setting for cores: a worker is a thread pool.
         "-p".to_owned(),
         format!("thread_pools={}", service.workers),
     ]);

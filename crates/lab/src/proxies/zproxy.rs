@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use report::results::{File, Role};
+use report::results::ProxyRole;
 
 use super::{Driver, Installed, Launch, Service, pound, text};
 use crate::error::Error;
 
-/// Driver that runs `zproxy` in the foreground.
 pub const DRIVER: Driver = Driver {
     name: "zproxy",
-    role: Role::Peer,
+    role: ProxyRole::Peer,
     program: Some(("zproxy", "-V")),
     remedy: "build it from its source, https://github.com/zevenet/zproxy",
     version: pound::version,
@@ -26,14 +25,9 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         service.workers,
         text(&folder.join("control"))
     );
-    let file = File { name: "zproxy.cfg".to_owned(), text: head + &pound::listener(service) };
-    let command = vec![
-        text(&installed.program),
-        "-D".to_owned(),
-        "-f".to_owned(),
-        text(&folder.join(&file.name)),
-        "-p".to_owned(),
-        text(&folder.join("zproxy.pid")),
-    ];
-    Ok(Launch { command, files: vec![file], ..Launch::default() })
+    Ok(Launch::with(
+        (installed, folder),
+        ("zproxy.cfg", head + &pound::listener(service)),
+        &["-D", "-f", "{file}", "-p", "{folder}/zproxy.pid"],
+    ))
 }

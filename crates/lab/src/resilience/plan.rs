@@ -1,15 +1,16 @@
-//! Plan of a resilience run: what happens when, the phases that follow from it, and the steps that carry it out.
+//! Plan of a resilience run: events and faults, the phases that follow from them, and the steps that carry them out.
 
+use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use load::Stage;
+use load::RateStage;
 use mistake::nearest;
-use report::condition::Condition;
+use report::condition::FigureCondition;
 use report::resilience::{Mark, Phase};
 
-use crate::agent::words::Wanted;
-use crate::plan::{OriginPlan, OriginSource, Payload};
+use crate::agent::words::WantedProxies;
+use crate::plan::{OriginPayload, OriginPlan, OriginSource};
 use crate::resilience::judge::Expect;
 
 /// Length of a slot of time. All times of a plan are multiples of it.
@@ -17,16 +18,12 @@ pub(crate) const SLOT: Duration = Duration::from_millis(100);
 /// Maximum duration of the load on one proxy: a slot takes some kilobytes.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// Plan of a resilience run.
 #[derive(Debug, Clone)]
-pub struct Plan {
-    /// Heading of the report.
+pub struct ResiliencePlan {
     pub title: String,
-    /// Proxies of the plan.
-    pub wanted: Wanted,
-    /// Servers behind each proxy.
+    pub wanted: WantedProxies,
     pub origins: OriginPlan,
-    /// Requests that each origin works on at once; `None` is no limit.
+    /// Requests that each origin processes at once; `None` is no limit.
     pub capacity: Option<NonZeroUsize>,
     /// Worker threads or processes of each proxy.
     pub workers: NonZeroUsize,
@@ -34,79 +31,64 @@ pub struct Plan {
     pub server_timeout: Duration,
     /// Requests per second at the start.
     pub rate: f64,
-    /// Number of client connections.
     pub connections: NonZeroUsize,
-    /// Requested response.
-    pub payload: Payload,
-    /// Timeout of a request.
+    pub payload: OriginPayload,
     pub timeout: Duration,
-    /// Duration of the load.
+    /// Whether responses have to be those of the origins, or like the first ones.
+    pub responses: load::Responses,
     pub duration: Duration,
     /// Load before it that is not counted.
     pub warm_up: Duration,
-    /// What happens, in the order of the file.
-    pub events: Vec<Event>,
-    /// What is injected.
-    pub faults: Vec<Fault>,
-    /// Expectations.
+    /// In the order of the file.
+    pub events: Vec<PlanEvent>,
+    pub faults: Vec<PlanFault>,
     pub expectations: Vec<Expect>,
-    /// Conditions that tell that a proxy has recovered; without any, they follow from the first phase.
-    pub recovered: Vec<Condition>,
+    /// Conditions for a recovery; without any, they follow from the first phase.
+    pub recovered: Vec<FigureCondition>,
 }
 
-/// Something that happens at a time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
-    /// When.
+pub struct PlanEvent {
     pub at: At,
-    /// What.
     pub action: Action,
-    /// Name of the phase that begins with it; `None` is its text.
+    /// Name of the phase that begins with it; `None` uses the action's text.
     pub phase: Option<String>,
 }
 
-/// One time, or a time at equal intervals.
+/// A single time, or a time at equal intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At {
-    /// The first time.
     pub from: Duration,
     /// The interval, and the end.
     pub every: Option<(Duration, Duration)>,
 }
 
-/// What happens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Action {
-    /// An origin is killed (SIGKILL), by its number from 1.
+    /// Kills an origin (SIGKILL), by its number from 1.
     Kill(usize),
-    /// It is started again.
+    /// Starts a killed origin again.
     Start(usize),
-    /// It is stopped (SIGSTOP): it accepts connections, and is silent.
+    /// Stops an origin (SIGSTOP): it accepts connections, but does not answer.
     Pause(usize),
-    /// It goes on (SIGCONT).
+    /// Continues a paused origin (SIGCONT).
     Resume(usize),
     /// The proxy reads its configuration again.
     Reload,
-    /// From now on so many requests per second are due.
+    /// Changes the load to this many requests per second.
     Load(f64),
 }
 
-/// Something that is injected for a time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fault {
-    /// Its start.
+pub struct PlanFault {
     pub from: Duration,
-    /// Its end.
     pub until: Duration,
-    /// What.
     pub kind: FaultKind,
-    /// Where.
-    pub place: Place,
+    pub place: FaultPlace,
     /// Name of the phase that begins with it.
     pub phase: Option<String>,
 }
 
-/// What is injected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultKind {
     /// A fault in the grammar of `vanward proxy --fail`.
@@ -117,7 +99,7 @@ pub enum FaultKind {
 
 /// Where a fault is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum FaultPlace {
     /// Between clients and proxy.
     Clients,
     /// Between the proxy and every origin.
@@ -126,14 +108,12 @@ pub enum Place {
     Origin(usize),
 }
 
-/// One step of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Step {
-    /// Something happens.
+pub(crate) enum PlanStep {
     Do(Action),
-    /// The fault with this index begins.
+    /// Begins the fault with this index.
     Inject(usize),
-    /// It ends.
+    /// Ends the fault with this index.
     Lift(usize),
 }
 
@@ -181,7 +161,6 @@ impl std::fmt::Display for Action {
 }
 
 impl Action {
-    /// The origin that it is about.
     pub(crate) fn origin(&self) -> Option<usize> {
         match self {
             Self::Kill(origin) | Self::Start(origin) | Self::Pause(origin) | Self::Resume(origin) => {
@@ -192,21 +171,21 @@ impl Action {
     }
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for PlanFault {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.kind {
             FaultKind::Inject(fault) => write!(out, "{fault}")?,
             FaultKind::Profile(profile) => write!(out, "{profile} link")?,
         }
         match self.place {
-            Place::Clients => write!(out, " on clients"),
-            Place::Origins => write!(out, " on origins"),
-            Place::Origin(origin) => write!(out, " on origin {origin}"),
+            FaultPlace::Clients => write!(out, " on clients"),
+            FaultPlace::Origins => write!(out, " on origins"),
+            FaultPlace::Origin(origin) => write!(out, " on origin {origin}"),
         }
     }
 }
 
-impl TryFrom<&str> for Place {
+impl TryFrom<&str> for FaultPlace {
     type Error = String;
 
     fn try_from(text: &str) -> Result<Self, String> {
@@ -223,14 +202,13 @@ impl TryFrom<&str> for Place {
 }
 
 impl At {
-    /// All times, in order.
     fn times(self) -> impl Iterator<Item = Duration> {
         let (every, until) = self.every.unwrap_or((Duration::MAX, self.from));
         std::iter::successors(Some(self.from), move |at| at.checked_add(every).filter(|next| *next < until))
     }
 }
 
-/// What has to do with a cut in time.
+/// A boundary between phases.
 struct Cut {
     at: Duration,
     name: String,
@@ -238,12 +216,12 @@ struct Cut {
     recovers: bool,
 }
 
-impl Plan {
-    /// Leaves out all proxies but these; without any, none.
+impl ResiliencePlan {
+    /// Keeps only these proxies; an empty list keeps all. Returns a sentence for each expectation that loses its proxy.
     ///
     /// # Errors
-    /// The first name that is none of the plan's proxies.
-    pub fn choose(&mut self, proxies: &[String]) -> Result<(), String> {
+    /// The first name that is not in the plan.
+    pub fn choose(&mut self, proxies: &[String]) -> Result<Vec<String>, String> {
         let names = &mut self.wanted.names;
         if let Some(unknown) = proxies.iter().find(|name| !names.contains(name)) {
             let meant = nearest(unknown, names.iter().map(String::as_str));
@@ -251,10 +229,12 @@ impl Plan {
             return Err(format!("the plan has no proxy {unknown:?}{meant} (it has {})", names.join(", ")));
         }
         names.retain(|name| proxies.is_empty() || proxies.contains(name));
-        Ok(())
+        // An expectation is never dropped without a message.
+        let is_gone = |named: &String| !names.contains(named);
+        let gone = self.expectations.extract_if(.., |expect| expect.named.as_ref().is_some_and(is_gone));
+        Ok(gone.map(|expect| format!("{:?} is not judged: its proxy is left out", expect.text)).collect())
     }
 
-    /// Number of servers behind each proxy.
     pub(crate) fn origin_count(&self) -> usize {
         match &self.origins.source {
             OriginSource::Own(count) | OriginSource::Command(count, _) => count.get(),
@@ -263,7 +243,7 @@ impl Plan {
         }
     }
 
-    /// The phases. A phase begins where something happens; what happens at intervals is one phase.
+    /// The phases. A phase begins at each event or fault; an event at intervals makes a single phase.
     pub fn phases(&self) -> Vec<Phase> {
         let mut cuts = self.cuts();
         cuts.sort_by_key(|cut| cut.at);
@@ -272,7 +252,7 @@ impl Plan {
         for cut in cuts.into_iter().filter(|cut| cut.at < self.duration) {
             let from = cut.at.as_secs_f64();
             match phases.last_mut().filter(|last| last.from_seconds == from) {
-                // A given name is for all that happens at that time.
+                // A given name applies to all events at that time.
                 Some(last) => {
                     if cut.is_named && !named {
                         last.name = cut.name;
@@ -309,7 +289,7 @@ impl Plan {
         let mut cuts = Vec::new();
         for event in &self.events {
             let name = event.phase.clone().unwrap_or_else(|| event.action.to_string());
-            // A higher load is one to bear, not one to recover from.
+            // A proxy has to bear a higher load, not to recover from it.
             let recovers = match event.action {
                 Action::Load(rate) => rate <= self.rate,
                 _ => event.at.every.is_none(),
@@ -338,8 +318,26 @@ impl Plan {
         changes.into_iter().rev().find(|(from, _)| *from <= at).map_or(self.rate, |(_, rate)| rate)
     }
 
+    /// Requests that are due between two times.
+    pub(crate) fn due(&self, from: Duration, until: Duration) -> f64 {
+        let slots = std::iter::successors(Some(from), |at| Some(*at + SLOT)).take_while(|at| *at < until);
+        slots.map(|at| self.rate_at(at) * SLOT.as_secs_f64()).sum()
+    }
+
+    /// The later link that replaces this one for all of its time, if there is one.
+    pub(crate) fn hiding(&self, index: usize) -> Option<&PlanFault> {
+        let hidden = &self.faults[index];
+        let is_link = |fault: &PlanFault| matches!(fault.kind, FaultKind::Profile(_));
+        let hides = |fault: &&PlanFault| {
+            let is_there = fault.place == hidden.place
+                || fault.place == FaultPlace::Origins && hidden.place != FaultPlace::Clients;
+            is_link(fault) && is_there && fault.from == hidden.from && fault.until >= hidden.until
+        };
+        self.faults[index + 1..].iter().find(hides).filter(|_| is_link(hidden))
+    }
+
     fn load_changes(&self) -> Vec<(Duration, f64)> {
-        let rate = |event: &Event| match event.action {
+        let rate = |event: &PlanEvent| match event.action {
             Action::Load(rate) => Some((event.at.from, rate)),
             _ => None,
         };
@@ -349,11 +347,11 @@ impl Plan {
     }
 
     /// The rates as stages of the load generator.
-    pub(crate) fn stages(&self) -> Vec<Stage> {
+    pub(crate) fn stages(&self) -> Vec<RateStage> {
         let mut changes = self.load_changes();
         changes.insert(0, (Duration::ZERO, self.rate));
         let end = |index: usize| changes.get(index + 1).map_or(self.duration, |(from, _)| *from);
-        let stages = changes.iter().enumerate().map(|(index, (from, rate))| Stage {
+        let stages = changes.iter().enumerate().map(|(index, (from, rate))| RateStage {
             seconds: end(index).saturating_sub(*from).as_secs_f64(),
             from_per_second: *rate,
             to_per_second: *rate,
@@ -361,24 +359,28 @@ impl Plan {
         stages.filter(|stage| stage.seconds > 0.0).collect()
     }
 
-    /// All steps in order of time. What ends comes before what begins.
-    pub(crate) fn steps(&self) -> Vec<(Duration, Step)> {
+    /// All steps in order of time. Ends come before beginnings, and the fault that began last ends first: otherwise a
+    /// hidden fault would be injected for a moment.
+    pub(crate) fn steps(&self) -> Vec<(Duration, PlanStep)> {
         let mut steps = Vec::new();
         for event in &self.events {
             if !matches!(event.action, Action::Load(_)) {
-                steps.extend(event.at.times().map(|at| (at, Step::Do(event.action))));
+                steps.extend(event.at.times().map(|at| (at, PlanStep::Do(event.action))));
             }
         }
         for (index, fault) in self.faults.iter().enumerate() {
-            steps.push((fault.from, Step::Inject(index)));
-            steps.push((fault.until, Step::Lift(index)));
+            steps.push((fault.from, PlanStep::Inject(index)));
+            steps.push((fault.until, PlanStep::Lift(index)));
         }
-        steps.sort_by_key(|(at, step)| (*at, !matches!(step, Step::Lift(_))));
+        steps.sort_by_key(|(at, step)| match step {
+            PlanStep::Lift(index) => (*at, false, Reverse(*index)),
+            PlanStep::Do(_) | PlanStep::Inject(_) => (*at, true, Reverse(0)),
+        });
         steps.retain(|(at, _)| *at < self.duration);
         steps
     }
 
-    /// What is shown on the time axis.
+    /// Events and faults, for the time axis.
     pub fn marks(&self) -> Vec<Mark> {
         let events = self.events.iter().map(|event| Mark {
             text: event.action.to_string(),
@@ -395,19 +397,19 @@ impl Plan {
         marks
     }
 
-    /// Whether something happens to a proxy itself.
+    /// Whether an event affects the proxy itself.
     pub(crate) fn reloads(&self) -> bool {
         self.events.iter().any(|event| event.action == Action::Reload)
     }
 
-    /// Whether something happens to origins, or to the way to them.
+    /// Whether an event or fault affects the origins, or the way to them.
     pub(crate) fn needs_origins(&self) -> bool {
         self.events.iter().any(|event| event.action.origin().is_some())
             || self.capacity.is_some()
-            || self.faults.iter().any(|fault| fault.place != Place::Clients)
+            || self.faults.iter().any(|fault| fault.place != FaultPlace::Clients)
     }
 
-    /// A capacity that is kept in front of origins, since they do not keep it themselves.
+    /// The capacity, if an injector has to enforce it because the origins do not.
     pub(crate) fn injected_capacity(&self) -> Option<NonZeroUsize> {
         self.capacity.filter(|_| !self.origins.is_own())
     }
@@ -418,8 +420,7 @@ impl Plan {
     }
 }
 
-impl Place {
-    /// Whether it is in front of this origin, by its number from 1.
+impl FaultPlace {
     pub(crate) fn is_on(self, origin: usize) -> bool {
         match self {
             Self::Origins => true,
@@ -437,23 +438,24 @@ mod tests {
         Duration::from_secs_f64(seconds)
     }
 
-    fn event(at: f64, what: &str, phase: Option<&str>) -> Event {
+    fn event(at: f64, what: &str, phase: Option<&str>) -> PlanEvent {
         let at = At { from: seconds(at), every: None };
-        Event { at, action: Action::try_from(what).expect(what), phase: phase.map(str::to_owned) }
+        PlanEvent { at, action: Action::try_from(what).expect(what), phase: phase.map(str::to_owned) }
     }
 
-    fn plan(events: Vec<Event>, faults: Vec<Fault>) -> Plan {
-        Plan {
+    fn plan(events: Vec<PlanEvent>, faults: Vec<PlanFault>) -> ResiliencePlan {
+        ResiliencePlan {
             title: "t".to_owned(),
-            wanted: Wanted::default(),
+            wanted: WantedProxies::default(),
             origins: OriginPlan::own(NonZeroUsize::MIN),
             capacity: None,
             workers: NonZeroUsize::MIN,
             server_timeout: seconds(1.0),
             rate: 100.0,
             connections: NonZeroUsize::MIN,
-            payload: Payload::tiny(),
+            payload: OriginPayload::tiny(),
             timeout: seconds(1.0),
+            responses: load::Responses::Same,
             duration: seconds(10.0),
             warm_up: Duration::ZERO,
             events,
@@ -463,18 +465,18 @@ mod tests {
         }
     }
 
-    fn told(plan: &Plan) -> Vec<(String, f64, f64, bool)> {
+    fn told(plan: &ResiliencePlan) -> Vec<(String, f64, f64, bool)> {
         let told = |phase: Phase| (phase.name, phase.from_seconds, phase.until_seconds, phase.recovers);
         plan.phases().into_iter().map(told).collect()
     }
 
     #[test]
     fn phases_begin_where_something_happens() {
-        let fault = Fault {
+        let fault = PlanFault {
             from: seconds(6.0),
             until: seconds(8.0),
             kind: FaultKind::Inject("5%:503".to_owned()),
-            place: Place::Origin(2),
+            place: FaultPlace::Origin(2),
             phase: None,
         };
         let events = vec![
@@ -499,19 +501,47 @@ mod tests {
         assert_eq!(stages, [(2.0, 100.0), (2.0, 200.0), (6.0, 100.0)]);
         let steps: Vec<_> = plan.steps().into_iter().map(|(at, step)| (at.as_secs_f64(), step)).collect();
         let expected = [
-            (2.0, Step::Do(Action::Kill(2))),
-            (4.0, Step::Do(Action::Start(2))),
-            (6.0, Step::Inject(0)),
-            (8.0, Step::Lift(0)),
+            (2.0, PlanStep::Do(Action::Kill(2))),
+            (4.0, PlanStep::Do(Action::Start(2))),
+            (6.0, PlanStep::Inject(0)),
+            (8.0, PlanStep::Lift(0)),
         ];
         assert_eq!(steps, expected);
         assert!(plan.has_faults_on(2) && !plan.has_faults_on(1) && plan.needs_origins() && !plan.reloads());
     }
 
     #[test]
+    fn faults_that_end_together_end_in_reverse() {
+        let fault = |from, until, place| {
+            let (from, until) = (seconds(from), seconds(until));
+            PlanFault { from, until, kind: FaultKind::Profile("3g".to_owned()), place, phase: None }
+        };
+        let faults = vec![
+            fault(1.0, 3.0, FaultPlace::Origins),
+            fault(2.0, 3.0, FaultPlace::Clients),
+            fault(3.0, 4.0, FaultPlace::Origin(1)),
+        ];
+        let plan = plan(vec![event(3.0, "reload proxy", None)], faults);
+        let steps: Vec<PlanStep> = plan.steps().into_iter().map(|(_, step)| step).collect();
+        let reload = PlanStep::Do(Action::Reload);
+        let expected = [
+            PlanStep::Inject(0),
+            PlanStep::Inject(1),
+            PlanStep::Lift(1),
+            PlanStep::Lift(0),
+            reload,
+            PlanStep::Inject(2),
+            PlanStep::Lift(2),
+        ];
+        assert_eq!(steps, expected);
+        assert_eq!(plan.due(seconds(1.0), seconds(2.5)).round(), 150.0);
+        assert!((0..3).all(|index| plan.hiding(index).is_none()));
+    }
+
+    #[test]
     fn what_happens_at_intervals_is_one_phase() {
         let every = Some((seconds(0.5), seconds(4.0)));
-        let storm = Event { at: At { from: seconds(2.0), every }, action: Action::Reload, phase: None };
+        let storm = PlanEvent { at: At { from: seconds(2.0), every }, action: Action::Reload, phase: None };
         let plan = plan(vec![storm, event(6.0, "reload proxy", None)], Vec::new());
         let expected = [
             ("steady", 0.0, 2.0, false),
@@ -548,7 +578,7 @@ mod tests {
             let error = Action::try_from(text).expect_err(text);
             assert!(error.contains(said), "{text}: {error}");
         }
-        assert!(Place::try_from("origin 0").is_err() && Place::try_from("server").is_err());
-        assert_eq!(Place::try_from("origin 2"), Ok(Place::Origin(2)));
+        assert!(FaultPlace::try_from("origin 0").is_err() && FaultPlace::try_from("server").is_err());
+        assert_eq!(FaultPlace::try_from("origin 2"), Ok(FaultPlace::Origin(2)));
     }
 }

@@ -1,7 +1,7 @@
-//! How each proxy is started in a resilience run, and how it is told to read its configuration again.
+//! Launch and reload of each proxy in a resilience run.
 //!
-//! All proxies give up on a silent server after the same time, and ask another one; beyond that each has the defaults that
-//! its driver gives it, and HAProxy, which finds dead servers by checks alone, has checks.
+//! All proxies give up on a silent server after the same time, and try another one. Otherwise each has its driver's
+//! defaults. HAProxy also has health checks, because it finds dead servers only by them.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use crate::error::Error;
 use crate::proxies::{Installed, Launch, Service, command, haproxy, nginx, target, vanward};
 
-/// The signal that makes a proxy read its configuration again, or why none does.
+/// The signal that makes a proxy read its configuration again, or the reason why there is none.
 pub(crate) fn reload(installed: &Installed) -> Result<Signal, &'static str> {
     let name = installed.driver.name;
     match name {
@@ -28,8 +28,8 @@ pub(crate) fn reload(installed: &Installed) -> Result<Signal, &'static str> {
     }
 }
 
-/// The launch of a proxy that gives up on a silent server after `server_timeout`, and asks no server for more than its
-/// `capacity` at once: more would only wait there, and be worked on when nobody waits for it any longer.
+/// The launch of a proxy that gives up on a silent server after `server_timeout`. It sends each server at most
+/// `capacity` requests at once: more would wait there, and be processed after their clients have given up.
 pub(crate) fn launch(
     installed: &Installed,
     service: &Service,
@@ -39,7 +39,7 @@ pub(crate) fn launch(
 ) -> Result<Launch, Error> {
     let ms = server_timeout.as_millis();
     let name = installed.driver.name;
-    // Only a file can be read again, and only there are the time-outs.
+    // Only a file can be read again, and only a file can set the time-outs.
     let mut launch = if name == vanward::DRIVER.name {
         vanward::by_file(installed, service, folder)?
     } else {
@@ -72,7 +72,7 @@ pub(crate) fn launch(
     Ok(launch)
 }
 
-/// Limits the requests under way with each server.
+/// Limits the active requests of each server.
 fn limit(name: &str, file: &mut File, service: &Service, most: NonZeroUsize, ms: u128) {
     for origin in &service.origins {
         let (from, to) = if name == vanward::DRIVER.name {
@@ -90,7 +90,7 @@ fn limit(name: &str, file: &mut File, service: &Service, most: NonZeroUsize, ms:
         file.text = file.text.replace(&from, &to);
     }
     if name == nginx::DRIVER.name {
-        // Without shared memory each worker would count for itself.
+        // Without shared memory each worker would count separately.
         file.text =
             file.text.replace("upstream origins {\n", "upstream origins {\n        zone origins 64k;\n");
     } else if name == haproxy::DRIVER.name {
@@ -101,11 +101,11 @@ fn limit(name: &str, file: &mut File, service: &Service, most: NonZeroUsize, ms:
 
 #[cfg(test)]
 mod tests {
-    use report::results::{Layer, Upstream, Version};
+    use report::results::{ClientVersion, Layer, OriginProtocol};
 
     use super::*;
     use crate::plan::{Deviation, Features};
-    use crate::proxies::{Driver, Template, envoy};
+    use crate::proxies::{CommandTemplate, Driver, envoy};
     use crate::start::ANY_PORT;
 
     fn installed(driver: &'static Driver) -> Installed {
@@ -115,9 +115,9 @@ mod tests {
             program: driver.name.into(),
             version: "1.31.0".to_owned(),
             build: String::new(),
-            template: Template {
+            template: CommandTemplate {
                 command: vec!["mine".to_owned(), "{listen}".to_owned()],
-                ..Template::default()
+                ..CommandTemplate::default()
             },
             deviation: Deviation::default(),
         }
@@ -128,12 +128,12 @@ mod tests {
         let service = Service {
             listen: ANY_PORT,
             tls: None,
-            version: Version::Http1,
+            version: ClientVersion::Http1,
             origins: vec![
                 "127.0.0.1:81".parse().expect("an address"),
                 "127.0.0.1:82".parse().expect("an address"),
             ],
-            upstream: Upstream::Http,
+            upstream: OriginProtocol::Http,
             origins_certificate: None,
             layer: Layer::Seven,
             workers: NonZeroUsize::MIN,
@@ -170,7 +170,7 @@ mod tests {
             }
         }
         assert!(launched(&haproxy::DRIVER).command.contains(&"-W".to_owned()));
-        // Of servers that work on so many at once no proxy asks more.
+        // No proxy sends a server more requests than its capacity.
         let limited = |driver: &'static Driver| {
             let most = NonZeroUsize::new(4);
             let launch =

@@ -1,5 +1,5 @@
-//! Starts an agent on another machine: the system's ssh copies the program, verifies the digest of the copy and runs
-//! it, all over one connection. Keys, names and jumps are configured in ssh.
+//! Starts an agent on another machine. The system's ssh copies the program, verifies the digest of the copy and runs
+//! it, over a single connection. Keys, names and jumps are configured in ssh.
 //!
 //! The copy is in a temporary folder, which is removed when the agent ends.
 
@@ -8,15 +8,15 @@ use std::process::Command;
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-use super::{Host, Line, Piece, SILENCE_MOST};
+use super::{Host, InputPiece, SILENCE_MOST, SiteLine};
 use crate::error::Error;
-use crate::plan::Own;
+use crate::plan::OwnProgram;
 
 /// Line that the script prints when the copy is complete.
 const COPIED: &[u8] = b"copied\n";
 
 /// Copies the program to another machine and starts it as an agent.
-pub(super) async fn open(to: &str, host: &Host, own: &Own) -> Result<Line, Error> {
+pub(super) async fn open(to: &str, host: &Host, own: &OwnProgram) -> Result<SiteLine, Error> {
     let path = host.program.as_ref().unwrap_or(&own.program);
     let program = fs::read(path).map_err(|source| Error::Read { path: path.clone(), source })?;
     let mut command = Command::new("ssh");
@@ -26,8 +26,8 @@ pub(super) async fn open(to: &str, host: &Host, own: &Own) -> Result<Line, Error
         .args(&host.options)
         .args(["--", to])
         .arg(format!("exec sh -c {}", quoted(&script(&program))));
-    let mut line = Line::to(command, Some(to.to_owned()))?;
-    line.send(Piece::Program(program));
+    let mut line = SiteLine::to(command, Some(to.to_owned()))?;
+    line.send(InputPiece::Program(program));
     if line.line().await? != COPIED {
         return Err(line.unusable("it says something at every login, even to programs; ssh has to be silent"));
     }
@@ -66,7 +66,6 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Runs the script with this input in that folder for temporary files.
     fn run(script: &str, input: &[u8], folder: &std::path::Path) -> std::process::Output {
         use std::io::Write as _;
         use std::process::Stdio;

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use report::latency::Latency;
-use report::results::{Measured, Network, Outcome, Sample, Usage, Watched};
+use report::latency::LatencyHistogram;
+use report::results::{MeasuredFigures, MeasurementOutcome, Network, Usage, UsageSample, WatchedUsage};
 
-use crate::agent::words::Seen;
+use crate::agent::words::MachineResults;
 use crate::error::Error;
 
 /// Command line of the load, and the combined outcome.
-pub(super) fn outcome(seen: Vec<Seen>) -> Result<(String, Outcome), Error> {
+pub(super) fn outcome(seen: Vec<MachineResults>) -> Result<(String, MeasurementOutcome), Error> {
     let mut whole = Meanwhile::default();
     let (mut typed, mut outcomes, mut proxy_end) = (Vec::new(), Vec::new(), None);
     for one in seen {
@@ -38,12 +38,11 @@ pub(super) fn outcome(seen: Vec<Seen>) -> Result<(String, Outcome), Error> {
     ))
 }
 
-/// Usage during the measurement.
 #[derive(Default)]
 struct Meanwhile {
-    proxy: Option<Watched>,
-    origins: Option<Watched>,
-    generators: Vec<Watched>,
+    proxy: Option<WatchedUsage>,
+    origins: Option<WatchedUsage>,
+    generators: Vec<WatchedUsage>,
     origins_cpu_seconds: Option<f64>,
     origin_connections: Option<u64>,
     machine_cpu_seconds: Vec<Option<f64>>,
@@ -51,8 +50,10 @@ struct Meanwhile {
 }
 
 impl Meanwhile {
-    fn beside(self, mut outcome: Outcome) -> Outcome {
-        if let Outcome::Measured(measured) | Outcome::Invalid { measured, .. } = &mut outcome {
+    fn beside(self, mut outcome: MeasurementOutcome) -> MeasurementOutcome {
+        if let MeasurementOutcome::Measured(measured) | MeasurementOutcome::Invalid { measured, .. } =
+            &mut outcome
+        {
             if let Some(watched) = self.proxy {
                 measured.usage = Some(watched.usage);
                 measured.samples = watched.samples;
@@ -61,7 +62,7 @@ impl Meanwhile {
             measured.load = self.generators.into_iter().reduce(watched_together);
             measured.origin_connections = self.origin_connections;
             measured.origins_cpu_seconds = self.origins_cpu_seconds;
-            // Of a machine that does not tell, nothing is known of the whole.
+            // If one machine does not report it, the total is unknown.
             measured.machine_cpu_seconds = self.machine_cpu_seconds.into_iter().sum();
             measured.network = Some(self.network);
         }
@@ -70,44 +71,49 @@ impl Meanwhile {
 }
 
 /// Invalid outcome for a load whose proxy ended during it: keeps the figures, and gives this reason.
-fn spoiled(outcome: Outcome, reason: String) -> Outcome {
+fn spoiled(outcome: MeasurementOutcome, reason: String) -> MeasurementOutcome {
     match outcome {
-        Outcome::Failed { .. } => Outcome::Failed { reason },
-        Outcome::Measured(measured) | Outcome::Invalid { measured, .. } => {
-            Outcome::Invalid { reason, measured, is_generators: false }
+        MeasurementOutcome::Failed { .. } => MeasurementOutcome::Failed { reason },
+        MeasurementOutcome::Measured(measured) | MeasurementOutcome::Invalid { measured, .. } => {
+            MeasurementOutcome::Invalid { reason, measured, is_generators: false }
         }
     }
 }
 
 /// Combines two loads. The result is valid only if both are, and has figures only if both have.
-fn both(one: Outcome, other: Outcome) -> Outcome {
+fn both(one: MeasurementOutcome, other: MeasurementOutcome) -> MeasurementOutcome {
     match (one, other) {
-        (Outcome::Failed { reason }, _) | (_, Outcome::Failed { reason }) => Outcome::Failed { reason },
-        (Outcome::Measured(one), Outcome::Measured(other)) => Outcome::Measured(merged(one, other)),
-        (
-            Outcome::Invalid { reason, measured: one, is_generators },
-            Outcome::Measured(other) | Outcome::Invalid { measured: other, .. },
-        )
-        | (Outcome::Measured(one), Outcome::Invalid { reason, measured: other, is_generators }) => {
-            Outcome::Invalid { reason, measured: merged(one, other), is_generators }
+        (MeasurementOutcome::Failed { reason }, _) | (_, MeasurementOutcome::Failed { reason }) => {
+            MeasurementOutcome::Failed { reason }
         }
+        (MeasurementOutcome::Measured(one), MeasurementOutcome::Measured(other)) => {
+            MeasurementOutcome::Measured(merged(one, other))
+        }
+        (
+            MeasurementOutcome::Invalid { reason, measured: one, is_generators },
+            MeasurementOutcome::Measured(other) | MeasurementOutcome::Invalid { measured: other, .. },
+        )
+        | (
+            MeasurementOutcome::Measured(one),
+            MeasurementOutcome::Invalid { reason, measured: other, is_generators },
+        ) => MeasurementOutcome::Invalid { reason, measured: merged(one, other), is_generators },
     }
 }
 
-fn merged(one: Measured, other: Measured) -> Measured {
+fn merged(one: MeasuredFigures, other: MeasuredFigures) -> MeasuredFigures {
     let mut errors: BTreeMap<String, u64> = one.errors;
     for (cause, count) in other.errors {
         *errors.entry(cause).or_default() += count;
     }
-    Measured {
+    MeasuredFigures {
         // They began together.
         seconds: one.seconds.max(other.seconds),
         requests: one.requests + other.requests,
         received_bytes: one.received_bytes + other.received_bytes,
         errors,
-        latency: Latency::merged([&one.latency, &other.latency]),
-        first_byte: Latency::merged([&one.first_byte, &other.first_byte]),
-        connect: Latency::merged([&one.connect, &other.connect]),
+        latency: LatencyHistogram::merged([&one.latency, &other.latency]),
+        first_byte: LatencyHistogram::merged([&one.first_byte, &other.first_byte]),
+        connect: LatencyHistogram::merged([&one.connect, &other.connect]),
         lateness_p99_us: one.lateness_p99_us.max(other.lateness_p99_us),
         load_cpu_seconds: one.load_cpu_seconds.zip(other.load_cpu_seconds).map(|(one, other)| one + other),
         streams: match (one.streams, other.streams) {
@@ -120,13 +126,13 @@ fn merged(one: Measured, other: Measured) -> Measured {
 }
 
 /// Combines the samples of two generators, taken at about the same moments.
-fn watched_together(one: Watched, other: Watched) -> Watched {
+fn watched_together(one: WatchedUsage, other: WatchedUsage) -> WatchedUsage {
     let samples = one.samples.into_iter().zip(other.samples).map(|(one, other)| {
         let mut others = one.other_connections;
         for (state, count) in other.other_connections {
             *others.entry(state).or_default() += count;
         }
-        Sample {
+        UsageSample {
             at_seconds: one.at_seconds,
             busy_cores: one.busy_cores + other.busy_cores,
             system_cores: one.system_cores + other.system_cores,
@@ -138,7 +144,7 @@ fn watched_together(one: Watched, other: Watched) -> Watched {
             traffic: one.traffic.zip(other.traffic).map(|(one, other)| one + other),
         }
     });
-    Watched {
+    WatchedUsage {
         samples: samples.collect(),
         usage: Usage {
             seconds: one.usage.seconds.max(other.usage.seconds),

@@ -1,4 +1,4 @@
-//! Reports all mistakes of a text with a parser that stops at the first one: replaces the text of a mistake with
+//! Reports all mistakes of a text with a parser that stops at the first one. It replaces the text of a mistake with
 //! spaces, so that positions stay, and parses again.
 //!
 //! Removed text is not reported as missing afterwards.
@@ -6,21 +6,19 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use mistake::{Mistake, Places, nearest};
+use mistake::{LineMap, Mistake, PlainWords, nearest, toml_syntax, value_error};
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Maximum number of reported mistakes.
 const MISTAKES_MOST: usize = 200;
 /// Maximum nesting depth: deeper than any table of a plan.
 const DEPTH_MOST: usize = 8;
 
-/// Result of reading a text.
 pub(super) struct Every<T> {
-    /// Value of the text, as far as it is understood.
+    /// Value of the text, if it could be understood.
     pub(super) value: Option<T>,
-    /// All mistakes, in the order of the text.
+    /// In the order of the text.
     pub(super) mistakes: Vec<Mistake>,
     /// No line of the text was removed.
     is_whole: bool,
@@ -35,9 +33,8 @@ impl<T> Every<T> {
     }
 }
 
-/// Reads a text.
 pub(super) fn read<T: DeserializeOwned>(text: &str, file: &str) -> Every<T> {
-    let places = Places::new(text, file);
+    let places = LineMap::new(text, file);
     let mut left = text.to_owned();
     let mut mistakes = syntax(&mut left, &places);
     let is_whole = mistakes.is_empty();
@@ -71,23 +68,21 @@ pub(super) fn read<T: DeserializeOwned>(text: &str, file: &str) -> Every<T> {
 }
 
 /// Message of the parser; for a misspelt name, with the most similar known name.
-fn told(places: &Places<'_>, span: &Range<usize>, message: &str) -> Mistake {
+fn told(places: &LineMap<'_>, span: &Range<usize>, message: &str) -> Mistake {
     let is_unknown = message.starts_with("unknown");
     let mut names = message.split('`').skip(1).step_by(2);
     let meant = names.next().filter(|_| is_unknown).and_then(|written| nearest(written, names));
-    let (message, expected) = match message.split_once(", expected ") {
-        Some((message, expected)) => (message, Some(expected.to_owned())),
-        None => (message, None),
-    };
-    // What stands for a whole table is at its beginning.
+    let PlainWords { message, expected } = value_error(message);
+    // A mistake about a whole table is marked only at its first line.
     let end = places.text(span).and_then(|text| text.find('\n')).map_or(span.end, |line| span.start + line);
     let mistake = places.mistake(&(span.start..end), message).meaning(meant.map(str::to_owned));
     Mistake { expected, ..mistake }
 }
 
-/// Reports one mistake for each line that is no TOML, and removes the lines.
-fn syntax(left: &mut String, places: &Places<'_>) -> Vec<Mistake> {
+/// Reports one mistake for each line that is not TOML, and removes the lines.
+fn syntax(left: &mut String, places: &LineMap<'_>) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
+    let whole = left.clone();
     for round in 0..MISTAKES_MOST {
         let (_, errors) = DeTable::parse_recoverable(left);
         let spans: Vec<(Range<usize>, String)> =
@@ -97,9 +92,10 @@ fn syntax(left: &mut String, places: &Places<'_>) -> Vec<Mistake> {
         }
         let mut lines = HashSet::new();
         for (span, message) in spans {
-            // What is found later follows from what was taken out.
+            // Later mistakes are consequences of the removal.
             if lines.insert(places.line(span.start)) && round == 0 && mistakes.len() < MISTAKES_MOST {
-                mistakes.push(told(places, &span, &message));
+                let (at, PlainWords { message, expected }) = toml_syntax(&whole, &span, &message);
+                mistakes.push(Mistake { expected, ..places.mistake(&at, message) });
             }
             let start = left[..span.start.min(left.len())].rfind('\n').map_or(0, |at| at + 1);
             let end = left[start..].find('\n').map_or(left.len(), |at| start + at);
@@ -131,7 +127,7 @@ fn take_piece(left: &mut String, span: &Range<usize>, taken: &mut HashSet<String
     true
 }
 
-/// Removes the table with the header at or before a position, with its subtables. The top level is no table.
+/// Removes the table with the header at or before a position, with its subtables. The top level is not a table.
 fn take_table(left: &mut String, span: &Range<usize>, taken: &mut HashSet<String>) -> bool {
     let starts = std::iter::once(0).chain(left.match_indices('\n').map(|(at, _)| at + 1));
     let headers: Vec<usize> = starts.filter(|start| is_header(left, *start)).collect();

@@ -1,13 +1,13 @@
-//! Cases that no proxy and no generator could take part in.
+//! Cases in which no proxy and no generator could take part.
 
-use report::results::{Layer, Upstream};
+use report::results::{Layer, OriginProtocol};
 
-use super::Given;
+use super::GivenPlan;
 use crate::plan::CasePlan;
 
-/// Why a case is impossible for every proxy and generator.
-pub(super) fn impossible(case: &CasePlan, given: Given<'_>) -> Option<String> {
-    let Given { clients, origins, .. } = given;
+/// The reason why a case is impossible for every proxy and generator.
+pub(super) fn impossible(case: &CasePlan, given: GivenPlan<'_>) -> Option<String> {
+    let GivenPlan { clients, origins, .. } = given;
     let (has_own_origins, have_origins_tls) = (origins.is_own(), origins.tls.is_some());
     let unknown = || {
         if !has_own_origins {
@@ -19,7 +19,7 @@ pub(super) fn impossible(case: &CasePlan, given: Given<'_>) -> Option<String> {
     let alone = (case.connections.get() < clients)
         .then(|| format!("{:?} has fewer connections than there are clients", case.name));
     let name = &case.name;
-    let tls = match (has_own_origins, have_origins_tls, case.upstream == Upstream::Https) {
+    let tls = match (has_own_origins, have_origins_tls, case.upstream == OriginProtocol::Https) {
         (true, ..) | (false, false, false) => None,
         (false, true, true) if case.layer == Layer::Seven => None,
         (false, true, true) => Some(format!(

@@ -4,16 +4,16 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use load::requests::{Format, Source};
+use load::requests::{ListFormat, RequestSource};
 use mistake::Mistake;
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::plan::RequestList;
 
-/// Maximum size of a list with its bodies: it goes to every client machine.
+/// Maximum size of a list with its bodies: it is copied to every client machine.
 const BYTES_MOST: usize = 64 << 20;
-/// Host of paths until it is known which service is measured.
+/// Placeholder host of paths until the measured service is known.
 const ANY: &str = "http://measured.invalid";
 
 /// A list in a case.
@@ -30,7 +30,6 @@ pub(super) enum RawRequestsFrom {
     ),
 }
 
-/// Reads the lists of a plan.
 pub(super) struct Lists<'p> {
     text: &'p str,
     file: &'p str,
@@ -58,7 +57,7 @@ impl<'p> Lists<'p> {
                 ("the plan".to_owned(), load::requests::parse_tables(&source, &written.span()))
             }
             RawRequestsFrom::File(name) => {
-                let Some(format) = Format::of(name) else {
+                let Some(format) = ListFormat::from_file(name) else {
                     let message = format!(
                         "{name:?} is no list of requests; expected a file that ends in .toml, .http or .har"
                     );
@@ -77,8 +76,8 @@ impl<'p> Lists<'p> {
                     }
                 };
                 let (shown, folder) = (path.to_string_lossy(), path.parent().unwrap_or(Path::new("")));
-                // A recording says itself which hosts it is of.
-                let base = Some(ANY).filter(|_| format != Format::Har);
+                // A recording contains its hosts.
+                let base = Some(ANY).filter(|_| format != ListFormat::Har);
                 let files = |name: &str| read(&folder.join(name));
                 (name.clone(), load::requests::parse(format, &source(&text, &shown, base, hosts, &files)))
             }
@@ -95,7 +94,7 @@ impl<'p> Lists<'p> {
     }
 }
 
-/// The requests without their host.
+/// Checks the requests, and removes their host.
 fn checked(source: String, mut requests: Vec<load::Listed>) -> Result<RequestList, String> {
     let mut hosts = load::requests::hosts(&requests);
     hosts.retain(|host| *host != ANY);
@@ -118,11 +117,11 @@ fn source<'s>(
     base: Option<&'s str>,
     hosts: &'s [String],
     read: &'s dyn Fn(&str) -> Result<Vec<u8>, String>,
-) -> Source<'s> {
-    Source { text, file, base, hosts, given: &[], read }
+) -> RequestSource<'s> {
+    RequestSource { text, file, base, hosts, given: &[], read }
 }
 
-/// Mistakes that name a flag of `vanward load`, with the key of a plan in its place.
+/// Replaces flags of `vanward load` in a mistake by keys of a plan.
 fn in_words_of_plans(mistake: &mut Mistake) {
     mistake.message =
         mistake.message.replace("with --hosts HOST,HOST", "with hosts = [\"HOST\"] in the case");

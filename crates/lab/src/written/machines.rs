@@ -10,7 +10,6 @@ use super::Each;
 use crate::site::Host;
 use crate::sites::Placement;
 
-/// Machines for the parts of the lab.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawMachines {
@@ -19,11 +18,10 @@ pub(super) struct RawMachines {
     origin: Option<RawMachine>,
 }
 
-/// One machine; a list only for clients.
+/// A machine. Only clients may have a list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawMachine {
-    #[serde(default)]
     ssh: Option<Each<String>>,
     #[serde(default)]
     options: Vec<String>,
@@ -54,7 +52,7 @@ impl RawMachine {
         let Some(Each(all)) = ssh else {
             return Ok(vec![Host { ssh: None, options, address, program: None }]);
         };
-        // A word that ssh would take for a flag is no machine's name.
+        // ssh would read a leading dash as a flag.
         if let Some(wrong) = all.iter().find(|one| one.is_empty() || one.starts_with('-')) {
             return Err(format!("{wrong:?} is no machine; expected \"host\" or \"user@host\""));
         }

@@ -1,4 +1,4 @@
-//! Tables about services of one's own: `[origin]`, and what a case's requests are.
+//! Tables about the user's own services: `[origin]`, and the requests of a case.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -11,16 +11,16 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use crate::agent::words::Server;
-use crate::plan::{Message, OriginPlan, OriginSource, OriginsTls};
-use crate::proxies::Template;
+use crate::agent::words::AgentService;
+use crate::plan::{OriginPlan, OriginSource, OriginsTls, RequestOptions};
+use crate::proxies::CommandTemplate;
 
 /// Servers behind the proxies, if they are not `vanward origin`.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawOrigin {
     #[serde(default)]
-    url: Vec<Spanned<Server>>,
+    url: Vec<Spanned<AgentService>>,
     #[serde(default)]
     command: Vec<String>,
     ready: Option<Spanned<String>>,
@@ -29,7 +29,7 @@ pub(super) struct RawOrigin {
 }
 
 impl RawOrigin {
-    /// The servers of a plan in this file, with this number of `origins`, if it says one.
+    /// The servers of the plan `file`; `origins` is their number, if the plan has one.
     pub(super) fn plan(
         written: Option<&Spanned<Self>>,
         origins: Option<&Spanned<NonZeroUsize>>,
@@ -57,7 +57,7 @@ impl RawOrigin {
                             .to_owned(),
                     );
                 }
-                let name = |server: &Spanned<Server>| host_and_port(server.get_ref()).to_owned();
+                let name = |server: &Spanned<AgentService>| host_and_port(server.get_ref()).to_owned();
                 OriginSource::Running(url.iter().map(name).collect())
             }
             (true, true) | (false, false) => {
@@ -77,14 +77,14 @@ impl RawOrigin {
         OriginPlan { source, ready: ready.as_ref().map(|path| path.get_ref().clone()), tls }
     }
 
-    /// How certificates of servers that run already are verified.
+    /// Certificate check for servers that run already.
     fn tls(
         &self,
         at: &Range<usize>,
         file: &str,
         refuse: &mut dyn FnMut(Range<usize>, String),
     ) -> Option<OriginsTls> {
-        let is_https = |server: &Spanned<Server>| server.get_ref().url.starts_with("https://");
+        let is_https = |server: &Spanned<AgentService>| server.get_ref().url.starts_with("https://");
         let Some(first) = self.url.iter().find(|server| is_https(server)) else {
             for (key, written) in [("ca", &self.ca), ("name", &self.name)] {
                 if let Some(written) = written {
@@ -126,11 +126,11 @@ impl RawOrigin {
     }
 }
 
-fn host_and_port(server: &Server) -> &str {
+fn host_and_port(server: &AgentService) -> &str {
     server.url.split_once("://").map_or(&server.url, |(_, rest)| rest)
 }
 
-/// Certificates of the authorities of services that run already, by their names.
+/// Certificates of the authorities of services that run already, by service name.
 pub(super) fn authorities(
     targets: &BTreeMap<Spanned<String>, RawTarget>,
     file: &str,
@@ -154,7 +154,7 @@ fn authority(
 /// Certificates of authorities, from a file.
 ///
 /// # Errors
-/// Why the file has none, in words.
+/// The reason why the file has none, in words.
 pub fn authority_of(path: &Path) -> Result<String, String> {
     let text =
         std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
@@ -167,14 +167,14 @@ pub fn authority_of(path: &Path) -> Result<String, String> {
 
 /// A service that runs already: its URL, or a table.
 pub(super) struct RawTarget {
-    pub(super) server: Server,
+    pub(super) server: AgentService,
     pub(super) ca: Option<Spanned<String>>,
 }
 
 impl<'de> Deserialize<'de> for RawTarget {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
+        struct ServiceOrList;
+        impl<'de> Visitor<'de> for ServiceOrList {
             type Value = RawTarget;
 
             fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -182,22 +182,23 @@ impl<'de> Deserialize<'de> for RawTarget {
             }
 
             fn visit_str<E: serde::de::Error>(self, written: &str) -> Result<RawTarget, E> {
-                let server = Server::try_from(written.to_owned()).map_err(E::custom)?;
+                let server = AgentService::try_from(written.to_owned()).map_err(E::custom)?;
                 Ok(RawTarget { server, ca: None })
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawTarget, A::Error> {
                 #[derive(Deserialize)]
                 #[serde(deny_unknown_fields)]
-                struct Table {
-                    url: Server,
+                struct ServicesTable {
+                    url: AgentService,
                     ca: Option<Spanned<String>>,
                 }
-                let Table { url: server, ca } = Table::deserialize(MapAccessDeserializer::new(map))?;
+                let ServicesTable { url: server, ca } =
+                    ServicesTable::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(RawTarget { server, ca })
             }
         }
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(ServiceOrList)
     }
 }
 
@@ -212,7 +213,6 @@ pub(super) enum RawCommand {
     Table(RawProgram),
 }
 
-/// A program with files.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawProgram {
@@ -224,10 +224,10 @@ pub(super) struct RawProgram {
 }
 
 impl RawCommand {
-    pub(super) fn template(self) -> Template {
+    pub(super) fn template(self) -> CommandTemplate {
         match self {
-            Self::Line(command) => Template { command, ..Template::default() },
-            Self::Table(RawProgram { run, files, version }) => Template {
+            Self::Line(command) => CommandTemplate { command, ..CommandTemplate::default() },
+            Self::Table(RawProgram { run, files, version }) => CommandTemplate {
                 command: run,
                 files: files.into_iter().map(|(name, text)| File { name, text }).collect(),
                 version,
@@ -235,7 +235,7 @@ impl RawCommand {
         }
     }
 
-    /// Why it cannot be started.
+    /// The reason why it cannot be started.
     pub(super) fn impossible(&self) -> Option<String> {
         let (line, files) = match self {
             Self::Line(line) => (line, None),
@@ -262,15 +262,15 @@ pub(super) struct RawRequest {
 }
 
 impl RawRequest {
-    pub(super) fn message(&self) -> Message {
-        Message {
+    pub(super) fn message(&self) -> RequestOptions {
+        RequestOptions {
             method: self.method.clone(),
             headers: self.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect(),
             body: self.body.clone(),
         }
     }
 
-    /// Why requests like that are impossible.
+    /// The reason why such requests are impossible.
     pub(super) fn impossible(&self) -> Option<String> {
         let is_word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         let method = self.method.as_deref().filter(|method| !is_word(method) || *method == "CONNECT");

@@ -1,4 +1,4 @@
-//! Plans of resilience runs: a file of their own kind, read like the others, with all mistakes before anything starts.
+//! Plans of resilience runs: a separate kind of file, read like the others, with all mistakes before anything starts.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -6,24 +6,25 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mistake::{Mistake, Places, nearest};
+use mistake::{LineMap, Mistake, nearest};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::own_services::{RawCommand, RawOrigin, RawTarget};
-use super::values::{Each, Span};
-use super::{Named, check_proxies, every, wanted};
-use crate::agent::words::Wanted;
-use crate::plan::{OriginSource, Payload};
+use super::values::{Each, ValueSpan};
+use super::{NamedProxies, check_proxies, every, wanted};
+use crate::agent::words::WantedProxies;
+use crate::plan::{OriginPayload, OriginSource};
 use crate::proxies::direct;
 use crate::resilience::{
-    Action, At, DURATION_MAX, Event, Expect, Fault, FaultKind, Place, Plan, SLOT, condition,
+    Action, At, DURATION_MAX, Expect, FaultKind, FaultPlace, PlanEvent, PlanFault, ResiliencePlan, SLOT,
+    condition,
 };
 
-/// What only the caller knows: the proxy's own grammar.
+/// The proxy's grammar, which only the caller knows.
 #[derive(Debug, Clone, Copy)]
 pub struct Grammar {
-    /// Says what is wrong with a fault.
+    /// Describes a mistake in a fault.
     pub fault: fn(&str) -> Result<(), String>,
     /// Names of the profiles of slow links.
     pub profiles: &'static [&'static str],
@@ -52,12 +53,13 @@ struct RawResilience {
     #[serde(default = "workers")]
     workers: NonZeroUsize,
     #[serde(default = "two_seconds")]
-    timeout: Span,
+    timeout: ValueSpan,
+    responses: Option<load::Responses>,
     #[serde(default = "one_second")]
-    server_timeout: Span,
-    duration: Option<Spanned<Span>>,
+    server_timeout: ValueSpan,
+    duration: Option<Spanned<ValueSpan>>,
     #[serde(default = "half_a_second")]
-    warm_up: Span,
+    warm_up: ValueSpan,
     #[serde(default)]
     event: Vec<Spanned<RawEvent>>,
     #[serde(default)]
@@ -72,9 +74,9 @@ struct RawResilience {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawEvent {
-    at: Spanned<Span>,
-    every: Option<Spanned<Span>>,
-    until: Option<Spanned<Span>>,
+    at: Spanned<ValueSpan>,
+    every: Option<Spanned<ValueSpan>>,
+    until: Option<Spanned<ValueSpan>>,
     #[serde(rename = "do")]
     action: Spanned<String>,
     phase: Option<String>,
@@ -83,8 +85,8 @@ struct RawEvent {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawFault {
-    from: Spanned<Span>,
-    until: Spanned<Span>,
+    from: Spanned<ValueSpan>,
+    until: Spanned<ValueSpan>,
     inject: Option<Spanned<String>>,
     profile: Option<Spanned<String>>,
     on: Option<Spanned<String>>,
@@ -98,7 +100,7 @@ struct RawExpect {
     that: Spanned<Each<String>>,
 }
 
-/// What `--quick` changes.
+/// Changes by `--quick`.
 #[derive(Deserialize, Clone, Copy)]
 #[serde(deny_unknown_fields)]
 struct RawQuick {
@@ -109,7 +111,7 @@ fn connections() -> NonZeroUsize {
     const { NonZeroUsize::new(50).expect("not zero") }
 }
 
-/// Whether `vanward origin` takes its time for a path.
+/// Whether `vanward origin` delays its response to a path.
 fn takes_time(path: &str) -> bool {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     path.starts_with("/delay/") || query.split('&').any(|option| option.starts_with("delay="))
@@ -123,19 +125,19 @@ fn workers() -> NonZeroUsize {
     const { NonZeroUsize::new(2).expect("not zero") }
 }
 
-fn half_a_second() -> Span {
-    Span(Duration::from_millis(500))
+fn half_a_second() -> ValueSpan {
+    ValueSpan(Duration::from_millis(500))
 }
 
-fn one_second() -> Span {
-    Span(Duration::from_secs(1))
+fn one_second() -> ValueSpan {
+    ValueSpan(Duration::from_secs(1))
 }
 
-fn two_seconds() -> Span {
-    Span(Duration::from_secs(2))
+fn two_seconds() -> ValueSpan {
+    ValueSpan(Duration::from_secs(2))
 }
 
-impl Plan {
+impl ResiliencePlan {
     /// Reads the text of `file`. With `quick`, its times are multiplied by `times` of its `[quick]`.
     ///
     /// # Errors
@@ -145,7 +147,7 @@ impl Plan {
         let mut mistakes = std::mem::take(&mut every.mistakes);
         let is_whole = mistakes.is_empty();
         let Some(raw) = every.value.take() else { return Err(mistakes) };
-        let places = Places::new(text, file);
+        let places = LineMap::new(text, file);
         let there =
             [raw.title.is_some(), !raw.proxies.is_empty(), raw.rate.is_some(), raw.duration.is_some()];
         for (key, is_there) in ["title", "proxies", "rate", "duration"].into_iter().zip(there) {
@@ -166,16 +168,16 @@ impl Plan {
 type Refuse<'r> = &'r mut dyn FnMut(Range<usize>, String);
 
 impl RawResilience {
-    /// The plan; `None` if something that it needs is missing.
+    /// The plan; `None` if a required part is missing.
     fn read(
         self,
         file: &str,
         (quick, is_whole): (bool, bool),
         grammar: Grammar,
         refuse: Refuse<'_>,
-    ) -> Option<Plan> {
+    ) -> Option<ResiliencePlan> {
         let Self { proxies, command, target, program, .. } = &self;
-        check_proxies(&Named { proxies, command, target, program }, refuse);
+        check_proxies(&NamedProxies { proxies, command, target, program }, refuse);
         if let Some(name) = proxies.iter().find(|name| name.get_ref() == direct::DRIVER.name) {
             refuse(name.span(), "\"direct\" is no proxy: nothing of it could recover".to_owned());
         }
@@ -197,11 +199,11 @@ impl RawResilience {
             refuse(ca.span(), message.to_owned());
         }
         if origins.is_own()
-            && let Err(message) = origin::serves(&Payload::of(self.payload.get_ref()).path)
+            && let Err(message) = origin::serves(&OriginPayload::from_written(self.payload.get_ref()).path)
         {
             refuse(self.payload.span(), format!("payload {:?}: {message}", self.payload.get_ref()));
         }
-        let mut payload = Payload::of(self.payload.get_ref());
+        let mut payload = OriginPayload::from_written(self.payload.get_ref());
         payload.bytes = payload.bytes.filter(|_| origins.is_own());
         let events = self.event.iter().filter_map(|event| event.get_ref().event(clock, refuse)).collect();
         let faults = self.fault.iter().filter_map(|fault| fault_of(fault, clock, grammar, refuse)).collect();
@@ -209,9 +211,9 @@ impl RawResilience {
             condition(text.get_ref()).map_err(|message| refuse(text.span(), message)).ok()
         });
         let recovered = recovered.collect();
-        let mut plan = Plan {
+        let mut plan = ResiliencePlan {
             title: self.title.clone()?,
-            wanted: Wanted::default(),
+            wanted: WantedProxies::default(),
             origins,
             capacity: self.capacity,
             workers: self.workers,
@@ -220,6 +222,7 @@ impl RawResilience {
             connections: self.connections,
             payload,
             timeout: self.timeout.0,
+            responses: self.responses.unwrap_or(load::Responses::Same),
             duration: clock.end,
             warm_up: self.warm_up.0,
             events,
@@ -229,6 +232,7 @@ impl RawResilience {
         };
         if is_whole {
             self.check_origins(&plan, refuse);
+            self.check_links(&plan, refuse);
             plan.expectations = self.expectations(&plan, refuse);
         }
         let tables = (self.command, self.target, self.program);
@@ -236,8 +240,8 @@ impl RawResilience {
         Some(plan)
     }
 
-    /// How times of the file become times of the run.
-    fn clock(&self, quick: bool, refuse: Refuse<'_>) -> Clock {
+    /// The conversion of the file's times to times of the run.
+    fn clock(&self, quick: bool, refuse: Refuse<'_>) -> PlanTimes {
         let times = self.quick.map_or(1.0, |quick| quick.times);
         if !(times > 0.0 && times <= 1.0) {
             refuse(
@@ -247,20 +251,20 @@ impl RawResilience {
                 ),
             );
         }
-        let clock = Clock { times: if quick { times } else { 1.0 }, end: Duration::MAX };
+        let clock = PlanTimes { times: if quick { times } else { 1.0 }, end: Duration::MAX };
         let Some(duration) = &self.duration else { return clock };
-        let end = clock.of(duration.get_ref().0);
+        let end = clock.for_written(duration.get_ref().0);
         if end < SLOT || end > DURATION_MAX {
             refuse(
                 duration.span(),
                 format!("a resilience run takes from {SLOT:?} to {DURATION_MAX:?} for each proxy"),
             );
         }
-        Clock { end, ..clock }
+        PlanTimes { end, ..clock }
     }
 
-    /// Reports events and faults on origins that are not there, or cannot do it then.
-    fn check_origins(&self, plan: &Plan, refuse: Refuse<'_>) {
+    /// Reports events and faults on origins that do not exist, or are in the wrong state.
+    fn check_origins(&self, plan: &ResiliencePlan, refuse: Refuse<'_>) {
         if plan.capacity.is_some() && plan.origins.is_own() && !takes_time(&plan.payload.path) {
             let message = "with capacity, vanward origin works on requests that take their time; expected a payload such as \
                            /delay/50ms";
@@ -274,7 +278,7 @@ impl RawResilience {
             })
         };
         for (raw, fault) in self.fault.iter().zip(&plan.faults) {
-            if let Place::Origin(origin) = fault.place
+            if let FaultPlace::Origin(origin) = fault.place
                 && let Err(message) = there(origin)
             {
                 refuse(raw.get_ref().on.as_ref().map_or(raw.span(), Spanned::span), message);
@@ -301,8 +305,21 @@ impl RawResilience {
         }
     }
 
-    fn expectations(&self, plan: &Plan, refuse: Refuse<'_>) -> Vec<Expect> {
-        let phases: Vec<String> = plan.phases().into_iter().map(|phase| phase.name).collect();
+    /// Reports links that never apply.
+    fn check_links(&self, plan: &ResiliencePlan, refuse: Refuse<'_>) {
+        if plan.faults.len() != self.fault.len() {
+            return;
+        }
+        for (index, raw) in self.fault.iter().enumerate() {
+            if let Some(later) = plan.hiding(index) {
+                refuse(raw.span(), format!("{later}, further down, hides this link for all of its time"));
+            }
+        }
+    }
+
+    fn expectations(&self, plan: &ResiliencePlan, refuse: Refuse<'_>) -> Vec<Expect> {
+        let planned = plan.phases();
+        let phases: Vec<String> = planned.iter().map(|phase| phase.name.clone()).collect();
         let names: Vec<&str> = self.proxies.iter().map(|name| name.get_ref().as_str()).collect();
         let mut expectations = Vec::new();
         for raw in &self.expect {
@@ -316,9 +333,16 @@ impl RawResilience {
                     format!("there is no phase {name:?}{meant}; the plan has {}", phases.join(", "));
                 refuse(at.clone(), message);
             }
+            if phase.is_some() && about.is_empty() {
+                refuse(at, "no phase is named: leave phase out for the whole run".to_owned());
+            }
+            if that.get_ref().0.is_empty() {
+                let message = "nothing is expected; write a condition, such as \"errors < 1%\"";
+                refuse(that.span(), message.to_owned());
+            }
             for text in &that.get_ref().0 {
                 match Expect::read(text, about.clone()) {
-                    Ok(expect) => match expect.unknown_proxy(&names) {
+                    Ok(expect) => match expect.unknown_proxy(&names).or(expect.unjudged(&planned)) {
                         Some(message) => refuse(that.span(), message),
                         None => expectations.push(expect),
                     },
@@ -330,7 +354,7 @@ impl RawResilience {
     }
 }
 
-/// Whether an origin lives, and is paused, after an action; or why the action is impossible.
+/// Updates whether an origin is alive, and whether it is paused. Fails if the action is impossible.
 fn next_state(state: &mut (bool, bool), action: Action) -> Result<(), &'static str> {
     *state = match (action, *state) {
         (Action::Kill(_), (true, _)) => (false, false),
@@ -346,24 +370,23 @@ fn next_state(state: &mut (bool, bool), action: Action) -> Result<(), &'static s
     Ok(())
 }
 
-/// Times of the file, and the end of the run.
+/// Converts times of the file, and has the end of the run.
 #[derive(Clone, Copy)]
-struct Clock {
+struct PlanTimes {
     times: f64,
     end: Duration,
 }
 
-impl Clock {
+impl PlanTimes {
     /// A time of the run: in whole slots, and at least one.
-    fn of(self, written: Duration) -> Duration {
+    fn for_written(self, written: Duration) -> Duration {
         let slots = (written.as_secs_f64() * self.times / SLOT.as_secs_f64()).round().max(1.0);
         SLOT.mul_f64(slots)
     }
 
-    /// A time within the run.
-    fn within(self, written: &Spanned<Span>, refuse: Refuse<'_>) -> Duration {
+    fn within(self, written: &Spanned<ValueSpan>, refuse: Refuse<'_>) -> Duration {
         let given = written.get_ref().0;
-        let at = self.of(given);
+        let at = self.for_written(given);
         if given.is_zero() || !given.as_millis().is_multiple_of(SLOT.as_millis()) {
             refuse(written.span(), format!("a time is a multiple of {SLOT:?}, and at least that"));
         } else if at > self.end {
@@ -374,7 +397,7 @@ impl Clock {
 }
 
 impl RawEvent {
-    fn event(&self, clock: Clock, refuse: Refuse<'_>) -> Option<Event> {
+    fn event(&self, clock: PlanTimes, refuse: Refuse<'_>) -> Option<PlanEvent> {
         let action = match Action::try_from(self.action.get_ref().as_str()) {
             Ok(action) => action,
             Err(message) => {
@@ -403,23 +426,23 @@ impl RawEvent {
                 None
             }
         };
-        Some(Event { at: At { from, every }, action, phase: self.phase.clone() })
+        Some(PlanEvent { at: At { from, every }, action, phase: self.phase.clone() })
     }
 }
 
 fn fault_of(
     written: &Spanned<RawFault>,
-    clock: Clock,
+    clock: PlanTimes,
     grammar: Grammar,
     refuse: Refuse<'_>,
-) -> Option<Fault> {
+) -> Option<PlanFault> {
     let RawFault { from, until, inject, profile, on, phase } = written.get_ref();
     let (begin, end) = (clock.within(from, refuse), clock.within(until, refuse));
     if end <= begin {
         refuse(until.span(), "until is not after from".to_owned());
     }
-    let place = on.as_ref().map_or(Ok(Place::Origins), |on| {
-        Place::try_from(on.get_ref().as_str()).map_err(|message| refuse(on.span(), message))
+    let place = on.as_ref().map_or(Ok(FaultPlace::Origins), |on| {
+        FaultPlace::try_from(on.get_ref().as_str()).map_err(|message| refuse(on.span(), message))
     });
     let kind = match (inject, profile) {
         (Some(fault), None) => {
@@ -445,7 +468,7 @@ fn fault_of(
             return None;
         }
     };
-    Some(Fault { from: begin, until: end, kind, place: place.ok()?, phase: phase.clone() })
+    Some(PlanFault { from: begin, until: end, kind, place: place.ok()?, phase: phase.clone() })
 }
 
 #[cfg(test)]
@@ -459,8 +482,8 @@ mod tests {
     const SHORTEST: &str =
         "title = \"t\"\nproxies = [\"vanward\"]\nrate = 100\nduration = \"10s\"\norigins = 3\n";
 
-    fn read(text: &str, quick: bool) -> Result<Plan, Vec<String>> {
-        Plan::read(text, "f", quick, GRAMMAR)
+    fn read(text: &str, quick: bool) -> Result<ResiliencePlan, Vec<String>> {
+        ResiliencePlan::read(text, "f", quick, GRAMMAR)
             .map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
     }
 
@@ -471,14 +494,15 @@ mod tests {
              [[event]]\nat = \"4s\"\ndo = \"reload proxy\"\nevery = \"500ms\"\nuntil = \"5s\"\n\
              [[fault]]\nfrom = \"6s\"\nuntil = \"8s\"\ninject = \"5%:503\"\n\
              [[fault]]\nfrom = \"6s\"\nuntil = \"10s\"\nprofile = \"3g\"\non = \"clients\"\n\
-             [[expect]]\nphase = [\"dead\", \"steady\"]\nthat = [\"errors = 0\", \"recovers within 2s\"]\n\
+             [[expect]]\nphase = [\"dead\"]\nthat = [\"errors = 0\", \"recovers within 2s\"]\n\
              [[expect]]\nthat = \"vanward: p99 < 1s\"\n[quick]\ntimes = 0.25\n"
         );
         let full = read(&text, false).expect("a plan");
         assert_eq!((full.duration.as_secs(), full.origin_count(), full.expectations.len()), (10, 3, 3));
-        assert_eq!(full.faults[0].place, Place::Origins);
+        assert_eq!(full.faults[0].place, FaultPlace::Origins);
         let quick = read(&text, true).expect("a plan");
-        let times = |plan: &Plan| plan.steps().iter().map(|(at, _)| at.as_millis()).collect::<Vec<_>>();
+        let times =
+            |plan: &ResiliencePlan| plan.steps().iter().map(|(at, _)| at.as_millis()).collect::<Vec<_>>();
         assert_eq!(times(&full), [2_000, 4_000, 4_500, 6_000, 6_000, 8_000]);
         assert_eq!(times(&quick), [500, 1_000, 1_100, 1_200, 1_500, 1_500, 2_000]);
         assert_eq!((quick.duration.as_millis(), quick.rate), (2_500, 100.0));
@@ -519,6 +543,11 @@ mod tests {
             (expect("phase = \"kill origin\"\nthat = \"errors = 0\"\n"), "f:10:9: ", "did you mean \"kill origin 2\"?"),
             (expect("that = \"errrors = 0\"\n"), "f:10:8: ", "did you mean \"errors\"?"),
             (expect("that = \"nginx: errors = 0\"\n"), "f:10:8: ", "no proxy \"nginx\""),
+            (expect("that = []\n"), "f:10:8: ", "nothing is expected"),
+            (expect("phase = []\nthat = \"errors = 0\"\n"), "f:10:9: ", "leave phase out"),
+            (expect("phase = \"steady\"\nthat = \"recovers within 1s\"\n"), "f:11:8: ", "nothing happens before it"),
+            (format!("{SHORTEST}[[expect]]\nthat = \"recovers within 1s\"\n"), "f:7:8: ", "no phase of the plan"),
+            (fault("profile = \"3g\"\n[[fault]]\nfrom = \"2s\"\nuntil = \"5s\"\nprofile = \"lte\"\n"), "f:6:1: ", "hides this link"),
             (format!("{SHORTEST}[quick]\ntimes = 2\n"), "f:1:1: ", "expected 0 to 1"),
             (format!("{SHORTEST}[origin]\nurl = [\"http://127.0.0.1:1\"]\n[[event]]\nat = \"1s\"\ndo = \"kill origin 1\"\n")
                 .replace("origins = 3\n", ""), "f:9:6: ", "run already"),

@@ -1,32 +1,31 @@
-//! What a case says of its streams, and what is impossible of it.
+//! Streams in a case, and combinations that are impossible.
 
 use std::num::NonZeroUsize;
 
-use report::results::{Layer, OWN_GENERATOR, StreamKind, Upstream, Version};
+use report::results::{ClientVersion, Layer, OWN_GENERATOR, OriginProtocol, StreamKind};
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::Given;
+use super::GivenPlan;
 use super::values::Size;
-use crate::plan::{CasePlan, Load, OriginSource, StreamPlan};
+use crate::plan::{CasePlan, OriginSource, PlanLoad, StreamPlan};
 
-/// Most streams of a measurement.
 const STREAMS_MOST: usize = 1_000_000;
 
 /// Streams in place of requests: their kind, or a table.
 #[derive(Clone)]
 pub(super) struct RawStreams {
     pub(super) kind: StreamKind,
-    table: Table,
+    table: StreamsTable,
 }
 
 #[derive(Deserialize, Clone, Default)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct StreamsTable {
     kind: Option<StreamKind>,
     per_connection: Option<NonZeroUsize>,
-    message: Option<Message>,
+    message: Option<WrittenMessage>,
     size: Option<Size>,
     in_flight: Option<NonZeroUsize>,
     senders: Option<NonZeroUsize>,
@@ -36,12 +35,12 @@ struct Table {
     sender_field: Option<String>,
 }
 
-/// A message that can be sent, as it is written.
+/// A valid template of a message.
 #[derive(Deserialize, Clone)]
 #[serde(try_from = "String")]
-struct Message(String);
+struct WrittenMessage(String);
 
-impl TryFrom<String> for Message {
+impl TryFrom<String> for WrittenMessage {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -53,14 +52,14 @@ impl TryFrom<String> for Message {
             );
         }
         let wrong = |expected| format!("the message cannot be sent: it must be {expected}");
-        load::Message::parse(&text).map_err(wrong).map(|_| Self(text))
+        load::StreamMessage::parse(&text).map_err(wrong).map(|_| Self(text))
     }
 }
 
 impl<'de> Deserialize<'de> for RawStreams {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
+        struct StreamOrList;
+        impl<'de> Visitor<'de> for StreamOrList {
             type Value = RawStreams;
 
             fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -69,23 +68,22 @@ impl<'de> Deserialize<'de> for RawStreams {
 
             fn visit_str<E: serde::de::Error>(self, written: &str) -> Result<RawStreams, E> {
                 let kind = StreamKind::deserialize(StrDeserializer::new(written))?;
-                Ok(RawStreams { kind, table: Table::default() })
+                Ok(RawStreams { kind, table: StreamsTable::default() })
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawStreams, A::Error> {
-                let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+                let table = StreamsTable::deserialize(MapAccessDeserializer::new(map))?;
                 let kind = table.kind.ok_or_else(|| serde::de::Error::missing_field("kind"))?;
                 Ok(RawStreams { kind, table })
             }
         }
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(StreamOrList)
     }
 }
 
 impl RawStreams {
-    /// The streams of a case.
     pub(super) fn plan(&self) -> StreamPlan {
-        let Table { per_connection, message, size, in_flight, senders, messages, .. } = &self.table;
+        let StreamsTable { per_connection, message, size, in_flight, senders, messages, .. } = &self.table;
         let mut fields = load::StampFields::default();
         for (field, given) in [
             (&mut fields.number, &self.table.number_field),
@@ -111,10 +109,10 @@ impl RawStreams {
     /// An option that this kind of streams does not have.
     pub(super) fn impossible(&self) -> Option<String> {
         let kind = self.kind;
-        let Table { message, size, in_flight, senders, messages, .. } = &self.table;
+        let StreamsTable { message, size, in_flight, senders, messages, .. } = &self.table;
         let word = kind.word();
         let sends = !kind.is_paced_by_server();
-        // A server stream is asked for with a message.
+        // A message starts a server stream.
         let has_message = kind != StreamKind::Events;
         let wrong =
             |key: &str, of: &str| Some(format!("{key} is of {of}, and not of {word:?}; leave it out"));
@@ -136,8 +134,8 @@ impl RawStreams {
     }
 }
 
-/// Why streams of a case could not be measured with any proxy.
-pub(super) fn impossible(case: &CasePlan, given: Given<'_>) -> Option<String> {
+/// The reason why no proxy could be measured with the streams of a case.
+pub(super) fn impossible(case: &CasePlan, given: GivenPlan<'_>) -> Option<String> {
     let streams = case.streams.as_ref()?;
     let (name, kind) = (&case.name, streams.kind);
     let what = kind.phrase();
@@ -166,19 +164,19 @@ pub(super) fn impossible(case: &CasePlan, given: Given<'_>) -> Option<String> {
     if all > STREAMS_MOST {
         return Some(format!("{name:?} has {all} streams; expected at most {STREAMS_MOST}"));
     }
-    if streams.per_connection.get() > 1 && case.version == Version::Http1 {
+    if streams.per_connection.get() > 1 && case.version == ClientVersion::Http1 {
         return Some(format!("{name:?} has several streams per_connection, which takes version = \"2\""));
     }
-    if kind.is_grpc() && case.version == Version::Http1 {
+    if kind.is_grpc() && case.version == ClientVersion::Http1 {
         return Some(format!("{name:?} has {what}, which are sent over HTTP/2; expected version = \"2\""));
     }
     match (case.layer, case.upstream) {
-        (Layer::Seven, Upstream::Http | Upstream::Https) if kind.is_grpc() => {
+        (Layer::Seven, OriginProtocol::Http | OriginProtocol::Https) if kind.is_grpc() => {
             return Some(format!(
                 "{name:?} has {what}, which reach origins over HTTP/2; expected upstream = \"h2\""
             ));
         }
-        (Layer::Seven, Upstream::H2) if kind.is_websocket() => {
+        (Layer::Seven, OriginProtocol::H2) if kind.is_websocket() => {
             return Some(format!(
                 "{name:?} has WebSockets, which reach origins over HTTP/1.1; expected upstream = \"http\" \
                                  or \"https\""
@@ -207,27 +205,31 @@ pub(super) fn impossible(case: &CasePlan, given: Given<'_>) -> Option<String> {
     wrong_path(case, kind, given)
 }
 
-/// What a kind of streams cannot have of a load.
+/// The reason why a kind of streams does not support a load.
 fn wrong_load(case: &CasePlan, streams: &StreamPlan) -> Option<&'static str> {
     match (&case.load, streams.kind) {
-        (Load::Closed, StreamKind::FanOut) => {
-            Some("nobody answers a fan-out, so there is no closed loop; expected load = messages a second")
+        (PlanLoad::Closed, StreamKind::FanOut) => {
+            Some("a fan-out has no answers, so there is no closed loop; expected load = messages a second")
         }
-        (Load::ShareOfSlowest(_), StreamKind::FanOut) => Some(
-            "nobody answers a fan-out, so there is no closed loop to take a share of; expected messages a second",
+        (PlanLoad::ShareOfSlowest(_), StreamKind::FanOut) => Some(
+            "a fan-out has no answers, so there is no closed loop to take a share of; expected messages a second",
         ),
-        (Load::Rate(_) | Load::ShareOfSlowest(_) | Load::Search(_), kind) if kind.is_paced_by_server() => {
+        (PlanLoad::Rate(_) | PlanLoad::ShareOfSlowest(_) | PlanLoad::Search(_), kind)
+            if kind.is_paced_by_server() =>
+        {
             Some("the server says when its messages come; leave out load")
         }
-        (Load::Rate(_) | Load::ShareOfSlowest(_) | Load::Search(_), _) if streams.in_flight.is_some() => {
+        (PlanLoad::Rate(_) | PlanLoad::ShareOfSlowest(_) | PlanLoad::Search(_), _)
+            if streams.in_flight.is_some() =>
+        {
             Some("in_flight is of closed loops; leave it out beside a rate")
         }
         _ => None,
     }
 }
 
-/// Whether the path is one that has such streams, and a proxy can show that it is ready.
-fn wrong_path(case: &CasePlan, kind: StreamKind, given: Given<'_>) -> Option<String> {
+/// Checks that the path has such streams, and that a probe can show that a proxy is ready.
+fn wrong_path(case: &CasePlan, kind: StreamKind, given: GivenPlan<'_>) -> Option<String> {
     let (name, path) = (&case.name, &case.payload.path);
     match &given.origins.source {
         OriginSource::Own(_) => {

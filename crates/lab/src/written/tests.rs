@@ -12,11 +12,11 @@ fn every_combination_is_a_case() {
         "{SHORTEST}[[case]]\nscheme = [\"http\", \"https\"]\npayload = [\"tiny\", \"large\"]\n\
          connections = [1, 2]\nload = [\"closed\", \"50%\"]\n"
     );
-    let read = Written::read(&text, "f", false).expect("a plan");
+    let read = WrittenPlan::read(&text, "f", false).expect("a plan");
     assert_eq!(read.cases.len(), 16);
     assert_eq!(read.cases[0].name, "http-tiny-c1-closed");
     assert_eq!(read.cases[15].name, "https-large-c2-50%");
-    assert_eq!(read.cases[15].load, Load::ShareOfSlowest(0.5));
+    assert_eq!(read.cases[15].load, PlanLoad::ShareOfSlowest(0.5));
 }
 
 #[test]
@@ -26,11 +26,11 @@ fn what_origins_speak_and_the_layer_make_cases_of_their_own() {
          upstream = [\"http\", \"https\", \"h2\"]\n[[case]]\nname = \"l{{layer}}-{{scheme}}\"\npayload = \"tiny\"\n\
          connections = 1\nscheme = \"https\"\nupstream = \"https\"\nlayer = 4\n"
     );
-    let read = Written::read(&text, "f", false).expect("a plan");
+    let read = WrittenPlan::read(&text, "f", false).expect("a plan");
     let names: Vec<&str> = read.cases.iter().map(|case| case.name.as_str()).collect();
     assert_eq!(names, ["http-7", "https-7", "h2-7", "l4-https"]);
-    // Whoever speaks no TLS has nobody to speak with.
-    assert_eq!(read.cases.iter().filter(|case| case.includes_role(Role::Direct)).count(), 2);
+    // Without TLS, `direct` has no server to connect to.
+    assert_eq!(read.cases.iter().filter(|case| case.includes_role(ProxyRole::Direct)).count(), 2);
 }
 
 #[test]
@@ -40,11 +40,11 @@ fn versions_generators_searches_and_deviations_are_read() {
          version = [\"1.1\", \"2\"]\ngenerator = [\"vanward\", \"h2load\"]\nload = [\"closed\", \"p99 < 10ms\"]\n\
          [proxy.direct]\nworkers = 2\naccess_log = true\n"
     );
-    let read = Written::read(&text, "f", false).expect("a plan");
+    let read = WrittenPlan::read(&text, "f", false).expect("a plan");
     let names: Vec<&str> = read.cases.iter().map(|case| case.name.as_str()).collect();
     assert_eq!(names[..3], ["1.1-vanward-closed", "1.1-vanward-highest", "1.1-h2load-closed"]);
-    assert_eq!((read.cases.len(), read.cases[7].version), (8, Version::Http2));
-    assert!(matches!(&read.cases[7].load, Load::Search(bound) if bound.text() == "p99 < 10ms"));
+    assert_eq!((read.cases.len(), read.cases[7].version), (8, ClientVersion::Http2));
+    assert!(matches!(&read.cases[7].load, PlanLoad::Search(bound) if bound.text() == "p99 < 10ms"));
     assert_eq!(read.wanted.deviations["direct"].access_log, Some(true));
 }
 
@@ -54,12 +54,12 @@ fn quick_takes_what_it_says() {
         "{SHORTEST}[[case]]\npayload = [\"tiny\", \"large\"]\nconnections = 400\nscheme = [\"http\", \"https\"]\n\
          duration = \"500ms\"\nquick = {{ connections = 4, payload = \"tiny\", scheme = \"https\" }}\n[quick]\nrepeats = 1\nduration = \"10ms\"\n"
     );
-    let full = Written::read(&text, "f", false).expect("a plan");
+    let full = WrittenPlan::read(&text, "f", false).expect("a plan");
     assert_eq!((full.cases.len(), full.timing.rounds), (4, 3));
     assert_eq!(full.cases[0].measured(full.timing), Duration::from_millis(500));
-    let quick = Written::read(&text, "f", true).expect("a plan");
+    let quick = WrittenPlan::read(&text, "f", true).expect("a plan");
     assert_eq!((quick.cases.len(), quick.cases[0].connections.get()), (1, 4));
-    assert_eq!(quick.cases[0].scheme, Scheme::Https);
+    assert_eq!(quick.cases[0].scheme, ClientScheme::Https);
     assert_eq!((quick.timing.rounds, quick.timing.measured), (1, Duration::from_millis(10)));
     assert_eq!(quick.cases[0].measured(quick.timing), quick.timing.measured);
 }
@@ -88,6 +88,8 @@ fn mistakes_have_a_place_and_the_name_that_was_meant() {
             "/tinny\": an origin has no such page",
         ),
         (format!("{SHORTEST}{}", case.replace("tiny", "/blank/-5")), "f:", "is not a size"),
+        (format!("{SHORTEST}{case}responses = \"all\"\n"), "f:7:13: ", "`any`"),
+        (format!("{SHORTEST}{case}responses = \"any\"\ngenerator = \"wrk\"\n"), "f:", "compares responses"),
         (format!("{SHORTEST}{case}layer = 5\n"), "f:7:9: ", "a layer is 4"),
         (format!("{SHORTEST}{case}layer = 4\nscheme = \"https\"\n"), "f:", "takes upstream = \"https\""),
         (format!("{SHORTEST}{case}layer = 4\nupstream = \"h2\"\n"), "f:", "takes upstream = \"http\""),
@@ -100,7 +102,7 @@ fn mistakes_have_a_place_and_the_name_that_was_meant() {
         (format!("expect = [\"p99 < 1s\"]\n{SHORTEST}{case}"), "f:1:", "expected of no proxy"),
     ];
     for (text, place, said) in cases {
-        let refused = Written::read(&text, "f", false).expect_err("a mistake");
+        let refused = WrittenPlan::read(&text, "f", false).expect_err("a mistake");
         assert_eq!(refused.len(), 1, "{refused:?}");
         let refused = refused[0].to_string();
         assert!(refused.starts_with(place) || place.ends_with(':') && refused.starts_with("f:"), "{refused}");
@@ -118,18 +120,23 @@ fn streams_are_cases_with_defaults_of_their_kind() {
          connections = 3\nload = 5\n[[case]]\nname = \"l{{layer}}\"\nstream = \"grpc-bidi\"\n\
          payload = \"/vanward.Origin/Echo\"\nconnections = 1\nlayer = 4\n"
     );
-    let read = Written::read(&text, "f", false).expect("a plan");
+    let read = WrittenPlan::read(&text, "f", false).expect("a plan");
     let names: Vec<&str> = read.cases.iter().map(|case| case.name.as_str()).collect();
     assert_eq!(names, ["echo-closed", "grpc-unary", "fan-out", "l4"]);
     let [echo, grpc, fan_out, layer_4] = &read.cases[..] else { panic!("four") };
-    assert_eq!((echo.version, echo.upstream), (Version::Http1, Upstream::Http));
+    assert_eq!((echo.version, echo.upstream), (ClientVersion::Http1, OriginProtocol::Http));
     for case in [grpc, layer_4] {
-        assert_eq!((case.version, case.upstream), (Version::Http2, Upstream::H2), "{}", case.name);
+        assert_eq!(
+            (case.version, case.upstream),
+            (ClientVersion::Http2, OriginProtocol::H2),
+            "{}",
+            case.name
+        );
     }
     let streams = |case: &CasePlan| case.streams.clone().expect("streams");
     assert_eq!((streams(echo).size_bytes, streams(echo).in_flight.map(NonZeroUsize::get)), (200, Some(2)));
     assert_eq!(streams(fan_out).senders, Some(NonZeroUsize::MIN));
-    assert_eq!((grpc.payload.bytes, &grpc.load), (None, &Load::Rate(500.0)));
+    assert_eq!((grpc.payload.bytes, &grpc.load), (None, &PlanLoad::Rate(500.0)));
 }
 
 #[test]
@@ -153,7 +160,7 @@ fn mistakes_of_streams_are_found_in_the_plan() {
             "size is of streams that send",
         ),
         (stream("\"events\"", events, "load = 5\n"), "f:4:1: ", "the server says when"),
-        (stream("\"fan-out\"", "/websocket/fan-out", ""), "f:4:1: ", "nobody answers"),
+        (stream("\"fan-out\"", "/websocket/fan-out", ""), "f:4:1: ", "has no answers"),
         (
             stream("{ kind = \"fan-out\", senders = 4 }", "/websocket/fan-out", "load = 5\n"),
             "f:4:1: ",
@@ -185,7 +192,7 @@ fn mistakes_of_streams_are_found_in_the_plan() {
         ),
     ];
     for (text, place, said) in cases {
-        let refused = Written::read(&text, "f", false).expect_err(said);
+        let refused = WrittenPlan::read(&text, "f", false).expect_err(said);
         assert_eq!(refused.len(), 1, "{refused:?}");
         let refused = refused[0].to_string();
         assert!(refused.starts_with(place) && refused.contains(said), "{refused}\n{place} {said}");
@@ -197,7 +204,7 @@ fn every_mistake_is_told_at_once() {
     let text = "titel = \"t\"\nproxies = [\"direct\", \"ngnix\"]\nduration = 5\nexpect = [\"direct: p99 < much\", \
                 \"nginx: p99 < 1s\", \"p99 <\"]\n[[case]]\npayload = \"tiny\"\nconnections = 0\nlod = 1\n[[case]]\n\
                 connections = 1\n[quick]\nrepeats = 1\nduratoin = \"1s\"\nwarm up\n[made]\nup = 1\n";
-    let told: Vec<String> = Written::read(text, "f", false)
+    let told: Vec<String> = WrittenPlan::read(text, "f", false)
         .expect_err("mistakes")
         .iter()
         .map(|mistake| format!("{}:{} {}", mistake.line, mistake.column, mistake.sentence()))
@@ -205,11 +212,11 @@ fn every_mistake_is_told_at_once() {
     let begins = [
         "1:1 unknown field `titel`; did you mean \"title\"? Expected one of",
         "2:22 no proxy is called \"ngnix\"; did you mean \"nginx\"?",
-        "3:12 invalid type: integer `5`; expected a string",
+        "3:12 this is an integer; expected a string",
         "4:11 \"much\" is not a duration",
         "4:33 the plan has no proxy \"nginx\"",
         "4:52 \"\" is not a duration",
-        "7:15 invalid value",
+        "7:15 0 is not possible; expected a whole number, 1 or more",
         "8:1 unknown field `lod`; did you mean \"load\"?",
         "13:1 unknown field `duratoin`; did you mean \"duration\"?",
         "14:6 key with no value",
@@ -221,11 +228,11 @@ fn every_mistake_is_told_at_once() {
     }
     let missing =
         format!("{SHORTEST}[[case]]\nconnections = 1\n[[case]]\npayload = \"tiny\"\nconnections = 0\n");
-    let mistakes = Written::read(&missing.replace("title", "titel"), "f", false).expect_err("mistakes");
+    let mistakes = WrittenPlan::read(&missing.replace("title", "titel"), "f", false).expect_err("mistakes");
     let told: Vec<&str> = mistakes.iter().map(|mistake| mistake.message.as_str()).collect();
-    let nought = "invalid value: integer `0`";
+    let nought = "0 is not possible";
     assert_eq!(told, ["unknown field `titel`", "missing field `payload`", nought]);
-    let mistakes = Written::read("proxies = [\"direct\"]\n", "f", false).expect_err("mistakes");
+    let mistakes = WrittenPlan::read("proxies = [\"direct\"]\n", "f", false).expect_err("mistakes");
     let told: Vec<&str> = mistakes.iter().map(|mistake| mistake.message.as_str()).collect();
     assert_eq!(told, ["the plan has no title", "the plan has no duration", "the plan has no case"]);
 }
@@ -242,9 +249,9 @@ fn what_is_no_plan_at_all_ends() {
         "[a]\n[a]\n",
         "proxies = [1, 2",
     ] {
-        assert!(Written::read(text, "f", false).is_err(), "{text}");
+        assert!(WrittenPlan::read(text, "f", false).is_err(), "{text}");
     }
     let many = "[[case]]\npayload = 1\nconnections = 0\n".repeat(500);
-    let mistakes = Written::read(&many, "f", false).expect_err("mistakes");
+    let mistakes = WrittenPlan::read(&many, "f", false).expect_err("mistakes");
     assert!((100..=201).contains(&mistakes.len()), "{}", mistakes.len());
 }

@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 
 use crate::expect::Bound;
 use crate::generator::{self, Generator};
-use crate::plan::{Load, Payload};
+use crate::plan::{OriginPayload, PlanLoad};
 
-/// One value or a list.
+/// A single value or a list.
 #[derive(Deserialize)]
 #[serde(try_from = "toml::Value", bound(deserialize = "T: DeserializeOwned"))]
 pub(super) struct Each<T>(pub(super) Vec<T>);
@@ -43,10 +43,12 @@ pub(super) enum RawPayload {
 }
 
 impl RawPayload {
-    pub(super) fn payload(&self) -> Payload {
+    pub(super) fn payload(&self) -> OriginPayload {
         match self {
-            Self::Path(path) => Payload::of(path),
-            Self::Named { name, path } => Payload { name: name.clone(), ..Payload::of(path) },
+            Self::Path(path) => OriginPayload::from_written(path),
+            Self::Named { name, path } => {
+                OriginPayload { name: name.clone(), ..OriginPayload::from_written(path) }
+            }
         }
     }
 
@@ -94,11 +96,11 @@ impl TryFrom<String> for RawGenerator {
 
 #[derive(Deserialize, Clone)]
 #[serde(try_from = "WrittenLoad")]
-pub(super) struct RawLoad(pub(super) Load);
+pub(super) struct RawLoad(pub(super) PlanLoad);
 
 impl Default for RawLoad {
     fn default() -> Self {
-        Self(Load::Closed)
+        Self(PlanLoad::Closed)
     }
 }
 
@@ -117,16 +119,16 @@ impl TryFrom<WrittenLoad> for RawLoad {
 
     fn try_from(written: WrittenLoad) -> Result<Self, String> {
         let load = match &written {
-            WrittenLoad::Word(word) if word == "closed" => Some(Load::Closed),
+            WrittenLoad::Word(word) if word == "closed" => Some(PlanLoad::Closed),
             WrittenLoad::Word(word) if word.contains('<') => {
-                Some(Load::Search(Bound::try_from(word.clone())?))
+                Some(PlanLoad::Search(Bound::try_from(word.clone())?))
             }
             WrittenLoad::Word(word) => word
                 .strip_suffix('%')
                 .and_then(|number| number.trim().parse::<f64>().ok())
                 .filter(|share| *share > 0.0 && *share <= 100.0)
-                .map(|share| Load::ShareOfSlowest(share / 100.0)),
-            WrittenLoad::PerSecond(rate) => Some(*rate).filter(|rate| *rate > 0.0).map(Load::Rate),
+                .map(|share| PlanLoad::ShareOfSlowest(share / 100.0)),
+            WrittenLoad::PerSecond(rate) => Some(*rate).filter(|rate| *rate > 0.0).map(PlanLoad::Rate),
         };
         load.map(Self).ok_or_else(|| {
             "a load is \"closed\", a share such as \"50%\" of the slowest closed loop, a bound such as \"p99 < 10ms\" \
@@ -136,12 +138,11 @@ impl TryFrom<WrittenLoad> for RawLoad {
     }
 }
 
-/// A duration.
 #[derive(Deserialize, Clone, Copy, Default)]
 #[serde(try_from = "String")]
-pub(super) struct Span(pub(super) Duration);
+pub(super) struct ValueSpan(pub(super) Duration);
 
-impl TryFrom<String> for Span {
+impl TryFrom<String> for ValueSpan {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -149,7 +150,7 @@ impl TryFrom<String> for Span {
     }
 }
 
-/// Bytes.
+/// In bytes.
 #[derive(Deserialize, Clone, Copy)]
 #[serde(try_from = "String")]
 pub(super) struct Size(pub(super) u64);
@@ -162,7 +163,7 @@ impl TryFrom<String> for Size {
     }
 }
 
-/// Bytes per second.
+/// In bytes per second.
 #[derive(Deserialize, Clone, Copy)]
 #[serde(try_from = "String")]
 pub(super) struct Rate(pub(super) u64);
@@ -179,6 +180,6 @@ pub(super) fn three() -> NonZeroUsize {
     const { NonZeroUsize::new(3).expect("not zero") }
 }
 
-pub(super) fn ten_seconds() -> Span {
-    Span(Duration::from_secs(10))
+pub(super) fn ten_seconds() -> ValueSpan {
+    ValueSpan(Duration::from_secs(10))
 }

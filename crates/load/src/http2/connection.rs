@@ -1,108 +1,100 @@
-//! State of an HTTP/2 connection and its streams (RFC 9113): requests become bytes, and bytes responses.
+//! State of an HTTP/2 connection and its streams (RFC 9113): requests become bytes, and bytes become responses.
 //!
 //! A sender has a place, and one stream at a time in it. Bodies of responses are counted, not kept.
 
 use std::time::Instant;
 
-use ::h3::prefixed::push_integer;
 use bytes::{Buf, Bytes};
+use lab_http3::prefixed::push_integer;
 
-use super::encode::{self, Block, Common, Table};
-use super::frame::{self, Code, HEAD_BYTES, Head, NUMBER_MAX, PAYLOAD_BYTES};
-use super::head::{FIELDS_BYTES_MAX, Fault, Heads};
-use super::incoming::{Incoming, Received};
-use crate::watch::Watch;
+use super::encode::{self, CommonFields, EncoderTable, RequestBlock};
+use super::frame::{self, H2Code, HEAD_BYTES, LoadFrameHead, NUMBER_MAX, PAYLOAD_BYTES};
+use super::head::{BlockFault, FIELDS_BYTES_MAX, Heads};
+use super::incoming::{IncomingResponse, ReceivedResponse};
+use crate::watch::Observer;
 
 /// Flow-control window of each response: allows 160 MB/s at a round-trip time of 50 ms.
 const STREAM_WINDOW_BYTES: u32 = 8 << 20;
 /// Flow-control window of a connection, for all its responses together.
 const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
-/// RFC 9113 §6.9.2: windows until something else is said.
+/// RFC 9113 §6.9.2: initial windows.
 const WINDOW_BYTES: i64 = 65_535;
-/// Bytes to send beyond which no more of bodies is added.
+/// If this many bytes wait to be sent, no more bytes of bodies are added.
 const OUT_BYTES: usize = 128 * 1024;
 
-/// A request.
-pub(crate) struct Asked<'a> {
-    pub(crate) common: &'a Common,
-    pub(crate) block: &'a Block,
+pub(crate) struct H2LoadRequest<'a> {
+    pub(crate) common: &'a CommonFields,
+    pub(crate) block: &'a RequestBlock,
     pub(crate) body: Bytes,
-    /// Whether the method is HEAD.
     pub(crate) is_head: bool,
     /// Whether the fields of the response are kept.
     pub(crate) keeps_fields: bool,
-    /// Observes the response.
-    pub(crate) watch: Option<Box<Watch>>,
+    pub(crate) observer: Observer,
 }
 
-/// Why a stream ended without a complete response.
+/// The reason why a stream ended without a complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Reset(Code),
-    GoAway(Code),
+pub(crate) enum H2StreamFailure {
+    Reset(H2Code),
+    GoAway(H2Code),
     /// HTTP/3: the stream was reset.
-    ResetOfHttp3(::h3::Code),
+    ResetOfHttp3(lab_http3::LabH3Code),
     Malformed(&'static str),
-    /// With its connection; whether the response had begun.
+    /// The connection ended; `is_begun`: whether the response had begun.
     Lost {
         is_begun: bool,
     },
 }
 
-/// The server violated the protocol: the connection cannot go on.
+/// The server violated the protocol, so the connection cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Broken(Code, &'static str);
+struct ServerViolation(H2Code, &'static str);
 
-/// A connection, for a number of senders.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    /// Bytes to send.
+pub(crate) struct H2LoadConnection {
     pub(crate) out: Vec<u8>,
-    /// Places whose streams have ended since they were last looked at.
+    /// Places whose streams ended since the last call.
     pub(crate) ended: Vec<usize>,
     heads: Heads,
-    /// An incomplete frame.
     partial: Vec<u8>,
-    /// A DATA frame that is not read to its end.
+    /// A DATA frame that is read in part.
     data: Option<Data>,
     /// Header block that CONTINUATION frames continue.
     block: Vec<u8>,
     continued: Option<(u32, bool)>,
     /// Stream of each place; 0 for none.
     streams: Vec<u32>,
-    places: Vec<Place>,
-    /// Place that was found last: responses often come in the order of their requests.
+    places: Vec<H2SenderPlace>,
+    /// Place that was found last: responses often arrive in the order of their requests.
     found: usize,
     next_stream: u32,
-    table: Table,
-    /// A smaller table has to be announced.
+    table: EncoderTable,
+    /// A table size update has to be sent, because the server wants a smaller table.
     resizes: bool,
-    /// Number of streams that the server takes; 0 before it has said so.
+    /// Maximum number of concurrent streams; 0 before the server's SETTINGS.
     most: usize,
-    /// It takes no more requests.
+    /// The server accepts no further requests.
     is_over: bool,
-    /// Bytes that may be sent on the connection, and at first on each stream.
+    /// Send window of the connection, and initial send window of each stream.
     window: i64,
     stream_window: i64,
-    /// Received bytes that the server was not told of.
+    /// Received bytes without a WINDOW_UPDATE yet.
     received_bytes: u32,
     /// Number of places with an unsent body.
     uploads: usize,
     next_upload: usize,
 }
 
-/// The stream of a place.
 #[derive(Debug, Default)]
-struct Place {
-    incoming: Incoming,
-    /// Received bytes that the server was not told of.
+struct H2SenderPlace {
+    incoming: IncomingResponse,
+    /// Received bytes without a WINDOW_UPDATE yet.
     received_bytes: u32,
     upload: Bytes,
     window: i64,
-    result: Option<Result<Received, Ended>>,
+    result: Option<Result<ReceivedResponse, H2StreamFailure>>,
 }
 
-/// Rest of a DATA frame.
 #[derive(Debug, Clone, Copy)]
 struct Data {
     stream: u32,
@@ -111,8 +103,8 @@ struct Data {
     is_last: bool,
 }
 
-impl Connection {
-    /// A connection for this many places. Its preface is to be sent.
+impl H2LoadConnection {
+    /// Makes a connection for this many places, with its preface to send.
     pub(crate) fn new(places: usize) -> Self {
         let mut out = frame::PREFACE.to_vec();
         let mut settings = Vec::new();
@@ -136,10 +128,10 @@ impl Connection {
             block: Vec::new(),
             continued: None,
             streams: vec![0; places],
-            places: (0..places).map(|_| Place::default()).collect(),
+            places: (0..places).map(|_| H2SenderPlace::default()).collect(),
             found: 0,
             next_stream: 1,
-            table: Table::Empty,
+            table: EncoderTable::Empty,
             resizes: false,
             most: 0,
             is_over: false,
@@ -151,19 +143,18 @@ impl Connection {
         }
     }
 
-    /// Number of concurrent streams that the server takes; 0 before its SETTINGS.
+    /// Maximum number of concurrent streams; 0 before the server's SETTINGS.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
 
-    /// Whether it takes no more requests.
+    /// Whether the server accepts no further requests.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Sends the request of a place.
     #[inline]
-    pub(crate) fn ask(&mut self, place: usize, asked: Asked<'_>) {
+    pub(crate) fn ask(&mut self, place: usize, asked: H2LoadRequest<'_>) {
         debug_assert!(self.streams[place] == 0 && !self.is_over, "a sender has one stream at a time");
         let stream = self.next_stream;
         self.next_stream += 2;
@@ -178,14 +169,14 @@ impl Connection {
         let bytes = self.out.len() - start - HEAD_BYTES;
         let end = if asked.body.is_empty() { frame::END_STREAM } else { 0 };
         if bytes <= PAYLOAD_BYTES {
-            let head = Head { bytes, kind: frame::HEADERS, flags: frame::END_HEADERS | end, stream };
+            let head = LoadFrameHead { bytes, kind: frame::HEADERS, flags: frame::END_HEADERS | end, stream };
             self.out[start..start + HEAD_BYTES].copy_from_slice(&head.write());
         } else {
             self.continue_head(start, stream, end);
         }
         self.streams[place] = stream;
         let at = &mut self.places[place];
-        at.incoming.begin(asked.is_head, asked.keeps_fields, asked.watch);
+        at.incoming.begin(asked.is_head, asked.keeps_fields, asked.observer);
         (at.received_bytes, at.result) = (0, None);
         if end == 0 {
             (at.upload, at.window) = (asked.body, self.stream_window);
@@ -194,7 +185,7 @@ impl Connection {
         }
     }
 
-    /// Frames a block that is too long for one frame.
+    /// Splits a block that is too long for one frame.
     #[cold]
     fn continue_head(&mut self, start: usize, stream: u32, end: u8) {
         let block = self.out.split_off(start).split_off(HEAD_BYTES);
@@ -207,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// Adds bodies of requests to the bytes to send, as far as the server allows.
+    /// Adds bodies of requests to the bytes to send, as much as flow control allows.
     pub(crate) fn upload(&mut self) {
         let mut blocked = 0;
         while self.uploads > 0 && blocked < self.places.len() && self.out.len() < OUT_BYTES && self.window > 0
@@ -231,58 +222,56 @@ impl Connection {
         }
     }
 
-    /// Gives up the stream of a place.
     pub(crate) fn cancel(&mut self, place: usize) {
         if self.streams[place] != 0 {
-            self.reset(place, Code::CANCEL);
+            self.reset(place, H2Code::CANCEL);
             self.close(place);
         }
     }
 
-    /// What has become of the stream of a place, once it has ended.
+    /// Takes the result of a place's stream, once it has ended.
     #[inline]
-    pub(crate) fn take(&mut self, place: usize) -> Option<Result<Received, Ended>> {
+    pub(crate) fn take(&mut self, place: usize) -> Option<Result<ReceivedResponse, H2StreamFailure>> {
         self.places[place].result.take()
     }
 
-    /// The response of a place, if its stream has ended with one.
+    /// Takes the response of a place, if its stream has ended with one.
     #[inline]
-    pub(crate) fn take_success(&mut self, place: usize) -> Option<Received> {
+    pub(crate) fn take_success(&mut self, place: usize) -> Option<ReceivedResponse> {
         let result = &mut self.places[place].result;
         result.take_if(|result| result.is_ok()).and_then(Result::ok)
     }
 
-    /// Ends all streams: the connection is gone.
+    /// Ends all streams after the connection was lost.
     pub(crate) fn lose(&mut self) {
         self.is_over = true;
         for place in 0..self.places.len() {
             if self.streams[place] != 0 {
-                self.fail(place, Ended::Lost { is_begun: self.places[place].incoming.has_head() });
+                self.fail(place, H2StreamFailure::Lost { is_begun: self.places[place].incoming.has_head() });
             }
         }
     }
 
-    /// Reads what was received. False if the connection cannot go on: its streams have ended, and a GOAWAY is to be sent.
+    /// Reads received bytes. Returns false if the connection is over: its streams have ended, and a GOAWAY is due.
     pub(crate) fn receive(&mut self, bytes: &[u8], now: Instant) -> bool {
-        let Err(Broken(code, what)) = self.read(bytes, now) else { return true };
+        let Err(ServerViolation(code, what)) = self.read(bytes, now) else { return true };
         self.is_over = true;
         for place in 0..self.places.len() {
             if self.streams[place] != 0 {
-                self.fail(place, Ended::Malformed(what));
+                self.fail(place, H2StreamFailure::Malformed(what));
             }
         }
         self.go_away(code);
         false
     }
 
-    /// Says that the connection ends.
-    pub(crate) fn go_away(&mut self, code: Code) {
-        // RFC 9113 §6.8: no stream of the server's was processed.
+    pub(crate) fn go_away(&mut self, code: H2Code) {
+        // RFC 9113 §6.8: no stream of the server was processed.
         let payload = [[0; 4], code.0.to_be_bytes()].concat();
         frame::push(&mut self.out, frame::GOAWAY, 0, 0, &payload);
     }
 
-    fn read(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), Broken> {
+    fn read(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), ServerViolation> {
         while !bytes.is_empty() {
             if let Some(data) = &mut self.data {
                 let (piece, rest) = bytes.split_at(bytes.len().min(data.left_bytes));
@@ -296,7 +285,7 @@ impl Connection {
             } else if !self.partial.is_empty() {
                 bytes = self.read_partial(bytes, now)?;
             } else if let Some(head) = bytes.first_chunk() {
-                let head = checked(Head::read(head))?;
+                let head = checked(LoadFrameHead::read(head))?;
                 if self.begins_body(head)? {
                     self.begin_body(head, now)?;
                     bytes = &bytes[HEAD_BYTES..];
@@ -315,9 +304,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Completes a frame of which some bytes were received before. Returns the bytes behind it.
-    fn read_partial<'b>(&mut self, bytes: &'b [u8], now: Instant) -> Result<&'b [u8], Broken> {
-        let head = |partial: &[u8]| partial.first_chunk().map(Head::read);
+    /// Completes a partial frame. Returns the bytes behind it.
+    fn read_partial<'b>(&mut self, bytes: &'b [u8], now: Instant) -> Result<&'b [u8], ServerViolation> {
+        let head = |partial: &[u8]| partial.first_chunk().map(LoadFrameHead::read);
         let wanted = head(&self.partial).map_or(HEAD_BYTES, |head| HEAD_BYTES + head.bytes);
         let (more, rest) = bytes.split_at(bytes.len().min(wanted - self.partial.len()));
         self.partial.extend_from_slice(more);
@@ -335,17 +324,17 @@ impl Connection {
         Ok(rest)
     }
 
-    /// Whether the frame is DATA that is read as it comes.
-    fn begins_body(&self, head: Head) -> Result<bool, Broken> {
+    /// Whether the frame is DATA, which is read in pieces.
+    fn begins_body(&self, head: LoadFrameHead) -> Result<bool, ServerViolation> {
         // RFC 9113 §6.10.
         if self.continued.is_some_and(|(stream, _)| head.kind != frame::CONTINUATION || head.stream != stream)
         {
-            return Err(Broken(Code::PROTOCOL_ERROR, "a header block is not continued"));
+            return Err(ServerViolation(H2Code::PROTOCOL_ERROR, "a header block is not continued"));
         }
         Ok(head.kind == frame::DATA && !head.has(frame::PADDED))
     }
 
-    fn frame(&mut self, head: Head, payload: &[u8], now: Instant) -> Result<(), Broken> {
+    fn frame(&mut self, head: LoadFrameHead, payload: &[u8], now: Instant) -> Result<(), ServerViolation> {
         match head.kind {
             frame::DATA => self.padded_body(head, payload, now),
             frame::HEADERS => self.headers(head, payload, now),
@@ -354,12 +343,14 @@ impl Connection {
                 let code = number(payload)?;
                 self.check_opened(head.stream)?;
                 if let Some(place) = self.find(head.stream) {
-                    self.fail(place, Ended::Reset(Code(code)));
+                    self.fail(place, H2StreamFailure::Reset(H2Code(code)));
                 }
                 Ok(())
             }
             frame::SETTINGS => self.settings(head, payload),
-            frame::PUSH_PROMISE => Err(Broken(Code::PROTOCOL_ERROR, "it pushes, which was switched off")),
+            frame::PUSH_PROMISE => {
+                Err(ServerViolation(H2Code::PROTOCOL_ERROR, "it pushes, which was switched off"))
+            }
             frame::PING => {
                 if payload.len() != 8 {
                     return Err(FRAME_SIZE);
@@ -371,7 +362,7 @@ impl Connection {
             }
             frame::GOAWAY => self.goes_away(payload),
             frame::WINDOW_UPDATE => self.window_update(head, payload),
-            // RFC 9113 §4.1, §5.5: what is not known is ignored, as is PRIORITY.
+            // RFC 9113 §4.1, §5.5: unknown frames are ignored, as is PRIORITY.
             _ => Ok(()),
         }
     }
@@ -386,15 +377,18 @@ impl Connection {
         Some(place)
     }
 
-    /// RFC 9113 §5.1: nothing may come on a stream that no request opened.
-    fn check_opened(&self, stream: u32) -> Result<(), Broken> {
+    /// RFC 9113 §5.1: no frame may arrive on a stream that no request opened.
+    fn check_opened(&self, stream: u32) -> Result<(), ServerViolation> {
         if stream.is_multiple_of(2) || stream >= self.next_stream {
-            return Err(Broken(Code::PROTOCOL_ERROR, "a frame is on a stream that no request has opened"));
+            return Err(ServerViolation(
+                H2Code::PROTOCOL_ERROR,
+                "a frame is on a stream that no request has opened",
+            ));
         }
         Ok(())
     }
 
-    fn headers(&mut self, head: Head, payload: &[u8], now: Instant) -> Result<(), Broken> {
+    fn headers(&mut self, head: LoadFrameHead, payload: &[u8], now: Instant) -> Result<(), ServerViolation> {
         self.check_opened(head.stream)?;
         let mut block = unpadded(head, payload)?;
         if head.has(frame::PRIORITY) {
@@ -410,13 +404,18 @@ impl Connection {
         Ok(())
     }
 
-    fn continuation(&mut self, head: Head, payload: &[u8], now: Instant) -> Result<(), Broken> {
+    fn continuation(
+        &mut self,
+        head: LoadFrameHead,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<(), ServerViolation> {
         let Some((stream, is_last)) = self.continued else {
-            return Err(Broken(Code::PROTOCOL_ERROR, "CONTINUATION continues nothing"));
+            return Err(ServerViolation(H2Code::PROTOCOL_ERROR, "CONTINUATION continues nothing"));
         };
         self.block.extend_from_slice(payload);
         if self.block.len() > FIELDS_BYTES_MAX {
-            return Err(Broken(Code::PROTOCOL_ERROR, "a header block is larger than 64 KiB"));
+            return Err(ServerViolation(H2Code::PROTOCOL_ERROR, "a header block is larger than 64 KiB"));
         }
         if head.has(frame::END_HEADERS) {
             self.continued = None;
@@ -427,19 +426,25 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads a head or trailers.
-    fn fields(&mut self, stream: u32, is_last: bool, block: &[u8], now: Instant) -> Result<(), Broken> {
+    fn fields(
+        &mut self,
+        stream: u32,
+        is_last: bool,
+        block: &[u8],
+        now: Instant,
+    ) -> Result<(), ServerViolation> {
         let Some(place) = self.find(stream) else {
-            // Later blocks depend on it all the same.
+            // Decoded in any case, because later blocks depend on the table.
             return match self.heads.trailers(block) {
-                Err(Fault::Undecodable) => Err(UNDECODABLE),
+                Err(BlockFault::Undecodable) => Err(UNDECODABLE),
                 _ => Ok(()),
             };
         };
         let at = &mut self.places[place];
         let read = if at.incoming.has_head() {
             // RFC 9113 §8.1: trailers end the stream.
-            let ends = if is_last { Ok(()) } else { Err(Fault::Malformed("trailers do not end the stream")) };
+            let ends =
+                if is_last { Ok(()) } else { Err(BlockFault::Malformed("trailers do not end the stream")) };
             self.heads.trailers(block).and(ends)
         } else {
             at.incoming.head(&mut self.heads, is_last, block, now)
@@ -447,13 +452,18 @@ impl Connection {
         match read {
             Ok(()) if is_last => self.complete(place, now),
             Ok(()) => {}
-            Err(Fault::Undecodable) => return Err(UNDECODABLE),
-            Err(Fault::Malformed(what)) => self.violate(place, what),
+            Err(BlockFault::Undecodable) => return Err(UNDECODABLE),
+            Err(BlockFault::Malformed(what)) => self.violate(place, what),
         }
         Ok(())
     }
 
-    fn padded_body(&mut self, head: Head, payload: &[u8], now: Instant) -> Result<(), Broken> {
+    fn padded_body(
+        &mut self,
+        head: LoadFrameHead,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<(), ServerViolation> {
         let content = unpadded(head, payload)?;
         self.begin_body(head, now)?;
         let Some(data) = self.data.take() else { return Ok(()) };
@@ -463,10 +473,10 @@ impl Connection {
 
     /// Accounts for a DATA frame, whose content follows.
     #[inline]
-    fn begin_body(&mut self, head: Head, now: Instant) -> Result<(), Broken> {
+    fn begin_body(&mut self, head: LoadFrameHead, now: Instant) -> Result<(), ServerViolation> {
         let stream = head.stream;
         self.check_opened(stream)?;
-        // RFC 9113 §6.9: padding counts, and so does what comes on a stream that has ended.
+        // RFC 9113 §6.9: padding counts, and so do frames on a stream that has ended.
         self.received_bytes += head.bytes as u32;
         if self.received_bytes >= CONNECTION_WINDOW_BYTES / 2 {
             let told = std::mem::take(&mut self.received_bytes);
@@ -495,10 +505,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads content of a DATA frame.
     #[inline]
     fn body(&mut self, data: Data, piece: &[u8], now: Instant) {
-        // It may have been given up, and another be in its place.
+        // The stream may have been reset, and the place reused.
         if self.streams[data.place] != data.stream {
             return;
         }
@@ -508,7 +517,6 @@ impl Connection {
         }
     }
 
-    /// A response has come to its end.
     #[inline]
     fn complete(&mut self, place: usize, now: Instant) {
         let at = &mut self.places[place];
@@ -518,25 +526,25 @@ impl Connection {
         }
         // RFC 9113 §8.1: the server needs no more of the request.
         if !at.upload.is_empty() {
-            self.reset(place, Code::CANCEL);
+            self.reset(place, H2Code::CANCEL);
         }
         self.close(place);
         self.ended.push(place);
     }
 
-    /// A response is malformed: an error of its stream.
+    /// Resets the stream of a malformed response.
     fn violate(&mut self, place: usize, what: &'static str) {
-        self.reset(place, Code::PROTOCOL_ERROR);
-        self.fail(place, Ended::Malformed(what));
+        self.reset(place, H2Code::PROTOCOL_ERROR);
+        self.fail(place, H2StreamFailure::Malformed(what));
     }
 
-    fn fail(&mut self, place: usize, ended: Ended) {
+    fn fail(&mut self, place: usize, ended: H2StreamFailure) {
         self.places[place].result = Some(Err(ended));
         self.close(place);
         self.ended.push(place);
     }
 
-    fn reset(&mut self, place: usize, code: Code) {
+    fn reset(&mut self, place: usize, code: H2Code) {
         frame::push(&mut self.out, frame::RST_STREAM, 0, self.streams[place], &code.0.to_be_bytes());
     }
 
@@ -550,9 +558,9 @@ impl Connection {
         }
     }
 
-    fn settings(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+    fn settings(&mut self, head: LoadFrameHead, payload: &[u8]) -> Result<(), ServerViolation> {
         if head.stream != 0 {
-            return Err(Broken(Code::PROTOCOL_ERROR, "SETTINGS are on a stream"));
+            return Err(ServerViolation(H2Code::PROTOCOL_ERROR, "SETTINGS are on a stream"));
         }
         if !payload.len().is_multiple_of(6) || head.has(frame::ACK) && !payload.is_empty() {
             return Err(FRAME_SIZE);
@@ -567,10 +575,10 @@ impl Connection {
             let (name, value) = setting.split_at(2);
             let value = number(value)?;
             match u16::from_be_bytes([name[0], name[1]]) {
-                // RFC 7541 §4.2: what is smaller has to be announced.
+                // RFC 7541 §4.2: a smaller size has to be announced.
                 frame::SETTINGS_HEADER_TABLE_SIZE if (value as usize) < encode::TABLE_BYTES => {
-                    self.resizes |= self.table != Table::Unused;
-                    self.table = Table::Unused;
+                    self.resizes |= self.table != EncoderTable::Unused;
+                    self.table = EncoderTable::Unused;
                 }
                 frame::SETTINGS_MAX_CONCURRENT_STREAMS => self.most = value as usize,
                 frame::SETTINGS_INITIAL_WINDOW_SIZE => self.resize_windows(value)?,
@@ -583,7 +591,7 @@ impl Connection {
     }
 
     /// RFC 9113 §6.9.2: the windows of all streams change with it.
-    fn resize_windows(&mut self, bytes: u32) -> Result<(), Broken> {
+    fn resize_windows(&mut self, bytes: u32) -> Result<(), ServerViolation> {
         if bytes > NUMBER_MAX {
             return Err(WINDOW);
         }
@@ -593,7 +601,7 @@ impl Connection {
         Ok(())
     }
 
-    fn window_update(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+    fn window_update(&mut self, head: LoadFrameHead, payload: &[u8]) -> Result<(), ServerViolation> {
         let more = i64::from(number(payload)? & NUMBER_MAX);
         if head.stream == 0 {
             self.window += more;
@@ -614,41 +622,44 @@ impl Connection {
     }
 
     /// RFC 9113 §6.8: streams beyond the last that it names were not processed.
-    fn goes_away(&mut self, payload: &[u8]) -> Result<(), Broken> {
+    fn goes_away(&mut self, payload: &[u8]) -> Result<(), ServerViolation> {
         let (last, code) = payload.get(..8).ok_or(FRAME_SIZE)?.split_at(4);
         let (last, code) = (number(last)? & NUMBER_MAX, number(code)?);
         self.is_over = true;
         for place in 0..self.places.len() {
             if self.streams[place] > last {
-                self.fail(place, Ended::GoAway(Code(code)));
+                self.fail(place, H2StreamFailure::GoAway(H2Code(code)));
             }
         }
         Ok(())
     }
 }
 
-const FRAME_SIZE: Broken = Broken(Code::FRAME_SIZE_ERROR, "a frame has a length that it may not have");
-const UNDECODABLE: Broken = Broken(Code::COMPRESSION_ERROR, "a header block is not valid HPACK");
-const WINDOW: Broken = Broken(Code::FLOW_CONTROL_ERROR, "a window is updated by 0, or beyond the maximum");
+const FRAME_SIZE: ServerViolation =
+    ServerViolation(H2Code::FRAME_SIZE_ERROR, "a frame has a length that it may not have");
+const UNDECODABLE: ServerViolation =
+    ServerViolation(H2Code::COMPRESSION_ERROR, "a header block is not valid HPACK");
+const WINDOW: ServerViolation =
+    ServerViolation(H2Code::FLOW_CONTROL_ERROR, "a window is updated by 0, or beyond the maximum");
 
 /// RFC 9113 §4.2: the maximum length.
-fn checked(head: Head) -> Result<Head, Broken> {
+fn checked(head: LoadFrameHead) -> Result<LoadFrameHead, ServerViolation> {
     if head.bytes > PAYLOAD_BYTES { Err(FRAME_SIZE) } else { Ok(head) }
 }
 
 /// RFC 9113 §6.1, §6.2: the payload without its padding.
-fn unpadded(head: Head, payload: &[u8]) -> Result<&[u8], Broken> {
+fn unpadded(head: LoadFrameHead, payload: &[u8]) -> Result<&[u8], ServerViolation> {
     if !head.has(frame::PADDED) {
         return Ok(payload);
     }
     let (padding, content) = payload.split_first().ok_or(FRAME_SIZE)?;
     let bytes = content.len().checked_sub(usize::from(*padding));
-    let bytes = bytes.ok_or(Broken(Code::PROTOCOL_ERROR, "the padding is longer than its frame"))?;
+    let bytes =
+        bytes.ok_or(ServerViolation(H2Code::PROTOCOL_ERROR, "the padding is longer than its frame"))?;
     Ok(&content[..bytes])
 }
 
-/// A payload that is one number.
-fn number(mut payload: &[u8]) -> Result<u32, Broken> {
+fn number(mut payload: &[u8]) -> Result<u32, ServerViolation> {
     if payload.len() != 4 {
         return Err(FRAME_SIZE);
     }

@@ -1,20 +1,19 @@
 //! HPACK decoder: header blocks to fields (RFC 7541).
 
-use ::h3::DynamicTable;
-use ::h3::prefixed::{Undecodable, read_integer, read_string};
+use lab_http3::DynamicTable;
+use lab_http3::prefixed::{Undecodable, read_integer, read_string};
 
 /// Size of the dynamic table that the server may use: the default of SETTINGS_HEADER_TABLE_SIZE.
 const TABLE_BYTES: usize = 4096;
 
-/// HPACK decoder.
 #[derive(Debug)]
-pub(crate) struct Decoder {
+pub(crate) struct LabHpackDecoder {
     table: DynamicTable,
     name: Vec<u8>,
     value: Vec<u8>,
 }
 
-impl Default for Decoder {
+impl Default for LabHpackDecoder {
     fn default() -> Self {
         Self { table: DynamicTable::new(TABLE_BYTES), name: Vec::new(), value: Vec::new() }
     }
@@ -22,14 +21,14 @@ impl Default for Decoder {
 
 /// Decodes the header blocks of a connection, in their order.
 pub(crate) trait Decode: Default {
-    /// Number of changes of what blocks refer to: while it is the same, equal blocks have equal fields.
+    /// Number of changes of the table: while it is the same, equal blocks have equal fields.
     fn changes(&self) -> u64;
 
-    /// Passes the fields of a block to `field`, in their order.
+    /// Passes the fields of a block to `field`, in order.
     fn decode(&mut self, block: &[u8], field: impl FnMut(&[u8], &[u8])) -> Result<(), Undecodable>;
 }
 
-impl Decode for Decoder {
+impl Decode for LabHpackDecoder {
     fn changes(&self) -> u64 {
         self.table.changes()
     }
@@ -59,7 +58,7 @@ impl Decode for Decoder {
                     self.literal(&mut block, if is_indexed { 6 } else { 4 })?;
                     field(&self.name, &self.value);
                     if is_indexed {
-                        // RFC 7541 §4.4: one that is larger than the table empties it, and is no error.
+                        // RFC 7541 §4.4: an entry larger than the table empties it, and is not an error.
                         let _ = self.table.insert(&self.name, &self.value);
                     }
                 }
@@ -70,7 +69,7 @@ impl Decode for Decoder {
     }
 }
 
-impl Decoder {
+impl LabHpackDecoder {
     fn entry(&self, index: usize) -> Result<(&[u8], &[u8]), Undecodable> {
         let place = index.checked_sub(1).ok_or(Undecodable::Invalid)?;
         if let Some((name, value)) = STATIC.get(place) {
@@ -117,9 +116,8 @@ pub(super) static STATIC: [(&str, &str); 61] = [
 mod tests {
     use super::*;
 
-    /// The fields of blocks that follow each other.
     fn fields(blocks: &[&[u8]]) -> Vec<Result<String, Undecodable>> {
-        let mut decoder = Decoder::default();
+        let mut decoder = LabHpackDecoder::default();
         let decode = |block: &&[u8]| {
             let mut text = String::new();
             let field = |name: &[u8], value: &[u8]| {

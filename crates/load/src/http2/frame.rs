@@ -1,4 +1,4 @@
-//! Frames (RFC 9113 §4.1 and §6), and the codes of errors (§7).
+//! Frames (RFC 9113 §4.1 and §6), and error codes (§7).
 
 use std::fmt;
 
@@ -24,25 +24,22 @@ pub(super) const SETTINGS_MAX_CONCURRENT_STREAMS: u16 = 3;
 pub(super) const SETTINGS_INITIAL_WINDOW_SIZE: u16 = 4;
 pub(super) const SETTINGS_MAX_HEADER_LIST_SIZE: u16 = 6;
 
-/// Connection preface of a client.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Length of a frame header.
 pub(super) const HEAD_BYTES: usize = 9;
 /// Maximum payload of a frame: the default of SETTINGS_MAX_FRAME_SIZE, in both directions.
 pub(super) const PAYLOAD_BYTES: usize = 16 * 1024;
-/// The largest window, and the largest number of a stream.
+/// The largest window, and the largest stream identifier.
 pub(super) const NUMBER_MAX: u32 = (1 << 31) - 1;
 
-/// Header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct LoadFrameHead {
     pub(super) bytes: usize,
     pub(super) kind: u8,
     pub(super) flags: u8,
     pub(super) stream: u32,
 }
 
-impl Head {
+impl LoadFrameHead {
     #[inline]
     pub(super) fn read(bytes: &[u8; HEAD_BYTES]) -> Self {
         let &[a, b, c, kind, flags, d, e, f, g] = bytes;
@@ -68,17 +65,16 @@ impl Head {
     }
 }
 
-/// Appends a frame.
 pub(super) fn push(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-    out.extend_from_slice(&Head { bytes: payload.len(), kind, flags, stream }.write());
+    out.extend_from_slice(&LoadFrameHead { bytes: payload.len(), kind, flags, stream }.write());
     out.extend_from_slice(payload);
 }
 
 /// Error code of RST_STREAM and GOAWAY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Code(pub(crate) u32);
+pub(crate) struct H2Code(pub(crate) u32);
 
-impl Code {
+impl H2Code {
     pub(crate) const NO_ERROR: Self = Self(0);
     pub(crate) const PROTOCOL_ERROR: Self = Self(1);
     pub(crate) const FLOW_CONTROL_ERROR: Self = Self(3);
@@ -88,7 +84,7 @@ impl Code {
     pub(crate) const COMPRESSION_ERROR: Self = Self(9);
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for H2Code {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAMES: [&str; 14] = [
             "NO_ERROR",

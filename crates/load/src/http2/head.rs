@@ -1,29 +1,29 @@
-//! Heads and trailers of responses: checks them (RFC 9113 §8, RFC 9114 §4), and reads status and length. A block that equals an earlier
-//! one is not read again, if the table is the same: most servers change only the Date.
+//! Heads and trailers of responses: checks them (RFC 9113 §8, RFC 9114 §4), and reads status and length. If the table
+//! has not changed, a block that equals an earlier one is not read again: most servers change only the Date.
 
-use super::decode::{Decode, Decoder};
+use super::decode::{Decode, LabHpackDecoder};
+use crate::page;
 
-/// Maximum size of a head or of trailers, as SETTINGS_MAX_HEADER_LIST_SIZE counts it.
+/// Maximum size of a head or of trailers, in the units of SETTINGS_MAX_HEADER_LIST_SIZE.
 pub(crate) const FIELDS_BYTES_MAX: usize = 64 * 1024;
 /// RFC 9113 §6.5.2: overhead of each field.
 const FIELD_BYTES: usize = 32;
-/// Number of heads that are remembered.
 const KNOWN: usize = 8;
-/// The largest block that is remembered.
+/// Maximum size of a remembered block.
 const KNOWN_BYTES_MAX: usize = 1024;
 
-/// The relevant facts of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct H2ResponseHead {
     pub(crate) status: u16,
+    /// Its media type, as a number from [`page::kind`].
+    pub(crate) kind: u32,
     /// Content-Length, if there is one.
     pub(crate) length: Option<u64>,
 }
 
-/// What is wrong with a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// It cannot be decoded: nothing that follows on the connection can.
+pub(crate) enum BlockFault {
+    /// The block cannot be decoded, nor can any later block of the connection.
     Undecodable,
     /// RFC 9113 §8.1.1: the response is malformed.
     Malformed(&'static str),
@@ -31,28 +31,27 @@ pub(crate) enum Fault {
 
 /// Reads the blocks of a connection, in their order.
 #[derive(Debug, Default)]
-pub(crate) struct Heads<D = Decoder> {
+pub(crate) struct Heads<D = LabHpackDecoder> {
     decoder: D,
-    known: [Option<Known>; KNOWN],
+    known: [Option<KnownBlock>; KNOWN],
 }
 
 /// A block that did not change the table, and the state of the table that it was read with.
 #[derive(Debug)]
-struct Known {
+struct KnownBlock {
     block: Vec<u8>,
     changes: u64,
-    head: Head,
+    head: H2ResponseHead,
 }
 
 impl<D: Decode> Heads<D> {
-    /// The decoder, for what comes beside the blocks.
+    /// The decoder, for the instructions beside the blocks.
     pub(crate) fn decoder(&mut self) -> &mut D {
         &mut self.decoder
     }
 
-    /// Reads the head of a response.
     #[inline]
-    pub(crate) fn read(&mut self, block: &[u8]) -> Result<Head, Fault> {
+    pub(crate) fn read(&mut self, block: &[u8]) -> Result<H2ResponseHead, BlockFault> {
         let place = block.last().map_or(0, |last| (usize::from(*last) + block.len()) % KNOWN);
         if let Some(known) = &self.known[place]
             && known.changes == self.decoder.changes()
@@ -64,7 +63,7 @@ impl<D: Decode> Heads<D> {
         let head = self.read_fields(block, |_, _| {})?;
         if before == self.decoder.changes() && block.len() <= KNOWN_BYTES_MAX {
             let known =
-                self.known[place].get_or_insert_with(|| Known { block: Vec::new(), changes: 0, head });
+                self.known[place].get_or_insert_with(|| KnownBlock { block: Vec::new(), changes: 0, head });
             known.block.clear();
             known.block.extend_from_slice(block);
             (known.changes, known.head) = (before, head);
@@ -77,9 +76,9 @@ impl<D: Decode> Heads<D> {
         &mut self,
         block: &[u8],
         mut keep: impl FnMut(&[u8], &[u8]),
-    ) -> Result<Head, Fault> {
+    ) -> Result<H2ResponseHead, BlockFault> {
         let mut checks = Checks::default();
-        let (mut status, mut length) = (None, None);
+        let (mut status, mut length, mut kind) = (None, None, 0);
         let decoded = self.decoder.decode(block, |name, value| {
             if let Some(name) = name.strip_prefix(b":") {
                 if name != b"status" || status.is_some() || checks.has_regular {
@@ -95,26 +94,26 @@ impl<D: Decode> Heads<D> {
                     checks.wrong("Content-Length is not a number, or there are several that differ");
                 }
                 length = given;
+            } else if name == b"content-type" {
+                kind = page::kind(value);
             }
             keep(name, value);
         });
-        decoded.map_err(|_| Fault::Undecodable)?;
+        decoded.map_err(|_| BlockFault::Undecodable)?;
         checks.end()?;
-        let status =
-            status.ok_or(Fault::Malformed("there is no :status, or it is not a number of three digits"))?;
-        Ok(Head { status: status as u16, length })
+        let status = status
+            .ok_or(BlockFault::Malformed("there is no :status, or it is not a number of three digits"))?;
+        Ok(H2ResponseHead { status: status as u16, kind, length })
     }
 
-    /// Reads trailers.
-    pub(crate) fn trailers(&mut self, block: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn trailers(&mut self, block: &[u8]) -> Result<(), BlockFault> {
         let mut checks = Checks::default();
         let decoded = self.decoder.decode(block, |name, value| checks.field(name, value));
-        decoded.map_err(|_| Fault::Undecodable)?;
+        decoded.map_err(|_| BlockFault::Undecodable)?;
         checks.end()
     }
 }
 
-/// Checks of regular fields.
 #[derive(Debug, Default)]
 struct Checks {
     bytes: usize,
@@ -147,11 +146,11 @@ impl Checks {
         }
     }
 
-    fn end(self) -> Result<(), Fault> {
+    fn end(self) -> Result<(), BlockFault> {
         if self.bytes > FIELDS_BYTES_MAX {
-            return Err(Fault::Malformed("the fields are larger than 64 KiB"));
+            return Err(BlockFault::Malformed("the fields are larger than 64 KiB"));
         }
-        self.wrong.map_or(Ok(()), |what| Err(Fault::Malformed(what)))
+        self.wrong.map_or(Ok(()), |what| Err(BlockFault::Malformed(what)))
     }
 }
 
@@ -162,7 +161,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use ::h3::prefixed::push_integer;
+    use lab_http3::prefixed::push_integer;
 
     use super::*;
 
@@ -198,15 +197,15 @@ mod tests {
             &[ok, ("content-length", "1"), ("content-length", "2")],
         ];
         for fields in malformed {
-            let read = Heads::<Decoder>::default().read(&block(fields));
-            assert!(matches!(read, Err(Fault::Malformed(_))), "{fields:?}: {read:?}");
+            let read = Heads::<LabHpackDecoder>::default().read(&block(fields));
+            assert!(matches!(read, Err(BlockFault::Malformed(_))), "{fields:?}: {read:?}");
         }
-        let mut heads = Heads::<Decoder>::default();
+        let mut heads = Heads::<LabHpackDecoder>::default();
         let good = block(&[ok, ("content-length", "05"), ("content-length", "5")]);
         for _ in 0..2 {
-            assert_eq!(heads.read(&good), Ok(Head { status: 200, length: Some(5) }));
+            assert_eq!(heads.read(&good), Ok(H2ResponseHead { status: 200, kind: 0, length: Some(5) }));
         }
-        assert_eq!(heads.read(b"\x80"), Err(Fault::Undecodable));
+        assert_eq!(heads.read(b"\x80"), Err(BlockFault::Undecodable));
         assert!(heads.trailers(&block(&[ok])).is_err() && heads.trailers(&block(&[("a", "b")])).is_ok());
         let large = "x".repeat(FIELDS_BYTES_MAX);
         assert!(heads.read(&block(&[ok, ("a", &large)])).is_err());
@@ -214,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_known_block_is_read_again_when_the_table_has_changed() {
-        let mut heads = Heads::<Decoder>::default();
+        let mut heads = Heads::<LabHpackDecoder>::default();
         // The newest entry is the status.
         assert_eq!(heads.read(b"\x48\x03201").map(|head| head.status), Ok(201));
         assert_eq!(heads.read(b"\xbe").map(|head| head.status), Ok(201));

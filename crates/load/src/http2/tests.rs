@@ -1,4 +1,4 @@
-//! Conversations with a server that sends bytes of a test.
+//! Conversations with a server that sends the bytes of a test.
 
 use std::time::Instant;
 
@@ -6,12 +6,10 @@ use ::http::Request;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::connection::{Asked, Connection, Ended};
-use super::encode::Common;
-use super::frame::{self, Code, HEAD_BYTES, Head};
-use super::incoming::Received;
+use super::connection::{H2LoadConnection, H2LoadRequest, H2StreamFailure};
+use super::encode::CommonFields;
+use super::frame::{self, H2Code, HEAD_BYTES, LoadFrameHead};
 
-/// A frame of the server's.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     frame::push(&mut out, kind, flags, stream, payload);
@@ -44,13 +42,13 @@ fn data(stream: u32, flags: u8, content: &[u8]) -> Vec<u8> {
     frame(frame::DATA, flags, stream, content)
 }
 
-/// Frames in what a connection sends, which is taken.
-fn sent(connection: &mut Connection) -> Vec<(Head, Vec<u8>)> {
+/// Takes the frames that a connection sends.
+fn sent(connection: &mut H2LoadConnection) -> Vec<(LoadFrameHead, Vec<u8>)> {
     let out = std::mem::take(&mut connection.out);
     let mut rest = out.strip_prefix(frame::PREFACE).unwrap_or(&out);
     let mut frames = Vec::new();
     while let Some(head) = rest.first_chunk() {
-        let head = Head::read(head);
+        let head = LoadFrameHead::read(head);
         let (payload, behind) = rest[HEAD_BYTES..].split_at(head.bytes);
         frames.push((head, payload.to_vec()));
         rest = behind;
@@ -58,35 +56,45 @@ fn sent(connection: &mut Connection) -> Vec<(Head, Vec<u8>)> {
     frames
 }
 
-fn kinds(connection: &mut Connection) -> Vec<(u8, u32)> {
+fn kinds(connection: &mut H2LoadConnection) -> Vec<(u8, u32)> {
     sent(connection).iter().map(|(head, _)| (head.kind, head.stream)).collect()
 }
 
 /// Sends a request in each place, with a body of this size.
-fn asking(places: usize, method: &str, body_bytes: usize) -> Connection {
-    let mut connection = Connection::new(places);
+fn asking(places: usize, method: &str, body_bytes: usize) -> H2LoadConnection {
+    let mut connection = H2LoadConnection::new(places);
     for place in 0..places {
         ask(&mut connection, place, method, body_bytes);
     }
     connection
 }
 
-fn ask(connection: &mut Connection, place: usize, method: &str, body_bytes: usize) {
+fn ask(connection: &mut H2LoadConnection, place: usize, method: &str, body_bytes: usize) {
     let head = Request::builder().method(method).uri("http://a.test/").body(()).expect("a head");
-    let common = Common::of([&head].into_iter());
+    let common = CommonFields::from_heads([&head].into_iter());
     let (block, is_head) = (common.block(&head), method == "HEAD");
     let body = Bytes::from(vec![b'x'; body_bytes]);
     let common = &common;
-    connection.ask(place, Asked { common, block: &block, body, is_head, keeps_fields: false, watch: None });
+    connection.ask(
+        place,
+        H2LoadRequest {
+            common,
+            block: &block,
+            body,
+            is_head,
+            keeps_fields: false,
+            observer: crate::watch::Observer::default(),
+        },
+    );
 }
 
-/// What became of a place: the bytes of its body, or how it failed.
-fn told(connection: &mut Connection, place: usize) -> Option<Result<u64, Ended>> {
-    connection.take(place).map(|result| result.map(|Received { body_bytes, .. }| body_bytes))
+/// The result of a place: the bytes of its body, or its failure.
+fn told(connection: &mut H2LoadConnection, place: usize) -> Option<Result<u64, H2StreamFailure>> {
+    connection.take(place).map(|result| result.map(|received| received.page.body_bytes))
 }
 
-/// What becomes of a GET when the server sends this, and whether the connection goes on.
-fn answered(bytes: &[u8]) -> (Option<Result<u64, Ended>>, bool) {
+/// The result of a GET when the server sends these bytes, and whether the connection continues.
+fn answered(bytes: &[u8]) -> (Option<Result<u64, H2StreamFailure>>, bool) {
     let mut connection = asking(1, "GET", 0);
     let goes_on = connection.receive(bytes, Instant::now());
     (told(&mut connection, 0), goes_on)
@@ -155,40 +163,40 @@ fn rfc_9113_8_1_1_malformed_responses_are_errors_of_their_stream() {
         let mut connection = asking(2, "GET", 0);
         sent(&mut connection);
         assert!(connection.receive(&[bytes, ok(3, 1, &[])].concat(), Instant::now()), "{name}");
-        assert!(matches!(told(&mut connection, 0), Some(Err(Ended::Malformed(_)))), "{name}");
+        assert!(matches!(told(&mut connection, 0), Some(Err(H2StreamFailure::Malformed(_)))), "{name}");
         assert_eq!((told(&mut connection, 1), kinds(&mut connection)), (Some(Ok(0)), vec![(3, 1)]), "{name}");
     }
 }
 
 #[test]
 fn what_breaks_the_connection_ends_it_with_its_code() {
-    let broken: [(&str, Vec<u8>, Code); 12] = [
-        ("a frame too long", frame(0x42, 0, 0, &[0; 16_385]), Code::FRAME_SIZE_ERROR),
-        ("a block that is none", frame(frame::HEADERS, 4, 1, b"\x80"), Code::COMPRESSION_ERROR),
-        ("a stream of nobody's", ok(3, 1, &[]), Code::PROTOCOL_ERROR),
-        ("an even stream", data(2, 1, b""), Code::PROTOCOL_ERROR),
-        ("a push", frame(frame::PUSH_PROMISE, 4, 1, &[0, 0, 0, 2]), Code::PROTOCOL_ERROR),
+    let broken: [(&str, Vec<u8>, H2Code); 12] = [
+        ("a frame too long", frame(0x42, 0, 0, &[0; 16_385]), H2Code::FRAME_SIZE_ERROR),
+        ("a block that is none", frame(frame::HEADERS, 4, 1, b"\x80"), H2Code::COMPRESSION_ERROR),
+        ("a stream of nobody's", ok(3, 1, &[]), H2Code::PROTOCOL_ERROR),
+        ("an even stream", data(2, 1, b""), H2Code::PROTOCOL_ERROR),
+        ("a push", frame(frame::PUSH_PROMISE, 4, 1, &[0, 0, 0, 2]), H2Code::PROTOCOL_ERROR),
         (
             "a block that is not continued",
             [frame(1, 0, 1, b"\x88"), ok(1, 1, &[])].concat(),
-            Code::PROTOCOL_ERROR,
+            H2Code::PROTOCOL_ERROR,
         ),
-        ("a continuation of nothing", frame(frame::CONTINUATION, 4, 1, b"\x88"), Code::PROTOCOL_ERROR),
-        ("padding beyond the frame", frame(frame::DATA, 8, 1, &[9, 0]), Code::PROTOCOL_ERROR),
-        ("half a PING", frame(frame::PING, 0, 0, &[0; 4]), Code::FRAME_SIZE_ERROR),
-        ("half a setting", frame(frame::SETTINGS, 0, 0, &[0; 4]), Code::FRAME_SIZE_ERROR),
-        ("a window of 2^31", settings(&[(4, 1 << 31)]), Code::FLOW_CONTROL_ERROR),
+        ("a continuation of nothing", frame(frame::CONTINUATION, 4, 1, b"\x88"), H2Code::PROTOCOL_ERROR),
+        ("padding beyond the frame", frame(frame::DATA, 8, 1, &[9, 0]), H2Code::PROTOCOL_ERROR),
+        ("half a PING", frame(frame::PING, 0, 0, &[0; 4]), H2Code::FRAME_SIZE_ERROR),
+        ("half a setting", frame(frame::SETTINGS, 0, 0, &[0; 4]), H2Code::FRAME_SIZE_ERROR),
+        ("a window of 2^31", settings(&[(4, 1 << 31)]), H2Code::FLOW_CONTROL_ERROR),
         (
             "a window beyond it",
             frame(frame::WINDOW_UPDATE, 0, 0, &[0x7f, 255, 255, 255]),
-            Code::FLOW_CONTROL_ERROR,
+            H2Code::FLOW_CONTROL_ERROR,
         ),
     ];
     for (name, bytes, code) in broken {
         let mut connection = asking(1, "GET", 0);
         sent(&mut connection);
         assert!(!connection.receive(&bytes, Instant::now()) && connection.is_over(), "{name}");
-        assert!(matches!(told(&mut connection, 0), Some(Err(Ended::Malformed(_)))), "{name}");
+        assert!(matches!(told(&mut connection, 0), Some(Err(H2StreamFailure::Malformed(_)))), "{name}");
         let last = sent(&mut connection).pop().expect("a GOAWAY");
         assert_eq!((last.0.kind, &last.1[4..]), (frame::GOAWAY, &code.0.to_be_bytes()[..]), "{name}");
     }
@@ -201,15 +209,15 @@ fn rfc_9113_6_8_streams_beyond_the_last_were_not_processed() {
     let reset = frame(frame::RST_STREAM, 0, 1, &[0, 0, 0, 2]);
     assert!(connection.receive(&[away, ok(3, 1, &[]), reset].concat(), Instant::now()));
     assert_eq!(connection.ended, [2, 1, 0]);
-    assert_eq!(told(&mut connection, 0), Some(Err(Ended::Reset(Code(2)))));
+    assert_eq!(told(&mut connection, 0), Some(Err(H2StreamFailure::Reset(H2Code(2)))));
     assert_eq!(told(&mut connection, 1), Some(Ok(0)));
-    assert_eq!(told(&mut connection, 2), Some(Err(Ended::GoAway(Code::NO_ERROR))));
+    assert_eq!(told(&mut connection, 2), Some(Err(H2StreamFailure::GoAway(H2Code::NO_ERROR))));
     assert!(connection.is_over());
     let mut lost = asking(2, "GET", 0);
     lost.receive(&ok(3, 0, &[]), Instant::now());
     lost.lose();
-    assert_eq!(told(&mut lost, 0), Some(Err(Ended::Lost { is_begun: false })));
-    assert_eq!(told(&mut lost, 1), Some(Err(Ended::Lost { is_begun: true })));
+    assert_eq!(told(&mut lost, 0), Some(Err(H2StreamFailure::Lost { is_begun: false })));
+    assert_eq!(told(&mut lost, 1), Some(Err(H2StreamFailure::Lost { is_begun: true })));
 }
 
 #[test]
@@ -226,7 +234,7 @@ fn frames_of_a_stream_that_was_given_up_are_ignored() {
 
 #[test]
 fn bodies_are_sent_as_far_as_the_windows_reach() {
-    let data_bytes = |connection: &mut Connection| {
+    let data_bytes = |connection: &mut H2LoadConnection| {
         let frames = sent(connection);
         let data = frames.iter().filter(|(head, _)| head.kind == frame::DATA);
         (
@@ -243,7 +251,7 @@ fn bodies_are_sent_as_far_as_the_windows_reach() {
     assert_eq!(data_bytes(&mut connection), (40_000 - (75_535 - 50_000), 0), "a smaller window of streams");
     assert!(connection.receive(&more(3, 10_000), Instant::now()));
     assert_eq!(data_bytes(&mut connection), (10_000, 1));
-    // RFC 9113 §8.1: an answer before the end of the request.
+    // RFC 9113 §8.1: a response before the end of the request.
     let mut early = asking(1, "POST", 100_000);
     sent(&mut early);
     assert!(early.receive(&ok(1, 1, &[]), Instant::now()));
@@ -277,7 +285,7 @@ fn settings_and_pings_are_acknowledged_and_windows_opened_again() {
 
 #[test]
 fn rfc_7541_4_2_a_smaller_table_is_announced_and_not_used() {
-    let mut connection = Connection::new(1);
+    let mut connection = H2LoadConnection::new(1);
     assert!(connection.receive(&settings(&[(1, 0)]), Instant::now()));
     sent(&mut connection);
     for number in 0..2 {

@@ -1,19 +1,25 @@
-//! State of an HTTP/3 connection and its streams (RFC 9114): requests become streams of QUIC, and streams responses.
+//! State of an HTTP/3 connection (RFC 9114): requests become QUIC streams, and streams become responses.
 //!
 //! A sender has a place, and one stream at a time in it. Bodies of responses are counted, not kept.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use ::h3::{Broken, Control, Decoder, Frames, Part, Side, Told, Undecodable};
 use bytes::Bytes;
+use lab_http3::{
+    ConnectionSide, Frames, LabControl, LabPeerSettings, LabQpackDecoder, PeerViolation, StreamPart,
+    Undecodable,
+};
 use quinn_proto::{
     ConnectionError, Dir, Event, ReadError, StreamEvent, StreamId, TransportErrorCode, VarInt,
 };
 
-use crate::http2::{Asked, Code, Decode, Ended, FIELDS_BYTES_MAX, Fault, Heads, Incoming, Received};
+use crate::http2::{
+    BlockFault, Decode, FIELDS_BYTES_MAX, H2Code, H2LoadRequest, H2StreamFailure, Heads, IncomingResponse,
+    ReceivedResponse,
+};
 
-impl Decode for Decoder {
+impl Decode for LabQpackDecoder {
     fn changes(&self) -> u64 {
         self.changes()
     }
@@ -23,63 +29,58 @@ impl Decode for Decoder {
     }
 }
 
-/// A connection, for a number of senders.
-pub(crate) struct Connection {
+pub(crate) struct H3LoadConnection {
     pub(super) quic: quinn_proto::Connection,
-    /// Places whose streams have ended since they were last looked at.
+    /// Places whose streams ended since the last call.
     pub(crate) ended: Vec<usize>,
-    /// Content that was received and sent since this was last looked at.
+    /// Content received and sent since the last call.
     pub(crate) received_bytes: u64,
     pub(crate) sent_bytes: u64,
-    /// Why the connection has ended.
+    /// The reason why the connection has ended.
     pub(crate) lost: Option<ConnectionError>,
-    heads: Heads<Decoder>,
-    control: Control,
-    /// Stream for what the decoder says.
+    heads: Heads<LabQpackDecoder>,
+    control: LabControl,
     decoder_stream: Option<StreamId>,
-    /// Streams that may be used for requests, opened as far as the server allows.
+    /// Streams for further requests, opened as far as the server allows.
     opened: VecDeque<StreamId>,
     /// Places that wait for one of them.
     waiting: VecDeque<usize>,
-    /// Stream of each place.
     streams: Vec<Option<StreamId>>,
-    places: Vec<Place>,
-    /// Place that was found last: responses often come in the order of their requests.
+    places: Vec<H3SenderPlace>,
+    /// Place that was found last: responses often arrive in the order of their requests.
     found: usize,
-    /// Number of concurrent streams that the server takes; 0 before the handshake.
+    /// Maximum number of concurrent streams; 0 before the handshake.
     most: usize,
     has_begun: bool,
-    /// It takes no more requests.
+    /// The server accepts no further requests.
     is_over: bool,
 }
 
-/// The stream of a place.
 #[derive(Default)]
-struct Place {
-    incoming: Incoming,
+struct H3SenderPlace {
+    incoming: IncomingResponse,
     frames: Frames,
-    /// Whether trailers have come.
     has_trailers: bool,
-    /// What is to be sent of the request: its head, and its body.
+    /// Unsent parts of the request: its head, and its body.
     head: Vec<u8>,
     body: Bytes,
-    result: Option<Result<Received, Ended>>,
+    result: Option<Result<ReceivedResponse, H2StreamFailure>>,
 }
 
-/// What is wrong with a stream or the whole connection.
-enum Wrong {
+/// An error of a stream or of the whole connection.
+enum H3Violation {
     Stream(&'static str),
-    Connection(Broken),
+    Connection(PeerViolation),
 }
 
-impl From<Broken> for Wrong {
-    fn from(broken: Broken) -> Self {
+impl From<PeerViolation> for H3Violation {
+    fn from(broken: PeerViolation) -> Self {
         Self::Connection(broken)
     }
 }
 
-impl Connection {
-    /// A connection for this many places, whose handshake is under way.
+impl H3LoadConnection {
+    /// A connection for this many places, during its handshake.
     pub(super) fn new(quic: quinn_proto::Connection, places: usize) -> Self {
         Self {
             quic,
@@ -88,12 +89,12 @@ impl Connection {
             sent_bytes: 0,
             lost: None,
             heads: Heads::default(),
-            control: Control::new(Side::Client),
+            control: LabControl::new(ConnectionSide::Client),
             decoder_stream: None,
             opened: VecDeque::new(),
             waiting: VecDeque::new(),
             streams: vec![None; places],
-            places: (0..places).map(|_| Place::default()).collect(),
+            places: (0..places).map(|_| H3SenderPlace::default()).collect(),
             found: 0,
             most: 0,
             has_begun: false,
@@ -101,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// Number of concurrent streams that the server takes; 0 before the handshake.
+    /// Maximum number of concurrent streams; 0 before the handshake.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
@@ -111,30 +112,30 @@ impl Connection {
         self.has_begun
     }
 
-    /// Whether the server has ended the handshake since it has no HTTP/3 (RFC 7301 §3.2: no_application_protocol).
+    /// Whether the server has ended the handshake because it has no HTTP/3 (RFC 7301 §3.2: no_application_protocol).
     pub(super) fn refuses_http3(&self) -> bool {
         const NO_APPLICATION_PROTOCOL: u8 = 120;
         let code = TransportErrorCode::crypto(NO_APPLICATION_PROTOCOL);
         matches!(&self.lost, Some(ConnectionError::ConnectionClosed(close)) if close.error_code == code)
     }
 
-    /// Whether it takes no more requests.
+    /// Whether the server accepts no further requests.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
     /// Sends the request of a place, as soon as the server allows another stream.
     #[inline]
-    pub(crate) fn ask(&mut self, place: usize, asked: Asked<'_>) {
+    pub(crate) fn ask(&mut self, place: usize, asked: H2LoadRequest<'_>) {
         debug_assert!(self.streams[place].is_none() && !self.is_over, "a sender has one stream at a time");
         let at = &mut self.places[place];
-        at.incoming.begin(asked.is_head, asked.keeps_fields, asked.watch);
+        at.incoming.begin(asked.is_head, asked.keeps_fields, asked.observer);
         at.frames.restart();
         (at.has_trailers, at.result) = (false, None);
         at.head.clear();
         at.head.extend_from_slice(asked.block.bytes());
         if !asked.body.is_empty() {
-            ::h3::push_data_head(&mut at.head, asked.body.len() as u64);
+            lab_http3::push_data_head(&mut at.head, asked.body.len() as u64);
         }
         at.body = asked.body;
         let opened = self.opened.pop_front();
@@ -150,12 +151,12 @@ impl Connection {
         self.upload(place, stream);
     }
 
-    /// Sends what there is to send of a request, as far as the server allows.
+    /// Sends the rest of a request, as much as flow control allows.
     fn upload(&mut self, place: usize, stream: StreamId) {
         let at = &mut self.places[place];
         let mut out = self.quic.send_stream(stream);
         while !at.head.is_empty() {
-            // Errors are told by events.
+            // Events report the errors.
             let Ok(written) = out.write(&at.head) else { return };
             self.sent_bytes += written as u64;
             at.head.drain(..written);
@@ -171,39 +172,38 @@ impl Connection {
         let _ = out.finish();
     }
 
-    /// Gives up the stream of a place.
     pub(crate) fn cancel(&mut self, place: usize) {
-        self.reset(place, ::h3::Code::REQUEST_CANCELLED);
+        self.reset(place, lab_http3::LabH3Code::REQUEST_CANCELLED);
         self.read_no_more(place);
         self.close(place);
     }
 
-    /// RFC 9204 §2.2.2.2: the server waits for no acknowledgment of sections that are not read.
+    /// RFC 9204 §2.2.2.2: cancels the stream for the decoder, so that the server does not wait for acknowledgments.
     fn read_no_more(&mut self, place: usize) {
         if let Some(stream) = self.streams[place] {
             self.heads.decoder().cancel(stream.into());
         }
     }
 
-    /// What has become of the stream of a place, once it has ended.
+    /// Takes the result of a place's stream, once it has ended.
     #[inline]
-    pub(crate) fn take(&mut self, place: usize) -> Option<Result<Received, Ended>> {
+    pub(crate) fn take(&mut self, place: usize) -> Option<Result<ReceivedResponse, H2StreamFailure>> {
         self.places[place].result.take()
     }
 
-    /// The response of a place, if its stream has ended with one.
+    /// Takes the response of a place, if its stream has ended with one.
     #[inline]
-    pub(crate) fn take_success(&mut self, place: usize) -> Option<Received> {
+    pub(crate) fn take_success(&mut self, place: usize) -> Option<ReceivedResponse> {
         let result = &mut self.places[place].result;
         result.take_if(|result| result.is_ok()).and_then(Result::ok)
     }
 
-    /// Ends all streams: the connection is gone.
+    /// Ends all streams after the connection was lost.
     pub(crate) fn lose(&mut self) {
-        self.fail_all(|at| Ended::Lost { is_begun: at.incoming.has_head() });
+        self.fail_all(|at| H2StreamFailure::Lost { is_begun: at.incoming.has_head() });
     }
 
-    fn fail_all(&mut self, ended: impl Fn(&Place) -> Ended) {
+    fn fail_all(&mut self, ended: impl Fn(&H3SenderPlace) -> H2StreamFailure) {
         self.is_over = true;
         for place in 0..self.places.len() {
             if self.is_active(place) {
@@ -213,18 +213,16 @@ impl Connection {
         }
     }
 
-    /// Whether a request of this place is under way.
     fn is_active(&self, place: usize) -> bool {
         self.streams[place].is_some() || self.waiting.contains(&place)
     }
 
-    /// Says that the connection ends.
-    pub(crate) fn go_away(&mut self, code: ::h3::Code, why: &'static str, now: Instant) {
+    pub(crate) fn go_away(&mut self, code: lab_http3::LabH3Code, why: &'static str, now: Instant) {
         let code = VarInt::from_u64(code.0).unwrap_or_default();
         self.quic.close(now, code, Bytes::from_static(why.as_bytes()));
     }
 
-    /// Does what follows from what was received. False if the connection is at its end.
+    /// Acts on received packets. Returns false if the connection is at its end.
     pub(super) fn proceed(&mut self, now: Instant) -> bool {
         while let Some(event) = self.quic.poll() {
             let done = match event {
@@ -240,8 +238,8 @@ impl Connection {
                 Event::Stream(event) => self.stream_event(event, now),
                 Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => Ok(()),
             };
-            if let Err(Broken(code, what)) = done {
-                self.fail_all(|_| Ended::Malformed(what));
+            if let Err(PeerViolation(code, what)) = done {
+                self.fail_all(|_| H2StreamFailure::Malformed(what));
                 self.go_away(code, what, now);
                 return false;
             }
@@ -250,23 +248,23 @@ impl Connection {
         true
     }
 
-    /// Sends what the decoder of field sections has to say. It leaves with the next request, if there is one.
+    /// Sends the decoder's instructions. They leave with the next request, if there is one.
     fn acknowledge(&mut self) {
         let instructions = self.heads.decoder().instructions();
         if !instructions.is_empty()
             && let Some(stream) = self.decoder_stream
         {
-            // Errors are told by events.
+            // Events report the errors.
             let written = self.quic.send_stream(stream).write(instructions).unwrap_or(0);
             instructions.drain(..written);
         }
     }
 
-    /// The handshake is done: our own streams begin.
+    /// Opens our streams after the handshake.
     fn start(&mut self) {
         self.has_begun = true;
-        for bytes in ::h3::opening(Side::Client, FIELDS_BYTES_MAX) {
-            // RFC 9114 §6.2: a server allows at least three, with room for this.
+        for bytes in lab_http3::opening(ConnectionSide::Client, FIELDS_BYTES_MAX) {
+            // RFC 9114 §6.2: a server allows at least three, with enough credit.
             let Some(stream) = self.quic.streams().open(Dir::Uni) else { continue };
             let _ = self.quic.send_stream(stream).write(&bytes);
             self.decoder_stream = Some(stream);
@@ -292,7 +290,7 @@ impl Connection {
         }
     }
 
-    fn stream_event(&mut self, event: StreamEvent, now: Instant) -> Result<(), Broken> {
+    fn stream_event(&mut self, event: StreamEvent, now: Instant) -> Result<(), PeerViolation> {
         match event {
             StreamEvent::Opened { dir: Dir::Uni } => {
                 while let Some(stream) = self.quic.streams().accept(Dir::Uni) {
@@ -301,9 +299,10 @@ impl Connection {
                 Ok(())
             }
             // RFC 9114 §6.1.
-            StreamEvent::Opened { dir: Dir::Bi } => {
-                Err(Broken(::h3::Code::STREAM_CREATION_ERROR, "the server opens a bidirectional stream"))
-            }
+            StreamEvent::Opened { dir: Dir::Bi } => Err(PeerViolation(
+                lab_http3::LabH3Code::STREAM_CREATION_ERROR,
+                "the server opens a bidirectional stream",
+            )),
             StreamEvent::Readable { id } if id.dir() == Dir::Uni => self.hear(id),
             StreamEvent::Readable { id } => self.read(id, now),
             StreamEvent::Writable { id } => {
@@ -324,9 +323,10 @@ impl Connection {
                 }
                 // RFC 9114 §6.2.1.
                 match id.dir() {
-                    Dir::Uni => {
-                        Err(Broken(::h3::Code::CLOSED_CRITICAL_STREAM, "our control stream is stopped"))
-                    }
+                    Dir::Uni => Err(PeerViolation(
+                        lab_http3::LabH3Code::CLOSED_CRITICAL_STREAM,
+                        "our control stream is stopped",
+                    )),
                     Dir::Bi => Ok(()),
                 }
             }
@@ -334,18 +334,18 @@ impl Connection {
         }
     }
 
-    /// Reads one of the server's own streams.
-    fn hear(&mut self, stream: StreamId) -> Result<(), Broken> {
+    /// Reads a unidirectional stream of the server.
+    fn hear(&mut self, stream: StreamId) -> Result<(), PeerViolation> {
         let mut goaway = None;
         let mut receiving = self.quic.recv_stream(stream);
         let Ok(mut chunks) = receiving.read(true) else { return Ok(()) };
         let (decoder, mut inserted) = (self.heads.decoder(), Ok(()));
         let heard = loop {
-            let mut tell = |told: Told<'_>| match told {
-                Told::Settings => {}
-                Told::GoAway(id) => goaway = Some(id),
-                Told::Insertions(bytes) if inserted.is_ok() => inserted = decoder.insert(bytes),
-                Told::Insertions(_) => {}
+            let mut tell = |told: LabPeerSettings<'_>| match told {
+                LabPeerSettings::Settings => {}
+                LabPeerSettings::GoAway(id) => goaway = Some(id),
+                LabPeerSettings::Insertions(bytes) if inserted.is_ok() => inserted = decoder.insert(bytes),
+                LabPeerSettings::Insertions(_) => {}
             };
             match chunks.next(usize::MAX) {
                 Ok(Some(chunk)) => {
@@ -356,8 +356,8 @@ impl Connection {
                 Ok(None) => break self.control.read(stream.into(), &[], true, &mut tell),
                 Err(ReadError::Blocked) => break Ok(()),
                 Err(ReadError::Reset(_)) if self.control.is_critical(stream.into()) => {
-                    break Err(Broken(
-                        ::h3::Code::CLOSED_CRITICAL_STREAM,
+                    break Err(PeerViolation(
+                        lab_http3::LabH3Code::CLOSED_CRITICAL_STREAM,
                         "a stream that has to stay open is reset",
                     ));
                 }
@@ -367,13 +367,13 @@ impl Connection {
         let _ = chunks.finalize();
         heard?;
         inserted?;
-        // RFC 9114 §5.2: streams from this on were not processed.
+        // RFC 9114 §5.2: streams from this ID on were not processed.
         if let Some(id) = goaway {
             self.is_over = true;
             for place in 0..self.places.len() {
                 let is_beyond = self.streams[place].is_some_and(|stream| u64::from(stream) >= id);
                 if is_beyond || self.waiting.contains(&place) {
-                    self.fail(place, Ended::GoAway(Code::NO_ERROR));
+                    self.fail(place, H2StreamFailure::GoAway(H2Code::NO_ERROR));
                 }
             }
         }
@@ -390,9 +390,8 @@ impl Connection {
         Some(place)
     }
 
-    /// Reads what has come of a response.
     #[inline]
-    fn read(&mut self, stream: StreamId, now: Instant) -> Result<(), Broken> {
+    fn read(&mut self, stream: StreamId, now: Instant) -> Result<(), PeerViolation> {
         let Some(place) = self.find(stream) else { return Ok(()) };
         let mut receiving = self.quic.recv_stream(stream);
         let Ok(mut chunks) = receiving.read(true) else { return Ok(()) };
@@ -413,12 +412,13 @@ impl Connection {
                 }
                 Err(ReadError::Blocked) => break,
                 Err(ReadError::Reset(code)) => {
-                    done = Ok(Some(Err(Ended::ResetOfHttp3(::h3::Code(code.into_inner())))));
+                    done =
+                        Ok(Some(Err(H2StreamFailure::ResetOfHttp3(lab_http3::LabH3Code(code.into_inner())))));
                     break;
                 }
             }
         }
-        // Credit that it gives back leaves with what is sent next.
+        // Returned credit is sent with the next packets.
         let _ = chunks.finalize();
         match done {
             Ok(None) => {}
@@ -427,16 +427,15 @@ impl Connection {
                 self.finish(place);
             }
             Ok(Some(Err(ended))) => self.fail(place, ended),
-            Err(Wrong::Stream(what)) => {
-                self.reset(place, ::h3::Code::MESSAGE_ERROR);
-                self.fail(place, Ended::Malformed(what));
+            Err(H3Violation::Stream(what)) => {
+                self.reset(place, lab_http3::LabH3Code::MESSAGE_ERROR);
+                self.fail(place, H2StreamFailure::Malformed(what));
             }
-            Err(Wrong::Connection(broken)) => return Err(broken),
+            Err(H3Violation::Connection(broken)) => return Err(broken),
         }
         Ok(())
     }
 
-    /// The response of a place is complete.
     #[inline]
     fn finish(&mut self, place: usize) {
         let at = &self.places[place];
@@ -444,20 +443,20 @@ impl Connection {
         if !(at.head.is_empty() && at.body.is_empty())
             && let Some(stream) = self.streams[place]
         {
-            let _ = self.quic.send_stream(stream).reset(code(::h3::Code::NO_ERROR));
+            let _ = self.quic.send_stream(stream).reset(code(lab_http3::LabH3Code::NO_ERROR));
         }
         self.close(place);
         self.ended.push(place);
     }
 
-    fn fail(&mut self, place: usize, ended: Ended) {
+    fn fail(&mut self, place: usize, ended: H2StreamFailure) {
         self.read_no_more(place);
         self.places[place].result = Some(Err(ended));
         self.close(place);
         self.ended.push(place);
     }
 
-    fn reset(&mut self, place: usize, why: ::h3::Code) {
+    fn reset(&mut self, place: usize, why: lab_http3::LabH3Code) {
         if let Some(stream) = self.streams[place] {
             let _ = self.quic.send_stream(stream).reset(code(why));
             let _ = self.quic.recv_stream(stream).stop(code(why));
@@ -478,34 +477,36 @@ impl Connection {
     }
 }
 
-fn code(code: ::h3::Code) -> VarInt {
+fn code(code: lab_http3::LabH3Code) -> VarInt {
     VarInt::from_u64(code.0).unwrap_or_default()
 }
 
-impl Place {
-    /// Reads a piece of the stream.
+impl H3SenderPlace {
     #[inline]
     fn take(
         &mut self,
-        heads: &mut Heads<Decoder>,
+        heads: &mut Heads<LabQpackDecoder>,
         stream: StreamId,
         bytes: &[u8],
         now: Instant,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), H3Violation> {
         let Self { frames, incoming, has_trailers, .. } = self;
-        frames.read(bytes, FIELDS_BYTES_MAX, Side::Client, |part| match part {
+        frames.read(bytes, FIELDS_BYTES_MAX, ConnectionSide::Client, |part| match part {
             // RFC 9114 §4.1: heads, content, and trailers at the end.
-            _ if *has_trailers => {
-                Err(Broken(::h3::Code::FRAME_UNEXPECTED, "something comes behind the trailers").into())
-            }
-            Part::Data(piece) if incoming.has_head() => {
+            _ if *has_trailers => Err(PeerViolation(
+                lab_http3::LabH3Code::FRAME_UNEXPECTED,
+                "something comes behind the trailers",
+            )
+            .into()),
+            StreamPart::Data(piece) if incoming.has_head() => {
                 incoming.body(piece);
                 Ok(())
             }
-            Part::Data(_) => {
-                Err(Broken(::h3::Code::FRAME_UNEXPECTED, "content comes before the head").into())
+            StreamPart::Data(_) => {
+                Err(PeerViolation(lab_http3::LabH3Code::FRAME_UNEXPECTED, "content comes before the head")
+                    .into())
             }
-            Part::Headers(section) => {
+            StreamPart::Headers(section) => {
                 let read = if incoming.has_head() {
                     *has_trailers = true;
                     heads.trailers(section)
@@ -514,23 +515,24 @@ impl Place {
                 };
                 heads.decoder().acknowledge(stream.into(), section);
                 read.map_err(|fault| match fault {
-                    Fault::Undecodable => Wrong::Connection(Broken(
-                        ::h3::Code::QPACK_DECOMPRESSION_FAILED,
+                    BlockFault::Undecodable => H3Violation::Connection(PeerViolation(
+                        lab_http3::LabH3Code::QPACK_DECOMPRESSION_FAILED,
                         "a field section is not valid QPACK",
                     )),
-                    Fault::Malformed(what) => Wrong::Stream(what),
+                    BlockFault::Malformed(what) => H3Violation::Stream(what),
                 })
             }
         })
     }
 
-    /// The stream has ended.
     #[inline]
-    fn end(&mut self, now: Instant) -> Result<Received, Wrong> {
+    fn end(&mut self, now: Instant) -> Result<ReceivedResponse, H3Violation> {
         // RFC 9114 §7.1.
         if !self.frames.is_between() {
-            return Err(Broken(::h3::Code::FRAME_ERROR, "a stream ends within a frame").into());
+            return Err(
+                PeerViolation(lab_http3::LabH3Code::FRAME_ERROR, "a stream ends within a frame").into()
+            );
         }
-        self.incoming.complete(now).map_err(Wrong::Stream)
+        self.incoming.complete(now).map_err(H3Violation::Stream)
     }
 }

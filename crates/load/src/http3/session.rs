@@ -1,4 +1,4 @@
-//! TLS within QUIC (RFC 9001): the client's handshake, what it has agreed on, and why it failed.
+//! TLS within QUIC (RFC 9001): the client's handshake, its negotiated parameters, and the reason of a failure.
 
 use std::any::Any;
 use std::io::Cursor;
@@ -15,27 +15,24 @@ use rustls::{ClientConfig, HandshakeKind};
 
 use crate::secure::Agreed;
 
-/// RFC 9001 §5.8: key and nonce of the tags of Retry packets, which are no secret.
+/// RFC 9001 §5.8: public key and nonce of the tags of Retry packets.
 const RETRY_KEY: [u8; 16] =
     [0xbe, 0x0c, 0x69, 0x0b, 0x9f, 0x66, 0x57, 0x5a, 0x1d, 0x76, 0x6b, 0x54, 0xe3, 0x68, 0xc8, 0x4e];
 const RETRY_NONCE: [u8; 12] = [0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb];
 
-/// What became of a handshake.
-pub(super) struct Told {
+pub(super) struct HandshakeOutcome {
     pub(super) agreed: Option<Agreed>,
-    /// Whether ALPN selected HTTP/3.
     pub(super) has_http3: bool,
     pub(super) error: Option<rustls::Error>,
 }
 
-/// Begins handshakes with a server.
-pub(super) struct Client {
+pub(super) struct H3LoadClient {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     initial: Suite,
 }
 
-impl Client {
+impl H3LoadClient {
     /// `None` if the TLS library has no cipher suite for the first packets.
     pub(super) fn new(config: Arc<ClientConfig>, name: ServerName<'static>) -> Option<Self> {
         let initial = TLS13_AES_128_GCM_SHA256.tls13()?.quic_suite()?;
@@ -43,7 +40,7 @@ impl Client {
     }
 }
 
-impl crypto::ClientConfig for Client {
+impl crypto::ClientConfig for H3LoadClient {
     fn start_session(
         self: Arc<Self>,
         _: u32,
@@ -53,28 +50,34 @@ impl crypto::ClientConfig for Client {
         let mut written = Vec::new();
         params.write(&mut written);
         let made = ClientConnection::new(Arc::clone(&self.config), Version::V1, self.name.clone(), written);
-        // It was checked that the configuration permits TLS 1.3.
+        // The configuration permits TLS 1.3, which was checked before.
         let connection = made.map_err(|error| ConnectError::InvalidServerName(error.to_string()))?;
-        Ok(Box::new(Session { connection, initial: self.initial, next: None, is_told: false, error: None }))
+        Ok(Box::new(H3Handshake {
+            connection,
+            initial: self.initial,
+            next: None,
+            is_told: false,
+            error: None,
+        }))
     }
 }
 
 /// A handshake, and the keys that follow it.
-struct Session {
+struct H3Handshake {
     connection: ClientConnection,
     initial: Suite,
     next: Option<Secrets>,
-    /// Whether the end of the handshake was told.
+    /// Whether the end of the handshake was reported.
     is_told: bool,
     error: Option<rustls::Error>,
 }
 
-impl crypto::Session for Session {
+impl crypto::Session for H3Handshake {
     fn initial_keys(&self, dst_cid: &ConnectionId, _: Side) -> Keys {
         boxed(self.initial.keys(dst_cid, rustls::Side::Client, Version::V1))
     }
 
-    /// What became of it, as [`Told`], at any time.
+    /// The state of the handshake, before and after its end.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         let agreed = || {
             Some(Agreed {
@@ -84,7 +87,7 @@ impl crypto::Session for Session {
             })
         };
         let has_http3 = self.connection.alpn_protocol() == Some(b"h3");
-        Some(Box::new(Told { agreed: agreed(), has_http3, error: self.error.clone() }))
+        Some(Box::new(HandshakeOutcome { agreed: agreed(), has_http3, error: self.error.clone() }))
     }
 
     fn peer_identity(&self) -> Option<Box<dyn Any>> {
@@ -92,7 +95,7 @@ impl crypto::Session for Session {
     }
 
     fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
-        // No early data: what is measured is a whole handshake.
+        // No early data, because a whole handshake is measured.
         None
     }
 
@@ -139,7 +142,7 @@ impl crypto::Session for Session {
     }
 
     fn is_valid_retry(&self, orig_dst_cid: &ConnectionId, header: &[u8], payload: &[u8]) -> bool {
-        // RFC 9001 §5.8: the tag covers the packet behind the ID that the client chose first.
+        // RFC 9001 §5.8: the tag covers the client's first destination connection ID, and the packet.
         let Some((content, tag)) = payload.split_last_chunk::<16>() else { return false };
         let covered = [&[orig_dst_cid.len() as u8][..], orig_dst_cid, header, content].concat();
         let Ok(key) = aead::UnboundKey::new(&aead::AES_128_GCM, &RETRY_KEY) else { return false };
@@ -154,7 +157,7 @@ impl crypto::Session for Session {
         _: &[u8],
         _: &[u8],
     ) -> Result<(), ExportKeyingMaterialError> {
-        // Nobody asks for any.
+        // QUIC needs none.
         Err(ExportKeyingMaterialError)
     }
 }

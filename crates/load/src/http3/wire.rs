@@ -1,4 +1,4 @@
-//! Socket and timer of an HTTP/3 connection: datagrams go to the QUIC implementation, and come from it.
+//! Socket and timer of an HTTP/3 connection, which connect the QUIC implementation to the network.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,34 +8,34 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use ::h3::{Batch, Socket};
 use bytes::BytesMut;
+use lab_http3::{LabUdpSocket, ReceiveBatch};
 use quinn_proto::{
     ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, RandomConnectionIdGenerator,
     Transmit, TransportConfig, VarInt,
 };
 use tokio::time::Sleep;
 
-use super::connection::Connection;
-use super::session::{Client, Told};
+use super::connection::H3LoadConnection;
+use super::session::{H3LoadClient, HandshakeOutcome};
 use crate::check::Cut;
-use crate::directions::Address;
-use crate::failure::Failure;
+use crate::directions::DialAddress;
+use crate::failure::LoadFailure;
 use crate::give_up::GiveUp;
 use crate::tls::Sessions;
-use crate::worker::Worker;
+use crate::worker::LoadWorker;
 
 /// Flow-control window of each response: allows 160 MB/s at a round-trip time of 50 ms.
 const STREAM_WINDOW_BYTES: u32 = 8 << 20;
 /// Flow-control window of a connection, for all its responses together.
 const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
-/// The server's own streams: three, and a few of kinds that are not known here.
+/// Unidirectional streams of a server: three, and a few of unknown types.
 const SERVER_STREAMS: u32 = 16;
 
-/// What the connections of a thread share.
+/// State that the connections of a thread share.
 #[derive(Default)]
 pub(crate) struct Quic {
-    batch: Batch,
+    batch: ReceiveBatch,
     out: Vec<u8>,
 }
 
@@ -45,14 +45,12 @@ impl std::fmt::Debug for Quic {
     }
 }
 
-/// Socket and timer of a connection.
-pub(crate) struct Wire {
-    socket: Socket,
+pub(crate) struct QuicWire {
+    socket: LabUdpSocket,
     endpoint: Endpoint,
     handle: ConnectionHandle,
     remote: SocketAddr,
     timer: Pin<Box<Sleep>>,
-    /// When the timer goes off.
     armed: Option<Instant>,
     /// Datagrams that the kernel had no room for.
     unsent: Option<(Transmit, Vec<u8>)>,
@@ -60,19 +58,19 @@ pub(crate) struct Wire {
 
 /// Opens a connection to the first address that answers, and records the time of its handshake.
 pub(crate) async fn open(
-    worker: &Worker,
+    worker: &LoadWorker,
     sessions: &Sessions,
     server: usize,
     give_up: &mut GiveUp,
-) -> Result<(Connection, Wire), Failure> {
+) -> Result<(H3LoadConnection, QuicWire), LoadFailure> {
     let began = Instant::now();
     give_up.start(began);
     let after = give_up.after();
     let opened = give_up.bound(try_addresses(worker, sessions, server)).await;
-    let (connection, wire) = opened.ok_or(Failure::ConnectTimeout { after })??;
+    let (connection, wire) = opened.ok_or(LoadFailure::ConnectTimeout { after })??;
     let told = told(&connection);
     if !told.as_ref().is_some_and(|told| told.has_http3) {
-        return Err(Failure::NoHttp3);
+        return Err(LoadFailure::NoHttp3);
     }
     if let Some(agreed) = told.and_then(|told| told.agreed) {
         let time = worker.is_measured(began).then(|| began.elapsed());
@@ -82,17 +80,17 @@ pub(crate) async fn open(
 }
 
 async fn try_addresses(
-    worker: &Worker,
+    worker: &LoadWorker,
     sessions: &Sessions,
     server: usize,
-) -> Result<(Connection, Wire), Failure> {
+) -> Result<(H3LoadConnection, QuicWire), LoadFailure> {
     let addresses = &worker.shared.targets.servers.get(server).addresses;
     let preferred = worker.preferred_address[server].get();
-    let mut result = Err(Failure::Cut(Cut::Nothing));
+    let mut result = Err(LoadFailure::Cut(Cut::Nothing));
     for offset in 0..addresses.len() {
         let chosen = (preferred + offset) % addresses.len();
-        // Refused where the plan is checked.
-        let Address::Ip(address) = addresses[chosen] else { continue };
+        // `Plan::check` has refused other addresses.
+        let DialAddress::Ip(address) = addresses[chosen] else { continue };
         match shake_hands(worker, sessions, server, address).await {
             Ok(opened) => {
                 worker.preferred_address[server].set(chosen);
@@ -105,12 +103,12 @@ async fn try_addresses(
 }
 
 async fn shake_hands(
-    worker: &Worker,
+    worker: &LoadWorker,
     sessions: &Sessions,
     server: usize,
     remote: SocketAddr,
-) -> Result<(Connection, Wire), Failure> {
-    let failed = |source| Failure::Connect { address: Address::Ip(remote), source };
+) -> Result<(H3LoadConnection, QuicWire), LoadFailure> {
+    let failed = |source| LoadFailure::Connect { address: DialAddress::Ip(remote), source };
     let (mut connection, mut wire) = begin(worker, sessions, server, remote).map_err(failed)?;
     if worker.is_measured(Instant::now()) {
         worker.record.borrow_mut().connections_opened += 1;
@@ -122,13 +120,13 @@ async fn shake_hands(
             if connection.has_begun() {
                 return Poll::Ready(Ok(()));
             }
-            // On this machine it is told at once that nobody listens; otherwise when the first packet is repeated.
+            // On this machine, a missing listener is reported at once; elsewhere when the first packet is repeated.
             if let Some(error) = wire.socket.take_error() {
                 return Poll::Ready(Err(Some(error)));
             }
             match wire.poll_receive(&mut connection, &mut quic, context) {
                 Poll::Ready(Ok(true)) => {}
-                // What was wrong is said to the server.
+                // Sends the error to the server.
                 Poll::Ready(Ok(false)) => {
                     wire.poll_send(&mut connection, &mut quic, context);
                     return Poll::Ready(Err(None));
@@ -142,51 +140,49 @@ async fn shake_hands(
         Ok(()) => Ok((connection, wire)),
         Err(Some(source)) => Err(failed(source)),
         Err(None) => match told(&connection).and_then(|told| told.error) {
-            Some(error) => Err(Failure::Tls { error }),
-            None if connection.refuses_http3() => Err(Failure::NoHttp3),
-            None => Err(Failure::QuicHandshake(
+            Some(error) => Err(LoadFailure::Tls { error }),
+            None if connection.refuses_http3() => Err(LoadFailure::NoHttp3),
+            None => Err(LoadFailure::QuicHandshake(
                 connection.lost.as_ref().map_or_else(String::new, ToString::to_string),
             )),
         },
     }
 }
 
-/// What became of the handshake.
-fn told(connection: &Connection) -> Option<Told> {
+fn told(connection: &H3LoadConnection) -> Option<HandshakeOutcome> {
     connection.quic.crypto_session().handshake_data()?.downcast().ok().map(|told| *told)
 }
 
-/// Begins a connection.
 fn begin(
-    worker: &Worker,
+    worker: &LoadWorker,
     sessions: &Sessions,
     server: usize,
     remote: SocketAddr,
-) -> io::Result<(Connection, Wire)> {
+) -> io::Result<(H3LoadConnection, QuicWire)> {
     let local = match remote {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
     };
     let socket = UdpSocket::bind(local)?;
-    // So that the kernel tells if nobody listens there.
+    // A connected socket gets an error from the kernel if no process listens there.
     socket.connect(remote)?;
     socket.set_nonblocking(true)?;
-    let socket = Socket::new(socket)?;
-    let tls = worker.tls(sessions, server).and_then(|(config, name)| Client::new(config, name));
-    // Other URLs were refused.
+    let socket = LabUdpSocket::new(socket)?;
+    let tls = worker.tls(sessions, server).and_then(|(config, name)| H3LoadClient::new(config, name));
+    // Other schemes were refused before.
     let tls = tls.ok_or_else(|| io::Error::other("HTTP/3 is for https"))?;
     let mut config = EndpointConfig::default();
-    // As browsers do: the socket tells whose datagrams they are, and so they are shorter.
+    // As in browsers: the socket identifies the connection, so the IDs can be empty, and datagrams shorter.
     config.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(0)));
     let mut endpoint = Endpoint::new(Arc::new(config), None, !socket.may_fragment(), None);
     let mut client = ClientConfig::new(Arc::new(tls));
     client.transport_config(transport());
-    // The name is that of the TLS session.
+    // The TLS session has the name.
     let connected = endpoint.connect(Instant::now(), client, remote, "");
     let (handle, quic) = connected.map_err(io::Error::other)?;
-    let connection = Connection::new(quic, worker.shared.plan.streams);
+    let connection = H3LoadConnection::new(quic, worker.shared.plan.streams);
     let timer = Box::pin(tokio::time::sleep(std::time::Duration::ZERO));
-    Ok((connection, Wire { socket, endpoint, handle, remote, timer, armed: None, unsent: None }))
+    Ok((connection, QuicWire { socket, endpoint, handle, remote, timer, armed: None, unsent: None }))
 }
 
 fn transport() -> Arc<TransportConfig> {
@@ -196,17 +192,17 @@ fn transport() -> Arc<TransportConfig> {
         .receive_window(CONNECTION_WINDOW_BYTES.into())
         .max_concurrent_bidi_streams(VarInt::from_u32(0))
         .max_concurrent_uni_streams(SERVER_STREAMS.into())
-        // How long it may be idle is for the server to say, as with other protocols.
+        // The server decides how long the connection may be idle, as with other protocols.
         .max_idle_timeout(None)
         .datagram_receive_buffer_size(None);
     Arc::new(transport)
 }
 
-impl Wire {
-    /// Receives once, or does what is due. False if the connection is at its end.
+impl QuicWire {
+    /// Receives once, or handles due timers. Returns false if the connection is at its end.
     pub(crate) fn poll_receive(
         &mut self,
-        connection: &mut Connection,
+        connection: &mut H3LoadConnection,
         quic: &mut Quic,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
@@ -219,7 +215,7 @@ impl Wire {
                     quic.out.clear();
                     let event = self.endpoint.handle(
                         now,
-                        // A connected socket receives of nobody else.
+                        // A connected socket receives only from this address.
                         self.remote,
                         None,
                         received.ecn,
@@ -248,7 +244,7 @@ impl Wire {
         Poll::Pending
     }
 
-    fn proceed(&mut self, connection: &mut Connection, now: Instant) -> bool {
+    fn proceed(&mut self, connection: &mut H3LoadConnection, now: Instant) -> bool {
         while let Some(event) = connection.quic.poll_endpoint_events() {
             if let Some(event) = self.endpoint.handle_event(self.handle, event) {
                 connection.quic.handle_event(event);
@@ -257,10 +253,10 @@ impl Wire {
         connection.proceed(now)
     }
 
-    /// Sends what there is to send, and arms the timer.
+    /// Sends all due datagrams, and arms the timer.
     pub(crate) fn poll_send(
         &mut self,
-        connection: &mut Connection,
+        connection: &mut H3LoadConnection,
         quic: &mut Quic,
         context: &mut Context<'_>,
     ) {
@@ -285,8 +281,8 @@ impl Wire {
         self.arm(connection, context);
     }
 
-    /// Arms the timer. One that goes off too early costs a wake-up, and is cheaper than to move it with each packet.
-    fn arm(&mut self, connection: &mut Connection, context: &mut Context<'_>) {
+    /// Arms the timer. A timer that fires too early costs a wake-up, which is cheaper than moving it with each packet.
+    fn arm(&mut self, connection: &mut H3LoadConnection, context: &mut Context<'_>) {
         let Some(due) = connection.quic.poll_timeout() else { return };
         if self.armed.is_some_and(|armed| armed <= due) {
             return;

@@ -1,34 +1,31 @@
-//! HTTP/2 over TCP or HTTP/3 over UDP, as the senders of a connection use either. An enum: HTTP/2 pays a branch.
+//! HTTP/2 over TCP or HTTP/3 over UDP, behind one interface. An enum, which costs HTTP/2 only a branch.
 
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use crate::failure::Failure;
-use crate::http2::{Asked, Code, Ended, Received};
-use crate::transport::{Fault, Transport};
-use crate::worker::Worker;
+use crate::failure::LoadFailure;
+use crate::http2::{H2Code, H2LoadRequest, H2StreamFailure, ReceivedResponse};
+use crate::transport::{Transport, TransportFault};
+use crate::worker::LoadWorker;
 use crate::{http2, http3};
 
-/// State of a connection.
 pub(super) enum Carrier {
-    Http2(Box<http2::Connection>),
-    Http3(Box<http3::Connection>),
+    Http2(Box<http2::H2LoadConnection>),
+    Http3(Box<http3::H3LoadConnection>),
 }
 
-/// Socket of a connection.
-pub(super) enum Wire {
+pub(super) enum CarrierWire {
     Tcp {
         transport: Transport,
-        /// How much of what there is to send was sent.
+        /// Bytes of the output that were sent.
         sent_bytes: usize,
-        /// How much was sent since this was last looked at.
+        /// Bytes sent since the last call.
         news_bytes: u64,
     },
-    Udp(Box<http3::Wire>),
+    Udp(Box<http3::QuicWire>),
 }
 
-/// Calls the same method of either.
 macro_rules! either {
     ($carrier:expr, $connection:ident => $call:expr) => {
         match $carrier {
@@ -39,82 +36,75 @@ macro_rules! either {
 }
 
 impl Carrier {
-    /// Number of concurrent streams that the server takes; 0 while that is not known.
+    /// Maximum number of concurrent streams; 0 while it is unknown.
     pub(super) fn most(&self) -> usize {
         either!(self, connection => connection.most())
     }
 
-    /// Whether it takes no more requests.
+    /// Whether the server accepts no further requests.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         either!(self, connection => connection.is_over())
     }
 
-    /// Sends the request of a place.
     #[inline]
-    pub(super) fn ask(&mut self, place: usize, asked: Asked<'_>) {
+    pub(super) fn ask(&mut self, place: usize, asked: H2LoadRequest<'_>) {
         either!(self, connection => connection.ask(place, asked));
     }
 
-    /// Places whose streams have ended since they were last looked at.
     #[inline]
     pub(super) fn ended(&mut self) -> &mut Vec<usize> {
         either!(self, connection => &mut connection.ended)
     }
 
-    /// What has become of the stream of a place, once it has ended.
     #[inline]
-    pub(super) fn take(&mut self, place: usize) -> Option<Result<Received, Ended>> {
+    pub(super) fn take(&mut self, place: usize) -> Option<Result<ReceivedResponse, H2StreamFailure>> {
         either!(self, connection => connection.take(place))
     }
 
-    /// The response of a place, if its stream has ended with one.
     #[inline]
-    pub(super) fn take_success(&mut self, place: usize) -> Option<Received> {
+    pub(super) fn take_success(&mut self, place: usize) -> Option<ReceivedResponse> {
         either!(self, connection => connection.take_success(place))
     }
 
-    /// Gives up the stream of a place.
     pub(super) fn cancel(&mut self, place: usize) {
         either!(self, connection => connection.cancel(place));
     }
 
-    /// Ends all streams: the connection is gone.
     pub(super) fn lose(&mut self) {
         either!(self, connection => connection.lose());
     }
 
-    /// Says that the connection ends.
+    /// Tells the server that the connection ends.
     pub(super) fn go_away(&mut self) {
         match self {
-            Self::Http2(connection) => connection.go_away(Code::NO_ERROR),
-            Self::Http3(connection) => connection.go_away(h3::Code::NO_ERROR, "", Instant::now()),
+            Self::Http2(connection) => connection.go_away(H2Code::NO_ERROR),
+            Self::Http3(connection) => connection.go_away(lab_http3::LabH3Code::NO_ERROR, "", Instant::now()),
         }
     }
 
     /// The failure of a response that breaks the protocol.
-    pub(super) fn broken(&self, what: &'static str) -> Failure {
+    pub(super) fn broken(&self, what: &'static str) -> LoadFailure {
         match self {
-            Self::Http2(_) => Failure::Http2(what),
-            Self::Http3(_) => Failure::Http3(what),
+            Self::Http2(_) => LoadFailure::Http2(what),
+            Self::Http3(_) => LoadFailure::Http3(what),
         }
     }
 }
 
-impl Wire {
-    /// Sends what there is to send.
+impl CarrierWire {
     pub(super) fn poll_send(
         &mut self,
         connection: &mut Carrier,
-        worker: &Worker,
+        worker: &LoadWorker,
         context: &mut Context<'_>,
-    ) -> Poll<Result<(), Fault>> {
+    ) -> Poll<Result<(), TransportFault>> {
         match (self, connection) {
             (Self::Tcp { transport, sent_bytes, news_bytes }, Carrier::Http2(connection)) => loop {
                 while *sent_bytes < connection.out.len() {
                     let written = ready!(transport.poll_write(context, &connection.out[*sent_bytes..]))?;
                     if written == 0 {
-                        return Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into())));
+                        return Poll::Ready(Err(TransportFault::Io(io::ErrorKind::WriteZero.into())));
                     }
                     *sent_bytes += written;
                     *news_bytes += written as u64;
@@ -134,7 +124,7 @@ impl Wire {
         }
     }
 
-    /// How much was sent since the last call.
+    /// Bytes sent since the last call.
     pub(super) fn take_sent(&mut self, connection: &mut Carrier) -> u64 {
         match (self, connection) {
             (Self::Tcp { news_bytes, .. }, _) => std::mem::take(news_bytes),
@@ -143,7 +133,6 @@ impl Wire {
         }
     }
 
-    /// Drops what could not be sent.
     pub(super) fn drop_unsent(&mut self, connection: &mut Carrier) {
         if let (Self::Tcp { sent_bytes, .. }, Carrier::Http2(connection)) = (self, connection) {
             connection.out.clear();

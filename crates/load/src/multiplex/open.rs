@@ -9,69 +9,66 @@ use std::time::Instant;
 
 use quinn_proto::ConnectionError;
 
-use super::carrier::{Carrier, Wire};
-use super::{Sent, Traffic};
-use crate::arrivals::{Arrivals, Next, Turn};
-use crate::check::{Cut, Response};
-use crate::failure::Failure;
-use crate::http2::{Asked, Ended, Received};
+use super::carrier::{Carrier, CarrierWire};
+use super::{PendingTraffic, SentRequest};
+use crate::arrivals::{ArrivalSchedule, NextTurn, RequestTurn};
+use crate::check::Cut;
+use crate::failure::LoadFailure;
+use crate::http2::{H2LoadRequest, H2StreamFailure, ReceivedResponse};
 use crate::record::Moments;
 use crate::slots::Slots;
-use crate::target::Requests;
-use crate::transport::{Arrival, Fault};
-use crate::watch::Verdict;
-use crate::worker::Worker;
+use crate::target::RenderedRequests;
+use crate::transport::{ReceiveResult, TransportFault};
+use crate::watch::ResponseVerdict;
+use crate::worker::LoadWorker;
 
-/// A request under way.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Exchange {
-    pub(super) turn: Turn,
+pub(super) struct OpenRequest {
+    pub(super) turn: RequestTurn,
     pub(super) sent: Instant,
-    /// Index of the request.
     pub(super) chosen: usize,
-    /// Its number among those under way, if it is counted.
+    /// Its number among the active requests, if it is counted.
     pub(super) number: Option<usize>,
 }
 
 /// The sender of a place, which waits for its response.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct WaitingSender {
     pub(super) waker: Option<Waker>,
-    pub(super) exchange: Option<Exchange>,
-    /// Whether requests of this place have succeeded of which the sender does not know.
+    pub(super) exchange: Option<OpenRequest>,
+    /// Whether requests of this place have succeeded without the sender's knowledge.
     pub(super) has_succeeded: bool,
 }
 
-impl Waiting {
+impl WaitingSender {
     /// The last request of the place, and whether others succeeded before it.
-    pub(super) fn end(&mut self) -> (Option<Exchange>, bool) {
+    pub(super) fn end(&mut self) -> (Option<OpenRequest>, bool) {
         (self.exchange.take(), std::mem::take(&mut self.has_succeeded))
     }
 }
 
 /// State of an open connection, which its task and its senders share.
-pub(super) struct Open {
+pub(super) struct OpenConnection {
     pub(super) connection: RefCell<Carrier>,
-    pub(super) waiting: RefCell<Vec<Waiting>>,
-    /// Limit of concurrent requests.
+    pub(super) waiting: RefCell<Vec<WaitingSender>>,
     pub(super) slots: Rc<Slots>,
     /// Number that distinguishes the connection from earlier and later ones.
     pub(super) number: u64,
-    /// Number of those that use it.
     pub(super) handles: Cell<usize>,
     /// Waker of the connection's task, and whether it is woken.
     pub(super) driver: RefCell<Option<Waker>>,
     pub(super) is_woken: Cell<bool>,
-    /// Why it ended.
-    pub(super) cause: RefCell<Option<Cause>>,
-    pub(super) traffic: Rc<Traffic>,
-    pub(super) worker: Rc<Worker>,
+    pub(super) cause: RefCell<Option<CloseCause>>,
+    /// Whether it had a response.
+    pub(super) was_answered: Cell<bool>,
+    pub(super) traffic: Rc<PendingTraffic>,
+    pub(super) worker: Rc<LoadWorker>,
     pub(super) follows: bool,
 }
 
-/// Why a connection ended under its requests.
+/// The reason why a connection ended under its requests.
 #[derive(Debug)]
-pub(super) enum Cause {
+pub(super) enum CloseCause {
     End,
     Torn,
     Read(io::Error),
@@ -80,13 +77,13 @@ pub(super) enum Cause {
     Quic(ConnectionError),
 }
 
-/// Moves the bytes of a connection, until it ends or nobody uses it.
-pub(super) async fn run(open: Rc<Open>, mut wire: Wire) {
+/// Moves the bytes of a connection, until it ends or its last handle is dropped.
+pub(super) async fn run(open: Rc<OpenConnection>, mut wire: CarrierWire) {
     poll_fn(|context| open.poll(&mut wire, context)).await;
 }
 
-impl Open {
-    /// Wakes the connection's task: there is something to send.
+impl OpenConnection {
+    /// Wakes the connection's task, because there is something to send.
     pub(super) fn wake(&self) {
         if !self.is_woken.replace(true)
             && let Some(driver) = &*self.driver.borrow()
@@ -95,12 +92,12 @@ impl Open {
         }
     }
 
-    fn poll(&self, wire: &mut Wire, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(&self, wire: &mut CarrierWire, context: &mut Context<'_>) -> Poll<()> {
         self.is_woken.set(false);
         keep(&mut self.driver.borrow_mut(), context);
         if self.handles.get() == 0 {
             self.connection.borrow_mut().go_away();
-            // What cannot leave at once is not missed by anybody.
+            // Bytes that cannot be sent at once are dropped.
             let _ = self.poll_send(wire, context);
             return Poll::Ready(());
         }
@@ -117,20 +114,20 @@ impl Open {
         if !is_alive {
             return Poll::Ready(());
         }
-        // It is read on: what the server has said before is worth more.
+        // Reading continues, because the server's earlier bytes may explain the error.
         if let Poll::Ready(Err(fault)) = sent {
             self.slots.end();
             wire.drop_unsent(&mut self.connection.borrow_mut());
-            self.cause.borrow_mut().get_or_insert(Cause::of(fault, Cause::Write));
+            self.cause.borrow_mut().get_or_insert(CloseCause::new(fault, CloseCause::Write));
         }
         Poll::Pending
     }
 
-    /// Receives once. False if the connection is at its end.
-    fn poll_receive(&self, wire: &mut Wire, context: &mut Context<'_>) -> Poll<bool> {
+    /// Receives once. Returns false if the connection is at its end.
+    fn poll_receive(&self, wire: &mut CarrierWire, context: &mut Context<'_>) -> Poll<bool> {
         let mut connection = self.connection.borrow_mut();
         let cause = match (wire, &mut *connection) {
-            (Wire::Tcp { transport, .. }, Carrier::Http2(http2)) => {
+            (CarrierWire::Tcp { transport, .. }, Carrier::Http2(http2)) => {
                 let mut scratch = self.worker.scratch.borrow_mut();
                 let (mut is_good, mut now) = (true, None);
                 let received = ready!(transport.poll_receive(context, &mut scratch.buffer, |bytes| {
@@ -139,20 +136,20 @@ impl Open {
                     is_good = is_good && http2.receive(bytes, now);
                 }));
                 match received {
-                    Ok(Arrival::Content) => return Poll::Ready(is_good),
-                    Ok(Arrival::End) => Cause::End,
-                    Ok(Arrival::Torn) => Cause::Torn,
-                    Err(fault) => Cause::of(fault, Cause::Read),
+                    Ok(ReceiveResult::Content) => return Poll::Ready(is_good),
+                    Ok(ReceiveResult::End) => CloseCause::End,
+                    Ok(ReceiveResult::Torn) => CloseCause::Torn,
+                    Err(fault) => CloseCause::new(fault, CloseCause::Read),
                 }
             }
-            (Wire::Udp(udp), Carrier::Http3(http3)) => {
+            (CarrierWire::Udp(udp), Carrier::Http3(http3)) => {
                 let mut quic = self.worker.quic.borrow_mut();
                 let received = ready!(udp.poll_receive(http3, &mut quic, context));
                 self.traffic.received(std::mem::take(&mut http3.received_bytes));
                 match received {
                     Ok(true) => return Poll::Ready(true),
-                    Ok(false) => Cause::of_quic(http3.lost.take()),
-                    Err(error) => Cause::Read(error),
+                    Ok(false) => CloseCause::of_quic(http3.lost.take()),
+                    Err(error) => CloseCause::Read(error),
                 }
             }
             _ => unreachable!("a connection and its socket are of one protocol"),
@@ -162,8 +159,11 @@ impl Open {
         Poll::Ready(false)
     }
 
-    /// Sends what there is to send.
-    fn poll_send(&self, wire: &mut Wire, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    fn poll_send(
+        &self,
+        wire: &mut CarrierWire,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), TransportFault>> {
         let mut connection = self.connection.borrow_mut();
         let sent = wire.poll_send(&mut connection, &self.worker, context);
         self.traffic.sent(wire.take_sent(&mut connection));
@@ -184,10 +184,10 @@ impl Open {
         *self.connection.borrow_mut().ended() = ended;
     }
 
-    /// Records a successful exchange, and sends the next request of its place. False if its sender has to do that.
+    /// Records a successful exchange, and sends the place's next request; false if its sender has to send it.
     fn follow(&self, place: usize) -> bool {
         let (worker, mut connection) = (&*self.worker, self.connection.borrow_mut());
-        let (Arrivals::Closed(closed), Requests::Streams(messages)) =
+        let (ArrivalSchedule::Closed(closed), RenderedRequests::Streams(messages)) =
             (worker.arrivals(), &worker.shared.targets.requests)
         else {
             return false;
@@ -198,78 +198,83 @@ impl Open {
             return false;
         }
         let Some(received) = connection.take_success(place) else { return false };
-        record(worker, &self.traffic, exchange, Some(&received));
+        record(worker, &self.traffic, exchange, Ok(&received));
         waiting.has_succeeded = true;
-        let Next::Send(turn) = closed.next(received.done) else { unreachable!("it is not spent") };
+        self.was_answered.set(true);
+        let NextTurn::Send(turn) = closed.next(received.done) else { unreachable!("it is not spent") };
         let chosen = worker.next_request(messages.len());
-        let number = turn.counted.then(|| worker.departure(&turn, turn.due, turn.due));
-        *exchange = Exchange { turn, sent: turn.due, chosen, number };
+        let number = turn.counted.then(|| worker.departure(&turn, turn.due, turn.due, Some(chosen)));
+        *exchange = OpenRequest { turn, sent: turn.due, chosen, number };
         let message = &messages[chosen];
-        self.ask(&mut connection, place, Sent::of(message, worker).asked(worker, message.server, false));
+        self.ask(
+            &mut connection,
+            place,
+            SentRequest::from_message(message, worker).asked(worker, message.server, false),
+        );
         true
     }
 
-    /// Sends a request. The last number of a stream ends the connection for others.
+    /// Sends a request. After the last stream ID, the connection accepts no further requests.
     #[inline]
-    pub(super) fn ask(&self, connection: &mut Carrier, place: usize, asked: Asked<'_>) {
+    pub(super) fn ask(&self, connection: &mut Carrier, place: usize, asked: H2LoadRequest<'_>) {
         connection.ask(place, asked);
         if connection.is_over() {
             self.slots.end();
         }
     }
 
-    /// Polls for the end of a stream.
     pub(super) fn poll_ended(
         &self,
         place: usize,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Received, Failure>> {
+    ) -> Poll<Result<ReceivedResponse, LoadFailure>> {
         let ended = self.connection.borrow_mut().take(place);
         if let Some(result) = ended {
+            self.was_answered.set(self.was_answered.get() || result.is_ok());
             return Poll::Ready(result.map_err(|ended| self.failure(ended)));
         }
         keep(&mut self.waiting.borrow_mut()[place].waker, context);
         Poll::Pending
     }
 
-    fn failure(&self, ended: Ended) -> Failure {
+    fn failure(&self, ended: H2StreamFailure) -> LoadFailure {
         let is_begun = match ended {
-            Ended::Reset(code) => return Failure::Reset(code),
-            Ended::GoAway(code) => return Failure::GoAway(code),
-            Ended::ResetOfHttp3(code) => return Failure::Http3Reset(code),
-            Ended::Malformed(what) => return self.connection.borrow().broken(what),
-            Ended::Lost { is_begun } => is_begun,
+            H2StreamFailure::Reset(code) => return LoadFailure::Reset(code),
+            H2StreamFailure::GoAway(code) => return LoadFailure::GoAway(code),
+            H2StreamFailure::ResetOfHttp3(code) => return LoadFailure::Http3Reset(code),
+            H2StreamFailure::Malformed(what) => return self.connection.borrow().broken(what),
+            H2StreamFailure::Lost { is_begun } => is_begun,
         };
-        // Errors of the system are told to each of its requests.
+        // Each request gets a copy of a system error.
         let copy = |error: &io::Error| match error.raw_os_error() {
             Some(number) => io::Error::from_raw_os_error(number),
             None => error.kind().into(),
         };
         match &*self.cause.borrow() {
-            Some(Cause::Torn) => Failure::Cut(Cut::Torn),
-            Some(Cause::Read(error)) => Failure::Read(copy(error)),
-            Some(Cause::Write(error)) => Failure::Write(copy(error)),
-            Some(Cause::Tls(error)) => Failure::Tls { error: error.clone() },
-            Some(Cause::Quic(error)) => Failure::Quic(error.to_string()),
-            Some(Cause::End) | None => Failure::Cut(if is_begun { Cut::Body } else { Cut::Nothing }),
+            Some(CloseCause::Torn) => LoadFailure::Cut(Cut::Torn),
+            Some(CloseCause::Read(error)) => LoadFailure::Read(copy(error)),
+            Some(CloseCause::Write(error)) => LoadFailure::Write(copy(error)),
+            Some(CloseCause::Tls(error)) => LoadFailure::Tls { error: error.clone() },
+            Some(CloseCause::Quic(error)) => LoadFailure::Quic(error.to_string()),
+            Some(CloseCause::End) | None => LoadFailure::Cut(if is_begun { Cut::Body } else { Cut::Nothing }),
         }
     }
 }
 
-impl Cause {
-    fn of(fault: Fault, system: fn(io::Error) -> Self) -> Self {
+impl CloseCause {
+    fn new(fault: TransportFault, system: fn(io::Error) -> Self) -> Self {
         match fault {
-            Fault::Io(error) => system(error),
-            Fault::Tls(error) => Self::Tls(error),
+            TransportFault::Io(error) => system(error),
+            TransportFault::Tls(error) => Self::Tls(error),
         }
     }
 
-    /// Why a QUIC connection has ended. A server that says that nothing is wrong closes it as others do.
+    /// The reason why a QUIC connection has ended. A close without an error is a plain end.
     fn of_quic(lost: Option<ConnectionError>) -> Self {
         match lost {
             None => Self::End,
             Some(ConnectionError::ApplicationClosed(close))
-                if close.error_code.into_inner() == ::h3::Code::NO_ERROR.0 =>
+                if close.error_code.into_inner() == lab_http3::LabH3Code::NO_ERROR.0 =>
             {
                 Self::End
             }
@@ -280,7 +285,6 @@ impl Cause {
     }
 }
 
-/// Keeps the waker of a task.
 fn keep(waker: &mut Option<Waker>, context: &mut Context<'_>) {
     match waker {
         Some(waker) if waker.will_wake(context.waker()) => {}
@@ -288,23 +292,26 @@ fn keep(waker: &mut Option<Waker>, context: &mut Context<'_>) {
     }
 }
 
-/// Records the end of an exchange. `received` is its complete response, if there is one.
-pub(super) fn record(worker: &Worker, traffic: &Traffic, exchange: &Exchange, received: Option<&Received>) {
-    let &Exchange { turn, sent, chosen, number } = exchange;
-    // What was moved before the window is in no figure.
+pub(super) fn record(
+    worker: &LoadWorker,
+    traffic: &PendingTraffic,
+    exchange: &OpenRequest,
+    exchanged: Result<&ReceivedResponse, &LoadFailure>,
+) {
+    let &OpenRequest { turn, sent, chosen, number } = exchange;
+    // Bytes that were moved before the window are not recorded.
     let (sent_bytes, received_bytes) = (traffic.sent_bytes.take(), traffic.received_bytes.take());
     let Some(number) = number else { return };
-    let verdict = received.map_or(Verdict::Status, |received| match &received.watch {
-        None => Verdict::of(received.status),
-        Some(watch) => watch.verdict(received.status, received.body_bytes),
+    let (received, pattern) = (exchanged.ok(), worker.pattern(chosen));
+    let verdict = received.map_or(ResponseVerdict::Status, |received| {
+        received.observer.verdict(received.page, pattern, received.done)
     });
     let mut record = worker.record.borrow_mut();
     record.transferred(sent_bytes, received_bytes);
-    if let Some(&Received { status, body_bytes, first_byte, done, ref watch, .. }) = received {
+    if let Some(&ReceivedResponse { page, first_byte, done, ref observer, .. }) = received {
         let moments = Moments { due: turn.due, sent, first_byte, done };
-        record.response(Response { status, body_bytes, keepalive: true }, verdict, &moments, |missed| {
-            let words = watch.as_ref().map(|watch| watch.words(missed, status, body_bytes));
-            worker.missed(chosen, &words.unwrap_or_default())
+        record.response(page, verdict, &moments, || {
+            worker.missed(chosen, &observer.words(verdict, page, pattern))
         });
     }
     drop(record);
@@ -313,9 +320,12 @@ pub(super) fn record(worker: &Worker, traffic: &Traffic, exchange: &Exchange, re
         worker.break_down(
             chosen,
             turn.due,
-            received.map(|received| (received.status, received.done - began)),
-            received.is_some() && verdict == Verdict::Good,
+            received.map(|received| (received.page.status, received.done - began)),
+            received.is_some() && verdict == ResponseVerdict::Good,
         );
     }
-    worker.settled(number);
+    match exchanged {
+        Err(LoadFailure::Timeout { .. }) => worker.unanswered(number, Instant::now()),
+        _ => worker.settled(number),
+    }
 }

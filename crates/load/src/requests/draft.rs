@@ -1,14 +1,14 @@
-//! A request as it is written: what is wrong with it, and the request that it stands for.
+//! A request as it is written: its mistakes, and its conversion to a request of the list.
 
 use mistake::nearest;
 
-use super::{Placed, Reading};
+use super::{ListReading, Placed};
 use crate::form;
 use crate::listed::{Check, Listed, WEIGHT_MAX};
-use crate::template::Template;
+use crate::template::LoadTemplate;
 use crate::url::Url;
 
-/// Methods that a misspelt one may mean. Others are sent as they are.
+/// Suggestions for a misspelt method. Unknown methods are sent unchanged.
 const METHODS: [&str; 19] = [
     "GET",
     "HEAD",
@@ -31,27 +31,25 @@ const METHODS: [&str; 19] = [
     "SEARCH",
 ];
 
-/// A request as it is written.
 #[derive(Debug, Clone)]
-pub(super) struct Draft {
-    /// What stands for the whole request.
+pub(super) struct RequestDraft {
+    /// The part of the text that stands for the whole request.
     pub(super) at: std::ops::Range<usize>,
     pub(super) name: Option<String>,
     pub(super) method: Option<Placed<String>>,
     /// An absolute URL or a path.
     pub(super) url: Option<Placed<String>>,
-    /// Names and values.
     pub(super) headers: Vec<Placed<(String, String)>>,
     pub(super) body: Option<Vec<u8>>,
     /// Whether `{{ }}` are values.
     pub(super) is_template: bool,
-    /// Whether the body has none, whatever is in it.
+    /// Whether the body is sent unchanged, even if it contains `{{`.
     pub(super) is_literal_body: bool,
     pub(super) weight: Option<Placed<i64>>,
     pub(super) check: Check,
 }
 
-impl Draft {
+impl RequestDraft {
     pub(super) fn new(at: std::ops::Range<usize>) -> Self {
         Self {
             at,
@@ -68,7 +66,7 @@ impl Draft {
     }
 
     /// Adds the request to the list, or its mistakes.
-    pub(super) fn end(mut self, reading: &mut Reading<'_>) {
+    pub(super) fn end(mut self, reading: &mut ListReading<'_>) {
         let known = reading.mistakes.len();
         if self.is_template {
             self.check_templates(reading);
@@ -112,10 +110,10 @@ impl Draft {
         reading.add(listed, &self.at);
     }
 
-    /// Reports what is wrong with values, and gives those in the URL a form without spaces.
-    fn check_templates(&mut self, reading: &mut Reading<'_>) {
+    /// Reports mistakes in values, and removes the spaces from values in the URL.
+    fn check_templates(&mut self, reading: &mut ListReading<'_>) {
         if let Some(url) = &mut self.url {
-            match Template::parse(url.value.as_bytes()) {
+            match LoadTemplate::parse(url.value.as_bytes()) {
                 Ok(template) => url.value = template.canonical(),
                 Err((_, message)) => reading.wrong(&url.at, message),
             }
@@ -124,12 +122,12 @@ impl Draft {
             }
         }
         for field in &self.headers {
-            if let Err((_, message)) = Template::parse(field.value.1.as_bytes()) {
+            if let Err((_, message)) = LoadTemplate::parse(field.value.1.as_bytes()) {
                 reading.wrong(&field.at, message);
             }
         }
         let body = self.body.as_ref().filter(|_| !self.is_literal_body);
-        if let Some(Err((_, message))) = body.map(|body| Template::parse(body)) {
+        if let Some(Err((_, message))) = body.map(|body| LoadTemplate::parse(body)) {
             let remedy =
                 "; leave values out of this request with template = false if it means something else";
             let remedy = if reading.source.file.ends_with(".toml") { remedy } else { "" };
@@ -137,8 +135,7 @@ impl Draft {
         }
     }
 
-    /// The absolute URL.
-    fn url(&self, reading: &mut Reading<'_>) -> Option<String> {
+    fn url(&self, reading: &mut ListReading<'_>) -> Option<String> {
         let Some(url) = &self.url else {
             reading
                 .wrong(&self.at, "the request has no URL; expected path = \"/…\" or url = \"http://HOST/…\"");
@@ -162,7 +159,7 @@ impl Draft {
         }
     }
 
-    fn weight(&self, reading: &mut Reading<'_>) -> u32 {
+    fn weight(&self, reading: &mut ListReading<'_>) -> u32 {
         let Some(weight) = &self.weight else { return 1 };
         match u32::try_from(weight.value) {
             Ok(value) if value <= WEIGHT_MAX => value,
@@ -175,7 +172,7 @@ impl Draft {
     }
 }
 
-fn check_method(method: &Placed<String>, reading: &mut Reading<'_>) {
+fn check_method(method: &Placed<String>, reading: &mut ListReading<'_>) {
     let written = method.value.as_str();
     let message = match form::check_method(written) {
         Err(reason) => format!("method {written:?}: {reason}"),
@@ -189,7 +186,6 @@ fn check_method(method: &Placed<String>, reading: &mut Reading<'_>) {
     reading.report(mistake.meaning(nearest(written, METHODS).map(str::to_owned)));
 }
 
-/// Scheme and authority of a URL.
 pub(super) fn authority(url: &str) -> &str {
     let host_at = url.find("://").map_or(0, |at| at + 3);
     url[host_at..].find(['/', '?', '#']).map_or(url, |length| &url[..host_at + length])

@@ -1,29 +1,30 @@
-//! Lists in `.http` files, as the REST Client of VS Code and the HTTP Client of IntelliJ have them.
+//! Lists in `.http` files, for the REST Client of VS Code and the HTTP Client of IntelliJ.
 //!
-//! `###` separates requests; `@name = value` sets a variable; weights and checks are in comments: `# @weight 3`,
-//! `# @check status 200`. Scripts are refused, since they would not run.
+//! `###` separates requests; `@name = value` sets a variable; weights and checks are in comments: `# @weight 3`, `#
+//! @check status 200`. Scripts are refused, because they would not run.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use mistake::nearest;
 
-use super::draft::Draft;
-use super::{Placed, Reading, checks};
+use super::checks::{self, CheckMistake};
+use super::draft::RequestDraft;
+use super::{ListReading, Placed};
+use crate::template;
 
-/// Most replacements of variables within variables.
+/// Maximum nesting of variables within variables.
 const DEPTH_MAX: usize = 10;
-/// Longest text that variables may make.
+/// Maximum length of a text after its variables are replaced.
 const EXPANDED_BYTES_MAX: usize = 1 << 20;
-/// Notes in comments that mean something here, or elsewhere.
+/// Notes in comments: ours, and those of other programs.
 const NOTES: [&str; 3] = ["name", "weight", "check"];
 const FOREIGN: [&str; 8] =
     ["note", "no-redirect", "no-cookie-jar", "no-log", "no-auto-encoding", "title", "description", "timeout"];
 
-/// A line with its place.
 type Line<'s> = Placed<&'s str>;
 
-pub(super) fn read(reading: &mut Reading<'_>) {
+pub(super) fn read(reading: &mut ListReading<'_>) {
     let lines = lines(reading.source.text);
     let variables = variables(&lines, reading);
     let mut blocks: Vec<(Option<&Line<'_>>, &[Line<'_>])> = Vec::new();
@@ -41,7 +42,6 @@ pub(super) fn read(reading: &mut Reading<'_>) {
     }
 }
 
-/// The lines without their ends.
 fn lines(text: &str) -> Vec<Line<'_>> {
     let mut start = 0;
     let line = |whole: &'_ str| {
@@ -65,10 +65,10 @@ fn variable<'s>(line: &Line<'s>) -> Option<(&'s str, &'s str)> {
     is_name(name).then_some((name, value.trim()))
 }
 
-/// The variables of the file. As elsewhere they hold in the whole file, and the last of a name wins.
-fn variables<'s>(lines: &[Line<'s>], reading: &mut Reading<'_>) -> HashMap<&'s str, &'s str> {
+/// The variables of the file. As in other clients they apply to the whole file, and the last of a name wins.
+fn variables<'s>(lines: &[Line<'s>], reading: &mut ListReading<'_>) -> HashMap<&'s str, &'s str> {
     let mut variables = HashMap::new();
-    // A body may have lines that look like one.
+    // A body may have lines that look like a variable.
     let mut is_body = false;
     let mut has_request = false;
     for line in lines {
@@ -96,7 +96,7 @@ fn is_comment(line: &str) -> bool {
 }
 
 fn read_block(
-    reading: &mut Reading<'_>,
+    reading: &mut ListReading<'_>,
     separator: Option<&Line<'_>>,
     block: &[Line<'_>],
     variables: &HashMap<&str, &str>,
@@ -108,17 +108,22 @@ fn read_block(
     let (notes, request) = block.split_at(before);
     let Some((first, rest)) = request.split_first() else { return };
     let known = reading.mistakes.len();
-    let mut draft = Draft::new(first.at.clone());
+    let mut draft = RequestDraft::new(first.at.clone());
     let title = separator.map(|line| line.value.trim_start_matches('#').trim()).unwrap_or_default();
     draft.name = Some(title.to_owned()).filter(|name| !name.is_empty());
     for note in notes.iter().filter(|note| is_comment(note.value)) {
         read_note(reading, note, &mut draft);
     }
-    let expand = |reading: &mut Reading<'_>, line: &Line<'_>| expanded(reading, line, variables);
+    let expand = |reading: &mut ListReading<'_>, line: &Line<'_>| expanded(reading, line, variables);
     let continued = rest.iter().take_while(|line| line.value.trim_start().starts_with(['?', '&'])).count();
     let (continuations, rest) = rest.split_at(continued);
     let mut line = first.value.trim().to_owned();
     continuations.iter().for_each(|more| line.push_str(more.value.trim()));
+    if is_foreign_line(&line) {
+        let message = "this is no request of HTTP; expected METHOD URL (GraphQL, gRPC and WebSocket requests, and comments \
+                       in /* */, are not supported)";
+        return reading.wrong(&first.at, message);
+    }
     let line = expand(reading, &Placed { value: &line, at: first.at.clone() });
     read_line(&line, first, &mut draft);
     let fields = rest.iter().take_while(|line| !line.value.trim().is_empty()).count();
@@ -132,7 +137,13 @@ fn read_block(
             Some((name, value)) => {
                 let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
                 let value = if name.eq_ignore_ascii_case("authorization") { basic(&value) } else { value };
+                if let Some(what) = foreign_field(&name, &value) {
+                    reading.wrong(&field.at, format!("{what} is not supported: it would be sent as it is"));
+                }
                 draft.headers.push(Placed { value: (name, value), at: field.at.clone() });
+            }
+            None if field.value.trim_start().starts_with("/*") => {
+                reading.wrong(&field.at, "comments in /* */ are not supported; begin each line with #");
             }
             None => reading.wrong(
                 &field.at,
@@ -147,8 +158,38 @@ fn read_block(
     }
 }
 
-/// The request line: `METHOD URL HTTP/1.1`, of which the first and the last may be left out.
-fn read_line(text: &str, line: &Line<'_>, draft: &mut Draft) {
+/// Whether a line is a special request line or comment of other clients.
+fn is_foreign_line(line: &str) -> bool {
+    let method = line.split_whitespace().next().unwrap_or_default();
+    matches!(method, "GRAPHQL" | "GRPC" | "WEBSOCKET" | "RSOCKET")
+        || line.starts_with("/*")
+        || line.starts_with("*/")
+}
+
+/// Describes what other clients do with a field instead of sending it.
+fn foreign_field(name: &str, value: &str) -> Option<&'static str> {
+    let (scheme, rest) = value.split_once(' ').unwrap_or((value, ""));
+    let rest = rest.trim();
+    match name.to_ascii_lowercase().as_str() {
+        "x-request-type" if value.eq_ignore_ascii_case("graphql") => Some("GraphQL"),
+        // RFC 7616 §3.4: a complete field has parameters.
+        "authorization" if scheme.eq_ignore_ascii_case("digest") && !rest.contains('=') => {
+            Some("Digest authentication")
+        }
+        // A computed signature is a single word.
+        "authorization" if scheme.eq_ignore_ascii_case("aws") && rest.contains(char::is_whitespace) => {
+            Some("signing for AWS")
+        }
+        "authorization" if scheme.eq_ignore_ascii_case("cognito") => Some("signing in to AWS Cognito"),
+        "authorization" if scheme.eq_ignore_ascii_case("ntlm") && rest.contains([':', ' ']) => {
+            Some("NTLM authentication")
+        }
+        _ => None,
+    }
+}
+
+/// Parses the request line: `METHOD URL HTTP/1.1`. The method and the version are optional.
+fn read_line(text: &str, line: &Line<'_>, draft: &mut RequestDraft) {
     let text = text.trim();
     let version_at = text.rfind(" HTTP/").filter(|at| !text[at + 6..].contains(' '));
     let text = version_at.map_or(text, |at| &text[..at]).trim();
@@ -164,8 +205,8 @@ fn read_line(text: &str, line: &Line<'_>, draft: &mut Draft) {
     draft.url = Some(placed(url));
 }
 
-/// A path with a Host field and without a URL on the command line goes to that host.
-fn leads_to_host(reading: &Reading<'_>, draft: &mut Draft) {
+/// Without a URL on the command line, a path with a Host field goes to that host.
+fn leads_to_host(reading: &ListReading<'_>, draft: &mut RequestDraft) {
     let host = draft.headers.iter().find(|field| field.value.0.eq_ignore_ascii_case("host"));
     if let (None, Some(host), Some(url)) = (reading.source.base, host, &mut draft.url)
         && url.value.starts_with('/')
@@ -174,15 +215,15 @@ fn leads_to_host(reading: &Reading<'_>, draft: &mut Draft) {
     }
 }
 
-/// `# @name order`, `# @weight 3`, `# @check status 200`.
-fn read_note(reading: &mut Reading<'_>, line: &Line<'_>, draft: &mut Draft) {
+/// Parses `# @name order`, `# @weight 3`, `# @check status 200`.
+fn read_note(reading: &mut ListReading<'_>, line: &Line<'_>, draft: &mut RequestDraft) {
     let text = line.value.trim_start_matches(['#', '/']).trim_start();
     let Some(note) = text.strip_prefix('@') else { return };
     let (name, value) = note.split_once(char::is_whitespace).unwrap_or((note, ""));
     let (value, at) = (value.trim(), line.at.clone());
     match name {
         "name" if !value.is_empty() => draft.name = Some(value.to_owned()),
-        // What is no number is refused as a weight.
+        // A text that is not a number is refused as a weight.
         "weight" => draft.weight = Some(Placed { value: value.parse().unwrap_or(-1), at }),
         "check" => read_check(reading, value, &at, draft),
         _ if FOREIGN.contains(&name) => {}
@@ -194,53 +235,20 @@ fn read_note(reading: &mut Reading<'_>, line: &Line<'_>, draft: &mut Draft) {
     }
 }
 
-fn read_check(reading: &mut Reading<'_>, text: &str, at: &Range<usize>, draft: &mut Draft) {
-    let (what, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    let value = value.trim();
-    let check = &mut draft.check;
-    let wrong = match what {
-        "status" => {
-            let words = value.split([' ', ',']).filter(|word| !word.is_empty());
-            match words.map(checks::status).collect::<Result<Vec<_>, _>>() {
-                Ok(ranges) if !ranges.is_empty() => {
-                    check.status.extend(ranges);
-                    return;
-                }
-                Ok(_) => "expected @check status 200".to_owned(),
-                Err(expected) => format!("status is not understood; {expected}"),
-            }
-        }
-        "size" => match checks::size(value) {
-            Ok(range) => {
-                check.size = Some(range);
-                return;
-            }
-            Err(expected) => format!("size is not understood; {expected}"),
-        },
-        "contains" if !value.is_empty() => {
-            check.contains.push(value.to_owned());
-            return;
-        }
-        "contains" => "every body contains an empty text".to_owned(),
-        "header" => match value.split_once([' ', ':']) {
-            Some((name, pattern)) if crate::form::is_token(name) => {
-                check.header.push((name.to_owned(), pattern.trim_start_matches(':').trim().to_owned()));
-                return;
-            }
-            _ => "expected @check header NAME VALUE".to_owned(),
-        },
-        _ => {
+fn read_check(reading: &mut ListReading<'_>, text: &str, at: &Range<usize>, draft: &mut RequestDraft) {
+    match checks::add(text, &mut draft.check) {
+        Ok(()) => {}
+        Err(CheckMistake::Unknown(what)) => {
             let mistake = reading.places.mistake(at, format!("unknown check {what:?}"));
-            let meant = nearest(what, super::CHECKS).map(str::to_owned);
+            let meant = nearest(&what, super::CHECKS).map(str::to_owned);
             reading.report(mistake.expecting(super::CHECKS.join(", ")).meaning(meant));
-            return;
         }
-    };
-    reading.wrong(at, wrong);
+        Err(CheckMistake::Value(message)) => reading.wrong(at, message),
+    }
 }
 
-/// Whether a line begins a script or names a file for the response. It is reported: it would not be run.
-fn is_script(reading: &mut Reading<'_>, line: &Line<'_>) -> bool {
+/// Whether a line begins a script or names a file for the response. It is reported, because it would not run.
+fn is_script(reading: &mut ListReading<'_>, line: &Line<'_>) -> bool {
     let text = line.value.trim_start();
     let is_script = text.starts_with("> ") || text.starts_with(">>") || text.starts_with("< {%");
     if is_script {
@@ -251,14 +259,14 @@ fn is_script(reading: &mut Reading<'_>, line: &Line<'_>) -> bool {
     is_script
 }
 
-/// The body: lines, and files after `<`.
+/// Reads the body: lines, and files after `<`.
 fn read_body(
-    reading: &mut Reading<'_>,
+    reading: &mut ListReading<'_>,
     lines: &[Line<'_>],
-    draft: &mut Draft,
+    draft: &mut RequestDraft,
     variables: &HashMap<&str, &str>,
 ) {
-    // Empty lines around it separate it; references to earlier responses are no part of it.
+    // Empty lines around the body separate it; references to earlier responses do not belong to it.
     let is_part = |line: &&Line<'_>| !line.value.trim().is_empty() && !line.value.starts_with("<> ");
     let (Some(first), Some(last)) =
         (lines.iter().position(|line| is_part(&line)), lines.iter().rposition(|line| is_part(&line)))
@@ -274,7 +282,8 @@ fn read_body(
         _ => "\n",
     };
     let mut body = Vec::new();
-    let mut is_literal = true;
+    // A file beside lines of text is literal, too.
+    let is_literal = lines[first..=last].iter().all(|line| line.value.starts_with("< "));
     for (number, line) in lines[first..=last].iter().enumerate() {
         if number > 0 {
             body.extend_from_slice(line_end.as_bytes());
@@ -282,35 +291,44 @@ fn read_body(
         if is_script(reading, line) {
             return;
         }
-        let file = line.value.strip_prefix("<@ ").or_else(|| line.value.strip_prefix("< "));
-        match file {
-            Some(file) => {
-                let is_template = line.value.starts_with("<@");
-                let content = reading.file(file.trim(), &line.at).unwrap_or_default();
-                match String::from_utf8(content) {
-                    Ok(text) if is_template => {
-                        is_literal = false;
-                        let text =
-                            expanded(reading, &Placed { value: &text, at: line.at.clone() }, variables);
-                        body.extend_from_slice(text.as_bytes());
-                    }
-                    Ok(text) => body.extend_from_slice(text.as_bytes()),
-                    Err(error) => body.extend_from_slice(error.as_bytes()),
-                }
-            }
-            None => {
-                is_literal = false;
-                let text = expanded(reading, line, variables);
-                body.extend_from_slice(if line_end.is_empty() { text.trim() } else { &text }.as_bytes());
-            }
+        if let Some(file) = line.value.strip_prefix("< ") {
+            let content = reading.file(file.trim(), &line.at).unwrap_or_default();
+            body.extend_from_slice(&if is_literal { content } else { template::literal(&content) });
+        } else if let Some(file) = line.value.strip_prefix("<@") {
+            body.extend_from_slice(filled_file(reading, file, line, variables).as_bytes());
+        } else {
+            let text = expanded(reading, line, variables);
+            body.extend_from_slice(if line_end.is_empty() { text.trim() } else { &text }.as_bytes());
         }
     }
     draft.is_literal_body = is_literal;
     draft.body = Some(body);
 }
 
-/// A line with the values of its variables; those that differ each time stay, in the form of templates.
-fn expanded(reading: &mut Reading<'_>, line: &Line<'_>, variables: &HashMap<&str, &str>) -> String {
+/// Reads a file and replaces its variables: `<@ FILE` or `<@utf-8 FILE`.
+fn filled_file(
+    reading: &mut ListReading<'_>,
+    file: &str,
+    line: &Line<'_>,
+    variables: &HashMap<&str, &str>,
+) -> String {
+    let (encoding, name) = file.split_once(' ').unwrap_or((file, ""));
+    if name.trim().is_empty() || !matches!(encoding.to_ascii_lowercase().as_str(), "" | "utf8" | "utf-8") {
+        reading.wrong(&line.at, "a file with variables is written <@ FILE, and is UTF-8 text");
+        return String::new();
+    }
+    let content = reading.file(name.trim(), &line.at).unwrap_or_default();
+    match String::from_utf8(content) {
+        Ok(text) => expanded(reading, &Placed { value: &text, at: line.at.clone() }, variables),
+        Err(_) => {
+            reading.wrong(&line.at, "a file with variables is UTF-8 text, and this one is not; write < FILE");
+            String::new()
+        }
+    }
+}
+
+/// Replaces the variables of a line. Those that differ each time become templates.
+fn expanded(reading: &mut ListReading<'_>, line: &Line<'_>, variables: &HashMap<&str, &str>) -> String {
     let mut text = line.value.to_owned();
     for _ in 0..DEPTH_MAX {
         let (mut out, mut rest, mut is_final) = (String::new(), text.as_str(), true);
@@ -357,10 +375,10 @@ fn expanded(reading: &mut Reading<'_>, line: &Line<'_>, variables: &HashMap<&str
     String::new()
 }
 
-/// The template for a value that other clients call by this name.
+/// The template for a dynamic variable of other clients.
 fn dynamic(name: &str) -> Option<String> {
     let number = |text: &str| text.trim().parse::<u64>().ok();
-    // Theirs is below the second number.
+    // In other clients, the second number is excluded.
     let random = |first: &str, last: &str| {
         let (first, last) = (number(first)?, number(last)?.checked_sub(1)?);
         (first <= last).then(|| format!("random:{first}:{last}"))
@@ -378,11 +396,11 @@ fn dynamic(name: &str) -> Option<String> {
     if let Some(rest) = name.strip_prefix("$random.integer(") {
         return rest.strip_suffix(')')?.split_once(',').and_then(|(first, last)| random(first, last));
     }
-    let template = crate::template::Template::parse(format!("{{{{{name}}}}}").as_bytes()).ok()?;
+    let template = crate::template::LoadTemplate::parse(format!("{{{{{name}}}}}").as_bytes()).ok()?;
     Some(template.canonical().trim_matches(['{', '}']).to_owned())
 }
 
-/// `Basic NAME PASSWORD` and `Basic NAME:PASSWORD` are encoded, as by other clients.
+/// Encodes `Basic NAME PASSWORD` and `Basic NAME:PASSWORD`, as other clients do.
 fn basic(value: &str) -> String {
     use base64::Engine;
     let Some(credentials) = value.strip_prefix("Basic ").map(str::trim) else { return value.to_owned() };
@@ -397,17 +415,19 @@ fn basic(value: &str) -> String {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Format, Source, parse};
+    use super::super::{ListFormat, RequestSource, parse};
     use crate::listed::{Check, Listed};
+    use crate::template::{LoadTemplate, Values};
 
     fn read(text: &str, base: Option<&str>) -> Result<Vec<Listed>, Vec<String>> {
         let file = |name: &str| match name {
             "./body.json" => Ok(b"{{counter}} {{host}}".to_vec()),
+            "./binary" => Ok(b"\xff{{counter}}{{".to_vec()),
             _ => Err("it is not there".to_owned()),
         };
-        let source = Source { text, file: "r.http", base, hosts: &[], given: &[], read: &file };
+        let source = RequestSource { text, file: "r.http", base, hosts: &[], given: &[], read: &file };
         let shown = |mistakes: Vec<mistake::Mistake>| mistakes.iter().map(ToString::to_string).collect();
-        parse(Format::Http, &source).map_err(shown)
+        parse(ListFormat::Http, &source).map_err(shown)
     }
 
     #[test]
@@ -445,6 +465,7 @@ mod tests {
                     header: vec![("Content-Type".into(), "text/*".into())],
                     contains: vec!["\"id\"".into()],
                     size: Some((1, u64::MAX)),
+                    digest: None,
                 },
                 place: "r.http:15:1".into(),
                 ..plain.clone()
@@ -480,6 +501,35 @@ mod tests {
         assert_eq!(told, expected);
     }
 
+    /// The bytes of a request; its values differ each time.
+    fn sent(listed: &Listed) -> Vec<u8> {
+        let template = match listed.is_literal_body {
+            true => LoadTemplate::from_text(&listed.body),
+            false => LoadTemplate::parse(&listed.body).expect("a template"),
+        };
+        let mut out = Vec::new();
+        template.render(&mut Values::new(1, 0, 7, 0), &mut out);
+        out
+    }
+
+    #[test]
+    fn a_file_is_sent_as_it_is_beside_text_too() {
+        let text = "PUT http://a/\nContent-Type: multipart/form-data; boundary=b\n\n--b\n\n{{counter}}\n--b\n\n< ./binary\n--b--\n\
+                    ###\nPUT http://a/\n\n< ./binary\n###\nPUT http://a/\n\n<@utf-8 ./body.json\n";
+        let listed = read(&format!("@host = h\n{text}"), None).expect("no mistake");
+        assert_eq!(sent(&listed[0]), b"--b\r\n\r\n7\r\n--b\r\n\r\n\xff{{counter}}{{\r\n--b--");
+        assert_eq!((sent(&listed[1]), sent(&listed[2])), (b"\xff{{counter}}{{".to_vec(), b"7 h".to_vec()));
+        // Fields with values that were computed elsewhere are sent.
+        for field in [
+            "Digest username=\"me\", realm=\"r\"",
+            "AWS AKID:c2ln",
+            "AWS4-HMAC-SHA256 Credential=x, Signature=y",
+        ] {
+            let listed = read(&format!("GET http://a/\nAuthorization: {field}\n"), None).expect(field);
+            assert_eq!(listed[0].headers, [format!("Authorization: {field}")]);
+        }
+    }
+
     #[test]
     fn every_mistake_is_told_with_its_place_and_what_is_meant() {
         for (text, expected) in [
@@ -510,6 +560,16 @@ mod tests {
                 "3:1: scripts and files for responses are not supported",
             ),
             ("GET http://a/\n\n< other", "3:1: cannot read other: it is not there"),
+            ("PUT http://a/\n\n<@latin1 ./body.json", "3:1: a file with variables is written <@ FILE"),
+            ("PUT http://a/\n\n<@./body.json", "3:1: a file with variables is written <@ FILE"),
+            ("PUT http://a/\n\n<@ ./binary", "3:1: a file with variables is UTF-8 text, and this one is not"),
+            ("GRAPHQL http://a/\n\nquery { a }", "1:1: this is no request of HTTP"),
+            ("WEBSOCKET ws://a/", "1:1: this is no request of HTTP"),
+            ("POST http://a/\nX-Request-Type: GraphQL\n\nquery { a }", "2:1: GraphQL is not supported"),
+            ("GET http://a/\nAuthorization: Digest me secret", "2:1: Digest authentication is not supported"),
+            ("GET http://a/\nauthorization: AWS AKID key region:x", "2:1: signing for AWS is not supported"),
+            ("/* a comment */\nGET http://a/", "1:1: this is no request of HTTP"),
+            ("GET http://a/\n/* X-A 1 */\n", "2:1: comments in /* */ are not supported"),
         ] {
             let mistakes = read(text, None).expect_err(text);
             assert!(mistakes[0].starts_with(&format!("r.http:{expected}")), "{text}: {mistakes:?}");
@@ -522,8 +582,8 @@ mod tests {
             text in "(@a = \\{\\{b\\}\\}\n|@b=1|GET |/x|http://a/|\\{\\{|\\}\\}|a|counter|###|# @check |status |200|\r|\n|\n\n|< |é| |:|\\[\\[request\\]\\]\n|path = |\"){0,24}"
         ) {
             let lines: Vec<&str> = text.split('\n').collect();
-            for format in [Format::Http, Format::Toml, Format::Har, Format::Lines] {
-                let source = Source { text: &text, file: "f", base: Some("http://a"), hosts: &[], given: &[], read: &|_| Ok(Vec::new()) };
+            for format in [ListFormat::Http, ListFormat::Toml, ListFormat::Har, ListFormat::Lines] {
+                let source = RequestSource { text: &text, file: "f", base: Some("http://a"), hosts: &[], given: &[], read: &|_| Ok(Vec::new()) };
                 match parse(format, &source) {
                     Ok(listed) => prop_assert!(!listed.is_empty()),
                     Err(mistakes) => {

@@ -1,10 +1,9 @@
-//! Lists of URLs with methods: `METHOD URL`, `METHOD URL body` or `METHOD URL @file` on a line. No URL has a space, so a
-//! line with one is no URL alone.
+//! Lists of URLs with methods: `METHOD URL`, `METHOD URL body` or `METHOD URL @file` on a line. A URL has no spaces, so
+//! a line with a space is more than a URL.
 
-use super::draft::Draft;
-use super::{Placed, Reading};
+use super::draft::RequestDraft;
+use super::{ListReading, Placed};
 
-/// Whether a line of a list of URLs begins with a method.
 pub(super) fn has_method(line: &str) -> bool {
     let words = line.trim().split_once(char::is_whitespace);
     words.is_some_and(|(method, url)| {
@@ -14,7 +13,7 @@ pub(super) fn has_method(line: &str) -> bool {
     })
 }
 
-pub(super) fn read(reading: &mut Reading<'_>) {
+pub(super) fn read(reading: &mut ListReading<'_>) {
     let text = reading.source.text;
     let mut start = 0;
     for whole in text.split_inclusive('\n') {
@@ -24,7 +23,7 @@ pub(super) fn read(reading: &mut Reading<'_>) {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let mut draft = Draft::new(at..at + line.len());
+        let mut draft = RequestDraft::new(at..at + line.len());
         draft.is_template = false;
         let placed = |part: &str| {
             let begin = at + (part.as_ptr() as usize - line.as_ptr() as usize);
@@ -53,16 +52,22 @@ pub(super) fn read(reading: &mut Reading<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Format, Source, has_methods, parse};
+    use super::super::{ListFormat, RequestSource, has_methods, parse};
 
     fn read(text: &str) -> Result<Vec<(String, String, String)>, Vec<String>> {
         let file = |name: &str| match name {
             "body.json" => Ok(b"{{}}".to_vec()),
             _ => Err("it is not there".to_owned()),
         };
-        let source =
-            Source { text, file: "urls", base: Some("http://a/"), hosts: &[], given: &[], read: &file };
-        let listed = parse(Format::Lines, &source)
+        let source = RequestSource {
+            text,
+            file: "urls",
+            base: Some("http://a/"),
+            hosts: &[],
+            given: &[],
+            read: &file,
+        };
+        let listed = parse(ListFormat::Lines, &source)
             .map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         let told = listed
             .into_iter()

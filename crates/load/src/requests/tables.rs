@@ -2,22 +2,23 @@
 
 use std::ops::Range;
 
-use mistake::nearest;
+use mistake::{nearest, toml_syntax};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::draft::Draft;
-use super::{CHECKS, Placed, Reading, checks};
+use super::draft::RequestDraft;
+use super::{CHECKS, ListReading, Placed, checks};
 
 const KEYS: [&str; 10] =
     ["name", "method", "path", "url", "headers", "body", "body_file", "template", "weight", "check"];
 
 type Value<'t> = Spanned<DeValue<'t>>;
 
-pub(super) fn read(reading: &mut Reading<'_>) {
+pub(super) fn read(reading: &mut ListReading<'_>) {
     let (root, errors) = DeTable::parse_recoverable(reading.source.text);
     for error in &errors {
-        reading.wrong(&error.span().unwrap_or(0..0), error.message().to_owned());
+        let (at, words) = toml_syntax(reading.source.text, &error.span().unwrap_or(0..0), error.message());
+        reading.wrong(&at, words.sentence());
     }
     if !errors.is_empty() {
         return;
@@ -39,15 +40,15 @@ pub(super) fn read(reading: &mut Reading<'_>) {
 }
 
 /// Reads the list of tables at a place in the text.
-pub(super) fn read_at(reading: &mut Reading<'_>, at: &Range<usize>) {
-    // The caller has parsed the text, and says what is wrong with the rest of it.
+pub(super) fn read_at(reading: &mut ListReading<'_>, at: &Range<usize>) {
+    // The caller has parsed the text, and reports mistakes in the rest of it.
     let (root, _) = DeTable::parse_recoverable(reading.source.text);
     if let Some(requests) = root.get_ref().values().find_map(|value| list_at(value, at)) {
         read_each(reading, requests);
     }
 }
 
-/// The list that is written at a place.
+/// Finds the list at a place.
 fn list_at<'v, 't>(value: &'v Value<'t>, at: &Range<usize>) -> Option<&'v DeArray<'t>> {
     match value.get_ref() {
         DeValue::Array(list) if value.span() == *at => Some(list),
@@ -57,7 +58,7 @@ fn list_at<'v, 't>(value: &'v Value<'t>, at: &Range<usize>) -> Option<&'v DeArra
     }
 }
 
-fn read_each(reading: &mut Reading<'_>, requests: &DeArray<'_>) {
+fn read_each(reading: &mut ListReading<'_>, requests: &DeArray<'_>) {
     for request in requests.iter() {
         match request.get_ref() {
             DeValue::Table(table) => read_request(reading, table, &first_line(reading, request.span())),
@@ -70,27 +71,27 @@ fn read_each(reading: &mut Reading<'_>, requests: &DeArray<'_>) {
 }
 
 /// The first line of a piece that may have many.
-fn first_line(reading: &Reading<'_>, at: Range<usize>) -> Range<usize> {
+fn first_line(reading: &ListReading<'_>, at: Range<usize>) -> Range<usize> {
     let length = reading.places.text(&at).and_then(|text| text.find('\n'));
     at.start..length.map_or(at.end, |length| at.start + length)
 }
 
-/// The entries of a table as they are written.
+/// The entries of a table in the order of the text.
 fn in_order<'v, 't>(table: &'v DeTable<'t>) -> Vec<(&'v Spanned<std::borrow::Cow<'t, str>>, &'v Value<'t>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
 }
 
-fn unknown(reading: &mut Reading<'_>, at: &Range<usize>, written: &str, place: &str, known: &[&str]) {
+fn unknown(reading: &mut ListReading<'_>, at: &Range<usize>, written: &str, place: &str, known: &[&str]) {
     let mistake = reading.places.mistake(at, format!("unknown key {written:?} in {place}"));
     let meant = nearest(written, known.iter().copied()).map(str::to_owned);
     reading.report(mistake.expecting(known.join(", ")).meaning(meant));
 }
 
-fn read_request(reading: &mut Reading<'_>, table: &DeTable<'_>, at: &Range<usize>) {
+fn read_request(reading: &mut ListReading<'_>, table: &DeTable<'_>, at: &Range<usize>) {
     let known = reading.mistakes.len();
-    let mut draft = Draft::new(at.clone());
+    let mut draft = RequestDraft::new(at.clone());
     let mut body_by: Option<String> = None;
     for (key, value) in in_order(table) {
         let (name, span) = (key.get_ref().as_ref(), value.span());
@@ -137,14 +138,14 @@ fn read_request(reading: &mut Reading<'_>, table: &DeTable<'_>, at: &Range<usize
     }
 }
 
-fn read_headers(reading: &mut Reading<'_>, value: &Value<'_>, draft: &mut Draft) {
+fn read_headers(reading: &mut ListReading<'_>, value: &Value<'_>, draft: &mut RequestDraft) {
     let DeValue::Table(fields) = value.get_ref() else {
         reading.wrong(&value.span(), "headers is a table, such as { Accept = \"text/html\" }");
         return;
     };
     for (name, value) in in_order(fields) {
         let at = name.span().start..value.span().end;
-        let mut add = |reading: &mut Reading<'_>, value: &Value<'_>| {
+        let mut add = |reading: &mut ListReading<'_>, value: &Value<'_>| {
             if let Some(text) = text(reading, name.get_ref(), value) {
                 draft.headers.push(Placed { value: (name.get_ref().to_string(), text), at: at.clone() });
             }
@@ -156,7 +157,7 @@ fn read_headers(reading: &mut Reading<'_>, value: &Value<'_>, draft: &mut Draft)
     }
 }
 
-fn read_check(reading: &mut Reading<'_>, value: &Value<'_>, draft: &mut Draft) {
+fn read_check(reading: &mut ListReading<'_>, value: &Value<'_>, draft: &mut RequestDraft) {
     let DeValue::Table(table) = value.get_ref() else {
         reading.wrong(&value.span(), "check is a table, such as { status = 200, contains = \"total\" }");
         return;
@@ -190,16 +191,17 @@ fn read_check(reading: &mut Reading<'_>, value: &Value<'_>, draft: &mut Draft) {
                 None => {}
             }),
             "size" => draft.check.size = word(reading, "size", value, checks::size),
+            "digest" => draft.check.digest = word(reading, "digest", value, checks::digest),
             other => unknown(reading, &key.span(), other, "check", &CHECKS),
         }
     }
 }
 
-/// A value, or each one of a list.
+/// Calls `with` for a value, or for each value of a list.
 fn each<'s>(
-    reading: &mut Reading<'s>,
+    reading: &mut ListReading<'s>,
     value: &Value<'_>,
-    mut with: impl FnMut(&mut Reading<'s>, &Value<'_>),
+    mut with: impl FnMut(&mut ListReading<'s>, &Value<'_>),
 ) {
     match value.get_ref() {
         DeValue::Array(values) if values.is_empty() => reading.wrong(&value.span(), "the list is empty"),
@@ -208,9 +210,8 @@ fn each<'s>(
     }
 }
 
-/// A number or a text with a meaning.
 fn word<T>(
-    reading: &mut Reading<'_>,
+    reading: &mut ListReading<'_>,
     name: &str,
     value: &Value<'_>,
     parse: impl Fn(&str) -> Result<T, &'static str>,
@@ -225,7 +226,7 @@ fn word<T>(
         .ok()
 }
 
-fn text(reading: &mut Reading<'_>, name: &str, value: &Value<'_>) -> Option<String> {
+fn text(reading: &mut ListReading<'_>, name: &str, value: &Value<'_>) -> Option<String> {
     match value.get_ref() {
         DeValue::String(text) => Some(text.to_string()),
         other => {
@@ -236,7 +237,7 @@ fn text(reading: &mut Reading<'_>, name: &str, value: &Value<'_>) -> Option<Stri
     }
 }
 
-fn whole(reading: &mut Reading<'_>, name: &str, value: &Value<'_>) -> Option<i64> {
+fn whole(reading: &mut ListReading<'_>, name: &str, value: &Value<'_>) -> Option<i64> {
     let number = match value.get_ref() {
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok(),
         _ => None,
@@ -249,7 +250,7 @@ fn whole(reading: &mut Reading<'_>, name: &str, value: &Value<'_>) -> Option<i64
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Format, Source, parse};
+    use super::super::{ListFormat, RequestSource, parse};
     use crate::listed::{Check, Listed};
 
     fn read(text: &str, base: Option<&str>) -> Result<Vec<Listed>, Vec<String>> {
@@ -257,9 +258,9 @@ mod tests {
             "body.json" => Ok(b"{}".to_vec()),
             _ => Err("it is not there".to_owned()),
         };
-        let source = Source { text, file: "r.toml", base, hosts: &[], given: &[], read: &file };
+        let source = RequestSource { text, file: "r.toml", base, hosts: &[], given: &[], read: &file };
         let shown = |mistakes: Vec<mistake::Mistake>| mistakes.iter().map(ToString::to_string).collect();
-        parse(Format::Toml, &source).map_err(shown)
+        parse(ListFormat::Toml, &source).map_err(shown)
     }
 
     #[test]
@@ -274,7 +275,7 @@ mod tests {
             headers = { X-B = "2", Accept = ["a", "b"] }
             body_file = "body.json"
             weight = 3
-            check = { status = [201, "4xx"], header = { content-type = "text/*" }, contains = "id", size = "1KB.." }
+            check = { status = [201, "4xx"], header = { content-type = "text/*" }, contains = "id", size = "1KB..", digest = "crc32:00000001" }
             [[request]]
             path = "/x"
             body = "hi"
@@ -295,6 +296,7 @@ mod tests {
                     header: vec![("content-type".into(), "text/*".into())],
                     contains: vec!["id".into()],
                     size: Some((1_000, u64::MAX)),
+                    digest: Some(1),
                 },
                 place: "r.toml:4:13".into(),
                 ..plain.clone()

@@ -1,6 +1,5 @@
-//! A number of bytes that arrive in pieces. What comes in one piece is not copied. No I/O.
+//! A known number of bytes that arrive in pieces. A single piece is not copied. No I/O.
 
-/// Bytes whose number is known.
 #[derive(Debug, Default)]
 pub(crate) struct Assembled {
     length: usize,
@@ -9,7 +8,7 @@ pub(crate) struct Assembled {
 }
 
 impl Assembled {
-    pub(crate) fn of(length: usize) -> Self {
+    pub(crate) fn from_length(length: usize) -> Self {
         Self { length, taken: 0, kept: Vec::new() }
     }
 
@@ -18,12 +17,11 @@ impl Assembled {
         self.taken == 0 || self.is_done()
     }
 
-    /// Whether everything has arrived.
     pub(crate) fn is_done(&self) -> bool {
         self.taken == self.length
     }
 
-    /// Takes what belongs to it from the input. Returns the bytes once they are complete.
+    /// Takes its bytes from the input. Returns all of them once they are complete.
     pub(crate) fn take<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Option<&'s [u8]> {
         let (now, rest) = input.split_at(input.len().min(self.length - self.taken));
         *input = rest;

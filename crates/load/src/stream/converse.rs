@@ -1,4 +1,4 @@
-//! A stream, from its opening to its end: sends when its turn comes, receives always, and opens again what broke.
+//! A stream, from its opening to its end: sends when its turn comes, receives always, and reopens after a failure.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,41 +13,38 @@ use super::ledger::Ledger;
 use super::open::{self, Opening};
 use super::pipe::Pipe;
 use super::plan::{Call, Workload};
-use super::session::Link;
-use super::sse::{Event, Events};
-use super::websocket::{self, Frames, Opcode, Received};
+use super::session::SessionLink;
+use super::sse::{SseEvent, SseReader};
+use super::websocket::{self, Frames, Opcode, ReceivedMessage};
 use super::{Prepared, grpc};
-use crate::arrivals::{Next, Turn};
+use crate::arrivals::{NextTurn, RequestTurn};
 use crate::check::Cut;
-use crate::failure::{Failure, Setbacks};
+use crate::failure::{LoadFailure, Setbacks};
 use crate::give_up::GiveUp;
 use crate::plan::Arrival;
 use crate::random::Random;
 use crate::template::Values;
-use crate::worker::Worker;
+use crate::worker::LoadWorker;
 
 /// How often a stream sends and receives before others have their turn.
 const ROUNDS_MAX: u32 = 64;
 /// Longest time that a server's `retry` lets an event stream wait.
 const RETRY_MAX: Duration = Duration::from_secs(60);
-/// Maximum number of connections on which a call is tried that the server has not processed.
-const ATTEMPTS_MAX: u32 = 3;
-/// Bytes of frames that wait to answer others; further pings are not answered.
+/// Maximum bytes of queued control frames; further pings are not answered.
 const ANSWERS_BYTES_MAX: usize = 64 * 1024;
 /// Stands for the code of a close frame without one (RFC 6455 §7.1.5).
 const NO_CODE: u16 = 1005;
 
-/// Which stream it is: within the thread, and of all.
+/// Index of a stream: within the thread, and among all.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct StreamNumber {
     pub(super) local: usize,
     pub(super) number: usize,
 }
 
-/// How a stream ended, if it did not fail.
+/// The end of a stream that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    /// The run is over for it.
+enum StreamEnd {
     Over,
     /// The server ended it.
     Closed,
@@ -55,13 +52,12 @@ enum Ended {
     Called,
 }
 
-/// What a stream does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum StreamRole {
     Receives,
-    /// Sends what others receive.
+    /// Sends messages that others receive.
     Publishes,
-    /// Sends and is answered.
+    /// Sends messages and receives their answers.
     Converses,
     Calls(Call),
 }
@@ -69,12 +65,12 @@ enum Role {
 /// Waits until the load begins; `None` once it has.
 type Waiting = Option<Pin<Box<dyn Future<Output = Option<Instant>>>>>;
 
-struct Stream {
-    worker: Rc<Worker>,
-    link: Rc<Link>,
-    place: Place,
+struct Conversation {
+    worker: Rc<LoadWorker>,
+    link: Rc<SessionLink>,
+    place: StreamNumber,
     workload: Workload,
-    role: Role,
+    role: StreamRole,
     waiting: Waiting,
     give_up: GiveUp,
     setbacks: Setbacks,
@@ -82,46 +78,42 @@ struct Stream {
     ledger: Ledger,
     /// Messages composed so far.
     composed: u64,
-    /// The last one.
     message: Vec<u8>,
     /// Since when the stream is ready to send.
     free: Instant,
-    /// It waits for its turn.
+    /// The stream waits for its turn.
     has_asked: bool,
-    /// A turn that came when the stream was broken.
-    kept_turn: Option<Turn>,
-    /// The run is over for it.
+    /// A turn that arrived while the stream was broken.
+    kept_turn: Option<RequestTurn>,
     is_over: bool,
-    /// It was open before.
     was_open: bool,
-    /// How often the call was made that the server has not processed.
-    attempt: u32,
-    decoder: Decoder,
-    /// Frames that answer what was received.
+    /// The stream is reopened, or the call repeated, because the server has not processed it; and since when.
+    is_again: bool,
+    opening_since: Instant,
+    decoder: MessageDecoder,
+    /// Queued control frames, such as pongs.
     answers: Vec<u8>,
     /// Code of the server's close frame.
     closed: Option<u16>,
-    broken: Option<Failure>,
+    broken: Option<LoadFailure>,
     call: CallState,
 }
 
-/// Reads messages from bytes.
-enum Decoder {
-    Events(Events),
+enum MessageDecoder {
+    Events(SseReader),
     Frames(Frames),
     Messages(Messages),
 }
 
-/// State of a gRPC call.
 #[derive(Debug, Clone, Copy)]
 struct CallState {
     began: Instant,
     sent: u64,
     received: u64,
     received_bytes: usize,
-    /// Turn and sending of its first message if there is one, otherwise of its last.
-    last: Option<(Turn, Instant)>,
-    /// When it had sent everything.
+    /// Turn and send time of its first message if there is one, otherwise of its last.
+    last: Option<(RequestTurn, Instant)>,
+    /// When everything was sent.
     finished: Option<Instant>,
 }
 
@@ -131,13 +123,12 @@ impl CallState {
     }
 }
 
-/// Runs a stream until the run is over.
-pub(super) async fn drive(link: Rc<Link>, place: Place) {
-    let mut stream = Stream::new(link, place);
+pub(super) async fn drive(link: Rc<SessionLink>, place: StreamNumber) {
+    let mut stream = Conversation::new(link, place);
     let mut next = stream.open_ahead().await;
     match &next {
         Ok(_) => stream.worker.shared.reach.succeeded(),
-        // A server that is down for some of them is counted when the load begins.
+        // A server that is down for some streams is counted when the load begins.
         Err(failure) => stream.worker.shared.reach.failed(|| failure.unreached()),
     }
     let worker = Rc::clone(&stream.worker);
@@ -162,19 +153,19 @@ pub(super) async fn drive(link: Rc<Link>, place: Place) {
     }
 }
 
-impl Stream {
-    fn new(link: Rc<Link>, place: Place) -> Self {
+impl Conversation {
+    fn new(link: Rc<SessionLink>, place: StreamNumber) -> Self {
         let worker = Rc::clone(&link.worker);
         let plan = &worker.shared.plan;
         let workload = plan.stream.as_ref().map_or(Workload::Events, |streams| streams.workload);
         let role = match workload {
-            Workload::Events => Role::Receives,
-            Workload::Echo => Role::Converses,
-            Workload::FanOut { senders } if place.number < senders => Role::Publishes,
-            Workload::FanOut { .. } => Role::Receives,
-            Workload::Grpc { call, .. } => Role::Calls(call),
+            Workload::Events => StreamRole::Receives,
+            Workload::Echo => StreamRole::Converses,
+            Workload::FanOut { senders } if place.number < senders => StreamRole::Publishes,
+            Workload::FanOut { .. } => StreamRole::Receives,
+            Workload::Grpc { call, .. } => StreamRole::Calls(call),
         };
-        let receives = matches!(role, Role::Receives | Role::Calls(Call::ServerStream));
+        let receives = matches!(role, StreamRole::Receives | StreamRole::Calls(Call::ServerStream));
         let now = Instant::now();
         Self {
             place,
@@ -192,8 +183,9 @@ impl Stream {
             kept_turn: None,
             is_over: false,
             was_open: false,
-            attempt: 0,
-            decoder: Decoder::of(workload),
+            opening_since: now,
+            is_again: false,
+            decoder: MessageDecoder::from_workload(workload),
             answers: Vec::new(),
             closed: None,
             broken: None,
@@ -210,24 +202,24 @@ impl Stream {
         }
     }
 
-    /// Opens the stream before the load begins, so that all are open when it does. Of gRPC, the connection.
-    async fn open_ahead(&mut self) -> Result<Option<Pipe>, Failure> {
+    /// Opens the stream before the load begins, so that all are open when it does. For gRPC, opens the connection.
+    async fn open_ahead(&mut self) -> Result<Option<Pipe>, LoadFailure> {
         match self.role {
-            Role::Calls(_) => self.link.session(&mut self.give_up).await.map(|_| None),
+            StreamRole::Calls(_) => self.link.session(&mut self.give_up).await.map(|_| None),
             _ => self.begin().await,
         }
     }
 
     /// Opens the stream, or makes the next call. `None` is the end of the run.
-    async fn begin(&mut self) -> Result<Option<Pipe>, Failure> {
+    async fn begin(&mut self) -> Result<Option<Pipe>, LoadFailure> {
         let (mut first, mut is_all) = (Vec::new(), false);
-        if let Role::Calls(call) = self.role {
+        if let StreamRole::Calls(call) = self.role {
             if self.is_over || !self.has_begun().await {
                 return Ok(None);
             }
             match call {
                 // The message of the last attempt.
-                Call::Unary if self.attempt > 0 => {}
+                Call::Unary | Call::ServerStream if self.is_again => {}
                 Call::ServerStream => self.compose_unanswered(),
                 Call::Unary | Call::ClientStream | Call::Bidi => {
                     let Some(turn) = poll_fn(|context| self.poll_turn(Instant::now(), context)).await else {
@@ -246,10 +238,13 @@ impl Stream {
             }
         }
         let began = Instant::now();
+        if !self.is_again {
+            self.opening_since = began;
+        }
         let last_id = self.decoder.restart();
         let opening = Opening { workload: self.workload, last_id: &last_id, first: &first, is_all };
         let pipe = open::open(&self.link, opening, &mut self.random, &mut self.give_up).await?;
-        let is_call = matches!(self.role, Role::Calls(_));
+        let is_call = matches!(self.role, StreamRole::Calls(_));
         let is_again = std::mem::replace(&mut self.was_open, true) && !is_call;
         self.ledger.tally(|tally| {
             tally.counts.opened += 1;
@@ -262,7 +257,7 @@ impl Stream {
         Ok(Some(pipe))
     }
 
-    /// Waits until the load has begun. False if the run is stopped before.
+    /// Waits until the load has begun. Returns false if the run is stopped before.
     async fn has_begun(&mut self) -> bool {
         let Some(waiting) = self.waiting.take() else { return true };
         let begun = waiting.await;
@@ -271,21 +266,25 @@ impl Stream {
     }
 
     /// Records that the stream could not be opened. Returns whether to try again, after a pause.
-    async fn failed_to_open(&mut self, failure: &Failure) -> bool {
+    async fn failed_to_open(&mut self, failure: &LoadFailure) -> bool {
+        if self.waiting.is_none() && self.goes_again(failure).await {
+            return true;
+        }
         self.ledger.tally(|tally| tally.counts.failed += 1);
         if !self.has_begun().await {
             return false;
         }
         let now = Instant::now();
-        // A call has its turn; whatever else cannot be opened takes one, so that a run against a dead server ends.
-        let turn = self.call.last.map(|(turn, _)| turn).filter(|_| self.role == Role::Calls(Call::Unary));
+        // A call has its turn. Any other stream takes one, so that a run against a dead server ends.
+        let turn =
+            self.call.last.map(|(turn, _)| turn).filter(|_| self.role == StreamRole::Calls(Call::Unary));
         let is_over = turn.is_none() && self.worker.spend_on_failure(now);
         let (due, counted) =
             turn.map_or((now, self.worker.is_measured(now)), |turn| (turn.due, turn.counted));
-        self.attempt = 0;
-        self.ledger.forget();
+        self.is_again = false;
+        self.ledger.forget(Some(failure));
         // WHATWG HTML §9.2.3: with 204 a server ends an event stream for good.
-        let is_ended = matches!(failure, Failure::Stream(StreamFailure::Status { status: 204 }));
+        let is_ended = matches!(failure, LoadFailure::Stream(StreamFailure::Status { status: 204 }));
         if is_over || (is_ended && self.workload == Workload::Events) {
             return false;
         }
@@ -294,33 +293,37 @@ impl Stream {
     }
 
     /// Records how the stream ended. Returns whether to open it again, after a pause.
-    async fn ended(&mut self, ended: Result<Ended, Failure>, pipe: &Pipe) -> bool {
+    async fn ended(&mut self, ended: Result<StreamEnd, LoadFailure>, pipe: &Pipe) -> bool {
         self.keep_turn();
         let now = Instant::now();
         let is_measured = self.worker.is_measured(now);
         let failure = match ended {
-            Ok(Ended::Over) => return false,
-            Ok(Ended::Called) => {
-                self.attempt = 0;
+            Ok(StreamEnd::Over) => return false,
+            Ok(StreamEnd::Called) => {
+                self.is_again = false;
                 self.setbacks.end();
                 return true;
             }
-            Ok(Ended::Closed) => None,
+            Ok(StreamEnd::Closed) => None,
             Err(failure) => Some(failure),
         };
         if let (Some(failure), Some(session)) = (&failure, pipe.session()) {
             self.link.broken(session, failure);
         }
-        let is_unary = self.role == Role::Calls(Call::Unary);
-        if is_unary && failure.as_ref().is_some_and(Failure::is_unprocessed) && self.attempt < ATTEMPTS_MAX {
-            self.attempt += 1;
+        let is_one = matches!(self.role, StreamRole::Calls(Call::Unary | Call::ClientStream));
+        let is_unary = self.role == StreamRole::Calls(Call::Unary);
+        // A call that has sent several messages cannot be repeated.
+        let is_repeatable = matches!(self.role, StreamRole::Calls(Call::Unary | Call::ServerStream));
+        if let Some(failure) = failure.as_ref().filter(|_| is_repeatable)
+            && self.goes_again(failure).await
+        {
             return true;
         }
-        self.attempt = 0;
-        let has_status = matches!(failure, Some(Failure::Stream(StreamFailure::GrpcStatus { .. })));
+        self.is_again = false;
+        let has_status = matches!(failure, Some(LoadFailure::Stream(StreamFailure::GrpcStatus { .. })));
         self.ledger.tally(|tally| tally.counts.closed_early += u64::from(is_measured && !has_status));
-        if is_unary {
-            self.ledger.forget();
+        if is_one {
+            self.ledger.forget(failure.as_ref());
         } else {
             self.ledger.interrupted();
         }
@@ -337,26 +340,42 @@ impl Stream {
         !self.is_over
     }
 
-    /// Gives back a turn that the stream waits for, or keeps it if it has come.
+    /// Whether to reopen the stream, or repeat the call: the server has not processed it, and there is time left.
+    async fn goes_again(&mut self, failure: &LoadFailure) -> bool {
+        if !failure.is_unprocessed() || self.opening_since.elapsed() >= self.give_up.after() {
+            return false;
+        }
+        // The first repetition is immediate, because it uses another connection.
+        if std::mem::replace(&mut self.is_again, true) {
+            self.setbacks.back_off().await;
+        }
+        true
+    }
+
+    /// Gives back a turn that the stream waits for, or keeps one that has arrived.
     fn keep_turn(&mut self) {
         if std::mem::take(&mut self.has_asked) {
             let mut context = Context::from_waker(std::task::Waker::noop());
             match self.worker.arrivals().poll_next(self.place.local, Instant::now(), &mut context) {
-                Poll::Ready(Next::Send(turn)) => self.kept_turn = Some(turn),
-                Poll::Ready(Next::Over) => self.end_sending(),
+                Poll::Ready(NextTurn::Send(turn)) => self.kept_turn = Some(turn),
+                Poll::Ready(NextTurn::Over) => self.end_sending(),
                 Poll::Pending => self.worker.arrivals().leave(self.place.local),
             }
         }
     }
 
     /// Sends and receives until the stream ends.
-    fn poll_converse(&mut self, pipe: &mut Pipe, context: &mut Context<'_>) -> Poll<Result<Ended, Failure>> {
+    fn poll_converse(
+        &mut self,
+        pipe: &mut Pipe,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<StreamEnd, LoadFailure>> {
         let worker = Rc::clone(&self.worker);
         if let Some(waiting) = &mut self.waiting
             && let Poll::Ready(begun) = waiting.as_mut().poll(context)
         {
             self.waiting = None;
-            let Some(begun) = begun else { return Poll::Ready(Ok(Ended::Over)) };
+            let Some(begun) = begun else { return Poll::Ready(Ok(StreamEnd::Over)) };
             self.free = begun;
         }
         for _ in 0..ROUNDS_MAX {
@@ -368,10 +387,10 @@ impl Stream {
             if let Some(code) = self.closed {
                 websocket::append_close(1000, self.random.next() as u32, &mut self.answers);
                 self.say_goodbye(pipe, context);
-                // RFC 6455 §7.4.1: the server has done its work, or goes away, or gives no reason.
+                // RFC 6455 §7.4.1: normal closure, going away, or no code.
                 let is_well = matches!(code, 1000 | 1001 | NO_CODE);
                 return Poll::Ready(if is_well {
-                    Ok(Ended::Closed)
+                    Ok(StreamEnd::Closed)
                 } else {
                     Err(StreamFailure::Closed(code).into())
                 });
@@ -379,7 +398,7 @@ impl Stream {
             match &received {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => return Poll::Ready(self.end_of_body(pipe)),
-                Poll::Ready(Err(_)) => return received.map_ok(|_| Ended::Closed),
+                Poll::Ready(Err(_)) => return received.map_ok(|_| StreamEnd::Closed),
                 Poll::Pending => {}
             }
             if !pipe.is_full() {
@@ -395,7 +414,7 @@ impl Stream {
                 false => self.poll_give_up(pipe, context),
             };
             match gave_up {
-                // Nothing else is to come: what was overtaken is lost.
+                // At the end of the run, only overtaken messages are left, and they are lost.
                 Poll::Ready(_) if self.is_over && self.ledger.unanswered.oldest().is_none() => {}
                 Poll::Ready(failure) => return Poll::Ready(Err(failure)),
                 Poll::Pending if self.is_done() => {}
@@ -406,7 +425,7 @@ impl Stream {
                 websocket::append_close(1000, self.random.next() as u32, &mut self.answers);
                 self.say_goodbye(pipe, context);
             }
-            return Poll::Ready(Ok(Ended::Over));
+            return Poll::Ready(Ok(StreamEnd::Over));
         }
         context.waker().wake_by_ref();
         Poll::Pending
@@ -419,31 +438,33 @@ impl Stream {
         let _ = pipe.poll_flush(&self.worker, context);
     }
 
-    /// Whether the run is over for the stream. A publisher stays: that it leaves would be another event.
+    /// Whether the run is over for the stream. A publisher stays connected, because its departure could cause messages.
     fn is_done(&self) -> bool {
         self.is_over
             && match self.role {
-                Role::Receives | Role::Calls(Call::ServerStream) => true,
-                Role::Converses => self.ledger.unanswered.is_empty(),
-                Role::Publishes | Role::Calls(_) => false,
+                StreamRole::Receives | StreamRole::Calls(Call::ServerStream) => true,
+                StreamRole::Converses => self.ledger.unanswered.is_empty(),
+                StreamRole::Publishes | StreamRole::Calls(_) => false,
             }
     }
 
-    /// Ready when something was waited for too long.
-    fn poll_give_up(&mut self, pipe: &Pipe, context: &mut Context<'_>) -> Poll<Failure> {
+    /// Ready when a wait has exceeded the timeout.
+    fn poll_give_up(&mut self, pipe: &Pipe, context: &mut Context<'_>) -> Poll<LoadFailure> {
         let since = match self.role {
-            Role::Receives | Role::Publishes => return Poll::Pending,
-            Role::Calls(Call::ServerStream) => Some(self.call.began).filter(|_| pipe.head().is_none()),
-            Role::Converses if self.is_over => Some(self.ledger.unanswered.oldest().unwrap_or(self.free)),
+            StreamRole::Receives | StreamRole::Publishes => return Poll::Pending,
+            StreamRole::Calls(Call::ServerStream) => Some(self.call.began).filter(|_| pipe.head().is_none()),
+            StreamRole::Converses if self.is_over => {
+                Some(self.ledger.unanswered.oldest().unwrap_or(self.free))
+            }
             _ => self.ledger.unanswered.oldest().or(self.call.finished),
         };
         self.give_up.start(since.unwrap_or_else(Instant::now));
         let after = self.give_up.after();
-        self.give_up.poll(context).map(|()| Failure::Timeout { after })
+        self.give_up.poll(context).map(|()| LoadFailure::Timeout { after })
     }
 
     /// The next turn to send; `None` at the end of the run.
-    fn poll_turn(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<Option<Turn>> {
+    fn poll_turn(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<Option<RequestTurn>> {
         if let Some(turn) = self.kept_turn.take() {
             return Poll::Ready(Some(turn));
         }
@@ -453,8 +474,8 @@ impl Stream {
         let next = self.worker.arrivals().poll_next(self.place.local, now, context);
         self.has_asked = next.is_pending();
         Poll::Ready(match ready!(next) {
-            Next::Send(turn) => Some(turn),
-            Next::Over => {
+            NextTurn::Send(turn) => Some(turn),
+            NextTurn::Over => {
                 self.end_sending();
                 None
             }
@@ -462,7 +483,7 @@ impl Stream {
     }
 
     fn end_sending(&mut self) {
-        if !std::mem::replace(&mut self.is_over, true) && self.role == Role::Publishes {
+        if !std::mem::replace(&mut self.is_over, true) && self.role == StreamRole::Publishes {
             self.prepared().ended.fetch_add(1, Ordering::Release);
         }
     }
@@ -475,40 +496,42 @@ impl Stream {
         let is_closed_loop = self.worker.shared.plan.arrival == Arrival::Closed;
         let is_full = is_closed_loop && self.ledger.unanswered.len() >= self.prepared().plan.in_flight;
         match (self.role, self.workload) {
-            (Role::Receives | Role::Calls(Call::Unary | Call::ServerStream), _) => return false,
-            (Role::Calls(_), _) if self.call.finished.is_some() => return false,
-            (Role::Calls(_), Workload::Grpc { messages: Some(most), .. }) if self.call.sent >= most => {
+            (StreamRole::Receives | StreamRole::Calls(Call::Unary | Call::ServerStream), _) => return false,
+            (StreamRole::Calls(_), _) if self.call.finished.is_some() => return false,
+            (StreamRole::Calls(_), Workload::Grpc { messages: Some(most), .. }) if self.call.sent >= most => {
                 return self.finish_call(pipe);
             }
-            (Role::Converses | Role::Calls(Call::Bidi), _) if is_full => return false,
-            _ if self.is_over && matches!(self.role, Role::Converses | Role::Publishes) => return false,
+            (StreamRole::Converses | StreamRole::Calls(Call::Bidi), _) if is_full => return false,
+            _ if self.is_over && matches!(self.role, StreamRole::Converses | StreamRole::Publishes) => {
+                return false;
+            }
             _ => {}
         }
         let now = Instant::now();
         let turn = match self.poll_turn(now, context) {
             Poll::Pending => return false,
             Poll::Ready(Some(turn)) => turn,
-            Poll::Ready(None) if matches!(self.role, Role::Calls(_)) => return self.finish_call(pipe),
+            Poll::Ready(None) if matches!(self.role, StreamRole::Calls(_)) => return self.finish_call(pipe),
             Poll::Ready(None) => return true,
         };
         self.compose(turn.due, now);
         match self.role {
-            Role::Calls(_) => grpc::append(&self.message, pipe.out()),
+            StreamRole::Calls(_) => grpc::append(&self.message, pipe.out()),
             _ => {
                 let opcode = if self.prepared().is_text { Opcode::Text } else { Opcode::Binary };
                 websocket::append(opcode, &self.message, self.random.next() as u32, pipe.out());
             }
         }
-        let waits = matches!(self.role, Role::Converses | Role::Calls(Call::Bidi));
+        let waits = matches!(self.role, StreamRole::Converses | StreamRole::Calls(Call::Bidi));
         self.ledger.sent(self.composed, turn, self.free, now, self.message.len(), waits);
         self.free = now;
         self.call.sent += 1;
         self.call.last = Some((turn, now));
-        if self.role == Role::Publishes {
+        if self.role == StreamRole::Publishes {
             let (prepared, number) = (self.prepared(), self.place.number);
             prepared.sent[number].store(self.composed, Ordering::Relaxed);
             if turn.counted {
-                // Before it is sent, so that whoever receives it knows.
+                // Stored before the message is sent, so that every receiver sees it.
                 prepared.first_measured[number].fetch_min(self.composed, Ordering::Release);
             }
         }
@@ -517,11 +540,14 @@ impl Stream {
 
     fn finish_call(&mut self, pipe: &mut Pipe) -> bool {
         pipe.finish();
+        if let (StreamRole::Calls(Call::ClientStream), Some((turn, sent))) = (self.role, self.call.last) {
+            self.ledger.awaits(self.composed, turn, sent);
+        }
         self.call.finished = Some(Instant::now());
         true
     }
 
-    /// Renders the next message, with the time when it was due.
+    /// Renders the next message, with its due time.
     fn compose(&mut self, due: Instant, now: Instant) {
         self.composed += 1;
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -539,7 +565,7 @@ impl Stream {
         self.message = message;
     }
 
-    /// The message of a call whose responses nobody waits for one by one.
+    /// Composes the message of a call without a response for each message.
     fn compose_unanswered(&mut self) {
         let now = Instant::now();
         self.call = CallState::new(now);
@@ -551,15 +577,13 @@ impl Stream {
         });
     }
 
-    /// The message of a call with one response.
-    fn compose_call(&mut self, turn: Turn) {
+    fn compose_call(&mut self, turn: RequestTurn) {
         let now = Instant::now();
         self.compose(turn.due, now);
         self.ledger.sent(self.composed, turn, self.free, now, self.message.len(), true);
         self.call.last = Some((turn, now));
     }
 
-    /// Reads received bytes.
     fn take(&mut self, bytes: &[u8]) {
         if self.broken.is_some() || self.closed.is_some() || (self.is_over && !self.workload.sends()) {
             return;
@@ -567,40 +591,42 @@ impl Stream {
         let now = Instant::now();
         let Self { worker, ledger, role, decoder, answers, random, closed, call, is_over, .. } = self;
         let mut receive = |ledger: &mut Ledger, payload: &[u8], number| {
-            // A server's messages are counted as they come.
+            // For a server stream, each received message counts as a request.
             *is_over = *is_over || (worker.window().is_some() && worker.spend_on_failure(now));
             if !*is_over {
                 ledger.received(payload, number, now);
             }
         };
-        let read: Result<(), Failure> = match decoder {
-            Decoder::Events(events) => events
+        let read: Result<(), LoadFailure> = match decoder {
+            MessageDecoder::Events(events) => events
                 .read(bytes, |event| receive(ledger, event.data, number(event)))
                 .map_err(|_| StreamFailure::EventTooLarge.into()),
-            Decoder::Frames(frames) => frames
+            MessageDecoder::Frames(frames) => frames
                 .read(bytes, |received| match (received, *role) {
-                    (Received::Message(payload), Role::Converses) => ledger.answered(payload, now),
-                    (Received::Message(payload), Role::Receives) => {
+                    (ReceivedMessage::Message(payload), StreamRole::Converses) => {
+                        ledger.answered(payload, now);
+                    }
+                    (ReceivedMessage::Message(payload), StreamRole::Receives) => {
                         ledger.received(payload, None, now);
                     }
                     // RFC 6455 §5.5.3: of several pings, the last needs an answer.
-                    (Received::Ping(payload), _) if answers.len() < ANSWERS_BYTES_MAX => {
+                    (ReceivedMessage::Ping(payload), _) if answers.len() < ANSWERS_BYTES_MAX => {
                         websocket::append(Opcode::Pong, payload, random.next() as u32, answers);
                     }
-                    (Received::Close(code), _) => *closed = Some(code.unwrap_or(NO_CODE)),
+                    (ReceivedMessage::Close(code), _) => *closed = Some(code.unwrap_or(NO_CODE)),
                     _ => {}
                 })
                 .map_err(|violation| {
                     websocket::append_close(violation.close_code(), random.next() as u32, answers);
                     StreamFailure::WebSocket(violation).into()
                 }),
-            Decoder::Messages(messages) => messages
+            MessageDecoder::Messages(messages) => messages
                 .read(bytes, |payload| {
                     call.received += 1;
                     call.received_bytes += payload.len();
                     match role {
-                        Role::Calls(Call::ServerStream) => receive(ledger, payload, None),
-                        Role::Calls(Call::Bidi) => ledger.answered(payload, now),
+                        StreamRole::Calls(Call::ServerStream) => receive(ledger, payload, None),
+                        StreamRole::Calls(Call::Bidi) => ledger.answered(payload, now),
                         _ => {}
                     }
                 })
@@ -612,12 +638,12 @@ impl Stream {
         }
     }
 
-    /// The server has sent all that it sends.
-    fn end_of_body(&mut self, pipe: &Pipe) -> Result<Ended, Failure> {
+    /// Handles the end of the server's messages.
+    fn end_of_body(&mut self, pipe: &Pipe) -> Result<StreamEnd, LoadFailure> {
         let messages = match &self.decoder {
-            Decoder::Events(_) => return Ok(Ended::Closed),
-            Decoder::Frames(_) => return Err(Failure::Cut(Cut::Body)),
-            Decoder::Messages(messages) => messages,
+            MessageDecoder::Events(_) => return Ok(StreamEnd::Closed),
+            MessageDecoder::Frames(_) => return Err(LoadFailure::Cut(Cut::Body)),
+            MessageDecoder::Messages(messages) => messages,
         };
         messages.end().map_err(StreamFailure::Grpc)?;
         let status = open::grpc_status(pipe)?;
@@ -632,41 +658,44 @@ impl Stream {
         if let Some(failure) = open::grpc_failure(status) {
             return Err(failure);
         }
-        let is_one = matches!(self.role, Role::Calls(Call::Unary | Call::ClientStream));
-        if is_one && self.call.received == 0 {
-            return Err(StreamFailure::NoResponse.into());
-        }
-        match (self.role, self.call.last) {
-            (Role::Calls(Call::Unary), _) => self.ledger.called(self.call.received_bytes, now),
-            (Role::Calls(Call::ClientStream), Some((turn, sent))) if turn.counted => {
-                let times = (now - turn.due, now - sent);
-                self.ledger.arrived(now, self.call.received_bytes, Some(times), false);
+        let is_one = matches!(self.role, StreamRole::Calls(Call::Unary | Call::ClientStream));
+        // PROTOCOL-HTTP2.md: a unary call has exactly one response. Messages of other calls may be echoed.
+        match (self.call.received, self.role) {
+            (0, _) if is_one => return Err(StreamFailure::NoResponse.into()),
+            (several @ 2.., StreamRole::Calls(Call::Unary)) => {
+                return Err(StreamFailure::SeveralResponses(several).into());
             }
-            // What a call did not answer before it ended with OK is lost; the next counts anew.
-            (Role::Calls(Call::Bidi | Call::ServerStream), _) => self.ledger.interrupted(),
             _ => {}
         }
-        Ok(Ended::Called)
+        match self.role {
+            StreamRole::Calls(Call::Unary | Call::ClientStream) => {
+                self.ledger.called(self.call.received_bytes, now);
+            }
+            // A call that ends with OK loses its unanswered messages; the next call restarts the numbers.
+            StreamRole::Calls(Call::Bidi | Call::ServerStream) => self.ledger.interrupted(),
+            _ => {}
+        }
+        Ok(StreamEnd::Called)
     }
 }
 
-impl Drop for Stream {
+impl Drop for Conversation {
     fn drop(&mut self) {
-        // It will not send what it has not sent.
+        // The rest will not be sent.
         self.end_sending();
     }
 }
 
-impl Decoder {
-    fn of(workload: Workload) -> Self {
+impl MessageDecoder {
+    fn from_workload(workload: Workload) -> Self {
         match workload {
-            Workload::Events => Self::Events(Events::default()),
+            Workload::Events => Self::Events(SseReader::default()),
             Workload::Echo | Workload::FanOut { .. } => Self::Frames(Frames::default()),
             Workload::Grpc { .. } => Self::Messages(Messages::default()),
         }
     }
 
-    /// Begins another stream. Returns the ID of the last event.
+    /// Prepares for another stream. Returns the ID of the last event.
     fn restart(&mut self) -> Vec<u8> {
         match self {
             Self::Events(events) => {
@@ -679,14 +708,14 @@ impl Decoder {
         Vec::new()
     }
 
-    /// How long the server wants a client to wait before it connects again.
+    /// The server's time to wait before a reconnect.
     fn retry(&self) -> Option<Duration> {
         let Self::Events(events) = self else { return None };
         events.retry_ms().map(Duration::from_millis)
     }
 }
 
-/// The number that an event has as its ID.
-fn number(event: Event<'_>) -> Option<u64> {
+/// Parses an event's ID as a number.
+fn number(event: SseEvent<'_>) -> Option<u64> {
     std::str::from_utf8(event.id).ok().filter(|_| event.has_own_id)?.parse().ok()
 }

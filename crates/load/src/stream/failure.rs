@@ -1,10 +1,9 @@
 //! Failures that only streams have.
 
-use super::grpc::{self, Broken};
+use super::grpc::{self, GrpcViolation};
 use super::websocket::Violation;
 use crate::outcome::ErrorClass;
 
-/// Why a stream failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StreamFailure {
     #[error("status {status}, and no stream")]
@@ -24,11 +23,13 @@ pub(crate) enum StreamFailure {
     #[error("the response is no gRPC: its type is not application/grpc")]
     NoGrpc,
     #[error("{0}")]
-    Grpc(Broken),
+    Grpc(GrpcViolation),
     #[error("the gRPC call ended without a status")]
     NoStatus,
     #[error("the gRPC call ended with OK and without a response")]
     NoResponse,
+    #[error("the gRPC call ended with OK and with {0} responses, expected one")]
+    SeveralResponses(u64),
     #[error("grpc-status {status} {}{}", grpc::name(*.status), told(.message))]
     GrpcStatus { status: u16, message: String },
 }

@@ -1,14 +1,12 @@
-//! Length-prefixed messages of gRPC (PROTOCOL-HTTP2.md, "Length-Prefixed-Message"), and its statuses. No I/O; what a
-//! message means is not looked at.
+//! Length-prefixed messages of gRPC (PROTOCOL-HTTP2.md) and its statuses. No I/O; messages are not decoded.
 
 use super::assembled::Assembled;
 
 /// A flag, and four bytes of length.
 const PREFIX_BYTES: usize = 5;
-/// Maximum size of a message.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Names of the statuses, by their numbers.
+/// Names of the statuses, indexed by their numbers.
 const NAMES: [&str; 17] = [
     "OK",
     "CANCELLED",
@@ -29,9 +27,9 @@ const NAMES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// How a body violates the framing.
+/// A violation of the framing by a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum GrpcViolation {
     #[error("a gRPC message is compressed, although the call accepts none (grpc-accept-encoding: identity)")]
     Compressed,
     #[error("the flag of a gRPC message is neither 0 nor 1; is it gRPC?")]
@@ -51,8 +49,12 @@ pub(crate) struct Messages {
 }
 
 impl Messages {
-    /// Reads the next bytes, and gives each message that they complete to `take`.
-    pub(crate) fn read(&mut self, mut input: &[u8], mut take: impl FnMut(&[u8])) -> Result<(), Broken> {
+    /// Reads the next bytes, and passes each complete message to `take`.
+    pub(crate) fn read(
+        &mut self,
+        mut input: &[u8],
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<(), GrpcViolation> {
         loop {
             if let Some(message) = &mut self.message {
                 let Some(whole) = message.take(&mut input) else { return Ok(()) };
@@ -60,36 +62,35 @@ impl Messages {
                 self.message = None;
             }
             if self.prefix.is_done() {
-                self.prefix = Assembled::of(PREFIX_BYTES);
+                self.prefix = Assembled::from_length(PREFIX_BYTES);
             }
             let Some(prefix) = self.prefix.take(&mut input) else { return Ok(()) };
             let &[flag, ref length @ ..] = prefix else { return Ok(()) };
             let length = length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
             match flag {
-                0 if length > MESSAGE_BYTES_MAX => return Err(Broken::TooLarge),
-                0 => self.message = Some(Assembled::of(length)),
-                1 => return Err(Broken::Compressed),
-                _ => return Err(Broken::Flag),
+                0 if length > MESSAGE_BYTES_MAX => return Err(GrpcViolation::TooLarge),
+                0 => self.message = Some(Assembled::from_length(length)),
+                1 => return Err(GrpcViolation::Compressed),
+                _ => return Err(GrpcViolation::Flag),
             }
         }
     }
 
-    /// Ends the body. It may not end within a message.
-    pub(crate) fn end(&self) -> Result<(), Broken> {
+    /// Ends the body. Fails within a message.
+    pub(crate) fn end(&self) -> Result<(), GrpcViolation> {
         let is_between = self.message.is_none() && self.prefix.is_fresh();
-        if is_between { Ok(()) } else { Err(Broken::Cut) }
+        if is_between { Ok(()) } else { Err(GrpcViolation::Cut) }
     }
 }
 
 /// Appends a message with its prefix, not compressed.
 pub(crate) fn append(message: &[u8], out: &mut Vec<u8>) {
     out.push(0);
-    // The plan refuses larger ones.
+    // The plan refuses larger messages.
     out.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
     out.extend_from_slice(message);
 }
 
-/// Name of a status.
 pub(crate) fn name(status: u16) -> String {
     NAMES.get(usize::from(status)).map_or_else(|| status.to_string(), |name| (*name).to_owned())
 }
@@ -121,11 +122,11 @@ mod tests {
             messages.read(input, |_| {}).and_then(|()| messages.end())
         };
         assert_eq!(read(b""), Ok(()));
-        assert_eq!(read(b"\x01\0\0\0\x01a"), Err(Broken::Compressed));
-        assert_eq!(read(b"<html"), Err(Broken::Flag));
-        assert_eq!(read(b"\0\xff\0\0\0"), Err(Broken::TooLarge));
+        assert_eq!(read(b"\x01\0\0\0\x01a"), Err(GrpcViolation::Compressed));
+        assert_eq!(read(b"<html"), Err(GrpcViolation::Flag));
+        assert_eq!(read(b"\0\xff\0\0\0"), Err(GrpcViolation::TooLarge));
         for cut in [&b"\0"[..], b"\0\0\0\0\x02a", b"\0\0\0\0\0\0\0\0\0"] {
-            assert_eq!(read(cut), Err(Broken::Cut), "{cut:?}");
+            assert_eq!(read(cut), Err(GrpcViolation::Cut), "{cut:?}");
         }
         assert_eq!([name(0), name(14), name(99)], ["OK", "UNAVAILABLE", "99"]);
     }

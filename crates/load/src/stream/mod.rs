@@ -1,9 +1,9 @@
 //! Streams as a workload: server-sent events, WebSockets (echo and fan-out) and gRPC calls, in place of requests.
 //!
-//! The formats (`sse`, `websocket`, `grpc`), the figures of messages (`stamp`, `order`, `unanswered`) and the plan do no
-//! I/O. Connections, threads, the schedule and the record are those of requests.
+//! The formats (`sse`, `websocket`, `grpc`), the figures of messages (`stamp`, `order`, `unanswered`) and the plan do
+//! no I/O. Connections, threads, the schedule and the record are those of requests.
 
-/// What a run does with streams.
+/// Settings of the streams.
 mod plan;
 /// Server-sent events. No I/O.
 mod sse;
@@ -13,7 +13,7 @@ mod websocket;
 mod grpc;
 /// Bytes that arrive in pieces. No I/O.
 mod assembled;
-/// Who sent a message, its number, and when. No I/O.
+/// Sender, number and time in a message. No I/O.
 mod stamp;
 /// Lost, repeated and reordered messages. No I/O.
 mod order;
@@ -27,13 +27,13 @@ mod failure;
 mod tally;
 /// Prints the figures of streams.
 pub(crate) mod text;
-/// The HTTP/2 connection of some streams.
+/// An HTTP/2 connection, shared by streams.
 mod session;
 /// An open stream.
 mod pipe;
-/// Opens a stream: the request, and what its response must be.
+/// Opens a stream: sends the request, and checks the response.
 mod open;
-/// What a stream has received, lost and waits for.
+/// Received, lost and awaited messages of a stream.
 mod ledger;
 /// A stream, from its opening to its end.
 mod converse;
@@ -49,23 +49,23 @@ use tokio::task::JoinSet;
 
 pub(crate) use failure::StreamFailure;
 pub(crate) use plan::check;
-pub use plan::{Call, MESSAGE_BYTES_MAX, Message, StampFields, Streams, Workload};
+pub use plan::{Call, MESSAGE_BYTES_MAX, StampFields, StreamMessage, StreamsPlan, Workload};
 pub(crate) use tally::Tally;
-pub use tally::{Counts, StreamFigures};
+pub use tally::{StreamCounts, StreamFigures};
 
 use crate::error::Error;
-use crate::plan::Plan;
-use crate::template::{Template, Values};
-use crate::worker::Worker;
-use session::Link;
+use crate::plan::LoadPlan;
+use crate::template::{LoadTemplate, Values};
+use crate::worker::LoadWorker;
+use session::SessionLink;
 use stamp::Stamps;
 
-/// What all threads of a run with streams share.
+/// State that all threads of a run with streams share.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    plan: Streams,
-    message: Template,
-    /// Whether messages are text, as WebSockets tell text from binary.
+    plan: StreamsPlan,
+    message: LoadTemplate,
+    /// Whether messages are text, in the sense of WebSockets.
     is_text: bool,
     stamps: Stamps,
     /// Whether messages carry their number and their sender.
@@ -74,13 +74,13 @@ pub(crate) struct Prepared {
     sent: Box<[AtomicU64]>,
     /// Fan-out: number of the first message of each sender in the measured window.
     first_measured: Box<[AtomicU64]>,
-    /// Fan-out: senders that send no more.
+    /// Fan-out: number of senders that are done.
     ended: AtomicUsize,
 }
 
 impl Prepared {
-    /// What the streams of a plan share; `None` for requests.
-    pub(crate) fn new(plan: &Plan) -> Result<Option<Self>, Error> {
+    /// `None` for a plan of requests.
+    pub(crate) fn new(plan: &LoadPlan) -> Result<Option<Self>, Error> {
         let Some(streams) = &plan.stream else { return Ok(None) };
         let senders = match streams.workload {
             Workload::FanOut { senders } => senders,
@@ -104,17 +104,17 @@ impl Prepared {
 }
 
 /// The plan with the method and the fields that its streams need. Given fields stay.
-pub(crate) fn completed(plan: &Plan) -> Cow<'_, Plan> {
+pub(crate) fn completed(plan: &LoadPlan) -> Cow<'_, LoadPlan> {
     let (method, fields): (_, &[(&str, &str)]) = match plan.stream.as_deref() {
         None => return Cow::Borrowed(plan),
-        Some(Streams { workload: Workload::Events, .. }) => {
+        Some(StreamsPlan { workload: Workload::Events, .. }) => {
             (None, &[("Accept", "text/event-stream"), ("Cache-Control", "no-store")])
         }
-        Some(Streams { workload: Workload::Grpc { .. }, .. }) => (
+        Some(StreamsPlan { workload: Workload::Grpc { .. }, .. }) => (
             Some("POST"),
             &[("Content-Type", "application/grpc"), ("TE", "trailers"), ("grpc-accept-encoding", "identity")],
         ),
-        Some(Streams { workload: Workload::Echo | Workload::FanOut { .. }, .. }) => (Some("GET"), &[]),
+        Some(StreamsPlan { workload: Workload::Echo | Workload::FanOut { .. }, .. }) => (Some("GET"), &[]),
     };
     let mut plan = plan.clone();
     if let Some(method) = method {
@@ -131,22 +131,21 @@ pub(crate) fn completed(plan: &Plan) -> Cow<'_, Plan> {
     Cow::Owned(plan)
 }
 
-/// Which part of the schedule a thread has, and of how many; `None` if none of its streams sends.
-pub(crate) fn turns(plan: &Plan, thread: usize) -> Option<(usize, usize)> {
+/// The part of the schedule that a thread has, and the number of parts; `None` if none of its streams sends.
+pub(crate) fn turns(plan: &LoadPlan, thread: usize) -> Option<(usize, usize)> {
     let Some(streams) = &plan.stream else { return Some((thread, plan.threads)) };
-    // Stream by stream, the threads take turns.
+    // Streams are dealt to the threads in turn.
     let connections = streams.workload.senders(plan.connections * plan.streams).div_ceil(plan.streams);
     let threads = plan.threads.min(connections);
     (streams.workload.sends() && thread < threads).then_some((thread, threads))
 }
 
-/// Starts the streams of a connection.
-pub(crate) fn drive_all(worker: &Rc<Worker>, connection: usize, streams: &mut JoinSet<()>) {
-    let link = Rc::new(Link::new(worker));
+pub(crate) fn drive_all(worker: &Rc<LoadWorker>, connection: usize, streams: &mut JoinSet<()>) {
+    let link = Rc::new(SessionLink::new(worker));
     let plan = &worker.shared.plan;
     for stream in 0..plan.streams {
         let number = (connection * plan.threads + worker.thread()) * plan.streams + stream;
-        let place = converse::Place { local: connection * plan.streams + stream, number };
+        let place = converse::StreamNumber { local: connection * plan.streams + stream, number };
         streams.spawn_local(converse::drive(Rc::clone(&link), place));
     }
     if connection == 0 && worker.shared.streams.as_ref().is_some_and(|streams| !streams.sent.is_empty()) {
@@ -155,7 +154,7 @@ pub(crate) fn drive_all(worker: &Rc<Worker>, connection: usize, streams: &mut Jo
 }
 
 /// Records transferred bytes of the measured window.
-fn transferred(worker: &Worker, sent_bytes: u64, received_bytes: u64) {
+fn transferred(worker: &LoadWorker, sent_bytes: u64, received_bytes: u64) {
     if worker.is_measured(Instant::now()) {
         worker.record.borrow_mut().transferred(sent_bytes, received_bytes);
     }

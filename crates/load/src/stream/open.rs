@@ -1,4 +1,4 @@
-//! Opens a stream: renders its request, and checks that the response begins what was asked for.
+//! Opens a stream: renders its request, and checks the response.
 
 use ::h2::ext::Protocol;
 use ::http::header::{self, HeaderName, HeaderValue};
@@ -6,75 +6,75 @@ use ::http::{Method, Request};
 
 use super::failure::StreamFailure;
 use super::grpc;
-use super::head::Head;
-use super::pipe::{Check, Pipe, Wanted};
+use super::head::StreamHead;
+use super::pipe::{Check, Pipe, PipeDemand};
 use super::plan::Workload;
-use super::session::Link;
+use super::session::SessionLink;
 use super::websocket;
 use crate::connect;
-use crate::failure::Failure;
+use crate::failure::LoadFailure;
 use crate::give_up::GiveUp;
 use crate::random::Random;
-use crate::target::Requests;
+use crate::target::RenderedRequests;
 use crate::url::Url;
 
-/// What a stream says first.
+/// The first bytes of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Opening<'a> {
     pub(super) workload: Workload,
     /// ID of the last event before the stream broke.
     pub(super) last_id: &'a [u8],
-    /// What a gRPC call sends first, and whether it is all.
+    /// First messages of a gRPC call, and whether they are all.
     pub(super) first: &'a [u8],
     pub(super) is_all: bool,
 }
 
-/// Opens a stream, within the timeout. Of gRPC the response is not waited for: some servers answer only messages.
+/// Opens a stream within the timeout. With gRPC it awaits no response, because some servers answer only messages.
 pub(super) async fn open(
-    link: &Link,
+    link: &SessionLink,
     opening: Opening<'_>,
     random: &mut Random,
     give_up: &mut GiveUp,
-) -> Result<Pipe, Failure> {
+) -> Result<Pipe, LoadFailure> {
     give_up.start(std::time::Instant::now());
     match &link.worker.shared.targets.requests {
-        Requests::Http1(requests) => {
+        RenderedRequests::Http1(requests) => {
             let request = &requests[0].bytes;
             Box::pin(over_http1(link, opening, request, random, give_up)).await
         }
-        Requests::Streams(_) => {
-            let url = Url::parse(link.worker.shared.plan.url(0)).map_err(Failure::Unsent)?;
-            let head = link.worker.shared.targets.form(0).message(&url).map_err(Failure::Unsent)?;
+        RenderedRequests::Streams(_) => {
+            let url = Url::parse(link.worker.shared.plan.url(0)).map_err(LoadFailure::Unsent)?;
+            let head = link.worker.shared.targets.form(0).message(&url).map_err(LoadFailure::Unsent)?;
             Box::pin(over_http2(link, opening, head, give_up)).await
         }
     }
 }
 
 async fn over_http1(
-    link: &Link,
+    link: &SessionLink,
     Opening { workload, last_id, .. }: Opening<'_>,
     request: &[u8],
     random: &mut Random,
     give_up: &mut GiveUp,
-) -> Result<Pipe, Failure> {
+) -> Result<Pipe, LoadFailure> {
     let transport = connect::open(&link.worker, &link.sessions, 0, give_up).await?;
     let key = websocket::key([random.next(), random.next()]);
     let (fields, wanted, check): (_, _, Check) = if workload.is_websocket() {
         let fields = format!(
             "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
         );
-        (fields.into_bytes(), Wanted::Upgrade, check_upgrade)
+        (fields.into_bytes(), PipeDemand::Upgrade, check_upgrade)
     } else if last_id.is_empty() {
-        (Vec::new(), Wanted::Body, check_events)
+        (Vec::new(), PipeDemand::Body, check_events)
     } else {
-        ([b"Last-Event-ID: ", last_id, b"\r\n"].concat(), Wanted::Body, check_events)
+        ([b"Last-Event-ID: ", last_id, b"\r\n"].concat(), PipeDemand::Body, check_events)
     };
     // The head ends in an empty line.
     let end = memchr::memmem::find(request, b"\r\n\r\n").map_or(request.len(), |at| at + 2);
     let request = [&request[..end], &fields, &request[end..]].concat();
     let after = give_up.after();
     let opened = give_up.bound(Pipe::over_http1(transport, &request, wanted, check, &link.worker)).await;
-    let pipe = opened.unwrap_or(Err(Failure::Timeout { after }))?;
+    let pipe = opened.unwrap_or(Err(LoadFailure::Timeout { after }))?;
     let accept = pipe.head().and_then(|head| head.value("sec-websocket-accept"));
     if workload.is_websocket() && accept != Some(websocket::accept(&key).as_bytes()) {
         return Err(StreamFailure::NoWebSocket("Sec-WebSocket-Accept is not that of the key").into());
@@ -83,11 +83,11 @@ async fn over_http1(
 }
 
 async fn over_http2(
-    link: &Link,
+    link: &SessionLink,
     Opening { workload, last_id, first, is_all }: Opening<'_>,
     mut head: Request<()>,
     give_up: &mut GiveUp,
-) -> Result<Pipe, Failure> {
+) -> Result<Pipe, LoadFailure> {
     let session = link.session(give_up).await?;
     let body = link.worker.shared.targets.form(0).body();
     let (first, is_all, check): (_, _, Check) = match workload {
@@ -123,7 +123,7 @@ async fn over_http2(
         }
         Ok(pipe)
     });
-    let opened = opened.await.unwrap_or(Err(Failure::Timeout { after }));
+    let opened = opened.await.unwrap_or(Err(LoadFailure::Timeout { after }));
     if let Err(failure) = &opened {
         link.broken(&session, failure);
     }
@@ -131,13 +131,13 @@ async fn over_http2(
 }
 
 /// The response to a handshake over HTTP/2 (RFC 8441 §5).
-fn check_connect(head: &Head) -> Result<(), StreamFailure> {
+fn check_connect(head: &StreamHead) -> Result<(), StreamFailure> {
     let is_right = (200..300).contains(&head.status);
     if is_right { Ok(()) } else { Err(StreamFailure::Status { status: head.status }) }
 }
 
 /// The response to a handshake (RFC 6455 §4.1).
-fn check_upgrade(head: &Head) -> Result<(), StreamFailure> {
+fn check_upgrade(head: &StreamHead) -> Result<(), StreamFailure> {
     if head.status != 101 {
         return Err(StreamFailure::Status { status: head.status });
     }
@@ -151,7 +151,7 @@ fn check_upgrade(head: &Head) -> Result<(), StreamFailure> {
 }
 
 /// The response that begins an event stream (WHATWG HTML §9.2.3).
-fn check_events(head: &Head) -> Result<(), StreamFailure> {
+fn check_events(head: &StreamHead) -> Result<(), StreamFailure> {
     if head.status != 200 {
         return Err(StreamFailure::Status { status: head.status });
     }
@@ -159,8 +159,8 @@ fn check_events(head: &Head) -> Result<(), StreamFailure> {
     if is_right { Ok(()) } else { Err(StreamFailure::NoEvents) }
 }
 
-fn check_grpc(head: &Head) -> Result<(), StreamFailure> {
-    // PROTOCOL-HTTP2.md, "Responses": any other status is of something between client and server.
+fn check_grpc(head: &StreamHead) -> Result<(), StreamFailure> {
+    // PROTOCOL-HTTP2.md, "Responses": any other status comes from an intermediary.
     if head.status != 200 {
         return Err(StreamFailure::Status { status: head.status });
     }
@@ -182,7 +182,7 @@ pub(super) fn grpc_status(pipe: &Pipe) -> Result<(u16, String), StreamFailure> {
 }
 
 /// The failure of a call with this status; `None` for OK.
-pub(super) fn grpc_failure((status, message): (u16, String)) -> Option<Failure> {
+pub(super) fn grpc_failure((status, message): (u16, String)) -> Option<LoadFailure> {
     (status != 0).then(|| StreamFailure::GrpcStatus { status, message }.into())
 }
 

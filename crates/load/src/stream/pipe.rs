@@ -10,72 +10,69 @@ use ::http::HeaderMap;
 use bytes::Bytes;
 
 use super::failure::StreamFailure;
-use super::head::{Framing, Head};
-use super::session::Session;
+use super::head::{StreamFraming, StreamHead};
+use super::session::StreamSession;
 use crate::check::Cut;
-use crate::chunked::{Chunked, Chunks};
-use crate::failure::Failure;
-use crate::transport::{Arrival, Fault, Transport};
-use crate::worker::Worker;
+use crate::chunked::{Chunks, LoadChunked};
+use crate::failure::LoadFailure;
+use crate::transport::{ReceiveResult, Transport, TransportFault};
+use crate::worker::LoadWorker;
 
-/// Bytes that wait to be sent from which a stream sends no further messages.
+/// A stream sends no further messages while more bytes than this wait to be sent.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// An open stream.
 pub(super) struct Pipe {
-    side: Side,
+    side: PipeSide,
     /// Bytes to send; those before `sent_bytes` are sent.
     out: Vec<u8>,
     sent_bytes: usize,
-    /// No more is sent after `out`.
+    /// Nothing is sent after `out`.
     finishes: bool,
-    /// Head of the response, once it is there.
-    head: Option<Head>,
-    /// What the head must be.
+    /// Head of the response, once it has arrived.
+    head: Option<StreamHead>,
     check: Check,
-    /// Fields after the body.
     pub(super) trailers: Option<HeaderMap>,
 }
 
-enum Side {
+enum PipeSide {
     Http1 {
         transport: Transport,
-        body: Body,
-        /// Bytes that came with the head.
+        body: PipeFraming,
+        /// Bytes that arrived with the head.
         early: Vec<u8>,
     },
     Http2 {
         /// `None` after its end.
         send: Option<SendStream<Bytes>>,
         response: ResponseFuture,
-        /// The body, behind the head.
+        /// The body, after the head.
         receive: Option<RecvStream>,
-        session: Session,
+        session: StreamSession,
     },
 }
 
-/// Framing of what an HTTP/1.1 connection receives.
-enum Body {
-    /// After an upgrade: no framing, and no end but that of the connection.
+/// Framing of the bytes received from an HTTP/1.1 connection.
+enum PipeFraming {
+    /// After an upgrade: no framing; the end of the connection is the only end.
     Upgraded,
     Length(u64),
-    Chunked(Chunked),
+    Chunked(LoadChunked),
     Close,
     Ended,
 }
 
-/// Whether the head of a response begins what was asked for.
-pub(super) type Check = fn(&Head) -> Result<(), StreamFailure>;
+/// Checks that the head of a response begins the requested stream.
+pub(super) type Check = fn(&StreamHead) -> Result<(), StreamFailure>;
 
-/// What a request begins: a body, or a connection for both sides.
+/// The expected result of a request: a body, or a connection for both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum PipeDemand {
     Body,
     Upgrade,
 }
 
 impl Pipe {
-    fn new(side: Side, check: Check) -> Self {
+    fn new(side: PipeSide, check: Check) -> Self {
         Self { side, out: Vec::new(), sent_bytes: 0, finishes: false, head: None, check, trailers: None }
     }
 
@@ -83,10 +80,10 @@ impl Pipe {
     pub(super) async fn over_http1(
         mut transport: Transport,
         request: &[u8],
-        wanted: Wanted,
+        wanted: PipeDemand,
         check: Check,
-        worker: &Worker,
-    ) -> Result<Self, Failure> {
+        worker: &LoadWorker,
+    ) -> Result<Self, LoadFailure> {
         let mut written = 0;
         while written < request.len() {
             let more = poll_fn(|context| transport.poll_write(context, &request[written..])).await;
@@ -96,7 +93,7 @@ impl Pipe {
         super::transferred(worker, request.len() as u64, 0);
         let mut early = Vec::new();
         let (head, length) = loop {
-            if let Some(found) = Head::parse(&early).map_err(Failure::Malformed)? {
+            if let Some(found) = StreamHead::parse(&early).map_err(LoadFailure::Malformed)? {
                 break found;
             }
             let received_before = early.len();
@@ -104,50 +101,50 @@ impl Pipe {
                 let mut scratch = worker.scratch.borrow_mut();
                 transport.poll_receive(context, &mut scratch.buffer, |bytes| early.extend_from_slice(bytes))
             });
-            if received.await.map_err(read_failure)? != Arrival::Content {
+            if received.await.map_err(read_failure)? != ReceiveResult::Content {
                 let cut = if early.is_empty() { Cut::Nothing } else { Cut::Head };
-                return Err(Failure::Cut(cut));
+                return Err(LoadFailure::Cut(cut));
             }
             super::transferred(worker, 0, (early.len() - received_before) as u64);
         };
         early.drain(..length);
         let body = match (wanted, head.status) {
-            (Wanted::Upgrade, 101) => Body::Upgraded,
+            (PipeDemand::Upgrade, 101) => PipeFraming::Upgraded,
             // RFC 9112 §6.3: it has no body.
-            (_, 204 | 304) => Body::Ended,
-            _ => match head.framing().map_err(Failure::Malformed)? {
-                Framing::Length(0) => Body::Ended,
-                Framing::Length(length) => Body::Length(length),
-                Framing::Chunked => Body::Chunked(Chunked::new()),
-                Framing::Close => Body::Close,
+            (_, 204 | 304) => PipeFraming::Ended,
+            _ => match head.framing().map_err(LoadFailure::Malformed)? {
+                StreamFraming::Length(0) => PipeFraming::Ended,
+                StreamFraming::Length(length) => PipeFraming::Length(length),
+                StreamFraming::Chunked => PipeFraming::Chunked(LoadChunked::new()),
+                StreamFraming::Close => PipeFraming::Close,
             },
         };
         check(&head)?;
-        let mut pipe = Self::new(Side::Http1 { transport, body, early }, check);
+        let mut pipe = Self::new(PipeSide::Http1 { transport, body, early }, check);
         pipe.head = Some(head);
         Ok(pipe)
     }
 
-    /// Sends the head of a request over an HTTP/2 connection, and begins with `first`. `is_all` ends the request with it.
+    /// Sends the head of a request over HTTP/2, then `first`, and with `is_all` the end of the request.
     pub(super) async fn over_http2(
-        mut session: Session,
+        mut session: StreamSession,
         head: ::http::Request<()>,
         first: &[u8],
         is_all: bool,
         check: Check,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, LoadFailure> {
         session.ready().await?;
         let is_empty = is_all && first.is_empty();
         let (response, send) = session.requests.send_request(head, is_empty)?;
         let send = (!is_empty).then_some(send);
-        let mut pipe = Self::new(Side::Http2 { send, response, receive: None, session }, check);
+        let mut pipe = Self::new(PipeSide::Http2 { send, response, receive: None, session }, check);
         pipe.out.extend_from_slice(first);
         pipe.finishes = is_all;
         Ok(pipe)
     }
 
     /// Waits for the head of the response, and sends meanwhile.
-    pub(super) async fn wait_for_head(&mut self, worker: &Worker) -> Result<(), Failure> {
+    pub(super) async fn wait_for_head(&mut self, worker: &LoadWorker) -> Result<(), LoadFailure> {
         poll_fn(|context| {
             if let Poll::Ready(Err(failure)) = self.poll_flush(worker, context) {
                 return Poll::Ready(Err(failure));
@@ -157,14 +154,14 @@ impl Pipe {
         .await
     }
 
-    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        if let Side::Http2 { response, receive, .. } = &mut self.side
+    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LoadFailure>> {
+        if let PipeSide::Http2 { response, receive, .. } = &mut self.side
             && receive.is_none()
         {
             let response = ready!(Pin::new(response).poll(context))?;
             let fields = response.headers().iter();
             let fields = fields.map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
-            let head = Head::new(response.status().as_u16(), fields);
+            let head = StreamHead::new(response.status().as_u16(), fields);
             let checked = (self.check)(&head);
             self.head = Some(head);
             *receive = Some(response.into_body());
@@ -173,16 +170,16 @@ impl Pipe {
         Poll::Ready(Ok(()))
     }
 
-    /// Head of the response, once it is there.
-    pub(super) fn head(&self) -> Option<&Head> {
+    /// Head of the response, once it has arrived.
+    pub(super) fn head(&self) -> Option<&StreamHead> {
         self.head.as_ref()
     }
 
     /// The HTTP/2 connection of the stream.
-    pub(super) fn session(&self) -> Option<&Session> {
+    pub(super) fn session(&self) -> Option<&StreamSession> {
         match &self.side {
-            Side::Http1 { .. } => None,
-            Side::Http2 { session, .. } => Some(session),
+            PipeSide::Http1 { .. } => None,
+            PipeSide::Http2 { session, .. } => Some(session),
         }
     }
 
@@ -191,24 +188,23 @@ impl Pipe {
         &mut self.out
     }
 
-    /// Ends what is sent.
+    /// Ends the request after the bytes in the buffer.
     pub(super) fn finish(&mut self) {
         self.finishes = true;
     }
 
-    /// Whether so much waits to be sent that messages wait as well.
+    /// Whether so many bytes wait that no more messages should be added.
     pub(super) fn is_full(&self) -> bool {
         self.out.len() - self.sent_bytes > WAITING_BYTES_MAX
     }
 
-    /// Sends what waits.
     pub(super) fn poll_flush(
         &mut self,
-        worker: &Worker,
+        worker: &LoadWorker,
         context: &mut Context<'_>,
-    ) -> Poll<Result<(), Failure>> {
+    ) -> Poll<Result<(), LoadFailure>> {
         match &mut self.side {
-            Side::Http1 { transport, .. } => {
+            PipeSide::Http1 { transport, .. } => {
                 while self.sent_bytes < self.out.len() {
                     let written = ready!(transport.poll_write(context, &self.out[self.sent_bytes..]));
                     let written = written.map_err(write_failure)?;
@@ -219,7 +215,7 @@ impl Pipe {
                 self.sent_bytes = 0;
                 transport.poll_flush(context).map_err(write_failure)
             }
-            Side::Http2 { send, .. } => {
+            PipeSide::Http2 { send, .. } => {
                 let Some(stream) = send else { return Poll::Ready(Ok(())) };
                 if self.out.is_empty() && !self.finishes {
                     return Poll::Ready(Ok(()));
@@ -236,21 +232,21 @@ impl Pipe {
         }
     }
 
-    /// Receives bytes of the stream, and passes them to `take`. False at its end.
+    /// Receives bytes of the stream, and passes them to `take`. Returns false at its end.
     pub(super) fn poll_receive(
         &mut self,
-        worker: &Worker,
+        worker: &LoadWorker,
         context: &mut Context<'_>,
         mut take: impl FnMut(&[u8]),
-    ) -> Poll<Result<bool, Failure>> {
+    ) -> Poll<Result<bool, LoadFailure>> {
         ready!(self.poll_head(context))?;
         match &mut self.side {
-            Side::Http1 { body: Body::Ended, .. } => Poll::Ready(Ok(false)),
-            Side::Http1 { body, early, .. } if !early.is_empty() => {
+            PipeSide::Http1 { body: PipeFraming::Ended, .. } => Poll::Ready(Ok(false)),
+            PipeSide::Http1 { body, early, .. } if !early.is_empty() => {
                 let taken = body.take(&std::mem::take(early), &mut take);
                 Poll::Ready(taken.map(|()| true))
             }
-            Side::Http1 { transport, body, .. } => {
+            PipeSide::Http1 { transport, body, .. } => {
                 let (mut taken, mut received_bytes) = (Ok(()), 0);
                 let mut scratch = worker.scratch.borrow_mut();
                 let received = transport.poll_receive(context, &mut scratch.buffer, |bytes| {
@@ -263,14 +259,14 @@ impl Pipe {
                 super::transferred(worker, 0, received_bytes);
                 taken?;
                 Poll::Ready(match (arrival, body) {
-                    (Arrival::Content, _) => Ok(true),
-                    (Arrival::End, Body::Close) => Ok(false),
-                    (Arrival::Torn, Body::Close) => Err(Failure::Cut(Cut::Torn)),
-                    (Arrival::End | Arrival::Torn, _) => Err(Failure::Cut(Cut::Body)),
+                    (ReceiveResult::Content, _) => Ok(true),
+                    (ReceiveResult::End, PipeFraming::Close) => Ok(false),
+                    (ReceiveResult::Torn, PipeFraming::Close) => Err(LoadFailure::Cut(Cut::Torn)),
+                    (ReceiveResult::End | ReceiveResult::Torn, _) => Err(LoadFailure::Cut(Cut::Body)),
                 })
             }
-            Side::Http2 { receive: None, .. } => Poll::Pending,
-            Side::Http2 { receive: Some(receive), .. } => match ready!(receive.poll_data(context)) {
+            PipeSide::Http2 { receive: None, .. } => Poll::Pending,
+            PipeSide::Http2 { receive: Some(receive), .. } => match ready!(receive.poll_data(context)) {
                 Some(data) => {
                     let data = data?;
                     receive.flow_control().release_capacity(data.len())?;
@@ -286,8 +282,8 @@ impl Pipe {
     }
 }
 
-impl Body {
-    fn take(&mut self, bytes: &[u8], take: &mut impl FnMut(&[u8])) -> Result<(), Failure> {
+impl PipeFraming {
+    fn take(&mut self, bytes: &[u8], take: &mut impl FnMut(&[u8])) -> Result<(), LoadFailure> {
         match self {
             Self::Upgraded | Self::Close => take(bytes),
             Self::Length(left) => {
@@ -299,7 +295,7 @@ impl Body {
                 }
             }
             Self::Chunked(chunked) => {
-                if let Chunks::Ended { .. } = chunked.read_to(bytes, take).map_err(Failure::Malformed)? {
+                if let Chunks::Ended { .. } = chunked.read_to(bytes, take).map_err(LoadFailure::Malformed)? {
                     *self = Self::Ended;
                 }
             }
@@ -315,7 +311,7 @@ fn poll_send(
     rest: &mut Bytes,
     finishes: bool,
     context: &mut Context<'_>,
-) -> Poll<Result<(), Failure>> {
+) -> Poll<Result<(), LoadFailure>> {
     if rest.is_empty() {
         if finishes {
             stream.send_data(Bytes::new(), true)?;
@@ -328,7 +324,7 @@ fn poll_send(
         if capacity == 0 {
             match ready!(stream.poll_capacity(context)) {
                 Some(capacity) => drop(capacity?),
-                // The stream is over: what is received says why.
+                // The stream is over; the receiving side gets the reason.
                 None => return Poll::Pending,
             }
             continue;
@@ -339,16 +335,16 @@ fn poll_send(
     Poll::Ready(Ok(()))
 }
 
-fn write_failure(fault: Fault) -> Failure {
+fn write_failure(fault: TransportFault) -> LoadFailure {
     match fault {
-        Fault::Io(error) => Failure::Write(error),
-        Fault::Tls(error) => Failure::Tls { error },
+        TransportFault::Io(error) => LoadFailure::Write(error),
+        TransportFault::Tls(error) => LoadFailure::Tls { error },
     }
 }
 
-fn read_failure(fault: Fault) -> Failure {
+fn read_failure(fault: TransportFault) -> LoadFailure {
     match fault {
-        Fault::Io(error) => Failure::Read(error),
-        Fault::Tls(error) => Failure::Tls { error },
+        TransportFault::Io(error) => LoadFailure::Read(error),
+        TransportFault::Tls(error) => LoadFailure::Tls { error },
     }
 }

@@ -5,57 +5,51 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::plan::{Arrival, Plan};
-use crate::template::Template;
+use crate::plan::{Arrival, LoadPlan};
+use crate::template::LoadTemplate;
 
-/// Maximum size of a message that is sent.
+/// Maximum size of a sent message.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum number of unanswered messages of a stream.
 const IN_FLIGHT_MAX: usize = 100_000;
 
-/// Streams of a run: what they are, and what they send.
+/// The protocol of the streams, and their messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Streams {
-    /// What the streams are.
+pub struct StreamsPlan {
     pub workload: Workload,
-    /// What is sent.
-    pub message: Message,
+    pub message: StreamMessage,
     /// Without a rate: messages that a stream sends before the first is answered.
     pub in_flight: usize,
-    /// Names under which messages say who sent them, their number and when.
+    /// Field names for sender, number and time of a message.
     pub fields: StampFields,
 }
 
-/// What the streams of a run are.
+/// The protocol and pattern of a run's streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Workload {
-    /// Server-sent events.
     Events,
     /// WebSockets whose server returns each message.
     Echo,
-    /// WebSockets whose server gives the messages of some to all others.
+    /// WebSockets whose server sends the messages of some to all others.
     FanOut {
-        /// Number of streams that send. What is sent to them is not counted.
+        /// Number of streams that send. Messages sent to them are not counted.
         senders: usize,
     },
-    /// gRPC calls.
     Grpc {
-        /// The kind of call.
         call: Call,
-        /// Messages that a call sends, for [`Call::ClientStream`] and [`Call::Bidi`]; `None` sends until the end of the run.
+        /// Messages of a [`Call::ClientStream`] or [`Call::Bidi`] call; `None` sends until the end of the run.
         messages: Option<u64>,
     },
 }
 
-/// A kind of gRPC call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Call {
-    /// One message, one response.
+    /// A message and its response.
     Unary,
-    /// One message, many responses.
+    /// A message and many responses.
     ServerStream,
     /// Many messages, one response.
     ClientStream,
@@ -63,27 +57,25 @@ pub enum Call {
     Bidi,
 }
 
-/// What is sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Message {
-    /// The message, with values such as `{{counter}}`.
+pub struct StreamMessage {
+    /// The text, with values such as `{{counter}}`.
     pub content: Vec<u8>,
     /// Whether `content` is hexadecimal digits between its values.
     pub is_hexadecimal: bool,
-    /// Shorter messages are filled up to this size with dots.
+    /// Shorter messages are padded to this size with dots.
     pub size_bytes: usize,
 }
 
-/// Names of the fields by which messages say who sent them, their number and when.
+/// Field names for sender, number and time of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StampFields {
-    /// Number of the sender.
     pub sender: String,
-    /// Number of the message, which its sender counts up by one.
+    /// Number of the message, counted up by one by its sender.
     pub number: String,
-    /// When it was sent: seconds, milliseconds, microseconds or nanoseconds since 1970.
+    /// Send time: seconds, milliseconds, microseconds or nanoseconds since 1970.
     pub time: String,
 }
 
@@ -93,28 +85,28 @@ impl Default for StampFields {
     }
 }
 
-impl Default for Streams {
+impl Default for StreamsPlan {
     fn default() -> Self {
         Self {
             workload: Workload::Events,
-            message: Message::default(),
+            message: StreamMessage::default(),
             in_flight: 1,
             fields: StampFields::default(),
         }
     }
 }
 
-impl Message {
-    /// A message with everything that is measured by: `from=0 seq=1 sent_ns=1700000000000000000`.
+impl StreamMessage {
+    /// A message with all fields that are measured: `from=0 seq=1 sent_ns=1700000000000000000`.
     pub fn stamped(size_bytes: usize) -> Self {
         let content = b"from={{stream}} seq={{counter}} sent_ns={{timestamp_ns}} ".to_vec();
         Self { content, is_hexadecimal: false, size_bytes }
     }
 
-    /// A message as it is written: text, `hex:DIGITS` or `base64:TEXT`, with values such as `{{counter}}`.
+    /// Parses a message: text, `hex:DIGITS` or `base64:TEXT`, with values such as `{{counter}}`.
     ///
     /// # Errors
-    /// What is wrong with it, as the end of a sentence about the message.
+    /// The mistake, as the end of a sentence about the message.
     pub fn parse(text: &str) -> Result<Self, String> {
         let message = if let Some(digits) = text.strip_prefix("hex:") {
             Self { content: digits.as_bytes().to_vec(), is_hexadecimal: true, size_bytes: 0 }
@@ -130,9 +122,9 @@ impl Message {
         Ok(message)
     }
 
-    /// The message as a template, or what is wrong with it.
-    fn checked(&self) -> Result<Template, String> {
-        let template = Template::parse_message(&self.content).map_err(|(_, message)| message)?;
+    /// The message as a template, or its mistake.
+    fn checked(&self) -> Result<LoadTemplate, String> {
+        let template = LoadTemplate::parse_message(&self.content).map_err(|(_, message)| message)?;
         if !self.is_hexadecimal {
             return Ok(template);
         }
@@ -140,13 +132,12 @@ impl Message {
         template.with_text(hexadecimal).map_err(odd)
     }
 
-    /// The message as a template.
-    pub(crate) fn template(&self) -> Result<Template, Error> {
+    pub(crate) fn template(&self) -> Result<LoadTemplate, Error> {
         self.checked().map_err(|expected| Error::Plan { what: "the message (--message)", expected })
     }
 }
 
-/// Bytes of hexadecimal digits, with or without spaces between pairs.
+/// Parses hexadecimal digits, with or without spaces between pairs.
 fn hexadecimal(text: &[u8]) -> Result<Vec<u8>, ()> {
     let digits = text.iter().filter(|byte| !byte.is_ascii_whitespace());
     let digits = digits.map(|byte| char::from(*byte).to_digit(16).map(|digit| digit as u8).ok_or(()));
@@ -161,7 +152,7 @@ impl Workload {
         !matches!(self, Self::Events | Self::Grpc { call: Call::ServerStream, .. })
     }
 
-    /// Number of streams that send, of all.
+    /// Number of streams that send, among all.
     pub(crate) fn senders(self, streams: usize) -> usize {
         match self {
             Self::FanOut { senders } => senders,
@@ -169,14 +160,13 @@ impl Workload {
         }
     }
 
-    /// Whether its streams are WebSockets.
     pub(crate) fn is_websocket(self) -> bool {
         matches!(self, Self::Echo | Self::FanOut { .. })
     }
 }
 
-/// Reports what a plan with streams cannot have.
-pub(crate) fn check(plan: &Plan, streams: &Streams) -> Result<(), Error> {
+/// Reports options that a plan with streams cannot have.
+pub(crate) fn check(plan: &LoadPlan, streams: &StreamsPlan) -> Result<(), Error> {
     let wrong = |what: &'static str, expected: &str| Err(Error::Plan { what, expected: expected.to_owned() });
     if plan.urls.len() != 1 || !plan.listed.is_empty() {
         return wrong("the number of URLs", "1 for streams");
@@ -206,7 +196,10 @@ pub(crate) fn check(plan: &Plan, streams: &Streams) -> Result<(), Error> {
             );
         }
         Workload::FanOut { .. } if is_closed => {
-            return wrong("fan-out", "given a rate (-R): nobody answers, so there is no closed loop");
+            return wrong(
+                "fan-out",
+                "given a rate (-R): a fan-out has no answers, so there is no closed loop",
+            );
         }
         workload if !workload.sends() && !is_closed => {
             return wrong("the rate (-R)", "left out: the server says when its messages come");
@@ -224,23 +217,23 @@ mod tests {
     #[test]
     fn a_hexadecimal_message_keeps_its_values() {
         let message =
-            Message { content: b"0a 05{{counter 5}}fF".to_vec(), is_hexadecimal: true, size_bytes: 0 };
+            StreamMessage { content: b"0a 05{{counter 5}}fF".to_vec(), is_hexadecimal: true, size_bytes: 0 };
         let mut out = Vec::new();
         let template = message.template().expect("a message");
         template.render(&mut Values::of_stream(1, 0, 7, 0), &mut out);
         assert_eq!(out, b"\x0a\x0500007\xff");
         for content in ["0", "0g", "0{{counter}}0", "{{count}}"] {
-            let message = Message { content: content.as_bytes().to_vec(), ..message.clone() };
+            let message = StreamMessage { content: content.as_bytes().to_vec(), ..message.clone() };
             assert!(message.template().is_err(), "{content}");
         }
     }
 
     #[test]
     fn what_streams_cannot_have_is_refused_by_its_flag() {
-        let plan = |workload, arrival: &Arrival| Plan {
-            stream: Some(Box::new(Streams { workload, ..Streams::default() })),
+        let plan = |workload, arrival: &Arrival| LoadPlan {
+            stream: Some(Box::new(StreamsPlan { workload, ..StreamsPlan::default() })),
             arrival: arrival.clone(),
-            ..Plan::new("http://127.0.0.1/")
+            ..LoadPlan::new("http://127.0.0.1/")
         };
         let rate = Arrival::Constant { requests_per_second: 5.0 };
         let grpc = |call| Workload::Grpc { call, messages: None };
@@ -250,14 +243,14 @@ mod tests {
             (plan(Workload::FanOut { senders: 0 }, &rate), "--senders"),
             (plan(Workload::FanOut { senders: 1 }, &Arrival::Closed), "-R"),
             (plan(grpc(Call::Unary), &rate), "HTTP/2"),
-            (Plan { http2: true, ..plan(grpc(Call::ServerStream), &rate) }, "-R"),
-            (Plan { keepalive: false, ..plan(Workload::Echo, &rate) }, "keepalive"),
+            (LoadPlan { http2: true, ..plan(grpc(Call::ServerStream), &rate) }, "-R"),
+            (LoadPlan { keepalive: false, ..plan(Workload::Echo, &rate) }, "keepalive"),
         ] {
             let message = plan.check().expect_err(named).to_string();
             assert!(message.contains(named), "{message:?} does not name {named}");
         }
         plan(Workload::Events, &Arrival::Closed).check().expect("it runs");
         plan(Workload::FanOut { senders: 9 }, &rate).check().expect("it runs");
-        Plan { http2: true, ..plan(grpc(Call::Bidi), &rate) }.check().expect("it runs");
+        LoadPlan { http2: true, ..plan(grpc(Call::Bidi), &rate) }.check().expect("it runs");
     }
 }

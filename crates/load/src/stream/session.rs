@@ -1,4 +1,4 @@
-//! The HTTP/2 connection that some streams share; the first that needs it opens it.
+//! An HTTP/2 connection that streams share; the first that needs it opens it.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -14,13 +14,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Mutex;
 
 use crate::connect;
-use crate::failure::Failure;
+use crate::failure::LoadFailure;
 use crate::give_up::GiveUp;
-use crate::http2::Code;
+use crate::http2::H2Code;
 use crate::slots::Slots;
 use crate::tls::Sessions;
 use crate::transport::Transport;
-use crate::worker::Worker;
+use crate::worker::LoadWorker;
 
 /// Flow-control window of each stream, and of a connection for all its streams together.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
@@ -28,25 +28,25 @@ const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
 /// Maximum size of the fields of a response (SETTINGS_MAX_HEADER_LIST_SIZE).
 const FIELDS_BYTES_MAX: u32 = 64 * 1024;
 
-/// The connection of some streams, one at a time. Over HTTP/1.1 each stream opens its own.
-pub(super) struct Link {
-    pub(super) worker: Rc<Worker>,
+/// The connection of several streams. Over HTTP/1.1 each stream opens its own.
+pub(super) struct SessionLink {
+    pub(super) worker: Rc<LoadWorker>,
     pub(super) sessions: Sessions,
-    open: RefCell<Option<Session>>,
+    open: RefCell<Option<StreamSession>>,
     /// Lock of the stream that opens a connection; the others wait to share it.
     opening: Mutex<()>,
     opened: Cell<u64>,
 }
 
 #[derive(Clone)]
-pub(super) struct Session {
+pub(super) struct StreamSession {
     pub(super) requests: SendRequest<Bytes>,
     slots: Rc<Slots>,
     number: u64,
 }
 
-impl Link {
-    pub(super) fn new(worker: &Rc<Worker>) -> Self {
+impl SessionLink {
+    pub(super) fn new(worker: &Rc<LoadWorker>) -> Self {
         Self {
             sessions: Sessions::new(worker.shared.targets.servers.count()),
             worker: Rc::clone(worker),
@@ -57,14 +57,14 @@ impl Link {
     }
 
     /// The open connection, or a new one.
-    pub(super) async fn session(&self, give_up: &mut GiveUp) -> Result<Session, Failure> {
+    pub(super) async fn session(&self, give_up: &mut GiveUp) -> Result<StreamSession, LoadFailure> {
         if let Some(session) = self.usable() {
             return Ok(session);
         }
         give_up.start(Instant::now());
         let after = give_up.after();
         let turn = give_up.bound(self.opening.lock()).await;
-        let _turn = turn.ok_or(Failure::ConnectTimeout { after })?;
+        let _turn = turn.ok_or(LoadFailure::ConnectTimeout { after })?;
         if let Some(session) = self.usable() {
             return Ok(session);
         }
@@ -73,37 +73,37 @@ impl Link {
         Ok(session)
     }
 
-    fn usable(&self) -> Option<Session> {
+    fn usable(&self) -> Option<StreamSession> {
         self.open.borrow().clone().filter(|session| !session.slots.is_over())
     }
 
-    async fn open(&self, give_up: &mut GiveUp) -> Result<Session, Failure> {
+    async fn open(&self, give_up: &mut GiveUp) -> Result<StreamSession, LoadFailure> {
         let transport = connect::open(&self.worker, &self.sessions, 0, give_up).await?;
         let channel =
-            Channel { transport, worker: Rc::clone(&self.worker), overflow: Vec::new(), taken_bytes: 0 };
+            SessionBytes { transport, worker: Rc::clone(&self.worker), overflow: Vec::new(), taken_bytes: 0 };
         let mut builder = Builder::new();
         builder
             .enable_push(false)
-            // Until the server has said how many it takes.
+            // Until the server's limit is known.
             .initial_max_send_streams(0)
             .initial_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_header_list_size(FIELDS_BYTES_MAX);
         let (requests, connection) = builder.handshake(channel).await?;
-        // What ends it, its streams are told.
+        // The streams get the connection's error.
         let slots = Rc::<Slots>::default();
         tokio::task::spawn_local(Rc::clone(&slots).drive(connection));
-        // RFC 9113 §3.4: the server says first how many streams it takes, and whether WebSockets (RFC 8441 §3).
+        // RFC 9113 §3.4: waits for the server's limit of streams, and whether it supports WebSockets (RFC 8441 §3).
         let after = give_up.after();
         let opened = slots.opened(|| requests.current_max_send_streams());
-        give_up.bound(opened).await.ok_or(Failure::NoStreams { after })?;
+        give_up.bound(opened).await.ok_or(LoadFailure::NoStreams { after })?;
         self.opened.set(self.opened.get() + 1);
-        Ok(Session { requests, slots, number: self.opened.get() })
+        Ok(StreamSession { requests, slots, number: self.opened.get() })
     }
 
-    /// Removes the connection, if what a stream on it failed with is not of that stream alone.
-    pub(super) fn broken(&self, session: &Session, failure: &Failure) {
-        if matches!(failure, Failure::Reset(_) | Failure::Timeout { .. } | Failure::Stream(_)) {
+    /// Removes the connection, if the failure of a stream affects all of it.
+    pub(super) fn broken(&self, session: &StreamSession, failure: &LoadFailure) {
+        if matches!(failure, LoadFailure::Reset(_) | LoadFailure::Timeout { .. } | LoadFailure::Stream(_)) {
             return;
         }
         self.open.borrow_mut().take_if(|open| open.number == session.number);
@@ -111,18 +111,18 @@ impl Link {
     }
 }
 
-impl Session {
-    /// Waits until the connection takes another stream.
-    pub(super) async fn ready(&mut self) -> Result<(), Failure> {
-        poll_fn(|context| self.requests.poll_ready(context)).await.map_err(Failure::from)
+impl StreamSession {
+    /// Waits until the connection accepts another stream.
+    pub(super) async fn ready(&mut self) -> Result<(), LoadFailure> {
+        poll_fn(|context| self.requests.poll_ready(context)).await.map_err(LoadFailure::from)
     }
 }
 
-impl From<::h2::Error> for Failure {
+impl From<::h2::Error> for LoadFailure {
     fn from(error: ::h2::Error) -> Self {
         match error.reason() {
-            Some(reason) if error.is_remote() && error.is_go_away() => Self::GoAway(Code(reason.into())),
-            Some(reason) if error.is_remote() => Self::Reset(Code(reason.into())),
+            Some(reason) if error.is_remote() && error.is_go_away() => Self::GoAway(H2Code(reason.into())),
+            Some(reason) if error.is_remote() => Self::Reset(H2Code(reason.into())),
             _ if error.is_io() => {
                 let error = error.into_io().unwrap_or_else(|| io::ErrorKind::Other.into());
                 match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
@@ -136,16 +136,16 @@ impl From<::h2::Error> for Failure {
 }
 
 /// Byte stream for the crate `h2`, over a transport.
-struct Channel {
+struct SessionBytes {
     transport: Transport,
-    worker: Rc<Worker>,
-    /// Received bytes that were more than requested: at most what one receive decrypts.
+    worker: Rc<LoadWorker>,
+    /// Received bytes beyond the requested number: at most those that one receive decrypts.
     overflow: Vec<u8>,
-    /// How many bytes of `overflow` were taken.
+    /// Number of bytes of `overflow` that were taken.
     taken_bytes: usize,
 }
 
-impl AsyncRead for Channel {
+impl AsyncRead for SessionBytes {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -175,7 +175,7 @@ impl AsyncRead for Channel {
     }
 }
 
-impl AsyncWrite for Channel {
+impl AsyncWrite for SessionBytes {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = ready!(this.transport.poll_write(context, bytes))?;

@@ -1,18 +1,18 @@
-//! Server-sent events, as a browser reads them (WHATWG HTML §9.2.6). Bytes in, events out. No I/O.
+//! Server-sent events, parsed like a browser (WHATWG HTML §9.2.6). Bytes in, events out. No I/O.
 
 use memchr::memchr2;
 
 /// Maximum size of a line or of the data of an event.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// An event. Empty `name` means `message`.
+/// An empty `name` means `message`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Event<'a> {
+pub(crate) struct SseEvent<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) data: &'a [u8],
     /// The last event ID: of this event, or of an earlier one.
     pub(crate) id: &'a [u8],
-    /// Whether the ID is of this event.
+    /// Whether this event has set the ID.
     pub(crate) has_own_id: bool,
 }
 
@@ -20,27 +20,27 @@ pub(crate) struct Event<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
-/// Reader of one event stream.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
-    /// Bytes of an incomplete line.
+pub(crate) struct SseReader {
     line: Vec<u8>,
     data: Vec<u8>,
     name: Vec<u8>,
-    /// The ID that the next event has.
     next_id: Vec<u8>,
     has_own_id: bool,
     id: Vec<u8>,
     retry_ms: Option<u64>,
     has_begun: bool,
-    /// The last line ended in CR: an LF belongs to it.
+    /// The last line ended in CR, so an LF belongs to it.
     is_after_cr: bool,
 }
 
-impl Events {
-    /// Reads the next bytes, and gives each event that they complete to `take`. An event without its empty line at the
-    /// end of the stream is no event.
-    pub(crate) fn read(&mut self, mut input: &[u8], mut take: impl FnMut(Event<'_>)) -> Result<(), TooLarge> {
+impl SseReader {
+    /// Reads the next bytes, and passes complete events to `take`. The stream's end drops an event without empty line.
+    pub(crate) fn read(
+        &mut self,
+        mut input: &[u8],
+        mut take: impl FnMut(SseEvent<'_>),
+    ) -> Result<(), TooLarge> {
         while !input.is_empty() {
             if std::mem::take(&mut self.is_after_cr) && input[0] == b'\n' {
                 input = &input[1..];
@@ -65,7 +65,7 @@ impl Events {
         Ok(())
     }
 
-    /// How long the server wants a client to wait before it connects again.
+    /// The server's time to wait before a reconnect.
     pub(crate) fn retry_ms(&self) -> Option<u64> {
         self.retry_ms
     }
@@ -75,7 +75,7 @@ impl Events {
         &self.id
     }
 
-    /// Begins another connection: only the ID and the time to wait are kept.
+    /// Prepares for another connection: keeps only the ID and the time to wait.
     pub(crate) fn restart(&mut self) {
         *self = Self {
             next_id: self.id.clone(),
@@ -85,7 +85,7 @@ impl Events {
         };
     }
 
-    fn end_line(&mut self, line: &[u8], take: &mut impl FnMut(Event<'_>)) -> Result<(), TooLarge> {
+    fn end_line(&mut self, line: &[u8], take: &mut impl FnMut(SseEvent<'_>)) -> Result<(), TooLarge> {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         // §9.2.5: one leading byte order mark is not part of the stream.
         let line = if is_first { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
@@ -115,17 +115,17 @@ impl Events {
                     |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
                 self.retry_ms = Some(value.iter().fold(0, digits));
             }
-            // A comment, or a field that is ignored.
+            // A comment, or an unknown field.
             _ => {}
         }
         Ok(())
     }
 
-    fn dispatch(&mut self, take: &mut impl FnMut(Event<'_>)) {
+    fn dispatch(&mut self, take: &mut impl FnMut(SseEvent<'_>)) {
         replace(&mut self.id, &self.next_id);
         // Without a data field nothing is dispatched; with an empty one there is a line end.
         if let [data @ .., _] = self.data.as_slice() {
-            take(Event { name: &self.name, data, id: &self.id, has_own_id: self.has_own_id });
+            take(SseEvent { name: &self.name, data, id: &self.id, has_own_id: self.has_own_id });
         }
         self.has_own_id = false;
         self.data.clear();
@@ -146,9 +146,9 @@ mod tests {
 
     /// Name, data and ID of each event, read in pieces of this size.
     fn read(input: &[u8], size: usize) -> Vec<[String; 3]> {
-        let (mut events, mut found) = (Events::default(), Vec::new());
+        let (mut events, mut found) = (SseReader::default(), Vec::new());
         for piece in input.chunks(size) {
-            let take = |event: Event<'_>| {
+            let take = |event: SseEvent<'_>| {
                 found.push(
                     [event.name, event.data, event.id].map(|text| String::from_utf8_lossy(text).into_owned()),
                 );
@@ -188,12 +188,12 @@ mod tests {
 
     #[test]
     fn a_wait_is_of_digits_and_an_id_outlives_the_connection() {
-        let mut events = Events::default();
+        let mut events = SseReader::default();
         let input = b"retry: 1500\nretry: x\nretry:\nretry: -1\nid: 7\ndata: a\n\nid: 8\ndata: lost";
         events.read(input, |_| {}).expect("short lines");
         assert_eq!((events.retry_ms(), events.last_id()), (Some(1500), &b"7"[..]));
         events.restart();
-        let take = |event: Event<'_>| {
+        let take = |event: SseEvent<'_>| {
             assert_eq!((event.data, event.id, event.has_own_id), (&b"b"[..], &b"7"[..], false));
         };
         events.read(b"data: b\n\n", take).expect("short lines");
@@ -203,10 +203,10 @@ mod tests {
     #[test]
     fn endless_lines_and_data_are_refused() {
         let piece = vec![b'a'; 1 << 20];
-        let mut events = Events::default();
+        let mut events = SseReader::default();
         assert!((0..17).any(|_| events.read(&piece, |_| {}).is_err()));
         let line = [b"data: ", &piece[..], b"\n"].concat();
-        let mut events = Events::default();
+        let mut events = SseReader::default();
         assert!((0..17).any(|_| events.read(&line, |_| {}).is_err()));
     }
 

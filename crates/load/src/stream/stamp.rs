@@ -1,16 +1,15 @@
-//! What a message says of itself: who sent it, its number, and when. `from=3 seq=17 sent_ns=1700000000000000000`, or the
-//! same names in JSON. No I/O, no clock.
+//! Finds sender, number and time in a message: `from=3 seq=17 sent_ns=1700000000000000000`, or these names in JSON.
 
 use memchr::memmem::Finder;
 
 use super::plan::StampFields;
 
-/// How much of a message is looked through.
+/// Only this much of a message is searched.
 const LOOKED_THROUGH_BYTES: usize = 64 * 1024;
 
-/// What was found in a message.
+/// Fields that were found in a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct MessageStamp {
     pub(crate) sender: Option<u64>,
     pub(crate) number: Option<u64>,
     /// When it was sent, in nanoseconds since 1970.
@@ -31,11 +30,11 @@ impl Stamps {
         Self { sender: finder(&fields.sender), number: finder(&fields.number), time: finder(&fields.time) }
     }
 
-    pub(crate) fn read(&self, message: &[u8]) -> Stamp {
+    pub(crate) fn read(&self, message: &[u8]) -> MessageStamp {
         let text = &message[..message.len().min(LOOKED_THROUGH_BYTES)];
         let whole = |finder| value(finder, text).map(|(whole, _)| whole);
         let sent_unix_ns = value(&self.time, text).and_then(|(whole, fraction)| unix_ns(whole, fraction));
-        Stamp { sender: whole(&self.sender), number: whole(&self.number), sent_unix_ns }
+        MessageStamp { sender: whole(&self.sender), number: whole(&self.number), sent_unix_ns }
     }
 }
 
@@ -46,7 +45,7 @@ fn value(name: &Finder<'_>, text: &[u8]) -> Option<(u64, u64)> {
         return None;
     }
     let places = name.find_iter(text).filter(|at| {
-        // The end of a longer name is another name.
+        // A match at the end of a longer name is another field.
         let before = at.checked_sub(1).map(|before| text[before]);
         !before.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     });
@@ -74,7 +73,7 @@ fn number(rest: &[u8]) -> Option<(u64, u64)> {
     Some((decimal(whole)?, decimal(fraction)? * scale))
 }
 
-/// Nanoseconds since 1970 of a time in seconds, milliseconds, microseconds or nanoseconds, told apart by its size.
+/// Converts a time since 1970 to nanoseconds. Its size shows the unit: seconds, milliseconds, µs or ns.
 fn unix_ns(whole: u64, fraction: u64) -> Option<u64> {
     let factor = match whole {
         0..1_000_000_000 => return None,
@@ -94,7 +93,7 @@ mod tests {
     fn stamps_are_found_in_text_and_json_with_times_in_any_unit() {
         let stamps = Stamps::new(&StampFields::default());
         let read = |text: &str| {
-            let Stamp { sender, number, sent_unix_ns } = stamps.read(text.as_bytes());
+            let MessageStamp { sender, number, sent_unix_ns } = stamps.read(text.as_bytes());
             (sender, number, sent_unix_ns)
         };
         let ns = Some(1_700_000_000_123_456_789);

@@ -1,4 +1,4 @@
-//! What one thread has counted of its streams, and the figures of all. No I/O.
+//! Counts of one thread's streams, and the figures of all. No I/O.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,38 +6,33 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::grpc;
-use super::plan::Streams;
+use super::plan::StreamsPlan;
 use crate::outcome::Distribution;
-use crate::record::Times;
+use crate::record::TimeHistogram;
 
-/// Counts of one thread.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    pub(crate) counts: Counts,
-    pub(crate) open: Times,
-    pub(crate) gaps: Times,
-    /// Also of gaps that had no end.
+    pub(crate) counts: StreamCounts,
+    pub(crate) open: TimeHistogram,
+    pub(crate) gaps: TimeHistogram,
+    /// Includes gaps that had no end.
     pub(crate) longest_gap: Duration,
     pub(crate) statuses: BTreeMap<u16, u64>,
 }
 
-/// What a run counts of its streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Counts {
-    /// Streams that were opened, also before the measured window, and again after they had ended.
+pub struct StreamCounts {
+    /// Streams opened, including those before the measured window and reopened ones.
     pub opened: u64,
-    /// Attempts to open a stream that failed.
     pub failed: u64,
     /// Streams that the server ended in the measured window, or that broke in it. gRPC calls count if they broke.
     pub closed_early: u64,
-    /// Streams that were opened again after that.
+    /// Streams that were reopened after that.
     pub reconnected: u64,
     /// gRPC calls that ended with a status.
     pub calls: u64,
-    /// Messages sent.
     pub sent: u64,
-    /// Messages received.
     pub received: u64,
     /// Bytes of the messages sent, without framing.
     pub sent_bytes: u64,
@@ -49,11 +44,11 @@ pub struct Counts {
     pub duplicates: u64,
     /// Messages that arrived after a later one of the same sender.
     pub out_of_order: u64,
-    /// Messages whose time is after that of their arrival: the clocks differ. Their delay counts as 0.
+    /// Messages with a send time after their arrival, because the clocks differ. Their delay counts as 0.
     pub from_future: u64,
 }
 
-impl Counts {
+impl StreamCounts {
     fn add(&mut self, other: &Self) {
         let Self { opened, failed, closed_early, reconnected, calls, sent, received, .. } = other;
         let Self { sent_bytes, received_bytes, lost, duplicates, out_of_order, from_future, .. } = other;
@@ -80,9 +75,9 @@ impl Counts {
 impl Tally {
     pub(crate) fn new() -> Self {
         Self {
-            counts: Counts::default(),
-            open: Times::new(),
-            gaps: Times::new(),
+            counts: StreamCounts::default(),
+            open: TimeHistogram::new(),
+            gaps: TimeHistogram::new(),
             longest_gap: Duration::ZERO,
             statuses: BTreeMap::new(),
         }
@@ -104,18 +99,13 @@ impl Tally {
     }
 }
 
-/// Figures of the streams of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamFigures {
-    /// What was planned.
-    pub plan: Streams,
-    /// Counts.
-    pub counts: Counts,
-    /// Messages sent per second.
+    pub plan: StreamsPlan,
+    pub counts: StreamCounts,
     pub sent_per_second: f64,
-    /// Messages received per second.
     pub received_per_second: f64,
-    /// Time from the connect to the response that opens a stream, also before the window. Not of gRPC.
+    /// Time from the connect to the response that opens a stream, also before the window. Not measured for gRPC.
     pub open: Distribution,
     /// Times between two messages of a stream.
     pub gaps: Distribution,
@@ -127,10 +117,10 @@ pub struct StreamFigures {
 
 impl StreamFigures {
     pub(crate) fn new(
-        plan: &Streams,
+        plan: &StreamsPlan,
         tally: &Tally,
         measured_seconds: f64,
-        distribution: fn(&Times) -> Distribution,
+        distribution: fn(&TimeHistogram) -> Distribution,
     ) -> Self {
         let rate = |count: u64| if measured_seconds > 0.0 { count as f64 / measured_seconds } else { 0.0 };
         let named = tally.statuses.iter().map(|(status, count)| (grpc::name(*status), *count));

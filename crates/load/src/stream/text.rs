@@ -1,13 +1,13 @@
-//! The figures of streams as text. No I/O.
+//! Formats the figures of streams as text. No I/O.
 
 use std::fmt::{Result, Write};
 
 use super::plan::{Call, Workload};
-use super::tally::{Counts, StreamFigures};
-use crate::outcome::{Distribution, Outcome};
+use super::tally::{StreamCounts, StreamFigures};
+use crate::outcome::{Distribution, RunOutcome};
 use crate::text::{bytes, row, seconds, time};
 
-/// What the streams are, for the settings.
+/// Describes the streams, for the settings.
 pub(crate) fn workload(figures: &StreamFigures) -> String {
     match figures.plan.workload {
         Workload::Events => "server-sent events".to_owned(),
@@ -27,7 +27,7 @@ pub(crate) fn workload(figures: &StreamFigures) -> String {
 }
 
 /// Rows of times beside those of the schedule.
-pub(crate) fn write_times(text: &mut String, outcome: &Outcome, figures: &StreamFigures) -> Result {
+pub(crate) fn write_times(text: &mut String, outcome: &RunOutcome, figures: &StreamFigures) -> Result {
     let is_closed = outcome.schedule.is_none();
     match figures.plan.workload {
         Workload::Events | Workload::Grpc { call: Call::ServerStream, .. } => {
@@ -44,7 +44,7 @@ pub(crate) fn write_times(text: &mut String, outcome: &Outcome, figures: &Stream
         row(text, "due to sent", &kept.lateness)?;
         row(text, "own lateness", &kept.own_lateness)?;
     }
-    // Calls with one response have no messages that follow each other.
+    // A call with one response has no gaps between messages.
     if !matches!(figures.plan.workload, Workload::Grpc { call: Call::Unary | Call::ClientStream, .. }) {
         row(text, "gaps", &figures.gaps)?;
     }
@@ -66,10 +66,10 @@ pub(crate) fn write_times(text: &mut String, outcome: &Outcome, figures: &Stream
     writeln!(text)
 }
 
-/// What was counted.
 pub(crate) fn write_counts(text: &mut String, figures: &StreamFigures) -> Result {
-    let Counts { opened, failed, closed_early, reconnected, calls, sent, received, .. } = figures.counts;
-    let Counts { sent_bytes, received_bytes, lost, duplicates, out_of_order, from_future, .. } =
+    let StreamCounts { opened, failed, closed_early, reconnected, calls, sent, received, .. } =
+        figures.counts;
+    let StreamCounts { sent_bytes, received_bytes, lost, duplicates, out_of_order, from_future, .. } =
         figures.counts;
     let kind = if matches!(figures.plan.workload, Workload::Grpc { .. }) { "Calls" } else { "Streams" };
     let again = if kind == "Calls" { String::new() } else { format!(", {reconnected} opened again") };
@@ -98,13 +98,13 @@ pub(crate) fn write_counts(text: &mut String, figures: &StreamFigures) -> Result
 }
 
 /// Whether there are times to show.
-pub(crate) fn has_times(outcome: &Outcome, figures: &StreamFigures) -> bool {
+pub(crate) fn has_times(outcome: &RunOutcome, figures: &StreamFigures) -> bool {
     let all: [&Distribution; 3] = [&outcome.latency, &figures.gaps, &figures.open];
     all.iter().any(|times| times.count > 0)
 }
 
-/// How many messages there were in which time.
-pub(crate) fn write_total(text: &mut String, outcome: &Outcome, interrupted: &str) -> Result {
+/// Writes the number of messages, and the duration.
+pub(crate) fn write_total(text: &mut String, outcome: &RunOutcome, interrupted: &str) -> Result {
     let (received, measured) = (bytes(outcome.bytes_received as f64), seconds(outcome.measured_seconds));
     writeln!(text, "  {} messages in {measured}{interrupted}, {received} received", outcome.requests)?;
     if outcome.unfinished > 0 {
@@ -112,7 +112,7 @@ pub(crate) fn write_total(text: &mut String, outcome: &Outcome, interrupted: &st
         let unfinished = outcome.unfinished;
         writeln!(
             text,
-            "  {unfinished} more were not answered at the end, one for {oldest}, and are not counted"
+            "  {unfinished} more were not answered at the end, one for {oldest}: times have their age (≥: at least)"
         )?;
     }
     Ok(())

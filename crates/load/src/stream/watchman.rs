@@ -1,18 +1,17 @@
-//! Ends a run with fan-out: receivers cannot know that nothing more comes, senders are in other threads.
+//! Ends a run with fan-out: receivers cannot know of the last message, because the senders are in other threads.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::worker::Worker;
+use crate::worker::LoadWorker;
 
-/// Interval between looks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
-/// How long messages are waited for after the last was sent.
+/// Maximum wait for messages after the last was sent.
 const WAIT_MOST: Duration = Duration::from_millis(800);
 
-/// Ends the run of this thread once its receivers have got what all senders have sent, or a while after it was sent.
-pub(super) async fn watch(worker: Rc<Worker>) {
+/// Ends this thread's run once its receivers have all senders' messages, or some time after the last was sent.
+pub(super) async fn watch(worker: Rc<LoadWorker>) {
     let Some(prepared) = &worker.shared.streams else { return };
     let plan = &worker.shared.plan;
     let streams = (0..worker.senders()).map(|local| {

@@ -1,5 +1,5 @@
-//! WebSocket, the client's side (RFC 6455): masks what is sent, reads frames of the server, and checks its handshake.
-//! No extensions. No I/O.
+//! WebSocket, the client's side (RFC 6455): masks outgoing frames, reads frames of the server, and checks its
+//! handshake. No extensions. No I/O.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -14,7 +14,7 @@ const MESSAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 
-/// Opcodes (RFC 6455 §5.2).
+/// RFC 6455 §5.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Opcode {
@@ -26,9 +26,9 @@ pub(crate) enum Opcode {
     Pong = 0xA,
 }
 
-/// What a server has sent.
+/// An event from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Received<'a> {
+pub(crate) enum ReceivedMessage<'a> {
     /// A whole message, text or binary.
     Message(&'a [u8]),
     Ping(&'a [u8]),
@@ -37,7 +37,7 @@ pub(crate) enum Received<'a> {
     Close(Option<u16>),
 }
 
-/// How a server violates the protocol.
+/// A violation of the protocol by a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Violation {
     #[error("a WebSocket frame has a reserved bit, without an extension that gives it a meaning")]
@@ -76,7 +76,6 @@ pub(crate) fn accept(key: &str) -> String {
     BASE64_STANDARD.encode(Sha1::digest(format!("{key}{ACCEPT_SUFFIX}")))
 }
 
-/// Sec-WebSocket-Key of a nonce.
 pub(crate) fn key(nonce: [u64; 2]) -> String {
     BASE64_STANDARD.encode([nonce[0].to_le_bytes(), nonce[1].to_le_bytes()].concat())
 }
@@ -106,7 +105,6 @@ pub(crate) fn append(opcode: Opcode, payload: &[u8], mask: u32, out: &mut Vec<u8
     rest.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
 }
 
-/// Appends a close frame.
 pub(crate) fn append_close(code: u16, mask: u32, out: &mut Vec<u8>) {
     append(Opcode::Close, &code.to_be_bytes(), mask, out);
 }
@@ -116,24 +114,24 @@ pub(crate) fn append_close(code: u16, mask: u32, out: &mut Vec<u8>) {
 pub(crate) struct Frames {
     /// The first bytes of a frame: at most 10.
     head: Vec<u8>,
-    frame: Option<Frame>,
+    frame: Option<WebSocketFrame>,
     /// A message in fragments: whether it is text, and its bytes so far.
     fragments: Option<(bool, Vec<u8>)>,
 }
 
 #[derive(Debug)]
-struct Frame {
+struct WebSocketFrame {
     opcode: Opcode,
     is_final: bool,
     payload: Assembled,
 }
 
 impl Frames {
-    /// Reads the next bytes, and gives what they complete to `take`.
+    /// Reads the next bytes, and passes each complete event to `take`.
     pub(crate) fn read(
         &mut self,
         mut input: &[u8],
-        mut take: impl FnMut(Received<'_>),
+        mut take: impl FnMut(ReceivedMessage<'_>),
     ) -> Result<(), Violation> {
         loop {
             if let Some(mut frame) = self.frame.take() {
@@ -154,10 +152,9 @@ impl Frames {
         }
     }
 
-    /// Begins the frame, if its head is complete.
     fn begin_frame(&mut self) -> Result<(), Violation> {
         let &[first, second, ref rest @ ..] = self.head.as_slice() else { return Ok(()) };
-        // RFC 6455 §5.1: what a server sends is not masked.
+        // RFC 6455 §5.1: servers must not mask their frames.
         if second & MASKED != 0 {
             return Err(Violation::Masked);
         }
@@ -193,11 +190,11 @@ impl Frames {
         };
         let is_final = first & FINAL != 0;
         match opcode {
-            // §5.5: control frames are short and whole.
+            // §5.5: control frames are short and not fragmented.
             Opcode::Close | Opcode::Ping | Opcode::Pong if !is_final || length > 125 => {
                 return Err(Violation::Control);
             }
-            // §5.4: the frames of a message follow each other.
+            // §5.4: the fragments of a message are contiguous.
             Opcode::Continuation if self.fragments.is_none() => return Err(Violation::Order),
             Opcode::Text | Opcode::Binary if self.fragments.is_some() => return Err(Violation::Order),
             _ => {}
@@ -207,7 +204,8 @@ impl Frames {
             return Err(Violation::TooLarge);
         }
         self.head.clear();
-        self.frame = Some(Frame { opcode, is_final, payload: Assembled::of(length as usize) });
+        self.frame =
+            Some(WebSocketFrame { opcode, is_final, payload: Assembled::from_length(length as usize) });
         Ok(())
     }
 
@@ -216,12 +214,12 @@ impl Frames {
         opcode: Opcode,
         is_final: bool,
         payload: &[u8],
-        take: &mut impl FnMut(Received<'_>),
+        take: &mut impl FnMut(ReceivedMessage<'_>),
     ) -> Result<(), Violation> {
         match opcode {
-            Opcode::Ping => take(Received::Ping(payload)),
-            Opcode::Pong => take(Received::Pong),
-            Opcode::Close => take(Received::Close(close_code(payload)?)),
+            Opcode::Ping => take(ReceivedMessage::Ping(payload)),
+            Opcode::Pong => take(ReceivedMessage::Pong),
+            Opcode::Close => take(ReceivedMessage::Close(close_code(payload)?)),
             Opcode::Text | Opcode::Binary if is_final => whole(opcode == Opcode::Text, payload, take)?,
             Opcode::Text | Opcode::Binary => {
                 self.fragments = Some((opcode == Opcode::Text, payload.to_vec()));
@@ -240,12 +238,12 @@ impl Frames {
     }
 }
 
-fn whole(is_text: bool, message: &[u8], take: &mut impl FnMut(Received<'_>)) -> Result<(), Violation> {
+fn whole(is_text: bool, message: &[u8], take: &mut impl FnMut(ReceivedMessage<'_>)) -> Result<(), Violation> {
     // RFC 6455 §8.1: text that is not UTF-8 fails the connection.
     if is_text && std::str::from_utf8(message).is_err() {
         return Err(Violation::Text);
     }
-    take(Received::Message(message));
+    take(ReceivedMessage::Message(message));
     Ok(())
 }
 
@@ -286,10 +284,10 @@ mod tests {
         for piece in input.chunks(size) {
             frames.read(piece, |received| {
                 found.push(match received {
-                    Received::Message(message) => ('m', message.to_vec()),
-                    Received::Ping(payload) => ('i', payload.to_vec()),
-                    Received::Pong => ('o', Vec::new()),
-                    Received::Close(code) => ('c', code.unwrap_or(0).to_be_bytes().to_vec()),
+                    ReceivedMessage::Message(message) => ('m', message.to_vec()),
+                    ReceivedMessage::Ping(payload) => ('i', payload.to_vec()),
+                    ReceivedMessage::Pong => ('o', Vec::new()),
+                    ReceivedMessage::Close(code) => ('c', code.unwrap_or(0).to_be_bytes().to_vec()),
                 });
             })?;
         }

@@ -1,6 +1,4 @@
-//! Certificates made for a test, in a folder of its own.
-
-#![allow(dead_code, reason = "some tests read the files, others are given the certificate in memory")]
+//! Certificates made for a test, in a separate folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,14 +7,13 @@ use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 
-/// A certificate and its key, which nobody but this test trusts.
+/// A certificate and its key, which only this test trusts.
 pub(crate) struct Made {
     folder: PathBuf,
     made: rcgen::CertifiedKey<rcgen::KeyPair>,
 }
 
 impl Made {
-    /// For these names and addresses.
     pub(crate) fn new(test: &str, names: &[&str]) -> Self {
         let folder = std::env::temp_dir().join(format!("vanward-load-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -39,7 +36,6 @@ impl Made {
         self.folder.join("key.pem")
     }
 
-    /// What a server of ours is configured with.
     pub(crate) fn config(&self, protocol: &str) -> Arc<ServerConfig> {
         let key = PrivateKeyDer::try_from(self.made.signing_key.serialize_der()).expect("a key");
         let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));

@@ -1,15 +1,12 @@
-//! A server that does what a test says, on a port that the kernel chose. Its threads end with the test process.
-
-#![allow(dead_code, reason = "each test takes what it needs")]
+//! A server that follows a test's script, on a port that the kernel chose. Its threads end with the test process.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-use load::Plan;
+use load::LoadPlan;
 
-/// One connection of the server.
 pub(crate) struct Peer {
     stream: TcpStream,
     received: Vec<u8>,
@@ -33,7 +30,7 @@ impl Peer {
         self.receive_until(|received| find(received, b"\r\n\r\n")).map(|_| ())
     }
 
-    /// The next so many bytes; `None` at the end of the connection.
+    /// The next `bytes` bytes; `None` at the end of the connection.
     pub(crate) fn exactly(&mut self, bytes: usize) -> Option<Vec<u8>> {
         self.receive_until(|received| (received.len() >= bytes).then_some(bytes))?;
         Some(self.received.drain(..bytes).collect())
@@ -52,25 +49,23 @@ impl Peer {
         }
     }
 
-    /// Sends bytes as they are.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        // The generator may have gone already; what it makes of that is what the test looks at.
+        // The generator may have gone already; the test checks its outcome.
         let _ = self.stream.write_all(bytes);
     }
 
-    /// Ends the connection with a reset.
     pub(crate) fn reset(self) {
         let socket = socket2::SockRef::from(&self.stream);
         socket.set_linger(Some(std::time::Duration::ZERO)).expect("a socket of ours");
     }
 
-    /// Sends no more, and reads until the generator is done.
+    /// Shuts down the sending side, and reads until the generator is done.
     pub(crate) fn finish(mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
         self.stall();
     }
 
-    /// Does nothing until the generator closes the connection.
+    /// Waits until the generator closes the connection.
     pub(crate) fn stall(&mut self) {
         let mut buffer = [0; 4096];
         while matches!(self.stream.read(&mut buffer), Ok(bytes) if bytes > 0) {}
@@ -81,7 +76,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// Serves each connection by the script, which is told its number.
+/// Serves each connection by the script, which gets the connection's number.
 pub(crate) fn server(script: impl Fn(Peer, usize) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -105,14 +100,13 @@ pub(crate) fn answering(response: &'static [u8]) -> SocketAddr {
 }
 
 /// A number of requests on one connection, in a closed loop.
-pub(crate) fn plan(address: SocketAddr, requests: u64) -> Plan {
-    Plan {
+pub(crate) fn plan(address: SocketAddr, requests: u64) -> LoadPlan {
+    LoadPlan {
         connections: 1,
         requests: Some(requests),
         duration_seconds: None,
-        ..Plan::new(format!("http://{address}/"))
+        ..LoadPlan::new(format!("http://{address}/"))
     }
 }
 
-/// A small response.
 pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";

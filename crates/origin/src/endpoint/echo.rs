@@ -5,14 +5,14 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 use crate::connection::Stop;
-use crate::exchange::Exchange;
-use crate::head::{Head, Length};
+use crate::exchange::OriginExchange;
+use crate::head::{Length, OriginHead};
 
 /// Maximum size of a body that is returned with its head.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Returns the request as text (its head byte for byte, then its body without framing), or as JSON.
-pub(crate) async fn request(exchange: &mut Exchange<'_>, json: bool) -> Result<(), Stop> {
+pub(crate) async fn request(exchange: &mut OriginExchange<'_>, json: bool) -> Result<(), Stop> {
     let body = exchange.whole_body(BODY_BYTES_MAX).await?;
     let (content_type, text) = if json {
         let mut text = describe(exchange, &body).to_string().into_bytes();
@@ -21,11 +21,11 @@ pub(crate) async fn request(exchange: &mut Exchange<'_>, json: bool) -> Result<(
     } else {
         ("text/plain; charset=utf-8", [exchange.request.head(), &body].concat())
     };
-    let head = Head::new(200, Length::Known(text.len() as u64)).field("Content-Type", content_type);
+    let head = OriginHead::new(200, Length::Known(text.len() as u64)).field("Content-Type", content_type);
     exchange.respond(head.field("Cache-Control", "no-store"), &text).await
 }
 
-fn describe(exchange: &Exchange<'_>, body: &[u8]) -> Value {
+fn describe(exchange: &OriginExchange<'_>, body: &[u8]) -> Value {
     let request = &exchange.request;
     let fields: Vec<_> = request.fields().map(|(name, value)| [name.to_owned(), latin1(value)]).collect();
     let trailers: Vec<_> =
@@ -51,21 +51,21 @@ fn latin1(value: &[u8]) -> String {
     value.iter().map(|&byte| byte as char).collect()
 }
 
-/// Returns the request body as it arrives, with its type, framing and trailers.
-pub(crate) async fn body(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
-    use crate::request::Framing;
+/// Returns the request body while it arrives, with its type, framing and trailers.
+pub(crate) async fn body(exchange: &mut OriginExchange<'_>) -> Result<(), Stop> {
+    use crate::request::RequestFraming;
     let length = match exchange.request.facts.framing {
-        Framing::None => Length::Known(0),
-        Framing::Length(length) => Length::Known(length),
-        Framing::Chunked => Length::Chunked,
+        RequestFraming::None => Length::Known(0),
+        RequestFraming::Length(length) => Length::Known(length),
+        RequestFraming::Chunked => Length::Chunked,
     };
     let content_type = exchange.request.values("Content-Type").next().map(latin1);
     let content_type = content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
 
-    // The first piece is awaited before the response begins: a client that waits for 100 gets it first.
+    // Waits for the first piece before the response begins, so that a client that waits for 100 gets it first.
     let mut piece = Vec::new();
     let mut more = exchange.body_piece(|bytes| piece.extend_from_slice(bytes)).await?;
-    exchange.begin(Head::new(200, length).field("Content-Type", content_type));
+    exchange.begin(OriginHead::new(200, length).field("Content-Type", content_type));
     while more {
         exchange.piece(&piece).await?;
         piece.clear();
@@ -77,19 +77,19 @@ pub(crate) async fn body(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
 }
 
 /// Returns the output of `second.pl` of the Squid experiment: each variable as `KEY --> value<br>`.
-pub(crate) async fn cgi(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
+pub(crate) async fn cgi(exchange: &mut OriginExchange<'_>) -> Result<(), Stop> {
     let mut page = String::new();
     for (name, value) in environment(exchange) {
-        // The script prints values as they are. Here no field can put a tag into the page.
+        // The script prints values unescaped. Here no field can put a tag into the page.
         let value = value.replace('<', "&lt;").replace('>', "&gt;");
         page.push_str(&format!("{name} --> {value}<br>"));
     }
-    let head = Head::new(200, Length::Known(page.len() as u64)).field("Content-Type", "text/html");
+    let head = OriginHead::new(200, Length::Known(page.len() as u64)).field("Content-Type", "text/html");
     exchange.respond(head, page.as_bytes()).await
 }
 
 /// CGI variables (RFC 3875 §4.1), with Apache's additions.
-fn environment(exchange: &Exchange<'_>) -> Vec<(String, String)> {
+fn environment(exchange: &OriginExchange<'_>) -> Vec<(String, String)> {
     let (request, target, peer, local) = (&exchange.request, &exchange.target, exchange.peer, exchange.local);
     let script = target.path.clone();
     let host = target.authority.clone().or_else(|| request.list("Host")).unwrap_or_default();
@@ -118,7 +118,7 @@ fn environment(exchange: &Exchange<'_>) -> Vec<(String, String)> {
         variables.extend(request.list(name).map(|value| (variable.to_owned(), value)));
     }
     for (name, value) in request.fields() {
-        // RFC 3875 §4.1.18: credentials stay out; so does Proxy, which programs took for their own variable.
+        // RFC 3875 §4.1.18: credentials are left out. So is Proxy, which programs took for their own variable.
         let hidden = ["authorization", "proxy", "proxy-authorization", "content-type", "content-length"];
         let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         if !plain || hidden.iter().any(|hidden| name.eq_ignore_ascii_case(hidden)) {

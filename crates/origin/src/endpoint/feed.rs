@@ -1,5 +1,4 @@
-//! Messages at a rate, each with its number and the time when it was sent: as server-sent events, or as a gRPC call.
-//! And a gRPC call that echoes.
+//! Sends messages at a rate, with number and time: server-sent events, or a gRPC call. Also a gRPC call that echoes.
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,37 +6,36 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::{Instant, sleep_until};
 
 use crate::connection::Stop;
-use crate::exchange::Exchange;
-use crate::head::{Head, Length};
-use crate::target::{Query, Wrong};
+use crate::exchange::OriginExchange;
+use crate::head::{Length, OriginHead};
+use crate::target::{InvalidTarget, QueryPairs};
 
 /// Maximum messages per second of a stream.
 const RATE_MAX: f64 = 1_000_000.0;
-/// Maximum size of a message.
 const MESSAGE_BYTES_MAX: u64 = 1024 * 1024;
-/// Bytes that are sent together, if a stream is late.
+/// Maximum size of a batch, which is sent when a stream is late.
 const TOGETHER_BYTES: usize = 64 * 1024;
 
-/// Messages at a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Feed {
     per_second: f64,
-    /// Size of a message: shorter ones are filled up.
+    /// Minimum size of a message: shorter ones are padded.
     bytes: usize,
-    /// Ends after so many messages; `None` for no end.
+    /// The stream ends after this many messages; `None` for no end.
     count: Option<u64>,
-    /// How long a client is asked to wait before it connects again.
+    /// Time that the client is asked to wait before it reconnects.
     retry: Option<Duration>,
 }
 
-/// The rate is a finite number.
+/// `Eq` holds, because the rate is a finite number.
 impl Eq for Feed {}
 
 impl Feed {
-    pub(crate) fn of(query: &Query) -> Result<Self, Wrong> {
+    pub(crate) fn new(query: &QueryPairs) -> Result<Self, InvalidTarget> {
         let rate = query.text("rate").unwrap_or("10");
         let per_second = rate.parse().ok().filter(|rate: &f64| *rate > 0.0 && *rate <= RATE_MAX);
-        let wrong = || Wrong::new("rate", rate, "messages per second, more than 0 and up to a million");
+        let wrong =
+            || InvalidTarget::new("rate", rate, "messages per second, more than 0 and up to a million");
         Ok(Self {
             per_second: per_second.ok_or_else(wrong)?,
             bytes: query.size("size", MESSAGE_BYTES_MAX)?.unwrap_or(0) as usize,
@@ -50,10 +48,10 @@ impl Feed {
         Duration::try_from_secs_f64(number as f64 / self.per_second).unwrap_or(Duration::MAX)
     }
 
-    /// Sends the messages when they are due: the first at once. `frame` appends one.
+    /// Sends each message when it is due, the first at once. `frame` appends one.
     async fn send(
         &self,
-        exchange: &mut Exchange<'_>,
+        exchange: &mut OriginExchange<'_>,
         frame: impl Fn(u64, &[u8], &mut Vec<u8>),
     ) -> Result<(), Stop> {
         let (start, mut number) = (Instant::now(), 0);
@@ -61,7 +59,7 @@ impl Feed {
         while self.count.is_none_or(|count| number < count) {
             let due = start + self.due(number);
             let now = Instant::now();
-            // Each is due on a schedule of its own: a late one does not delay the rest.
+            // Due times are absolute, so a late message does not delay the rest.
             if due > now || out.len() > TOGETHER_BYTES {
                 exchange.piece(&out).await?;
                 out.clear();
@@ -75,18 +73,17 @@ impl Feed {
     }
 }
 
-/// A message: `seq=NUMBER sent_ns=NANOSECONDS`, filled up with dots.
+/// Makes a message: `seq=NUMBER sent_ns=NANOSECONDS`, padded with dots.
 fn stamp(number: u64, bytes: usize, message: &mut Vec<u8>) {
     message.clear();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Writing to a vector does not fail.
     let _ = write!(message, "seq={number} sent_ns={} ", now.as_nanos());
     message.resize(bytes.max(message.len()), b'.');
 }
 
 /// Sends the messages as server-sent events, with their numbers as IDs.
-pub(crate) async fn events(exchange: &mut Exchange<'_>, feed: Feed) -> Result<(), Stop> {
-    let head = Head::new(200, Length::Chunked).field("Content-Type", "text/event-stream");
+pub(crate) async fn events(exchange: &mut OriginExchange<'_>, feed: Feed) -> Result<(), Stop> {
+    let head = OriginHead::new(200, Length::Chunked).field("Content-Type", "text/event-stream");
     exchange.begin(head.field("Cache-Control", "no-store"));
     exchange.flush().await?;
     if !exchange.sends_body() {
@@ -104,16 +101,20 @@ pub(crate) async fn events(exchange: &mut Exchange<'_>, feed: Feed) -> Result<()
     exchange.finish(&[]).await
 }
 
-fn grpc_head() -> Head {
-    Head::new(200, Length::Chunked).field("Content-Type", "application/grpc")
+fn grpc_head() -> OriginHead {
+    OriginHead::new(200, Length::Chunked).field("Content-Type", "application/grpc")
 }
 
-async fn end_call(exchange: &mut Exchange<'_>, status: u16) -> Result<(), Stop> {
+async fn end_call(exchange: &mut OriginExchange<'_>, status: u16) -> Result<(), Stop> {
     exchange.finish(&[("grpc-status", status.to_string().as_bytes())]).await
 }
 
 /// A gRPC call that sends the messages, each with its prefix.
-pub(crate) async fn grpc_feed(exchange: &mut Exchange<'_>, feed: Feed, status: u16) -> Result<(), Stop> {
+pub(crate) async fn grpc_feed(
+    exchange: &mut OriginExchange<'_>,
+    feed: Feed,
+    status: u16,
+) -> Result<(), Stop> {
     exchange.begin(grpc_head());
     exchange.flush().await?;
     let frame = |_, message: &[u8], out: &mut Vec<u8>| {
@@ -125,8 +126,8 @@ pub(crate) async fn grpc_feed(exchange: &mut Exchange<'_>, feed: Feed, status: u
     end_call(exchange, status).await
 }
 
-/// A gRPC call that returns what comes, as it comes.
-pub(crate) async fn grpc_echo(exchange: &mut Exchange<'_>, status: u16) -> Result<(), Stop> {
+/// A gRPC call that returns the received bytes at once.
+pub(crate) async fn grpc_echo(exchange: &mut OriginExchange<'_>, status: u16) -> Result<(), Stop> {
     exchange.begin(grpc_head());
     exchange.flush().await?;
     let mut piece = Vec::new();

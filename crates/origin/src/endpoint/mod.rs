@@ -6,7 +6,7 @@ pub(crate) mod page;
 mod echo;
 /// URL list of the Varnish experiment.
 mod url_list;
-/// Bodies in every framing, also slowly.
+/// Bodies in every framing, also slow ones.
 mod stream;
 /// Statuses, fields, interim and early responses.
 mod answer;
@@ -23,21 +23,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connection::Stop;
-use crate::exchange::Exchange;
-use crate::head::{Head, Length};
-use crate::request::Request;
+use crate::exchange::OriginExchange;
+use crate::head::{Length, OriginHead};
+use crate::request::OwnedRequest;
 use crate::stats;
-use crate::target::{self, Query, Target, Wrong};
+use crate::target::{self, InvalidTarget, ParsedTarget, QueryPairs};
 use crate::worker::FAST_PAGES;
-use page::Page;
+use page::SizedPage;
 
-/// Maximum bytes of a streamed body.
 pub(crate) const BODY_BYTES_MAX: u64 = 10 << 30;
 
 /// Maximum bytes of a chunk: not more than `content::pattern` has contiguous.
 const CHUNK_BYTES_MAX: u64 = 128 * 1024;
 
-/// Maximum KiB of a generated page.
 const GENERATED_KIB_MAX: u64 = 64 * 1024;
 
 /// List of paths and their meanings, sent for `/`.
@@ -49,7 +47,7 @@ const CATALOGUE: &[(&str, &str)] = &[
     ("/varnish/makelist?total=N&host=H&seed=S", "N+1 URLs of that kind, 10 to 40 KiB, 88 in 100 cacheable"),
     ("/cgi-bin/second.pl", "the request as a CGI program sees it"),
     ("/echo[?json]", "the request: its head as received, then its body"),
-    ("/echo-body", "the request's body, as it comes, its trailers too"),
+    ("/echo-body", "the request's body, streamed, and its trailers"),
     ("/status/N", "that status; 1xx: that interim response, then 200"),
     ("/headers?NAME=VALUE&...", "a response with these fields"),
     ("/early-hints", "103 with a Link, then 200"),
@@ -80,12 +78,11 @@ const CATALOGUE: &[(&str, &str)] = &[
     ("/stats", "what reached this origin, as JSON; DELETE starts again"),
 ];
 
-/// An endpoint: the function of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Index,
     Options,
-    Page(Page),
+    Page(SizedPage),
     UrlList(url_list::UrlList),
     Cgi,
     Echo { json: bool },
@@ -115,23 +112,21 @@ pub(crate) enum Endpoint {
     Stats,
 }
 
-/// Why no endpoint answers a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotServed {
     NotFound,
     Method,
-    Wrong(Wrong),
+    Wrong(InvalidTarget),
 }
 
-impl From<Wrong> for NotServed {
-    fn from(wrong: Wrong) -> Self {
+impl From<InvalidTarget> for NotServed {
+    fn from(wrong: InvalidTarget) -> Self {
         Self::Wrong(wrong)
     }
 }
 
 impl Endpoint {
-    /// Selects the endpoint of a request.
-    pub(crate) fn find(request: &Request, target: &Target) -> Result<Self, NotServed> {
+    pub(crate) fn find(request: &OwnedRequest, target: &ParsedTarget) -> Result<Self, NotServed> {
         let is_tunnel = matches!(target.path.as_str(), "/upgrade" | "/websocket" | "/websocket/fan-out");
         match (request.method.as_str(), &request.protocol) {
             // RFC 8441 §4.
@@ -148,14 +143,14 @@ impl Endpoint {
             [] => Self::Options,
             [""] => Self::Index,
             ["blank", bytes] => {
-                Self::Page(Page::Pattern { bytes: target::size("N", bytes, BODY_BYTES_MAX)? })
+                Self::Page(SizedPage::Pattern { bytes: target::size("N", bytes, BODY_BYTES_MAX)? })
             }
             ["varnish", "gen", kib] => {
                 let bytes = target::size("K", kib, GENERATED_KIB_MAX)? * 1024;
-                Self::Page(Page::Generated { bytes, cacheable: query.text("as").is_some() })
+                Self::Page(SizedPage::Generated { bytes, cacheable: query.text("as").is_some() })
             }
             ["varnish", "makelist" | "makelist.php"] => {
-                Self::UrlList(url_list::UrlList::of(request, target)?)
+                Self::UrlList(url_list::UrlList::new(request, target)?)
             }
             ["cgi-bin", "second.pl"] => Self::Cgi,
             ["echo"] => Self::Echo { json: query.flag("json") },
@@ -184,29 +179,29 @@ impl Endpoint {
             ["websocket", "fan-out"] => {
                 Self::FanOut { room: query.text("room").unwrap_or_default().to_owned() }
             }
-            ["events"] => Self::Events(feed::Feed::of(query)?),
+            ["events"] => Self::Events(feed::Feed::new(query)?),
             ["vanward.Origin", "Echo"] => Self::GrpcEcho { status: Self::grpc_status(query)? },
             ["vanward.Origin", "Events"] => {
-                Self::GrpcFeed { feed: feed::Feed::of(query)?, status: Self::grpc_status(query)? }
+                Self::GrpcFeed { feed: feed::Feed::new(query)?, status: Self::grpc_status(query)? }
             }
             ["stats"] => Self::Stats,
             _ => return Err(NotServed::NotFound),
         })
     }
 
-    fn grpc_status(query: &Query) -> Result<u16, Wrong> {
+    fn grpc_status(query: &QueryPairs) -> Result<u16, InvalidTarget> {
         let status = query.text("grpc-status").unwrap_or("0");
         let known = status.parse().ok().filter(|status| *status <= 16);
-        known.ok_or_else(|| Wrong::new("grpc-status", status, "a status from 0 to 16"))
+        known.ok_or_else(|| InvalidTarget::new("grpc-status", status, "a status from 0 to 16"))
     }
 
-    fn chunked(bytes: &str, query: &Query) -> Result<Self, Wrong> {
+    fn chunked(bytes: &str, query: &QueryPairs) -> Result<Self, InvalidTarget> {
         let chunk_bytes = query.size("size", CHUNK_BYTES_MAX)?.unwrap_or(16 * 1024).max(1);
         let bytes = target::size("N", bytes, BODY_BYTES_MAX)?;
         Ok(Self::Chunked { bytes, chunk_bytes, trailers: query.flag("trailers") })
     }
 
-    fn truncate(query: &Query) -> Result<Self, Wrong> {
+    fn truncate(query: &QueryPairs) -> Result<Self, InvalidTarget> {
         let length = query.size("length", BODY_BYTES_MAX)?.unwrap_or(1000).max(1);
         let sent = query.size("sent", length - 1)?.unwrap_or(length / 2);
         Ok(Self::Truncate { length, sent, chunked: query.flag("chunked") })
@@ -228,8 +223,7 @@ impl Endpoint {
         )
     }
 
-    /// Answers the request.
-    pub(crate) async fn answer(self, exchange: &mut Exchange<'_>) -> Result<(), Stop> {
+    pub(crate) async fn answer(self, exchange: &mut OriginExchange<'_>) -> Result<(), Stop> {
         match self {
             Self::Index => exchange.respond_text(&index()).await,
             Self::Options => answer::options(exchange).await,
@@ -285,14 +279,15 @@ fn index() -> String {
     text
 }
 
-async fn count(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
+async fn count(exchange: &mut OriginExchange<'_>) -> Result<(), Stop> {
     let counters = Arc::clone(&exchange.worker.all_counters);
     if exchange.request.method == "DELETE" {
         stats::reset(&counters);
-        return exchange.respond(Head::new(204, Length::None), b"").await;
+        return exchange.respond(OriginHead::new(204, Length::None), b"").await;
     }
     let mut json = serde_json::to_string_pretty(&stats::sum(&counters)).map_err(std::io::Error::other)?;
     json.push('\n');
-    let head = Head::new(200, Length::Known(json.len() as u64)).field("Content-Type", "application/json");
+    let head =
+        OriginHead::new(200, Length::Known(json.len() as u64)).field("Content-Type", "application/json");
     exchange.respond(head.field("Cache-Control", "no-store"), json.as_bytes()).await
 }

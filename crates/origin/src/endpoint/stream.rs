@@ -6,21 +6,21 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::connection::Stop;
 use crate::content;
-use crate::exchange::Exchange;
-use crate::head::{Head, Length};
+use crate::exchange::OriginExchange;
+use crate::head::{Length, OriginHead};
 
 /// Minimum interval between two pieces of a slow body: the resolution of a timer.
 const DRIP_INTERVAL_MIN: Duration = Duration::from_millis(2);
 
 pub(crate) async fn chunked(
-    exchange: &mut Exchange<'_>,
+    exchange: &mut OriginExchange<'_>,
     bytes: u64,
     chunk_bytes: u64,
     trailers: bool,
 ) -> Result<(), Stop> {
-    let mut head = Head::new(200, Length::Chunked).field("Content-Type", "text/plain");
+    let mut head = OriginHead::new(200, Length::Chunked).field("Content-Type", "text/plain");
     if trailers {
-        // RFC 9110 §6.6.2: says which fields will follow.
+        // RFC 9110 §6.6.2: Trailer announces the fields that will follow.
         head = head.field("Trailer", "X-Body-Bytes, X-Body-Chunks");
     }
     exchange.begin(head);
@@ -35,15 +35,15 @@ pub(crate) async fn chunked(
     exchange.finish(if trailers { &fields } else { &[] }).await
 }
 
-pub(crate) async fn close(exchange: &mut Exchange<'_>, bytes: u64) -> Result<(), Stop> {
-    exchange.begin(Head::new(200, Length::Close).field("Content-Type", "text/plain"));
+pub(crate) async fn close(exchange: &mut OriginExchange<'_>, bytes: u64) -> Result<(), Stop> {
+    exchange.begin(OriginHead::new(200, Length::Close).field("Content-Type", "text/plain"));
     exchange.pattern(0, bytes).await?;
     exchange.finish(&[]).await
 }
 
 /// Sends the head at once, then the body at an even rate: the last byte at the end of `over`.
-pub(crate) async fn drip(exchange: &mut Exchange<'_>, bytes: u64, over: Duration) -> Result<(), Stop> {
-    exchange.begin(Head::new(200, Length::Known(bytes)).field("Content-Type", "text/plain"));
+pub(crate) async fn drip(exchange: &mut OriginExchange<'_>, bytes: u64, over: Duration) -> Result<(), Stop> {
+    exchange.begin(OriginHead::new(200, Length::Known(bytes)).field("Content-Type", "text/plain"));
     exchange.flush().await?;
     if !exchange.sends_body() {
         return Ok(());
@@ -53,7 +53,7 @@ pub(crate) async fn drip(exchange: &mut Exchange<'_>, bytes: u64, over: Duration
     let start = Instant::now();
     let mut sent = 0;
     for number in 1..=pieces {
-        // Each is due on a schedule of its own: a late one does not delay the rest.
+        // Due times are absolute, so a late piece does not delay the rest.
         sleep_until(start + over.mul_f64(number as f64 / pieces as f64)).await;
         let due = (u128::from(bytes) * u128::from(number) / u128::from(pieces)) as u64;
         exchange.pattern(sent, due - sent).await?;

@@ -5,18 +5,16 @@
 
 use crate::connection::Stop;
 use crate::content::scramble;
-use crate::exchange::Exchange;
-use crate::head::{Head, Length};
-use crate::request::Request;
-use crate::target::{Target, Wrong};
+use crate::exchange::OriginExchange;
+use crate::head::{Length, OriginHead};
+use crate::request::OwnedRequest;
+use crate::target::{InvalidTarget, ParsedTarget};
 
-/// Maximum number of URLs in a list.
 const URLS_MAX: u64 = 10_000_000;
 
 /// Approximate size of the pieces in which a list is sent.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// Parameters of a URL list.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UrlList {
     total: u64,
@@ -25,7 +23,7 @@ pub(crate) struct UrlList {
 }
 
 impl UrlList {
-    pub(crate) fn of(request: &Request, target: &Target) -> Result<Self, Wrong> {
+    pub(crate) fn new(request: &OwnedRequest, target: &ParsedTarget) -> Result<Self, InvalidTarget> {
         let query = &target.query;
         let seed = query.text("seed").unwrap_or("1");
         let own_host = || target.authority.clone().or_else(|| request.list("Host")).unwrap_or_default();
@@ -34,11 +32,11 @@ impl UrlList {
             || host.len() > 255
             || !host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
         {
-            return Err(Wrong::new("host", &host, "a host with or without a port"));
+            return Err(InvalidTarget::new("host", &host, "a host with or without a port"));
         }
         Ok(Self {
             total: query.size("total", URLS_MAX)?.unwrap_or(10_000),
-            seed: seed.parse().map_err(|_| Wrong::new("seed", seed, "a number"))?,
+            seed: seed.parse().map_err(|_| InvalidTarget::new("seed", seed, "a number"))?,
             host,
         })
     }
@@ -56,8 +54,8 @@ impl UrlList {
         }
     }
 
-    pub(crate) async fn answer(&self, exchange: &mut Exchange<'_>) -> Result<(), Stop> {
-        exchange.begin(Head::new(200, Length::Chunked).field("Content-Type", "text/plain"));
+    pub(crate) async fn answer(&self, exchange: &mut OriginExchange<'_>) -> Result<(), Stop> {
+        exchange.begin(OriginHead::new(200, Length::Chunked).field("Content-Type", "text/plain"));
         let mut piece = String::with_capacity(PIECE_BYTES + 512);
         for index in 0..self.total {
             if !exchange.sends_body() {

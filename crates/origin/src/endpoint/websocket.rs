@@ -1,5 +1,5 @@
-//! WebSockets (RFC 6455), without extensions: an echo, which returns each data frame as it arrives, so that no message can
-//! be too large; and a fan-out, which gives each whole message to all others in a room.
+//! WebSockets (RFC 6455), without extensions. The echo returns each data frame in pieces, so that no message can be too
+//! large. The fan-out sends each whole message to all other clients in a room.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -9,47 +9,45 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::upgrade;
 use crate::connection::Stop;
-use crate::exchange::Exchange;
-use crate::head::{Head, Length};
+use crate::exchange::OriginExchange;
+use crate::head::{Length, OriginHead};
 
 /// GUID for Sec-WebSocket-Accept (RFC 6455 §1.3).
 const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Close code 1002, protocol error (RFC 6455 §7.4.1).
+/// Close code 1002 (RFC 6455 §7.4.1).
 const PROTOCOL_ERROR: u16 = 1002;
-/// Close code 1009, message too big.
 const TOO_BIG: u16 = 1009;
 
-/// Maximum size of a message to others, with the heads of its frames.
+/// Maximum size of a fan-out message, with the heads of its frames.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Returns each data frame.
-pub(crate) async fn echo(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
+pub(crate) async fn echo(exchange: &mut OriginExchange<'_>) -> Result<(), Stop> {
     if !open(exchange).await? {
         return Ok(());
     }
-    let mut session = Session::default();
+    let mut session = WebSocketSession::default();
     let (mut piece, mut out) = (Vec::new(), Vec::new());
     while exchange.tunnel_piece(&mut piece).await? {
         let state = session.receive(&piece, &mut out);
         exchange.raw(&out).await?;
         out.clear();
-        if state == State::Closed {
+        if state == WebSocketState::Closed {
             break;
         }
     }
     Ok(())
 }
 
-/// Gives each message to all others in the room.
-pub(crate) async fn fan_out(exchange: &mut Exchange<'_>, room: &str) -> Result<(), Stop> {
+/// Sends each message to all other clients in the room.
+pub(crate) async fn fan_out(exchange: &mut OriginExchange<'_>, room: &str) -> Result<(), Stop> {
     let Some(mut seat) = exchange.worker.hub.enter(room) else {
-        return exchange.respond(Head::new(503, Length::Known(0)), b"").await;
+        return exchange.respond(OriginHead::new(503, Length::Known(0)), b"").await;
     };
     if !open(exchange).await? {
         return Ok(());
     }
-    let mut session = Session { kept: Some(Vec::new()), ..Session::default() };
+    let mut session = WebSocketSession { kept: Some(Vec::new()), ..WebSocketSession::default() };
     let (mut piece, mut out) = (Vec::new(), Vec::new());
     loop {
         let said = tokio::select! {
@@ -59,12 +57,12 @@ pub(crate) async fn fan_out(exchange: &mut Exchange<'_>, room: &str) -> Result<(
                 }
                 let state = session.receive(&piece, &mut out);
                 if let Some(whole) = session.take_whole() {
-                    // Who is alone is heard by nobody.
+                    // An error means that the room has no other client.
                     let _ = seat.sender.send((seat.number, whole));
                 }
                 exchange.raw(&out).await?;
                 out.clear();
-                if state == State::Closed {
+                if state == WebSocketState::Closed {
                     return Ok(());
                 }
                 continue;
@@ -73,22 +71,22 @@ pub(crate) async fn fan_out(exchange: &mut Exchange<'_>, room: &str) -> Result<(
         };
         match said {
             Ok((number, message)) if number != seat.number => exchange.raw(&message).await?,
-            // A client that is too slow has lost some.
+            // A client that is too slow has lost some messages.
             Ok(_) | Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return Ok(()),
         }
     }
 }
 
-/// Does the handshake. False if the request was no such request, and is answered.
-async fn open(exchange: &mut Exchange<'_>) -> Result<bool, Stop> {
+/// Does the handshake. Returns false if the request was not a valid upgrade, and has been answered.
+async fn open(exchange: &mut OriginExchange<'_>) -> Result<bool, Stop> {
     let wanted = upgrade::requested(exchange).is_some_and(|name| name.eq_ignore_ascii_case("websocket"));
     let version13 = exchange.request.values("Sec-WebSocket-Version").eq([b"13"]);
     let key = exchange
         .request
         .list("Sec-WebSocket-Key")
         .filter(|key| BASE64_STANDARD.decode(key).is_ok_and(|nonce| nonce.len() == 16));
-    // RFC 8441 §5: over HTTP/2 the stream itself shows that the request was read, and there is no key.
+    // RFC 8441 §5: HTTP/2 has no key, because the stream itself shows that the request was read.
     let accept = match (&key, &exchange.request.protocol) {
         (Some(key), None) if exchange.request.method == "GET" => Some(Some(accept(key))),
         (_, Some(_)) => Some(None),
@@ -110,20 +108,20 @@ fn accept(key: &str) -> String {
 
 /// Server side of a WebSocket: bytes in, bytes out.
 #[derive(Default)]
-struct Session {
+struct WebSocketSession {
     /// Received bytes of a frame head: at most 14.
     head: Vec<u8>,
-    frame: Option<Frame>,
+    frame: Option<IncomingFrame>,
     /// A fragmented data message has begun and not ended.
     fragmented: bool,
-    /// Data frames, if they are for others, with an incomplete message at the end.
+    /// Data frames for other clients, with an incomplete message at the end; `None` for an echo.
     kept: Option<Vec<u8>>,
     /// Bytes of `kept` that are whole messages.
     whole_bytes: usize,
 }
 
 /// A frame whose payload is being received.
-struct Frame {
+struct IncomingFrame {
     first_byte: u8,
     mask: [u8; 4],
     length: u64,
@@ -133,12 +131,12 @@ struct Frame {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum WebSocketState {
     Open,
     Closed,
 }
 
-/// Opcodes of RFC 6455 §5.2.
+/// Opcodes of frames (RFC 6455 §5.2).
 mod opcode {
     pub(super) const CONTINUATION: u8 = 0x0;
     pub(super) const TEXT: u8 = 0x1;
@@ -150,12 +148,12 @@ mod opcode {
 
 const FINAL: u8 = 0x80;
 
-impl Session {
+impl WebSocketSession {
     /// Processes received bytes and appends the reply to `out`.
-    fn receive(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> State {
+    fn receive(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> WebSocketState {
         loop {
             let Some(frame) = &mut self.frame else {
-                let [byte, rest @ ..] = input else { return State::Open };
+                let [byte, rest @ ..] = input else { return WebSocketState::Open };
                 input = rest;
                 self.head.push(*byte);
                 match self.begin_frame(out) {
@@ -168,7 +166,7 @@ impl Session {
             let (now, rest) = input.split_at(left.min(input.len()));
             input = rest;
             let target = if frame.is_control() { &mut frame.control } else { data };
-            // RFC 6455 §5.3: the mask's bytes in turn.
+            // RFC 6455 §5.3: the mask repeats every four bytes.
             let masked = now.iter().zip(frame.received..);
             target.extend(masked.map(|(byte, position)| byte ^ frame.mask[(position % 4) as usize]));
             frame.received += now.len() as u64;
@@ -177,12 +175,12 @@ impl Session {
                 return close(TOO_BIG, out);
             }
             if !is_done {
-                return State::Open;
+                return WebSocketState::Open;
             }
-            let Some(frame) = self.frame.take() else { return State::Open };
+            let Some(frame) = self.frame.take() else { return WebSocketState::Open };
             if frame.is_control() {
-                if frame.answer(out) == State::Closed {
-                    return State::Closed;
+                if frame.answer(out) == WebSocketState::Closed {
+                    return WebSocketState::Closed;
                 }
             } else if !self.fragmented {
                 self.whole_bytes = self.kept.as_ref().map_or(0, Vec::len);
@@ -190,14 +188,14 @@ impl Session {
         }
     }
 
-    /// The whole messages that are kept, as frames.
+    /// Takes the whole messages that are kept, as frames.
     fn take_whole(&mut self) -> Option<Bytes> {
         let whole_bytes = std::mem::take(&mut self.whole_bytes);
         let kept = self.kept.as_mut().filter(|_| whole_bytes > 0)?;
         Some(kept.drain(..whole_bytes).collect())
     }
 
-    /// Begins the frame whose head is complete, and appends the head of its echo. An error is the client's violation.
+    /// Begins the frame whose head is complete, and appends the head of its echo. Fails if it breaks the protocol.
     fn begin_frame(&mut self, out: &mut Vec<u8>) -> Result<(), ()> {
         let &[first_byte, second_byte, ref rest @ ..] = self.head.as_slice() else { return Ok(()) };
         let (length_bytes, short) = match second_byte & 0x7F {
@@ -205,7 +203,7 @@ impl Session {
             127 => (8, None),
             length => (0, Some(u64::from(length))),
         };
-        // RFC 6455 §5.1: what a client sends is masked.
+        // RFC 6455 §5.1: clients must mask their frames.
         if second_byte & 0x80 == 0 {
             return Err(());
         }
@@ -217,7 +215,7 @@ impl Session {
         let mut mask = [0; 4];
         mask.copy_from_slice(&rest[length_bytes..]);
         self.check_frame(first_byte, length, length_bytes)?;
-        let frame = Frame { first_byte, mask, length, received: 0, control: Vec::new() };
+        let frame = IncomingFrame { first_byte, mask, length, received: 0, control: Vec::new() };
         if !frame.is_control() {
             append_head(first_byte, length, self.kept.as_mut().unwrap_or(out));
         }
@@ -228,7 +226,7 @@ impl Session {
 
     fn check_frame(&mut self, first_byte: u8, length: u64, length_bytes: usize) -> Result<(), ()> {
         let (is_final, code) = (first_byte & FINAL != 0, first_byte & 0x0F);
-        // RFC 6455 §5.2: reserved bits are zero without an extension, a length is written as short as possible.
+        // RFC 6455 §5.2: without an extension, reserved bits are zero. Lengths have their shortest form.
         let reserved = first_byte & 0x70 != 0;
         let overlong = match length_bytes {
             2 => length < 126,
@@ -248,17 +246,17 @@ impl Session {
     }
 }
 
-impl Frame {
+impl IncomingFrame {
     fn is_control(&self) -> bool {
         self.first_byte & 0x0F >= opcode::CLOSE
     }
 
-    /// Answers a control frame (RFC 6455 §5.5): a ping with its payload, a close with its code, a pong not at all.
-    fn answer(&self, out: &mut Vec<u8>) -> State {
+    /// Answers a control frame (RFC 6455 §5.5): a ping with its payload, a close with its code. A pong gets no answer.
+    fn answer(&self, out: &mut Vec<u8>) -> WebSocketState {
         let (code, state) = match self.first_byte & 0x0F {
-            opcode::PING => (opcode::PONG, State::Open),
-            opcode::CLOSE => (opcode::CLOSE, State::Closed),
-            _ => return State::Open,
+            opcode::PING => (opcode::PONG, WebSocketState::Open),
+            opcode::CLOSE => (opcode::CLOSE, WebSocketState::Closed),
+            _ => return WebSocketState::Open,
         };
         append_head(FINAL | code, self.length, out);
         out.extend_from_slice(&self.control);
@@ -266,10 +264,10 @@ impl Frame {
     }
 }
 
-fn close(code: u16, out: &mut Vec<u8>) -> State {
+fn close(code: u16, out: &mut Vec<u8>) -> WebSocketState {
     out.extend_from_slice(&[FINAL | opcode::CLOSE, 2]);
     out.extend_from_slice(&code.to_be_bytes());
-    State::Closed
+    WebSocketState::Closed
 }
 
 /// Appends a frame head without a mask (RFC 6455 §5.2).
@@ -338,9 +336,9 @@ mod tests {
         ]
         .concat();
         for size in [1, 2, 3, 7, 1000, input.len()] {
-            let (mut session, mut out) = (Session::default(), Vec::new());
+            let (mut session, mut out) = (WebSocketSession::default(), Vec::new());
             let states: Vec<_> = input.chunks(size).map(|piece| session.receive(piece, &mut out)).collect();
-            assert_eq!(states.last(), Some(&State::Closed), "in pieces of {size}");
+            assert_eq!(states.last(), Some(&WebSocketState::Closed), "in pieces of {size}");
             assert!(out == expected, "in pieces of {size}");
         }
     }
@@ -355,18 +353,18 @@ mod tests {
             masked(0x02, b"d"),
         ];
         for size in [1, 5, 1000] {
-            let mut session = Session { kept: Some(Vec::new()), ..Session::default() };
+            let mut session = WebSocketSession { kept: Some(Vec::new()), ..WebSocketSession::default() };
             let (mut out, mut whole) = (Vec::new(), Vec::new());
             for piece in input.concat().chunks(size) {
-                assert_eq!(session.receive(piece, &mut out), State::Open);
+                assert_eq!(session.receive(piece, &mut out), WebSocketState::Open);
                 whole.extend(session.take_whole().into_iter().flatten());
             }
             assert_eq!(out, unmasked(0x8A, b"ping"));
             assert_eq!(whole, [unmasked(0x01, b"a"), unmasked(0x80, b"b"), unmasked(0x82, b"c")].concat());
         }
-        let mut session = Session { kept: Some(Vec::new()), ..Session::default() };
+        let mut session = WebSocketSession { kept: Some(Vec::new()), ..WebSocketSession::default() };
         let (big, mut out) = (masked(0x01, &vec![b'x'; MESSAGE_BYTES_MAX]), Vec::new());
-        assert_eq!(session.receive(&big, &mut out), State::Closed);
+        assert_eq!(session.receive(&big, &mut out), WebSocketState::Closed);
         assert_eq!(out, unmasked(0x88, &TOO_BIG.to_be_bytes()));
     }
 
@@ -382,8 +380,8 @@ mod tests {
             ([masked(0x01, b"a"), masked(0x81, b"b")].concat(), "message inside a message"),
             (vec![0x81, 0xFE, 0, 1, 0, 0, 0, 0, b'a'], "length not minimal"),
         ] {
-            let (mut session, mut out) = (Session::default(), Vec::new());
-            assert_eq!(session.receive(&input, &mut out), State::Closed, "{what}");
+            let (mut session, mut out) = (WebSocketSession::default(), Vec::new());
+            assert_eq!(session.receive(&input, &mut out), WebSocketState::Closed, "{what}");
             assert!(out.ends_with(&[0x88, 2, 3, 0xEA]), "{what}");
         }
     }

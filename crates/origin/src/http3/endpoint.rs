@@ -1,4 +1,4 @@
-//! The UDP socket of a worker, with all connections that come to it. Packets are for the QUIC implementation.
+//! The UDP socket of a worker, with all its connections. The QUIC implementation handles packets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use h3::{Batch, Socket};
+use lab_http3::{LabUdpSocket, ReceiveBatch};
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
     ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Incoming, ServerConfig, Transmit,
@@ -21,24 +21,23 @@ use quinn_proto::{
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use tokio::time::Sleep;
 
-use super::connection::Connection;
-use crate::worker::Worker;
+use super::connection::OriginH3;
+use crate::worker::OriginWorker;
 
-/// Idle time-out.
 const IDLE_MAX: Duration = Duration::from_secs(900);
 /// Maximum number of concurrent requests on a connection.
 const STREAMS_MAX: u32 = 256;
-/// The client's own streams: three, and a few of kinds that are not known here.
+/// Unidirectional streams of a client: three, and a few of unknown types.
 const CLIENT_STREAMS: u32 = 16;
 /// Receive window of each request and of the connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
-/// What of a connection's responses may wait for acknowledgment.
+/// Maximum bytes of a connection's responses that wait for acknowledgment.
 const SEND_WINDOW_BYTES: u64 = 4 << 20;
-/// What a connection sends before others have their turn, in system calls.
+/// Maximum system calls for a connection before others have their turn.
 const SENDS_PER_TURN: usize = 4;
 
-/// QUIC's settings for the TLS settings of an address.
+/// QUIC settings for the TLS settings of an address.
 pub(crate) fn config(tls: &rustls::ServerConfig) -> io::Result<Arc<ServerConfig>> {
     let suite = TLS13_AES_128_GCM_SHA256.tls13().and_then(rustls::Tls13CipherSuite::quic_suite);
     let suite = suite.ok_or_else(|| io::Error::other("the TLS library has no QUIC"))?;
@@ -65,19 +64,19 @@ fn invalid(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, reason)
 }
 
-/// Serves the connections that come to a socket, for ever.
-pub(crate) async fn serve(worker: Rc<Worker>, socket: UdpSocket, config: Arc<ServerConfig>) {
+/// Serves the connections of a socket, without end.
+pub(crate) async fn serve(worker: Rc<OriginWorker>, socket: UdpSocket, config: Arc<ServerConfig>) {
     let Ok(local) = socket.local_addr() else { return };
-    // The socket was bound; what fails now is the system's.
-    let Ok(socket) = Socket::new(socket) else { return };
+    // The socket was bound, so an error here is the system's.
+    let Ok(socket) = LabUdpSocket::new(socket) else { return };
     let finds_size = !socket.may_fragment();
     let engine = Endpoint::new(Arc::new(EndpointConfig::default()), Some(config), finds_size, None);
-    let shared = Rc::new(Shared {
+    let shared = Rc::new(EndpointShared {
         stirred: RefCell::default(),
         driver: RefCell::default(),
         is_awake: Cell::default(),
     });
-    let mut driver = Driver {
+    let mut driver = EndpointDriver {
         worker,
         local,
         socket,
@@ -87,23 +86,22 @@ pub(crate) async fn serve(worker: Rc<Worker>, socket: UdpSocket, config: Arc<Ser
         timers: BTreeSet::new(),
         timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
         armed: None,
-        batch: Batch::default(),
+        batch: ReceiveBatch::default(),
         out: Vec::new(),
         unsent: None,
     };
     poll_fn(|context| driver.poll(context)).await;
 }
 
-/// What connections need of their endpoint.
-pub(super) struct Shared {
+/// State that connections share with their endpoint.
+pub(super) struct EndpointShared {
     /// Connections that have something to do.
     stirred: RefCell<VecDeque<usize>>,
     driver: RefCell<Option<Waker>>,
     is_awake: Cell<bool>,
 }
 
-impl Shared {
-    /// Has a connection driven.
+impl EndpointShared {
     pub(super) fn stir(&self, at: usize) {
         self.stirred.borrow_mut().push_back(at);
         if !self.is_awake.replace(true)
@@ -114,24 +112,24 @@ impl Shared {
     }
 }
 
-struct Driver {
-    worker: Rc<Worker>,
+struct EndpointDriver {
+    worker: Rc<OriginWorker>,
     local: std::net::SocketAddr,
-    socket: Socket,
+    socket: LabUdpSocket,
     engine: Endpoint,
-    shared: Rc<Shared>,
-    connections: Vec<Option<Rc<Connection>>>,
+    shared: Rc<EndpointShared>,
+    connections: Vec<Option<Rc<OriginH3>>>,
     timers: BTreeSet<(Instant, usize)>,
     timer: Pin<Box<Sleep>>,
-    /// When the timer goes off.
+    /// Due time of the timer.
     armed: Option<Instant>,
-    batch: Batch,
+    batch: ReceiveBatch,
     out: Vec<u8>,
     /// Datagrams that the kernel had no room for.
     unsent: Option<(Transmit, Vec<u8>)>,
 }
 
-impl Driver {
+impl EndpointDriver {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut *self.shared.driver.borrow_mut() {
             Some(driver) => driver.clone_from(context.waker()),
@@ -151,7 +149,7 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Receives once; whether there was something.
+    /// Receives once. Returns whether there were datagrams.
     fn receive(&mut self, context: &mut Context<'_>) -> bool {
         let mut batch = std::mem::take(&mut self.batch);
         let is_ready = self.socket.poll_receive(context, &mut batch).is_ready();
@@ -184,7 +182,6 @@ impl Driver {
         is_ready
     }
 
-    /// A connection begins.
     fn greet(&mut self, incoming: Incoming, now: Instant) {
         self.out.clear();
         if !self.worker.admits() {
@@ -201,7 +198,7 @@ impl Driver {
                 }
                 let addresses = [remote, self.local];
                 let connection =
-                    Connection::new(Rc::clone(&self.worker), Rc::clone(&self.shared), at, quic, addresses);
+                    OriginH3::new(Rc::clone(&self.worker), Rc::clone(&self.shared), at, quic, addresses);
                 connection.stir();
                 self.connections[at] = Some(connection);
             }
@@ -214,7 +211,7 @@ impl Driver {
         }
     }
 
-    /// Has connections driven whose timers are due.
+    /// Marks connections whose timers are due.
     fn ring(&mut self, now: Instant) {
         while let Some(&(due, at)) = self.timers.first() {
             if due > now {
@@ -228,7 +225,7 @@ impl Driver {
         }
     }
 
-    /// Drives each connection that has something to do once, as long as the kernel has room; whether there was one.
+    /// Drives each marked connection once, while the kernel has room. Returns whether there was one.
     fn drive_all(&mut self, context: &mut Context<'_>, now: Instant) -> bool {
         let count = self.shared.stirred.borrow().len();
         for _ in 0..count {
@@ -244,7 +241,7 @@ impl Driver {
         count > 0
     }
 
-    /// Whether the kernel has taken what it had no room for.
+    /// Sends the datagrams that the kernel had no room for. Returns whether it accepted them all.
     fn has_room(&mut self, context: &mut Context<'_>) -> bool {
         while let Some((transmit, bytes)) = &self.unsent {
             if self.socket.send(transmit, bytes) {
@@ -256,8 +253,7 @@ impl Driver {
         true
     }
 
-    /// Does what a connection has to do.
-    fn drive(&mut self, connection: &Rc<Connection>, at: usize, now: Instant) {
+    fn drive(&mut self, connection: &Rc<OriginH3>, at: usize, now: Instant) {
         connection.is_stirred.set(false);
         let mut is_drained = false;
         {
@@ -277,7 +273,7 @@ impl Driver {
         self.transmit(connection, now);
         let due = connection.quic().poll_timeout().filter(|_| !is_drained);
         let filed = connection.filed.get();
-        // One that is due later stays where it is: most timers are put off by each packet.
+        // A later due time is not filed again, because each packet postpones most timers.
         if let Some(filed) = filed
             && due.is_none_or(|due| due < filed)
         {
@@ -295,7 +291,7 @@ impl Driver {
         }
     }
 
-    fn transmit(&mut self, connection: &Connection, now: Instant) {
+    fn transmit(&mut self, connection: &OriginH3, now: Instant) {
         let segments = self.socket.segments_max();
         for _ in 0..SENDS_PER_TURN {
             self.out.clear();
@@ -306,11 +302,11 @@ impl Driver {
                 break;
             }
         }
-        // There may be more, after others.
+        // More may be due, after the others' turn.
         connection.stir();
     }
 
-    /// Arms the timer for what is due first. One that goes off too early costs a wake-up.
+    /// Arms the timer for the earliest due time. A timer that fires too early only costs a wake-up.
     fn arm(&mut self, context: &mut Context<'_>) {
         let Some(&(due, _)) = self.timers.first() else { return };
         if self.armed.is_none_or(|armed| due < armed) {

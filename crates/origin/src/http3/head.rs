@@ -1,22 +1,21 @@
-//! Heads of requests over HTTP/3 (RFC 9114 §4.3.1): what is malformed is refused.
+//! Heads of requests over HTTP/3 (RFC 9114 §4.3.1): malformed heads are rejected.
 
-use crate::request::{FIELDS_MAX, Refusal, Request};
-use crate::target::Target;
+use crate::request::{FIELDS_MAX, OwnedRequest, RequestRefusal};
+use crate::target::ParsedTarget;
 use crate::worker::FAST_PAGES;
 
-/// What a field section asks for.
-pub(super) enum Asked {
-    /// It cannot be decoded.
+/// The result of parsing a field section.
+pub(super) enum RequestedFields {
     Undecodable,
-    /// It is no request: its stream is reset.
+    /// The section is not a valid request: its stream is reset.
     Malformed,
-    /// A request, or why it is answered with an error.
-    Request(Box<Result<(Request, Target), Refusal>>),
+    /// A request, or the reason for an error response.
+    Request(Box<Result<(OwnedRequest, ParsedTarget), RequestRefusal>>),
 }
 
-/// The fixed page that a section without a body asks for, and whether for its head alone; `None` for anything else.
+/// The fixed page for a request without a body, and whether only its head is wanted; `None` for other requests.
 pub(super) fn fixed_page(section: &[u8]) -> Option<(usize, bool)> {
-    let Asked::Request(request) = parse(section, false) else { return None };
+    let RequestedFields::Request(request) = parse(section, false) else { return None };
     let (request, target) = (*request).ok()?;
     let is_head = match request.method.as_str() {
         "GET" => false,
@@ -30,13 +29,13 @@ pub(super) fn fixed_page(section: &[u8]) -> Option<(usize, bool)> {
     is_plain.then_some((page, is_head))
 }
 
-/// Reads a section. `has_body` tells whether content may follow.
-pub(super) fn parse(section: &[u8], has_body: bool) -> Asked {
+/// Parses a section. `has_body`: whether content may follow.
+pub(super) fn parse(section: &[u8], has_body: bool) -> RequestedFields {
     let mut fields: Vec<(String, Vec<u8>)> = Vec::new();
     let mut is_malformed = false;
-    let decoded = h3::decode(section, |name, value| {
+    let decoded = lab_http3::decode(section, |name, value| {
         is_malformed |= !is_field(name, value);
-        // RFC 9114 §4.3: pseudo-header fields come first, and once.
+        // RFC 9114 §4.3: pseudo-header fields come first, each at most once.
         let is_pseudo = name.starts_with(b":");
         let name = String::from_utf8_lossy(name).into_owned();
         let is_late = fields.last().is_some_and(|(last, _)| !last.starts_with(':'));
@@ -46,7 +45,7 @@ pub(super) fn parse(section: &[u8], has_body: bool) -> Asked {
         }
     });
     if decoded.is_err() {
-        return Asked::Undecodable;
+        return RequestedFields::Undecodable;
     }
     let text = |wanted: &str| {
         let found = fields.iter().find(|(name, _)| name == wanted);
@@ -61,7 +60,7 @@ pub(super) fn parse(section: &[u8], has_body: bool) -> Asked {
         (Some(_), None) => scheme.is_none() || path.as_ref().is_none_or(String::is_empty),
         (Some(_), Some(_)) | (None, _) => true,
     };
-    // RFC 9114 §4.3.1: one of both, and they agree.
+    // RFC 9114 §4.3.1: `:authority` or Host is required, and they must agree.
     let host = text("host");
     is_malformed |= match (&authority, &host) {
         (Some(authority), Some(host)) => authority != host,
@@ -69,19 +68,19 @@ pub(super) fn parse(section: &[u8], has_body: bool) -> Asked {
         _ => false,
     };
     if is_malformed {
-        return Asked::Malformed;
+        return RequestedFields::Malformed;
     }
     if fields.len() > FIELDS_MAX {
-        return Asked::Request(Box::new(Err(Refusal::TooManyFields)));
+        return RequestedFields::Request(Box::new(Err(RequestRefusal::TooManyFields)));
     }
     let named: Vec<(&str, &[u8])> =
         fields.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
     let method = method.unwrap_or_default();
     let wanted = path.or_else(|| authority.clone()).unwrap_or_default();
-    let request = Request::of_stream("HTTP/3", &method, &wanted, protocol.as_deref(), &named, has_body);
-    Asked::Request(Box::new(request.and_then(|request| {
-        // The path of an extended CONNECT is that of any request.
-        let mut target = Target::parse(if protocol.is_some() { "GET" } else { &method }, &wanted)?;
+    let request = OwnedRequest::of_stream("HTTP/3", &method, &wanted, protocol.as_deref(), &named, has_body);
+    RequestedFields::Request(Box::new(request.and_then(|request| {
+        // The path of an extended CONNECT has the same form as in other requests.
+        let mut target = ParsedTarget::parse(if protocol.is_some() { "GET" } else { &method }, &wanted)?;
         target.authority = authority.or(target.authority);
         Ok((request, target))
     })))
@@ -107,8 +106,10 @@ mod tests {
 
     fn section(fields: &[(&str, &str)]) -> Vec<u8> {
         let mut out = Vec::new();
-        h3::push_prefix(&mut out);
-        fields.iter().for_each(|(name, value)| h3::push_field(&mut out, name.as_bytes(), value.as_bytes()));
+        lab_http3::push_prefix(&mut out);
+        fields
+            .iter()
+            .for_each(|(name, value)| lab_http3::push_field(&mut out, name.as_bytes(), value.as_bytes()));
         out
     }
 
@@ -152,11 +153,11 @@ mod tests {
             &[(":method", "CONNECT"), scheme, path, (":protocol", "websocket")],
         ];
         for fields in malformed {
-            assert!(matches!(parse(&section(fields), false), Asked::Malformed), "{fields:?}");
+            assert!(matches!(parse(&section(fields), false), RequestedFields::Malformed), "{fields:?}");
         }
         for fields in [&GET[..], &[method, scheme, path, ("host", "a"), ("te", "trailers")]] {
-            assert!(matches!(parse(&section(fields), false), Asked::Request(_)), "{fields:?}");
+            assert!(matches!(parse(&section(fields), false), RequestedFields::Request(_)), "{fields:?}");
         }
-        assert!(matches!(parse(b"\x00\x00\x80", false), Asked::Undecodable));
+        assert!(matches!(parse(b"\x00\x00\x80", false), RequestedFields::Undecodable));
     }
 }

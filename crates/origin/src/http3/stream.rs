@@ -1,4 +1,4 @@
-//! A request over HTTP/3 that is answered by a task, and its response.
+//! A request over HTTP/3 that a task answers, and its response.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -6,42 +6,43 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
-use h3::{Broken, Code, Frames, Part, Side};
+use lab_http3::{ConnectionSide, Frames, LabH3Code, PeerViolation, StreamPart};
 use quinn_proto::{ReadError, StreamId, WriteError};
 
-use super::connection::{Begun, Connection, SECTION_BYTES_MAX, varint};
+use super::connection::{Begun, OriginH3, SECTION_BYTES_MAX, varint};
 use crate::body::Trailers;
 use crate::connection::Stop;
 use crate::exchange;
-use crate::head::{Head, Length, SERVER};
-use crate::http2::{Farewell, Piece};
-use crate::request::{Refusal, Request};
+use crate::head::{Length, OriginHead, SERVER};
+use crate::http2::{BodyPiece, Farewell};
+use crate::request::{OwnedRequest, RequestRefusal};
 use crate::stream;
-use crate::target::Target;
+use crate::target::ParsedTarget;
 
-/// Content that is sent in one DATA frame.
+/// Maximum content of a DATA frame.
 const FRAME_BYTES: usize = 64 * 1024;
 
-/// Answers a request.
-pub(super) async fn answer(mut stream: Stream, request: Box<Result<(Request, Target), Refusal>>) {
+pub(super) async fn answer(
+    mut stream: OriginH3Stream,
+    request: Box<Result<(OwnedRequest, ParsedTarget), RequestRefusal>>,
+) {
     let (worker, addresses) = (Rc::clone(&stream.connection.worker), stream.connection.addresses);
     match *request {
         Ok((request, target)) => {
-            let stream = stream::Stream::Http3(stream);
+            let stream = stream::OriginStream::Http3(stream);
             exchange::run_stream(stream, worker, addresses, "https", request, target).await;
         }
         Err(refusal) => stream.refuse(refusal).await,
     }
 }
 
-/// One request and its response.
-pub(crate) struct Stream {
-    connection: Rc<Connection>,
+/// A single request and its response.
+pub(crate) struct OriginH3Stream {
+    connection: Rc<OriginH3>,
     id: StreamId,
     frames: Frames,
     content: VecDeque<Bytes>,
     trailers: Option<Trailers>,
-    /// Whether the request has ended.
     is_ended: bool,
     /// Rendered head that is not sent yet.
     head: Option<Vec<u8>>,
@@ -51,8 +52,8 @@ pub(crate) struct Stream {
     is_done: bool,
 }
 
-impl Stream {
-    pub(super) fn new(connection: Rc<Connection>, id: StreamId, begun: Begun) -> Self {
+impl OriginH3Stream {
+    pub(super) fn new(connection: Rc<OriginH3>, id: StreamId, begun: Begun) -> Self {
         let Begun { frames, content, is_ended, .. } = begun;
         Self {
             connection,
@@ -67,15 +68,14 @@ impl Stream {
         }
     }
 
-    /// Waits for the next piece of the request body.
-    pub(crate) async fn receive(&mut self) -> Result<Piece, Stop> {
+    pub(crate) async fn receive(&mut self) -> Result<BodyPiece, Stop> {
         poll_fn(|context| {
             loop {
                 if let Some(piece) = self.content.pop_front() {
-                    return Poll::Ready(Ok(Piece::Data(piece)));
+                    return Poll::Ready(Ok(BodyPiece::Data(piece)));
                 }
                 if self.is_ended {
-                    return Poll::Ready(Ok(Piece::End(self.trailers.take().unwrap_or_default())));
+                    return Poll::Ready(Ok(BodyPiece::End(self.trailers.take().unwrap_or_default())));
                 }
                 if self.connection.is_over() {
                     return Poll::Ready(Err(Stop::Gone));
@@ -93,7 +93,7 @@ impl Stream {
         .await
     }
 
-    /// Reads what has come; whether there was something.
+    /// Reads received bytes. Returns whether there were any.
     fn read(&mut self) -> Result<bool, Stop> {
         let mut has_read = false;
         let mut done = Ok(());
@@ -105,31 +105,35 @@ impl Stream {
                 Ok(Some(chunk)) => {
                     has_read = true;
                     let (content, trailers) = (&mut self.content, &mut self.trailers);
-                    let take = |part: Part<'_>| match part {
-                        _ if trailers.is_some() => {
-                            Err(Broken(Code::FRAME_UNEXPECTED, "something comes behind the trailers"))
-                        }
-                        Part::Data(piece) => {
+                    let take = |part: StreamPart<'_>| match part {
+                        _ if trailers.is_some() => Err(PeerViolation(
+                            LabH3Code::FRAME_UNEXPECTED,
+                            "something comes behind the trailers",
+                        )),
+                        StreamPart::Data(piece) => {
                             content.push_back(Bytes::copy_from_slice(piece));
                             Ok(())
                         }
-                        Part::Headers(section) => {
+                        StreamPart::Headers(section) => {
                             let mut fields = Trailers::new();
-                            let decoded = h3::decode(section, |name, value| {
+                            let decoded = lab_http3::decode(section, |name, value| {
                                 fields.push((String::from_utf8_lossy(name).into_owned(), value.to_vec()));
                             });
                             *trailers = Some(fields);
                             decoded.map_err(|_| {
-                                Broken(Code::QPACK_DECOMPRESSION_FAILED, "a field section is not valid QPACK")
+                                PeerViolation(
+                                    LabH3Code::QPACK_DECOMPRESSION_FAILED,
+                                    "a field section is not valid QPACK",
+                                )
                             })
                         }
                     };
-                    done = self.frames.read(&chunk.bytes, SECTION_BYTES_MAX, Side::Server, take);
+                    done = self.frames.read(&chunk.bytes, SECTION_BYTES_MAX, ConnectionSide::Server, take);
                 }
                 Ok(None) => {
                     (self.is_ended, has_read) = (true, true);
                     if !self.frames.is_between() {
-                        done = Err(Broken(Code::FRAME_ERROR, "a stream ends within a frame"));
+                        done = Err(PeerViolation(LabH3Code::FRAME_ERROR, "a stream ends within a frame"));
                     }
                 }
                 Err(ReadError::Blocked) => {}
@@ -137,36 +141,34 @@ impl Stream {
             }
             let _ = chunks.finalize();
         }
-        if let Err(Broken(code, why)) = done {
+        if let Err(PeerViolation(code, why)) = done {
             self.connection.close(code, why, std::time::Instant::now());
             return Err(Stop::Gone);
         }
         if has_read {
-            // The client may send more.
+            // Reading has opened the client's window.
             self.connection.stir();
         }
         Ok(has_read)
     }
 
-    /// Sends a 1xx response.
-    pub(crate) async fn interim(&mut self, head: &Head) -> Result<(), Stop> {
+    pub(crate) async fn interim(&mut self, head: &OriginHead) -> Result<(), Stop> {
         let mut frame = Vec::new();
-        h3::push_headers(&mut frame, &rendered(head, None));
+        lab_http3::push_headers(&mut frame, &rendered(head, None));
         self.write(vec![frame.into()]).await
     }
 
     /// Begins the response. The head is sent with the first piece, or alone.
-    pub(crate) fn begin(&mut self, head: &Head, date: &[u8]) {
+    pub(crate) fn begin(&mut self, head: &OriginHead, date: &[u8]) {
         self.left = match head.length {
             Length::Known(length) => Some(length),
             Length::Chunked | Length::Close | Length::None => None,
         };
         let mut frame = Vec::new();
-        h3::push_headers(&mut frame, &rendered(head, Some(date)));
+        lab_http3::push_headers(&mut frame, &rendered(head, Some(date)));
         self.head = Some(frame);
     }
 
-    /// Sends the head, if it is not sent yet.
     pub(crate) async fn send_head(&mut self) -> Result<(), Stop> {
         match self.head.take() {
             Some(head) => self.write(vec![head.into()]).await,
@@ -179,7 +181,7 @@ impl Stream {
         while !bytes.is_empty() && !self.is_done {
             let piece = bytes.split_to(bytes.len().min(FRAME_BYTES));
             let mut front = self.head.take().unwrap_or_default();
-            h3::push_data_head(&mut front, piece.len() as u64);
+            lab_http3::push_data_head(&mut front, piece.len() as u64);
             self.left = self.left.map(|left| left.saturating_sub(piece.len() as u64));
             self.write(vec![front.into(), piece]).await?;
         }
@@ -189,7 +191,6 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes all of `pieces`.
     async fn write(&mut self, mut pieces: Vec<Bytes>) -> Result<(), Stop> {
         if self.is_done {
             return Ok(());
@@ -202,7 +203,7 @@ impl Stream {
             self.connection.stir();
             let mut quic = self.connection.quic();
             let mut sending = quic.send_stream(self.id);
-            // Only a write that finds no room has the stream told of when there is some.
+            // The stream is reported as writable only after a write has found no room.
             while from < pieces.len() {
                 match sending.write_chunks(&mut pieces[from..]) {
                     Ok(written) => from += written.chunks,
@@ -218,17 +219,16 @@ impl Stream {
         .await
     }
 
-    /// Ends the response, with these trailers if there are any.
     pub(crate) async fn finish(&mut self, trailers: &[(&str, &[u8])]) -> Result<(), Stop> {
         self.send_head().await?;
         if !trailers.is_empty() && !self.is_done {
             let mut section = Vec::new();
-            h3::push_prefix(&mut section);
+            lab_http3::push_prefix(&mut section);
             for (name, value) in trailers {
-                h3::push_field(&mut section, name.to_ascii_lowercase().as_bytes(), value);
+                lab_http3::push_field(&mut section, name.to_ascii_lowercase().as_bytes(), value);
             }
             let mut frame = Vec::new();
-            h3::push_headers(&mut frame, &section);
+            lab_http3::push_headers(&mut frame, &section);
             self.write(vec![frame.into()]).await?;
         }
         self.finish_stream();
@@ -237,7 +237,7 @@ impl Stream {
 
     /// Ends the response after the bytes sent so far, if it has not ended.
     pub(crate) async fn end(&mut self) {
-        // A client that has gone wants nothing any more.
+        // An error means that the client has gone.
         let _ = self.send_head().await;
         self.finish_stream();
     }
@@ -250,7 +250,7 @@ impl Stream {
     }
 
     /// Resets the stream, in both directions, with this error code.
-    pub(crate) fn reset(&mut self, code: Code) {
+    pub(crate) fn reset(&mut self, code: LabH3Code) {
         self.head = None;
         self.is_done = true;
         self.connection.reject(self.id, code);
@@ -258,13 +258,13 @@ impl Stream {
     }
 
     /// Rejects the request: sends an error response with the reason.
-    pub(crate) async fn refuse(&mut self, refusal: Refusal) {
+    pub(crate) async fn refuse(&mut self, refusal: RequestRefusal) {
         let worker = Rc::clone(&self.connection.worker);
         worker.counters().refused();
         let body = format!("{}.\n", refusal.reason());
-        let head = Head::new(refusal.status(), Length::Known(body.len() as u64));
+        let head = OriginHead::new(refusal.status(), Length::Known(body.len() as u64));
         self.begin(&head.field("Content-Type", "text/plain"), &worker.date.get());
-        // A client that has gone wants nothing any more.
+        // An error means that the client has gone.
         let _ = self.send(Bytes::from(body)).await;
     }
 
@@ -281,62 +281,65 @@ impl Stream {
         Ok(())
     }
 
-    /// Requests that the whole connection ends.
     pub(crate) fn say_farewell(&self, farewell: Farewell) {
         match farewell {
             Farewell::Graceful => self.connection.leave(),
             Farewell::Abrupt => {
-                self.connection.close(Code::INTERNAL_ERROR, "as was asked for", std::time::Instant::now());
+                self.connection.close(
+                    LabH3Code::INTERNAL_ERROR,
+                    "as was asked for",
+                    std::time::Instant::now(),
+                );
             }
         }
     }
 }
 
-impl Drop for Stream {
+impl Drop for OriginH3Stream {
     fn drop(&mut self) {
         if !self.connection.is_over() {
             if !self.is_done {
-                self.reset(Code::INTERNAL_ERROR);
+                self.reset(LabH3Code::INTERNAL_ERROR);
             } else if !self.is_ended {
-                // RFC 9114 §4.1: the rest of the request is not wanted.
-                let _ = self.connection.quic().recv_stream(self.id).stop(varint(Code::NO_ERROR));
+                // RFC 9114 §4.1: the rest of the request is not needed.
+                let _ = self.connection.quic().recv_stream(self.id).stop(varint(LabH3Code::NO_ERROR));
             }
         }
         self.connection.release(self.id);
     }
 }
 
-/// The field section of a response. 1xx responses have no date.
-pub(crate) fn rendered(head: &Head, date: Option<&[u8]>) -> Vec<u8> {
+/// Encodes the field section of a response. 1xx responses have no date.
+pub(crate) fn rendered(head: &OriginHead, date: Option<&[u8]>) -> Vec<u8> {
     let mut section = Vec::new();
-    h3::push_prefix(&mut section);
+    lab_http3::push_prefix(&mut section);
     let status = format!("{:03}", head.status);
-    h3::push_field(&mut section, b":status", status.as_bytes());
+    lab_http3::push_field(&mut section, b":status", status.as_bytes());
     if let Some(date) = date {
         if !head.has("server") {
-            h3::push_field(&mut section, b"server", SERVER.as_bytes());
+            lab_http3::push_field(&mut section, b"server", SERVER.as_bytes());
         }
         if !head.has("date") {
-            h3::push_field(&mut section, b"date", date);
+            lab_http3::push_field(&mut section, b"date", date);
         }
     }
     for (name, value) in head.fields() {
-        // RFC 9114 §4.2: what is about one connection is no field of HTTP/3.
+        // RFC 9114 §4.2: HTTP/3 has no connection-specific fields.
         if !["connection", "upgrade"].iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
-            h3::push_field(&mut section, name.to_ascii_lowercase().as_bytes(), value.as_bytes());
+            lab_http3::push_field(&mut section, name.to_ascii_lowercase().as_bytes(), value.as_bytes());
         }
     }
     if let Length::Known(length) = head.length {
-        h3::push_field(&mut section, b"content-length", length.to_string().as_bytes());
+        lab_http3::push_field(&mut section, b"content-length", length.to_string().as_bytes());
     }
     section
 }
 
-/// The frames of a fixed page: with its head alone, and with the head of its content too.
-pub(crate) fn page_front(head: &Head, date: &[u8], length: u64) -> (Bytes, Bytes) {
+/// The frames before a fixed page's content: HEADERS alone, and HEADERS with the head of DATA.
+pub(crate) fn page_front(head: &OriginHead, date: &[u8], length: u64) -> (Bytes, Bytes) {
     let mut front = Vec::new();
-    h3::push_headers(&mut front, &rendered(head, Some(date)));
+    lab_http3::push_headers(&mut front, &rendered(head, Some(date)));
     let alone = Bytes::copy_from_slice(&front);
-    h3::push_data_head(&mut front, length);
+    lab_http3::push_data_head(&mut front, length);
     (BytesMut::from(&front[..]).freeze(), alone)
 }

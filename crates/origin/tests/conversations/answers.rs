@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::{Client, start};
+use super::client::{Client, start};
 
 #[test]
 fn the_index_names_every_page_and_each_exists() {
@@ -20,9 +20,9 @@ fn the_index_names_every_page_and_each_exists() {
     for path in paths {
         let mut client = Client::connect(&running);
         match path.as_str() {
-            // These answer with something that is no response.
+            // These do not send a valid response.
             "/reset" | "/truncate" | "/stall" | "/garbage" | "/raw" => {}
-            // Without a count they have no end.
+            // Without a count they do not end.
             "/events" | "/vanward.Origin/Events" => {
                 assert_ne!(client.get(&format!("{path}?count=1")).status, 404, "{path}");
             }
@@ -63,7 +63,7 @@ fn rfc9112_6_3_another_status_keeps_to_its_framing() {
         ("DELETE", "/stats?status=200", "", 0),
         ("DELETE", "/stats?status=500", "", 0),
     ] {
-        // All of them on one connection: what is read too much or too little spoils the next.
+        // All requests use one connection, so that an error in the framing breaks the next response.
         let response = client.request(method, target, fields);
         assert_eq!(response.body.len(), length, "{target}, {fields}: {}", response.head);
         assert_eq!(response.field("Content-Range"), None, "{target}, {fields}");
@@ -82,7 +82,7 @@ fn rfc9110_15_2_interim_responses() {
     }
     assert!(client.get("/early-hints").field("Link").is_some());
     client.response("GET");
-    // None for HTTP/1.0.
+    // HTTP/1.0 gets no interim response.
     client.send("GET /early-hints HTTP/1.0\r\n\r\n");
     assert_eq!(client.response("GET").status, 200);
     client.assert_closed();
@@ -151,7 +151,7 @@ fn early_answers_before_the_body_has_come() {
     client.send("POST /early?close HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     let response = client.response("POST");
     assert_eq!((response.status, response.field("Connection")), (200, Some("close")));
-    // What is sent all the same does not turn into a reset.
+    // Bytes that the client still sends do not cause a reset.
     client.send("5\r\nhello\r\n0\r\n\r\n");
     client.assert_closed();
 }

@@ -1,33 +1,28 @@
-//! A client that sends bytes and reads responses by its own rules, as strict as a test needs.
+//! A client that sends bytes and parses responses independently, as strictly as a test needs.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use origin::Running;
+use origin::RunningOrigin;
 
-/// Nothing here takes long. A read that waits this long fails its test instead of hanging it.
+/// A read that waits this long fails its test instead of hanging it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) fn start() -> Running {
-    origin::start(origin::Options::default()).expect("a port on loopback is free")
+pub(crate) fn start() -> RunningOrigin {
+    origin::start(origin::OriginOptions::default()).expect("a port on loopback is free")
 }
 
-/// One connection.
 pub(crate) struct Client {
     reader: BufReader<TcpStream>,
 }
 
-/// A response, decoded.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// The head as received.
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
-    /// Sizes of the chunks, if there were any.
     pub(crate) chunks: Vec<usize>,
-    /// The trailer section's lines.
     pub(crate) trailers: Vec<String>,
 }
 
@@ -47,7 +42,7 @@ impl Response {
 }
 
 impl Client {
-    pub(crate) fn connect(running: &Running) -> Self {
+    pub(crate) fn connect(running: &RunningOrigin) -> Self {
         let stream = TcpStream::connect(running.addresses()[0]).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
         stream.set_nodelay(true).expect("is a socket");
@@ -62,7 +57,7 @@ impl Client {
         self.reader.get_mut().write_all(bytes.as_ref()).expect("the origin takes it");
     }
 
-    /// A request of HTTP/1.1 without a body, and its response. `fields` are whole lines.
+    /// Sends an HTTP/1.1 request without a body, and returns its response. `fields` are whole lines.
     pub(crate) fn request(&mut self, method: &str, target: &str, fields: &str) -> Response {
         self.send(format!("{method} {target} HTTP/1.1\r\nHost: origin.test\r\n{fields}\r\n"));
         self.response(method)
@@ -72,7 +67,6 @@ impl Client {
         self.request("GET", target, "")
     }
 
-    /// The next response, to a request of that method.
     pub(crate) fn response(&mut self, method: &str) -> Response {
         let mut response = self.response_head();
         let status = response.status;
@@ -89,7 +83,7 @@ impl Client {
         response
     }
 
-    /// The next response without its body.
+    /// Reads the next response without its body.
     pub(crate) fn response_head(&mut self) -> Response {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -132,14 +126,14 @@ impl Client {
         bytes
     }
 
-    /// All that comes until the end, and how it ends.
+    /// Reads everything up to the end, and returns how the connection ended.
     pub(crate) fn rest(&mut self) -> (Vec<u8>, io::Result<()>) {
         let mut bytes = Vec::new();
         let ending = self.reader.read_to_end(&mut bytes).map(drop);
         (bytes, ending)
     }
 
-    /// The origin has closed the connection, and sends nothing more.
+    /// Expects the end of the connection, and nothing before it.
     #[track_caller]
     pub(crate) fn assert_closed(&mut self) {
         let (bytes, ending) = self.rest();
@@ -148,7 +142,7 @@ impl Client {
     }
 }
 
-/// What the origin's generated bodies consist of.
+/// Returns bytes of the origin's generated bodies.
 pub(crate) fn pattern(first: u64, length: u64) -> Vec<u8> {
     (first..first + length).map(origin::body_byte).collect()
 }

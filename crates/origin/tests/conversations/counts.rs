@@ -1,9 +1,9 @@
-//! Counts of what arrived.
+//! Counters of connections and requests.
 
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use crate::client::{Client, start};
+use super::client::{Client, start};
 
 #[test]
 fn stats_count_what_arrived_and_start_again() {
@@ -36,7 +36,7 @@ fn stats_count_what_arrived_and_start_again() {
 
 #[test]
 fn stats_add_up_over_workers() {
-    let options = origin::Options { workers: NonZeroUsize::new(3), ..origin::Options::default() };
+    let options = origin::OriginOptions { workers: NonZeroUsize::new(3), ..origin::OriginOptions::default() };
     let running = origin::start(options).expect("starts");
     let mut clients: Vec<_> = (0..40).map(|_| Client::connect(&running)).collect();
     for client in &mut clients {
@@ -52,9 +52,10 @@ fn stats_add_up_over_workers() {
 fn a_kept_connection_is_announced_where_that_is_asked_for() {
     for says_keep_alive in [false, true] {
         let running =
-            origin::start(origin::Options { says_keep_alive, ..origin::Options::default() }).expect("starts");
+            origin::start(origin::OriginOptions { says_keep_alive, ..origin::OriginOptions::default() })
+                .expect("starts");
         let mut client = Client::connect(&running);
-        // From memory, and rendered for the request.
+        // A page from memory, and pages rendered for each request.
         for path in ["/tiny", "/large", "/blank/5", "/chunked/5", "/nowhere"] {
             let response = client.get(path);
             let said = response.field("connection");
@@ -78,7 +79,8 @@ fn stopping_closes_every_connection_and_frees_the_port() {
         let (bytes, _) = client.rest();
         assert!(bytes.is_empty());
     }
-    let again = origin::start(origin::Options { listen: listen.clone(), ..origin::Options::default() });
+    let again =
+        origin::start(origin::OriginOptions { listen: listen.clone(), ..origin::OriginOptions::default() });
     assert_eq!(again.expect("the port is free").addresses(), listen);
 }
 
@@ -86,7 +88,8 @@ fn stopping_closes_every_connection_and_frees_the_port() {
 fn what_was_begun_is_done_though_its_client_has_gone() {
     const WORK: Duration = Duration::from_millis(200);
     let capacity = NonZeroUsize::new(1);
-    let running = origin::start(origin::Options { capacity, ..origin::Options::default() }).expect("starts");
+    let running = origin::start(origin::OriginOptions { capacity, ..origin::OriginOptions::default() })
+        .expect("starts");
     let began = Instant::now();
     for (requests, target) in [(1, "/delay/200ms"), (2, "/tiny?delay=200ms")] {
         let mut gone = Client::connect(&running);

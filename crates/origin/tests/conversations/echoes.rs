@@ -1,6 +1,6 @@
-//! The request, given back.
+//! Endpoints that return the request.
 
-use crate::client::{Client, start};
+use super::client::{Client, start};
 
 #[test]
 fn echo_is_the_request_byte_for_byte() {
@@ -9,7 +9,7 @@ fn echo_is_the_request_byte_for_byte() {
     let head = "POST /echo?a=%20b HTTP/1.1\r\nHOST: x\r\nX-B:  2 \r\nx-a: 1\r\nX-B: \u{e9}\r\nContent-Length: 5\r\n\r\n";
     client.send(format!("{head}hello"));
     assert_eq!(client.response("POST").text(), format!("{head}hello"));
-    // Without its framing, as that is what a proxy may change.
+    // Without its framing, because a proxy may change that.
     let head = "PUT /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
     client.send(format!("{head}3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"));
     assert_eq!(client.response("PUT").text(), format!("{head}abcde"));
@@ -64,7 +64,7 @@ fn echo_body_keeps_type_framing_and_trailers() {
     client.send("5\r\nhello\r\n");
     let response = client.response_head();
     assert_eq!(response.field("Transfer-Encoding"), Some("chunked"));
-    // It streams: what was sent is back before the rest is sent.
+    // The body streams: the first part returns before the rest is sent.
     assert_eq!(client.exactly(10), b"5\r\nhello\r\n");
     client.send("0\r\nX-T: v\r\n\r\n");
     assert_eq!(client.exactly(13), b"0\r\nX-T: v\r\n\r\n");

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::Shutdown;
 
-use crate::client::{Client, pattern, start};
+use super::client::{Client, pattern, start};
 
 fn get(client: &mut Client, target: &str) {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -63,7 +63,7 @@ fn stall_sends_a_part_and_ends_with_the_client() {
             assert_eq!(client.response_head().field("Content-Length"), Some((body + 1).to_string().as_str()));
         }
         assert_eq!(client.exactly(body), pattern(0, body as u64));
-        // Only once the client has closed its side does the origin close.
+        // The origin closes only after the client has closed its side.
         client.stream().shutdown(Shutdown::Write).expect("is connected");
         client.assert_closed();
     }

@@ -1,6 +1,6 @@
 //! Pages of known size: lengths, validators, conditions, ranges.
 
-use crate::client::{Client, pattern, start};
+use super::client::{Client, pattern, start};
 
 const MODIFIED: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
 
@@ -87,7 +87,7 @@ fn rfc9110_13_1_2_if_none_match() {
     for method in ["GET", "HEAD"] {
         let response = client.request(method, "/tiny", &format!("If-None-Match: \"a\", W/{tag}\r\n"));
         assert_eq!((response.status, response.field("ETag")), (304, Some(tag.as_str())), "{method}");
-        // RFC 9110 §15.4.5: no body, and the next response follows at once.
+        // RFC 9110 §15.4.5: a 304 has no body, and the next response follows at once.
         assert_eq!(response.field("Content-Length"), None);
     }
     assert_eq!(client.request("GET", "/tiny", "If-None-Match: \"a\"\r\n").status, 200);
@@ -139,7 +139,7 @@ fn rfc9110_14_2_one_range() {
     }
     let hello = client.get("/hello.html").body;
     assert_eq!(client.request("GET", "/hello.html", "Range: bytes=40-\r\n").body, hello[40..]);
-    // RFC 9110 §14.2: defined for GET alone.
+    // RFC 9110 §14.2: Range is defined for GET alone.
     assert_eq!(client.request("HEAD", "/large", "Range: bytes=0-0\r\n").status, 200);
     assert_eq!(client.request("POST", "/large", "Range: bytes=0-0\r\n").status, 200);
 }

@@ -1,9 +1,9 @@
-//! Requests: persistence, pipelining, bodies, and what is refused.
+//! Requests: persistence, pipelining, bodies, rejections.
 
 use std::io::Write;
 use std::net::Shutdown;
 
-use crate::client::{Client, pattern, start};
+use super::client::{Client, pattern, start};
 
 #[test]
 fn rfc9112_9_3_a_connection_serves_many_requests_and_closes_when_asked() {
@@ -84,10 +84,10 @@ fn rfc9110_10_1_1_expect_100_continue() {
         client.send("hello");
         assert_eq!(client.response("POST").status, 200);
     }
-    // Nobody waits who has sent the body already.
+    // The body was sent already, so there is no 100.
     client.send("POST /echo-body HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nhi");
     assert_eq!(client.response("POST").status, 200);
-    // No body will come.
+    // Without a body there is no 100.
     assert_eq!(client.request("GET", "/tiny", "Expect: 100-continue\r\n").status, 200);
 }
 

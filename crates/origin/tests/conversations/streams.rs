@@ -1,6 +1,6 @@
-//! Bodies in every framing, and slowly; the URL list.
+//! Bodies in every framing, also slow ones; the URL list.
 
-use crate::client::{Client, pattern, start};
+use super::client::{Client, pattern, start};
 
 #[test]
 fn rfc9112_7_1_chunked() {
@@ -74,7 +74,7 @@ fn makelist_is_the_scripts_list() {
     let again = client.get("/varnish/makelist.php?total=5000&host=h.test:8080&seed=3");
     assert_eq!(again.body, response.body);
     assert_ne!(client.get("/varnish/makelist?total=5000&host=h.test:8080&seed=4").body, response.body);
-    // Any of its URLs is served.
+    // The origin serves any URL of the list.
     let path = lines[0].strip_prefix("http://h.test:8080").expect("was looked at");
     assert_eq!(client.get(path).status, 200);
 }

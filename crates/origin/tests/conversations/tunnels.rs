@@ -2,7 +2,7 @@
 
 use std::net::Shutdown;
 
-use crate::client::{Client, start};
+use super::client::{Client, start};
 
 const WEBSOCKET: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -11,7 +11,7 @@ const WEBSOCKET: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r
 fn rfc9110_7_8_upgrade_echoes_until_the_client_half_closes() {
     let running = start();
     let mut client = Client::connect(&running);
-    // The first bytes of the tunnel come right behind the request.
+    // The first bytes of the tunnel arrive with the request.
     client.send("GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nfirst");
     let response = client.response("GET");
     assert_eq!((response.status, response.field("Upgrade")), (101, Some("echo")));

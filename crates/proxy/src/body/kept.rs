@@ -1,7 +1,7 @@
-//! Bodies that are kept as a whole: in memory, or in a file without a name.
+//! Complete bodies, in memory or in a nameless file.
 //!
-//! Made from a request whose route has it buffered, and from the copy for a mirror. Whoever has one can read it again and
-//! again (`replay`). Files are written and read by other threads where that may wait for a disk.
+//! Made by request buffering, and from the copy for a mirror. A body can be sent repeatedly (`replay`). Other threads
+//! write and read files where a disk may block.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,45 +15,42 @@ use ::files::OpenFile;
 use config::RequestBuffers;
 use rustix::fs::OFlags;
 
-use crate::context::kept_bytes::{KeptBytes, Share};
-use crate::context::worker::Worker;
+use crate::shared::kept_bytes::{KeptByteCounter, KeptBytes, KeptShare};
 
-/// Memory is taken in steps of this size.
+/// Memory is reserved in steps of this size.
 const STEP_BYTES: usize = 16 << 10;
 
-/// A whole body.
 pub(crate) struct KeptBody {
-    pub(crate) content: Content,
+    pub(crate) content: KeptContent,
     pub(crate) bytes: u64,
-    /// Its trailers, as lines.
+    /// As lines.
     pub(crate) trailers: Vec<u8>,
-    /// Whether it is sent in chunks where servers are told lengths that way.
+    /// Whether HTTP/1 servers get the body in chunks.
     pub(crate) is_chunked: bool,
-    /// None if the memory is counted elsewhere.
-    _share: Option<Share>,
+    /// `None` if the memory is counted elsewhere.
+    _share: Option<KeptShare>,
 }
 
-/// Where a body is.
-pub(crate) enum Content {
+pub(crate) enum KeptContent {
     Memory(Vec<u8>),
     File(Arc<OpenFile>),
 }
 
 impl KeptBody {
-    /// A body in memory that is not counted.
+    /// Creates a body in memory that does not count against the limits.
     pub(crate) fn in_memory(body: Vec<u8>, is_chunked: bool) -> Self {
         let bytes = body.len() as u64;
-        Self { content: Content::Memory(body), bytes, trailers: Vec::new(), is_chunked, _share: None }
+        Self { content: KeptContent::Memory(body), bytes, trailers: Vec::new(), is_chunked, _share: None }
     }
 
-    /// Whether it is on disk.
     pub(crate) fn is_in_file(&self) -> bool {
-        matches!(self.content, Content::File(_))
+        matches!(self.content, KeptContent::File(_))
     }
 
-    /// Has a range of a file in memory, so that who sends it does not keep a worker waiting for a disk.
+    /// Loads a range of the file into the page cache, so that sending it does not block the worker.
     pub(crate) async fn load(&self, range: Range<u64>) -> io::Result<()> {
-        let (Content::File(file), Some(share)) = (&self.content, &self._share) else { return Ok(()) };
+        let (KeptContent::File(file), Some(share)) = (&self.content, &self._share) else { return Ok(()) };
+        // Usually the pages are still in memory, and no thread is needed.
         if file.is_in_memory(range.clone()) {
             return Ok(());
         }
@@ -62,45 +59,44 @@ impl KeptBody {
     }
 }
 
-/// Why a body is not kept.
 #[derive(Debug)]
 pub(crate) enum Unkept {
-    /// All bodies together take as much as they may.
+    /// All kept bodies together have reached their limit.
     Full,
-    /// It cannot be written.
+    /// The file cannot be written.
     Failed(io::Error),
 }
 
 /// Keeps a body that arrives piece by piece.
-pub(crate) struct Keeper {
+pub(crate) struct BodyKeeper {
     memory: Vec<u8>,
-    /// More than this of it is not in memory.
+    /// Bytes that are kept in memory; a longer body goes to a file.
     memory_max: u64,
     bounds: RequestBuffers,
-    /// What was written, once it is more than fits the memory.
+    /// The file and its length, once the body exceeds the memory.
     file: Option<(File, u64)>,
-    share: Share,
+    share: KeptShare,
 }
 
-impl Keeper {
+impl BodyKeeper {
     pub(crate) fn new(
-        worker: &Rc<Worker>,
+        owner: Rc<dyn KeptByteCounter>,
         all: &Arc<KeptBytes>,
         bounds: &RequestBuffers,
         memory_max: u64,
     ) -> Self {
-        let share = Share::new(worker, all);
+        let share = KeptShare::new(owner, all);
         Self { memory: Vec::new(), memory_max, bounds: bounds.clone(), file: None, share }
     }
 
-    /// Keeps the next bytes.
     pub(crate) async fn take(&mut self, bytes: &[u8]) -> Result<(), Unkept> {
+        // Appended even if it does not fit: the memory then goes to the file as a whole.
         let fits = self.has_room(self.memory.len() + bytes.len());
         self.memory.extend_from_slice(bytes);
         if fits { Ok(()) } else { self.spill().await }
     }
 
-    /// Makes room for so many bytes in memory, if they may be there.
+    /// Reserves memory up to `total` bytes, if that is permitted.
     fn has_room(&mut self, total: usize) -> bool {
         if total > self.memory_max as usize {
             return false;
@@ -109,6 +105,8 @@ impl Keeper {
         if total <= capacity {
             return true;
         }
+        // Doubling keeps the copies per byte constant. The exact reservation keeps the counted and the real memory
+        // equal.
         let wanted = total.max(2 * capacity).next_multiple_of(STEP_BYTES).min(self.memory_max as usize);
         let may_grow = self.share.grow_memory(wanted as u64, &self.bounds);
         if may_grow {
@@ -117,11 +115,13 @@ impl Keeper {
         may_grow
     }
 
-    /// Writes what is in memory to the file.
+    /// Appends the bytes in memory to the file.
     async fn spill(&mut self) -> Result<(), Unkept> {
+        // Disk space is reserved before the write, so that all bodies together never exceed the limit.
         if !self.share.grow_disk(self.memory.len() as u64, &self.bounds) {
             return Err(Unkept::Full);
         }
+        // The memory travels to the writing thread and back, so that its capacity is used again.
         let memory = std::mem::take(&mut self.memory);
         let path = self.bounds.path.clone();
         let file = self.file.take();
@@ -131,7 +131,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// The whole body.
+    /// Ends the body. One that has begun in a file ends there, so that no memory stays in use.
     pub(crate) async fn end(mut self, trailers: &[u8]) -> Result<KeptBody, Unkept> {
         if self.file.is_some() && !self.memory.is_empty() {
             self.spill().await?;
@@ -139,19 +139,21 @@ impl Keeper {
         let (content, bytes) = match self.file {
             None => {
                 let bytes = self.memory.len() as u64;
-                (Content::Memory(self.memory), bytes)
+                (KeptContent::Memory(self.memory), bytes)
             }
             Some((file, written)) => {
+                // The body is complete in its file, so its memory is free for other bodies.
                 self.share.leave_memory();
-                (Content::File(Arc::new(OpenFile::of(file).map_err(Unkept::Failed)?)), written)
+                (KeptContent::File(Arc::new(OpenFile::from_file(file).map_err(Unkept::Failed)?)), written)
             }
         };
+        // RFC 9112 §7.1.2: only a chunked body has a place for trailers.
         let is_chunked = !trailers.is_empty();
         Ok(KeptBody { content, bytes, trailers: trailers.to_vec(), is_chunked, _share: Some(self.share) })
     }
 }
 
-/// Writes a piece behind what is in the file, which is made if there is none. Gives the memory back, empty.
+/// Appends a piece to the file, which is created if there is none. Returns the memory, emptied.
 fn write(file: Option<(File, u64)>, path: PathBuf, mut memory: Vec<u8>) -> io::Result<(File, u64, Vec<u8>)> {
     let (file, at) = match file {
         Some(file) => file,
@@ -163,20 +165,21 @@ fn write(file: Option<(File, u64)>, path: PathBuf, mut memory: Vec<u8>) -> io::R
     Ok((file, end, memory))
 }
 
-/// A new file that has no name, and that nobody else may open.
+/// Creates a file without a name, which no other process can open.
 fn create(directory: &Path) -> io::Result<File> {
+    // O_EXCL: the file can never be linked into a directory (open(2)), so its content stays private.
     let nameless = (OFlags::TMPFILE | OFlags::EXCL).bits() as i32;
     let opened = OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(nameless).open(directory);
-    // Not every file system can: there it has a name for a moment.
+    // Some file systems lack nameless files: there it has a name briefly.
     opened.or_else(|_| tempfile::tempfile_in(directory))
 }
 
-/// Takes a step that may wait for a disk, on another thread.
+/// Runs a step that may block on a disk on another thread.
 async fn elsewhere<T: Send + 'static>(
     all: &KeptBytes,
     step: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    // It is never closed.
+    // The semaphore is never closed.
     let _turn = all.turns.acquire().await.map_err(io::Error::other)?;
     tokio::task::spawn_blocking(step).await.map_err(io::Error::from)?
 }

@@ -1,34 +1,52 @@
-//! Fields that are removed from every part of a message. Heads are edited where they are written; this is for interim
-//! responses and trailers.
+//! Removes fields from interim responses and trailers. Final heads are edited where they are written.
 
-use ::cache::names_tags;
+use ::cache::{CachePolicy, names_tags};
 use route::RemovedFields;
 
-use crate::context::exchange::{ExchangeContext, RoutedRequest};
+use crate::context::plan::RoutePolicies;
 
-/// Removes the fields with cache tags, which origins send to caches alone.
-pub(crate) static TAGS: OmittedFields = OmittedFields { removed: None, tags: true };
+/// Removes the response fields that are meant only for this cache.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HiddenFields<'a>(pub(crate) &'a CachePolicy);
 
-/// A filter that removes fields by name, and edits none.
+impl http1::Edits for HiddenFields<'_> {
+    fn touches(&self, name: &[u8]) -> bool {
+        self.0.hides(name)
+    }
+
+    fn removes(&self, name: &[u8]) -> bool {
+        self.0.hides(name)
+    }
+
+    fn replace(&self, _: &[u8], _: &[u8], _: &mut Vec<u8>) {}
+
+    fn add(&self, _: &mut Vec<u8>) {}
+}
+
+/// A filter that removes fields by name.
 #[derive(Debug, Clone)]
 pub(crate) struct OmittedFields {
     removed: Option<RemovedFields>,
-    /// Whether what origins tell caches alone is among them.
+    /// Whether it also removes cache tags.
     tags: bool,
 }
 
 impl OmittedFields {
-    /// The fields to remove from requests of a route; `None` if there are none.
-    pub(crate) fn in_requests(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> Option<Self> {
-        let removed = routed.policies(ctx)?.settings.request_headers.removed();
+    /// Returns the fields to remove from requests of a route; `None` if there are none.
+    pub(crate) fn in_requests(policies: &RoutePolicies) -> Option<Self> {
+        let removed = policies.settings.request_headers.removed();
         removed.map(|removed| Self { removed: Some(removed.clone()), tags: false })
     }
 
-    /// The fields to remove from responses of a route; `None` if there are none.
-    pub(crate) fn in_responses(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> Option<Self> {
-        let policies = routed.response_policies(ctx);
+    /// Returns the fields to remove from responses of a route, including those that its cache hides; `None` if there
+    /// are none.
+    pub(crate) fn in_responses(
+        policies: Option<&RoutePolicies>,
+        hiding: Option<&CachePolicy>,
+    ) -> Option<Self> {
         let removed = policies.and_then(|policies| policies.settings.response_headers.removed()).cloned();
-        let tags = routed.hides_tags(ctx);
+        let tags = hiding.is_some_and(|policy| !policy.sends_tags);
+        // Most routes remove nothing, and get no filter.
         (removed.is_some() || tags).then_some(Self { removed, tags })
     }
 

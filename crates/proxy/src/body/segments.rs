@@ -1,10 +1,10 @@
-//! Bodies of several ranges: texts of our own, each with what follows it of the content.
+//! Bodies of several ranges: texts of the proxy, each followed by a range of the content.
 
 use std::ops::Range;
 
 use ::cache::Boundary;
 
-/// A text of our own, and what follows it of the content.
+/// A text of the proxy, and the range of the content that follows it.
 #[derive(Default)]
 pub(crate) struct Segment {
     pub(crate) text: Vec<u8>,
@@ -12,8 +12,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// A range of the content alone.
-    pub(crate) fn of(range: Range<u64>) -> Self {
+    pub(crate) fn from_range(range: Range<u64>) -> Self {
         Self { text: Vec::new(), range }
     }
 
@@ -23,7 +22,7 @@ impl Segment {
     }
 }
 
-/// The body of multipart/byteranges (RFC 9110 §14.6).
+/// Returns the body of multipart/byteranges (RFC 9110 §14.6).
 pub(crate) fn parts(
     ranges: &[Range<u64>],
     boundary: &Boundary,

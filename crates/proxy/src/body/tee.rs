@@ -1,4 +1,4 @@
-//! Copies a request's body as it passes, up to a bound: for whoever waits for the whole of it, and for the next attempt.
+//! Copies a request's body in transit, up to a limit: for a receiver of the complete body, and for the next attempt.
 
 use std::rc::Rc;
 
@@ -6,71 +6,69 @@ use tokio::sync::oneshot;
 
 use crate::body::kept::KeptBody;
 
-/// A copy of a body.
 pub(crate) enum Copied {
-    /// The body.
     Whole(Rc<KeptBody>),
-    /// It is larger than the bound.
+    /// The body exceeds the limit.
     TooLarge,
 }
 
-/// What copies a body.
 #[derive(Default)]
 pub(crate) struct Tee {
     awaited: Option<Awaited>,
-    kept: Option<Kept>,
+    kept: Option<TeeContent>,
 }
 
-/// A copy that somebody waits for. If it is dropped before the end, the receiver gets an error.
+/// A copy for a receiver. If the copy is dropped before its end, the receiver gets an error.
 struct Awaited {
     body: Vec<u8>,
     bytes_max: usize,
-    /// Whether the copy is sent in chunks, as its body came.
+    /// Whether the copy is sent in chunks.
     is_chunked: bool,
     copied: oneshot::Sender<Copied>,
 }
 
-/// What has passed so far.
-struct Kept {
+/// The body so far, for the next attempt.
+struct TeeContent {
     body: Vec<u8>,
     bytes_max: usize,
 }
 
 impl Tee {
-    /// Copies the whole of the body, if it is no longer than that. `is_chunked` says whether the copy is sent in chunks.
+    /// Copies the complete body, up to `bytes_max`. `is_chunked`: the copy is sent in chunks.
     pub(crate) fn new(bytes_max: usize, is_chunked: bool) -> (Box<Self>, oneshot::Receiver<Copied>) {
         let (copied, receiver) = oneshot::channel();
         let awaited = Awaited { body: Vec::new(), bytes_max, is_chunked, copied };
         (Box::new(Self { awaited: Some(awaited), kept: None }), receiver)
     }
 
-    /// Also keeps what passes, as long as that is no longer than that.
+    /// Also keeps the body so far, up to `bytes_max`, for the next attempt.
     pub(crate) fn keep(&mut self, bytes_max: usize) {
-        self.kept = Some(Kept { body: Vec::new(), bytes_max });
+        self.kept = Some(TeeContent { body: Vec::new(), bytes_max });
     }
 
-    /// Shares a body that is kept already, which needs no copy.
+    /// Sends a body that is already kept, without a copy.
     pub(crate) fn share(self, body: &Rc<KeptBody>) {
         let Some(Awaited { bytes_max, copied, .. }) = self.awaited else { return };
         let fits = body.bytes <= bytes_max as u64;
-        // Who waited for it may have gone.
+        // The receiver may be gone.
         let _ = copied.send(if fits { Copied::Whole(Rc::clone(body)) } else { Copied::TooLarge });
     }
 
-    /// All that has passed, if it is kept.
+    /// All bytes so far, if they are kept.
     pub(crate) fn kept(&self) -> Option<&[u8]> {
         self.kept.as_ref().map(|kept| kept.body.as_slice())
     }
 
-    /// Keeps no more. Returns itself if somebody waits for the whole.
+    /// Stops keeping the body. Returns the tee if a receiver still waits for its copy.
     pub(crate) fn forget(mut self: Box<Self>) -> Option<Box<Self>> {
         self.kept = None;
         self.awaited.is_some().then_some(self)
     }
 
-    /// Copies the next bytes of the body. Returns itself if it is of any more use.
+    /// Copies the next bytes of the body. Returns the tee if it is still needed.
     pub(crate) fn take(mut self: Box<Self>, bytes: &[u8], is_end: bool) -> Option<Box<Self>> {
         self.awaited = self.awaited.take().and_then(|awaited| awaited.take(bytes, is_end));
+        // Beyond the limit nothing is kept any more: a retry with a partial copy would send a truncated body.
         if let Some(mut kept) = self.kept.take()
             && kept.body.len() + bytes.len() <= kept.bytes_max
         {
@@ -82,9 +80,10 @@ impl Tee {
 }
 
 impl Awaited {
+    /// Copies the next bytes. Returns `None` once the copy is complete or has become too large.
     fn take(mut self, bytes: &[u8], is_end: bool) -> Option<Self> {
         if self.body.len() + bytes.len() > self.bytes_max {
-            // Who waited for it may have gone.
+            // The receiver may be gone.
             let _ = self.copied.send(Copied::TooLarge);
             return None;
         }

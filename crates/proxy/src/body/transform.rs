@@ -1,45 +1,52 @@
-//! Content coding of bodies: whether a response is coded or decoded for a client.
+//! Decides whether a response is coded or decoded for a client, and changes its head.
 
-use coding::{Accepted, Change, Coding, Content, Decoder};
+use coding::{Accepted, BodyChange, BodyDecoder, BodyHead, Coding};
 use config::Compress;
 use http1::{RequestHead, ResponseHead};
 
-use crate::context::coders::{Coders, Transform};
-use crate::context::exchange_slot::Request;
+use crate::body::coders::{Coders, Transform};
 
-/// What becomes of a response's body.
+/// The change of a response's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// It leaves as it came. `adds_vary`: other clients get it otherwise, and Vary does not say so yet.
-    Unchanged { adds_vary: bool },
-    /// It has none, and its validator is weak, as that of the response that it is about.
+    /// No change. `adds_vary`: other clients get another coding, and Vary lacks Accept-Encoding.
+    Unchanged {
+        adds_vary: bool,
+    },
+    /// A response without a body (304) whose validator becomes weak, like that of the response it refers to.
     Weaken,
-    /// It is coded.
     Code(Coding),
-    /// It is decoded.
     Decode(Coding),
 }
 
 impl Choice {
-    /// Decides about a response with this status and this content.
-    pub(crate) fn of(compress: &Compress, request: &Request, status: u16, content: &Content<'_>) -> Self {
-        if content.may_be_coded(status, &compress.types, compress.min_size) {
-            let (accepted, forbids) = accepted(&request.head, request.head_bytes());
-            return match accepted.choose(&compress.codings) {
-                Some(coding) if !forbids => Self::Code(coding),
-                _ => Self::Unchanged { adds_vary: !content.varies() },
+    /// Decides about a response, given its status and content.
+    pub(crate) fn new(
+        compress: &Compress,
+        head: &RequestHead,
+        bytes: &[u8],
+        status: u16,
+        content: &BodyHead<'_>,
+    ) -> Self {
+        let Compress { types, min_size, codings, .. } = compress;
+        let may_be_coded = content.may_be_coded(status, types, *min_size);
+        // Accept-Encoding is only parsed if the answer depends on it.
+        if may_be_coded || content.removable_coding(status).is_some() {
+            let (accepted, forbids) = accepted(head, bytes);
+            let choice = match may_be_coded {
+                true => accepted.choose(codings).map(Self::Code),
+                false => content.coding_to_remove(status, &accepted).map(Self::Decode),
             };
-        }
-        if content.is_coded() {
-            let (accepted, forbids) = accepted(&request.head, request.head_bytes());
-            if let (Some(coding), false) = (content.coding_to_remove(status, &accepted), forbids) {
-                return Self::Decode(coding);
+            if let Some(choice) = choice.filter(|_| !forbids) {
+                return choice;
             }
         }
-        Self::Unchanged { adds_vary: status == 304 && !content.varies() }
+        // RFC 9110 §12.5.5: an unchanged response varies, too, if another client would get it coded.
+        let is_negotiated = content.is_negotiated(status, types, *min_size);
+        Self::Unchanged { adds_vary: is_negotiated && !content.varies() }
     }
 
-    /// What codes or decodes the body, which has this length if it is known; `None` leaves it as it is.
+    /// Returns the coder or decoder for the body; `None` if it stays unchanged. `size` is its length, if known.
     pub(crate) fn transform(
         self,
         coders: &Coders,
@@ -48,64 +55,60 @@ impl Choice {
     ) -> Option<Transform> {
         match self {
             Self::Unchanged { .. } | Self::Weaken => None,
-            Self::Decode(coding) => Decoder::new(coding).map(Transform::Decode),
+            Self::Decode(coding) => BodyDecoder::new(coding).map(Transform::Decode),
             Self::Code(coding) => Some(Transform::Encode(coders.take(coding, compress.levels, size))),
         }
     }
 
-    /// What the choice changes in the head.
-    pub(crate) fn change(self) -> Option<Change> {
+    /// Returns the change of the head.
+    pub(crate) fn change(self) -> Option<BodyChange> {
         match self {
             Self::Unchanged { .. } => None,
-            Self::Code(coding) => Some(Change::Code(coding)),
-            Self::Weaken | Self::Decode(_) => Some(Change::Decode),
+            Self::Code(coding) => Some(BodyChange::Code(coding)),
+            Self::Weaken | Self::Decode(_) => Some(BodyChange::Decode),
         }
     }
 }
 
-/// What the client accepts, and whether it forbids any change (RFC 9111 §5.2.1.6).
+/// Returns the codings that the client accepts, and whether it forbids changes (no-transform, RFC 9111 §5.2.1.6).
 pub(crate) fn accepted(head: &RequestHead, bytes: &[u8]) -> (Accepted, bool) {
     let forbids = values(head, bytes, b"cache-control")
         .flat_map(|value| value.split(|byte| *byte == b','))
         .any(|directive| directive.trim_ascii().eq_ignore_ascii_case(b"no-transform"));
-    (Accepted::of(values(head, bytes, b"accept-encoding")), forbids)
+    (Accepted::from_values(values(head, bytes, b"accept-encoding")), forbids)
 }
 
-/// The values of all fields of a request with this name.
+/// Returns the values of all fields with this name.
 pub(crate) fn values<'a>(
     head: &'a RequestHead,
     bytes: &'a [u8],
     name: &'a [u8],
 ) -> impl Iterator<Item = &'a [u8]> {
-    let is_named = move |field: &&http1::Field| field.name.of(bytes).eq_ignore_ascii_case(name);
-    head.fields.iter().filter(is_named).map(|field| field.value.of(bytes))
+    let is_named = move |field: &&http1::FieldLine| field.name.for_bytes(bytes).eq_ignore_ascii_case(name);
+    head.fields.iter().filter(is_named).map(|field| field.value.for_bytes(bytes))
 }
 
-/// The start of a head whose body changes: its start line and its fields, without their end and the new length.
+/// Returns the beginning of the head of a changed body: start line and fields, without the final empty line. `length`
+/// is that of the changed body; `None` if it is unknown, or written later.
 pub(crate) fn changed_head<'a>(
     head: &[u8],
     fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
-    change: Change,
+    change: BodyChange,
+    length: Option<u64>,
 ) -> Vec<u8> {
     let start = head.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let mut text = head[..start].to_vec();
     change.write(&mut text, fields);
+    if let Some(length) = length {
+        ::cache::write_content_length(&mut text, length);
+    }
     text
 }
 
-/// The fields of a head, name and value of each.
+/// Returns the fields of a head, as name and value.
 pub(crate) fn fields<'a>(
     head: &'a ResponseHead,
     bytes: &'a [u8],
 ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
-    head.fields.iter().map(|field| (field.name.of(bytes), field.value.of(bytes)))
-}
-
-/// The fields of a head of the proxy's own writing.
-pub(crate) fn fields_of_text(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-    let lines = head.split_inclusive(|byte| *byte == b'\n').skip(1);
-    lines.filter_map(|line| {
-        let (name, value) = line.split_at(line.iter().position(|byte| *byte == b':')?);
-        Some((name, value[1..].trim_ascii()))
-    })
+    head.fields.iter().map(|field| (field.name.for_bytes(bytes), field.value.for_bytes(bytes)))
 }

@@ -3,52 +3,57 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ::cache::{Joined, Lead, Object};
+use ::cache::{Lead, Object};
 
-use super::{Ask, fetch};
-use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
-use crate::context::exchange_slot::Request;
+use super::{CacheRequest, fetch};
+use crate::context::exchange_slot::CurrentRequest;
+use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::worker::Worker;
-use crate::forward::subrequest::Subrequest;
+use crate::exchange::Exchange;
+use crate::subrequest::Subrequest;
 
-/// As many at once for each worker; what is beyond stays stale until the next request for it.
+/// The limit of such fetches per worker. Beyond it, a response stays stale until the next request for it.
 const FETCHES_MAX: u64 = 256;
 
-/// Revalidates a stored response in the background, unless that is under way already.
+/// Revalidates a stored response in the background, unless a fetch for it is under way. Called after a stale hit.
 pub(super) fn revalidate(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
-    request: &Request,
-    ask: &Ask<'_>,
+    request: &CurrentRequest,
+    ask: &CacheRequest<'_>,
     object: &Arc<Object>,
 ) {
     let worker = ctx.worker;
     if worker.counters.cache_fetches_active.value() >= FETCHES_MAX {
         return;
     }
-    let Joined::Lead(lead) = ask.join(request, Some(object)) else { return };
-    let counted = Counted::new(worker);
+    let now_seconds = ask.now_ms / 1000;
+    let lead = ask.cache.store.validate(object, |vary| ask.variant(vary, request), now_seconds);
+    let Some(lead) = lead else { return };
+    // The guard frees its place however the fetch ends.
+    let counted = BackgroundFetch::new(worker);
     let mut subrequest = Subrequest::copy_of(ctx, routed, request);
     subrequest.is_for("revalidation");
+    // A separate task: the client has its response, and may leave before the fetch ends.
     tokio::task::spawn_local(run(subrequest, lead, Arc::clone(object), counted));
 }
 
-/// Fetches. Whether it came to anything is counted on its way; the next stale answer begins another one.
-async fn run(subrequest: Subrequest, lead: Lead, object: Arc<Object>, counted: Counted) {
+/// Fetches the response. The fetch itself counts its outcome; the next stale hit starts another one.
+async fn run(subrequest: Subrequest, lead: Lead, object: Arc<Object>, counted: BackgroundFetch) {
     let fetch = async |exchange: &mut Exchange<'_, '_>| {
         let Exchange { ctx, routed, .. } = *exchange;
-        let Some(ask) = Ask::of(ctx, routed, &exchange.memory.request) else { return };
-        // What another instance owns is not revalidated here.
-        drop(fetch::fetch(exchange, &ask, lead, (Some(&object), None)).await);
+        let Some(ask) = CacheRequest::new(ctx, routed, &exchange.memory.request) else { return };
+        // Another instance's response is not revalidated here, so there is no owner to ask.
+        drop(fetch::fetch(exchange, &ask, lead, Some(&object), None).await);
     };
     subrequest.run(fetch).await;
     drop(counted);
 }
 
-/// A fetch, counted for as long as it lives.
-struct Counted(Rc<Worker>);
+/// Counts a fetch until it is dropped.
+struct BackgroundFetch(Rc<Worker>);
 
-impl Counted {
+impl BackgroundFetch {
     fn new(worker: &Rc<Worker>) -> Self {
         worker.counters.cache_fetches.increment();
         worker.counters.cache_fetches_active.increment();
@@ -56,7 +61,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for BackgroundFetch {
     fn drop(&mut self) {
         self.0.counters.cache_fetches_active.decrement();
     }

@@ -1,23 +1,20 @@
-//! Counters of the cache for each route, and its status.
+//! Cache counters and status of each route.
 
 use std::collections::BTreeMap;
 
-use ::cache::{Forward, HitRates, REFUSALS, Refusal, StoreTally};
-use disk::{DiskStanding, DiskTally};
-use telemetry::{CacheCell, CacheState, DiskState};
+use ::cache::{Forward, NotStored, REFUSALS};
+use telemetry::CacheCell;
 
-use super::Cache;
-use crate::context::exchange::{Cached, ExchangeContext, RoutedRequest};
-use api::status::{CacheStatus, DiskStatus, HitRatesStatus, RouteCacheStatus};
+use crate::context::routed::{Cached, ExchangeContext, RoutedRequest};
+use api::status::RouteCacheStatus;
 
-/// The cache counters of a request's route, if they are kept.
+/// Returns the cache counters of a request's route, if metrics are wanted.
 #[inline]
 pub(super) fn cell<'a>(ctx: &ExchangeContext<'a>, routed: &RoutedRequest) -> Option<&'a CacheCell> {
     let places = ctx.snapshot.plan.places.as_deref()?;
     Some(ctx.worker.series.route(places.route(Some(routed.route))).cache.cell())
 }
 
-/// Counts a hit.
 #[inline]
 pub(super) fn hit(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
     routed.cached.set(Cached::Hit);
@@ -54,23 +51,22 @@ pub(super) fn wait(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) {
 }
 
 /// Counts a response that is not stored, by its reason.
-pub(super) fn refused(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, refusal: Refusal) {
+pub(super) fn refused(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, refusal: NotStored) {
     if let Some(cell) = cell(ctx, routed) {
         cell.refusals.count(refusal as usize);
     }
 }
 
-/// The words for the reasons in `CacheCell::misses`, by index.
+/// Returns the words for the reasons in `CacheCell::misses`, by index.
 pub fn miss_words() -> [&'static str; Forward::ALL.len()] {
     Forward::ALL.map(Forward::word)
 }
 
-/// The words for the reasons in `CacheCell::refusals`, by index.
+/// Returns the words for the reasons in `CacheCell::refusals`, by index.
 pub fn refusal_words() -> Vec<&'static str> {
     REFUSALS.iter().map(|row| row.word).collect()
 }
 
-/// The status of a route's cache.
 pub fn of_route(cell: &CacheCell) -> RouteCacheStatus {
     let named = |words: &[&str], counts: [u64; telemetry::CAUSES_MAX]| -> BTreeMap<String, u64> {
         let counts = words.iter().zip(counts).filter(|(_, count)| *count > 0);
@@ -84,69 +80,5 @@ pub fn of_route(cell: &CacheCell) -> RouteCacheStatus {
         stored: cell.stored.value(),
         not_stored: named(&refusal_words(), cell.refusals.values()),
         sent_bytes: cell.sent_bytes.value(),
-    }
-}
-
-fn disk_told(counters: DiskTally) -> DiskStatus {
-    let DiskTally { state, records, bytes, size_bytes, written, read, dropped, damaged, foreign } = counters;
-    DiskStatus {
-        is_on: state == DiskStanding::On,
-        state: state.to_string(),
-        size_bytes,
-        bytes,
-        records,
-        written,
-        read,
-        dropped,
-        damaged,
-        foreign_files: foreign,
-    }
-}
-
-impl Cache {
-    /// The state of the cache for metrics.
-    pub fn state<'e>(&self, misses: &'e [&'e str], refusals: &'e [&'e str]) -> CacheState<'e> {
-        let StoreTally { keys, bytes, filling_bytes, evicted, displaced, purges, .. } = self.store.tally();
-        CacheState {
-            misses,
-            refusals,
-            memory_bytes: self.store.memory_bytes(),
-            stored_bytes: bytes,
-            filling_bytes,
-            keys,
-            evictions: evicted,
-            variant_evictions: displaced,
-            purges,
-            disk: self.second_tier.counters().map(|counters| DiskState {
-                is_on: counters.state == DiskStanding::On,
-                size_bytes: counters.size_bytes,
-                bytes: counters.bytes,
-                records: counters.records,
-                written: counters.written,
-                read: counters.read,
-                dropped: counters.dropped,
-                damaged: counters.damaged,
-            }),
-        }
-    }
-
-    /// The state of the cache for the admin API's status.
-    pub fn report(&self) -> CacheStatus {
-        let StoreTally { keys, bytes, filling_bytes, stored, evicted, evicted_bytes, purges, .. } =
-            self.store.tally();
-        let report =
-            |HitRates { half, same, double, quadruple }| HitRatesStatus { half, same, double, quadruple };
-        CacheStatus {
-            memory_bytes: self.store.memory_bytes(),
-            stored_bytes: bytes,
-            filling_bytes,
-            keys,
-            stored,
-            evicted,
-            evicted_bytes,
-            purges,
-            disk: self.second_tier.counters().map(disk_told),
-            hit_rates: self.store.hit_rates().map(report),
-        }
     }
 }

@@ -1,35 +1,33 @@
 //! Explains to operators how the cache would answer a GET, and why the last one was a miss. Runs on the control thread.
 //!
-//! The request is built, parsed and decided about as a client's would be, but nothing is sent.
+//! The request is built, parsed and judged like a client's, but nothing is sent.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::cache::{
-    Address, Asked, Decision, Ending, Found, Freshness, Key, NotNamed, Object, Outcome, Policy, Refusal, Uri,
-    decide, write_key,
+    CacheKey, CachePolicy, CacheRequestFields, Decision, Freshness, KeySecret, Label, LookUp, MissEnding,
+    MissOutcome, NotNamed, NotStored, Object, Uri, UrlParts, decide, tags_of_lines, write_key,
 };
 use config::CacheStore;
-use http1::{HeadLimits, Parsed, RequestHead, Target, host_without_port};
+use http1::{HeadLimits, Parsed, RequestHead, RequestTarget, host_without_port};
 
 use super::Cache;
 use super::sent::Passing;
 use crate::context::plan::Plan;
-use crate::context::seen::Fields;
+use crate::context::seen::RequestFields;
+use crate::store::unix_ms;
 use api::cache::{CacheOwner, CacheVerdict, Explained, LastMiss, StoreRefusal, StoredResponse};
 
-/// As many variants are told of one by one.
+/// Maximum number of variants that are listed.
 const VARIANTS_TOLD_MAX: usize = 64;
 
-/// A GET to explain.
-pub struct Question {
+pub struct ExplainRequest {
     bytes: Vec<u8>,
     head: RequestHead,
     is_https: bool,
 }
 
-/// Why a GET cannot be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum Unanswered {
     #[error(transparent)]
@@ -40,10 +38,10 @@ pub enum Unanswered {
     NoRoute,
 }
 
-impl Question {
-    /// A GET for a URL. Without a scheme in the URL, https is preferred if clients can use it, else http.
-    pub fn of(plan: &Plan, url: &str, fields: &[(String, String)]) -> Result<Self, Unanswered> {
-        let address = Address::parse(url)?;
+impl ExplainRequest {
+    /// Creates a GET for a URL. Without a scheme in the URL, https is preferred if clients can use it, else http.
+    pub fn new(plan: &Plan, url: &str, fields: &[(String, String)]) -> Result<Self, Unanswered> {
+        let address = UrlParts::parse(url)?;
         let has_tls = plan.config.listeners.iter().any(|listener| listener.tls.is_some());
         let uris: Vec<Uri<'_>> = address.uris().collect();
         let uri = uris.iter().find(|uri| uri.is_https == has_tls).unwrap_or(&uris[0]);
@@ -60,6 +58,7 @@ impl Question {
         }
         bytes.extend_from_slice(b"\r\n\r\n");
         let mut head = RequestHead::default();
+        // An operator's question is limited by nothing but its own size.
         let limits = HeadLimits { bytes: bytes.len(), fields: fields.len() + 1, target: bytes.len() };
         match head.parse(&bytes, &limits) {
             Ok(Parsed::Complete) if head.len == bytes.len() => {}
@@ -69,12 +68,11 @@ impl Question {
         Ok(Self { bytes, head, is_https })
     }
 
-    /// Explains how the cache would answer.
     pub fn answer(&self, plan: &Plan) -> Result<Explained, Unanswered> {
-        let target = Target::of(&self.head, &self.bytes).map_err(|_| Unanswered::NotValid)?;
+        let target = RequestTarget::from_head(&self.head, &self.bytes).map_err(|_| Unanswered::NotValid)?;
         let route = self.route(plan, &target)?;
-        let authority = target.authority.of(&self.bytes);
-        let uri = Uri::new(self.is_https, authority, target.path_and_query.of(&self.bytes));
+        let authority = target.authority.for_bytes(&self.bytes);
+        let uri = Uri::new(self.is_https, authority, target.path_and_query.for_bytes(&self.bytes));
         let mut explained = Explained {
             route: plan.routes[route].label.clone(),
             key: None,
@@ -86,7 +84,8 @@ impl Question {
             owner: None,
             remedies: Vec::new(),
         };
-        let Some((cache, policy)) = plan.cache.as_ref().zip(plan.config.routes[route].cache.as_ref()) else {
+        let Some((cache, policy)) = plan.cache.as_ref().zip(plan.config.routes[route].cache.as_deref())
+        else {
             explained.remedies.push("give the route `cache = {}`, and the file a [cache]".to_owned());
             return Ok(explained);
         };
@@ -95,50 +94,61 @@ impl Question {
         write_key(&mut key, &uri, &policy.key, &self.head, &self.bytes, passes);
         explained.key = Some(text(&key));
         explained.owner = plan.peers.as_ref().and_then(|peers| {
-            // Of several upstreams the first.
+            // The owner for the first upstream, if there are several.
             let number = peers.number(route, plan.routes[route].upstream)?;
             let secret = peers.secret(number);
-            let key = Key::of(secret, &uri, &policy.key, &self.head, &self.bytes, passes);
+            let key = CacheKey::from_secret(secret, &uri, &policy.key, &self.head, &self.bytes, passes);
             let upstream = &plan.upstreams[peers.upstream];
             let server = peers.owner_of(upstream, key)?;
             let address = upstream.servers[server].authority.clone();
             Some(CacheOwner { address, is_own: peers.is_own(upstream, server) })
         });
         let keys = plan.routes[route].key_secrets();
-        let keys: Vec<Key> =
-            keys.map(|secret| Key::of(secret, &uri, &policy.key, &self.head, &self.bytes, passes)).collect();
-        // Of several upstreams one whose answer is stored says more.
+        let keys: Vec<CacheKey> = keys
+            .map(|secret| CacheKey::from_secret(secret, &uri, &policy.key, &self.head, &self.bytes, passes))
+            .collect();
+        // With several upstreams, the one that has a stored response says more.
         if let Some(key) = keys.iter().find(|key| cache.has(**key)).or(keys.first()) {
-            self.look(plan, cache, policy, *key, &mut explained);
+            self.look(plan, cache, policy, *key, &uri, &mut explained);
         }
         Ok(explained)
     }
 
-    fn route(&self, plan: &Plan, target: &Target) -> Result<usize, Unanswered> {
+    fn route(&self, plan: &Plan, target: &RequestTarget) -> Result<usize, Unanswered> {
+        // Listeners with `tcp` pass bytes on and have no routes.
         let fits =
             |listener: &config::Listener| listener.tcp.is_none() && listener.tls.is_some() == self.is_https;
-        let path = target.path.of(&self.bytes);
-        let behind = target.path_and_query.of(&self.bytes).get(path.len()..);
-        let fields = Fields::of(&self.head, &self.bytes);
-        let request = route::Request {
+        let path = target.path.for_bytes(&self.bytes);
+        let behind = target.path_and_query.for_bytes(&self.bytes).get(path.len()..);
+        let fields = RequestFields::new(&self.head, &self.bytes);
+        let request = route::RequestParts {
             listener: plan.config.listeners.iter().position(fits).unwrap_or(0),
-            host: host_without_port(target.authority.of(&self.bytes)),
+            host: host_without_port(target.authority.for_bytes(&self.bytes)),
             path,
             query: behind.and_then(|rest| rest.strip_prefix(b"?")),
             method: b"GET",
+            // The client is unknown: routes for networks are chosen as for a local one.
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
             fields: &fields,
         };
         plan.table.choose(&request).map_err(|_| Unanswered::NoRoute)
     }
 
-    /// Whether a server sees a field of a name, as a client that nobody trusts would send it.
+    /// Returns a test of whether servers see a field unchanged from an untrusted client.
     fn passes(&self) -> impl Fn(&[u8]) -> bool + Copy {
         Passing { is_trusted: false, names_fields: false, drops_authorization: false, tells_user: false }
             .passes(&self.head, &self.bytes)
     }
 
-    fn look(&self, plan: &Plan, cache: &Cache, policy: &Policy, key: Key, explained: &mut Explained) {
+    fn look(
+        &self,
+        plan: &Plan,
+        cache: &Cache,
+        policy: &CachePolicy,
+        key: CacheKey,
+        uri: &Uri<'_>,
+        explained: &mut Explained,
+    ) {
         let Self { head, bytes, .. } = self;
         let now_ms = unix_ms();
         let stored = cache.store.variants(key);
@@ -150,24 +160,35 @@ impl Question {
             if object.is_softly_purged() { object.made_stale(now_ms) } else { *object.stored() }
         });
         let found = match (&known, stored.is_empty()) {
-            (Some(stored), _) => Found::Variant(stored),
-            (None, false) => Found::OtherVariants,
-            (None, true) => Found::Nothing,
+            (Some(stored), _) => LookUp::Variant(stored),
+            (None, false) => LookUp::OtherVariants,
+            (None, true) => LookUp::Nothing,
         };
+        // Only reading the record would show whether it answers this request.
         let is_on_disk = stored.is_empty() && cache.second_tier.tier().is_some_and(|tier| tier.has(key));
         if is_on_disk {
             explained.now = CacheVerdict::OnDisk;
             return;
         }
-        let decision = decide(&Asked::of(head, bytes), found, policy, now_ms);
+        let decision = decide(&CacheRequestFields::new(head, bytes), found, policy, now_ms);
         explained.now = now(decision);
-        let report = |object: &Arc<Object>| stored_response(object, is_asked_for(object), now_ms);
+        // Leaves out the labels for host and URL, which are not tags.
+        let own = [
+            Label::host(cache.secret, host_without_port(uri.authority)),
+            Label::uri(cache.secret, uri, &policy.key),
+        ];
+        let report = |object: &Arc<Object>| {
+            let (tags, tags_untold) = tags(object, cache.secret, &own);
+            StoredResponse { tags, tags_untold, ..stored_response(object, is_asked_for(object), now_ms) }
+        };
+        // Variants that answer this request come first, so that the limit never hides them.
         let (asked_for, others): (Vec<_>, Vec<_>) = stored.iter().partition(|object| is_asked_for(object));
         explained.stored = asked_for.into_iter().chain(others).take(VARIANTS_TOLD_MAX).map(report).collect();
         explained.variants = stored.len();
         let last = cache.store.outcome(key);
         explained.last_miss = last.map(|outcome| last_miss(&outcome, now_ms));
-        let is_too_large = last.is_some_and(|last| last.ending == Ending::Refused(Refusal::TooLarge));
+        // Two options limit the size, so the remedy names the one that applies here.
+        let is_too_large = last.is_some_and(|last| last.ending == MissEnding::Refused(NotStored::TooLarge));
         let settings = plan.config.cache.as_ref().filter(|_| is_too_large);
         explained.remedies = match settings {
             Some(settings) => vec![size_remedy(settings, cache.store.object_bytes_max())],
@@ -196,9 +217,9 @@ fn now(decision: Decision) -> CacheVerdict {
     }
 }
 
-fn last_miss(outcome: &Outcome, now_ms: u64) -> LastMiss {
+fn last_miss(outcome: &MissOutcome, now_ms: u64) -> LastMiss {
     let refusal = match outcome.ending {
-        Ending::Refused(refusal) => Some(refusal.row()),
+        MissEnding::Refused(refusal) => Some(refusal.row()),
         _ => None,
     };
     LastMiss {
@@ -206,13 +227,13 @@ fn last_miss(outcome: &Outcome, now_ms: u64) -> LastMiss {
         forward: outcome.forward.word().to_owned(),
         why: outcome.forward.what().to_owned(),
         status: outcome.status,
-        is_stored: matches!(outcome.ending, Ending::Stored | Ending::Validated),
+        is_stored: matches!(outcome.ending, MissEnding::Stored | MissEnding::Validated),
         not_stored: refusal
             .map(|row| StoreRefusal { reason: row.word.to_owned(), what: row.what.to_owned() }),
     }
 }
 
-/// What has larger responses stored: whichever option limits them.
+/// Names the option that limits the size of stored responses.
 fn size_remedy(settings: &CacheStore, object_bytes_max: u64) -> String {
     let of_memory = if settings.object_bytes_max > object_bytes_max {
         "raise `memory` of `[cache]`, if it is worth that: one response may take an eighth of it at most"
@@ -222,10 +243,10 @@ fn size_remedy(settings: &CacheStore, object_bytes_max: u64) -> String {
     format!("{of_memory}; now that is {object_bytes_max} bytes")
 }
 
-/// What would make hits of the next requests.
-fn remedies(decision: Decision, answering: Option<&Object>, last: Option<&Outcome>) -> Vec<String> {
+/// Suggests settings that would turn the next requests into hits.
+fn remedies(decision: Decision, answering: Option<&Object>, last: Option<&MissOutcome>) -> Vec<String> {
     let mut remedies = Vec::new();
-    if let Some(Outcome { ending: Ending::Refused(refusal), .. }) = last {
+    if let Some(MissOutcome { ending: MissEnding::Refused(refusal), .. }) = last {
         remedies.push(refusal.row().remedy.to_owned());
     }
     let forward = match decision {
@@ -250,7 +271,16 @@ fn remedies(decision: Decision, answering: Option<&Object>, last: Option<&Outcom
     remedies
 }
 
-/// What is stored of a response.
+/// Returns the tags of a response whose text is kept, and the number of others.
+fn tags(object: &Object, secret: KeySecret, own: &[Label]) -> (Vec<String>, usize) {
+    let mut told: Vec<&[u8]> = tags_of_lines(object.hidden()).chain(tags_of_lines(object.head())).collect();
+    told.sort_unstable();
+    told.dedup();
+    let labels: Vec<Label> = told.iter().map(|tag| Label::tag(secret, tag)).collect();
+    let is_untold = |label: &&Label| !own.contains(label) && !labels.contains(label);
+    (told.into_iter().map(text).collect(), object.labels().iter().filter(is_untold).count())
+}
+
 fn stored_response(object: &Object, is_asked_for: bool, now_ms: u64) -> StoredResponse {
     let (stored, head) = (object.stored(), object.head());
     StoredResponse {
@@ -258,6 +288,7 @@ fn stored_response(object: &Object, is_asked_for: bool, now_ms: u64) -> StoredRe
         is_asked_for,
         vary: text(object.vary().as_bytes()),
         age_seconds: stored.age_seconds(now_ms),
+        // Stale by a purge, however long its lifetime was.
         ttl_seconds: if object.is_softly_purged() {
             stored.ttl_seconds(now_ms).min(0)
         } else {
@@ -269,15 +300,11 @@ fn stored_response(object: &Object, is_asked_for: bool, now_ms: u64) -> StoredRe
         memory_bytes: object.weight_bytes(),
         etag: stored.etag(head).map(text),
         last_modified: stored.last_modified(head).map(text),
+        tags: Vec::new(),
+        tags_untold: 0,
     }
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The time of day in milliseconds, read from the system, since the control thread has no worker's clock.
-pub(super) fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,37 +1,37 @@
-//! Receives the rest of a response into the store. It is a task of its own: it goes on when its client has left, and no
+//! Receives the rest of a response into the store, in a separate task: it continues when its client has left, and no
 //! slow reader delays it.
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ::cache::{Fill, Filled, Refusal, Wanted};
+use ::cache::{BodyDemand, Fill, Filled, NotStored, ReadError};
 use config::Compress;
-use telemetry::Place;
+use telemetry::SeriesIndex;
 
 use super::Cache;
 use super::coded::dictionary_bytes_max;
 use crate::body::incoming_body::{IncomingBody, Taken};
-use crate::context::exchange::{ExchangeContext, RoutedRequest};
-use crate::context::exchange_slot::Response;
+use crate::context::exchange_slot::CurrentResponse;
+use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::worker::Worker;
 use crate::forward::Reply;
-use crate::upstream::Server;
+use crate::upstream::UpstreamServer;
 use transport::buffer::BULK;
 use transport::deadline::{Deadline, Ticks};
 
-/// A body that is being received into the store.
+/// A body that is received into the store.
 pub(super) struct Filling {
     fill: Fill,
     refused_until_seconds: u64,
     reply: Reply,
-    server: Rc<Server>,
+    server: Rc<UpstreamServer>,
     worker: Rc<Worker>,
-    /// Where it is counted.
-    place: Option<Place>,
+    /// The counters of its route.
+    place: Option<SeriesIndex>,
     deadline: Deadline,
     limit: Ticks,
-    /// Told of the response when it is whole, if it may be a dictionary.
+    /// Set if the response may become a dictionary, which is decided when it is complete.
     compression: Option<(Cache, Arc<Compress>)>,
 }
 
@@ -57,8 +57,8 @@ impl Filling {
         }
     }
 
-    /// Takes over the bytes that arrived behind the head, and receives the rest in a task of its own.
-    pub(super) fn begin(mut self, response: &mut Response) {
+    /// Takes the bytes that arrived behind the head, and receives the rest in a separate task.
+    pub(super) fn begin(mut self, response: &mut CurrentResponse) {
         response.buffer.consume(response.head.len);
         let mut body = IncomingBody::new(self.reply.framing);
         let early = response.buffer.filled_mut();
@@ -66,50 +66,55 @@ impl Filling {
         let left = step.map(|consumed| early.len() - consumed);
         response.buffer.clear();
         match (left, body.is_over()) {
-            // What follows a response belongs to no request, and its connection to none either.
-            (Some(left), true) => self.finish(left == 0),
-            (Some(_), false) => drop(tokio::task::spawn_local(self.run(body))),
-            (None, _) => {}
+            // If bytes follow the response, the connection is not reused.
+            (Ok(left), true) => self.finish(left == 0),
+            (Ok(_), false) => drop(tokio::task::spawn_local(self.run(body))),
+            (Err(why), _) => self.fill.fail(why),
         }
     }
 
-    async fn run(mut self, mut body: IncomingBody) {
+    async fn run(mut self, body: IncomingBody) {
+        match self.receive(body).await {
+            Ok(is_clean) => self.finish(is_clean),
+            Err(why) => self.fill.fail(why),
+        }
+    }
+
+    /// Receives the rest of the body. Returns whether no bytes followed it.
+    async fn receive(&mut self, mut body: IncomingBody) -> Result<bool, ReadError> {
+        // A separate buffer, because this task outlives the exchange.
         let mut buffer = vec![0; BULK];
         let mut held = 0;
         while !body.is_over() {
-            // Those who read what is not stored set the pace: each is held to its own time-out.
+            // A response that is not stored is read at the pace of its readers, each of which has its own time-out.
             poll_fn(|context| self.fill.poll_room(context)).await;
             let read = self.reply.socket.read(&mut buffer[held..]);
-            let Ok(Ok(count)) = self.deadline.within(self.limit, read).await else { return };
+            let read = self.deadline.within(self.limit, read).await.map_err(|_| ReadError::Stalled)?;
+            let count = read.map_err(|_| ReadError::Broken)?;
             if count == 0 {
-                if body.closed() {
-                    self.finish(false);
-                }
-                return;
+                return if body.closed() { Ok(false) } else { Err(ReadError::Broken) };
             }
             let filled = held + count;
-            let step = self.take(&mut body, &mut buffer[..filled]);
-            let Some(consumed) = step else { return };
+            let consumed = self.take(&mut body, &mut buffer[..filled])?;
+            // The bytes of an incomplete chunk line stay at the front for the next read.
             buffer.copy_within(consumed..filled, 0);
             held = filled - consumed;
-            if body.is_over() {
-                return self.finish(held == 0);
-            }
         }
+        Ok(held == 0)
     }
 
-    /// Hands on what has arrived of the body, and says how much of it that was; `None` ends it: it is broken, or nobody
-    /// wants it.
-    fn take(&mut self, body: &mut IncomingBody, bytes: &mut [u8]) -> Option<usize> {
-        let Taken { data, consumed } = body.take(bytes).ok()?;
+    /// Passes on the body bytes in a buffer, and returns how many bytes were consumed. Fails if they are malformed, or
+    /// no reader is left.
+    fn take(&mut self, body: &mut IncomingBody, bytes: &mut [u8]) -> Result<usize, ReadError> {
+        let Taken { data, consumed } = body.take(bytes).map_err(|_| ReadError::Malformed)?;
         self.worker.counters.upstream_bytes_received.add(data as u64);
-        if data > 0 && self.fill.push(&bytes[..data], self.refused_until_seconds) == Wanted::No {
-            return None;
+        if data > 0 && self.fill.push(&bytes[..data], self.refused_until_seconds) == BodyDemand::No {
+            return Err(ReadError::Broken);
         }
-        Some(consumed)
+        Ok(consumed)
     }
 
-    /// The body is whole.
+    /// Completes the stored response, and reuses the connection if `is_clean`.
     fn finish(self, is_clean: bool) {
         let filled = self.fill.finish();
         if let (Filled::Stored(object), Some((cache, compress))) = (&filled, &self.compression) {
@@ -119,9 +124,9 @@ impl Filling {
             let cell = self.worker.series.route(place).cache.cell();
             match filled {
                 Filled::Stored(_) => cell.stored.increment(),
-                Filled::TooLarge => cell.refusals.count(Refusal::TooLarge as usize),
-                Filled::Purged => cell.refusals.count(Refusal::Purged as usize),
-                Filled::Broken => cell.refusals.count(Refusal::Incomplete as usize),
+                Filled::TooLarge => cell.refusals.count(NotStored::TooLarge as usize),
+                Filled::Purged => cell.refusals.count(NotStored::Purged as usize),
+                Filled::Broken => cell.refusals.count(NotStored::Incomplete as usize),
             }
         }
         if self.reply.persists && is_clean {
@@ -130,7 +135,7 @@ impl Filling {
     }
 }
 
-/// The cache and the settings that say which responses are dictionaries, where bodies are coded.
+/// Returns the cache and the settings that decide which responses become dictionaries, for routes that code bodies.
 fn compression(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> Option<(Cache, Arc<Compress>)> {
     let plan = &ctx.snapshot.plan;
     let compression = plan.routes[routed.route].compress.as_ref()?;

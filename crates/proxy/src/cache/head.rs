@@ -1,48 +1,46 @@
-//! Writes the heads of responses from the store: the stored head, with the fields that each response gets anew.
+//! Writes the heads of responses from the store: the stored head, and the fields that differ per response.
 
 use std::ops::Range;
 
 use ::cache::{
     Boundary, CacheStatus, Handling, Stored, write_age, write_content_length, write_content_range,
 };
-use http1::{ClientConnection, ConnectionOptions, Framing, HeadLimits, ResponseRewrite};
+use http1::{BodyFraming, ClientConnection, ConnectionOptions, HeadLimits, ResponseRewrite};
 
-use crate::body::response_plan::ResponsePlan;
-use crate::context::exchange::{ExchangeContext, Purpose, RoutedRequest};
-use crate::context::exchange_slot::Memory;
-use crate::context::failure::Failure;
+use crate::context::exchange_slot::SlotMemory;
+use crate::context::routed::{ExchangeContext, Purpose, RoutedRequest};
 use crate::context::seen;
-use crate::forward::policies::{self, Sender};
+use crate::failure::Failure;
+use crate::outgoing::edits::{self, ResponseSource};
+use crate::outgoing::response_plan::ResponsePlan;
 
-/// A stored head with the values to add to it.
 pub(super) struct StoredHead<'a> {
     pub(super) stored: &'a Stored,
-    /// The stored head, including its empty line.
+    /// Includes the final empty line.
     pub(super) head: &'a [u8],
-    pub(super) extent: &'a Extent,
+    /// Lines for other instances only.
+    pub(super) hidden: &'a [u8],
+    pub(super) extent: &'a SentPart,
     pub(super) handling: Handling,
-    /// The age, if Age is to be sent.
+    /// `None` omits Age.
     pub(super) age_seconds: Option<u64>,
-    /// The remaining freshness lifetime; negative if the response is stale.
+    /// Remaining freshness lifetime; negative if stale.
     pub(super) ttl_seconds: i64,
-    /// The cache key, if clients are to see it.
+    /// The cache key, if clients may see it.
     pub(super) key: Option<&'a [u8]>,
 }
 
-/// The part of a stored response that is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum SentPart {
     Whole,
     /// The head only: the client already has the body (304).
     NotModified,
-    /// One range, and the complete length, if that is known.
+    /// A single range, and the complete length, if known.
     Part(Range<u64>, Option<u64>),
-    /// Several ranges.
     Parts(Vec<Range<u64>>, Boundary),
 }
 
-impl Extent {
-    /// The status of the response.
+impl SentPart {
     pub(super) fn status(&self, stored: &Stored) -> u16 {
         match self {
             Self::Whole => stored.status,
@@ -52,11 +50,11 @@ impl Extent {
     }
 }
 
-/// Writes the head to `Response::out`, according to the plan.
+/// Writes the head to `Response::out`, according to the plan. Called for each response from the store.
 pub(super) fn write(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
-    memory: &mut Memory,
+    memory: &mut SlotMemory,
     stored_head: &StoredHead<'_>,
     plan: &ResponsePlan,
 ) -> Result<(), Failure> {
@@ -66,10 +64,10 @@ pub(super) fn write(
     push_own(out, stored_head, plan.framing);
     out.extend_from_slice(&memory.response.added);
     if routed.response_policies(ctx).is_some() {
-        // What the route wants of the head depends on the request: it is written as if a server had sent it.
+        // The route's edits depend on the request, so the head is written like a server's.
         return edit(ctx, routed, memory, plan);
     }
-    if plan.framing == Framing::Chunked {
+    if plan.framing == BodyFraming::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     out.extend_from_slice(match plan.client_connection {
@@ -78,28 +76,35 @@ pub(super) fn write(
         ClientConnection::Persist | ClientConnection::Upgrade => b"",
     });
     out.extend_from_slice(seen::added(ctx, &memory.request.head, memory.request.head_bytes()));
-    // Who asks for its client says so itself.
-    let is_for_client = routed.purpose != Purpose::Peer;
-    out.extend_from_slice(if is_for_client { b"Via: 1.1 vanward\r\n\r\n" } else { b"\r\n" });
+    // The instance that asks for its client adds these fields itself.
+    if routed.purpose == Purpose::Peer {
+        out.extend_from_slice(stored_head.hidden);
+    } else {
+        out.extend_from_slice(b"Via: 1.1 vanward\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
     Ok(())
 }
 
-/// Appends what of the stored head goes with what is sent of the body.
+/// Appends the stored fields that apply to the part that is sent.
 fn push_stored(out: &mut Vec<u8>, stored_head: &StoredHead<'_>) {
+    // Without the final empty line, because more fields follow.
     let lines = &stored_head.head[..stored_head.head.len() - 2];
     match stored_head.extent {
-        Extent::Whole => out.extend_from_slice(lines),
-        Extent::NotModified => {
+        SentPart::Whole => out.extend_from_slice(lines),
+        SentPart::NotModified => {
             out.extend_from_slice(b"HTTP/1.1 304 Not Modified\r\n");
             push_fields(out, lines, |name| !describes_content(name));
         }
-        Extent::Part(range, whole_bytes) => {
+        SentPart::Part(range, whole_bytes) => {
             out.extend_from_slice(b"HTTP/1.1 206 Partial Content\r\n");
+            // A stored part has its own Content-Range, which describes other bytes.
             push_fields(out, lines, |name| !name.eq_ignore_ascii_case(b"content-range"));
             write_content_range(out, range, *whole_bytes);
         }
-        Extent::Parts(_, boundary) => {
+        SentPart::Parts(_, boundary) => {
             out.extend_from_slice(b"HTTP/1.1 206 Partial Content\r\n");
+            // RFC 9110 §15.3.7.2: these two fields belong to each part, not to the head.
             let is_own = |name: &[u8]| {
                 name.eq_ignore_ascii_case(b"content-type") || name.eq_ignore_ascii_case(b"content-range")
             };
@@ -109,13 +114,13 @@ fn push_stored(out: &mut Vec<u8>, stored_head: &StoredHead<'_>) {
     }
 }
 
-/// RFC 9110 §15.4.5: what a 304 leaves out, as its client has it; Content-Location is to be said again.
+/// Whether a 304 omits the field, because the client has it (RFC 9110 §15.4.5). Content-Location is repeated.
 fn describes_content(name: &[u8]) -> bool {
     let begins = name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"content-"));
     begins && !name.eq_ignore_ascii_case(b"content-location")
 }
 
-/// Appends the fields of a head of our own writing that are wanted.
+/// Appends the wanted fields of a head that the proxy has written.
 fn push_fields(out: &mut Vec<u8>, lines: &[u8], is_wanted: impl Fn(&[u8]) -> bool) {
     for line in lines.split_inclusive(|&byte| byte == b'\n').skip(1) {
         let name_len = line.iter().position(|&byte| byte == b':').unwrap_or(line.len());
@@ -125,11 +130,11 @@ fn push_fields(out: &mut Vec<u8>, lines: &[u8], is_wanted: impl Fn(&[u8]) -> boo
     }
 }
 
-/// Appends what is said anew each time.
-fn push_own(out: &mut Vec<u8>, stored_head: &StoredHead<'_>, framing: Framing) {
-    // RFC 9110 §8.6: no Content-Length in a 204; that of a 304 would be another response's.
+/// Appends the fields that differ per response.
+fn push_own(out: &mut Vec<u8>, stored_head: &StoredHead<'_>, framing: BodyFraming) {
+    // RFC 9110 §8.6: a 204 has no Content-Length; in a 304 it would describe another response.
     let status = stored_head.extent.status(stored_head.stored);
-    if let (Framing::Length(length), false) = (framing, matches!(status, 204 | 304)) {
+    if let (BodyFraming::Length(length), false) = (framing, matches!(status, 204 | 304)) {
         write_content_length(out, length);
     }
     if let Some(age_seconds) = stored_head.age_seconds {
@@ -139,22 +144,24 @@ fn push_own(out: &mut Vec<u8>, stored_head: &StoredHead<'_>, framing: Framing) {
     CacheStatus { handling, ttl_seconds, key, detail: None }.write(out);
 }
 
-/// Writes the head anew, as the route's policies want it.
+/// Rewrites the head by the route's policies.
 fn edit(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
-    memory: &mut Memory,
+    memory: &mut SlotMemory,
     plan: &ResponsePlan,
 ) -> Result<(), Failure> {
     let Some(policies) = routed.response_policies(ctx) else { return Ok(()) };
-    let Memory { request, response, .. } = memory;
+    let SlotMemory { request, response, .. } = memory;
     let (out, buffer) = (&mut response.out, &mut response.buffer);
+    // The edits work on parsed heads, so the written text is parsed again.
     out.extend_from_slice(b"\r\n");
     buffer.clear();
     ctx.worker.buffers.fit(buffer, out.len());
     buffer.spare()[..out.len()].copy_from_slice(out);
     buffer.advance(out.len());
     response.head.clear();
+    // The stored head was within the limits when it arrived. With the added fields it need not be.
     let limits = HeadLimits { bytes: out.len(), fields: usize::MAX, target: 0 };
     response.head.parse(buffer.filled(), &limits).map_err(|_| Failure::UpstreamMalformed)?;
     let options = ConnectionOptions::of_response(&response.head, buffer.filled())
@@ -163,6 +170,8 @@ fn edit(
     let date = ctx.worker.date();
     let rewrite = ResponseRewrite {
         edits: None,
+        // Alt-Svc is never stored.
+        passes_alt_svc: false,
         added: seen::added(ctx, &request.head, request.head_bytes()),
         via: http1::Via::Own,
         connection: options,
@@ -170,13 +179,13 @@ fn edit(
         client_connection: plan.client_connection,
         date: &date,
     };
-    let sender = Sender { server: "", has_page: false };
-    policies::write_response(ctx, policies, routed, sender, request, response, rewrite);
+    let sender = ResponseSource { server: "", has_page: false };
+    edits::write_response(ctx, policies, routed, sender, request, response, rewrite);
     response.buffer.clear();
     Ok(())
 }
 
-/// The value of a field in a head that the proxy wrote.
+/// Returns the value of a field in a head that the proxy has written.
 pub(super) fn field<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     head.split_inclusive(|&byte| byte == b'\n').skip(1).find_map(|line| {
         let (known, value) = line.split_at_checked(name.len())?;

@@ -1,80 +1,82 @@
-//! Asks the instance that owns a key before the upstream. What it answers is not stored here. If it does not answer, the
-//! upstream is asked: a lost instance costs its share of hits, and nothing else.
+//! Asks the instance that owns a key before the upstream. Its response is not stored here, unless it is hot. If it does
+//! not answer, the upstream is asked: losing an instance only costs its share of hits.
 
 use ::cache::{
-    CacheStatus, Ending, Forward, HOT_SECONDS, Handling, Key, Opening, PEER_FIELD, PeerRequest,
+    CacheKey, CacheStatus, Forward, HOT_SECONDS, Handling, MissEnding, Opening, PEER_FIELD, PeerRequest,
     is_replaced_condition,
 };
-use balance::{Member, Pick, State};
-use http1::{Method, Name, Span};
+use balance::{FleetMember, HealthState, Pick};
+use http1::{ByteSpan, Method, Name};
 use telemetry::B3Form;
 use tokio::sync::oneshot;
 
 use super::fetch;
-use super::{Ask, REFUSED_FOR_SECONDS, uri};
-use crate::context::client::Next;
-use crate::context::exchange::{Cached, Exchange, ExchangeContext, Purpose, RoutedRequest};
-use crate::context::exchange_slot::{Request, Response};
-use crate::context::failure::{Failure, Party};
+use super::{CacheRequest, REFUSED_FOR_SECONDS, uri};
+use crate::context::client::AfterExchange;
+use crate::context::exchange_slot::{CurrentRequest, CurrentResponse};
+use crate::context::routed::{Cached, ExchangeContext, Purpose, RoutedRequest};
 use crate::context::seen;
-use crate::context::tracing::Tracing;
-use crate::forward::subrequest::Subrequest;
+use crate::exchange::Exchange;
+use crate::failure::Failure;
 use crate::forward::{self, Reply, respond};
-use crate::upstream::Upstream;
+use crate::shared::tracing::Tracing;
+use crate::subrequest::Subrequest;
+use crate::upstream::WorkerUpstream;
 use transport::cold::cold;
 
-/// So many requests under way with an instance are never too many.
+/// Up to this number of requests under way, an instance never counts as overloaded.
 const LOAD_MIN: u64 = 64;
-/// How far above its share one may be, in percent of that.
+/// An instance is overloaded above this percentage of its share of requests.
 const LOAD_PERCENT_MAX: u64 = 150;
 
-/// What the head for another instance has besides, at most.
+/// Upper limits for what the head for another instance has in addition.
 const ADDED_BYTES_MAX: usize = 1024;
 const ADDED_FIELDS_MAX: usize = 8;
 
-/// The status with which an instance declines (RFC 9110 §15.5.20).
+/// The status of an instance that declines (RFC 9110 §15.5.20).
 const DECLINED: u16 = 421;
-/// The word with which it says that the upstream did not answer it in time.
+/// The reason of an instance whose upstream has timed out.
 pub(crate) const TIMED_OUT: &[u8] = b"timed-out";
 
-/// What an instance is told that something is invalid with.
+/// The method that reports an invalidation to an instance.
 const INVALIDATE: &[u8] = b"PURGE";
-/// The number of what is for no route.
+/// The number in place of a route's for invalidations.
 pub(crate) const INVALIDATION: u128 = 0;
 
-/// The instance that owns a key, which is another one.
+/// Another instance that owns a key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Owner {
-    /// Its index in the upstream that the instances are.
+pub(super) struct KeyOwner {
+    /// Its index among the servers of the instances' upstream.
     server: usize,
-    /// The number under which it knows what is asked for.
+    /// The number that identifies route and upstream in all instances.
     number: u128,
-    /// Whether it is asked: not for what could not be stored when it was asked last.
+    /// False if its last response for the key could not be stored.
     is_asked: bool,
-    /// Whether the key is asked for so often here that its response is kept.
+    /// Whether this instance gets so many requests for the key that it keeps the response.
     pub(super) is_hot: bool,
 }
 
-/// Finds the owner of a key; `None` if that is this instance, or if there are no others.
+/// Finds the owner of a key. Called for each miss; `None` if this instance owns it, or there are no others.
 #[inline]
 pub(super) fn owner(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
-    request: &Request,
-    ask: &Ask<'_>,
-) -> Option<Owner> {
+    request: &CurrentRequest,
+    ask: &CacheRequest<'_>,
+) -> Option<KeyOwner> {
     if ctx.snapshot.plan.peers.is_none() { None } else { find(ctx, routed, request, ask) }
 }
 
+/// Finds the owner on the ring. Called for each miss if there are other instances.
 #[cold]
 fn find(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
-    request: &Request,
-    ask: &Ask<'_>,
-) -> Option<Owner> {
+    request: &CurrentRequest,
+    ask: &CacheRequest<'_>,
+) -> Option<KeyOwner> {
     let peers = ctx.snapshot.plan.peers.as_ref()?;
-    // One hop at most, whatever the instances think of each other.
+    // At most one hop, even if the instances disagree about the ring.
     if routed.purpose != Purpose::Client || !is_for_all(ctx, routed, request, ask) {
         return None;
     }
@@ -82,13 +84,13 @@ fn find(
     let (bytes, secret) = (request.head_bytes(), peers.secret(number));
     let passes = ask.passing.passes(&request.head, bytes);
     let uri = uri(ctx, routed, request);
-    let key = Key::of(secret, &uri, &ask.policy.key, &request.head, bytes, passes);
+    let key = CacheKey::from_secret(secret, &uri, &ask.policy.key, &request.head, bytes, passes);
     let upstream = &ctx.snapshot.upstreams[peers.upstream];
     let now = ctx.worker.coarse_time();
-    let wanted = balance::Ask { now, random: 0, key: Some(key.as_u128() as u64), tried: &[] };
+    let wanted = balance::PickInput { now, random: 0, key: Some(key.as_u128() as u64), tried: &[] };
     let Pick::Server(mut server) = upstream.picker.borrow_mut().pick(&wanted) else { return None };
     if is_overloaded(upstream, server) {
-        let wanted = balance::Ask { tried: &[server], ..wanted };
+        let wanted = balance::PickInput { tried: &[server], ..wanted };
         let Pick::Server(next) = upstream.picker.borrow_mut().pick(&wanted) else { return None };
         server = next;
     }
@@ -97,28 +99,30 @@ fn find(
     }
     let now_seconds = ask.now_ms / 1000;
     let is_asked = !ask.cache.store.is_refused(ask.key, now_seconds);
+    // Only a GET brings a body that can be kept.
     let may_be_kept = is_asked && peers.hot_requests > 0 && routed.method == Method::Get;
     let hot = || ask.cache.hot.get_or_init(Default::default);
     let is_hot = may_be_kept && hot().note(ask.key, now_seconds, peers.hot_requests);
-    Some(Owner { server, number, is_asked, is_hot })
+    Some(KeyOwner { server, number, is_asked, is_hot })
 }
 
-/// Whether an instance has far more of this one's requests under way than its share: then the next one of the ring is asked.
-fn is_overloaded(upstream: &Upstream, server: usize) -> bool {
+/// Whether an instance has far more of this instance's requests under way than its share. Then the next instance on the
+/// ring is asked.
+fn is_overloaded(upstream: &WorkerUpstream, server: usize) -> bool {
     let members = upstream.plan.fleet.members();
-    let load = |member: &Member| u64::from(member.health.in_flight());
+    let load = |member: &FleetMember| u64::from(member.health.in_flight());
     let own = load(&members[server]);
     own > LOAD_MIN && {
-        // This one is not asked by itself.
+        // This instance never asks itself.
         let (all, others): (u64, u64) = (members.iter().map(load).sum(), members.len() as u64 - 1);
         own * others * 100 > all * LOAD_PERCENT_MAX
     }
 }
 
-/// Keeps what another instance has sent for a while, where a key is asked for often and there is room.
-pub(super) fn keeps(ctx: &ExchangeContext<'_>, ask: &Ask<'_>, opening: &mut Opening) -> bool {
+/// Keeps another instance's response for a while, if its key is hot and there is room.
+pub(super) fn keeps(ctx: &ExchangeContext<'_>, ask: &CacheRequest<'_>, opening: &mut Opening) -> bool {
     let (Some(peers), Some(hot)) = (&ctx.snapshot.plan.peers, ask.cache.hot.get()) else { return false };
-    // How long it gets is to be known before.
+    // Room must be reserved for a known length.
     let Some(body_bytes) = opening.body_bytes else { return false };
     let bytes = body_bytes + (opening.head.len() + opening.key_text.len()) as u64;
     let now_ms = ctx.worker.unix_ms();
@@ -130,30 +134,38 @@ pub(super) fn keeps(ctx: &ExchangeContext<'_>, ask: &Ask<'_>, opening: &mut Open
     is_kept
 }
 
-/// Whether a response may be for others than who asks, as far as that can be told before. The rest is of no use to the owner.
-fn is_for_all(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &Request, ask: &Ask<'_>) -> bool {
+/// Whether the response may serve other clients, as far as the request shows that. Otherwise asking the owner is
+/// useless.
+fn is_for_all(
+    ctx: &ExchangeContext<'_>,
+    routed: &RoutedRequest,
+    request: &CurrentRequest,
+    ask: &CacheRequest<'_>,
+) -> bool {
+    // The owner cannot repeat the fields that authentication adds here for the server.
     let is_vouched_for =
         request.texts.vouched.as_ref().is_some_and(|vouched| !vouched.request_lines.is_empty());
+    // Servers may see this client's certificate, which the owner does not have.
     let has_certificate = ctx.client.tls.as_ref().is_some_and(|tls| !tls.lines().is_empty());
     let limits = &ctx.snapshot.head_limits;
     let head = &request.head;
     routed.may_be_stored()
-        // With what is added it has to be within the same limits there.
+        // With the added fields, the head must still be within the same limits there.
         && head.len + ADDED_BYTES_MAX <= limits.bytes
         && head.fields.len() + ADDED_FIELDS_MAX <= limits.fields
-        && routed.target.authority != Span::default()
+        && routed.target.authority != ByteSpan::default()
         && !ask.asked.has_authorization()
         && (!ask.asked.directives.no_store || ask.policy.ignore.request_directives)
         && !is_vouched_for
         && !has_certificate
 }
 
-/// Asks the owner of a key, if that is another instance, else the upstream, or if the owner does not answer. Whether it
-/// has answered is told by `is_of_peer`.
+/// Asks the owner of a key, if it is another instance; else, or if it does not answer, the upstream. `is_of_peer`
+/// returns which of them has answered.
 pub(super) async fn forward(
     exchange: &mut Exchange<'_, '_>,
-    ask: &Ask<'_>,
-    owner: Option<&Owner>,
+    ask: &CacheRequest<'_>,
+    owner: Option<&KeyOwner>,
 ) -> Result<Reply, Failure> {
     if let Some(owner) = owner.filter(|owner| owner.is_asked)
         && let Some(outcome) = cold(|| ask_owner(exchange, ask, owner)).await
@@ -163,16 +175,15 @@ pub(super) async fn forward(
     forward::forward(exchange).await
 }
 
-/// Whether another instance has given a response.
 pub(super) fn is_of_peer(ctx: &ExchangeContext<'_>, reply: &Reply) -> bool {
     ctx.snapshot.plan.peers.as_ref().is_some_and(|peers| reply.upstream == peers.upstream)
 }
 
-/// What comes of asking another instance; `None` if the upstream is to be asked.
+/// Asks the owner; `None` if the upstream must be asked.
 async fn ask_owner(
     exchange: &mut Exchange<'_, '_>,
-    ask: &Ask<'_>,
-    owner: &Owner,
+    ask: &CacheRequest<'_>,
+    owner: &KeyOwner,
 ) -> Option<Result<Reply, Failure>> {
     let Exchange { ctx, routed, .. } = *exchange;
     let peers = ctx.snapshot.plan.peers.as_ref()?;
@@ -180,15 +191,15 @@ async fn ask_owner(
     counters.cache_peer_requests.increment();
     let request = &exchange.memory.request;
     let hop = Hop {
-        method: request.head.start.method_span.of(request.head_bytes()),
-        path_and_query: routed.target.path_and_query.of(request.head_bytes()),
+        method: request.head.start.method_span.for_bytes(request.head_bytes()),
+        path_and_query: routed.target.path_and_query.for_bytes(request.head_bytes()),
         number: owner.number,
         drops_authorization: ask.passing.drops_authorization,
     };
     let head = hop.head(ctx, routed, request);
     exchange.memory.request.texts.hop = Some(head);
-    // Its interim responses are for this instance.
-    let version = http1::Version::Http10;
+    // Interim responses of the instance are not passed on to the client.
+    let version = http1::HttpVersion::Http10;
     let hop = RoutedRequest { upstream: peers.upstream, purpose: Purpose::Peer, version, ..routed.clone() };
     let outcome = forward::to_peer(exchange, &hop, owner.server, peers.timeout).await;
     exchange.memory.request.texts.hop = None;
@@ -203,27 +214,32 @@ async fn ask_owner(
                 return Some(Ok(reply));
             }
             let why = seen::line(&response.head, response.buffer.filled(), PEER_FIELD.as_bytes());
+            // The owner's server is too slow. Asking it again from here would double the wait and the load.
             if why == Some(TIMED_OUT) {
                 return Some(Err(Failure::UpstreamTimeout));
             }
         }
-        Err(failure) if failure.facts().party == Party::Client => return Some(Err(failure)),
+        // The client is gone or at fault: the upstream would be asked in vain.
+        Err(failure) if failure.is_of_request() => return Some(Err(failure)),
         Err(_) => {}
     }
     counters.cache_peer_failures.increment();
     None
 }
 
-/// Whether the owner has had it (RFC 9211 §2.1).
-fn is_hit(response: &Response) -> bool {
+/// Whether the owner had a stored response (RFC 9211 §2.1).
+fn is_hit(response: &CurrentResponse) -> bool {
     let (head, bytes) = (&response.head, response.buffer.filled());
-    let mut of_caches =
-        head.fields.iter().rev().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(b"cache-status"));
-    // The owner's is the last one.
-    of_caches.next().is_some_and(|field| field.value.of(bytes).starts_with(b"vanward; hit"))
+    let mut of_caches = head
+        .fields
+        .iter()
+        .rev()
+        .filter(|field| field.name.for_bytes(bytes).eq_ignore_ascii_case(b"cache-status"));
+    // The owner's member is the last one.
+    of_caches.next().is_some_and(|field| field.value.for_bytes(bytes).starts_with(b"vanward; hit"))
 }
 
-/// The head for another instance: what the client has sent, and who that is.
+/// The head for another instance: the client's request, and the client's identity.
 struct Hop<'a> {
     method: &'a [u8],
     path_and_query: &'a [u8],
@@ -232,7 +248,7 @@ struct Hop<'a> {
 }
 
 impl Hop<'_> {
-    fn head(&self, ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &Request) -> Vec<u8> {
+    fn head(&self, ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &CurrentRequest) -> Vec<u8> {
         let (head, bytes) = (&request.head, request.head_bytes());
         let conditions = request.texts.conditions.as_deref();
         let tracing = ctx.snapshot.plan.tracing.as_deref();
@@ -244,17 +260,19 @@ impl Hop<'_> {
         out.extend_from_slice(if self.path_and_query.starts_with(b"/") { b" " } else { b" /" });
         out.extend_from_slice(self.path_and_query);
         out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
-        out.extend_from_slice(routed.target.authority.of(bytes));
+        out.extend_from_slice(routed.target.authority.for_bytes(bytes));
         out.extend_from_slice(b"\r\n");
         for field in head.fields.iter() {
-            let name = field.name.of(bytes);
+            let name = field.name.for_bytes(bytes);
             let is_left_out = match field.known {
+                // The hop has another Host, and no body.
                 Name::Host | Name::Expect | Name::ContentLength => true,
-                known if is_of_hop(known) => true,
+                known if known.is_hop_by_hop() => true,
                 Name::Traceparent => trace.is_some(),
                 Name::Tracestate => trace.is_some_and(|trace| !trace.keeps_state()),
                 Name::B3 => trace.is_some() && b3 != B3Form::Off,
                 _ => {
+                    // A client's own field of this name must not speak for an instance.
                     name.eq_ignore_ascii_case(PEER_FIELD.as_bytes())
                         || (conditions.is_some() && is_replaced_condition(name))
                         || (self.drops_authorization && name.eq_ignore_ascii_case(b"authorization"))
@@ -281,12 +299,12 @@ impl Hop<'_> {
     }
 }
 
-/// Tells all other instances what an unsafe request has made invalid: paths with queries of its host. Each receiver
-/// ends when one has answered, or is lost.
+/// Reports an invalidation to all other instances: paths with queries on the request's host. Each receiver ends when an
+/// instance has answered, or is lost.
 pub(super) fn invalidate(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
-    request: &Request,
+    request: &CurrentRequest,
     paths: &[Vec<u8>],
 ) -> Vec<oneshot::Receiver<()>> {
     let Some(peers) = &ctx.snapshot.plan.peers else { return Vec::new() };
@@ -295,12 +313,12 @@ pub(super) fn invalidate(
     let others = members.filter(|(server, _)| !peers.is_own(&upstream.plan, *server));
     let mut told = Vec::new();
     for (server, member) in others {
-        let is_up = member.health.state() == State::Up;
+        let is_up = member.health.state() == HealthState::Up;
         for path_and_query in paths {
             let hop =
                 Hop { method: INVALIDATE, path_and_query, number: INVALIDATION, drops_authorization: true };
             let head = hop.head(ctx, routed, request);
-            let subrequest = Subrequest::to_peer(ctx, routed, request, (peers.upstream, head));
+            let subrequest = Subrequest::to_peer(ctx, routed, request, peers.upstream, head);
             let (done, known) = oneshot::channel();
             let timeout = peers.timeout;
             tokio::task::spawn_local(async move {
@@ -311,40 +329,26 @@ pub(super) fn invalidate(
                 subrequest.run(steps).await;
                 let _: Result<(), ()> = done.send(());
             });
-            // One that does not answer is not waited for each time.
+            // An instance that is down is not waited for.
             told.extend(is_up.then_some(known));
         }
     }
     told
 }
 
-/// RFC 9110 §7.6.1, §10.1.4: what ends at this hop.
-fn is_of_hop(name: Name) -> bool {
-    matches!(
-        name,
-        Name::Connection
-            | Name::KeepAlive
-            | Name::ProxyConnection
-            | Name::ProxyAuthenticate
-            | Name::ProxyAuthorization
-            | Name::Te
-            | Name::TransferEncoding
-            | Name::Upgrade
-            | Name::Http2Settings
-    )
-}
-
-/// Passes on what belongs to another instance's share, without storing it. What nobody may store is not asked for there
-/// for a while.
+/// Passes on a response that another instance owns, without storing it. If it may not be stored at all, the owner is
+/// not asked for it for a while.
 pub(super) async fn relay(
     exchange: &mut Exchange<'_, '_>,
-    ask: &Ask<'_>,
-    (reply, forward): (Reply, Forward),
-) -> Result<Next, Failure> {
+    ask: &CacheRequest<'_>,
+    reply: Reply,
+    forward: Forward,
+) -> Result<AfterExchange, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let status = exchange.memory.response.head.start.status;
     let is_of_peer = is_of_peer(ctx, &reply);
     let mut refusal = None;
+    // Only the answer to an unconditional GET for the whole shows whether it may be stored.
     if ask.asked.method == Method::Get && !ask.asked.is_conditional() && !ask.asked.has_range() {
         refusal = fetch::refusal(exchange, ask, &reply);
         let until = match refusal {
@@ -356,7 +360,7 @@ pub(super) async fn relay(
     if let Some(refusal) = refusal {
         super::counters::refused(ctx, routed, refusal);
     }
-    ask.settle(status, refusal.map_or(Ending::Passed, Ending::Refused));
+    ask.settle(status, refusal.map_or(MissEnding::Passed, MissEnding::Refused));
     let handling = Handling::Forwarded { forward, status: None, is_stored: false, is_collapsed: false };
     let of_peer = is_of_peer.then_some("peer");
     let detail = of_peer.or(refusal.map(|refusal| refusal.row().word));

@@ -1,45 +1,44 @@
-//! Which fields of a request reach servers unchanged: only by those can variants be told apart.
+//! Determines which request fields reach servers unchanged: variants can only be distinguished by those.
 
-use ::cache::{Policy, Refusal, Uri, Vary, write_kept_target};
+use ::cache::{CachePolicy, NotStored, Uri, Vary, write_kept_target};
 use config::HostHeader;
 use http1::{Name, RequestHead};
 use route::HeaderEdit;
 
-use crate::context::asking::{drops_authorization, tells_user};
-use crate::context::exchange::{ExchangeContext, RoutedRequest};
-use crate::context::exchange_slot::Request;
+use crate::context::exchange_slot::CurrentRequest;
 use crate::context::plan::Authentication;
+use crate::context::routed::{ExchangeContext, RoutedRequest};
+use crate::outgoing::asking::{drops_authorization, tells_user};
 
-/// Decides which fields of a request are passed on unchanged.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Passing {
     /// Whether the peer is a trusted proxy.
     pub(super) is_trusted: bool,
-    /// Whether the request's Connection field names other fields.
     pub(super) names_fields: bool,
-    /// Whether Authorization is for this proxy alone.
+    /// Whether Authorization is only for this proxy.
     pub(super) drops_authorization: bool,
-    /// Whether the server learns who asks from the authentication.
+    /// Whether the server learns the user from authentication.
     pub(super) tells_user: bool,
 }
 
-/// Removes the parts of the query that the cache key leaves out, since a response that depends on them would be stored
-/// for requests without them.
+/// Removes the query parameters that the cache key omits. Otherwise a response that depends on them would be stored for
+/// requests without them. Called before the look-up.
 #[inline]
-pub(crate) fn prepare(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &mut Request) {
-    let policy = ctx.snapshot.plan.config.routes[routed.route].cache.as_ref();
+pub(crate) fn prepare(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &mut CurrentRequest) {
+    let policy = ctx.snapshot.plan.config.routes[routed.route].cache.as_deref();
     let leaves_out = policy.is_some_and(|policy| policy.key.leaves_out());
+    // The slot's memory is reused: the target of an earlier request must be cleared.
     if leaves_out || request.texts.kept_target.is_some() {
         keep_target(policy, routed, request);
     }
 }
 
 #[cold]
-fn keep_target(policy: Option<&Policy>, routed: &RoutedRequest, request: &mut Request) {
+fn keep_target(policy: Option<&CachePolicy>, routed: &RoutedRequest, request: &mut CurrentRequest) {
     let (target, bytes) = (&routed.target, request.head_bytes());
     let policy = policy.filter(|policy| policy.key.leaves_out() && routed.may_be_stored());
     let kept = policy.map(|policy| {
-        let uri = Uri::new(false, target.authority.of(bytes), target.path_and_query.of(bytes));
+        let uri = Uri::new(false, target.authority.for_bytes(bytes), target.path_and_query.for_bytes(bytes));
         let mut kept = Vec::new();
         write_kept_target(&mut kept, &uri, &policy.key);
         kept
@@ -49,7 +48,7 @@ fn keep_target(policy: Option<&Policy>, routed: &RoutedRequest, request: &mut Re
 
 impl Passing {
     #[inline]
-    pub(super) fn of(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> Self {
+    pub(super) fn new(ctx: &ExchangeContext<'_>, routed: &RoutedRequest) -> Self {
         Self {
             is_trusted: ctx.client.is_trusted,
             names_fields: routed.connection.names_fields,
@@ -60,15 +59,15 @@ impl Passing {
         }
     }
 
-    /// A test of whether the server sees a field as the client sent it.
+    /// Returns a test of whether the server sees a field as the client sent it.
     pub(super) fn passes(self, head: &RequestHead, bytes: &[u8]) -> impl Fn(&[u8]) -> bool + Copy {
         move |name| self.has(head, bytes, name)
     }
 
     fn has(self, head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
-        // What only trusted clients may say is dropped for others, as `http1::write_request` does; what stands in its place
-        // follows from the URL.
-        let is_dropped = match Name::of(name) {
+        // Fields that only trusted clients may set are dropped for others, as in `http1::write_request`. The proxy's
+        // replacement follows from the URL.
+        let is_dropped = match Name::from_name(name) {
             Name::XForwardedProto | Name::XForwardedHost | Name::XForwardedOther | Name::XClientCert => {
                 !self.is_trusted
             }
@@ -80,7 +79,7 @@ impl Passing {
     }
 }
 
-/// RFC 9110 §7.6.1: what Connection names goes no further.
+/// Whether Connection names the field, so that it is not forwarded (RFC 9110 §7.6.1).
 #[cold]
 pub(super) fn is_of_hop(head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
     let mut options = head.values(bytes, Name::Connection);
@@ -89,13 +88,13 @@ pub(super) fn is_of_hop(head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
     })
 }
 
-/// RFC 9111 §4.1: a response that varies by a field that the proxy writes (except from the URL) must not be reused,
-/// because the client's field does not tell for whom it was made.
+/// Rejects responses that vary by a field that the proxy writes, other than from the URL (RFC 9111 §4.1). The client's
+/// field does not identify the variant.
 ///
 /// # Errors
 /// If the response varies by such a field.
-pub(super) fn check(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, vary: &Vary) -> Result<(), Refusal> {
-    let is_rewritten = |name: &[u8]| match Name::of(name) {
+pub(super) fn check(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, vary: &Vary) -> Result<(), NotStored> {
+    let is_rewritten = |name: &[u8]| match Name::from_name(name) {
         Name::Via | Name::Forwarded | Name::XForwardedFor | Name::XClientCert => true,
         Name::Traceparent => ctx.snapshot.plan.tracing.is_some(),
         Name::Host => rewrites_host(ctx, routed),
@@ -104,7 +103,7 @@ pub(super) fn check(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, vary: &Va
     let is_edited = |name: &[u8]| {
         let edits =
             routed.policies(ctx).into_iter().flat_map(|policies| policies.settings.request_headers.edits());
-        // A constant is the same for all, whatever they sent.
+        // A constant is the same for all clients.
         edits.into_iter().any(|edit| match edit {
             HeaderEdit::Set(known, value)
             | HeaderEdit::Add(known, value)
@@ -120,7 +119,7 @@ pub(super) fn check(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, vary: &Va
         own.any(|known| known.as_bytes().eq_ignore_ascii_case(name))
     };
     if vary.names().any(|name| is_rewritten(name) || is_edited(name) || is_claim(name)) {
-        return Err(Refusal::VaryRewritten);
+        return Err(NotStored::VaryRewritten);
     }
     Ok(())
 }

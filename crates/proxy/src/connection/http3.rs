@@ -1,6 +1,6 @@
 //! A client's HTTP/3 connection (RFC 9114): each stream is an exchange on the usual path.
 //!
-//! The endpoint of its listener receives and sends for it; here is what becomes of its requests, and when it ends.
+//! The listener's endpoint receives and sends for it. This module starts its requests and decides when it ends.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -10,48 +10,51 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use config::written_duration;
-use http3::{Broken, Cause, Code, Flood, FloodLimits, Key, Limits, Refused};
-use telemetry::{Entry, More, message};
+use http3::{Flood, FloodLimits, H3Broken, H3Code, H3ErrorCause, H3Limits, H3Refused, Key};
+use telemetry::{LogEntry, More, message};
+use tls::HandshakeFault;
 use transport::buffer::TINY;
 use transport::deadline::{Deadline, Ticks};
-use transport::endpoint::Endpoint;
-use transport::h3_connection::{End, H3Connection, LONG_HEADS_MAX, STREAMS_MAX};
-use transport::h3_stream::Stream;
+use transport::endpoint::MessageEndpoint;
+use transport::h3_connection::{H3Connection, H3ConnectionEnd, LONG_HEADS_MAX, STREAMS_MAX, TOO_SCATTERED};
+use transport::h3_stream::H3Stream;
 
 use crate::connection::client::Count;
-use crate::connection::http2;
-use crate::context::client::Client;
+use crate::connection::{http2, refused_handshake};
+use crate::context::client::FrontConnection;
 use crate::context::client_tls::ClientTls;
-use crate::context::failure::Failure;
-use crate::context::listening::Listening;
 use crate::context::original_connection::OriginalConnection;
-use crate::context::worker::{State, Worker};
+use crate::context::worker::{Worker, WorkerPhase};
+use crate::failure::Failure;
+use crate::listening::Listening;
 use crate::shaping::ConnectionTotals;
 
-/// Requests that are held at once: those that have ended may still wait for acknowledgments.
+/// Requests that are held at once, including those that wait for acknowledgments.
 const HELD_MAX: usize = 2 * STREAMS_MAX as usize;
-/// Unread bytes of the body of a request, beside what QUIC holds.
-const BODY_MAX: usize = 64 * 1024;
-/// Unread bytes of the bodies of all requests of a connection.
+/// Unread bytes of one request body, beside what QUIC holds. Less than `BODIES_MAX`, so that a request whose server
+/// reads nothing does not block the others.
+const BODY_MAX: usize = 48 * 1024;
+/// Unread bytes of all request bodies of a connection.
 const BODIES_MAX: usize = 64 * 1024;
-/// The dynamic table of QPACK (RFC 9204 §3.2): that of HPACK by default.
+/// Capacity of the QPACK dynamic table (RFC 9204 §3.2), equal to HPACK's default.
 const TABLE_BYTES: usize = 4096;
-/// Requests that may wait for insertions into it.
+/// Streams that may wait for insertions into the dynamic table.
 const BLOCKED_MAX: usize = 16;
-/// How long a client has to acknowledge what it was sent last.
+/// Time for the client to acknowledge the last data.
 const LINGER: Ticks = Ticks(20);
-/// How long a GET without the end of its stream is held back: that may come in another datagram.
+/// Time that a GET without the end of its stream is held back, because the end may come in the next datagram.
 const END: Ticks = Ticks(1);
-/// How often a client with requests under way is asked whether it is there.
+/// Interval of pings to a client with requests under way.
 const PING: Ticks = Ticks(100);
 
-/// What a client's connection may cost.
-pub(crate) fn limits(worker: &Worker, is_trusted: bool) -> Limits {
+/// Returns the limits of a client's connection.
+pub(crate) fn limits(worker: &Worker, is_trusted: bool) -> H3Limits {
     let snapshot = worker.snapshot();
     let of_http2 = snapshot.plan.config.limits.http2;
+    // A trusted proxy's connection carries the requests of many clients.
     let factor = if is_trusted { of_http2.trusted_factor } else { 1 };
-    let shared = of_http2.of(is_trusted);
-    Limits {
+    let shared = of_http2.for_is_trusted(is_trusted);
+    H3Limits {
         streams: HELD_MAX,
         head_bytes: snapshot.head_limits.bytes,
         short_head_bytes: TINY,
@@ -71,10 +74,10 @@ pub(crate) fn limits(worker: &Worker, is_trusted: bool) -> Limits {
     }
 }
 
-/// Serves an HTTP/3 connection until it has ended: the body of its task. `port` is that of its listener.
+/// Serves an HTTP/3 connection until it has ended: the body of its task. `port` is the listener's.
 pub(crate) async fn serve(worker: Rc<Worker>, listening: Rc<Listening>, connection: H3Connection, port: u16) {
     let _count = Count::new(&worker);
-    let mut driver = Driver {
+    let mut driver = H3Driver {
         worker: &worker,
         deadline: worker.deadlines.deadline(),
         was_busy: Cell::new(false),
@@ -101,41 +104,38 @@ pub(crate) async fn serve(worker: Rc<Worker>, listening: Rc<Listening>, connecti
     driver.end(&ended).await;
 }
 
-/// Where a connection is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Handshake,
     Open,
-    /// The client was told that the end is near.
+    /// The first GOAWAY was sent.
     Closing,
-    /// It was told which request is the last.
+    /// The GOAWAY that names the last request was sent.
     Last,
 }
 
-/// Whoever serves a client's connection.
-struct Driver<'a> {
+struct H3Driver<'a> {
     worker: &'a Rc<Worker>,
     connection: H3Connection,
     listening: Rc<Listening>,
     tls: Option<Rc<ClientTls>>,
     totals: ConnectionTotals,
-    /// Where the client has connected to.
+    /// The address that the client has connected to.
     destination: Option<Rc<OriginalConnection>>,
     deadline: Deadline,
-    /// Whether requests were under way when the deadline was set: nobody tells when the last one has ended.
+    /// Whether requests were under way when the deadline was set: the engine does not report the end of the last one.
     was_busy: Cell<bool>,
-    /// Of heads that have begun and not come as a whole.
+    /// The time-out for incomplete heads.
     lateness: Deadline,
-    /// Requests that have come.
+    /// New requests since the last poll.
     opened: Vec<Key>,
-    /// Requests so far.
     served: u64,
     phase: Phase,
 }
 
-impl Driver<'_> {
-    /// Ready when there are requests, or the connection has ended.
-    fn poll(&mut self, context: &mut Context<'_>, port: u16) -> Poll<Option<End>> {
+impl H3Driver<'_> {
+    /// Ready when there are new requests, or the connection has ended.
+    fn poll(&mut self, context: &mut Context<'_>, port: u16) -> Poll<Option<H3ConnectionEnd>> {
         let news = self.connection.poll_news(context, &mut self.opened);
         self.tell_refused();
         if let Poll::Ready(Some(end)) = news {
@@ -158,18 +158,18 @@ impl Driver<'_> {
         self.poll_deadline(context)
     }
 
-    /// Whether the listener has HTTP/3 still.
+    /// Whether the listener still has HTTP/3.
     fn is_wanted(&self) -> bool {
         self.worker.snapshot().listener(&self.listening).http3
     }
 
-    /// Does what is due; ready when the connection is to end.
-    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
+    /// Handles the deadline. Ready when the connection is to end.
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<Option<H3ConnectionEnd>> {
         loop {
             let is_idle = self.connection.engine().is_none_or(|engine| engine.held() == 0);
-            // What the client sent before it knew of the end is still served: it may not try that again by itself.
+            // Requests that the client sent before it received GOAWAY are still served: it might not repeat them.
             if self.phase == Phase::Last && is_idle {
-                return Poll::Ready(Some(End::Closed));
+                return Poll::Ready(Some(H3ConnectionEnd::Closed));
             }
             if self.deadline.poll(context).is_pending() {
                 return Poll::Pending;
@@ -179,18 +179,19 @@ impl Driver<'_> {
                     let limit = self.worker.snapshot().plan.config.timeouts.client_header;
                     let why =
                         format!("it did not end within timeouts.client_header, {}", written_duration(limit));
-                    return Poll::Ready(Some(End::Handshake(why)));
+                    return Poll::Ready(Some(H3ConnectionEnd::Handshake(HandshakeFault::Other, why)));
                 }
                 Phase::Open if is_idle && !self.was_busy.get() => self.close(),
-                // It has been idle for a part of that time: now it has all of its own.
+                // The connection was idle for part of that time only: a full idle time-out begins now.
                 Phase::Open if is_idle => self.rest(),
+                // A ping shows whether the client of the requests under way still answers.
                 Phase::Open => {
                     self.connection.ping();
                     self.rest();
                 }
                 Phase::Closing => self.conclude(),
-                Phase::Last if self.worker.state.get() == State::Closing && is_idle => {
-                    return Poll::Ready(Some(End::Closed));
+                Phase::Last if self.worker.state.get() == WorkerPhase::Closing && is_idle => {
+                    return Poll::Ready(Some(H3ConnectionEnd::Closed));
                 }
                 Phase::Last => {
                     self.connection.ping();
@@ -200,7 +201,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Waits for requests, or for the end of those that are under way.
+    /// Starts the idle time-out, or the next check of the requests under way.
     fn rest(&self) {
         let is_idle =
             self.opened.is_empty() && self.connection.engine().is_none_or(|engine| engine.held() == 0);
@@ -209,6 +210,8 @@ impl Driver<'_> {
         self.deadline.set_idle(if is_idle { keep_alive } else { keep_alive.min(PING) });
     }
 
+    /// Starts the idle time-out, counts the handshake, and notes its addresses and certificate. Called once, when it is
+    /// complete.
     #[cold]
     fn handshake_done(&mut self, port: u16) {
         self.phase = Phase::Open;
@@ -226,13 +229,15 @@ impl Driver<'_> {
         }
     }
 
-    /// A request has come: an exchange slot serves it, as it does those of HTTP/2.
+    /// Starts a request: an exchange slot serves its stream, as in HTTP/2.
     fn open(&mut self, key: Key) {
+        // Read for each request, because clients may move to another address (RFC 9000 §9). Trust follows the
+        // address.
         let remote = self.connection.remote_address();
         let address = remote.ip().to_canonical();
         let snapshot = self.worker.snapshot();
-        let client = Client {
-            socket: Endpoint::Http3(Box::new(Stream::new(self.connection.clone(), key))),
+        let client = FrontConnection {
+            socket: MessageEndpoint::Http3(Box::new(H3Stream::new(self.connection.clone(), key))),
             address,
             port: remote.port(),
             original_connection: self.destination.clone(),
@@ -243,10 +248,12 @@ impl Driver<'_> {
             tls: self.tls.clone(),
             peer: None,
             deadline: self.worker.deadlines.deadline(),
+            is_tunnel: Cell::new(false),
+            is_overdue: Cell::new(false),
             totals: self.totals.shared(),
             served: 0,
         };
-        tokio::task::spawn_local(http2::exchange(Rc::clone(self.worker), Box::new(client)));
+        tokio::task::spawn_local(http2::serve_stream(Rc::clone(self.worker), Box::new(client)));
         self.served += 1;
         let limit = snapshot.plan.config.limits.requests_per_connection;
         if limit.is_some_and(|limit| self.served >= limit) {
@@ -254,7 +261,7 @@ impl Driver<'_> {
         }
     }
 
-    /// RFC 9114 §5.2: what is under way is finished.
+    /// Begins a graceful shutdown (RFC 9114 §5.2): requests under way are finished.
     fn close(&mut self) {
         if self.phase != Phase::Open {
             return;
@@ -264,12 +271,12 @@ impl Driver<'_> {
             engine.close();
         }
         self.connection.stir();
-        // Requests that were on their way by then have come.
+        // After two round trips, requests that were on their way have arrived.
         let Ticks(round_trip) = self.connection.round_trip();
         self.deadline.set_idle(Ticks(2 * round_trip));
     }
 
-    /// Tells the client which request is the last. Otherwise it could go on asking for ever.
+    /// Sends the GOAWAY that names the last request. Otherwise the client could send requests forever.
     fn conclude(&mut self) {
         self.phase = Phase::Last;
         if let Some(mut engine) = self.connection.engine() {
@@ -279,7 +286,7 @@ impl Driver<'_> {
         self.deadline.set_idle(PING);
     }
 
-    /// Resets requests whose head took longer than a head may, and passes on those whose end may come at any time.
+    /// Resets requests whose head took too long, and starts those that only lack the end of their stream.
     fn check_heads(&mut self, context: &mut Context<'_>) {
         let limit = self.worker.snapshot().ticks.client_header;
         let now = self.worker.deadlines.now();
@@ -300,6 +307,7 @@ impl Driver<'_> {
                 self.connection.ends_are_late(since);
                 continue;
             }
+            // One deadline serves both, set to the earlier time.
             let due = [head.map(|since| since + limit.0), end.map(|since| since + END.0)];
             let Some(due) = due.into_iter().flatten().min() else { return };
             self.lateness.set(Ticks(due.saturating_sub(now)));
@@ -309,61 +317,61 @@ impl Driver<'_> {
         }
     }
 
-    /// Ends the connection, and says why.
-    async fn end(&mut self, ended: &End) {
+    /// Ends the connection, and logs the reason.
+    async fn end(&mut self, ended: &H3ConnectionEnd) {
         match ended {
-            End::Handshake(why) => {
-                tell_handshake(self.worker, self.address(), why);
-                self.connection.finish(Code::NO_ERROR, "");
+            H3ConnectionEnd::Handshake(fault, why) => {
+                tell_handshake(self.worker, self.address(), *fault, why);
+                self.connection.finish(H3Code::NO_ERROR, "");
             }
-            End::Violated(why) => {
+            H3ConnectionEnd::Violated(why) => {
                 self.worker.counters.failure(Failure::Http3Malformed as usize);
                 self.log(Failure::Http3Malformed, why, self.entry());
-                self.connection.finish(Code::GENERAL_PROTOCOL_ERROR, why);
+                self.connection.finish(H3Code::GENERAL_PROTOCOL_ERROR, why);
             }
-            End::Broken(broken) => {
+            H3ConnectionEnd::Broken(broken) => {
                 self.tell_broken(*broken);
                 self.connection.finish(broken.code, broken.why());
             }
-            End::Scattered => {
+            H3ConnectionEnd::Scattered => {
                 let failure = Failure::Http3FragmentFlood;
-                let why = "too many pieces with gaps between them";
                 self.worker.counters.failure(failure as usize);
-                let detail = format!("ended with {} for {why}", Code::EXCESSIVE_LOAD);
+                let detail = format!("ended with {} for {TOO_SCATTERED}", H3Code::EXCESSIVE_LOAD);
                 message::warn(&format!(
                     "{} was disconnected: {}: {detail}",
                     self.address(),
                     failure.facts().word
                 ));
                 self.log(failure, &detail, self.entry());
-                self.connection.finish(Code::EXCESSIVE_LOAD, why);
+                self.connection.finish(H3Code::EXCESSIVE_LOAD, TOO_SCATTERED);
             }
-            End::Closed | End::Unreachable => {
+            // The last packets may be lost: they are sent again until the client has acknowledged them.
+            H3ConnectionEnd::Closed | H3ConnectionEnd::Told(_) | H3ConnectionEnd::Unreachable => {
                 self.deadline.set(LINGER);
                 let acknowledged = poll_fn(|context| self.poll_acknowledged(context));
                 let _ = self.deadline.guard(acknowledged).await;
-                self.connection.finish(Code::NO_ERROR, "");
+                self.connection.finish(H3Code::NO_ERROR, "");
             }
         }
     }
 
-    /// Ready when the client has all that it was sent, or is gone.
+    /// Ready when the client has acknowledged everything, or is gone.
     fn poll_acknowledged(&self, context: &mut Context<'_>) -> Poll<()> {
-        // What comes meanwhile is too late.
+        // Requests that arrive now are too late.
         let news = self.connection.poll_news(context, &mut Vec::new());
         let is_over = self.connection.is_over() || matches!(news, Poll::Ready(Some(_)));
         if is_over || self.connection.is_acknowledged() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Counts and logs requests that were refused before anybody saw them.
+    /// Counts and logs requests that were rejected before they reached the path.
     fn tell_refused(&self) {
         for refused in &self.connection.take_refused() {
-            let Refused { status, code, is_too_large, wrong, glimpse: [method, target, host] } = refused;
+            let H3Refused { status, code, is_too_large, wrong, glimpse: [method, target, host] } = refused;
             let failure = match (*status, *code) {
-                (0, Code::REQUEST_REJECTED) => Failure::Http3Excess,
-                (0, Code::REQUEST_CANCELLED) => Failure::ClientHeaderTimeout,
-                (0, _) => Failure::Http3Malformed,
                 _ if *is_too_large => Failure::HeadTooLarge,
+                (0, H3Code::REQUEST_REJECTED) => Failure::Http3Excess,
+                (0, H3Code::REQUEST_CANCELLED) => Failure::ClientHeaderTimeout,
+                (0, _) => Failure::Http3Malformed,
                 _ => Failure::BadRequest,
             };
             self.worker.counters.failure(failure as usize);
@@ -371,26 +379,26 @@ impl Driver<'_> {
                 self.worker.counters.response(*status);
             }
             let detail = if *status > 0 { wrong.clone() } else { format!("reset with {code}: {wrong}") };
-            self.log(failure, &detail, Entry { method, target, host, status: *status, ..self.entry() });
+            self.log(failure, &detail, LogEntry { method, target, host, status: *status, ..self.entry() });
         }
     }
 
-    /// Counts and logs why the connection ends, which is no request's doing.
+    /// Counts and logs why the connection ends, if no request caused it.
     #[cold]
-    fn tell_broken(&self, broken: Broken) {
+    fn tell_broken(&self, broken: H3Broken) {
         let failure = failure_of(broken);
         self.worker.counters.failure(failure as usize);
         let what = self.connection.engine().and_then(|engine| engine.offence().map(str::to_owned));
         let what = what.as_deref().unwrap_or("what was received");
         let detail = match broken.cause {
-            Cause::Flood(flood) => {
+            H3ErrorCause::Flood(flood) => {
                 let limits = limits(self.worker, self.is_trusted());
                 let bound = bound_of(flood, limits.floods);
                 format!("ended with {} for {what}: more than {bound}", broken.code)
             }
-            Cause::Malformed(_) => format!("ended with {} for {what}", broken.code),
+            H3ErrorCause::Malformed(_) => format!("ended with {} for {what}", broken.code),
         };
-        if matches!(broken.cause, Cause::Flood(_)) {
+        if matches!(broken.cause, H3ErrorCause::Flood(_)) {
             let word = failure.facts().word;
             message::warn(&format!("{} was disconnected: {word}: {detail}", self.address()));
         }
@@ -405,41 +413,39 @@ impl Driver<'_> {
         self.worker.snapshot().plan.trusts(self.address())
     }
 
-    /// What the log tells of the client.
-    fn entry(&self) -> Entry<'static> {
-        Entry::new(self.address())
+    /// Returns a log entry with the client's fields.
+    fn entry(&self) -> LogEntry<'static> {
+        LogEntry::new(self.address())
     }
 
-    /// Logs what happened to a connection, or to a request on it.
-    fn log(&self, failure: Failure, detail: &str, entry: Entry<'_>) {
+    /// Logs an event of the connection, or of a request on it.
+    fn log(&self, failure: Failure, detail: &str, entry: LogEntry<'_>) {
         let tls = self.tls.as_deref().map(ClientTls::entry).unwrap_or_default();
-        log(self.worker, failure, detail, Entry { more: &More { tls, ..More::NONE }, ..entry });
+        log(self.worker, failure, detail, LogEntry { more: &More { tls, ..More::NONE }, ..entry });
     }
 }
 
-/// Counts and tells of a handshake that has failed, in the log or, without one, among the messages.
+/// Counts a failed handshake, and reports it in the access log or, without one, on standard error.
 #[cold]
-pub(crate) fn tell_handshake(worker: &Worker, address: IpAddr, why: &str) {
-    let failure = Failure::ClientHandshake;
+pub(crate) fn tell_handshake(worker: &Worker, address: IpAddr, fault: HandshakeFault, why: &str) {
+    let failure = Failure::of_client_handshake(fault);
     worker.counters.handshake_failures.increment();
     worker.counters.failure(failure as usize);
+    // Any client can fail handshakes at will, so their lines are limited per second.
     let Some(more) = worker.handshake_notices.next(worker.deadlines.second()) else { return };
-    let mut detail = why.to_owned();
-    if more > 0 {
-        detail += &format!("; {more} more handshakes failed before and are not told of");
-    }
-    if !log(worker, failure, &detail, Entry::new(address)) {
+    let detail = refused_handshake::with_omitted(why.to_owned(), more);
+    if !log(worker, failure, &detail, LogEntry::new(address)) {
         let word = failure.facts().word;
         message::warn(&format!("{address}: {word}: QUIC handshake failed: {detail}"));
     }
 }
 
-/// Returns whether there is a log.
-fn log(worker: &Worker, failure: Failure, detail: &str, entry: Entry<'_>) -> bool {
+/// Writes an entry. Returns whether there is a log.
+fn log(worker: &Worker, failure: Failure, detail: &str, entry: LogEntry<'_>) -> bool {
     let mut log = worker.log.borrow_mut();
     let Some(log) = log.as_mut() else { return false };
-    let entry = Entry {
-        version: Some(telemetry::Version(3, 0)),
+    let entry = LogEntry {
+        version: Some(telemetry::LoggedVersion(3, 0)),
         cause: Some(failure.facts().word),
         detail: Some(detail),
         ..entry
@@ -448,23 +454,23 @@ fn log(worker: &Worker, failure: Failure, detail: &str, entry: Entry<'_>) -> boo
     true
 }
 
-/// What a client is disconnected for.
-fn failure_of(broken: Broken) -> Failure {
+/// Returns the failure that a broken connection is counted and logged as.
+fn failure_of(broken: H3Broken) -> Failure {
     match broken.cause {
-        Cause::Malformed(_) if broken.code == Code::EXCESSIVE_LOAD => Failure::Http3Excess,
-        Cause::Malformed(_) => Failure::Http3Malformed,
-        Cause::Flood(Flood::Resets) => Failure::Http3ResetFlood,
-        Cause::Flood(Flood::Errors) => Failure::Http3Excess,
-        Cause::Flood(Flood::Priorities) => Failure::Http3PriorityFlood,
-        Cause::Flood(Flood::EmptyFrames) => Failure::Http3EmptyFrameFlood,
-        Cause::Flood(Flood::Insertions) => Failure::Http3InsertionFlood,
-        Cause::Flood(Flood::Overhead) => Failure::Http3OverheadFlood,
+        H3ErrorCause::Malformed(_) if broken.code == H3Code::EXCESSIVE_LOAD => Failure::Http3Excess,
+        H3ErrorCause::Malformed(_) => Failure::Http3Malformed,
+        H3ErrorCause::Flood(Flood::Resets) => Failure::Http3ResetFlood,
+        H3ErrorCause::Flood(Flood::Errors) => Failure::Http3Excess,
+        H3ErrorCause::Flood(Flood::Priorities) => Failure::Http3PriorityFlood,
+        H3ErrorCause::Flood(Flood::EmptyFrames) => Failure::Http3EmptyFrameFlood,
+        H3ErrorCause::Flood(Flood::Insertions) => Failure::Http3InsertionFlood,
+        H3ErrorCause::Flood(Flood::Overhead) => Failure::Http3OverheadFlood,
     }
 }
 
-/// The bound that a flood has met: an option and its value, or a limit that no option changes.
+/// Describes the limit that a flood has exceeded: an option and its value, or a fixed limit.
 fn bound_of(flood: Flood, floods: FloodLimits) -> String {
-    let limit = floods.of(flood);
+    let limit = floods.for_flood(flood);
     let option = match flood {
         Flood::Resets => "resets_per_second",
         Flood::Errors => "errors_per_second",

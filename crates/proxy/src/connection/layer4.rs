@@ -1,38 +1,39 @@
-//! Layer 4: a client's connection is forwarded as it is. A server is picked as for a request, and bytes move both ways
+//! Layer 4: forwards a client's connection as bytes. A server is picked as for a request, and bytes move both ways
 //! until both sides have ended.
 //!
-//! The content is not examined. Such a connection outlives its listener and its plan.
+//! The content is not examined. Such a connection may outlive its listener and its plan.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use balance::Work;
-use telemetry::{Entry, More, Places, Retried, UpstreamCell};
+use telemetry::{CounterPlaces, LogEntry, More, Retried, UpstreamCell};
 
 use crate::body::pump::Pump;
-use crate::body::tunnel::{self, Flow};
-use crate::context::client::Client;
+use crate::context::client::FrontConnection;
 use crate::context::client_tls::ClientTls;
-use crate::context::explain;
-use crate::context::failure::{Failure, Party};
-use crate::context::record::Detours;
 use crate::context::snapshot::Snapshot;
 use crate::context::worker::Worker;
-use crate::shaping::{Named, Place};
-use crate::upstream::choose::Choice;
-use crate::upstream::retry::{Attempts, Progress, Setback, Verdict, leave_aside};
-use crate::upstream::{PickedServer, ServerConnection, Upstream};
+use crate::failure::{Failure, Party};
+use crate::forward::choose::Choice;
+use crate::forward::retry::{AttemptProgress, Attempts, RetryVerdict, Setback, leave_aside};
+use crate::forward::tunnel::{self, Flow, Parties};
+use crate::record::Detours;
+use crate::record::explain;
+use crate::shaping::{LimitedRequest, NamedPart};
+use crate::upstream::{PickedServer, ServerConnection, WorkerUpstream};
 use transport::buffer::TINY;
 
-/// Serves a layer 4 connection until it has ended. TLS to the client, if configured, ends here.
-pub(crate) async fn serve(worker: &Worker, client: Client, passed_on: PassedOn) {
+/// Serves a layer 4 connection until it has ended, as part of the connection's task. TLS from the client, if
+/// configured, ends here.
+pub(crate) async fn serve(worker: &Worker, client: FrontConnection, passed_on: PassedOn) {
     worker.counters.connections_passed_on.increment();
     let PassedOn { to, received, server_name } = passed_on;
-    let mut note = Note { server_name, ..Note::new() };
+    let mut note = Layer4Note { server_name, ..Layer4Note::new() };
     let (mut upward, mut downward) = (Pump::new(), Pump::new());
     let outcome = match connect(worker, &client, to.as_ref(), &mut note).await {
         Ok(connection) => {
-            // Small ones, exchanged for others only while something is under way.
+            // Small buffers, exchanged for larger ones only while data moves.
             let mut buffers = [worker.buffers.take(TINY), worker.buffers.take(TINY)];
             let [up, down] = &mut buffers;
             if !received.is_empty() {
@@ -44,19 +45,23 @@ pub(crate) async fn serve(worker: &Worker, client: Client, passed_on: PassedOn) 
             }
             let ways = [Flow { body: &mut upward, buffer: up }, Flow { body: &mut downward, buffer: down }];
             let name = note.upstream.as_ref().map_or("", |upstream| upstream.plan.config.name.as_str());
-            let upstream = Named { name, index: 0 };
-            let place = Place {
-                worker,
-                client: &client,
+            let upstream = NamedPart { name, index: 0 };
+            let place = LimitedRequest {
+                shaper: &worker.shaper,
+                holding: &worker.holding,
+                listening: &client.listening,
+                totals: &client.totals,
                 address: client.address,
                 is_for_client: true,
                 route: None,
                 upstream,
             };
             let limit = worker.snapshot().ticks.tunnel_idle;
-            let outcome = tunnel::run(place, &connection.socket, limit, None, ways).await;
+            let server = &connection.socket;
+            let parties = Parties { worker, client: &client, server, place, arrivals: None };
+            let outcome = tunnel::run(parties, limit, ways).await;
             if outcome.is_err() {
-                // What one side has not ended itself must not look whole to the other.
+                // A connection that one side has not ended properly must not look complete to the other.
                 connection.socket.reset_on_drop();
             }
             outcome
@@ -69,12 +74,12 @@ pub(crate) async fn serve(worker: &Worker, client: Client, passed_on: PassedOn) 
     note.finish(worker, &client, [upward.moved, downward.moved], outcome.err());
 }
 
-/// A connection to one of the servers, unless too many are waited for already.
+/// Connects to a server, unless too many connections wait already.
 async fn connect(
     worker: &Worker,
-    client: &Client,
+    client: &FrontConnection,
     to: Option<&(usize, String)>,
-    note: &mut Note,
+    note: &mut Layer4Note,
 ) -> Result<Box<ServerConnection>, Failure> {
     if worker.is_short_of_memory_for(worker.counters.connections_active.value()) {
         note.detours.shed = Some("memory");
@@ -83,10 +88,11 @@ async fn connect(
     let snapshot = worker.snapshot();
     let (place, upstream) = upstream(&snapshot, client, to).ok_or(Failure::NoServer)?;
     note.upstream = Some(Rc::clone(upstream));
-    let admission = upstream.admit(worker).inspect_err(|_| note.detours.shed = Some("latency"))?;
-    let counted = Counted { worker, places: snapshot.plan.places.as_deref(), upstream: place };
+    let admission =
+        upstream.admit(worker.coarse_time()).inspect_err(|_| note.detours.shed = Some("latency"))?;
+    let counted = Layer4Counters { worker, places: snapshot.plan.places.as_deref(), upstream: place };
     let outcome = attempt(&counted, client, upstream, note).await;
-    // How long it takes to be let in is all that is seen of how busy a server is.
+    // For the adaptive limit, the time to connect is the only sign of how busy a server is.
     let work = match &outcome {
         Ok(_) => note.connect.map_or(Work::Other, |latency| Work::Done(Some(latency))),
         Err(Failure::UpstreamConnectTimeout | Failure::QueueTimeout) => Work::Overrun,
@@ -97,12 +103,12 @@ async fn connect(
     outcome
 }
 
-/// Tries servers: where one cannot be reached another one is tried, as often as for a request.
+/// Connects to servers in turn, with as many retries as for a request.
 async fn attempt(
-    counted: &Counted<'_>,
-    client: &Client,
-    upstream: &Rc<Upstream>,
-    note: &mut Note,
+    counted: &Layer4Counters<'_>,
+    client: &FrontConnection,
+    upstream: &Rc<WorkerUpstream>,
+    note: &mut Layer4Note,
 ) -> Result<Box<ServerConnection>, Failure> {
     let worker = counted.worker;
     let mut attempts = Attempts::of_connection(worker, upstream);
@@ -110,12 +116,13 @@ async fn attempt(
     let mut tried = Vec::new();
     loop {
         let last_failure = note.failed.last().map(|(_, failure)| *failure);
-        // What the servers said that were asked tells more.
+        // The last server's failure says more than the lack of another one.
         let picked = match next(client, &mut choice, &tried, &mut note.detours).await {
             Ok(picked) => picked,
             Err(Failure::ClientGone) => return Err(Failure::ClientGone),
             Err(failure) => return Err(last_failure.unwrap_or(failure)),
         };
+        // Counted when another attempt begins, so the last failure is no retry.
         if let Some(failure) = last_failure {
             counted.retried(failure);
         }
@@ -127,7 +134,7 @@ async fn attempt(
                 note.server = Some(picked.server);
                 note.connect = Some(latency);
                 counted.connected(picked.server, latency);
-                // As far as can be seen, it has answered.
+                // A connection counts as an answer for the server's health.
                 upstream.answered(&picked, 200, Some(latency), worker.time_of(connected));
                 choice.settle(&picked, None);
                 connection.under_way = Some(picked.into_under_way());
@@ -136,28 +143,31 @@ async fn attempt(
             Err(failure) => failure,
         };
         counted.failed(picked.server, failure);
-        upstream.failed(worker, &picked, failure, failure.facts().party == Party::Upstream);
+        let is_its_fault = failure.facts().party == Party::Upstream;
+        upstream.failed(&picked, failure, is_its_fault, worker.coarse_time());
         note.failed.push((picked.server, failure));
-        let progress = Progress::default();
-        if attempts.after(Setback::Failed(failure, progress), true) == Verdict::GiveUp {
+        // No server has seen a byte from the client, so any failure may be retried.
+        let progress = AttemptProgress::default();
+        if attempts.after(Setback::Failed(failure, progress), true) == RetryVerdict::GiveUp {
             return Err(failure);
         }
-        leave_aside((upstream, &choice), &mut tried, picked.server, (failure, progress));
+        leave_aside(upstream, &choice, &mut tried, picked.server, failure, progress);
     }
 }
 
-/// The next server, for which the client waits if none has room.
+/// Picks the next server. The client waits if all are at their limit.
 async fn next(
-    client: &Client,
+    client: &FrontConnection,
     choice: &mut Choice<'_>,
     tried: &[usize],
     detours: &mut Detours,
 ) -> Result<PickedServer, Failure> {
+    // A connection that need not wait is not checked for a close, which would be a system call.
     if let Some(picked) = choice.at_once(tried, detours) {
         return Ok(picked);
     }
     let picked = choice.next(tried, detours).await?;
-    // As for requests: where others wait, half a close counts as a close, so that no server is held for nobody.
+    // As for requests: while others wait, a half-closed client counts as gone, so that it does not occupy a server.
     if client.socket.has_peer_closed() {
         choice.give_back(&picked);
         return Err(Failure::ClientGone);
@@ -165,15 +175,14 @@ async fn next(
     Ok(picked)
 }
 
-/// Where what happens is counted, also by name if anybody wants to know.
-struct Counted<'a> {
+/// Counts events of the connection, also by upstream and server if metrics are wanted.
+struct Layer4Counters<'a> {
     worker: &'a Worker,
-    places: Option<&'a Places>,
-    /// Index of the upstream.
+    places: Option<&'a CounterPlaces>,
     upstream: usize,
 }
 
-impl Counted<'_> {
+impl Layer4Counters<'_> {
     fn connected(&self, server: usize, duration: Duration) {
         if let Some((places, upstream)) = self.cell() {
             upstream.connect.observe(duration);
@@ -189,7 +198,7 @@ impl Counted<'_> {
         }
     }
 
-    /// Another attempt follows one that failed like this.
+    /// Counts the retry after a failed attempt.
     fn retried(&self, failure: Failure) {
         self.worker.counters.retry(failure as usize);
         if let Some((_, upstream)) = self.cell() {
@@ -203,20 +212,21 @@ impl Counted<'_> {
         }
     }
 
-    fn cell(&self) -> Option<(&Places, &UpstreamCell)> {
+    fn cell(&self) -> Option<(&CounterPlaces, &UpstreamCell)> {
         let places = self.places?;
         Some((places, self.worker.series.upstream(places.upstream(self.upstream))))
     }
 }
 
-/// Where a connection goes: `to`, or where connections of its listener go now, or went when it was listened on last.
+/// Returns the upstream of a connection: `to`, or the listener's current one, or its last one if it is removed.
 fn upstream<'a>(
     snapshot: &'a Snapshot,
-    client: &Client,
+    client: &FrontConnection,
     to: Option<&(usize, String)>,
-) -> Option<(usize, &'a Rc<Upstream>)> {
+) -> Option<(usize, &'a Rc<WorkerUpstream>)> {
     let (place, name) = to.or(snapshot.listener(&client.listening).passes_on.as_ref())?;
-    let has_name = |upstream: &&Rc<Upstream>| upstream.plan.config.name == *name;
+    // The index is from the plan under which the connection began. A reload may have moved the upstream.
+    let has_name = |upstream: &&Rc<WorkerUpstream>| upstream.plan.config.name == *name;
     let upstreams = &snapshot.upstreams;
     match upstreams.get(*place).filter(has_name) {
         Some(upstream) => Some((*place, upstream)),
@@ -224,32 +234,30 @@ fn upstream<'a>(
     }
 }
 
-/// A connection that is passed on by what its client has sent first.
+/// A layer 4 connection, with what its client has sent so far.
 #[derive(Default)]
 pub(crate) struct PassedOn {
-    /// Index and name of the upstream; `None` means that of the listener.
+    /// Index and name of the upstream; `None` means the listener's.
     pub(crate) to: Option<(usize, String)>,
-    /// What was received of the client already.
+    /// Bytes already read from the client.
     pub(crate) received: Vec<u8>,
-    /// The server name that it asked for (SNI).
+    /// The requested server name (SNI).
     pub(crate) server_name: Option<Box<str>>,
 }
 
-/// What is noted for the log.
-struct Note {
+struct Layer4Note {
     began: Instant,
-    /// The server name that the client asked for, where its TLS is passed on.
+    /// The requested server name, where TLS is passed on.
     server_name: Option<Box<str>>,
-    upstream: Option<Rc<Upstream>>,
-    /// The one that it is connected to.
+    upstream: Option<Rc<WorkerUpstream>>,
     server: Option<usize>,
     connect: Option<Duration>,
     detours: Detours,
-    /// Servers that could not be reached, and why.
+    /// Servers that could not be reached, with the failure.
     failed: Vec<(usize, Failure)>,
 }
 
-impl Note {
+impl Layer4Note {
     fn new() -> Self {
         Self {
             began: Instant::now(),
@@ -262,8 +270,14 @@ impl Note {
         }
     }
 
-    /// The connection has ended, after as many bytes to the server and to the client.
-    fn finish(&self, worker: &Worker, client: &Client, [up, down]: [u64; 2], failure: Option<Failure>) {
+    /// Counts and logs a connection that has ended. The numbers are bytes to the server and to the client.
+    fn finish(
+        &self,
+        worker: &Worker,
+        client: &FrontConnection,
+        [up, down]: [u64; 2],
+        failure: Option<Failure>,
+    ) {
         let counters = &worker.counters;
         counters.client_bytes_received.add(up);
         counters.upstream_bytes_sent.add(up);
@@ -278,7 +292,8 @@ impl Note {
         let duration = self.began.elapsed();
         let snapshot = worker.snapshot();
         if let Some(places) = snapshot.plan.places.as_deref() {
-            // The listener may be gone by now, and the plan that the connection began under is.
+            // The listener and the plan under which the connection began may be gone, so their current places are
+            // looked up.
             let cell = worker.series.listener(places.listener(client.listening.place()));
             cell.connections.increment();
             if let Some(failure) = failure {
@@ -294,7 +309,7 @@ impl Note {
     fn log(
         &self,
         worker: &Worker,
-        client: &Client,
+        client: &FrontConnection,
         [up, down]: [u64; 2],
         duration: Duration,
         failure: Option<Failure>,
@@ -309,19 +324,21 @@ impl Note {
             cause: failure.facts().word,
         };
         let retried: Vec<Retried<'_>> = self.failed.iter().map(retried).collect();
-        // The last one that failed was followed by none, unless a server was reached.
+        // No retry followed the last failure, unless a server was reached.
         let last_failed = self.failed.last().map(|(server, _)| *server);
         let retries = if self.server.is_some() { retried.len() } else { retried.len().saturating_sub(1) };
         let detail = failure.and_then(|failure| {
-            let upstream = self.upstream.as_ref().map(|upstream| &upstream.plan.config);
-            explain::over_connection(&worker.snapshot().plan.config, upstream, failure)
+            let upstream = self.upstream.as_ref().map(|upstream| &*upstream.plan.config);
+            let server = self.upstream.as_ref().zip(self.server.or(last_failed));
+            let trouble = server.and_then(|(upstream, server)| upstream.servers[server].trouble());
+            explain::over_connection(&worker.snapshot().plan.config, upstream, trouble, failure)
         });
-        let passed_on = || telemetry::ClientTls {
+        let passed_on = || telemetry::LoggedTls {
             server_name: self.server_name.as_deref().unwrap_or_default(),
-            ..telemetry::ClientTls::default()
+            ..telemetry::LoggedTls::default()
         };
         let tls = client.tls.as_deref().map_or_else(passed_on, ClientTls::entry);
-        let entry = Entry {
+        let entry = LogEntry {
             body_bytes_sent: down,
             bytes_received: up,
             upstream: self.upstream.as_ref().map(|upstream| upstream.plan.config.name.as_str()),
@@ -339,7 +356,7 @@ impl Note {
                 shed: self.detours.shed,
                 ..More::NONE
             },
-            ..Entry::new(client.address)
+            ..LogEntry::new(client.address)
         };
         log.record(&entry, worker.wall_clock_at(self.began + duration));
     }

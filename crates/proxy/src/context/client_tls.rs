@@ -1,5 +1,5 @@
-//! A client's TLS session in the forms that servers, templates and the log need. It is the same for all requests of a
-//! connection, and for all its streams.
+//! A client's TLS session in the forms that servers, templates and the log need. Shared by all requests and streams of
+//! a connection.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -8,30 +8,30 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use config::{ClientCertFields, ClientCertificates};
 use rustls::pki_types::CertificateDer;
-use tls::{Agreed, Peer};
+use tls::{Agreed, VerifiedClient};
 
-/// The longest certificates that servers are told of. What is longer is left out as a whole, as few servers would take it.
+/// Longest certificates that are passed to servers. Longer ones are omitted completely, because few servers would
+/// accept them.
 const CERTIFICATES_BYTES_MAX: usize = 12 * 1024;
 
-/// A client's TLS session, and the identity that its certificate proves.
 pub(crate) struct ClientTls {
     version: &'static str,
     cipher: &'static str,
     protocol: &'static str,
     server_name: Box<str>,
-    /// Which certificate it was asked for.
+    /// The rule by which the client was asked for a certificate.
     asked: Arc<ClientCertificates>,
-    /// Most clients have none.
-    certificate: Option<Box<Certificate>>,
+    /// Boxed, because most clients have none.
+    certificate: Option<Box<PresentedCertificate>>,
 }
 
-struct Certificate {
-    peer: Peer,
-    /// What servers are told of it.
+struct PresentedCertificate {
+    peer: VerifiedClient,
+    /// The lines for servers that identify the certificate.
     lines: Box<[u8]>,
-    /// The certificate, and those behind it.
+    /// The certificate and its chain.
     all: Box<[CertificateDer<'static>]>,
-    /// What servers are told of it and of them, once a route wants that: without the chain, and with it.
+    /// The lines for servers with the certificate, once a route wants them: without the chain, and with it.
     fields: [OnceCell<Box<[u8]>>; 2],
 }
 
@@ -40,13 +40,14 @@ impl ClientTls {
         let version = agreed.version();
         let mut chain = agreed.chain;
         let certificate = agreed.certificate.map(|certificate| {
-            let peer = Peer::of(&certificate);
-            let Peer { subject, fingerprint, .. } = &peer;
+            let peer = VerifiedClient::from_certificate(&certificate);
+            let VerifiedClient { subject, fingerprint, .. } = &peer;
+            // Written once for the connection, because every request to a server may carry them.
             let lines =
                 format!("X-Client-Cert-Subject: {subject}\r\nX-Client-Cert-Fingerprint: {fingerprint}\r\n");
             chain.insert(0, certificate);
             let lines = lines.into_bytes().into();
-            Box::new(Certificate { peer, lines, all: chain.into(), fields: Default::default() })
+            Box::new(PresentedCertificate { peer, lines, all: chain.into(), fields: Default::default() })
         });
         Self {
             version,
@@ -58,8 +59,9 @@ impl ClientTls {
         }
     }
 
-    /// Whether the session is as good as one that was made with this rule: the same one, or a rule that asks for nothing.
+    /// Whether the session satisfies a rule: it was made with the same one, or the rule asks for no certificate.
     pub(crate) fn satisfies(&self, rule: &Arc<ClientCertificates>) -> bool {
+        // Nearly always it is the same rule, which the pointer shows without comparing its content.
         Arc::ptr_eq(&self.asked, rule) || **rule == ClientCertificates::None || self.asked == *rule
     }
 
@@ -73,7 +75,7 @@ impl ClientTls {
         self.peer().is_some_and(|peer| peer.is_named(name))
     }
 
-    /// The header lines for servers of a route that wants the certificate as well.
+    /// The header lines for servers of a route that also wants the certificate.
     #[cold]
     pub(crate) fn lines_with(&self, wanted: ClientCertFields) -> &[u8] {
         let Some(certificate) = &self.certificate else { return b"" };
@@ -81,10 +83,9 @@ impl ClientTls {
         certificate.fields[usize::from(has_chain)].get_or_init(|| certificate.write_lines(has_chain))
     }
 
-    /// The TLS session for templates.
-    pub(crate) fn variables(&self) -> route::ClientTls<'_> {
+    pub(crate) fn variables(&self) -> route::TlsFacts<'_> {
         let peer = self.peer();
-        route::ClientTls {
+        route::TlsFacts {
             server_name: &self.server_name,
             subject: peer.map_or("", |peer| &peer.subject),
             issuer: peer.map_or("", |peer| &peer.issuer),
@@ -97,10 +98,9 @@ impl ClientTls {
         }
     }
 
-    /// The TLS session for the access log.
-    pub(crate) fn entry(&self) -> telemetry::ClientTls<'_> {
+    pub(crate) fn entry(&self) -> telemetry::LoggedTls<'_> {
         let peer = self.peer();
-        telemetry::ClientTls {
+        telemetry::LoggedTls {
             version: self.version,
             cipher: self.cipher,
             server_name: &self.server_name,
@@ -112,13 +112,13 @@ impl ClientTls {
         }
     }
 
-    fn peer(&self) -> Option<&Peer> {
+    fn peer(&self) -> Option<&VerifiedClient> {
         self.certificate.as_ref().map(|certificate| &certificate.peer)
     }
 }
 
-impl Certificate {
-    /// RFC 9440 §2.2, §2.3: certificates in DER as byte sequences of a structured field (RFC 8941 §3.3.5).
+impl PresentedCertificate {
+    /// Writes certificates in DER as byte sequences of a structured field (RFC 9440 §2.2, §2.3; RFC 8941 §3.3.5).
     fn write_lines(&self, has_chain: bool) -> Box<[u8]> {
         let mut lines = self.lines.to_vec();
         let (certificate, chain) = self.all.split_at(1);

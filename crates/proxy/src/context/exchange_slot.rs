@@ -12,87 +12,99 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http1::{HeadError, HeadLimits, RequestHead, ResponseHead};
+use grpc::CallForm;
+use http1::{BodyFraming, HeadError, HeadLimits, RequestHead, ResponseHead};
 use telemetry::Trace;
 
 use crate::body::pump::Pump;
 use crate::body::replay::Replay;
 use crate::body::tee::Tee;
-use crate::context::client::Client;
-use crate::context::under_way::Note;
-use crate::context::vouched::Vouched;
-use crate::context::web_call::WebCall;
+use crate::context::client::FrontConnection;
+use crate::context::under_way::SlotNote;
 use crate::context::worker::Worker;
+use crate::shared::vouched::Vouched;
 use transport::buffer::{self, Buffer, SMALL, TINY};
-use transport::endpoint::Endpoint;
+use transport::endpoint::MessageEndpoint;
 
-/// Exchange slots of either kind that a worker keeps beyond those in use.
+/// Spare exchange slots that a worker keeps, of each kind.
 const SPARE_MAX: usize = 256;
-/// Memory for a head that an exchange slot keeps beyond its exchange.
+/// Memory for a head that an exchange slot keeps after its exchange.
 const KEEP_MAX: usize = 4096;
 
-/// The current request: its bytes, and what was made of them.
-pub(crate) struct Request {
+pub(crate) struct CurrentRequest {
     pub(crate) head: RequestHead,
-    /// The bytes from the client: the head in front (unless it is kept apart), then the body, then what follows.
+    /// The bytes from the client: the head first (unless it is in `kept`), then the body, then later requests.
     pub(crate) buffer: Buffer,
-    /// The head's bytes, once a body passes through the buffer; else empty.
+    /// The head's bytes, once the body passes through the buffer; otherwise empty.
     kept: Vec<u8>,
-    /// The first piece of the body, framed: an attempt sends it behind the head.
+    /// The first piece of the body, framed: each attempt sends it behind the head.
     pub(crate) first_piece: Vec<u8>,
     /// The first bytes for the server: the new head and the first piece of the body.
     pub(crate) out: Vec<u8>,
-    /// Texts that the policies of the route made for the request.
+    /// Texts that the route's policies made for the request.
     pub(crate) texts: Texts,
-    /// What is to copy the body, once that begins.
+    /// Copies the body, once that begins.
     pub(crate) tee: Option<Box<Tee>>,
-    /// What the request was, if it is a call of gRPC-Web.
+    /// Set if the request is a gRPC-Web call.
     pub(crate) web: Option<Box<WebCall>>,
     pub(crate) body: Pump,
-    /// The body, where it is kept as a whole: then it comes from there.
+    /// The kept body, if the request was buffered: it is sent from there.
     pub(crate) replay: Option<Box<Replay>>,
 }
 
-/// Texts for one request. Only those that the route uses are meaningful.
+/// Facts about a gRPC-Web call, needed when the response to the translated call arrives.
+pub(crate) struct WebCall {
+    /// The form of its response.
+    pub(crate) form: CallForm,
+    /// The Content-Type of the client's request, before the translation.
+    pub(crate) content_type: Vec<u8>,
+    /// The framing of the request's body.
+    pub(crate) framing: BodyFraming,
+    /// Whether the body is base64.
+    pub(crate) is_text: bool,
+}
+
+/// Texts for one request. Only those that the route uses are valid.
 #[derive(Default, Clone)]
 pub(crate) struct Texts {
-    /// The path and query for the server; empty if they stay as sent.
+    /// The path and query for the server; empty if unchanged.
     pub(crate) path: Vec<u8>,
-    /// The Host for the server; empty if it is the upstream's default.
+    /// The Host for the server; empty for the upstream's default.
     pub(crate) host: Vec<u8>,
-    /// The request ID.
     pub(crate) id: Vec<u8>,
-    /// The Set-Cookie line that keeps the client on its side of a split; empty if it has it.
+    /// The Set-Cookie line that keeps the client on its side of a split; empty if the client has the cookie.
     pub(crate) split_cookie: Vec<u8>,
-    /// The path and query without the parts that the cache leaves out, if there are such parts; set for each request to
+    /// The lines with the remaining rate limits, for the client.
+    pub(crate) rate_limit: Vec<u8>,
+    /// The path and query without the parts that the cache key omits, if there are such parts. Set for each request of
     /// a route with a cache.
     pub(crate) kept_target: Option<Vec<u8>>,
-    /// The cache's header lines, in place of the client's conditions; `None` keeps the client's.
+    /// The cache's lines in place of the client's conditions; `None` keeps the client's.
     pub(crate) conditions: Option<Vec<u8>>,
     /// The head for another instance, while that is asked.
     pub(crate) hop: Option<Vec<u8>>,
-    /// What the authentication has found out about the client, besides a listed user.
+    /// Findings of authentication about the client, besides a listed user.
     pub(crate) vouched: Option<Arc<Vouched>>,
-    /// The place of the request in its trace, if there are traces.
+    /// `None` without tracing.
     pub(crate) trace: Option<Trace>,
 }
 
 impl Texts {
-    /// The name of the user that somebody vouches for; empty if there is none.
+    /// The user that a token or a server vouches for; empty if there is none.
     pub(crate) fn user(&self) -> &str {
         self.vouched.as_ref().map_or("", |vouched| vouched.user.as_str())
     }
 }
 
-impl Request {
+impl CurrentRequest {
     /// The bytes that `head` was parsed from.
     pub(crate) fn head_bytes(&self) -> &[u8] {
         if self.kept.is_empty() { self.buffer.filled() } else { &self.kept }
     }
 
-    /// Whether nothing of the body is left to be said to the server but what leaves with the head.
+    /// Whether the server gets no more of the body than what leaves with the head.
     #[inline]
-    pub(crate) fn is_done_for(&self, server: &Endpoint) -> bool {
+    pub(crate) fn is_done_for(&self, server: &MessageEndpoint) -> bool {
         match &self.replay {
             None => self.body.is_done_for(server),
             Some(replay) => replay.is_done_for(server),
@@ -104,7 +116,7 @@ impl Request {
         !self.kept.is_empty()
     }
 
-    /// Keeps the head apart, so that the buffer is free for the body.
+    /// Moves the head to a separate buffer, so that `buffer` is free for the body.
     pub(crate) fn keep_head(&mut self) {
         if !self.kept.is_empty() {
             return;
@@ -121,8 +133,9 @@ impl Request {
         self.kept.clear();
         self.first_piece.clear();
         self.head.clear();
-        // Exchange slots are shared by connections: what a request is called is no other's to see.
+        // Exchange slots are shared by connections: another client must not see the request ID.
         self.texts.id.clear();
+        self.texts.rate_limit.clear();
         self.texts.vouched = None;
         self.texts.trace = None;
         self.tee = None;
@@ -131,54 +144,55 @@ impl Request {
         self.body.copy_to(None);
     }
 
-    /// Puts another head in the place of the one that was parsed, before the body begins. Its version and its first line are
-    /// the same.
+    /// Replaces the parsed head before the body begins. Version and start line are kept.
     ///
     /// # Errors
-    /// It is no head.
+    /// If the text is not a head.
     pub(crate) fn replace_head(&mut self, text: &[u8]) -> Result<(), HeadError> {
         let version = self.head.start.version;
         self.keep_head();
         self.kept.clear();
         self.kept.extend_from_slice(text);
         self.head.clear();
+        // The proxy has written this text, so the client's limits do not apply.
         let limits = HeadLimits { bytes: text.len(), fields: usize::MAX, target: text.len() };
         self.head.parse(text, &limits)?;
+        // The client's version still decides how the response is framed.
         self.head.start.version = version;
         Ok(())
     }
 }
 
-/// The current response.
-pub(crate) struct Response {
+pub(crate) struct CurrentResponse {
     pub(crate) head: ResponseHead,
     /// The bytes from the server.
     pub(crate) buffer: Buffer,
     /// The new head for the client.
     pub(crate) out: Vec<u8>,
-    /// Header lines to add to the response: the session cookie.
+    /// Lines to add to the response, such as the session cookie.
     pub(crate) added: Vec<u8>,
     pub(crate) body: Pump,
-    /// What no later step can find out of a failure: the server's error on the HTTP/2 stream of the response, or why a
+    /// Details of a failure that later steps cannot find out: the server's error on the response's stream, or why a
     /// body is not kept.
     pub(crate) wrong: Option<String>,
 }
 
 /// The memory of an exchange slot.
-pub(crate) struct Memory {
-    pub(crate) request: Request,
-    pub(crate) response: Response,
-    /// Where clients' requests are noted for who watches; `None` for requests of the proxy's own.
-    pub(crate) note: Option<Rc<Note>>,
+pub(crate) struct SlotMemory {
+    pub(crate) request: CurrentRequest,
+    pub(crate) response: CurrentResponse,
+    /// The note for operators who watch live requests; `None` for subrequests.
+    pub(crate) note: Option<Rc<SlotNote>>,
 }
 
-impl Memory {
+impl SlotMemory {
     /// Allocates the memory. `read_area` is the size of its buffers when they are in use.
     pub(crate) fn new(worker: &Worker, read_area: usize) -> Self {
         Self {
             note: None,
-            request: Request {
+            request: CurrentRequest {
                 head: RequestHead::default(),
+                // Takes no memory until bytes arrive.
                 buffer: worker.buffers.take_waiting(read_area),
                 kept: Vec::new(),
                 first_piece: Vec::new(),
@@ -189,7 +203,7 @@ impl Memory {
                 body: Pump::new(),
                 replay: None,
             },
-            response: Response {
+            response: CurrentResponse {
                 head: ResponseHead::default(),
                 buffer: worker.buffers.take_waiting(read_area),
                 out: Vec::with_capacity(TINY.min(read_area / 4)),
@@ -200,7 +214,7 @@ impl Memory {
         }
     }
 
-    /// Memory for a request of the proxy's own with this head, which is not parsed yet.
+    /// Allocates memory for a subrequest with this head, which is not parsed yet.
     pub(crate) fn of_request(worker: &Worker, head: &[u8]) -> Self {
         let mut memory = Self::new(worker, TINY);
         let buffer = &mut memory.request.buffer;
@@ -214,11 +228,12 @@ impl Memory {
     pub(crate) fn park(&mut self, worker: &Worker) {
         worker.buffers.park(&mut self.request.buffer);
         worker.buffers.park(&mut self.response.buffer);
+        // Replaced, because clearing would keep their memory.
         self.request.out = Vec::new();
         self.response.out = Vec::new();
     }
 
-    /// Restores the buffers of a request that waited.
+    /// Restores the buffers of a request that has waited.
     pub(crate) fn unpark(&mut self, worker: &Worker) {
         worker.buffers.unpark(&mut self.request.buffer);
         worker.buffers.unpark(&mut self.response.buffer);
@@ -239,6 +254,7 @@ impl Memory {
             &mut self.response.added,
         ] {
             text.clear();
+            // A rare long head must not stay in every slot.
             text.shrink_to(KEEP_MAX);
         }
     }
@@ -248,76 +264,73 @@ impl Memory {
 pub(crate) struct ExchangeSlot {
     future: Pin<Box<dyn Future<Output = Infallible>>>,
     desk: Rc<Desk>,
-    kind: Kind,
+    kind: SlotKind,
 }
 
-/// The kind of connection that an exchange slot serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// An HTTP/1 connection.
+pub(crate) enum SlotKind {
     Connection,
-    /// A stream of an HTTP/2 connection, which may have many.
+    /// A stream of an HTTP/2 or HTTP/3 connection, which may have many.
     Stream,
 }
 
-/// How the work on a connection in an exchange slot ended.
+/// The result of serving a connection in an exchange slot.
 pub(crate) enum Served {
     /// The connection waits for its next request.
-    Idle(Box<Client>),
+    Idle(Box<FrontConnection>),
     /// The connection begins with these bytes of HTTP/2. Boxed, so that the usual results stay small.
-    Http2(Box<(Client, Vec<u8>)>),
-    /// The connection is closed.
+    Http2(Box<(FrontConnection, Vec<u8>)>),
     Closed,
 }
 
-/// Where a connection is handed to an exchange slot and back.
+/// Passes a connection to an exchange slot and back.
 #[derive(Default)]
 pub(crate) struct Desk {
-    inbox: Cell<Option<Box<Client>>>,
+    inbox: Cell<Option<Box<FrontConnection>>>,
     outbox: Cell<Option<Served>>,
 }
 
 impl Desk {
     /// Waits for the next connection. The caller that hands it over polls at once, so no waker is needed.
-    pub(crate) async fn next(&self) -> Box<Client> {
+    pub(crate) async fn next(&self) -> Box<FrontConnection> {
         poll_fn(|_| self.inbox.take().map_or(Poll::Pending, Poll::Ready)).await
     }
 
-    /// Hands a connection back.
     pub(crate) fn give_back(&self, served: Served) {
         self.outbox.set(Some(served));
     }
 }
 
-/// Creates the future of a slot, which serves the connections of its desk. The number is the read area of its buffers.
+/// Creates the future of a slot, which serves the connections of its desk. The number is the size of its read buffers.
 pub(crate) type Serve = fn(Rc<Worker>, Rc<Desk>, usize) -> Pin<Box<dyn Future<Output = Infallible>>>;
 
 impl ExchangeSlot {
-    fn new(worker: &Rc<Worker>, kind: Kind, serve: Serve) -> Self {
+    fn new(worker: &Rc<Worker>, kind: SlotKind, serve: Serve) -> Self {
         let desk = Rc::new(Desk::default());
         let read_area = match kind {
-            Kind::Connection => SMALL,
-            Kind::Stream => TINY,
+            SlotKind::Connection => SMALL,
+            // One connection may have many streams, so each begins small.
+            SlotKind::Stream => TINY,
         };
         let future = serve(Rc::clone(worker), Rc::clone(&desk), read_area);
         Self { future, desk, kind }
     }
 
-    /// Hands a connection to the slot.
-    pub(crate) fn hand_over(&mut self, client: Box<Client>) {
+    pub(crate) fn hand_over(&mut self, client: Box<FrontConnection>) {
         self.desk.inbox.set(Some(client));
     }
 
     /// Serves the requests of the connection, until it is idle or closed.
     pub(crate) fn served(&mut self) -> impl Future<Output = Served> {
         poll_fn(|context| {
+            // A slot's future never ends. Only the outbox says that the connection was served.
             let Poll::Pending = self.future.as_mut().poll(context);
             self.desk.outbox.take().map_or(Poll::Pending, Poll::Ready)
         })
     }
 }
 
-/// The pool of spare exchange slots of one worker.
+/// A worker's pool of spare exchange slots.
 pub(crate) struct ExchangeSlots {
     serve: Serve,
     of_connections: RefCell<Vec<ExchangeSlot>>,
@@ -325,16 +338,17 @@ pub(crate) struct ExchangeSlots {
 }
 
 impl ExchangeSlots {
-    /// An empty pool; `serve` creates the future of each slot.
+    /// Creates an empty pool; `serve` creates the future of each slot.
     pub(crate) fn new(serve: Serve) -> Self {
         Self { serve, of_connections: RefCell::default(), of_streams: RefCell::default() }
     }
 
-    pub(crate) fn take(&self, worker: &Rc<Worker>, kind: Kind) -> ExchangeSlot {
+    pub(crate) fn take(&self, worker: &Rc<Worker>, kind: SlotKind) -> ExchangeSlot {
+        // The slot that was given back last: the core's cache probably still has its memory.
         self.spare(kind).borrow_mut().pop().unwrap_or_else(|| ExchangeSlot::new(worker, kind, self.serve))
     }
 
-    /// Returns an exchange slot, whose connection has been handed back, to the pool.
+    /// Gives an exchange slot back to the pool, after its connection was handed back.
     pub(crate) fn give(&self, slot: ExchangeSlot) {
         let mut spare = self.spare(slot.kind).borrow_mut();
         if spare.len() < SPARE_MAX {
@@ -354,10 +368,10 @@ impl ExchangeSlots {
         self.of_streams.take();
     }
 
-    fn spare(&self, kind: Kind) -> &RefCell<Vec<ExchangeSlot>> {
+    fn spare(&self, kind: SlotKind) -> &RefCell<Vec<ExchangeSlot>> {
         match kind {
-            Kind::Connection => &self.of_connections,
-            Kind::Stream => &self.of_streams,
+            SlotKind::Connection => &self.of_connections,
+            SlotKind::Stream => &self.of_streams,
         }
     }
 }

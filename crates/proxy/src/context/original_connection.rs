@@ -1,19 +1,19 @@
-//! The original connection of a client by the PROXY protocol, and the PROXY header for servers.
+//! The original connection of a client (PROXY protocol), and the PROXY header for servers.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
 
 use route::{ProxyHeader, ProxyIntroduction, ProxyVersion, tlv_kind, write_proxy_header};
 
-use crate::context::client::Client;
-use crate::context::listening::NOWHERE;
-use transport::endpoint::Endpoint;
+use crate::context::client::FrontConnection;
+use crate::listening::NOWHERE;
+use transport::endpoint::MessageEndpoint;
 
 /// Facts about the client's original connection, besides the client's address.
 pub(crate) struct OriginalConnection {
-    /// Where the client has connected to.
+    /// The address that the client has connected to.
     destination: SocketAddr,
-    /// The host that it asked for, and what its connection is called: passed on, but not looked at.
+    /// The requested host and the connection's unique ID: passed on, but not used.
     authority: Option<Box<str>>,
     unique_id: Option<Box<[u8]>>,
     /// Whether the client used TLS to the proxy that sent the header.
@@ -21,22 +21,22 @@ pub(crate) struct OriginalConnection {
 }
 
 impl OriginalConnection {
-    /// Where the client has connected to.
+    /// The address that the client has connected to.
     pub(crate) fn destination(&self) -> SocketAddr {
         self.destination
     }
 
-    /// The facts that are known without a PROXY header. Call it while the socket is still accessible.
-    pub(crate) fn by(socket: &Endpoint) -> Rc<Self> {
+    /// Returns the facts that are known without a PROXY header. Called while the socket is still accessible.
+    pub(crate) fn by(socket: &MessageEndpoint) -> Rc<Self> {
         Self::at(destination(socket))
     }
 
-    /// The facts about a client that has connected to this address.
+    /// Returns the facts about a client that has connected to this address.
     pub(crate) fn at(destination: SocketAddr) -> Rc<Self> {
         Rc::new(Self { destination, authority: None, unique_id: None, is_secure: false })
     }
 
-    /// The same connection, of a client that another instance speaks for.
+    /// Returns the same connection for a client that another instance names.
     pub(crate) fn told(&self, is_secure: bool) -> Rc<Self> {
         Rc::new(Self { destination: self.destination, authority: None, unique_id: None, is_secure })
     }
@@ -48,7 +48,7 @@ impl OriginalConnection {
             destination,
             authority: authority.map(Box::from),
             unique_id: said(tlv_kind::UNIQUE_ID).map(Box::from),
-            // PROXY protocol §2.2.6: the first byte is a field of bits.
+            // PROXY protocol §2.2.6: the first byte is a bit field.
             is_secure: said(tlv_kind::SSL)
                 .and_then(<[u8]>::first)
                 .is_some_and(|client| client & tlv_kind::CLIENT_SSL != 0),
@@ -56,8 +56,8 @@ impl OriginalConnection {
     }
 }
 
-/// The PROXY header for a connection to a server that is reserved for this client.
-pub(crate) fn header(version: ProxyVersion, client: &Client) -> Vec<u8> {
+/// Writes the PROXY header for a server connection that is reserved for this client.
+pub(crate) fn header(version: ProxyVersion, client: &FrontConnection) -> Vec<u8> {
     let original_connection = client.original_connection.as_deref();
     let source = SocketAddr::new(client.address, client.port);
     let destination =
@@ -74,6 +74,6 @@ pub(crate) fn header(version: ProxyVersion, client: &Client) -> Vec<u8> {
 }
 
 /// The local address that the client connected to; a placeholder for Unix sockets.
-pub(crate) fn destination(socket: &Endpoint) -> SocketAddr {
+pub(crate) fn destination(socket: &MessageEndpoint) -> SocketAddr {
     socket.local_address().unwrap_or(NOWHERE)
 }

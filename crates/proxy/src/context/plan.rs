@@ -1,17 +1,17 @@
-//! The plan: the configuration, compiled for the request path, shared by all workers and never changed. A configuration
+//! The plan: the configuration, compiled for the request path, shared by all workers and immutable. A configuration
 //! change makes a new plan from the previous one.
 
 /// The servers of a configuration, with resolved names.
 mod listed;
 /// The control thread's findings about a server.
 pub mod server_state;
-/// Where TLS goes that is passed on as it is.
+/// Routes undecrypted TLS by server name.
 mod passthrough;
 /// Routes and their policies.
 mod routes;
-/// Which requests of a route are in the access log.
+/// Sampling of the access log.
 mod logged;
-/// How clients of a route prove who they are.
+/// The proofs of identity that a route requires.
 mod authentication;
 /// A route's mirror.
 mod mirror;
@@ -19,23 +19,26 @@ mod mirror;
 mod tokens;
 /// Forward authentication, and its remembered decisions.
 mod forward_auth;
-/// Ways to other instances.
+/// Channels to other instances.
 mod elsewhere;
-/// Decisions that instances share.
+/// Authentication decisions that instances share.
 mod decisions_elsewhere;
 /// Bots, and their keys.
 mod bots;
 /// Upstreams and their servers.
 mod upstreams;
-/// The instances that share what they store.
+/// The instances that share a cache.
 mod peers;
-/// What keeps clients on their side of a split.
+/// Keeps clients on their side of a split.
 mod split_key;
-/// Sessions.
+/// The kinds of entity tags that servers send.
+mod sent_tags;
+/// Session affinity.
 mod stickiness;
 /// Sessions that instances share.
 mod sessions_elsewhere;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -43,121 +46,126 @@ use balance::{Sessions, Time};
 use cache::Space;
 use config::{CacheDisk, Certificates, Config, Hsts, IpNet, ListenerTls};
 use shape::Queue;
-use tls::{Challenges, ClientSide, Problem, QUIC_SECRET_BYTES, ServerSide};
+use tls::{CertificateProblem, Challenges, ClientSide, QUIC_SECRET_BYTES, ServerSide};
 
-use crate::cache::Cache;
-use crate::context::handover_state::HandoverState;
-use crate::context::kept_bytes::KeptBytes;
-use crate::context::tracing::Tracing;
-use crate::forward::verify::Verifier;
-use crate::shaping::Limits;
-use transport::latency_emulation::Link;
-use transport::resolve::Names;
+use crate::shared::handover_state::HandoverState;
+use crate::shared::kept_bytes::KeptBytes;
+use crate::shared::limits::BandwidthLimits;
+use crate::shared::tracing::Tracing;
+use crate::shared::verifier::Verifier;
+use crate::store::Cache;
+use transport::latency_emulation::EmulatedLink;
+use transport::resolve::ServerNames;
 
 pub(crate) use authentication::{Authentication, Proof};
-pub(crate) use bots::{Agent, Bots};
+pub(crate) use bots::{BotAgent, Bots};
 pub(crate) use decisions_elsewhere::read as read_decision;
 pub use decisions_elsewhere::{DecisionExchange, Elsewhere};
-pub use elsewhere::Way;
+pub use elsewhere::InstanceWay;
 pub(crate) use forward_auth::{
-    Decision as AuthDecision, Decisions, ForwardAuth, Joined, Question as AuthQuestion, RefusedAnswer, Told,
+    Decision as AuthDecision, DecisionSource, Decisions, ForwardAuth, OpenQuestion as AuthQuestion,
+    QuestionOutcome, RefusedAnswer,
 };
-pub(crate) use mirror::{Mirror, Place as MirrorPlace};
+pub(crate) use mirror::{Mirror, MirrorPermit as MirrorPlace};
 pub(crate) use passthrough::Passthrough;
 pub(crate) use peers::Peers;
 pub(crate) use routes::Compression;
-pub use routes::{Auth, Policies, Route, SharedLimit, Table, secret};
+pub use routes::{Auth, PlanRoute, PlanRouteTable, RoutePolicies, SharedLimit, secret};
+pub(crate) use sent_tags::TagKinds;
 pub use sessions_elsewhere::{Precedence, SessionExchange, SharedSessions};
-pub(crate) use split_key::{Asking as SplitAsking, SplitKey};
+pub(crate) use split_key::{SplitInput as SplitAsking, SplitKey};
 use stickiness::CookieSecret;
 pub use stickiness::Stickiness;
-pub use tokens::{Keys, RemoteKeys, Tokens};
+pub use tokens::{LiveTokenKeys, RemoteKeys, Tokens};
 pub(crate) use upstreams::Last;
 pub use upstreams::{ServerPlan, UpstreamPlan};
 
-/// A compiled configuration.
 pub struct Plan {
-    /// The configuration that the plan was compiled from.
     pub config: Config,
-    /// A number that changes when the set of trusted proxies changes.
+    /// Changes when the set of trusted proxies changes.
     pub(crate) trust: u64,
-    /// The listeners, in the order of the configuration.
-    pub listeners: Vec<Arc<Listener>>,
-    /// The upstreams, in the order of the configuration.
+    /// In the order of the configuration.
+    pub listeners: Vec<Arc<PlanListener>>,
+    /// In the order of the configuration.
     pub upstreams: Vec<Arc<UpstreamPlan>>,
-    /// The routes, in the order of the configuration.
-    pub routes: Vec<Route>,
+    /// In the order of the configuration.
+    pub routes: Vec<Arc<PlanRoute>>,
+    /// The bandwidth limits of listeners, routes and upstreams.
+    pub(crate) limits: Vec<Arc<BandwidthLimits>>,
     /// The cache spaces that the routes use, without duplicates.
     pub spaces: Vec<Space>,
-    /// The plan's places in the counters; `None` while nobody asks for metrics.
-    pub places: Option<Arc<telemetry::Places>>,
-    pub(crate) table: Arc<Table>,
+    /// The plan's places in the counters; `None` if metrics are off.
+    pub places: Option<Arc<telemetry::CounterPlaces>>,
+    pub(crate) table: Arc<PlanRouteTable>,
     pub(crate) verifier: Arc<Verifier>,
-    /// What request bodies take that are kept.
+    /// Limits the memory and disk space of kept request bodies.
     pub(crate) kept_bytes: Arc<KeptBytes>,
     /// Signs the cookies of splits, if the configuration has no secret.
     pub(crate) split_secret: CookieSecret,
-    /// Traces, if there are any.
     pub tracing: Option<Arc<Tracing>>,
-    /// What connections of QUIC know of the process.
+    /// The keys of the process for QUIC connections.
     pub(crate) quic: QuicProcessKeys,
-    /// The cache, if a route has one.
+    /// `None` if no route has a cache.
     pub cache: Option<Cache>,
-    /// The instances that share what they store, if it is shared.
-    pub(crate) peers: Option<Peers>,
-    /// What certificate authorities ask for, to issue automatic certificates. The same in all plans.
+    /// The instances that share a cache, if it is shared.
+    pub(crate) peers: Option<Arc<Peers>>,
+    /// Challenges of certificate authorities for automatic certificates. Shared by all plans.
     pub challenges: Arc<Challenges>,
     /// The names of servers. They are resolved for as long as the plan exists.
-    pub names: Names,
+    pub names: ServerNames,
 }
 
-/// What connections of QUIC know of the process.
+/// The keys of the process for QUIC connections.
 #[derive(Clone, Copy)]
 pub(crate) struct QuicProcessKeys {
-    /// What keys are derived from: for connection IDs, tokens and resets. The same in all processes of upgrades.
+    /// Keys of connection IDs, tokens and resets derive from it. Equal in all processes of a chain of upgrades.
     pub(crate) secret: [u8; QUIC_SECRET_BYTES],
-    /// The number of the process among those.
+    /// The number of the process in the chain of upgrades.
     pub(crate) generation: u8,
 }
 
-/// A listener of the plan.
-pub struct Listener {
-    /// TLS to clients, if the listener uses it.
+impl QuicProcessKeys {
+    /// Creates the keys of a process without predecessor: from the configured key, or random.
+    fn new(config: &Config) -> Self {
+        let written = config.quic_key.as_ref().map(|key| tls::quic_secret(&key.bytes));
+        Self { secret: written.unwrap_or_else(routes::secret), generation: 0 }
+    }
+}
+
+pub struct PlanListener {
     pub tls: Option<Arc<ServerSide>>,
     /// The port for redirects to https, if the listener redirects its requests.
     pub(crate) redirect_port: Option<u16>,
-    /// Header lines to add to every response: Strict-Transport-Security, and Alt-Svc once the port is known.
+    /// Lines to add to every response: Strict-Transport-Security, and Alt-Svc once the port is known.
     pub(crate) added: OnceLock<Vec<u8>>,
-    /// What it answers to certificate authorities: without TLS, where certificates are automatic.
+    /// Answers to certificate authorities. Set for listeners without TLS if certificates are automatic.
     pub(crate) challenges: Option<Arc<Challenges>>,
-    /// Whether the listener accepts HTTP/2.
     pub(crate) http2: bool,
-    /// Whether the listener accepts HTTP/3.
     pub(crate) http3: bool,
     /// Networks whose connections begin with a PROXY header.
     introducers: Vec<IpNet>,
-    /// TLS that is passed on as it is, by the name that the client asks for.
+    /// The rules for TLS that is passed on undecrypted, by server name.
     pub(crate) passthrough: Option<Arc<Passthrough>>,
-    /// Whether a client's first message decides where its connection goes, or how it is secured.
+    /// Whether the ClientHello decides where a connection goes, or how it is secured.
     pub(crate) reads_client_hello: bool,
-    /// For layer 4: the index and name of the upstream that connections are forwarded to.
+    /// For layer 4: the index and name of the upstream.
     pub(crate) passes_on: Option<(usize, String)>,
     /// The bandwidth limits of bodies or forwarded bytes.
-    pub(crate) limits: Option<Arc<Limits>>,
+    pub(crate) limits: Option<Arc<BandwidthLimits>>,
     /// The emulated network link of the clients.
-    pub(crate) link: Option<Arc<Link>>,
-    /// Where datagrams queue, to clients and from them.
+    pub(crate) link: Option<Arc<EmulatedLink>>,
+    /// The queues of the emulated link for datagrams, to clients and from them.
     pub(crate) queues: [Option<Queue>; 2],
     /// Whether its clients are other instances.
     pub(crate) is_for_peers: bool,
 }
 
-/// What the secret of splits is handed over as; no upstream is called so.
+/// The name in place of an upstream's under which the secret of splits is handed over; no upstream has it.
 pub(crate) const SPLITS: &str = "";
 
 impl Plan {
-    /// Loads certificates and compiles the configuration. Unchanged parts of `previous` are taken over; `names` are the
-    /// names of the servers.
+    /// Loads certificates and compiles the configuration. Unchanged parts of `previous` are kept; `names` are the names
+    /// of the servers.
     ///
     /// # Errors
     /// Problems of certificates.
@@ -165,29 +173,22 @@ impl Plan {
         config: Config,
         previous: Option<&Self>,
         now: Time,
-        names: Names,
-    ) -> Result<Self, Vec<Problem>> {
+        names: ServerNames,
+    ) -> Result<Self, Vec<CertificateProblem>> {
         let mut problems = Vec::new();
         let mut listeners = Vec::with_capacity(config.listeners.len());
         let challenges = previous.map(|previous| Arc::clone(&previous.challenges)).unwrap_or_default();
         for listener in &config.listeners {
-            match Listener::new(listener, &config, previous, &challenges) {
+            match PlanListener::new(listener, &config, previous, &challenges) {
                 Ok(listener) => listeners.push(Arc::new(listener)),
                 Err(found) => problems.extend(found),
             }
         }
-        let mut upstreams = Vec::with_capacity(config.upstreams.len());
-        for upstream in &config.upstreams {
-            let before = previous.and_then(|previous| previous.upstream(&upstream.name));
-            match UpstreamPlan::new(upstream, before, now, &names) {
-                Ok(upstream) => upstreams.push(upstream),
-                Err(found) => problems.extend(found),
-            }
-        }
+        let upstreams = Self::upstreams(&config, previous, now, &names, &mut problems);
+        // Problems of all certificates are reported together.
         if !problems.is_empty() {
             return Err(problems);
         }
-        let table = Arc::new(Table::new(&config));
         let verifier = previous.map(|previous| Arc::clone(&previous.verifier)).unwrap_or_default();
         let kept_bytes = previous.map(|previous| Arc::clone(&previous.kept_bytes)).unwrap_or_default();
         let kept = previous.filter(|previous| stores(&previous.config) == stores(&config));
@@ -195,18 +196,25 @@ impl Plan {
             Some(previous) => previous.cache.clone(),
             None => config.cache.as_ref().map(Cache::new),
         };
-        let before = previous.map(|previous| (&previous.config, &previous.routes[..]));
+        // Kept over reloads, so that cookies at clients stay valid.
         let split_secret = previous.map_or_else(routes::secret, |previous| previous.split_secret);
-        let fresh = || QuicProcessKeys { secret: routes::secret(), generation: 0 };
-        let quic = previous.map_or_else(fresh, |previous| previous.quic);
-        let mut routes = routes::routes(&config, before, cache.as_ref().map(Cache::secret));
-        routes.iter_mut().for_each(|route| route.sign_splits(&split_secret));
+        let quic = previous.map_or_else(|| QuicProcessKeys::new(&config), |previous| previous.quic);
+        let alike = kept.filter(|previous| routes::are_surroundings_alike(&previous.config, &config));
+        let secrets = (cache.as_ref().map(Cache::secret), &split_secret);
+        let routes = routes::routes(&config, previous, alike, secrets);
+        let table = previous.filter(|previous| routes::have_same_rules(&previous.config, &config));
+        let table =
+            table.map_or_else(|| Arc::new(PlanRouteTable::new(&config)), |same| Arc::clone(&same.table));
+        let same = alike.filter(|previous| routes::are_same(&previous.routes, &routes));
         let tracing = config.tracing.as_ref().map(|settings| {
             let kept = previous.and_then(|previous| previous.tracing.as_ref());
             let kept = kept.filter(|tracing| tracing.settings == *settings);
             kept.map_or_else(|| Arc::new(Tracing::new(settings)), Arc::clone)
         });
-        let spaces = routes::spaces(&config, &routes);
+        let spaces = same.map_or_else(|| routes::spaces(&config, &routes), |same| same.spaces.clone());
+        let peers = same.filter(|same| same.config.cache == config.cache);
+        let peers = peers.map_or_else(|| Peers::new(&config).map(Arc::new), |same| same.peers.clone());
+        // After a change, connections judge their client again with the next request.
         let trust = previous.map_or(0, |previous| {
             previous.trust + u64::from(previous.config.trusted_proxies != config.trusted_proxies)
         });
@@ -214,8 +222,9 @@ impl Plan {
             trust,
             tracing,
             cache,
-            peers: Peers::new(&config),
+            peers,
             challenges,
+            limits: limits(&listeners, &routes, &upstreams),
             listeners,
             upstreams,
             routes,
@@ -231,66 +240,131 @@ impl Plan {
         })
     }
 
-    /// Takes over the state of the previous process. For the first plan, before anybody else uses it.
+    /// Compiles the upstreams, and adds problems of their certificates.
+    fn upstreams(
+        config: &Config,
+        previous: Option<&Self>,
+        now: Time,
+        names: &ServerNames,
+        problems: &mut Vec<CertificateProblem>,
+    ) -> Vec<Arc<UpstreamPlan>> {
+        let mut upstreams = Vec::with_capacity(config.upstreams.len());
+        let mut by_name = None;
+        for (place, upstream) in config.upstreams.iter().enumerate() {
+            let before = previous.and_then(|previous| previous.upstream(place, upstream, &mut by_name));
+            match UpstreamPlan::new(upstream, before, now, names) {
+                Ok(upstream) => upstreams.push(upstream),
+                Err(found) => problems.extend(found),
+            }
+        }
+        upstreams
+    }
+
+    /// Takes over the state of the previous process. Called for the first plan, before it is shared.
     pub fn inherit(&mut self, handover_state: &HandoverState, now: Time) {
         for (listener, configured) in self.listeners.iter().zip(&self.config.listeners) {
             let keys = handover_state.ticket_keys(&configured.address.to_string());
             if let Some((tls, keys)) = listener.tls.as_ref().zip(keys) {
-                // Keys for other clients than it lets in now are left: these begin anew.
+                // Keys for another rule about client certificates are refused, so such listeners start with new keys.
                 tls.adopt_ticket_keys(&keys);
             }
         }
+        // The plan is not shared yet, so each pointer has one owner.
         for upstream in self.upstreams.iter_mut().filter_map(Arc::get_mut) {
             upstream.inherit(handover_state, now);
         }
         if let Some((secret, generation)) = handover_state.quic() {
+            // The number is one byte, so it wraps in a long chain of upgrades.
             self.quic = QuicProcessKeys { secret, generation: generation.wrapping_add(1) };
         }
         if let Some(secret) = handover_state.cookie_secret(SPLITS) {
             self.split_secret = secret;
-            self.routes.iter_mut().for_each(|route| route.sign_splits(&secret));
+            self.routes.iter_mut().filter_map(Arc::get_mut).for_each(|route| route.sign_splits(&secret));
         }
     }
 
-    /// Tells the plan the ports of its listeners, in their order, before anybody else uses it.
+    /// Returns a message if the QUIC key of a configuration takes no effect: a process keeps its first one.
+    pub fn remark_on_quic_key(&self, config: &Config) -> Option<String> {
+        let key = config.quic_key.as_ref()?;
+        let is_in_use = tls::quic_secret(&key.bytes) == self.quic.secret;
+        (!is_in_use).then(|| {
+            format!(
+                "quic_key_file: {} takes effect after a restart, not a reload or an upgrade",
+                key.file.display()
+            )
+        })
+    }
+
+    /// Sets the ports of the listeners, in order. Called before the plan is shared.
     pub fn know_ports(&self, ports: impl Iterator<Item = Option<u16>>) {
         for ((listener, configured), port) in self.listeners.iter().zip(&self.config.listeners).zip(ports) {
             let mut added = configured.hsts.as_ref().map(hsts_line).unwrap_or_default();
             if let Some(port) = port.filter(|_| listener.http3) {
                 added.extend_from_slice(&alt_svc_line(port));
             }
-            // Nobody has told it before.
+            // It was not set before.
             let _ = listener.added.set(added);
         }
     }
 
     /// The rate limits that instances share.
     pub fn shared_limits(&self) -> impl Iterator<Item = SharedLimit> {
-        self.routes.iter().flat_map(Route::shared_limits)
+        self.routes.iter().flat_map(|route| route.shared_limits())
     }
 
-    /// Decisions of authentication servers that instances share.
+    /// The channels of authentication decisions that instances share.
     pub fn shared_decisions(&self) -> impl Iterator<Item = &Arc<Elsewhere>> {
-        self.routes.iter().filter_map(Route::shared_decisions)
+        self.routes.iter().filter_map(|route| route.shared_decisions())
     }
 
-    /// Sessions that instances share: their tables, and how they are shared.
+    /// The sessions that instances share: tables, and channels.
     pub fn shared_sessions(&self) -> impl Iterator<Item = (&Sessions, &SharedSessions)> {
         self.upstreams.iter().filter_map(|upstream| upstream.stickiness.as_deref()?.shared())
     }
 
-    /// The number of the process among those of upgrades.
+    /// The number of the process in the chain of upgrades.
     pub fn quic_generation(&self) -> u8 {
         self.quic.generation
     }
 
-    /// The upstream of this name.
-    fn upstream(&self, name: &str) -> Option<&Arc<UpstreamPlan>> {
-        self.upstreams.iter().find(|upstream| upstream.config.name == name)
+    /// Returns the upstream with the name of another, which is usually at the same index.
+    fn upstream<'p>(
+        &'p self,
+        place: usize,
+        wanted: &config::Upstream,
+        by_name: &mut Option<HashMap<&'p str, &'p Arc<UpstreamPlan>>>,
+    ) -> Option<&'p Arc<UpstreamPlan>> {
+        // Usually no upstream has moved, and no map of names is made.
+        let at_place = self.upstreams.get(place).filter(|upstream| upstream.config.name == wanted.name);
+        at_place.or_else(|| {
+            let named = |upstream: &'p Arc<UpstreamPlan>| (upstream.config.name.as_str(), upstream);
+            let by_name = by_name.get_or_insert_with(|| self.upstreams.iter().map(named).collect());
+            by_name.get(wanted.name.as_str()).copied()
+        })
     }
 
-    /// The listener of this name.
-    fn listener(&self, name: &str) -> Option<&Arc<Listener>> {
+    /// Whether listeners, routes, upstreams and servers have the names of another plan, at the same indices.
+    pub fn is_named_like(&self, other: &Self) -> bool {
+        let listener = |listener: &config::Listener| listener.tcp.map(|_| listener.name.clone());
+        let [own, others] = [self, other].map(|plan| plan.config.listeners.iter().map(listener));
+        let server = |(one, other): (&Arc<ServerPlan>, &Arc<ServerPlan>)| one.label == other.label;
+        // Parts that both plans share are equal without a comparison.
+        let upstream = |(one, other): (&Arc<UpstreamPlan>, &Arc<UpstreamPlan>)| {
+            Arc::ptr_eq(one, other)
+                || one.config.name == other.config.name
+                    && one.servers.len() == other.servers.len()
+                    && one.servers.iter().zip(&other.servers).all(server)
+        };
+        let route = |(one, other): (&Arc<PlanRoute>, &Arc<PlanRoute>)| {
+            Arc::ptr_eq(one, other) || one.label == other.label
+        };
+        own.eq(others)
+            && (self.routes.len(), self.upstreams.len()) == (other.routes.len(), other.upstreams.len())
+            && self.upstreams.iter().zip(&other.upstreams).all(upstream)
+            && self.routes.iter().zip(&other.routes).all(route)
+    }
+
+    fn listener(&self, name: &str) -> Option<&Arc<PlanListener>> {
         let place = self.config.listeners.iter().position(|listener| listener.name == name)?;
         self.listeners.get(place)
     }
@@ -305,7 +379,7 @@ impl Plan {
         let servers = self.upstreams.iter().flat_map(|upstream| &upstream.servers);
         let mut found: Vec<&Arc<ClientSide>> = Vec::new();
         for (tls, _) in servers.filter_map(|server| server.tls.as_ref()) {
-            // Those of an upstream follow one another.
+            // Servers of one upstream are adjacent.
             if found.last().is_none_or(|last| !Arc::ptr_eq(last, tls)) {
                 found.push(tls);
             }
@@ -314,7 +388,7 @@ impl Plan {
     }
 }
 
-impl Listener {
+impl PlanListener {
     /// A listener without any special settings.
     pub(crate) const fn none() -> Self {
         Self {
@@ -345,8 +419,8 @@ impl Listener {
         config: &Config,
         previous: Option<&Plan>,
         challenges: &Arc<Challenges>,
-    ) -> Result<Self, Vec<Problem>> {
-        // The keys of tickets and what is remembered of sessions belong to it.
+    ) -> Result<Self, Vec<CertificateProblem>> {
+        // A listener keeps its ticket keys and remembered sessions.
         let kept = previous.and_then(|previous| {
             let what = |of: &config::Listener| {
                 (of.address.clone(), of.http2, of.http3, of.tcp.is_some(), of.tls.clone())
@@ -359,6 +433,7 @@ impl Listener {
             Some(tls) => Some(tls),
             None => ServerSide::load_answering(listener, challenges)?.map(Arc::new),
         };
+        // RFC 8555 §8.3: authorities ask by plain HTTP.
         let answers = listener.tls.is_none() && listener.tcp.is_none() && has_automatic(config);
         let before = previous.and_then(|plan| plan.listener(&listener.name));
         let passthrough = Passthrough::new(listener, config).map(Arc::new);
@@ -368,19 +443,35 @@ impl Listener {
             passthrough,
             tls,
             redirect_port: listener.redirect_to_https.then(|| https_port(config)),
+            // `know_ports` sets it once the kernel has chosen the ports.
             added: OnceLock::new(),
             challenges: answers.then(|| Arc::clone(challenges)),
             http2: listener.http2,
             http3: listener.http3,
             introducers: listener.proxy_protocol.clone(),
-            link: Link::new(&listener.link, before.and_then(|before| before.link.as_ref())),
+            link: EmulatedLink::new(&listener.link, before.and_then(|before| before.link.as_ref())),
             queues: [listener.datagram_rates.down, listener.datagram_rates.up]
                 .map(|rate| rate.map(Queue::new)),
             is_for_peers: listener.is_for_peers,
-            limits: Limits::new(&listener.bandwidths, before.and_then(|before| before.limits.as_ref())),
+            limits: BandwidthLimits::new(
+                &listener.bandwidths,
+                before.and_then(|before| before.limits.as_ref()),
+            ),
             passes_on: listener.tcp.map(|upstream| (upstream, config.upstreams[upstream].name.clone())),
         })
     }
+}
+
+/// All bandwidth limits of a plan.
+fn limits(
+    listeners: &[Arc<PlanListener>],
+    routes: &[Arc<PlanRoute>],
+    upstreams: &[Arc<UpstreamPlan>],
+) -> Vec<Arc<BandwidthLimits>> {
+    let of_listeners = listeners.iter().filter_map(|listener| listener.limits.clone());
+    let of_routes = routes.iter().filter_map(|route| route.limits.clone());
+    let of_upstreams = upstreams.iter().filter_map(|upstream| upstream.limits.clone());
+    of_listeners.chain(of_routes).chain(of_upstreams).collect()
 }
 
 /// Whether any listener has automatic certificates.
@@ -389,12 +480,12 @@ fn has_automatic(config: &Config) -> bool {
     config.listeners.iter().filter_map(|listener| listener.tls.as_ref()).any(is_automatic)
 }
 
-/// Where it is stored: what is stored is kept for as long as this does not change. How much is for `Cache::follow`.
+/// Where responses are stored: the store is kept as long as this does not change. `Cache::follow` handles the sizes.
 fn stores(config: &Config) -> Option<Option<&CacheDisk>> {
     Some(config.cache.as_ref()?.disk.as_ref())
 }
 
-/// Where https is spoken: at its own port if anywhere there, else at the first listener's that has TLS.
+/// Returns the port of https: 443 if a listener with TLS has it, else that of the first one with TLS.
 fn https_port(config: &Config) -> u16 {
     const HTTPS: u16 = 443;
     let mut ports = config.listeners.iter().filter(|listener| listener.tls.is_some());
@@ -402,7 +493,7 @@ fn https_port(config: &Config) -> u16 {
     if ports.any(|listener| listener.address.port() == Some(HTTPS)) { HTTPS } else { first }
 }
 
-/// RFC 7838 §3, RFC 9114 §3.1.1: for a day, the default.
+/// RFC 7838 §3, RFC 9114 §3.1.1: valid for a day, the default.
 fn alt_svc_line(port: u16) -> Vec<u8> {
     format!("Alt-Svc: h3=\":{port}\"; ma=86400\r\n").into_bytes()
 }

@@ -1,4 +1,4 @@
-//! QUIC endpoints of a worker, one for each listener with HTTP/3: what they hold. What they do is `worker/quic`.
+//! The state of a worker's QUIC endpoints, one for each listener with HTTP/3. Their behaviour is in `worker/quic`.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -12,43 +12,44 @@ use tls::QuicKeys;
 use transport::quic_beginnings::Beginnings;
 use transport::quic_endpoint::QuicEndpoint;
 
-use crate::context::listening::Listening;
-use crate::context::quic_processes::QuicProcesses;
 use crate::context::worker::Worker;
+use crate::listening::Listening;
+use crate::owned::quic_processes::QuicProcesses;
 
-/// The endpoints of a worker.
 #[derive(Default)]
 pub(crate) struct QuicHosts {
     pub(crate) hosts: RefCell<Vec<Rc<QuicHost>>>,
     pub(crate) next: Cell<u8>,
-    /// The number of this process among those of upgrades.
+    /// The number of this process in the chain of upgrades.
     pub(crate) generation: Cell<u8>,
-    /// Handshakes under way, with all workers of this process.
+    /// Handshakes under way in all workers of this process.
     pub(crate) beginnings: Arc<Beginnings>,
-    /// Those before it.
+    /// Processes before this one that still have connections.
     pub(crate) processes: Arc<QuicProcesses>,
-    /// The way to the next process, from when that is started.
+    /// The channel to the next process, once that is started.
     pub(crate) next_process: RefCell<Option<Rc<OwnedFd>>>,
-    /// Where the next process receives.
+    /// Whether there ever was a next process.
+    pub(crate) has_met_next: Cell<bool>,
+    /// The addresses at which the next process receives.
     pub(crate) next_receives: RefCell<Vec<SocketAddr>>,
 }
 
 impl QuicHosts {
-    /// Those of a worker, with what all workers share.
-    pub(crate) fn of(processes: Arc<QuicProcesses>, beginnings: Arc<Beginnings>) -> Self {
+    /// Creates the endpoints of a worker, with the state that all workers share.
+    pub(crate) fn new(processes: Arc<QuicProcesses>, beginnings: Arc<Beginnings>) -> Self {
         Self { processes, beginnings, ..Self::default() }
     }
 }
 
-/// An endpoint, and what decides about its connections.
+/// An endpoint, and the settings for its connections.
 pub(crate) struct QuicHost {
     pub(crate) number: u8,
     pub(crate) endpoint: QuicEndpoint,
     pub(crate) worker: Rc<Worker>,
     pub(crate) listening: Rc<Listening>,
     pub(crate) keys: QuicKeys,
-    /// The worker of the process before this one that is asked first: the one that had the endpoint's socket, if any had it.
+    /// The worker of the previous process that is asked first: the one that had the endpoint's socket, if any.
     pub(crate) before: Option<usize>,
-    /// For this idle time-out.
+    /// The transport settings for the last idle time-out, which is beside them.
     pub(crate) transport: RefCell<Option<(Duration, Arc<TransportConfig>)>>,
 }

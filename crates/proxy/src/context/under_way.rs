@@ -1,54 +1,54 @@
-//! Who watches the proxy, and what they see of a worker: requests under way, and the clients with the most requests.
+//! Data for operators who watch the proxy: live requests of a worker, and the clients with the most requests.
 //!
-//! A request leaves a note in its exchange slot while there is an admin API or a dashboard. A worker reads the notes when
-//! it is asked, and counts clients for a minute from then on.
+//! With an admin API or a dashboard, a request leaves a note in its exchange slot. A worker reads the notes when asked,
+//! and then counts clients for a minute.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use api::live::{RequestUnderWay, Stage};
+use api::live::{RequestStage, RequestUnderWay};
 use telemetry::Busiest;
 
 use crate::context::snapshot::Snapshot;
 
 /// How long clients are counted after a question.
 const WATCH: Duration = Duration::from_secs(60);
-/// How long counts of clients are added up; those of the period before count as well.
+/// Length of a counting period. The previous period's counts are included.
 const PERIOD: Duration = Duration::from_secs(10);
-/// What is kept of the method and the path.
+/// Maximum length of the noted method and path.
 const LINE_BYTES_MAX: usize = 128;
 
-/// What a worker shows.
-pub struct View {
+/// A worker's answer to an operator.
+pub struct WorkerView {
     /// The requests under way that take longest, the longest first.
     pub requests: Vec<RequestUnderWay>,
     /// The requests of clients in the last seconds.
     pub clients: Busiest,
-    /// The time that those are about.
+    /// The time that `clients` covers.
     pub clients_time: Duration,
 }
 
 /// A note about the request of an exchange slot.
 #[derive(Default)]
-pub(crate) struct Note(RefCell<Noted>);
+pub(crate) struct SlotNote(RefCell<Noted>);
 
 #[derive(Default)]
 struct Noted {
-    /// The plan of the request, by which its numbers have names; `None` while there is no request.
+    /// The plan of the request, which its indices refer to; `None` while there is no request.
     snapshot: Option<Rc<Snapshot>>,
     began: Option<Instant>,
     client: Option<IpAddr>,
     route: usize,
-    /// The upstream and the server.
+    /// Indices of upstream and server.
     server: Option<(usize, usize)>,
     is_answered: bool,
     line: Vec<u8>,
 }
 
-/// What is known of a request when it is noted.
-pub(crate) struct Beginning<'r> {
+/// Facts about a request when it is noted.
+pub(crate) struct RequestStart<'r> {
     pub(crate) snapshot: &'r Rc<Snapshot>,
     pub(crate) began: Instant,
     pub(crate) client: IpAddr,
@@ -57,15 +57,15 @@ pub(crate) struct Beginning<'r> {
     pub(crate) target: &'r [u8],
 }
 
-impl Note {
+impl SlotNote {
     /// Notes a request that has begun.
-    pub(crate) fn begin(&self, beginning: &Beginning<'_>) {
-        let Beginning { snapshot, began, client, route, method, target } = *beginning;
+    pub(crate) fn begin(&self, beginning: &RequestStart<'_>) {
+        let RequestStart { snapshot, began, client, route, method, target } = *beginning;
         let noted = &mut *self.0.borrow_mut();
         noted.line.clear();
         noted.line.extend_from_slice(method);
         noted.line.push(b' ');
-        // A query may have secrets.
+        // A query may contain secrets.
         let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
         let room = LINE_BYTES_MAX.saturating_sub(noted.line.len());
         noted.line.extend_from_slice(&path[..path.len().min(room)]);
@@ -107,38 +107,38 @@ impl Note {
         Some(RequestUnderWay {
             seconds: now.saturating_duration_since(noted.began?).as_secs_f64(),
             client: noted.client?.to_string(),
+            // The path is the client's text. Escaped, it cannot control a terminal.
             line: noted.line.escape_ascii().to_string(),
             route: plan.routes.get(noted.route)?.label.clone(),
             upstream: upstream.map(|upstream| upstream.config.name.clone()),
             server: server.map(|server| server.label.clone()),
             stage: match (noted.is_answered, noted.server) {
-                (true, _) => Stage::Response,
-                (false, Some(_)) => Stage::Server,
-                (false, None) => Stage::Proxy,
+                (true, _) => RequestStage::Response,
+                (false, Some(_)) => RequestStage::Server,
+                (false, None) => RequestStage::Proxy,
             },
         })
     }
 }
 
-/// What a worker has for those who watch.
+/// The notes and counts of a worker.
 #[derive(Default)]
-pub(crate) struct Watched {
-    /// The notes of exchange slots. Those of slots that are gone are let go of as the list grows.
-    notes: RefCell<Vec<Weak<Note>>>,
-    /// Whether clients are counted.
+pub(crate) struct WatchedWorker {
+    /// The notes of exchange slots. Notes of dropped slots are removed as the list grows.
+    notes: RefCell<Vec<Weak<SlotNote>>>,
     is_on: Cell<bool>,
     counting: RefCell<Counting>,
 }
 
 #[derive(Default)]
 struct Counting {
-    /// Of this period, and of the one before.
+    /// Counts of this period and of the previous one.
     clients: Busiest,
     before: Busiest,
     /// When both began, on the worker's clock.
     began: Duration,
     before_began: Duration,
-    /// Until when anybody wants to know.
+    /// When counting ends, unless it is asked for again.
     until: Duration,
 }
 
@@ -152,29 +152,30 @@ impl Counting {
     }
 }
 
-impl Watched {
-    /// A note for a new exchange slot.
-    pub(crate) fn note(&self) -> Rc<Note> {
+impl WatchedWorker {
+    /// Creates the note of a new exchange slot.
+    pub(crate) fn note(&self) -> Rc<SlotNote> {
         let mut notes = self.notes.borrow_mut();
+        // Notes of dropped slots are only removed when the list would grow, which keeps the cost per slot constant.
         if notes.len() == notes.capacity() {
             notes.retain(|note| note.strong_count() > 0);
             let spare = notes.len().max(8);
             notes.reserve(spare);
         }
-        let note = Rc::new(Note::default());
+        let note = Rc::new(SlotNote::default());
         notes.push(Rc::downgrade(&note));
         note
     }
 
-    /// Counts a request of a client, if anybody wants to know.
+    /// Counts a request of a client, if counting is on.
     pub(crate) fn count(&self, client: IpAddr) {
         if self.is_on.get() {
             self.counting.borrow_mut().clients.count(client);
         }
     }
 
-    /// Begins periods, and stops counting once nobody has asked for long. Called once a second; `now` is the time since
-    /// the start.
+    /// Begins periods, and stops counting a minute after the last question. Called once a second; `now` is the time
+    /// since the start.
     pub(crate) fn turn(&self, now: Duration) {
         if !self.is_on.get() {
             return;
@@ -188,17 +189,18 @@ impl Watched {
         }
     }
 
-    /// What there is to see. Has clients counted from now on.
-    pub(crate) fn look(&self, requests_max: usize, clock: Instant, now: Duration) -> View {
+    /// Returns the present data, and counts clients from now on.
+    pub(crate) fn look(&self, requests_max: usize, clock: Instant, now: Duration) -> WorkerView {
         let counting = &mut *self.counting.borrow_mut();
         if !self.is_on.replace(true) {
+            // The first question finds empty counts, which cover no time yet.
             *counting = Counting { began: now, before_began: now, ..Counting::default() };
         }
         counting.until = now + WATCH;
         counting.turn(now);
         let mut clients = counting.before.clone();
         clients.add(&counting.clients);
-        View {
+        WorkerView {
             requests: self.longest(requests_max, clock),
             clients,
             clients_time: now.saturating_sub(counting.before_began),
@@ -207,7 +209,7 @@ impl Watched {
 
     fn longest(&self, requests_max: usize, clock: Instant) -> Vec<RequestUnderWay> {
         let notes = self.notes.borrow();
-        let mut under_way: Vec<(Instant, Rc<Note>)> = notes
+        let mut under_way: Vec<(Instant, Rc<SlotNote>)> = notes
             .iter()
             .filter_map(|note| {
                 let note = note.upgrade()?;
@@ -225,7 +227,7 @@ mod tests {
 
     #[test]
     fn clients_are_counted_for_a_minute_after_a_question_and_twenty_seconds_are_told() {
-        let (watched, clock) = (Watched::default(), Instant::now());
+        let (watched, clock) = (WatchedWorker::default(), Instant::now());
         let client: IpAddr = "192.0.2.1".parse().expect("an address");
         let seconds = Duration::from_secs;
         let look = |at: u64| {
@@ -253,7 +255,7 @@ mod tests {
 
     #[test]
     fn notes_of_slots_that_are_gone_are_let_go_of() {
-        let watched = Watched::default();
+        let watched = WatchedWorker::default();
         let kept: Vec<_> = (0..3).map(|_| watched.note()).collect();
         for _ in 0..1000 {
             watched.note();

@@ -1,5 +1,4 @@
-//! The state that one worker (one core) owns, for every stage of a request. The worker's steps are in the folder
-//! `worker`.
+//! The state of one worker (one core), for all stages of a request. The worker's steps are in the folder `worker`.
 
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,23 +13,26 @@ use telemetry::{Counters, Series, WorkerLog};
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 use tokio::task::JoinHandle;
 
-use crate::context::coarse_clock::CoarseClock;
-use crate::context::coders::Coders;
+use crate::body::coders::Coders;
 use crate::context::exchange_slot::ExchangeSlots;
-use crate::context::handshake_notices::HandshakeNotices;
-use crate::context::listening::{ListenerId, Listening};
-use crate::context::logging::Logging;
 use crate::context::plan::Plan;
-use crate::context::pressure::{ADMITTED_MIN, Pressure};
 use crate::context::quic_hosts::QuicHosts;
 use crate::context::snapshot::Snapshot;
-use crate::context::tracing::Ids;
-use crate::context::under_way::{View, Watched};
-use crate::context::waits::Holding;
+use crate::context::under_way::{WatchedWorker, WorkerView};
 use crate::faults::Faults;
-use crate::files::OpenFiles;
+use crate::faults::quic::HeldBack;
+use crate::listening::{ListenerId, Listening};
+use crate::open_files::OpenFiles;
+use crate::owned::coarse_clock::CoarseClock;
+use crate::owned::handshake_notices::HandshakeNotices;
+use crate::owned::logging::Logging;
+use crate::owned::pressure::{ADMITTED_MIN, Pressure};
 use crate::shaping::Shaper;
-use crate::upstream::Server;
+use crate::shared::kept_bytes::KeptByteCounter;
+use crate::shared::tracing::Ids;
+use crate::shared::waits::Holding;
+use crate::upstream::UpstreamServer;
+use crate::upstream::lender::Lender;
 use transport::alarm::Alarms;
 use transport::buffer::Buffers;
 use transport::deadline::{Deadlines, TICK};
@@ -40,15 +42,13 @@ use transport::quic_client::QuicClients;
 use transport::quic_endpoint::Datagram;
 use transport::tls::Records;
 
-/// A message to a worker.
-pub enum Message {
+pub enum WorkerMessage {
     /// A connection that an overloaded worker passes on, and its listener.
     Connection(TcpStream, SocketAddr, ListenerId),
-    /// Change to another plan.
-    Change(Box<Change>),
-    /// A datagram of QUIC for the endpoint with this number, which the kernel has given to another worker.
+    Change(Box<PlanChange>),
+    /// A QUIC datagram for the endpoint with this number, which the kernel has delivered to another worker.
     Datagram(u8, Box<Datagram>),
-    /// The next process is about to receive datagrams of QUIC at the same sockets: the way to it.
+    /// The next process is about to receive QUIC datagrams at the same sockets: the channel to it.
     NextProcess(OwnedFd),
     /// A listener accepts connections again, after it refused them.
     Listen(ListenerId),
@@ -56,9 +56,9 @@ pub enum Message {
     GiveUpIdle,
     /// A server of this upstream has room for a request in the wait queue.
     Room(Arc<WaitingWorkers>),
-    /// Somebody watches: send the clients with the most requests, and at most so many requests under way.
-    Look(usize, UnboundedSender<View>),
-    /// Drop the sender: so somebody knows that this worker does its work.
+    /// An operator watches: send the clients with the most requests, and at most so many requests under way.
+    Look(usize, UnboundedSender<WorkerView>),
+    /// Drop the sender, which proves that this worker is responsive.
     Answer(UnboundedSender<()>),
     /// Another process has taken over: accept nothing, and end when the last client has gone.
     Retire,
@@ -68,61 +68,54 @@ pub enum Message {
     Stop,
 }
 
-/// A change to another plan.
-pub struct Change {
-    /// The new plan.
+pub struct PlanChange {
     pub plan: Arc<Plan>,
     /// The listeners of the new plan, in its order. Other listeners are closed.
     pub listeners: Vec<ListenerId>,
     /// This worker's sockets of new listeners.
     pub opened: Vec<(ListenerId, ListeningSocket)>,
-    /// The change of the access log.
     pub log: LogChange,
-    /// Dropped when the worker uses the new plan. The old log is sent there, since dropping it may take long.
+    /// Dropped when the worker uses the new plan. The old log is sent there, because dropping it may take long.
     pub done: UnboundedSender<WorkerLog>,
 }
 
 /// A socket that clients reach.
 pub enum ListeningSocket {
-    /// For connections.
     Tcp(TcpListener),
-    /// For datagrams of QUIC, and its place among the sockets that the process before had, if it comes from there.
+    /// For QUIC datagrams, with its index among the previous process's sockets, if it comes from there.
     Udp(UdpSocket, Option<usize>),
 }
 
 /// The access log after a change.
 pub enum LogChange {
-    /// The log stays.
     Same,
-    /// Another log, or none.
     Other(Option<WorkerLog>),
 }
 
-/// What a worker does with connections.
+/// The stages of a worker's life, which decide about connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum WorkerPhase {
     /// New connections are accepted, and existing ones kept.
     Running,
-    /// No connection is accepted, and each ends with its next response, which announces that: so well-behaved clients
-    /// lose nothing.
+    /// No connection is accepted, and each ends with its next response, which announces the end, so that clients lose
+    /// no request.
     Leaving,
     /// No connection is accepted, each ends with its next response, and idle ones are closed.
     Closing,
 }
 
-/// The share, as a divisor, of the descriptors that a worker may use which idle connections to servers leave to others.
+/// Divisor: idle server connections leave this share of a worker's descriptors unused.
 const SCARCE_SHARE: u64 = 10;
 
-/// The number of connections of each worker: read by all workers, written by its own.
+/// The number of connections of each worker: written by that worker, read by all.
 pub(crate) type Loads = Arc<[AtomicUsize]>;
 
-/// The state of one worker.
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) snapshot: RefCell<Rc<Snapshot>>,
     pub(crate) listenings: RefCell<Vec<Rc<Listening>>>,
-    /// Listeners that the last change removed: a worker that did not know yet may have handed over connections for
-    /// them. A change waits for all workers, so none is further behind.
+    /// Listeners that the last change removed: a worker with the previous plan may still have handed over connections
+    /// for them. A change waits for all workers, so none is further behind.
     pub(crate) removed: RefCell<Vec<Rc<Listening>>>,
     /// The newest listener that this worker knows.
     pub(crate) newest: Cell<Option<ListenerId>>,
@@ -130,9 +123,10 @@ pub(crate) struct Worker {
     pub(crate) accepting: RefCell<Vec<JoinHandle<()>>>,
     /// Connections to listeners that this worker does not know yet.
     pub(crate) early: RefCell<Vec<(TcpStream, SocketAddr, ListenerId)>>,
-    /// The endpoints of QUIC.
     pub(crate) quic_hosts: QuicHosts,
-    /// Connections of QUIC to servers.
+    /// HTTP/3 clients that faults hold back.
+    pub(crate) held_back: HeldBack,
+    /// Shared state of QUIC connections to servers.
     pub(crate) quic_clients: QuicClients,
     pub(crate) deadlines: Rc<Deadlines>,
     pub(crate) slots: ExchangeSlots,
@@ -149,21 +143,21 @@ pub(crate) struct Worker {
     pub(crate) frames: Rc<h2_connection::Stock>,
     pub(crate) counters: Counters,
     pub(crate) series: Series,
-    /// Whether the exchange that runs waits for the proxy itself.
+    /// Whether the running exchange waits for the proxy itself.
     pub(crate) holding: Holding,
-    /// What there is for those who watch.
-    pub(crate) watched: Watched,
-    /// The access log; `None` if it is off.
+    /// Data for operators who watch.
+    pub(crate) watched: WatchedWorker,
+    /// The access log; `None` inside if it is off.
     pub(crate) log: Logging,
-    pub(crate) state: Cell<State>,
-    /// The number of rejected clients that are not gone yet.
+    pub(crate) state: Cell<WorkerPhase>,
+    /// Rejected clients whose connection is not closed yet.
     pub(crate) turned_away: Cell<usize>,
-    /// Counts the failed handshakes that were reported.
+    /// Limits reports of failed handshakes.
     pub(crate) handshake_notices: HandshakeNotices,
     pub(crate) loads: Loads,
-    pub(crate) others: Arc<[UnboundedSender<Message>]>,
+    pub(crate) others: Arc<[UnboundedSender<WorkerMessage>]>,
     pub(crate) pressure: Arc<Pressure>,
-    /// For IDs of traces.
+    /// Random numbers for trace IDs.
     pub(crate) ids: Ids,
     pub(crate) epoch: Instant,
     pub(crate) coarse_clock: CoarseClock,
@@ -180,25 +174,66 @@ pub(crate) struct Worker {
     pub(crate) is_leaving: Notify,
 }
 
+impl Lender for Worker {
+    fn deadlines(&self) -> &Rc<Deadlines> {
+        &self.deadlines
+    }
+
+    fn alarms(&self) -> &Rc<Alarms> {
+        &self.alarms
+    }
+
+    fn records(&self) -> &Rc<Records> {
+        &self.records
+    }
+
+    fn frames(&self) -> &Rc<h2_connection::Stock> {
+        &self.frames
+    }
+
+    fn quic_clients(&self) -> &QuicClients {
+        &self.quic_clients
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.snapshot.borrow().plan)
+    }
+
+    fn give_up_idle(&self) -> bool {
+        Self::give_up_idle(self)
+    }
+}
+
+impl KeptByteCounter for Worker {
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
 impl Worker {
     /// The value of Date, at most a tick old.
     pub(crate) fn date(&self) -> [u8; 29] {
         self.date.get()
     }
 
-    /// The time of day for a clock reading since the last tick: exact, without reading a second clock.
+    /// Converts a clock reading since the last tick to the time of day, without reading a second clock.
     pub(crate) fn wall_clock_at(&self, instant: Instant) -> SystemTime {
         self.wall_clock.get() + self.time_of(instant).since(self.coarse_time())
     }
 
-    /// The snapshot for requests that begin now.
+    /// The snapshot for new requests.
     pub(crate) fn snapshot(&self) -> Rc<Snapshot> {
         Rc::clone(&self.snapshot.borrow())
     }
 
-    /// Closes open files and idle connections to servers because file descriptors are used up: this worker's, else those
-    /// of other workers. Returns whether descriptors are free now.
+    /// Closes open files and idle server connections because file descriptors are used up: this worker's, else those of
+    /// other workers. Returns whether descriptors are free now.
     pub(crate) fn give_up_idle(&self) -> bool {
+        // Files come first: they are cheaper to get back than connections.
         if self.open_files.close() {
             return true;
         }
@@ -206,29 +241,29 @@ impl Worker {
             self.give_up_own_idle();
             return true;
         }
+        // Asked at most once a tick: a burst of failures would flood the other workers.
         if self.asked_others_at.replace(self.deadlines.now()) != self.deadlines.now() {
             let others = self.others.iter().enumerate().filter(|(index, _)| *index != self.index);
             // A worker that has ended has none.
-            others.for_each(|(_, other)| drop(other.send(Message::GiveUpIdle)));
+            others.for_each(|(_, other)| drop(other.send(WorkerMessage::GiveUpIdle)));
         }
         false
     }
 
     pub(crate) fn give_up_own_idle(&self) {
         self.open_files.close();
-        // The last one is as good as a descriptor.
+        // The last one is as useful as a descriptor.
         if self.pooled() > 1 {
             let snapshot = self.snapshot();
-            snapshot.servers().for_each(Server::give_up_half);
+            snapshot.servers().for_each(UpstreamServer::give_up_half);
         }
     }
 
     fn pooled(&self) -> usize {
-        self.snapshot().servers().map(Server::pooled_connections).sum()
+        self.snapshot().servers().map(UpstreamServer::pooled_connections).sum()
     }
 
-    /// Whether memory or file descriptors run short, with `open` connections to servers. Checked before they are used
-    /// up.
+    /// Whether memory or file descriptors run short, with `open` connections to servers. True before they are used up.
     pub(crate) fn is_short_for_idle(&self, open: usize) -> bool {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let share = limit.unwrap_or(u64::MAX) / self.loads.len().max(1) as u64;
@@ -252,14 +287,14 @@ impl Worker {
         Time::from_micros(instant.duration_since(self.epoch).as_micros() as u64)
     }
 
-    /// The time of day in milliseconds, at most a tick old.
+    /// Unix time in milliseconds, at most a tick old.
     pub(crate) fn unix_ms(&self) -> u64 {
         let since = self.wall_clock.get().duration_since(SystemTime::UNIX_EPOCH);
-        // 2^64 milliseconds are far enough.
+        // 2^64 milliseconds suffice.
         since.map_or(0, |since| since.as_millis() as u64)
     }
 
-    /// The time of day in whole seconds.
+    /// Unix time in seconds, at most a tick old.
     pub(crate) fn unix_seconds(&self) -> u64 {
         let since = self.wall_clock.get().duration_since(SystemTime::UNIX_EPOCH);
         since.map_or(0, |since| since.as_secs())
@@ -270,12 +305,12 @@ impl Worker {
         self.coarse_time.get()
     }
 
-    /// Whether memory is too short for one more request.
+    /// Whether memory is too short for another request.
     pub(crate) fn is_short_of_memory(&self) -> bool {
         self.is_short_of_memory_for(self.counters.requests_active.value())
     }
 
-    /// Whether memory is too short for one more item, when `active` items are under way.
+    /// Whether memory is too short for another item, when `active` items are under way.
     pub(crate) fn is_short_of_memory_for(&self, active: u64) -> bool {
         self.pressure.is_on() && active > ADMITTED_MIN
     }
@@ -292,12 +327,13 @@ impl Worker {
     /// Resumes the worker's clock, because a connection has begun.
     pub(crate) fn wake(&self) {
         if self.rests.replace(false) {
+            // Time is updated first, because the connection arms its deadlines by it.
             self.update_time();
             self.is_wanted.notify_one();
         }
     }
 
-    /// Counts a new connection of this worker. The worker does not end before it does.
+    /// Counts a new connection of this worker. The worker does not end before it.
     pub(crate) fn connection_begins(&self) {
         let load = self.own_load();
         // Only this thread writes it.
@@ -316,18 +352,18 @@ impl Worker {
 
     /// Whether a connection of this listener is kept after its next response.
     pub(crate) fn keeps(&self, listening: &Listening) -> bool {
-        self.state.get() == State::Running && listening.place().is_some()
+        self.state.get() == WorkerPhase::Running && listening.place().is_some()
     }
 
     /// Returns once the worker stops accepting.
     pub(crate) async fn leaving(&self) {
-        while self.state.get() == State::Running {
+        while self.state.get() == WorkerPhase::Running {
             self.is_leaving.notified().await;
         }
     }
 
-    /// Shows what is under way. Who asked may have gone.
-    pub(crate) fn show(&self, requests_max: usize, answer: &UnboundedSender<View>) {
+    /// Sends live requests and clients to an operator, who may have left.
+    pub(crate) fn show(&self, requests_max: usize, answer: &UnboundedSender<WorkerView>) {
         let clock = Instant::now();
         let _ = answer.send(self.watched.look(requests_max, clock, clock.duration_since(self.epoch)));
     }
@@ -338,7 +374,7 @@ impl Worker {
         }
     }
 
-    /// Advances the worker's time, and wakes the tasks that are due.
+    /// Advances the worker's time, and wakes the tasks that are due. Called on each tick.
     pub(crate) fn update_time(&self) {
         // 2^32 ticks are 13 years.
         self.deadlines.advance((self.epoch.elapsed().as_millis() / TICK.as_millis()) as u32);

@@ -1,5 +1,5 @@
-//! Handover of fault rules to the next process: which rules exist besides the file's, which were removed, and the
-//! progress of each. The result is as if one process had read its file again.
+//! Handover of fault rules to the next process: added and removed rules, and the progress of each. The result is as if
+//! one process had read its file again.
 
 use std::time::Duration;
 
@@ -8,28 +8,27 @@ use route::{FirstRequests, KeyCount};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::{Added, Faults, Held, Rule, by_request, rule_of};
+use super::{Added, Faults, HeldFaults, LiveFaultRule, by_request, rule_of};
 use telemetry::message;
 
-use crate::context::handover_state::Hidden;
-use crate::context::handover_state::MESSAGE_BYTES_MAX;
+use crate::shared::handover_state::Hidden;
+use crate::shared::handover_state::MESSAGE_BYTES_MAX;
 
-/// Keys whose first requests were counted that are handed over, of all rules together: 4 MiB.
+/// Maximum number of keys with counted requests that are handed over, for all rules together: 4 MiB.
 const KEYS_MAX: usize = 256 * 1024;
-/// Those of a part, which fits a message in base64.
+/// Keys per part, so that a part fits a message in base64.
 const KEYS_OF_A_PART: usize = 600;
-/// The key's hash, and its count.
+/// A hash and a count.
 const KEY_BYTES: usize = 2 * size_of::<u64>();
-/// Room for what is around a part in its message.
+/// Room for the rest of a part's message.
 const ENVELOPE_BYTES_MAX: usize = 256;
 
 /// A part of the fault rules, small enough for one message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum FaultHandover {
-    /// The fault settings of the file that was read last, without its rules.
+    /// The fault settings of the last file, without its rules.
     Section {
-        /// The seed of all draws.
         seed: u64,
         /// The header field that asks for a fault.
         header: Option<String>,
@@ -38,23 +37,17 @@ pub enum FaultHandover {
         /// Whether an operator turned the field off.
         is_header_removed: bool,
     },
-    /// A rule. The file's rules come first, in their order, then the added ones.
+    /// A rule. The file's rules come first, in order, then the added ones.
     Rule {
-        /// The name of the rule.
         name: String,
-        /// The rule as JSON.
+        /// As JSON.
         text: String,
-        /// Where the rule comes from.
-        origin: Origin,
-        /// What the rule has come to.
+        origin: RuleOrigin,
         past: FaultProgress,
     },
-    /// The progress of faults that requests ask for themselves, treated as a rule.
-    ByRequest {
-        /// What the rule has come to.
-        past: FaultProgress,
-    },
-    /// Request counts by key, for the previous rule.
+    /// The progress of faults that requests ask for, treated as a rule.
+    ByRequest { past: FaultProgress },
+    /// Request counts by key, for the rule in the previous part.
     First {
         /// Hashes of keys and their counts, 16 bytes each.
         counts: Hidden,
@@ -64,27 +57,24 @@ pub enum FaultHandover {
     Unknown,
 }
 
-/// The origin of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
-    /// The configuration file.
+pub enum RuleOrigin {
     File,
     /// The configuration file, but the rule was removed.
     Removed,
-    /// The admin API.
+    /// The admin API, instead of the file.
     Added,
 }
 
-/// The progress of a rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultProgress {
     seed: u64,
-    /// When it came in force, on the clock that all processes have.
+    /// When it came into force, by the monotonic clock that all processes share.
     began_ns: u64,
     asked: u64,
     injected: u64,
-    /// What keys were hashed with.
+    /// The key of the hash.
     secret: Option<[u64; 2]>,
 }
 
@@ -113,17 +103,18 @@ impl Faults {
         }];
         let of_file = file.rules.iter().map(|settings| {
             let stays = held.file.rules.contains(settings);
-            let origin = if stays { Origin::File } else { Origin::Removed };
+            let origin = if stays { RuleOrigin::File } else { RuleOrigin::Removed };
             (&settings.name, config::written_rule(settings, config), origin, Some(settings))
         });
         let added = held.added.iter();
         let added =
-            added.map(|added| (&added.name, added.text.clone(), Origin::Added, added.settings.as_ref()));
+            added.map(|added| (&added.name, added.text.clone(), RuleOrigin::Added, added.settings.as_ref()));
         let mut room = KEYS_MAX;
         for (name, text, origin, settings) in of_file.chain(added) {
             let rule = set.rules.iter().find(|rule| Some(&rule.settings) == settings);
             let past = rule.map_or_else(FaultProgress::default, |rule| rule.progress(now_ns));
             let part = FaultHandover::Rule { name: name.clone(), text, origin, past };
+            // A rule that does not fit must not cost the other rules.
             if !part.fits() {
                 message::warn(&format!(
                     "fault {name:?} is not passed on to the next process: its text is too long"
@@ -149,15 +140,16 @@ impl FaultHandover {
     }
 }
 
-impl Rule {
+impl LiveFaultRule {
     fn progress(&self, now_ns: u64) -> FaultProgress {
         let (asked, injected) = self.counts();
+        // The monotonic clock is common to all processes, unlike that of the workers.
         let began_ns = clock_ns().saturating_sub(nanoseconds(self.age(now_ns)));
         let secret = self.first.as_ref().map(FirstRequests::secret);
         FaultProgress { seed: self.dice.seed(), began_ns, asked, injected, secret }
     }
 
-    /// Adds the counts of its keys, `room` at most, and returns how many.
+    /// Adds the counts of the rule's keys, at most `room`. Returns how many.
     fn push_first(&self, room: usize, parts: &mut Vec<FaultHandover>) -> usize {
         let counts: Vec<KeyCount> = self.first.iter().flat_map(FirstRequests::counts).take(room).collect();
         for some in counts.chunks(KEYS_OF_A_PART) {
@@ -169,8 +161,8 @@ impl Rule {
     }
 }
 
-/// The rules that a process with this file begins with, and the progress of its predecessor's rules.
-pub(super) fn taken(config: &Config, parts: Vec<FaultHandover>) -> (Held, Vec<Past>) {
+/// Returns the rules that a process with this file begins with, and the progress of its predecessor's rules.
+pub(super) fn taken(config: &Config, parts: Vec<FaultHandover>) -> (HeldFaults, Vec<Past>) {
     let (mut pasts, mut added): (Vec<Past>, Vec<Added>) = Default::default();
     let (mut known, mut removed): (Vec<Option<FaultRule>>, Vec<FaultRule>) = Default::default();
     let (mut is_same, mut has_header) = (false, true);
@@ -187,14 +179,15 @@ pub(super) fn taken(config: &Config, parts: Vec<FaultHandover>) -> (Held, Vec<Pa
                 let settings = rule_of(&text, config);
                 pasts.extend(settings.iter().map(|settings| Past::new(settings.clone(), &past)));
                 match (origin, settings) {
-                    (Origin::Added, settings) => {
+                    (RuleOrigin::Added, settings) => {
                         if let Err(mistake) = &settings {
                             message::warn(&format!("fault {name:?} is inactive: {mistake}"));
                         }
                         added.push(Added { name, text, settings: settings.ok() });
                     }
-                    (Origin::File, settings) => known.push(settings.ok()),
-                    (Origin::Removed, settings) => {
+                    (RuleOrigin::File, settings) => known.push(settings.ok()),
+                    // Removed rules count for the comparison with the file below.
+                    (RuleOrigin::Removed, settings) => {
                         removed.extend(settings.iter().cloned());
                         known.push(settings.ok());
                     }
@@ -207,17 +200,19 @@ pub(super) fn taken(config: &Config, parts: Vec<FaultHandover>) -> (Held, Vec<Pa
                     let (key, count) = (u64::from_be_bytes(*key), u64::from_be_bytes(count.try_into().ok()?));
                     Some(KeyCount { key, count })
                 });
+                // The counts belong to the rule of the part before.
                 pasts.last_mut().into_iter().for_each(|past| past.first.extend(counts.clone()));
             }
             FaultHandover::Unknown => {}
         }
     }
     let mut file = config.faults.clone();
+    // Removals only count for the same file: a changed one brings its rules back, as at a reload.
     if is_same && known.iter().map(Option::as_ref).eq(config.faults.rules.iter().map(Some)) {
         file.rules.retain(|rule| !removed.contains(rule));
         file.header = file.header.filter(|_| has_header);
     }
-    let mut held = Held { read: config.faults.clone(), file, added, is_lent: false };
+    let mut held = HeldFaults { read: config.faults.clone(), file, added, is_lent: false };
     held.shadow();
     (held, pasts)
 }
@@ -234,7 +229,7 @@ impl Past {
     }
 }
 
-/// A clock that all processes have, and that nobody sets.
+/// The monotonic clock, which all processes share.
 fn clock_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     nanoseconds(Duration::try_from(now).unwrap_or_default())
@@ -262,7 +257,7 @@ mod tests {
         config::parse(&format!("{LEAST}{faults}"), "f").expect("it is right")
     }
 
-    /// What a process with this file makes of what the one before gives.
+    /// Returns the rules of a process with this file after the handover.
     fn next(before: &Faults, of: &Config, file: &Config, now_ns: u64) -> Arc<Faults> {
         let parts = before.handover(of, now_ns);
         let parts = parts.iter().map(|part| {
@@ -277,10 +272,10 @@ mod tests {
         faults.rules().iter().map(|rule| rule.settings.name.clone()).collect()
     }
 
-    /// By which rule a connection goes wrong, and which it is of those that the rule was asked about.
+    /// Returns the rule that was drawn for a connection, and the draw's number.
     fn drawn(faults: &Faults, client: &str) -> Option<(String, u64)> {
         let client: IpAddr = client.parse().expect("is an address");
-        let drawn = faults.draw_connection(Some(0), client, false, 0)?;
+        let drawn = faults.draw_connection(Some(0), client, |_| true, 0)?;
         Some((drawn.rule.settings.name.clone(), drawn.number))
     }
 
@@ -296,7 +291,7 @@ mod tests {
         one.remove("removed", 0).expect("it is there");
         one.add(config::faults(text, "t", &file).expect("it is right"), &file, 0).expect("it is new");
         let clients: Vec<String> = (0..100).map(|number| format!("10.0.0.{}", number % 5)).collect();
-        // One process, and one after the other, twice.
+        // A single process, and two handovers.
         let all: Vec<_> = clients.iter().map(|client| drawn(&one, client)).collect();
         let mut processes = vec![faults];
         let mut got = Vec::new();
@@ -360,7 +355,7 @@ mod tests {
         assert_eq!(names(&next(&faults, &file, &file, 0)), ["of b", "of r"], "what was removed stays so");
         let other = config(&FILE.replace("limit 1", "limit 2"));
         assert_eq!(names(&next(&faults, &file, &other, 0)), ["file", "removed", "of b", "of r"]);
-        // A listener has another place, and the route is gone until a file has it again.
+        // The listener has another index, and the route is missing until a file has it again.
         let text = "[[listen]]\naddress = \"127.0.0.1:81\"\nname = \"b\"\n[[route]]\nname = \"s\"\nrespond = { status = 200 }\n\
                     [faults]\nseed = 7\n";
         let without = config::parse(text, "f").expect("it is right");

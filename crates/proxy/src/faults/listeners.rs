@@ -1,4 +1,4 @@
-//! Listeners that refuse connections while a fault rule says so.
+//! Listeners that refuse connections while a fault rule applies.
 //!
 //! A listening socket that is shut down keeps its port, and the kernel answers ECONNREFUSED. Listening again ends that.
 //! The workers' descriptors refer to the same sockets, so workers are not involved.
@@ -10,15 +10,15 @@ use std::os::fd::OwnedFd;
 use rustix::net::sockopt::{set_socket_reuseaddr, socket_acceptconn};
 use rustix::net::{Shutdown, listen, shutdown};
 
-use crate::context::listening::NOWHERE;
+use crate::listening::NOWHERE;
 use transport::tcp::accept_one;
 use transport::unix::BACKLOG;
 
-/// What is done with a connection that came before all are refused.
+/// Receives a connection that was established before the refusal.
 type Taking<'a> = &'a dyn Fn(TcpStream, SocketAddr);
 
-/// Makes the sockets of a listener refuse or accept connections. Returns whether that is a change. Before refusing, it
-/// accepts the connections that the kernel has already established, since the kernel would reset them.
+/// Makes the sockets of a listener refuse or accept connections. Returns whether that is a change. Accepts established
+/// connections before, because the kernel would reset them.
 pub fn settle(sockets: &[OwnedFd], refuses: bool, take: Taking<'_>) -> io::Result<bool> {
     let mut is_changed = false;
     for socket in sockets {
@@ -27,7 +27,7 @@ pub fn settle(sockets: &[OwnedFd], refuses: bool, take: Taking<'_>) -> io::Resul
         }
         if refuses {
             take_all(socket, take);
-            // Of a port on which nobody listens the kernel lets others have a share, if all want that.
+            // Without SO_REUSEADDR, no other socket can bind the port while nothing listens on it.
             set_socket_reuseaddr(socket, false)?;
             shutdown(socket, Shutdown::Read)?;
         } else {
@@ -39,7 +39,7 @@ pub fn settle(sockets: &[OwnedFd], refuses: bool, take: Taking<'_>) -> io::Resul
     Ok(is_changed)
 }
 
-/// No more than the kernel holds: others may come all the while.
+/// Accepts at most as many connections as the kernel queues, because others may arrive meanwhile.
 fn take_all(socket: &OwnedFd, take: Taking<'_>) {
     for _ in 0..BACKLOG {
         match accept_one(socket, NOWHERE) {
@@ -56,14 +56,14 @@ mod tests {
     use config::ListenAddress;
 
     use super::*;
-    use crate::worker::listen::{Opened, open};
+    use crate::worker::listen::{OpenSockets, open};
 
-    /// Whatever the kernel had established is taken, once, and the socket is what it was afterwards.
+    /// Every established connection is accepted once, and the socket's options are as before.
     #[test]
     fn what_waits_to_be_accepted_is_taken_before_all_is_refused() {
         const WAITING: usize = 3;
         let any = ListenAddress::Tcp("127.0.0.1:0".parse().expect("is an address"));
-        let Opened { sockets, bound, .. } = open(&any, 1, Vec::new(), &[]).expect("a port is free");
+        let OpenSockets { sockets, bound, .. } = open(&any, 1, Vec::new(), &[]).expect("a port is free");
         let address = bound.tcp().expect("is one of TCP");
         let sockets: Vec<OwnedFd> = sockets.into_iter().map(OwnedFd::from).collect();
         let taken = Cell::new(0);

@@ -1,7 +1,7 @@
-//! Sends files: from the page cache to the socket (sendfile), or through the path's buffer.
+//! Sends files: from the page cache to the socket (sendfile), or through a buffer.
 //!
-//! A response is planned like every other, and one with filters or a rate leaves through a sink. A file that was made
-//! shorter meanwhile ends its connection: what is missing is never made up.
+//! A response is planned like any other; one with filters or a rate is sent through a sink. If a file was truncated
+//! meanwhile, the connection is closed: missing bytes are never replaced.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -9,61 +9,66 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ::cache::{Asked, write_content_length, write_unsatisfied_range};
-use ::files::{OpenError, Waits};
-use http1::{Framing, Method};
+use ::cache::{CacheRequestFields, write_content_length, write_unsatisfied_range};
+use ::files::{MayBlock, OpenError};
+use http1::{BodyFraming, Method};
 
-use super::representation::{Representation, ServedFile};
-use super::wanted::{Extent, Wanted, wanted, write_head};
+use super::wanted::{FileExtent, WantedFile, wanted, write_head};
 use super::{AtOnce, coded};
-use crate::body::response_plan::ResponsePlan;
+use crate::answer;
 use crate::body::segments::Segment;
-use crate::body::send::Delivery;
-use crate::body::sink::BodySink;
 use crate::body::transform::Choice;
-use crate::context::client::Next;
-use crate::context::exchange::{Exchange, ExchangeContext, RoutedRequest};
-use crate::context::exchange_slot::Response;
-use crate::context::exchange_state::ExchangeState;
-use crate::context::failure::Failure;
-use crate::faults::messages;
-use crate::forward::answer;
+use crate::context::client::AfterExchange;
+use crate::context::exchange_slot::CurrentResponse;
+use crate::context::routed::{ExchangeContext, RoutedRequest};
+use crate::exchange::Exchange;
+use crate::failure::Failure;
+use crate::forward::respond;
+use crate::open_files::representation::{Representation, ServedFile};
+use crate::outgoing::faults;
+use crate::outgoing::response_plan::ResponsePlan;
+use crate::outgoing::send::Delivery;
+use crate::outgoing::sink::BodySink;
 use crate::shaping::{Direction, Pace};
 use transport::buffer::{BULK, Buffer, TINY};
 use transport::cold::poll_once;
 use transport::tcp::{Follows, Tcp};
 
-/// So much is sent at a time of a body that may have to be read from a disk: before each, it is looked whether that is in
-/// memory.
+/// Bytes of a file that are sent between checks that the next ones are in memory.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// A response with a whole file, of which some may have left.
-pub(crate) struct Rest {
+/// A response with a complete file, of which part may have been sent.
+pub(crate) struct FileRest {
     file: Rc<ServedFile>,
     plan: ResponsePlan,
-    /// Of the head and the body.
+    /// Counts head and body.
     sent_bytes: u64,
 }
 
-/// Sends all of a file as far as that is possible without a wait.
+/// Sends a complete file as far as that is possible without a wait.
 pub(super) fn at_once(exchange: &mut Exchange<'_, '_>, file: Rc<ServedFile>) -> AtOnce {
     let Exchange { ctx, routed, .. } = *exchange;
     let request = &exchange.memory.request;
     let (head, bytes) = (&request.head, request.head_bytes());
-    let asked = Asked::of(head, bytes);
-    if asked.is_conditional() || asked.has_range() || Pace::new(Direction::Down, ctx.worker).is_limited() {
+    let asked = CacheRequestFields::new(head, bytes);
+    // Nearly all requests for files are plain. Only those are tried here, without a future.
+    if asked.is_conditional()
+        || asked.has_range()
+        || Pace::new(Direction::Down, &ctx.worker.shaper).is_limited()
+    {
         return AtOnce::Unanswered;
     }
     let representation = file.choose(head, bytes);
     let length = representation.bytes();
-    let plan = ResponsePlan::new(ctx, routed, 200, Framing::Length(length), true);
+    let plan = ResponsePlan::new(ctx, routed, 200, BodyFraming::Length(length), true);
     if !plan.filters.is_empty() {
         return AtOnce::Unanswered;
     }
-    write_head(ctx, routed, exchange.memory, (representation, &Extent::Whole, length), &plan);
+    write_head(ctx, routed, exchange.memory, representation, &FileExtent::Whole, length, &plan);
     let out = &exchange.memory.response.out;
     exchange.state.answers(200);
     exchange.state.record.head_leaves(out);
+    plan.check_end(ctx, routed, out);
     let (mut sent_bytes, end) = (0, body_end(routed, representation));
     let is_here = representation.content().is_some() || end == 0;
     let outcome = loop {
@@ -73,120 +78,133 @@ pub(super) fn at_once(exchange: &mut Exchange<'_, '_>, file: Rc<ServedFile>) -> 
         let head_left = &out[out.len().min(sent_bytes as usize)..];
         let at = sent_bytes.saturating_sub(out.len() as u64);
         let sent = if is_here {
-            poll_once(|context| {
-                poll_content(ctx, context, head_left, (representation, at..end), plan.at_end())
-            })
+            poll_once(|context| poll_content(ctx, context, head_left, representation, at..end, plan.at_end()))
         } else {
+            // Sending bytes that are not in memory would block the worker on the disk.
             let tcp = ctx.client.socket.spliceable().filter(|_| representation.is_warm());
             tcp.and_then(|tcp| {
-                poll_once(|context| poll_file(tcp, context, head_left, (representation, at..end)))
+                poll_once(|context| poll_file(tcp, context, head_left, representation, at..end))
             })
         };
         match sent {
-            None => return AtOnce::Rest(Rest { file, plan, sent_bytes }),
+            None => return AtOnce::Rest(FileRest { file, plan, sent_bytes }),
+            // The file has become shorter than its head says. Only a closed connection can tell the client.
             Some(Ok(0)) => break Err(Failure::FileTruncated),
             Some(Ok(count)) => sent_bytes += count as u64,
             Some(Err(_)) => break Err(Failure::ClientGone),
         }
     };
     exchange.state.body_bytes_sent = sent_bytes.saturating_sub(out.len() as u64);
-    AtOnce::Done(Ok(outcome.unwrap_or_else(|failure| cut(ctx, exchange.state, failure))))
+    AtOnce::Done(Ok(outcome.unwrap_or_else(|failure| respond::cut(exchange, failure))))
 }
 
-/// Where the body of a response with all of a file ends.
+/// Returns the offset at which the body ends: 0 for HEAD.
 fn body_end(routed: &RoutedRequest, representation: &Representation) -> u64 {
     if routed.method == Method::Head { 0 } else { representation.bytes() }
 }
 
-/// Sends what the client takes of a head and of a body behind it that is in the memory of this process, or is none.
+/// Sends as much of a head and of a body in this process's memory as the client takes.
 fn poll_content(
     ctx: &ExchangeContext<'_>,
     context: &mut Context<'_>,
     head: &[u8],
-    (representation, range): (&Representation, Range<u64>),
+    representation: &Representation,
+    range: Range<u64>,
     follows: Follows,
 ) -> Poll<io::Result<usize>> {
-    // Both are as long as a buffer at most.
+    // Neither is longer than a buffer.
     let content = representation.content().unwrap_or_default();
     let body = content.get(range.start as usize..range.end as usize).unwrap_or_default();
     ctx.client.socket.poll_write_both(context, head, body, follows)
 }
 
-/// Sends what the client takes of a head, or of the bytes of a file that are behind it, from where the kernel has them; 0
-/// if the file has none there.
+/// Sends as much of a head, or of the file's bytes behind it, as the client takes, by sendfile. Returns 0 if the file
+/// has no bytes there.
 fn poll_file(
     tcp: &Tcp,
     context: &mut Context<'_>,
     head: &[u8],
-    (representation, range): (&Representation, Range<u64>),
+    representation: &Representation,
+    range: Range<u64>,
 ) -> Poll<io::Result<usize>> {
     if !head.is_empty() {
+        // `More` keeps the head in the kernel until the file's first bytes fill its segment.
         return tcp.poll_send(context, head, Follows::More);
     }
     let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     tcp.poll_send_file(context, &*representation.file, range.start, count)
 }
 
-/// Sends the rest of a whole file.
-pub(super) async fn rest(exchange: &mut Exchange<'_, '_>, rest: Rest) -> Result<Next, Failure> {
+/// Sends the rest of a complete file.
+pub(super) async fn rest(exchange: &mut Exchange<'_, '_>, rest: FileRest) -> Result<AfterExchange, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let Rest { file, plan, sent_bytes } = rest;
+    let FileRest { file, plan, sent_bytes } = rest;
     let request = &exchange.memory.request;
     let representation = file.choose(&request.head, request.head_bytes());
     let range = 0..body_end(routed, representation);
-    let mut sender = Sender { ctx, delivery: Delivery::of(ctx, routed), representation, sent_bytes };
-    let Response { out, buffer, .. } = &mut exchange.memory.response;
+    let mut sender =
+        FileSender { ctx, delivery: Delivery::from_ctx(ctx, routed), representation, sent_bytes };
+    let CurrentResponse { out, buffer, .. } = &mut exchange.memory.response;
     let outcome = sender.segment(out, buffer, range, plan.at_end()).await;
     exchange.state.body_bytes_sent = sender.sent_bytes.saturating_sub(out.len() as u64);
-    end(ctx, buffer, exchange.state, outcome.map(|()| plan.next()))
+    end(exchange, outcome.map(|()| plan.next()))
 }
 
-/// Sends what a request wants of a file.
-pub(super) async fn file(exchange: &mut Exchange<'_, '_>, file: Rc<ServedFile>) -> Result<Next, Failure> {
+/// Sends what a request wants of a file: all, ranges, or only a head.
+pub(super) async fn file(
+    exchange: &mut Exchange<'_, '_>,
+    file: Rc<ServedFile>,
+) -> Result<AfterExchange, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let request = &mut exchange.memory.request;
+    // RFC 9110 §9.3.1: a GET may have a body, which must be taken before the next request.
     let has_whole_request =
-        routed.framing == Framing::None || answer::has_taken_body(ctx, request, Ok(routed.framing));
+        routed.framing == BodyFraming::None || answer::has_taken_body(ctx, request, Ok(routed.framing));
     let representation = file.choose(&request.head, request.head_bytes());
-    let Wanted::Extent(extent) = wanted(request, representation)? else {
+    let WantedFile::Extent(extent) = wanted(request, representation)? else {
         return unsatisfied(exchange, representation.bytes()).await;
     };
     let compression = ctx.snapshot.plan.routes[routed.route].compress.as_ref();
-    let choice = compression
-        .filter(|_| extent != Extent::NotModified)
-        .map_or(Choice::Unchanged { adds_vary: false }, |compression| {
-            coded::choose(&compression.settings, request, representation)
-        });
-    if let (Some(compression), Choice::Code(_), Extent::Whole) = (compression, choice, &extent) {
-        let how = (choice, &*compression.settings);
-        return coded::send(exchange, &file, how, has_whole_request).await;
+    let choice = compression.map_or(Choice::Unchanged { adds_vary: false }, |compression| {
+        coded::choose(&compression.settings, request, representation)
+    });
+    if let (Some(compression), Choice::Code(_), FileExtent::Whole) = (compression, choice, &extent) {
+        return coded::send(exchange, &file, choice, &compression.settings, has_whole_request).await;
     }
     let mut segments = extent.segments(representation);
     let length = segments.iter().map(Segment::len).sum();
     let status = extent.status();
-    let source = if extent == Extent::NotModified { Framing::None } else { Framing::Length(length) };
+    let source =
+        if extent == FileExtent::NotModified { BodyFraming::None } else { BodyFraming::Length(length) };
     let mut plan = ResponsePlan::new(ctx, routed, status, source, has_whole_request);
     if exchange.state.has_fault() {
-        messages::add_to_routed(ctx, routed, &mut plan, (status, false), exchange.state);
+        faults::add_to_routed(ctx, routed, &mut plan, status, false, exchange.state);
     }
-    write_head(ctx, routed, exchange.memory, (representation, &extent, length), &plan);
-    if choice != (Choice::Unchanged { adds_vary: false }) {
-        coded::add_line(&mut exchange.memory.response.out, coding::VARY);
+    write_head(ctx, routed, exchange.memory, representation, &extent, length, &plan);
+    match (choice, &extent) {
+        (Choice::Unchanged { adds_vary: false }, _) => {}
+        // RFC 9110 §15.4.5: a 304 has the fields of the 200, with its weak tag.
+        (Choice::Code(_), FileExtent::NotModified) => coded::weaken(&mut exchange.memory.response.out),
+        _ => coded::add_line(&mut exchange.memory.response.out, coding::VARY),
     }
     exchange.state.answers(status);
+    // One empty segment, so that the head is sent.
     if routed.method == Method::Head || length == 0 {
         segments = vec![Segment::default()];
     }
-    let next = if has_whole_request { plan.next() } else { Next::Linger };
-    let outcome = if plan.filters.is_empty() && Pace::new(Direction::Down, ctx.worker).is_free(ctx.worker) {
+    // The rest of the request's body is still to come, so the connection lingers.
+    let next = if has_whole_request { plan.next() } else { AfterExchange::Linger };
+    let outcome = if plan.filters.is_empty()
+        && Pace::new(Direction::Down, &ctx.worker.shaper).is_free(&ctx.worker.shaper)
+    {
         unfiltered(exchange, representation, &segments, &plan).await
     } else {
         filtered(exchange, representation, &segments, plan).await
     };
-    end(ctx, &mut exchange.memory.response.buffer, exchange.state, outcome.map(|()| next))
+    end(exchange, outcome.map(|()| next))
 }
 
-/// Sends a response that nothing changes, as fast as the client takes it.
+/// Sends a response without filters, as fast as the client reads.
 async fn unfiltered(
     exchange: &mut Exchange<'_, '_>,
     representation: &Representation,
@@ -194,13 +212,15 @@ async fn unfiltered(
     plan: &ResponsePlan,
 ) -> Result<(), Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let Response { out, buffer, .. } = &mut exchange.memory.response;
+    let CurrentResponse { out, buffer, .. } = &mut exchange.memory.response;
     exchange.state.record.head_leaves(out);
+    plan.check_end(ctx, routed, out);
     let mut head_bytes = out.len() as u64;
-    let mut sender = Sender { ctx, delivery: Delivery::of(ctx, routed), representation, sent_bytes: 0 };
+    let mut sender =
+        FileSender { ctx, delivery: Delivery::from_ctx(ctx, routed), representation, sent_bytes: 0 };
     for (index, Segment { text, range }) in segments.iter().enumerate() {
         if ctx.client.socket.frames_itself() && index == 0 && !text.is_empty() {
-            // The head of a stream leaves by itself.
+            // Over HTTP/2 and HTTP/3, the head is sent separately.
             sender.segment(out, buffer, 0..0, Follows::More).await?;
             (head_bytes, sender.sent_bytes) = (0, 0);
             out.clear();
@@ -216,7 +236,7 @@ async fn unfiltered(
     Ok(())
 }
 
-/// Sends a response through the filters of its plan, and no faster than it may.
+/// Sends a response through the filters of its plan, within its rate.
 async fn filtered(
     exchange: &mut Exchange<'_, '_>,
     representation: &Representation,
@@ -224,7 +244,7 @@ async fn filtered(
     plan: ResponsePlan,
 ) -> Result<(), Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
-    let Response { out, buffer, .. } = &mut exchange.memory.response;
+    let CurrentResponse { out, buffer, .. } = &mut exchange.memory.response;
     let sink = BodySink::paced(ctx, routed, plan, out, exchange.state);
     let at_end = sink.plan().at_end();
     sink.begin(out).await?;
@@ -235,7 +255,7 @@ async fn filtered(
     let mut taken_bytes = 0;
     for Segment { text, range } in segments {
         let mut at = range.start;
-        // The text first, if there is one; then the file, a piece at a time.
+        // The text first, if there is one; then the file, piece by piece.
         let mut piece = if text.is_empty() { None } else { Some(text.as_slice()) };
         while piece.is_some() || at < range.end {
             let bytes = match piece.take() {
@@ -259,40 +279,28 @@ async fn filtered(
     Ok(())
 }
 
-/// Ends a response, and gives its buffer back.
+/// Ends a response, and returns its buffer.
 fn end(
-    ctx: &ExchangeContext<'_>,
-    buffer: &mut Buffer,
-    state: &mut ExchangeState<'_>,
-    outcome: Result<Next, Failure>,
-) -> Result<Next, Failure> {
+    exchange: &mut Exchange<'_, '_>,
+    outcome: Result<AfterExchange, Failure>,
+) -> Result<AfterExchange, Failure> {
+    let buffer = &mut exchange.memory.response.buffer;
     buffer.clear();
-    ctx.worker.buffers.wait(buffer);
-    Ok(outcome.unwrap_or_else(|failure| cut(ctx, state, failure)))
+    exchange.ctx.worker.buffers.wait(buffer);
+    Ok(outcome.unwrap_or_else(|failure| respond::cut(exchange, failure)))
 }
 
-/// Breaks off a response whose head may have left: its connection is reset, so that it is seen to be incomplete.
-#[cold]
-pub(super) fn cut(ctx: &ExchangeContext<'_>, state: &mut ExchangeState<'_>, failure: Failure) -> Next {
-    // What ends on purpose has said how.
-    if failure != Failure::FaultInjected {
-        ctx.client.socket.reset_on_drop();
-    }
-    state.failed(ctx, failure);
-    Next::Drop
-}
-
-/// The way of a response to a client that is waited for.
-struct Sender<'a> {
+/// Sends a response within the client's limits.
+struct FileSender<'a> {
     ctx: &'a ExchangeContext<'a>,
     delivery: Delivery<'a>,
     representation: &'a Representation,
-    /// Of the present head and range.
+    /// Counts the current head and range.
     sent_bytes: u64,
 }
 
-impl Sender<'_> {
-    /// Sends what is left of a head, and of a range of the file behind it.
+impl FileSender<'_> {
+    /// Sends the rest of a head, and of a range of the file behind it.
     async fn segment(
         &mut self,
         head: &[u8],
@@ -303,8 +311,10 @@ impl Sender<'_> {
         let (ctx, representation) = (self.ctx, self.representation);
         if representation.content().is_some() || range.is_empty() {
             while let Some((head_left, left)) = self.left(head, &range) {
-                let body = (representation, left);
-                self.send(|context| poll_content(ctx, context, head_left, body.clone(), follows)).await?;
+                let poll = |context: &mut Context<'_>| {
+                    poll_content(ctx, context, head_left, representation, left.clone(), follows)
+                };
+                self.send(poll).await?;
             }
             return Ok(());
         }
@@ -314,31 +324,32 @@ impl Sender<'_> {
         }
     }
 
-    /// What is left to send.
+    /// Returns the part that was not sent yet.
     fn left<'h>(&self, head: &'h [u8], range: &Range<u64>) -> Option<(&'h [u8], Range<u64>)> {
         let head_left = &head[head.len().min(self.sent_bytes as usize)..];
         let at = range.start + self.sent_bytes.saturating_sub(head.len() as u64);
         (!head_left.is_empty() || at < range.end).then_some((head_left, at..range.end))
     }
 
-    /// From where the kernel has it.
+    /// Sends by sendfile.
     async fn file(&mut self, tcp: &Tcp, head: &[u8], range: &Range<u64>) -> Result<(), Failure> {
         let representation = self.representation;
         let mut loaded = range.start;
         while let Some((head_left, left)) = self.left(head, range) {
+            // A warm file was seen in memory as a whole. Any other is checked window by window.
             if left.start >= loaded && !representation.is_warm() {
                 let window = left.start..left.end.min((left.start / WINDOW_BYTES + 1) * WINDOW_BYTES);
                 loaded = window.end;
                 load(self.ctx, representation, window).await?;
             }
             let end = if representation.is_warm() { left.end } else { loaded };
-            let body = (representation, left.start..end);
-            self.send(|context| poll_file(tcp, context, head_left, body.clone())).await?;
+            let left = left.start..end;
+            self.send(|context| poll_file(tcp, context, head_left, representation, left.clone())).await?;
         }
         Ok(())
     }
 
-    /// Through a buffer, as records or frames go around its bytes.
+    /// Sends through a buffer, for TLS records or frames.
     async fn pieces(
         &mut self,
         head: &[u8],
@@ -352,7 +363,7 @@ impl Sender<'_> {
         }
         while let Some((_, left)) = self.left(head, range) {
             if socket.frames_itself() {
-                // Nothing is read for a stream that cannot send it.
+                // Reads nothing that the stream cannot send.
                 let writable = |context: &mut Context<'_>| socket.poll_writable(context).map(|()| Ok(0));
                 self.delivery.write(writable).await?;
             }
@@ -372,7 +383,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Sends some bytes, within the client's time-out and at its minimum rate.
+    /// Writes once, waiting until the client can take bytes. Fails if the file has ended early.
     async fn send(
         &mut self,
         write: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
@@ -387,7 +398,7 @@ impl Sender<'_> {
     }
 }
 
-/// Reads the next bytes of a range into an empty buffer, as many as the client's side has room for.
+/// Reads the next bytes of a range into an empty buffer, as many as the client's connection has room for.
 pub(super) async fn read_piece(
     ctx: &ExchangeContext<'_>,
     representation: &Representation,
@@ -400,11 +411,13 @@ pub(super) async fn read_piece(
     let spare = buffer.spare();
     let wanted = wanted.min(spare.len());
     let piece = &mut spare[..wanted];
-    let read = match representation.file.read_at(piece, range.start, Waits::Never) {
+    // Tried without the disk first, for which a worker must never wait.
+    let read = match representation.file.read_at(piece, range.start, MayBlock::Never) {
         Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            // A whole window is loaded, so that the next reads find their bytes in memory.
             let window = range.start..range.end.min(range.start + WINDOW_BYTES);
             load(ctx, representation, window).await?;
-            representation.file.read_at(piece, range.start, Waits::Maybe)
+            representation.file.read_at(piece, range.start, MayBlock::Maybe)
         }
         read => read,
     };
@@ -418,7 +431,7 @@ pub(super) async fn read_piece(
     }
 }
 
-/// Has a range in memory, so that whoever sends it does not keep the worker waiting for a disk.
+/// Loads a range into the page cache on another thread, so that sending it does not block the worker.
 async fn load(
     ctx: &ExchangeContext<'_>,
     representation: &Representation,
@@ -433,8 +446,8 @@ async fn load(
     loaded.await.map_err(|_| Failure::FileUnreadable)
 }
 
-/// RFC 9110 §15.5.17: answers 416 (Range Not Satisfiable).
-async fn unsatisfied(exchange: &mut Exchange<'_, '_>, whole_bytes: u64) -> Result<Next, Failure> {
+/// Answers 416 (Range Not Satisfiable, RFC 9110 §15.5.17).
+async fn unsatisfied(exchange: &mut Exchange<'_, '_>, whole_bytes: u64) -> Result<AfterExchange, Failure> {
     let Exchange { ctx, routed, .. } = *exchange;
     let page = answer::page(ctx, routed.policies(ctx), 416);
     let out = &mut exchange.memory.response.out;
@@ -444,5 +457,5 @@ async fn unsatisfied(exchange: &mut Exchange<'_, '_>, whole_bytes: u64) -> Resul
         Some(page) => answer::push_content(out, 416, page.content_type, &page.body),
         None => write_content_length(out, 0),
     }
-    answer::own(exchange, (416, page.map_or(&b""[..], |page| &page.body))).await
+    answer::own(exchange, 416, page.map_or(&b""[..], |page| &page.body)).await
 }

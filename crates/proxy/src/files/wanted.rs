@@ -1,63 +1,66 @@
-//! Decides what of a file a request gets, and writes the head for it.
+//! Decides which part of a file a request gets, and writes the head.
 
 use std::ops::Range;
 
-use ::cache::{Asked, Boundary, Selection, Verdict, select, write_content_length, write_content_range};
+use ::cache::{
+    Boundary, CacheRequestFields, PreconditionResult, Selection, select, write_content_length,
+    write_content_range,
+};
 use http1::ClientConnection;
 
-use super::representation::Representation;
-use crate::body::response_plan::ResponsePlan;
+use crate::answer;
 use crate::body::segments::{Segment, parts};
-use crate::context::exchange::{ExchangeContext, RoutedRequest};
-use crate::context::exchange_slot::{Memory, Request};
-use crate::context::failure::Failure;
-use crate::context::proxy_status::Source;
+use crate::context::exchange_slot::{CurrentRequest, SlotMemory};
+use crate::context::routed::{ExchangeContext, RoutedRequest};
 use crate::context::seen;
-use crate::forward::answer;
-use crate::forward::policies::{self, OwnResponse, Subject};
+use crate::failure::Failure;
+use crate::open_files::representation::Representation;
+use crate::outgoing::edits::{self, OwnResponse, PolicySubject};
+use crate::outgoing::proxy_status::StatusSource;
+use crate::outgoing::response_plan::ResponsePlan;
 
-/// What of a file is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum FileExtent {
     Whole,
-    /// The client has it already: 304.
+    /// The client already has it: 304.
     NotModified,
-    /// One range.
     Part(Range<u64>),
     /// Several ranges, as multipart/byteranges.
     Parts(Vec<Range<u64>>, Boundary),
 }
 
-/// What a request wants of a file.
-pub(super) enum Wanted {
-    Extent(Extent),
-    /// No range that there is (RFC 9110 §15.5.17).
+pub(super) enum WantedFile {
+    Extent(FileExtent),
+    /// No satisfiable range (RFC 9110 §15.5.17).
     Nothing,
 }
 
-/// Determines what of a file a request wants.
-pub(super) fn wanted(request: &Request, representation: &Representation) -> Result<Wanted, Failure> {
+/// Determines which part of a file a request wants, by its conditions and ranges.
+pub(super) fn wanted(
+    request: &CurrentRequest,
+    representation: &Representation,
+) -> Result<WantedFile, Failure> {
     let (head, bytes) = (&request.head, request.head_bytes());
-    let asked = Asked::of(head, bytes);
+    let asked = CacheRequestFields::new(head, bytes);
     let validators = representation.validators();
     match validators.judge(&asked, head, bytes) {
-        Verdict::Proceed => {}
-        Verdict::NotModified => return Ok(Wanted::Extent(Extent::NotModified)),
+        PreconditionResult::Proceed => {}
+        PreconditionResult::NotModified => return Ok(WantedFile::Extent(FileExtent::NotModified)),
         // RFC 9110 §13.1.1, §13.1.4: this is the origin.
-        Verdict::AskOrigin => return Err(Failure::PreconditionFailed),
+        PreconditionResult::AskOrigin => return Err(Failure::PreconditionFailed),
     }
     if !asked.has_range() || !validators.range_applies(&asked, head, bytes) {
-        return Ok(Wanted::Extent(Extent::Whole));
+        return Ok(WantedFile::Extent(FileExtent::Whole));
     }
-    Ok(Wanted::Extent(match select(head, bytes, representation.bytes()) {
-        Selection::Whole => Extent::Whole,
-        Selection::One(range) => Extent::Part(range),
-        Selection::Several(ranges) => Extent::Parts(ranges, Boundary::new(fastrand::u64(..))),
-        Selection::Unsatisfiable => return Ok(Wanted::Nothing),
+    Ok(WantedFile::Extent(match select(head, bytes, representation.bytes()) {
+        Selection::Whole => FileExtent::Whole,
+        Selection::One(range) => FileExtent::Part(range),
+        Selection::Several(ranges) => FileExtent::Parts(ranges, Boundary::new(fastrand::u64(..))),
+        Selection::Unsatisfiable => return Ok(WantedFile::Nothing),
     }))
 }
 
-impl Extent {
+impl FileExtent {
     pub(super) fn status(&self) -> u16 {
         match self {
             Self::Whole => 200,
@@ -66,15 +69,16 @@ impl Extent {
         }
     }
 
-    /// The body: texts of our own, each with what of the file follows it.
+    /// Returns the body: texts of the proxy, each followed by a range of the file.
     pub(super) fn segments(&self, representation: &Representation) -> Vec<Segment> {
         let whole_bytes = representation.bytes();
         match self {
-            Self::Whole => vec![Segment::of(0..whole_bytes)],
+            Self::Whole => vec![Segment::from_range(0..whole_bytes)],
             Self::NotModified => Vec::new(),
-            Self::Part(range) => vec![Segment::of(range.clone())],
+            Self::Part(range) => vec![Segment::from_range(range.clone())],
             Self::Parts(ranges, boundary) => {
                 let content_type = representation.content_type();
+                // Kept as a line, while each part writes the name itself.
                 let content_type = content_type.strip_prefix(b"Content-Type: ").unwrap_or_default();
                 parts(ranges, boundary, Some(content_type.trim_ascii_end()), whole_bytes)
             }
@@ -82,33 +86,35 @@ impl Extent {
     }
 }
 
-/// Writes the head of a response to `Response::out`.
 pub(super) fn write_head(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
-    memory: &mut Memory,
-    (representation, extent, length): (&Representation, &Extent, u64),
+    memory: &mut SlotMemory,
+    representation: &Representation,
+    extent: &FileExtent,
+    length: u64,
     plan: &ResponsePlan,
 ) {
-    let Memory { request, response, .. } = memory;
+    let SlotMemory { request, response, .. } = memory;
     let out = &mut response.out;
     out.clear();
+    // Written into the text that was sent last, which is still in the core's cache.
     ctx.worker.buffers.warm_text(out);
     match extent {
-        Extent::Whole => out.extend_from_slice(representation.whole_head()),
-        // RFC 9110 §15.4.5: what describes the content is what the client has already.
-        Extent::NotModified => {
+        FileExtent::Whole => out.extend_from_slice(representation.whole_head()),
+        // RFC 9110 §15.4.5: fields about the content are omitted, because the client has them.
+        FileExtent::NotModified => {
             answer::begin(out, 304);
             out.extend_from_slice(representation.others());
         }
-        Extent::Part(range) => {
+        FileExtent::Part(range) => {
             answer::begin(out, 206);
             write_content_length(out, length);
             out.extend_from_slice(representation.content_type());
             write_content_range(out, range, Some(representation.bytes()));
             push_all(out, representation);
         }
-        Extent::Parts(_, boundary) => {
+        FileExtent::Parts(_, boundary) => {
             answer::begin(out, 206);
             write_content_length(out, length);
             boundary.write_content_type(out);
@@ -121,8 +127,8 @@ pub(super) fn write_head(
     out.extend_from_slice(seen::added(ctx, &request.head, request.head_bytes()));
     if let Some(policies) = routed.policies(ctx) {
         let start = answer::start_line_len(out);
-        let own = OwnResponse { status: extent.status(), source: Source::Proxy, is_preflight: false };
-        policies::edit_own(ctx, policies, &Subject::of(routed), own, request, start, out);
+        let own = OwnResponse { status: extent.status(), source: StatusSource::Proxy, is_preflight: false };
+        edits::edit_own(ctx, policies, &PolicySubject::from_routed(routed), own, request, start, out);
     }
     out.extend_from_slice(match plan.client_connection {
         ClientConnection::KeepAlive => b"Connection: keep-alive\r\n\r\n",

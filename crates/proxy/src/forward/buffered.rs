@@ -1,37 +1,42 @@
-//! Request buffering: reads a request's whole body before a server is chosen, so that a slow client holds none.
+//! Request buffering: reads a request's whole body before a server is chosen, so that a slow client does not occupy
+//! one.
 //!
-//! What is kept is sent by `body/replay`, and may be sent again: a buffered request is retried like one without a body.
+//! `body/replay` sends the kept body, and can send it again: a buffered request is retried like one without a body.
 
 use std::rc::Rc;
 
 use config::RequestBuffering;
-use http1::{Framing, Name, Version};
+use http1::{BodyFraming, HttpVersion, Name};
 use telemetry::message;
 
-use crate::body::ends::{Ends, Side};
-use crate::body::kept::{Keeper, Unkept};
+use crate::body::ends::{Ends, PumpSide};
+use crate::body::kept::{BodyKeeper, Unkept};
 use crate::body::pump::Stop;
 use crate::body::replay::Replay;
-use crate::body::send::Delivery;
-use crate::body::upload::{self, Until};
-use crate::context::exchange::{Exchange, ExchangeContext, Purpose, RoutedRequest};
-use crate::context::exchange_slot::Request;
-use crate::context::failure::Failure;
-use crate::context::minimum_rate::Progress;
+use crate::body::upload::Until;
+use crate::context::exchange_slot::CurrentRequest;
+use crate::context::routed::{ExchangeContext, Purpose, RoutedRequest};
+use crate::exchange::Exchange;
+use crate::failure::Failure;
+use crate::forward::upload;
+use crate::outgoing::send::Delivery;
 use crate::shaping::{Direction, Pace};
-use transport::endpoint::Endpoint;
+use crate::shared::kept_bytes::KeptByteCounter;
+use crate::shared::minimum_rate::RateProgress;
+use transport::endpoint::MessageEndpoint;
 use transport::tcp::Follows;
 
-/// How the body of a request is buffered, if it is.
+/// Returns the buffering settings that apply to a request; `None` if its body is not buffered.
 #[inline]
 pub(super) fn wanted<'a>(ctx: &ExchangeContext<'a>, routed: &RoutedRequest) -> Option<&'a RequestBuffering> {
-    if routed.framing == Framing::None || routed.purpose != Purpose::Client || routed.wants_upgrade {
+    // A mirror's copy has no client to wait for, and the bytes of an upgrade are no body.
+    if routed.framing == BodyFraming::None || routed.purpose != Purpose::Client || routed.wants_upgrade {
         return None;
     }
     routed.policies(ctx)?.settings.request_buffering.as_ref()
 }
 
-/// Reads the body of a request, within the limits on its client.
+/// Reads the body of a request, within the limits of its client. Called before a server is chosen.
 pub(super) async fn receive(
     exchange: &mut Exchange<'_, '_>,
     buffering: &RequestBuffering,
@@ -40,22 +45,28 @@ pub(super) async fn receive(
     let bounds = &ctx.snapshot.plan.config.request_buffers;
     let request = &mut exchange.memory.request;
     let own_max = buffering.bytes_max(routed.client_limits(ctx).body_bytes, bounds);
-    if let Framing::Length(length) = routed.framing
+    // A known length is refused before a byte is read, and before 100 (Continue) asks for it.
+    if let BodyFraming::Length(length) = routed.framing
         && length > own_max
     {
         return Err(Failure::RequestBufferExceeded);
     }
     if is_awaiting_go_ahead(routed, request) {
-        // RFC 9110 §10.1.1: the server gets the request without the expectation.
-        Delivery::of(ctx, routed).send(b"HTTP/1.1 100 Continue\r\n\r\n", Follows::Nothing).await?;
+        // RFC 9110 §10.1.1: the request is forwarded without Expect.
+        Delivery::from_ctx(ctx, routed).send(b"HTTP/1.1 100 Continue\r\n\r\n", Follows::Nothing).await?;
     }
     begin(ctx, routed, request);
-    let mut keeper = Keeper::new(ctx.worker, &ctx.snapshot.plan.kept_bytes, bounds, buffering.memory_bytes);
-    let outcome = keep(ctx, routed, request, (&mut keeper, own_max)).await;
+    let mut keeper = BodyKeeper::new(
+        Rc::clone(ctx.worker) as Rc<dyn KeptByteCounter>,
+        &ctx.snapshot.plan.kept_bytes,
+        bounds,
+        buffering.memory_bytes,
+    );
+    let outcome = keep(ctx, routed, request, &mut keeper, own_max).await;
     let kept = match outcome {
         Ok(()) => keeper.end(request.body.trailers()).await,
-        Err(Ended::Unkept(unkept)) => Err(unkept),
-        Err(Ended::Failed(failure)) => return Err(failure),
+        Err(BufferFailure::Unkept(unkept)) => Err(unkept),
+        Err(BufferFailure::Failed(failure)) => return Err(failure),
     };
     let kept = kept.map_err(|unkept| {
         let (failure, why) = why(ctx, &unkept);
@@ -68,6 +79,7 @@ pub(super) async fn receive(
         ctx.worker.counters.requests_buffered_on_disk.increment();
     }
     let kept = Rc::new(kept);
+    // The mirror gets the kept body, not another copy of it.
     if let Some(tee) = request.tee.take() {
         tee.share(&kept);
     }
@@ -75,45 +87,48 @@ pub(super) async fn receive(
     Ok(())
 }
 
-/// Whether a client waits to be told that it may send its body (RFC 9110 §10.1.1).
-fn is_awaiting_go_ahead(routed: &RoutedRequest, request: &Request) -> bool {
+/// Whether the client waits for 100 (Continue) before it sends its body (RFC 9110 §10.1.1).
+fn is_awaiting_go_ahead(routed: &RoutedRequest, request: &CurrentRequest) -> bool {
     let expects = || request.head.value(request.head_bytes(), Name::Expect);
-    routed.version != Version::Http10
+    routed.version != HttpVersion::Http10
         && request.buffer.len() == request.head.len
         && expects().is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
 }
 
-/// Begins a body that nobody else is sent meanwhile.
-fn begin(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &mut Request) {
+/// Begins a body that is only kept, not forwarded yet.
+fn begin(ctx: &ExchangeContext<'_>, routed: &RoutedRequest, request: &mut CurrentRequest) {
     upload::begin(ctx, routed, request, false);
     request.keep_head();
 }
 
-/// Why a body was not received as a whole.
-enum Ended {
+/// The reason why a body was not received completely.
+enum BufferFailure {
     Failed(Failure),
     Unkept(Unkept),
 }
 
-/// Receives a body and keeps it.
+/// Receives a body, and keeps it in memory or in a file.
 async fn keep(
     ctx: &ExchangeContext<'_>,
     routed: &RoutedRequest,
-    request: &mut Request,
-    (keeper, bytes_max): (&mut Keeper, u64),
-) -> Result<(), Ended> {
+    request: &mut CurrentRequest,
+    keeper: &mut BodyKeeper,
+    bytes_max: u64,
+) -> Result<(), BufferFailure> {
     let ExchangeContext { worker, client, .. } = *ctx;
-    let pace = Pace::new(Direction::Up, worker);
+    let pace = Pace::new(Direction::Up, &worker.shaper);
     let limit = routed.ticks(ctx).client_body;
     let ends = Ends {
-        worker,
+        buffers: &worker.buffers,
+        pipes: &worker.pipes,
+        deadlines: &worker.deadlines,
         minimum_rate: routed.client_limits(ctx).minimum_rate,
         source: &client.socket,
-        sink: &Endpoint::Detached,
+        sink: &MessageEndpoint::Detached,
         deadline: &client.deadline,
         source_limit: limit,
         sink_limit: limit,
-        paced: Some(Side::Source),
+        paced: Some(PumpSide::Source),
         closes_sink: false,
         pace: &pace,
         place: routed.place(ctx),
@@ -122,17 +137,19 @@ async fn keep(
         is_tunnel: false,
     };
     let failed = |stop: Stop| upload::outcome(Err(stop), Until::Head).err();
-    let mut progress = Progress::default();
-    let Request { body, buffer, .. } = request;
+    let mut progress = RateProgress::default();
+    let CurrentRequest { body, buffer, .. } = request;
     while !body.is_done() {
         if let Err(stop) = body.receive(&ends, buffer, &mut progress).await {
-            return Err(Ended::Failed(failed(stop).unwrap_or(Failure::ClientGone)));
+            return Err(BufferFailure::Failed(failed(stop).unwrap_or(Failure::ClientGone)));
         }
+        // Checked while the body arrives: in chunks it announces no length.
         if body.moved > bytes_max {
-            return Err(Ended::Failed(Failure::RequestBufferExceeded));
+            return Err(BufferFailure::Failed(Failure::RequestBufferExceeded));
         }
         let mut left = body.unsent();
-        keeper.take(&buffer.filled()[..left]).await.map_err(Ended::Unkept)?;
+        keeper.take(&buffer.filled()[..left]).await.map_err(BufferFailure::Unkept)?;
+        // The bytes are kept already. The rate only delays the next read.
         while left > 0 {
             let count = ends.allowance(left).await;
             pace.sent(count);
@@ -143,7 +160,7 @@ async fn keep(
     Ok(())
 }
 
-/// What the client, the log and the operator are told of a body that is not kept.
+/// Returns the failure for the client, and the text for log and operator, for a body that could not be kept.
 #[cold]
 fn why(ctx: &ExchangeContext<'_>, unkept: &Unkept) -> (Failure, String) {
     let bounds = &ctx.snapshot.plan.config.request_buffers;

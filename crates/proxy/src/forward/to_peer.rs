@@ -1,14 +1,15 @@
-//! One request to another instance: an attempt as with a server, but without a second one, and with less patience.
+//! Sends a request to another instance: an attempt as with a server, but only one, and with a shorter time-out.
 
 use super::{Attempt, Reply, answered};
-use crate::body::upload;
-use crate::context::exchange::{Exchange, Purpose, RoutedRequest};
-use crate::context::failure::Failure;
-use crate::upstream::retry::Progress;
+use crate::context::routed::{Purpose, RoutedRequest};
+use crate::exchange::Exchange;
+use crate::failure::Failure;
+use crate::forward::retry::AttemptProgress;
+use crate::forward::upload;
 use transport::deadline::Ticks;
 
-/// One attempt with another instance, for what it owns. It may be silent for so long; once it says that it asks the
-/// upstream itself, it has as long as that.
+/// Asks the instance that owns a key, once. It may be silent for `patience`. After its 102 it has as long as the
+/// upstream.
 pub(crate) async fn to_peer(
     exchange: &mut Exchange<'_, '_>,
     routed: &RoutedRequest,
@@ -23,26 +24,36 @@ pub(crate) async fn to_peer(
     upload::begin(ctx, routed, &mut exchange.memory.request, false);
     exchange.state.record.upstream = Some(routed.upstream);
     exchange.state.record.attempt_began(routed.upstream, server, picked.since);
-    let attempt =
-        Attempt { ctx, routed, upstream, index: server, may_reuse: true, reads_calls: false, patience };
-    let mut progress = Progress::default();
-    match attempt.exchange(exchange.memory, exchange.state, &mut progress).await {
+    let began = ctx.worker.deadlines.now();
+    let attempt = Attempt {
+        ctx,
+        routed,
+        upstream,
+        index: server,
+        may_reuse: true,
+        reads_calls: false,
+        patience,
+        began,
+    };
+    let mut progress = AttemptProgress::default();
+    match attempt.run(exchange.memory, exchange.state, &mut progress).await {
         Ok(mut reply) => {
             let (latency, now) = answered(ctx.worker, &picked, &reply.upload, progress);
-            // What it says of the upstream is no failure of its own.
+            // The status is about the upstream, and does not count as a failure of the instance.
             exchange.state.record.server_changed(upstream.answered(&picked, 200, latency, now));
             exchange.state.record.is_answered = true;
             reply.under_way = Some(picked.into_under_way());
             Ok(reply)
         }
         Err(failure) => {
-            attempt.failed(&picked, failure, progress, (exchange.memory, exchange.state));
+            // Not retried: the upstream is asked instead.
+            attempt.failed(&picked, failure, progress, exchange.memory, exchange.state);
             Err(failure)
         }
     }
 }
 
-/// Waits for a connection; for one to another instance no longer than that may be silent.
+/// Waits for a connection; to another instance, at most `patience`.
 pub(super) async fn in_time(
     attempt: &Attempt<'_>,
     connect: impl Future<Output = Result<Reply, Failure>>,

@@ -1,7 +1,7 @@
-//! The pace of one message's body, or of one direction of a tunnel: how much may be sent now, under all limits at once.
+//! The pace of a body, or of one direction of a tunnel: how much may be sent now, under all limits at once.
 //!
-//! The plan in force applies, not the one that the request began under, so that changes affect long bodies, too.
-//! Without limits it costs one comparison.
+//! The plan in force applies, rather than the request's, so that changes affect long bodies, too. Without limits it
+//! costs one comparison.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::net::IpAddr;
@@ -11,55 +11,58 @@ use std::task::{Context, Poll};
 
 use shape::StreamId;
 
-use super::limits::{Direction, Limiter};
-use super::share::Share;
-use crate::context::client::Client;
-use crate::context::snapshot::Snapshot;
-use crate::context::worker::Worker;
+use super::share::RateShare;
+use super::{ConnectionTotals, Shaper};
+use crate::context::plan::{Plan, PlanRoute};
+use crate::listening::Listening;
+use crate::shared::limits::{Direction, Limiter};
+use crate::shared::waits::Holding;
 
-/// Below this a piece is copied: a pipe would cost more than it saves.
+/// Minimum piece for splicing: below, a pipe costs more than it saves.
 const WIDE_PIECE_BYTES: u64 = 64 * 1024;
 
-/// No change of the plan has this number.
+/// A number that no plan change has.
 const NEVER: u32 = u32::MAX;
 
 /// The request of a body, which decides the limits that apply.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
-    pub(crate) worker: &'a Worker,
-    pub(crate) client: &'a Client,
-    /// The client's address.
+pub(crate) struct LimitedRequest<'a> {
+    pub(crate) shaper: &'a Shaper,
+    /// Notes whether the exchange waits for the proxy itself.
+    pub(crate) holding: &'a Holding,
+    /// The listener of the client's connection, and the connection's totals.
+    pub(crate) listening: &'a Listening,
+    pub(crate) totals: &'a ConnectionTotals,
     pub(crate) address: IpAddr,
-    /// Whether the body is for the client, or from it: else only the limits of its upstream apply.
+    /// Whether the body is for the client, or from it; otherwise only the upstream's limits apply.
     pub(crate) is_for_client: bool,
     /// The route, if the request has one.
-    pub(crate) route: Option<Named<'a>>,
-    pub(crate) upstream: Named<'a>,
+    pub(crate) route: Option<NamedPart<'a>>,
+    pub(crate) upstream: NamedPart<'a>,
 }
 
-/// A part of a plan by its name. The index is a hint, since later plans may have another order.
+/// A part of a plan, by name. The index is a hint, because later plans may have another order.
 #[derive(Clone, Copy)]
-pub(crate) struct Named<'a> {
+pub(crate) struct NamedPart<'a> {
     pub(crate) name: &'a str,
-    /// The index in the plan from which the name is.
+    /// Index in the plan that the name is from.
     pub(crate) index: usize,
 }
 
-impl Named<'_> {
+impl NamedPart<'_> {
     fn find<T>(self, all: &[T], name: impl Fn(&T) -> &str) -> Option<&T> {
         let known = all.get(self.index).filter(|part| name(part) == self.name);
         known.or_else(|| all.iter().find(|part| name(part) == self.name))
     }
 }
 
-/// The pace of a body.
 pub(crate) struct Pace {
     direction: Direction,
-    /// The change of the plan since which nothing is limited.
+    /// The plan change since which nothing is limited.
     unlimited_since: Cell<u32>,
-    /// The change of the plan that `levels` are of.
+    /// The plan change that `levels` belong to.
     followed: Cell<u32>,
-    /// Each limit that holds.
+    /// A level for each limit.
     levels: RefCell<Vec<Level>>,
     /// Bytes that are not counted: a head before the body.
     free: Cell<u64>,
@@ -67,15 +70,14 @@ pub(crate) struct Pace {
 
 /// A stream under one limit.
 struct Level {
-    share: Rc<Share>,
+    share: Rc<RateShare>,
     stream: StreamId,
-    /// What may be sent and is not yet.
+    /// Granted bytes that were not sent yet.
     granted: u64,
 }
 
 impl Pace {
-    pub(crate) fn new(direction: Direction, worker: &Worker) -> Self {
-        let shaper = &worker.shaper;
+    pub(crate) fn new(direction: Direction, shaper: &Shaper) -> Self {
         let unlimited_since = if shaper.limits() { NEVER } else { shaper.changes() };
         Self {
             direction,
@@ -96,41 +98,47 @@ impl Pace {
         self.unlimited_since.get() == NEVER
     }
 
-    /// Whether no limit applies to the body, by the plan in force.
+    /// Whether no limit applies to the body under the plan in force.
     #[inline]
-    pub(crate) fn is_free(&self, worker: &Worker) -> bool {
-        self.unlimited_since.get() == worker.shaper.changes()
+    pub(crate) fn is_free(&self, shaper: &Shaper) -> bool {
+        self.unlimited_since.get() == shaper.changes()
     }
 
     /// Whether the amounts granted at once are large enough for splicing through a pipe.
-    pub(crate) fn is_wide(&self, place: &Place<'_>) -> bool {
-        self.is_free(place.worker) || {
+    pub(crate) fn is_wide(&self, place: &LimitedRequest<'_>) -> bool {
+        self.is_free(place.shaper) || {
             let levels = self.follow(place);
             levels.iter().all(|level| level.share.piece_bytes() >= WIDE_PIECE_BYTES)
         }
     }
 
-    /// Waits until bytes may be sent. Returns how many of `wanted`, at least one.
+    /// Waits until bytes may be sent. Returns how many of `wanted`, at least one. Called before each write of a body.
     pub(crate) fn poll_allowance(
         &self,
         context: &mut Context<'_>,
-        place: &Place<'_>,
+        place: &LimitedRequest<'_>,
         wanted: usize,
     ) -> Poll<usize> {
-        // What is only a head counts nowhere.
-        if self.is_free(place.worker) || wanted as u64 <= self.free.get() {
+        // A head is not limited.
+        if self.is_free(place.shaper) || wanted as u64 <= self.free.get() {
             return Poll::Ready(wanted);
         }
         self.poll_limited(context, place, wanted as u64)
     }
 
+    /// Requests bytes from each limit in force. Called when more is wanted than is free.
     #[cold]
-    fn poll_limited(&self, context: &mut Context<'_>, place: &Place<'_>, wanted: u64) -> Poll<usize> {
+    fn poll_limited(
+        &self,
+        context: &mut Context<'_>,
+        place: &LimitedRequest<'_>,
+        wanted: u64,
+    ) -> Poll<usize> {
         let free = self.free.get();
         let counted = wanted - free;
         let mut allowed = counted;
         let mut is_short = true;
-        // All are asked at once: what they take longest is how long it takes.
+        // All limits are asked at once, so the total wait is that of the slowest.
         for level in &mut *self.follow(place) {
             if level.granted == 0
                 && let Poll::Ready(granted) = level.share.poll_grant(level.stream, counted, context.waker())
@@ -140,19 +148,20 @@ impl Pace {
             allowed = allowed.min(level.granted);
             is_short &= level.granted > 0 || level.share.is_short();
         }
-        // A head does not wait long for its body.
+        // A head is sent without its body if that must wait long.
         if allowed == 0 && (free == 0 || is_short) {
-            place.worker.holding.hold();
+            place.holding.hold();
             Poll::Pending
         } else {
             Poll::Ready((free + allowed) as usize)
         }
     }
 
-    /// The limits that hold now.
-    fn follow(&self, place: &Place<'_>) -> RefMut<'_, Vec<Level>> {
-        let changes = place.worker.shaper.changes();
+    /// Returns the limits in force.
+    fn follow(&self, place: &LimitedRequest<'_>) -> RefMut<'_, Vec<Level>> {
+        let changes = place.shaper.changes();
         let mut levels = self.levels.borrow_mut();
+        // Looked up once for each plan, not for each write.
         if self.followed.replace(changes) != changes {
             follow(&mut levels, self.direction, place);
             self.unlimited_since.set(if levels.is_empty() { changes } else { NEVER });
@@ -173,23 +182,24 @@ impl Pace {
         let free = self.free.get().min(count);
         self.free.set(self.free.get() - free);
         for level in &mut *self.levels.borrow_mut() {
-            // No more is sent than was allowed.
+            // No more is sent than was granted.
             level.granted = level.granted.saturating_sub(count - free);
         }
     }
 }
 
-/// The levels under the plan that is in force; those that there are go on.
-fn follow(levels: &mut Vec<Level>, direction: Direction, place: &Place<'_>) {
-    let snapshot = place.worker.snapshot();
+/// Updates the levels to the plan in force; existing ones continue.
+fn follow(levels: &mut Vec<Level>, direction: Direction, place: &LimitedRequest<'_>) {
+    let plan = Arc::clone(&place.shaper.plan.borrow());
+    // Limits that stay keep the stream's place and its granted bytes.
     let mut before = std::mem::take(levels);
-    let weight = weight(&snapshot, place);
-    for limiter in limiters(&snapshot, direction, place) {
+    let weight = weight(&plan, place);
+    for limiter in limiters(&plan, direction, place) {
         let known = before.iter().position(|level| level.share.is_of(limiter));
         levels.push(match known {
             Some(index) => before.swap_remove(index),
             None => {
-                let share = place.worker.shaper.share(limiter, place);
+                let share = place.shaper.share(limiter, place);
                 let stream = share.join(weight);
                 Level { share, stream, granted: 0 }
             }
@@ -197,30 +207,35 @@ fn follow(levels: &mut Vec<Level>, direction: Direction, place: &Place<'_>) {
     }
 }
 
-/// All limits that hold for a body.
+/// Returns all limits that apply to a body.
 fn limiters<'s>(
-    snapshot: &'s Snapshot,
+    plan: &'s Plan,
     direction: Direction,
-    place: &Place<'s>,
+    place: &LimitedRequest<'s>,
 ) -> impl Iterator<Item = &'s Arc<Limiter>> {
-    let of_listener = || snapshot.listener(&place.client.listening).limits.as_ref();
-    let of_route = || route(snapshot, place).and_then(|route| route.limits.as_ref());
+    let of_listener = || place.listening.settings(plan).limits.as_ref();
+    let of_route = || route(plan, place).and_then(|route| route.limits.as_ref());
     let of_client = if place.is_for_client { [of_listener(), of_route()] } else { [None, None] };
-    let upstream = place.upstream.find(&snapshot.plan.upstreams, |upstream| &upstream.config.name);
+    let upstream = place.upstream.find(&plan.upstreams, |upstream| &upstream.config.name);
     let of_upstream = upstream.and_then(|upstream| upstream.limits.as_ref());
-    of_client.into_iter().chain([of_upstream]).flatten().flat_map(move |limits| limits.of(direction))
+    of_client
+        .into_iter()
+        .chain([of_upstream])
+        .flatten()
+        .flat_map(move |limits| limits.for_direction(direction))
 }
 
-fn weight(snapshot: &Snapshot, place: &Place<'_>) -> u32 {
-    route(snapshot, place).map_or(1, |route| route.weight.get())
+fn weight(plan: &Plan, place: &LimitedRequest<'_>) -> u32 {
+    route(plan, place).map_or(1, |route| route.weight.get())
 }
 
-fn route<'s>(snapshot: &'s Snapshot, place: &Place<'_>) -> Option<&'s crate::context::plan::Route> {
-    place.route?.find(&snapshot.plan.routes, |route| &route.label)
+fn route<'s>(plan: &'s Plan, place: &LimitedRequest<'_>) -> Option<&'s PlanRoute> {
+    place.route?.find(&plan.routes, |route| &route.label).map(Arc::as_ref)
 }
 
 impl Drop for Level {
     fn drop(&mut self) {
+        // Granted bytes that were not sent go back to the other streams.
         self.share.leave(self.stream, self.granted);
     }
 }

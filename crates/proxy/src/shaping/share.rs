@@ -1,4 +1,4 @@
-//! One worker's streams under one total, and the task that grants them bytes when these are due.
+//! A worker's streams under one total, and the task that grants them bytes when due.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -6,41 +6,41 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use shape::{Grant, Line, StreamId, Total};
+use shape::{Grant, SharedLine, StreamId, Total};
 
-use super::limits::Limiter;
+use crate::shared::limits::Limiter;
 use transport::alarm::{Alarm, Alarms};
 
-/// A driver that has served sleeps at least so long: under a fast limit one waking serves several pieces.
+/// Minimum sleep of the granting task: under a fast limit, one wake-up serves several pieces.
+// Measured with 0.5 ms at 1 GB/s, 64 bodies of 166 kB: 126 us of CPU a response, 138 with a wake-up for each piece.
 const APART_NS: u64 = 800_000;
 
-/// A head goes ahead of its body, if that would have to wait longer: two sends cost more than one.
+/// If its body must wait longer, a head is sent first: two sends cost more than one.
+// Measured at 1 GB/s: 58 to 64 us of CPU for a response in one send, 65 to 73 in two.
 const HEAD_WAIT_NS: u64 = 20_000_000;
 
-/// One worker's streams under one total.
-pub(crate) struct Share {
-    /// Whose limit it is.
+pub(crate) struct RateShare {
+    /// The limit that the total belongs to.
     limiter: Arc<Limiter>,
     total: Arc<Total>,
-    line: RefCell<Line>,
-    /// By the number of the stream.
-    waits: RefCell<Vec<Wait>>,
+    line: RefCell<SharedLine>,
+    /// Indexed by stream number.
+    waits: RefCell<Vec<ShareWait>>,
     grants: RefCell<Vec<Grant>>,
-    /// When somebody may be served next; `None` while nobody waits.
+    /// When a stream may be served next; `None` while none waits.
     due_ns: Cell<Option<u64>>,
     driver: Cell<Option<Waker>>,
     alarms: Rc<Alarms>,
 }
 
 #[derive(Default)]
-struct Wait {
+struct ShareWait {
     granted: u64,
     is_asking: bool,
     task: Option<Waker>,
 }
 
-impl Share {
-    /// Creates the share of worker number `worker`.
+impl RateShare {
     pub(super) fn new(
         limiter: &Arc<Limiter>,
         total: &Arc<Total>,
@@ -50,13 +50,14 @@ impl Share {
         let share = Rc::new(Self {
             limiter: Arc::clone(limiter),
             total: Arc::clone(total),
-            line: RefCell::new(Line::new(Arc::clone(total), worker)),
+            line: RefCell::new(SharedLine::new(Arc::clone(total), worker)),
             waits: RefCell::default(),
             grants: RefCell::default(),
             due_ns: Cell::new(None),
             driver: Cell::new(None),
             alarms: Rc::clone(alarms),
         });
+        // The task holds no strong reference, so that the share ends with its last body.
         tokio::task::spawn_local(drive(Rc::downgrade(&share), alarms.alarm()));
         share
     }
@@ -74,9 +75,10 @@ impl Share {
         let stream = self.line.borrow_mut().join(weight);
         let mut waits = self.waits.borrow_mut();
         if waits.len() <= stream.0 {
-            waits.resize_with(stream.0 + 1, Wait::default);
+            waits.resize_with(stream.0 + 1, ShareWait::default);
         }
-        waits[stream.0] = Wait::default();
+        // The number may have belonged to another stream before.
+        waits[stream.0] = ShareWait::default();
         stream
     }
 
@@ -85,7 +87,7 @@ impl Share {
         self.line.borrow().is_served_within(HEAD_WAIT_NS)
     }
 
-    /// Asks for bytes for a stream, once until they are granted. Returns how many.
+    /// Requests bytes for a stream. Pending until some are granted; then returns how many.
     pub(super) fn poll_grant(&self, stream: StreamId, wanted: u64, task: &Waker) -> Poll<u64> {
         let is_first = {
             let mut waits = self.waits.borrow_mut();
@@ -95,7 +97,7 @@ impl Share {
         if is_first {
             let now_ns = self.alarms.now_ns();
             self.line.borrow_mut().ask(stream, wanted, now_ns);
-            // While others wait there is no credit to be had.
+            // While others wait there is no credit.
             if self.due_ns.get().is_none_or(|due_ns| due_ns <= now_ns) {
                 self.serve(now_ns);
             }
@@ -106,13 +108,14 @@ impl Share {
             return Poll::Ready(granted);
         }
         match &mut wait.task {
+            // Usually the task is the same, and `clone_from` copies nothing.
             Some(known) => known.clone_from(task),
             none => *none = Some(task.clone()),
         }
         Poll::Pending
     }
 
-    /// Grants what may be sent by now.
+    /// Grants the bytes that are due.
     fn serve(&self, now_ns: u64) {
         let mut grants = self.grants.borrow_mut();
         let due_ns = self.line.borrow_mut().serve(now_ns, &mut grants);
@@ -148,7 +151,7 @@ impl Share {
         line.give_back(stream, unsent);
         line.leave(stream, now_ns);
         drop(line);
-        // What it left may be enough for others, and without any the driver ends.
+        // What it left may suffice for others; without any stream, the task ends.
         self.is_due(self.due_ns.get().map(|_| now_ns));
         self.wake_driver();
     }
@@ -157,6 +160,7 @@ impl Share {
     pub(super) fn follow(&self) {
         let now_ns = self.alarms.now_ns();
         self.total.set_limit(self.limiter.limit(), now_ns);
+        // Due at once, because a higher limit may permit bytes now.
         self.is_due(self.due_ns.get().map(|_| now_ns));
         for wait in &mut *self.waits.borrow_mut() {
             if let Some(task) = wait.task.take() {
@@ -166,8 +170,8 @@ impl Share {
     }
 }
 
-/// Serves a share when it is due, for as long as it is one.
-async fn drive(share: Weak<Share>, alarm: Alarm) {
+/// The task that serves a share when due, as long as it exists.
+async fn drive(share: Weak<RateShare>, alarm: Alarm) {
     let mut rested_ns = 0;
     poll_fn(|context| {
         loop {
@@ -185,8 +189,9 @@ async fn drive(share: Weak<Share>, alarm: Alarm) {
     .await;
 }
 
-impl Drop for Share {
+impl Drop for RateShare {
     fn drop(&mut self) {
+        // The task ends when it finds the share gone.
         self.wake_driver();
     }
 }

@@ -1,4 +1,4 @@
-//! Connections of HTTP/2 or HTTP/3 to one server, each shared by the requests of many clients.
+//! HTTP/2 or HTTP/3 connections to one server, each shared by the requests of many clients.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,63 +6,63 @@ use std::rc::Rc;
 use config::Scheme;
 use tokio::sync::Notify;
 
-use crate::context::failure::Failure;
-use crate::context::worker::Worker;
-use crate::upstream::channel::{self, Channel};
-use crate::upstream::{Permit, Server, ServerConnection, Tally, count_connect, quic};
+use crate::failure::Failure;
+use crate::upstream::channel::{self, SharedConnection};
+use crate::upstream::lender::Lender;
+use crate::upstream::{Permit, ServerConnection, Tally, UpstreamServer, count_connect, quic};
 use transport::deadline::{Deadline, Ticks};
 
-/// Steps of making a connection, each with a time-out: to connect, TLS, and the server's first word.
+/// Steps of making a connection, each with a time-out: connect, TLS, and the server's settings.
 const CONNECT_STEPS: u32 = 3;
 
-/// One worker's connections to one server that are shared.
+/// A worker's shared connections to one server.
 #[derive(Default)]
 pub(crate) struct Multiplex {
-    connections: RefCell<Vec<Shared>>,
-    /// Whether one is being made.
+    connections: RefCell<Vec<MultiplexShared>>,
+    /// Whether a connection is being made.
     is_connecting: Cell<bool>,
-    /// How many have been tried to make, and what was wrong with the last that failed.
+    /// The number of connection attempts.
     tries: Cell<u64>,
     failure: Cell<Option<(u64, Failure)>>,
-    waits: Rc<Waits>,
+    waits: Rc<StreamQueue>,
 }
 
 /// The requests that wait for a stream.
 #[derive(Default)]
-pub(crate) struct Waits {
+pub(crate) struct StreamQueue {
     count: Cell<usize>,
-    /// Told when there may be a stream.
+    /// Notified when there may be a stream.
     room: Notify,
 }
 
-impl Waits {
-    /// Notifies waiting requests that a stream has ended.
+impl StreamQueue {
+    /// Notifies one waiting request that a stream has ended.
     pub(crate) fn has_room(&self) {
         if self.count.get() > 0 {
             self.room.notify_one();
         }
     }
 
-    /// Notifies them that there may be several streams.
+    /// Notifies all waiting requests that there may be streams.
     pub(crate) fn have_room(&self) {
         self.room.notify_waiters();
     }
 }
 
-/// A connection.
-struct Shared {
-    channel: Channel,
+struct MultiplexShared {
+    channel: SharedConnection,
     streams: Rc<Tally>,
-    /// Whether it is yet to carry an exchange.
+    /// Whether it has not carried an exchange yet.
     is_fresh: Cell<bool>,
     /// The tick at which it was last seen busy.
     busy_at: Cell<u32>,
 }
 
 impl Multiplex {
-    /// A stream of an existing connection, if there are more free ones than requests that wait.
+    /// Returns a stream of an existing connection, if more are free than requests wait.
     pub(crate) fn stream(&self, scheme: Scheme) -> Option<Box<ServerConnection>> {
         let waiting = self.waits.count.get();
+        // Waiting requests come first: only the streams beyond their number are free.
         if waiting > 0 && self.room_for_streams() <= waiting { None } else { self.free_stream(scheme) }
     }
 
@@ -82,15 +82,16 @@ impl Multiplex {
     /// serves all waiting requests.
     pub(crate) async fn connect(
         &self,
-        worker: &Rc<Worker>,
+        worker: &Rc<impl Lender>,
         deadline: &Deadline,
-        server: &Rc<Server>,
+        server: &Rc<UpstreamServer>,
     ) -> Result<Box<ServerConnection>, Failure> {
-        let _counted = Counted::new(&self.waits.count);
+        let _counted = CountedWaiter::new(&self.waits.count);
         let wait = async {
             loop {
-                // Told before it looks, so that nothing is missed in between.
+                // Registered before the check, so that no notification is missed.
                 let room = self.waits.room.notified();
+                // One connection at a time, because it may have streams for all that wait.
                 if !self.is_connecting.get() {
                     self.begin_connect(worker, server);
                 }
@@ -99,26 +100,28 @@ impl Multiplex {
                 if let Some(connection) = self.free_stream(server.scheme()) {
                     return Ok(connection);
                 }
+                // The failure of an earlier attempt says nothing about this one.
                 if let Some((_, failure)) = self.failure.get().filter(|(of, _)| *of >= awaited) {
                     return Err(failure);
                 }
             }
         };
-        // Each step of making one has its own time-out, and so has each address.
+        // Each step has its own time-out, and so has each address.
         let steps = CONNECT_STEPS.saturating_mul(server.addresses_count());
-        let limit = Ticks(server.connect_limit(worker).0.saturating_mul(steps));
+        let limit = Ticks(server.connect_limit(&**worker).0.saturating_mul(steps));
         deadline.within(limit, wait).await.unwrap_or(Err(Failure::UpstreamConnectTimeout))
     }
 
-    /// Has a connection be made, whoever waits for it still when it is there.
-    fn begin_connect(&self, worker: &Rc<Worker>, server: &Rc<Server>) {
+    /// Starts to make a connection, for any request that waits when it is ready.
+    fn begin_connect(&self, worker: &Rc<impl Lender>, server: &Rc<UpstreamServer>) {
         self.is_connecting.set(true);
         self.tries.set(self.tries.get() + 1);
         let (worker, server) = (Rc::clone(worker), Rc::clone(server));
+        // A separate task, because the request that begins it may leave.
         tokio::task::spawn_local(async move {
-            let deadline = worker.deadlines.deadline();
-            let outcome = establish(&worker, &deadline, &server).await;
-            count_connect(&worker, outcome.is_ok());
+            let deadline = worker.deadlines().deadline();
+            let outcome = establish(&*worker, &deadline, &server).await;
+            count_connect(&*worker, outcome.is_ok());
             let multiplex = server.multiplex();
             match outcome {
                 Ok(shared) => multiplex.connections.borrow_mut().push(shared),
@@ -135,7 +138,7 @@ impl Multiplex {
         connections.iter().filter(|shared| !shared.is_over() && shared.streams.count() == 0).count()
     }
 
-    /// Ends all connections at once, because the worker does.
+    /// Ends all connections at once when the worker ends.
     pub(crate) fn end(&self) {
         self.connections.borrow().iter().for_each(|shared| shared.channel.end());
     }
@@ -151,53 +154,59 @@ impl Multiplex {
     }
 }
 
-async fn establish(worker: &Worker, deadline: &Deadline, server: &Rc<Server>) -> Result<Shared, Failure> {
+/// Connects to a server for requests over HTTP/2 or HTTP/3. Called by `begin_connect`, apart from the requests that
+/// wait.
+async fn establish(
+    worker: &impl Lender,
+    deadline: &Deadline,
+    server: &Rc<UpstreamServer>,
+) -> Result<MultiplexShared, Failure> {
     let waits = &server.multiplex().waits;
     let channel = if server.plan.speaks_http3() {
         quic::establish(worker, deadline, server, waits).await?
     } else {
         let (connection, permit) = server.open(worker, deadline, b"").await?;
-        channel::begin_http2(worker, (deadline, server.connect_limit(worker)), connection, permit).await?
+        channel::begin_http2(worker, deadline, server, connection, permit).await?
     };
-    // One that takes no stream is of no use to anybody.
+    // A connection that permits no streams is useless.
     if channel.room() == 0 {
-        return Err(Failure::UpstreamHandshake);
+        return Err(server.refused(Failure::UpstreamProtocol, "it permits no requests on its connections"));
     }
-    let (streams, busy_at) = (Tally::telling(waits), Cell::new(worker.deadlines.now()));
-    Ok(Shared { channel, streams, is_fresh: Cell::new(true), busy_at })
+    let (streams, busy_at) = (Tally::telling(waits), Cell::new(worker.deadlines().now()));
+    Ok(MultiplexShared { channel, streams, is_fresh: Cell::new(true), busy_at })
 }
 
-impl Shared {
-    /// Whether no further stream can be had of it, now or later.
+impl MultiplexShared {
+    /// Whether it offers no further stream, now or later.
     fn is_over(&self) -> bool {
         self.channel.is_over()
     }
 
-    /// A stream, where the server allows one more.
+    /// Opens a stream, if the server permits another one.
     fn stream(&self, scheme: Scheme) -> Option<Box<ServerConnection>> {
         let socket = self.channel.open(scheme)?;
         Some(ServerConnection::new(socket, Permit::new(&self.streams), !self.is_fresh.replace(false)))
     }
 }
 
-impl Drop for Shared {
+impl Drop for MultiplexShared {
     fn drop(&mut self) {
-        // Its streams may go on; with the last of them the connection ends.
+        // Existing streams go on; the connection ends with the last of them.
         self.channel.leave();
     }
 }
 
-/// Counts one who waits, for as long as it does.
-struct Counted<'a>(&'a Cell<usize>);
+/// Counts a waiting request until it is dropped.
+struct CountedWaiter<'a>(&'a Cell<usize>);
 
-impl<'a> Counted<'a> {
+impl<'a> CountedWaiter<'a> {
     fn new(count: &'a Cell<usize>) -> Self {
         count.set(count.get() + 1);
         Self(count)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedWaiter<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }

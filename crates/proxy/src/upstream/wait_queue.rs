@@ -1,61 +1,58 @@
-//! Wait queue for servers at their limit of requests under way. Each worker has its own queue; workers notify each other
-//! of room.
+//! Wait queue for servers at their limit of requests under way. Each worker has a queue; workers notify each other of
+//! room.
 //!
-//! A configuration change leaves the queue alone, since the requests that make room may have begun under either plan.
+//! A configuration change keeps the queue, because the requests that make room may have begun under either plan.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use balance::{Queue, Ticket, Time, WaitingWorkers};
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use crate::context::worker::Message;
+/// Notifies another worker, by its index, that a server of an upstream has room.
+pub(crate) type CallWorker = dyn Fn(usize, &Arc<WaitingWorkers>);
 
-/// One worker's requests that wait for a server of one upstream.
+/// A worker's requests that wait for a server of one upstream.
 pub(crate) struct WaitQueue {
     queue: RefCell<Queue<Waiter>>,
-    /// Those of them who take whichever server has room first.
+    /// How many of them take any server with room.
     waiting_for_any: Cell<usize>,
-    /// Which workers have somebody in their lines.
+    /// Bit set of the workers whose queue is not empty.
     waiting: Arc<WaitingWorkers>,
     worker: usize,
-    others: Arc<[UnboundedSender<Message>]>,
+    call: Rc<CallWorker>,
 }
 
-/// One who waits.
 struct Waiter {
     turn: oneshot::Sender<()>,
     what_for: WhatFor,
 }
 
-/// The server that a request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhatFor {
-    /// Any server: the first with room.
+    /// The first server with room.
     Any,
     /// The server of the request's session.
     ItsOwn,
 }
 
 impl WaitQueue {
-    /// Creates a queue for at most `waiting_max` requests.
     pub(crate) fn new(
         waiting_max: usize,
         waiting: &Arc<WaitingWorkers>,
         worker: usize,
-        others: &Arc<[UnboundedSender<Message>]>,
+        call: &Rc<CallWorker>,
     ) -> Self {
         Self {
             queue: RefCell::new(Queue::new(waiting_max)),
             waiting_for_any: Cell::new(0),
             waiting: Arc::clone(waiting),
             worker,
-            others: Arc::clone(others),
+            call: Rc::clone(call),
         }
     }
 
-    /// Changes the maximum length of the queue.
     pub(crate) fn set_waiting_max(&self, waiting_max: usize) {
         self.queue.borrow_mut().set_waiting_max(waiting_max);
     }
@@ -79,7 +76,7 @@ impl WaitQueue {
         Arc::ptr_eq(&self.waiting, waiting)
     }
 
-    /// Joins the end of the queue. `None` if the queue is full.
+    /// Joins the end of the queue. Returns `None` if the queue is full.
     pub(crate) fn join(&self, what_for: WhatFor, now: Time) -> Option<InLine<'_>> {
         let (sender, turn) = oneshot::channel();
         let ticket = self.queue.borrow_mut().join(Waiter { turn: sender, what_for }, now).ok()?;
@@ -97,7 +94,7 @@ impl WaitQueue {
             self.has_left(next.as_ref().map(|(waiter, _)| waiter.what_for));
             self.settle();
             match next {
-                // One who has given up meanwhile has no use for the turn.
+                // A request that has left meanwhile does not use its turn.
                 Some((Waiter { turn, .. }, _)) => {
                     if turn.send(()).is_ok() {
                         return;
@@ -106,14 +103,13 @@ impl WaitQueue {
                 None => break,
             }
         }
-        let next = self.waiting.next_after(self.worker).filter(|other| *other != self.worker);
-        if let Some(other) = next.and_then(|other| self.others.get(other)) {
-            // A worker that has ended has nobody who waits.
-            let _ = other.send(Message::Room(Arc::clone(&self.waiting)));
+        // No request waits here, but other workers may have some.
+        if let Some(other) = self.waiting.next_after(self.worker).filter(|other| *other != self.worker) {
+            (self.call)(other, &self.waiting);
         }
     }
 
-    /// Waits no longer. Says whether it was one's turn already.
+    /// Leaves the queue. Returns whether its turn had come.
     fn leave(&self, ticket: Ticket) -> bool {
         let left = self.queue.borrow_mut().leave(ticket);
         let was_called = left.is_none();
@@ -128,7 +124,7 @@ impl WaitQueue {
         }
     }
 
-    /// Says to other workers that nobody waits here any more, if so.
+    /// Clears this worker's bit if its queue is empty.
     fn settle(&self) {
         if self.is_empty() {
             self.waiting.clear(self.worker);
@@ -145,7 +141,6 @@ pub(crate) struct InLine<'a> {
 }
 
 impl InLine<'_> {
-    /// Whether no request is in front.
     pub(crate) fn is_first(&self) -> bool {
         self.line.len() == 1
     }
@@ -159,6 +154,7 @@ impl InLine<'_> {
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
+        // A turn that was not used goes to the next request. Otherwise the room would stay empty.
         if self.line.leave(self.ticket) && !self.has_come {
             self.line.call_next();
         }
@@ -171,8 +167,8 @@ mod tests {
 
     #[test]
     fn who_leaves_passes_on_its_turn_and_keeps_no_place() {
-        let others: Arc<[UnboundedSender<Message>]> = Arc::from(Vec::new());
-        let line = WaitQueue::new(2, &Arc::default(), 0, &others);
+        let call: Rc<CallWorker> = Rc::new(|_, _| {});
+        let line = WaitQueue::new(2, &Arc::default(), 0, &call);
         let join = |what_for| line.join(what_for, Time::START);
         let (own, any) = (join(WhatFor::ItsOwn).expect("room"), join(WhatFor::Any).expect("room"));
         assert!(join(WhatFor::Any).is_none() && line.is_for_any());

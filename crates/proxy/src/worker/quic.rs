@@ -1,7 +1,8 @@
-//! QUIC endpoints of a worker, one for each listener with HTTP/3: which connections they accept, and whose datagrams are.
+//! QUIC endpoints of a worker, one for each listener with HTTP/3. They decide which connections to accept, and route
+//! datagrams.
 //!
-//! The kernel spreads datagrams over the workers' sockets by addresses. A client that has another address than before
-//! reaches another worker, which passes its datagrams on.
+//! The kernel spreads datagrams over the workers' sockets by addresses. After a client changes its address, its
+//! datagrams reach another worker, which passes them on.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -13,45 +14,50 @@ use std::time::Duration;
 use quinn_proto::{EndpointConfig, ServerConfig, TransportConfig, VarInt};
 use shape::DatagramEffect;
 use telemetry::message;
-use tls::{QuicKeys, ServerSide};
+use tls::{HandshakeFault, QuicKeys, ServerSide};
 use transport::h3_connection::{CLIENT_WINDOW, H3Connection, STREAMS_FIRST};
-use transport::quic_endpoint::{Admission, Arrival, Datagram, Host, QuicEndpoint};
-use transport::quic_ids::{Ids, Owner};
-use transport::quic_path::{Passage, Way, Weather};
+use transport::quic_endpoint::{Admission, Datagram, Greeting, Host, IncomingConnection, QuicEndpoint};
+use transport::quic_ids::{IdOwner, Ids};
+use transport::quic_path::{DatagramWay, Passage, Weather};
 use transport::quic_places::Crowd;
 use transport::quic_socket::QuicSocket;
 
-use crate::connection::http3;
-use crate::context::listening::Listening;
+use crate::connection::{http3, refused_handshake};
 use crate::context::quic_hosts::{QuicHost, QuicHosts};
 use crate::context::worker::Worker;
+use crate::faults::quic::QuicStart;
+use crate::listening::Listening;
+use crate::worker::broken_connections;
 
-/// The version of QUIC that is spoken (RFC 9000).
+/// The QUIC version (RFC 9000).
 const VERSION: u32 = 1;
-/// Streams that a client may open beside its requests: control, encoder and decoder stream, and some that mean nothing.
+/// Unidirectional streams that a client may open: control, QPACK encoder and decoder, and some of unknown type.
 const UNIDIRECTIONAL_MAX: u32 = 8;
-/// What a client may send on a stream before the path has taken any of it.
-const STREAM_WINDOW: u32 = 256 * 1024;
-/// The longest handshake message that is held in parts.
+/// Bytes that a client may send on a stream before the path has read any. They are a quarter less than the widest
+/// window of a connection: otherwise an upload whose server reads nothing would block the other requests. QUIC
+/// announces a window again when an eighth is used, so half of that quarter may be unannounced.
+const STREAM_WINDOW: u32 = 192 * 1024;
+/// The longest handshake message that is assembled from parts.
 const HANDSHAKE_MAX: usize = 16 * 1024;
-/// Handshakes under way on an endpoint from which on clients have to show that they receive what is sent to them.
+/// From this number of handshakes under way on an endpoint, clients must prove their address (Retry).
 const UNVALIDATED_MAX: usize = 64;
-/// Handshakes under way on an endpoint from which on further ones get no answer.
+/// From this number of handshakes under way on an endpoint, further ones get no answer.
 const HANDSHAKES_MAX: usize = 4096;
-/// Handshakes under way on an endpoint from which on the network of one client may have no more than `OF_NETWORK_MAX`: a
+/// From this number of handshakes under way on an endpoint, each client network may have only `OF_NETWORK_MAX`. So a
 /// client that begins thousands and finishes none leaves room for others.
 const CROWDED: usize = HANDSHAKES_MAX / 2;
+// Measured beside 4,536 unfinished handshakes of one address: other clients are answered within 1 ms.
 const OF_NETWORK_MAX: usize = 64;
-/// What is held of a client whose handshake waits for its turn, beyond its first datagram. A ClientHello with a
-/// post-quantum key takes two datagrams.
+/// Bytes that are held from a client whose handshake waits for its turn, beyond its first datagram. A ClientHello with
+/// a post-quantum key takes two datagrams.
 const WAITING_BYTES_MAX: u64 = 8 * 1024;
-/// What is held of all of them.
+/// Bytes that are held from all such clients together.
 const WAITING_BYTES_MAX_IN_ALL: u64 = 4 << 20;
-/// The shortest silence for which a connection is given up. A client that waits for a response is asked whether it is there.
+/// The minimum idle time-out of a connection. A client that waits for a response is pinged within it.
 const SILENCE_MIN: Duration = Duration::from_secs(30);
 
-/// Accepts connections of QUIC at a socket, for as long as the listener wants them. `place` is that among the sockets of the
-/// process before this one, if it comes from there.
+/// Accepts QUIC connections at a socket while the listener wants them. Called for each socket at a start or change of
+/// the plan. `place` is the socket's index in the previous process, if it comes from there.
 pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpSocket, place: Option<usize>) {
     let failed = |why: &str| message::error(&format!("cannot accept HTTP/3: {why}"));
     let socket = match QuicSocket::new(socket) {
@@ -62,10 +68,11 @@ pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpS
     let keys = QuicKeys::new(&snapshot.plan.quic.secret);
     let hosts = &worker.quic_hosts;
     hosts.generation.set(snapshot.plan.quic.generation);
+    // The number is one byte of each connection ID, so it wraps.
     let number = hosts.next.replace(hosts.next.get().wrapping_add(1));
     // A configuration has at most 1024 workers.
     let (generation, index) = (hosts.generation.get(), worker.index as u16);
-    let ids = Ids::new(keys.connection_ids, Owner { generation, worker: index, endpoint: number });
+    let ids = Ids::new(keys.connection_ids, IdOwner { generation, worker: index, endpoint: number });
     let mut config = EndpointConfig::new(Arc::clone(&keys.resets));
     config.supported_versions(vec![VERSION]).cid_generator(move || Box::new(ids));
     let Some(crypto) = snapshot.listener(listening).tls.as_ref().and_then(|tls| tls.quic(None)) else {
@@ -82,6 +89,7 @@ pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpS
         worker: Rc::clone(worker),
         listening: Rc::clone(listening),
         keys,
+        // The previous process may have had another number of workers.
         before: hosts
             .processes
             .last()
@@ -98,22 +106,22 @@ pub(crate) fn begin(worker: &Rc<Worker>, listening: &Rc<Listening>, socket: UdpS
 }
 
 impl QuicHosts {
-    /// Closes the endpoints whose listeners want no more connections: they end with their last one.
+    /// Closes endpoints whose listeners want no more connections. Each ends with its last connection.
     pub(crate) fn settle(&self) {
         for host in self.hosts.borrow().iter().filter(|host| !host.is_wanted()) {
             host.endpoint.close();
         }
     }
 
-    /// Ends all connections, because the worker does.
+    /// Ends all connections when the worker ends.
     pub(crate) fn end(&self) {
-        // Endpoints keep the worker otherwise, and that the way to the next process: which would ask here for ever, in vain.
+        // Endpoints hold a reference to the worker, which holds the channel to the next process: that process would
+        // wait for answers forever.
         let hosts = self.hosts.take();
         self.next_process.take();
         hosts.iter().for_each(|host| host.endpoint.end());
     }
 
-    /// Takes a datagram that another endpoint has received.
     pub(crate) fn take(&self, number: u8, datagram: Datagram) {
         let host = self.hosts.borrow().iter().find(|host| host.number == number).cloned();
         if let Some(host) = host {
@@ -132,11 +140,20 @@ impl QuicHost {
         worker.keeps(listening) && worker.snapshot().listener(listening).http3
     }
 
-    /// The settings for a connection that begins now.
-    fn config(&self, tls: &ServerSide, arrival: &Arrival) -> Option<Arc<ServerConfig>> {
-        let crypto = tls.quic(arrival.local.map(|local| local.to_canonical()))?;
+    /// Returns the TLS and transport settings for a new connection. With `fails`, its handshake ends with an alert.
+    fn config(
+        &self,
+        tls: &ServerSide,
+        arrival: &IncomingConnection,
+        fails: bool,
+    ) -> Option<Arc<ServerConfig>> {
+        let crypto = match fails {
+            false => tls.quic(arrival.local.map(|local| local.to_canonical()))?,
+            true => tls.failing_quic()?,
+        };
         let silence = self.worker.snapshot().plan.config.timeouts.keep_alive.max(SILENCE_MIN) * 2;
         let mut held = self.transport.borrow_mut();
+        // The settings rarely change, so connections share them.
         let transport = match &*held {
             Some((of, transport)) if *of == silence => Arc::clone(transport),
             _ => Arc::clone(&held.insert((silence, Arc::new(transport(silence)))).1),
@@ -147,7 +164,7 @@ impl QuicHost {
     }
 }
 
-/// What a client may send, and how long it may be silent.
+/// Returns the transport settings: what a client may send, and its idle time-out.
 fn transport(silence: Duration) -> TransportConfig {
     let mut config = TransportConfig::default();
     config
@@ -157,11 +174,12 @@ fn transport(silence: Duration) -> TransportConfig {
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
         .receive_window(VarInt::from_u32(CLIENT_WINDOW))
         .crypto_buffer_size(HANDSHAKE_MAX)
+        // Datagrams (RFC 9221) are not used.
         .datagram_receive_buffer_size(None);
     config
 }
 
-/// How much later a datagram may come at most.
+/// The maximum injected delay of a datagram.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
 impl Weather for QuicHost {
@@ -174,16 +192,16 @@ impl Weather for QuicHost {
             || listener.link.as_ref().is_some_and(|link| link.is_felt())
     }
 
-    fn passage(&self, client: IpAddr, bytes: usize, way: Way) -> Passage {
+    fn passage(&self, client: IpAddr, bytes: usize, way: DatagramWay) -> Passage {
         let worker = &self.worker;
         let client = client.to_canonical();
         let snapshot = worker.snapshot();
         let listener = snapshot.listener(&self.listening);
         let mut passage = match &listener.link {
-            Some(link) => link.passage(bytes, way == Way::Up { begins: true }),
+            Some(link) => link.passage(bytes, way == DatagramWay::Up { begins: true }),
             None => Passage::default(),
         };
-        if let Some(queue) = &listener.queues[usize::from(way != Way::Down)] {
+        if let Some(queue) = &listener.queues[usize::from(way != DatagramWay::Down)] {
             match queue.take(bytes, worker.time_ns()) {
                 Some(ns) => passage.delay += Duration::from_nanos(ns),
                 None => passage.is_lost = true,
@@ -191,7 +209,7 @@ impl Weather for QuicHost {
         }
         let place = self.listening.place();
         let Some((drawn, effect)) =
-            worker.faults.draw_datagram(place, client, way != Way::Down, worker.time_ns())
+            worker.faults.draw_datagram(place, client, way != DatagramWay::Down, worker.time_ns())
         else {
             return passage;
         };
@@ -206,10 +224,16 @@ impl Weather for QuicHost {
     }
 }
 
+/// Decides whether a new client may begin a handshake. Called for its first datagram.
 impl Host for QuicHost {
-    fn admit(&self, arrival: &Arrival, others: Crowd) -> Admission {
+    fn admit(&self, arrival: &IncomingConnection, others: Crowd) -> Admission {
         let worker = &self.worker;
         worker.wake();
+        let place = self.listening.place();
+        if place.is_some_and(|place| worker.faults.refuses(place, worker.time_ns()).is_some()) {
+            // RFC 9000 §20.1: CONNECTION_REFUSED. The TCP listener counts the outage where it refuses.
+            return Admission::Refuse;
+        }
         let admission = admission(arrival.is_validated, others);
         match admission {
             Admission::Retry => worker.counters.quic_retries.increment(),
@@ -219,23 +243,35 @@ impl Host for QuicHost {
         admission
     }
 
-    fn settings(&self, arrival: &Arrival) -> Option<(Arc<ServerConfig>, Box<::http3::Limits>)> {
+    fn greet(&self, arrival: &IncomingConnection) -> Greeting {
         let worker = &self.worker;
+        let beginning = broken_connections::drawn_of_quic(worker, arrival.remote, &self.listening);
+        match beginning {
+            QuicStart::Served | QuicStart::Failed => {}
+            QuicStart::Refused => return Greeting::Refuse,
+            QuicStart::Ignored => return Greeting::Ignore,
+        }
         let snapshot = worker.snapshot();
         let (connections, limit) = (worker.connections_in_all(), snapshot.plan.config.limits.connections);
         worker.pressure.accept(connections, limit);
         if connections >= limit {
             worker.pressure.refuse(limit);
             worker.counters.connections_refused.increment();
-            return None;
+            refused_handshake::over_limit(worker, arrival.remote.ip().to_canonical(), 0);
+            return Greeting::Refuse;
         }
-        let config = self.config(snapshot.listener(&self.listening).tls.as_ref()?, arrival)?;
+        let fails = beginning == QuicStart::Failed;
+        let tls = snapshot.listener(&self.listening).tls.as_ref();
+        let Some(config) = tls.and_then(|tls| self.config(tls, arrival, fails)) else {
+            return Greeting::Refuse;
+        };
         let is_trusted = snapshot.plan.trusts(arrival.remote.ip().to_canonical());
-        Some((config, Box::new(http3::limits(worker, is_trusted))))
+        let limits = Box::new(http3::limits(worker, is_trusted));
+        if fails { Greeting::Fail(config, limits) } else { Greeting::Begin(config, limits) }
     }
 
-    fn failed(&self, arrival: &Arrival, why: &str) {
-        http3::tell_handshake(&self.worker, arrival.remote.ip().to_canonical(), why);
+    fn failed(&self, arrival: &IncomingConnection, why: &str) {
+        http3::tell_handshake(&self.worker, arrival.remote.ip().to_canonical(), HandshakeFault::Other, why);
     }
 
     fn begin(&self, connection: H3Connection) {
@@ -247,7 +283,7 @@ impl Host for QuicHost {
         tokio::task::spawn_local(serve);
     }
 
-    fn pass_on(&self, owner: Owner, datagram: Datagram) -> Option<Datagram> {
+    fn pass_on(&self, owner: IdOwner, datagram: Datagram) -> Option<Datagram> {
         let hosts = &self.worker.quic_hosts;
         if owner.generation == hosts.generation.get() {
             hosts.pass_within(&self.worker, owner, datagram)
@@ -269,10 +305,10 @@ impl Host for QuicHost {
     }
 }
 
-/// What becomes of a client that begins beside `others`.
+/// Decides about a client that begins beside `others`.
 fn admission(is_validated: bool, others: Crowd) -> Admission {
     match others {
-        // RFC 9000 §8.1.2: whoever has made up its address gets no further.
+        // RFC 9000 §8.1.2: a client with a spoofed address gets no further.
         Crowd { all: UNVALIDATED_MAX.., .. } if !is_validated => Admission::Retry,
         Crowd { all: HANDSHAKES_MAX.., .. } => Admission::Drop,
         Crowd { all: CROWDED.., of_network: OF_NETWORK_MAX.. } => Admission::Drop,

@@ -1,8 +1,8 @@
-//! QUIC over an upgrade. The next process receives at the same sockets; datagrams for connections that this one still has
-//! come back from there, and the other way round for as long as both receive.
+//! QUIC across an upgrade. The next process receives at the same sockets; it passes back datagrams for connections of
+//! this one. While both receive, this one does the same for the next.
 //!
-//! A client chooses the ID of its first datagrams by itself. So the next process asks for each whether this one knows it,
-//! until this one says that nobody is beginning here.
+//! A client chooses the connection ID of its first datagrams. So the next process asks for each whether this one knows
+//! it, until this one reports that no handshake is under way here.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -10,22 +10,24 @@ use std::rc::Rc;
 
 use telemetry::message;
 use transport::quic_endpoint::Datagram;
-use transport::quic_ids::{Destination, Owner};
-use transport::quic_strays::{self, Stray, Strays, Word};
+use transport::quic_ids::{Destination, IdOwner};
+use transport::quic_strays::{self, Stray, StrayMessage, Strays};
 
-use crate::context::listening::NOWHERE;
 use crate::context::quic_hosts::{QuicHost, QuicHosts};
-use crate::context::quic_processes::QuicProcess;
-use crate::context::worker::{Message, State, Worker};
+use crate::context::worker::{Worker, WorkerMessage, WorkerPhase};
+use crate::listening::NOWHERE;
+use crate::owned::quic_processes::QuicProcess;
 
-/// Hears the workers of the process before this one, each by one of ours.
+/// Starts to receive messages from the workers of the previous process. Each of them is assigned to one worker here.
 pub(crate) fn hear_predecessors(worker: &Rc<Worker>) {
     let Some(process) = worker.quic_hosts.processes.last() else { return };
     for other in (worker.index..process.workers()).step_by(worker.others.len()) {
         match process.channel(other).and_then(Strays::new) {
             Ok(strays) => {
                 let worker = Rc::clone(worker);
-                tokio::task::spawn_local(async move { hear(&worker, strays, Peer::Before(other)).await });
+                tokio::task::spawn_local(
+                    async move { hear(&worker, strays, UpgradePeer::Before(other)).await },
+                );
             }
             Err(error) => message::warn(&format!(
                 "cannot hear the process before this one: {error}; QUIC handshakes that it has begun may fail"
@@ -34,7 +36,7 @@ pub(crate) fn hear_predecessors(worker: &Rc<Worker>) {
     }
 }
 
-/// Meets the next process, which is about to receive at the same sockets.
+/// Opens the channel to the next process, which is about to receive at the same sockets.
 pub(crate) fn meet(worker: &Rc<Worker>, channel: OwnedFd) {
     let strays = match channel.try_clone().and_then(Strays::new) {
         Ok(strays) => strays,
@@ -48,53 +50,56 @@ pub(crate) fn meet(worker: &Rc<Worker>, channel: OwnedFd) {
     let next = Rc::new(channel);
     let is_it = Rc::downgrade(&next);
     hosts.next_process.replace(Some(next));
+    hosts.has_met_next.set(true);
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {
-        hear(&worker, strays, Peer::Next).await;
-        // It never came to serve, or has ended before this one. Another may have been started since.
+        hear(&worker, strays, UpgradePeer::Next).await;
+        // The next process never came up, or ended first. Another may have started since.
         worker.quic_hosts.next_process.borrow_mut().take_if(|next| Rc::as_ptr(next) == is_it.as_ptr());
     });
 }
 
-/// Who is heard.
+/// The other end of a channel.
 #[derive(Clone, Copy)]
-enum Peer {
-    /// This worker of the process before.
+enum UpgradePeer {
+    /// A worker of the previous process, by its index.
     Before(usize),
     Next,
 }
 
-async fn hear(worker: &Worker, mut strays: Strays, peer: Peer) {
+/// Handles messages from another process until its channel closes.
+async fn hear(worker: &Worker, mut strays: Strays, peer: UpgradePeer) {
     while let Some(stray) = strays.next().await {
         heard(worker, stray, peer);
     }
 }
 
-/// Hears all that the next process has said so far.
+/// Handles all messages that the next process has sent so far.
 pub(crate) fn hear_next(worker: &Worker) {
     let next = worker.quic_hosts.next_process.borrow().clone();
-    next.iter().flat_map(quic_strays::waiting).for_each(|stray| heard(worker, stray, Peer::Next));
+    next.iter().flat_map(quic_strays::waiting).for_each(|stray| heard(worker, stray, UpgradePeer::Next));
 }
 
-fn heard(worker: &Worker, Stray { word, listener, datagram }: Stray, peer: Peer) {
+/// Handles one message from another process.
+fn heard(worker: &Worker, Stray { word, listener, datagram }: Stray, peer: UpgradePeer) {
     let hosts = &worker.quic_hosts;
     match word {
-        Word::Pass => worker.route_datagram(listener, datagram),
-        Word::Ask => {
+        StrayMessage::Pass => worker.route_datagram(listener, datagram),
+        StrayMessage::Ask => {
             if let Some(datagram) = worker.begin_at(listener, datagram) {
                 hosts.give_back(listener, datagram);
             }
         }
-        Word::Unknown { has_pending } => {
-            if let (Peer::Before(other), Some(process)) = (peer, hosts.processes.last())
+        StrayMessage::Unknown { has_pending } => {
+            if let (UpgradePeer::Before(other), Some(process)) = (peer, hosts.processes.last())
                 && !has_pending
             {
                 process.ask_no_more(other);
             }
-            // Without an endpoint there, nobody begins connections.
+            // If there is no endpoint any more, the datagram is dropped.
             drop(worker.begin_at(listener, datagram));
         }
-        Word::Receives => {
+        StrayMessage::Receives => {
             hosts.next_receives.borrow_mut().push(listener);
             hosts.leave_receiving(worker.state.get());
         }
@@ -112,13 +117,13 @@ impl Worker {
                     host.endpoint.take(datagram, &*host);
                 }
             }
-            // Not one that has to go on: two processes that take each other for the owner would pass it on for ever.
+            // It is not passed on again: two processes that each take the other for the owner would loop forever.
             _ => host.endpoint.take(datagram, &*host),
         }
     }
 
-    /// Handles a datagram of a client that begins, which has come to a socket with this address in whichever process; gives it
-    /// back if no endpoint is there any more.
+    /// Handles the first datagram of a client, received in either process at a socket with this address. Returns the
+    /// datagram if there is no endpoint any more.
     fn begin_at(&self, listener: SocketAddr, datagram: Datagram) -> Option<Datagram> {
         let hosts = &self.quic_hosts;
         let Some(host) = hosts.at(listener) else { return Some(datagram) };
@@ -132,26 +137,28 @@ impl Worker {
 }
 
 impl QuicHosts {
-    /// The endpoint at an address; one that accepts connections, if there are several.
+    /// Returns the endpoint at an address; if there are several, one that accepts connections.
     fn at(&self, listener: SocketAddr) -> Option<Rc<QuicHost>> {
         let hosts = self.hosts.borrow();
         let here = || hosts.iter().filter(|host| host.endpoint.local_address() == Some(listener));
         here().find(|host| !host.endpoint.is_closing()).or_else(|| here().next()).cloned()
     }
 
-    /// Gives the datagram of a client that is unknown here to the next process; false if it does not receive there.
+    /// Passes the datagram of an unknown client to the next process. Returns false if that does not receive at the
+    /// address.
     fn give_back(&self, listener: SocketAddr, datagram: Datagram) -> bool {
         let next = self.next_process.borrow();
         let Some(next) = next.as_deref().filter(|_| self.next_receives.borrow().contains(&listener)) else {
             return false;
         };
         let has_pending = !self.beginnings.is_empty();
-        quic_strays::pass(next, &Stray { word: Word::Unknown { has_pending }, listener, datagram }).is_ok()
+        quic_strays::pass(next, &Stray { word: StrayMessage::Unknown { has_pending }, listener, datagram })
+            .is_ok()
     }
 
-    /// Leaves to the next process to receive, where it does, and where this worker takes nothing new.
-    pub(crate) fn leave_receiving(&self, state: State) {
-        if state == State::Running {
+    /// Stops receiving at sockets where the next process receives, once this worker accepts nothing new.
+    pub(crate) fn leave_receiving(&self, state: WorkerPhase) {
+        if state == WorkerPhase::Running {
             return;
         }
         let next = self.next_receives.borrow();
@@ -164,17 +171,23 @@ impl QuicHosts {
         }
     }
 
-    /// Passes a datagram on to another worker or endpoint of this process; gives it back if there is none.
-    pub(crate) fn pass_within(&self, worker: &Worker, owner: Owner, datagram: Datagram) -> Option<Datagram> {
+    /// Passes a datagram to another worker or endpoint of this process. Returns it if there is none.
+    pub(crate) fn pass_within(
+        &self,
+        worker: &Worker,
+        owner: IdOwner,
+        datagram: Datagram,
+    ) -> Option<Datagram> {
         let index = usize::from(owner.worker);
         if index == worker.index && !self.has(owner.endpoint) {
             return Some(datagram);
         }
         let Some(other) = worker.others.get(index) else { return Some(datagram) };
         worker.counters.quic_passed_on.increment();
-        // Also within the worker: the endpoint is another task's. One that is overrun loses datagrams, as networks do.
+        // Uses a message within the same worker, too, because the endpoint runs in another task. When the queue is
+        // full, datagrams are dropped, as networks do.
         if worker.pressure.begin_stray()
-            && other.send(Message::Datagram(owner.endpoint, Box::new(datagram))).is_err()
+            && other.send(WorkerMessage::Datagram(owner.endpoint, Box::new(datagram))).is_err()
         {
             worker.pressure.end_stray();
         }
@@ -183,58 +196,60 @@ impl QuicHosts {
 }
 
 impl QuicHost {
-    fn stray(&self, word: Word, datagram: Datagram) -> Stray {
+    fn stray(&self, word: StrayMessage, datagram: Datagram) -> Stray {
         Stray { word, listener: self.endpoint.local_address().unwrap_or(NOWHERE), datagram }
     }
 
-    /// Passes a datagram on to the process whose connection it is of; gives it back if that has ended.
-    pub(crate) fn pass_between(&self, owner: Owner, datagram: Datagram) -> Option<Datagram> {
+    /// Passes a datagram to the process that owns its connection. Returns it if that process has ended.
+    pub(crate) fn pass_between(&self, owner: IdOwner, datagram: Datagram) -> Option<Datagram> {
         let hosts = &self.worker.quic_hosts;
         let own = hosts.generation.get();
-        if let Some(process) = hosts.processes.of(owner.generation) {
-            let stray = self.stray(Word::Pass, datagram);
+        if let Some(process) = hosts.processes.for_generation(owner.generation) {
+            let stray = self.stray(StrayMessage::Pass, datagram);
             return match process.pass(usize::from(owner.worker), &stray) {
                 Ok(()) => {
                     self.worker.counters.quic_passed_on.increment();
                     None
                 }
-                Err(quic_strays::Gone) => Some(stray.datagram),
+                Err(quic_strays::ProcessGone) => Some(stray.datagram),
             };
         }
         let is_next = owner.generation.wrapping_sub(own) < u8::MAX / 2;
         if let Some(next) = hosts.next_process.borrow().as_deref().filter(|_| is_next) {
-            // What cannot be told is lost.
-            let _ = quic_strays::pass(next, &self.stray(Word::Pass, datagram));
+            // An error drops the datagram.
+            let _ = quic_strays::pass(next, &self.stray(StrayMessage::Pass, datagram));
             return None;
         }
-        // A stateless reset would end what a next process has begun; that of an old one has ended.
-        if is_next { None } else { Some(datagram) }
+        // Returning the datagram causes a stateless reset (RFC 9000 §10.3). It must not end connections of a next
+        // process, but may end those of an old one. A process that never had a next one may see IDs of a killed
+        // predecessor that used the same key file.
+        if is_next && hosts.has_met_next.get() { None } else { Some(datagram) }
     }
 
-    /// Whether clients that begin may have begun with the process before this one.
+    /// Whether new clients may have begun with the previous process.
     pub(crate) fn asks_before(&self) -> bool {
         self.worker.quic_hosts.processes.last().is_some_and(QuicProcess::asks)
     }
 
-    /// Asks the process before this one whether it knows a client; gives the datagram back if it has ended.
+    /// Asks the previous process whether it knows a client. Returns the datagram if that process has ended.
     pub(crate) fn ask_before(&self, datagram: Datagram) -> Option<Datagram> {
         let last = self.worker.quic_hosts.processes.last();
         let Some((process, worker)) = last.zip(self.before) else { return Some(datagram) };
-        let stray = self.stray(Word::Ask, datagram);
-        process.ask(worker, &stray).err().map(|quic_strays::Gone| stray.datagram)
+        let stray = self.stray(StrayMessage::Ask, datagram);
+        process.ask(worker, &stray).err().map(|quic_strays::ProcessGone| stray.datagram)
     }
 
-    /// Tells the process before this one that this one receives at the endpoint's socket.
+    /// Notifies the previous process that this one receives at the endpoint's socket.
     pub(crate) fn tell_before(&self) {
         let (Some(process), Some(_)) = (self.worker.quic_hosts.processes.last(), self.before) else { return };
         let nothing = Datagram { bytes: Vec::new(), remote: NOWHERE, local: None, ecn: None };
-        let stray = self.stray(Word::Receives, nothing);
-        // A worker that has ended needs no telling.
+        let stray = self.stray(StrayMessage::Receives, nothing);
+        // Errors mean that the worker has ended, so they are ignored.
         (0..process.workers()).for_each(|worker| _ = process.pass(worker, &stray));
     }
 
-    /// Gives the first datagram of a connection, which this closed endpoint does not begin, to whoever accepts connections at
-    /// the same address; false if that is nobody.
+    /// Passes the first datagram of a connection from this closing endpoint to the one that accepts at the same
+    /// address. Returns false if there is none.
     pub(crate) fn hand_on(&self, datagram: Datagram) -> bool {
         let hosts = &self.worker.quic_hosts;
         let Some(address) = self.endpoint.local_address() else { return false };

@@ -1,50 +1,49 @@
-//! Wake-up coalescing: a busy worker sleeps briefly before it checks for events, so that one wake-up serves many of
-//! them. Network cards do the same with interrupts.
+//! Wake-up coalescing: a busy worker sleeps briefly before it checks for events, so that one wake-up handles many.
+//! Network cards do the same with interrupts.
 //!
-//! The sleep is at most half of the usual time of a request. There is none if it would gather too little, or while work
-//! is left, so it costs no throughput.
+//! The sleep is at most half of the usual time of a request. The worker does not sleep if a sleep would gather too few
+//! events, or while work is left. So throughput does not suffer.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// What a moment has to gather to be worth its timer: beginnings and ends of requests.
+/// Beginnings and ends of requests that a sleep must gather to be worth its timer.
 const EVENTS_MIN: u128 = 12;
 
-/// After so many moments in which nothing came the load has ended, until a look finds another.
+/// After this many sleeps in a row without events, the worker stops sleeping until `look` finds load again.
+// With sleeps of 250 us, that is 10 ms.
 const FRUITLESS_MAX: u32 = 40;
 
-/// Of how many looks the mean of requests under way is: each counts for one of so many.
+/// Weight of the moving average of requests under way: each look counts 1/LOOKS.
 const LOOKS: u64 = 4;
 
-/// Parts of a request that the mean is counted in.
+/// Fractions of a request in which the average is counted.
 const PARTS: u64 = 256;
 
-/// The progress of a worker: it changes whenever the worker does something.
+/// A worker's progress: it changes whenever the worker does something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    /// The number of requests that have begun.
+pub(crate) struct WorkerProgress {
+    /// The number of requests begun so far.
     pub(crate) requests: u64,
-    /// The number of requests under way.
     pub(crate) active: u64,
 }
 
-/// Decides how long a worker sleeps, by its load.
 #[derive(Default)]
 pub(crate) struct Coalescing {
-    /// Zero is not at all.
+    /// Zero means no sleep.
     moment: Cell<Duration>,
     is_wanted: Notify,
     looked_ns: Cell<u64>,
     requests: Cell<u64>,
-    /// The mean of requests under way, in parts.
+    /// Average of requests under way, in `PARTS` per request.
     active: Cell<u64>,
 }
 
 impl Coalescing {
-    /// Decides the length of the sleep anew, at most `longest`. Called a few times a second.
-    pub(crate) fn look(&self, now_ns: u64, progress: Progress, longest: Duration) {
+    /// Recomputes the length of the sleep, at most `longest`. Called a few times a second.
+    pub(crate) fn look(&self, now_ns: u64, progress: WorkerProgress, longest: Duration) {
         let elapsed_ns = now_ns.saturating_sub(self.looked_ns.replace(now_ns));
         let requests = progress.requests.wrapping_sub(self.requests.replace(progress.requests));
         let before = self.active.get();
@@ -60,16 +59,16 @@ impl Coalescing {
         Some(self.moment.get()).filter(|moment| !moment.is_zero())
     }
 
-    /// Makes the worker sleep when it would otherwise wait for events. A task that runs for as long as the worker.
+    /// The task that makes the worker sleep when it would otherwise wait for events. It runs as long as the worker.
     ///
-    /// `sleep` blocks the whole thread, on purpose.
-    pub(crate) async fn run(&self, progress: impl Fn() -> Progress, mut sleep: impl FnMut(Duration)) {
+    /// `sleep` deliberately blocks the whole thread.
+    pub(crate) async fn run(&self, progress: impl Fn() -> WorkerProgress, mut sleep: impl FnMut(Duration)) {
         loop {
             self.is_wanted.notified().await;
             let mut fruitless = 0;
             while let Some(moment) = self.moment() {
                 let before = progress();
-                // The runtime looks whether anything is ready, and has that run first.
+                // The runtime first polls for events and runs tasks that are ready.
                 tokio::task::yield_now().await;
                 if progress() != before {
                     fruitless = 0;
@@ -84,18 +83,18 @@ impl Coalescing {
     }
 }
 
-/// How long to sleep where so many requests began in so long, and `active` parts of one were under way on average.
+/// Returns the length of a sleep, given the requests begun within `elapsed_ns` and the average under way in parts.
 fn moment_for(requests: u64, elapsed_ns: u64, active: u64, longest: Duration) -> Duration {
-    // None of these products leaves 128 bits.
+    // None of these products exceeds 128 bits.
     let [requests, elapsed_ns, active] = [requests, elapsed_ns.max(1), active].map(u128::from);
-    // Those under way by their rate: what a request takes (Little's law).
+    // Little's law: requests under way, divided by their rate, give the time of one.
     let taken_ns = active * elapsed_ns / (u128::from(PARTS) * requests.max(1));
     let moment_ns = longest.as_nanos().min(taken_ns / 2);
     let gathered = 2 * requests * moment_ns / elapsed_ns;
     if gathered < EVENTS_MIN {
         return Duration::ZERO;
     }
-    // No longer than `longest`, which is a setting of microseconds.
+    // At most `longest`, a setting of microseconds.
     Duration::from_nanos(moment_ns as u64)
 }
 
@@ -110,21 +109,21 @@ mod tests {
 
     #[test]
     fn a_moment_is_half_of_what_requests_take_and_gathers_enough() {
-        // Requests a second, those under way, and the moment in microseconds.
+        // Requests per second, requests under way, sleep in microseconds.
         let cases = [
             (0, 0, 0),
             (0, 1_000, 0),
-            // One at a time, however fast.
+            // One at a time, at any speed.
             (40_000, 1, 0),
             (1_000_000, 5, 0),
-            // Too few for their time to count.
+            // Too few to be worth a sleep.
             (1_000, 20, 0),
             (23_000, 1_000, 0),
-            // Half of their time.
+            // Half of the time of a request.
             (40_000, 11, 0),
             (40_000, 12, 150),
             (40_000, 16, 200),
-            // At most so much.
+            // At most the limit.
             (40_000, 20, 250),
             (40_000, 64, 250),
             (24_000, 10_000, 250),
@@ -137,24 +136,24 @@ mod tests {
         assert_eq!(moment_for(u64::MAX, u64::MAX, u64::MAX, LONGEST), LONGEST, "nothing overflows");
     }
 
-    /// The progress at the n-th look of a worker with 64 requests under way, 40,000 a second.
-    fn busy(look: u64) -> Progress {
-        Progress { requests: look * 4_000, active: 64 }
+    /// The progress at the n-th look of a worker with 64 requests under way, at 40,000 per second.
+    fn busy(look: u64) -> WorkerProgress {
+        WorkerProgress { requests: look * 4_000, active: 64 }
     }
 
     #[test]
     fn a_burst_of_one_look_is_no_load() {
         let coalescing = Coalescing::default();
         let at = |look| look * SECOND_NS / 10;
-        coalescing.look(at(1), Progress { requests: 0, active: 40 }, LONGEST);
-        coalescing.look(at(2), Progress { requests: 4_000, active: 0 }, LONGEST);
+        coalescing.look(at(1), WorkerProgress { requests: 0, active: 40 }, LONGEST);
+        coalescing.look(at(2), WorkerProgress { requests: 4_000, active: 0 }, LONGEST);
         assert_eq!(coalescing.moment(), None);
         for look in 3..8 {
             coalescing.look(at(look), busy(look), LONGEST);
         }
         assert_eq!(coalescing.moment(), Some(LONGEST));
-        // When it ends, that shows at once.
-        coalescing.look(at(8), Progress { requests: 28_000, active: 64 }, LONGEST);
+        // The end of the load shows at once.
+        coalescing.look(at(8), WorkerProgress { requests: 28_000, active: 64 }, LONGEST);
         assert_eq!(coalescing.moment(), None);
     }
 
@@ -163,7 +162,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build_local(Default::default());
         runtime.expect("it needs nothing").block_on(async {
             let coalescing = Rc::new(Coalescing::default());
-            let done = Rc::new(Cell::new(Progress::default()));
+            let done = Rc::new(Cell::new(WorkerProgress::default()));
             let sleeps = Rc::new(Cell::new(0));
             let (own, progress, slept) = (Rc::clone(&coalescing), Rc::clone(&done), Rc::clone(&sleeps));
             tokio::task::spawn_local(async move {
@@ -198,7 +197,7 @@ mod tests {
                     tokio::task::yield_now().await;
                 }
                 match ends_by_look {
-                    // One may have begun.
+                    // One more sleep may have begun.
                     true => assert!(sleeps.replace(0) <= before + 1),
                     false => assert_eq!(sleeps.replace(0), FRUITLESS_MAX),
                 }

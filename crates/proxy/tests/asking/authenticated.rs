@@ -1,11 +1,11 @@
-//! Forward authentication: what the authentication server is asked, what its answer does, and what comes of none.
+//! Forward authentication: the question, the effects of the answer, and failures to get one.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, SceneClient, Spoken, get};
 use testkit::text::OK;
 
-use crate::{assert_told, nobody, server};
+use super::{assert_told, nobody, server};
 
 const GUARDED: &str = r#"
 metrics = "127.0.0.1:0"
@@ -22,7 +22,7 @@ servers = ["http://{0}"]
 servers = ["http://{1}"]
 "#;
 
-/// The lines of a head, names and values in lower case.
+/// Returns the lines of a head in lower case.
 fn lines(head: &str) -> Vec<String> {
     head.lines().map(str::to_lowercase).collect()
 }
@@ -35,7 +35,7 @@ fn a_request_is_asked_about_and_let_in_with_what_is_known_of_it() {
         let fields = "cookie: session=7\nauthorization: Bearer t\nx-auth-user: root\nx_auth_groups: admins\n\
                       if-none-match: \"x\"\nrange: bytes=0-1\ncontent-type: text/plain\naccept: */*\n\
                       x-original-url: http://evil/\nx-forwarded-uri: /evil\n";
-        client.asks(&Asked { fields, ..get("/secret?q=1") });
+        client.asks(&BodylessRequest { fields, ..get("/secret?q=1") });
         let mut auth = scene.accept(1);
         let asked = auth.head();
         assert!(asked.starts_with("GET /verify?a=b HTTP/1.1\r\n"), "{asked}");
@@ -77,7 +77,7 @@ fn a_request_is_asked_about_and_let_in_with_what_is_known_of_it() {
         let mut cookies = got.all("set-cookie");
         cookies.sort_unstable();
         assert_eq!(cookies, ["own=1", "session=8"], "{spoken:?}");
-        // The next one asks again, on the same connections, and another client's user is nobody's.
+        // The next request asks again, on the same connections, and does not inherit another client's user.
         client.asks(&get("/"));
         auth.head();
         auth.sends("HTTP/1.1 204 No Content\r\n\r\n");
@@ -139,7 +139,8 @@ fn a_call_is_refused_in_words_of_grpc() {
     let scene = Scene::new(&GUARDED.replace("{1}", &auth));
     for spoken in BOTH {
         let fields = "content-type: application/grpc\nte: trailers\n";
-        let got = scene.answer(spoken, &Asked { method: "POST", fields, ..get("/shop.Orders/Get") });
+        let got =
+            scene.answer(spoken, &BodylessRequest { method: "POST", fields, ..get("/shop.Orders/Get") });
         assert_eq!(
             (got.status, got.field("grpc-status"), got.body.as_str()),
             (200, Some("16"), ""),
@@ -168,8 +169,12 @@ fn a_client_without_a_session_is_sent_to_the_sign_in_page() {
                 (got.all("set-cookie"), got.field("www-authenticate")),
                 (vec!["state=1", "b=2"], None)
             );
-            // Whoever makes calls has no use for a page.
-            let call = Asked { method: "POST", fields: "content-type: application/grpc\n", ..get("/a.B/C") };
+            // A gRPC client cannot use a login page.
+            let call = BodylessRequest {
+                method: "POST",
+                fields: "content-type: application/grpc\n",
+                ..get("/a.B/C")
+            };
             assert_eq!(scene.answer(spoken, &call).field("grpc-status"), Some("16"), "{spoken:?}");
         }
         let scene =
@@ -193,7 +198,10 @@ fn nobody_is_let_in_without_an_answer() {
         (server("HTTP/1.1 403 No\r\nContent-Length: 5\r\n\r\nhal"), 504, "auth-timeout"),
         (server(""), 504, "auth-timeout"),
     ] {
-        let config = GUARDED.replace("{1}", &auth).replace("path =", "timeout = \"100ms\", path =");
+        // A long time-out, so that only a silent server causes it, not a busy machine.
+        let timeout = if cause == "auth-timeout" { "100ms" } else { "1h" };
+        let config =
+            GUARDED.replace("{1}", &auth).replace("path =", &format!("timeout = \"{timeout}\", path ="));
         let scene = Scene::new(&config);
         for spoken in BOTH {
             assert_eq!(scene.answer(spoken, &get("/")).status, status, "{spoken:?} {cause}");
@@ -208,7 +216,7 @@ fn nobody_is_let_in_without_an_answer() {
 #[test]
 fn no_client_is_told_to_go_on_before_it_is_let_in() {
     let scene = Scene::new(GUARDED);
-    let Client::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
+    let SceneClient::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
     let head = "PUT / HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
     peer.sends(head);
     let mut auth = scene.accept(1);
@@ -219,8 +227,7 @@ fn no_client_is_told_to_go_on_before_it_is_let_in() {
     );
     peer.has_nothing();
     auth.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     peer.has_nothing();
     server.sends("HTTP/1.1 100 Continue\r\n\r\n");
     assert!(peer.head().starts_with("HTTP/1.1 100 "));
@@ -249,7 +256,7 @@ fn bodies_and_upgrades_pass_once_they_are_let_in() {
         assert_eq!(client.gets().status, 200, "{spoken:?}");
     }
     let scene = Scene::new(&GUARDED.replace("{1}", &auth));
-    let Client::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
+    let SceneClient::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
     peer.sends("GET / HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
     let mut server = scene.accept(0);
     assert!(lines(&server.head()).contains(&"upgrade: echo".to_owned()));
@@ -265,7 +272,7 @@ fn only_listed_fields_are_told() {
         let scene = Scene::new(&config);
         let mut client = scene.client(spoken);
         let fields = "cookie: a=1\nx-device: d\nauthorization: Bearer t\naccept: */*\n";
-        client.asks(&Asked { fields, ..get("/") });
+        client.asks(&BodylessRequest { fields, ..get("/") });
         let mut auth = scene.accept(1);
         let asked = lines(&auth.head());
         for line in ["cookie: a=1", "x-device: d", "x-forwarded-uri: /"] {
@@ -279,7 +286,7 @@ fn only_listed_fields_are_told() {
     }
 }
 
-/// The user `me` with the password `secret`, in a hash that is quick to verify.
+/// The user `me` with the password `secret`, with a cheap hash.
 const USERS: &str = "me:$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n";
 
 #[test]
@@ -309,7 +316,7 @@ fn ways_are_combined() {
         for spoken in BOTH {
             // The second time the password is known.
             for _ in 0..2 {
-                let got = scene.answer(spoken, &Asked { fields, ..get("/") });
+                let got = scene.answer(spoken, &BodylessRequest { fields, ..get("/") });
                 assert_eq!(got.status, status, "{require} {fields}");
                 assert_eq!(
                     got.all("www-authenticate").len(),

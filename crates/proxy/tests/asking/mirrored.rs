@@ -1,9 +1,9 @@
-//! Mirrors: what is copied, what is not, and that clients never wait for a copy.
+//! Mirrors: which requests are copied, and that clients never wait for a copy.
 
-use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, SceneClient, Spoken, get};
 use testkit::text::OK;
 
-use crate::{assert_told, nobody, server};
+use super::{assert_told, nobody, server};
 
 const EDITED: &str = r#"
 metrics = "127.0.0.1:0"
@@ -25,11 +25,11 @@ fn a_copy_is_what_the_server_gets_but_for_its_mark_and_its_host() {
     for spoken in BOTH {
         let scene = Scene::new(EDITED);
         let mut client = scene.client(spoken);
-        client.asks(&Asked { fields: "x-mirrored: 7\nx-other: 1\n", ..get("/api/a?b=c") });
+        client.asks(&BodylessRequest { fields: "x-mirrored: 7\nx-other: 1\n", ..get("/api/a?b=c") });
         let mut server = scene.accept(0);
         let seen = server.head();
         server.sends(OK);
-        // The client has its answer though the mirror has said nothing yet.
+        // The client has its response before the mirror responds.
         assert_eq!(client.gets().body, "ok", "{spoken:?}");
         let mut mirror = scene.accept(1);
         let copy = mirror.head();
@@ -44,7 +44,7 @@ fn a_copy_is_what_the_server_gets_but_for_its_mark_and_its_host() {
         assert_eq!(beyond(&copy, &seen), ["host: shadow.internal", "x-mirrored: 1"], "{spoken:?}");
         mirror.sends("HTTP/1.1 500 Broken\r\nContent-Length: 3\r\n\r\nbad");
         assert_told(&scene, &[("vanward_mirror_requests_total{route=\"/api\",class=\"5xx\"}", 1.0)]);
-        // Its connection is used again.
+        // The mirror's connection is reused.
         client.asks(&get("/api/next"));
         server.head();
         server.sends(OK);
@@ -64,7 +64,7 @@ servers = ["http://{0}"]
 servers = ["http://{1}"]
 "#;
 
-/// How many requests were skipped for this reason.
+/// Returns the series of requests that were skipped for this reason.
 fn skipped(cause: &str) -> String {
     format!("vanward_mirror_skipped_total{{route=\"/\",cause=\"{cause}\"}}")
 }
@@ -113,18 +113,16 @@ fn larger_bodies_are_not_copied() {
 #[test]
 fn half_a_request_is_not_copied() {
     let scene = Scene::new(BODIES);
-    let Client::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
+    let SceneClient::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
     peer.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nhalf");
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     drop(peer);
     server.gets(b"half");
     assert_told(&scene, &[(&skipped("incomplete"), 1.0)]);
-    // A tunnel cannot be copied, and a malformed chunk ends the copy as it ends the request.
-    let Client::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
+    // A tunnel cannot be copied, and a malformed chunk ends the copy like the request.
+    let SceneClient::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
     peer.sends("GET / HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     server.sends(OK);
     assert_eq!(peer.message().status(), 200);
     peer.sends("POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n");
@@ -168,7 +166,7 @@ servers = ["http://{shadow}"]
     let class = |class| format!("vanward_mirror_requests_total{{route=\"/\",class=\"{class}\"}}");
     let late = "vanward_mirror_first_byte_seconds_count{route=\"/\"}";
     assert_told(&scene, &[(&class("4xx"), 60.0), (&class("none"), 0.0), (late, 60.0)]);
-    let told = crate::series(&scene);
+    let told = super::series(&scene);
     assert!(!told.keys().any(|name| name.contains("mirror") && name.contains("/closed")), "none were let in");
 }
 
@@ -198,7 +196,7 @@ servers = ["http://{one}", "http://{other}"]
         }
         let class = format!("vanward_mirror_requests_total{{route=\"/\",class=\"{class}\"}}");
         assert_told(&scene, &[(&class, 2.0)]);
-        let told = crate::series(&scene);
+        let told = super::series(&scene);
         let retries = told.iter().filter(|(name, _)| name.starts_with("vanward_upstream_retries_total"));
         assert_eq!(retries.count(), 0, "{class}");
         let cause = "vanward_mirror_failures_total{route=\"/\",cause=\"upstream-refused\"}";
@@ -210,10 +208,8 @@ servers = ["http://{one}", "http://{other}"]
 fn a_mirror_that_never_answers_holds_nobody_up() {
     for spoken in BOTH {
         let scene = Scene::new(&BODIES.replace("bodies =", "max_requests = 1, bodies ="));
-        let mut client = scene.client(spoken);
-        client.asks(&get("/first"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client(spoken).asking(&get("/first"));
+        let mut server = scene.accept(0).after_head();
         server.sends(OK);
         assert_eq!(client.gets().status, 200);
         let mut mirror = scene.accept(1);
@@ -225,7 +221,7 @@ fn a_mirror_that_never_answers_holds_nobody_up() {
             assert_eq!(client.gets().status, 200, "{spoken:?}");
         }
         assert_told(&scene, &[(&skipped("too-many"), 3.0)]);
-        // Half an answer, and then the end of it.
+        // An incomplete response.
         mirror.sends("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhalf");
         drop(mirror);
         let failed = "vanward_mirror_failures_total{route=\"/\",cause=\"upstream-truncated\"}";

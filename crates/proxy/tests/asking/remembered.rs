@@ -1,13 +1,14 @@
-//! Remembered decisions of authentication servers: which, for whom, for how long; and one question for a crowd.
+//! Remembered decisions of authentication servers: which, for which clients, for how long; and a single question for
+//! concurrent requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use testkit::http2::frame::{CANCEL, last_headers, reset};
-use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, SceneClient, Spoken, get};
 use testkit::text::OK;
 use testkit::wait::assert_soon;
 
-use crate::{assert_told, counting_server, server};
+use super::{assert_told, counting_server, server};
 
 const REMEMBERED: &str = r#"
 metrics = "127.0.0.1:0"
@@ -27,9 +28,15 @@ fn config(app: &str, auth: &str) -> String {
 const YES: &str = "HTTP/1.1 200 OK\r\nX-Auth-User: ann\r\nContent-Length: 0\r\n\r\n";
 const NO: &str = "HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno";
 
-/// Asks with these fields, twice, and returns how many questions that took.
+/// Sends a request with these fields twice. Returns how many questions that took.
 #[track_caller]
-fn questions(scene: &Scene, spoken: Spoken, asked: &AtomicUsize, request: &Asked<'_>, status: u16) -> usize {
+fn questions(
+    scene: &Scene,
+    spoken: Spoken,
+    asked: &AtomicUsize,
+    request: &BodylessRequest<'_>,
+    status: u16,
+) -> usize {
     let before = asked.load(Ordering::Relaxed);
     for _ in 0..2 {
         assert_eq!(scene.answer(spoken, request).status, status, "{request:?}");
@@ -49,11 +56,11 @@ fn a_decision_is_for_its_key() {
             ("/other", "cookie: id=1\n", 1),
             ("/other?query=1", "cookie: id=1\n", 0),
             ("/", "cookie: id=1; id=2\n", 1),
-            // Who shows nothing is nobody, whoever was let in before.
+            // A client without credentials does not get another client's decision.
             ("/", "", 2),
             ("/", "cookie: idx=1\n", 2),
         ] {
-            let request = Asked { fields, ..get(target) };
+            let request = BodylessRequest { fields, ..get(target) };
             assert_eq!(
                 questions(&scene, spoken, &asked, &request, 200),
                 expected,
@@ -71,7 +78,7 @@ fn what_is_remembered_is_what_the_server_gets() {
         for _ in 0..2 {
             let fields = "cookie: id=1\nx-auth-user: root\n";
             let ok = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
-            let (seen, got) = scene.exchange(spoken, &Asked { fields, ..get("/") }, ok);
+            let (seen, got) = scene.exchange(spoken, &BodylessRequest { fields, ..get("/") }, ok);
             assert!(seen.contains("X-Auth-User: ann\r\n") && !seen.contains("root"), "{spoken:?} {seen}");
             assert_eq!(got.status, 200);
         }
@@ -100,12 +107,12 @@ fn an_answer_says_whether_and_how_long_it_counts() {
         let (auth, asked) = counting_server(answer);
         let config = config(&server(OK), &auth).replace("ttl = \"1h\" }", &format!("ttl = \"1h\"{cache} }}"));
         let scene = Scene::new(&config);
-        let request = Asked { fields: "cookie: id=1\n", ..get("/") };
+        let request = BodylessRequest { fields: "cookie: id=1\n", ..get("/") };
         assert_eq!(questions(&scene, Spoken::Http1, &asked, &request, status), expected, "{answer}");
-        // Nor longer than the file says.
+        // Nor longer than configured.
         let (auth, asked) = counting_server(answer);
         let scene = Scene::new(&config.replace("\"1h\"", "\"1ms\"").replace(&old(&config), &auth));
-        let request = Asked { fields: "cookie: id=1\n", ..get("/") };
+        let request = BodylessRequest { fields: "cookie: id=1\n", ..get("/") };
         assert_soon("it is asked about again", || {
             assert_eq!(scene.answer(Spoken::Http1, &request).status, status);
             asked.load(Ordering::Relaxed) > 1
@@ -113,7 +120,7 @@ fn an_answer_says_whether_and_how_long_it_counts() {
     }
 }
 
-/// The address of the authentication server in a configuration.
+/// Returns the address of the authentication server in a configuration.
 fn old(config: &str) -> String {
     let (_, auth) = config.split_once("[upstream.auth]\nservers = [\"http://").expect("there is one");
     auth.split('"').next().unwrap_or_default().to_owned()
@@ -129,17 +136,16 @@ fn a_crowd_asks_once() {
     ] {
         for spoken in BOTH {
             let scene = Scene::new(&config(&app, "{0}"));
-            let mut clients: Vec<Client> = (0..4).map(|_| scene.client(spoken)).collect();
+            let mut clients: Vec<SceneClient> = (0..4).map(|_| scene.client(spoken)).collect();
             for client in &mut clients {
-                client.asks(&Asked { fields: "cookie: id=1\n", ..get("/") });
+                client.asks(&BodylessRequest { fields: "cookie: id=1\n", ..get("/") });
             }
-            let mut auth = scene.accept(0);
-            auth.head();
+            let mut auth = scene.accept(0).after_head();
             assert_told(&scene, &[("vanward_forward_auth_waits_total{route=\"/\"}", 3.0)]);
             assert!(scene.try_accept(0).is_none(), "nobody else asks");
             auth.sends(answer);
             let mut peers = vec![auth];
-            // An answer that is for one client only is no other's: each of them asks.
+            // A private answer holds for one client only: each asks.
             for _ in 1..questions {
                 let peer = scene.accept(0);
                 peers.push(peer);
@@ -159,17 +165,15 @@ fn a_crowd_asks_once() {
 fn if_who_asks_goes_another_one_asks() {
     let scene = Scene::new(&config(&server(OK), "{0}"));
     let fields = ":method: GET\n:scheme: http\n:authority: test\n:path: /\ncookie: id=1\n";
-    let Client::Two(mut first, _) = scene.client(Spoken::Http2) else { unreachable!() };
+    let SceneClient::Two(mut first, _) = scene.client(Spoken::Http2) else { unreachable!() };
     first.sends(last_headers(1, fields));
-    // It stays open: one that is closed would be asked again on another connection.
-    let mut unanswered = scene.accept(0);
-    unanswered.head();
+    // Stays open, because a closed connection would cause a retry.
+    let _unanswered = scene.accept(0).after_head();
     let mut second = scene.client(Spoken::Http1);
-    second.asks(&Asked { fields: "cookie: id=1\n", ..get("/") });
+    second.asks(&BodylessRequest { fields: "cookie: id=1\n", ..get("/") });
     assert_told(&scene, &[("vanward_forward_auth_waits_total{route=\"/\"}", 1.0)]);
     first.sends(reset(1, CANCEL));
-    let mut auth = scene.accept(0);
-    auth.head();
+    let mut auth = scene.accept(0).after_head();
     auth.sends(YES);
     assert_eq!(second.gets().status, 200);
 }
@@ -197,16 +201,14 @@ fn what_is_stored_is_for_those_who_are_let_in() {
     for spoken in BOTH {
         for (path, control, is_stored) in [
             ("/plain", "max-age=60", true),
-            // What a server says to one user is nobody else's, unless it says so.
+            // A response to one user is not shared, unless it says so.
             ("/told", "max-age=60", false),
             ("/told", "public, max-age=60", true),
             ("/told", "public, max-age=60\r\nVary: X-Auth-User", false),
         ] {
             let scene = Scene::new(STORED);
-            let mut client = scene.client(spoken);
-            client.asks(&get(path));
-            let mut auth = scene.accept(1);
-            auth.head();
+            let mut client = scene.client(spoken).asking(&get(path));
+            let mut auth = scene.accept(1).after_head();
             auth.sends("HTTP/1.1 200 OK\r\nX-Auth-User: ann\r\nContent-Length: 0\r\n\r\n");
             let mut app = scene.accept(0);
             let answer = |body| {
@@ -236,7 +238,7 @@ fn a_reload_that_asks_the_same_remembers() {
     let (auth, asked) = counting_server(YES);
     let text = config(&server(OK), &auth);
     let scene = Scene::new(&text);
-    let request = Asked { fields: "cookie: id=1\n", ..get("/") };
+    let request = BodylessRequest { fields: "cookie: id=1\n", ..get("/") };
     assert_eq!(questions(&scene, Spoken::Http1, &asked, &request, 200), 1);
     let listen = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
     let more = "[[route]]\npath = \"/more\"\nrespond = { status = 204 }\n";

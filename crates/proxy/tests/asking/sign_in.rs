@@ -1,18 +1,18 @@
-//! Clients without a session of a route that has a cache: they are sent to sign in, whatever is stored, and get nothing of it. The same
-//! with faults of the authentication server, and of the route. Clients of all three versions.
+//! Clients without a session on a route with a cache: they are redirected to a login page and get no stored response.
+//! Also with faults of the authentication server and of the route. Clients use all three versions.
 
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use testkit::http1::Peer;
-use testkit::http2::End;
+use testkit::http1::Http1Peer;
+use testkit::http2::H2End;
 use testkit::http3;
-use testkit::scene::{Asked, Client, Got, Scene, get};
+use testkit::scene::{BodylessRequest, Got, Scene, SceneClient, get};
 
-use crate::{assert_told, counting_server, deciding_server};
+use super::{assert_told, counting_server, deciding_server};
 
-/// Whatever may be stored is, for all clients.
+/// All responses may be stored for all clients.
 const GUARDED: &str = r#"
 metrics = "127.0.0.1:0"
 [cache]
@@ -37,7 +37,6 @@ const PAGE: &str =
 const KNOWN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nknown";
 const UNKNOWN: &str = "HTTP/1.1 401 No\r\nCache-Control: max-age=3600\r\nContent-Length: 7\r\n\r\nunknown";
 
-/// A field of a client with a session.
 const SESSION: &str = "cookie: session=1\n";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,44 +50,43 @@ use Version::{One, Three, Two};
 
 const ALL: [Version; 3] = [One, Two, Three];
 
-/// An authentication server that knows clients with a session.
+/// An authentication server that admits clients with a session.
 fn authentication() -> (String, Arc<AtomicUsize>) {
     deciding_server(|head| if head.contains("session=1") { KNOWN } else { UNKNOWN })
 }
 
-/// A guarded proxy, and how many requests its server has got.
+/// Returns a guarded proxy, and the number of requests to its server.
 fn guarded(auth: &str, timeout: &str, more: &str) -> (Scene, Arc<AtomicUsize>) {
     let (app, asked) = counting_server(PAGE);
     let text = GUARDED.replace("{app}", &app).replace("{auth}", auth).replace("{timeout}", timeout);
     (Scene::new(&format!("{text}{more}")), asked)
 }
 
-/// A client of the listener without TLS, which is the second one.
-fn client(scene: &Scene, version: Version) -> Client {
+/// Connects to the second listener, which has no TLS.
+fn client(scene: &Scene, version: Version) -> SceneClient {
     let stream = TcpStream::connect(scene.running().addresses()[1]).expect("the proxy listens");
     match version {
-        One => Client::One(Peer::new("client", stream)),
-        _ => Client::Two(Box::new(End::client(stream, &[])), 1),
+        One => SceneClient::One(Http1Peer::new("client", stream)),
+        _ => SceneClient::Two(Box::new(H2End::client(stream, &[])), 1),
     }
 }
 
-/// What a new client gets.
-fn answer(scene: &Scene, version: Version, asked: &Asked<'_>) -> Got {
-    let Asked { method, target, fields, .. } = *asked;
+/// Returns the response to a new client.
+fn answer(scene: &Scene, version: Version, asked: &BodylessRequest<'_>) -> Got {
+    let BodylessRequest { method, target, fields, .. } = *asked;
     if version == Three {
-        let client = http3::Client::connect(scene.running().addresses()[0]);
+        let client = http3::H3TestClient::connect(scene.running().addresses()[0]);
         let (head, body, _) = client.asks(method, target, fields).response();
         let (status, fields) = head.split_once('\n').expect("has a status");
         let status = status.trim_start_matches(":status: ").parse().expect("is a number");
         return Got { status, fields: fields.to_owned(), body: String::from_utf8(body).expect("is text") };
     }
-    let mut client = client(scene, version);
-    client.asks(asked);
+    let mut client = client(scene, version).asking(asked);
     if method == "HEAD" { client.gets_head_alone() } else { client.gets() }
 }
 
-fn asks<'a>(method: &'a str, target: &'a str, fields: &'a str) -> Asked<'a> {
-    Asked { method, fields, ..get(target) }
+fn asks<'a>(method: &'a str, target: &'a str, fields: &'a str) -> BodylessRequest<'a> {
+    BodylessRequest { method, fields, ..get(target) }
 }
 
 #[track_caller]
@@ -112,7 +110,7 @@ fn a_redirect_to_sign_in_is_not_stored_and_nothing_stored_is_for_strangers() {
             is_sent_to_sign_in(&answer(&scene, version, &asks(method, url, "")), method);
         }
         assert_eq!(pages(), place, "{version:?}: no server is asked for a stranger");
-        // The redirect is nobody else's, and the page is then stored.
+        // The redirect is not stored, and the page is stored afterwards.
         for _ in 0..2 {
             let got = answer(&scene, version, &asks("GET", url, SESSION));
             assert_eq!((got.status, got.body.as_str(), pages()), (200, "page", place + 1), "{version:?}");
@@ -130,7 +128,7 @@ fn a_redirect_to_sign_in_is_not_stored_and_nothing_stored_is_for_strangers() {
             let what = format!("{version:?} {method} {fields}");
             is_sent_to_sign_in(&answer(&scene, version, &asks(method, url, fields)), &what);
         }
-        // What strangers may not do has invalidated nothing.
+        // Rejected requests of other clients have invalidated nothing.
         let before = questions.load(Ordering::Relaxed);
         for (method, body) in [("GET", "page"), ("HEAD", "")] {
             let got = answer(&scene, version, &asks(method, url, SESSION));
@@ -149,14 +147,14 @@ fn a_redirect_to_sign_in_is_not_stored_and_nothing_stored_is_for_strangers() {
 fn a_body_is_not_waited_for_before_a_client_is_sent_to_sign_in() {
     let (auth, _) = authentication();
     let (scene, asked) = guarded(&auth, "5s", "");
-    let Client::One(mut peer) = client(&scene, One) else { unreachable!("it speaks HTTP/1") };
+    let SceneClient::One(mut peer) = client(&scene, One) else { unreachable!("it speaks HTTP/1") };
     peer.sends("POST /a HTTP/1.1\r\nHost: test\r\nContent-Length: 100000\r\n\r\nthe beginning");
     let head = peer.head();
     assert!(head.starts_with("HTTP/1.1 302 ") && head.contains("\r\nLocation: /start?rd="), "{head}");
     let mut two = client(&scene, Two);
     two.posts(&[b"whole"], true);
     is_sent_to_sign_in(&two.gets(), "a whole body");
-    let three = http3::Client::connect(scene.running().addresses()[0]);
+    let three = http3::H3TestClient::connect(scene.running().addresses()[0]);
     let mut stream = three.open();
     stream.sends_head(&http3::frame::request("POST", "/a", "content-length: 9\n"));
     stream.sends_data(b"abc");
@@ -164,14 +162,15 @@ fn a_body_is_not_waited_for_before_a_client_is_sent_to_sign_in() {
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 }
 
-/// The faults are those of a proxy in front of the authentication server, for questions about requests with `x-break`.
+/// The faults are injected by a second proxy in front of the authentication server, into questions about requests with
+/// `x-break`.
 #[test]
 fn faults_of_the_authentication_server_let_nobody_in() {
     const BREAK: &str = "x-break: 1\n";
     let (auth, _) = authentication();
     for (fault, timeout, stranger, known, cause) in [
         ("delay 50ms", "5s", 302, 200, None),
-        ("delay 1h", "100ms", 504, 504, Some("auth-timeout")),
+        ("delay 1h", "500ms", 504, 504, Some("auth-timeout")),
         ("reset", "5s", 502, 502, Some("auth-failed")),
         ("cut 3", "5s", 502, 502, Some("auth-failed")),
         ("length +10", "5s", 502, 502, Some("auth-failed")),
@@ -180,7 +179,7 @@ fn faults_of_the_authentication_server_let_nobody_in() {
         ("401", "5s", 302, 302, None),
         ("403", "5s", 403, 403, None),
         ("503", "5s", 503, 503, None),
-        // The first question of each client breaks, and is asked once more.
+        // The first question of each client breaks, and is retried.
         ("reset\"\nfirst = 1\nkey = \"header:x-break\"\nname = \"once", "5s", 302, 200, None),
     ] {
         let broken = "[upstream.auth]\nservers = [\"http://{auth}\"]\n[[route]]\nupstream = \"auth\"\n[[fault]]\n\
@@ -191,7 +190,7 @@ fn faults_of_the_authentication_server_let_nobody_in() {
             let url = &format!("/page/{place}");
             let what = format!("{fault} {version:?}");
             let with_both = format!("{SESSION}{BREAK}");
-            // What is stored helps nobody, before and after.
+            // A stored response helps no client without a session, before and after.
             assert_eq!(answer(&scene, version, &asks("GET", url, SESSION)).body, "page", "{what}");
             for method in ["GET", "HEAD", "POST"] {
                 let got = answer(&scene, version, &asks(method, url, BREAK));
@@ -212,7 +211,7 @@ fn faults_of_the_authentication_server_let_nobody_in() {
     }
 }
 
-/// A fault of the route is one for the client: the question has none of it, and is not counted.
+/// A fault on the route affects the client's request only, and the question is not counted.
 #[test]
 fn a_fault_of_the_route_is_the_client_s_alone() {
     let (auth, questions) = authentication();
@@ -232,7 +231,7 @@ fn a_fault_of_the_route_is_the_client_s_alone() {
     }
 }
 
-/// The server is a proxy's own: what signs in is beside the route that is guarded, and in no cache.
+/// The login page is on another route of the same proxy, without authentication and cache.
 #[test]
 fn the_sign_in_page_is_on_a_route_without_the_question() {
     let (auth, _) = authentication();

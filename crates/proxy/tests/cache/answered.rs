@@ -1,9 +1,8 @@
-//! What is answered from the store, and what is not.
+//! Which requests are answered from the store.
 
-use std::thread;
-
-use testkit::http1::Peer;
-use testkit::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
+use testkit::http1::Http1Peer;
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, Spoken, get};
+use testkit::wait::Patience;
 
 pub(crate) const ONE_ROUTE: &str = r#"
 [cache]
@@ -22,8 +21,13 @@ pub(crate) fn response(fields: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n{body}", body.len())
 }
 
-/// The connection that the next request for the server comes on: that which is free, or one of another worker's.
-pub(crate) fn next<'p>(scene: &Scene, free: &'p mut Peer, other: &'p mut Option<Peer>) -> &'p mut Peer {
+/// Returns the connection with the next request for the server: the free one, or another worker's.
+pub(crate) fn next<'p>(
+    scene: &Scene,
+    free: &'p mut Http1Peer,
+    other: &'p mut Option<Http1Peer>,
+) -> &'p mut Http1Peer {
+    let patience = Patience::new();
     loop {
         if free.has_something() {
             return free;
@@ -31,7 +35,7 @@ pub(crate) fn next<'p>(scene: &Scene, free: &'p mut Peer, other: &'p mut Option<
         if let Some(peer) = scene.try_accept(0) {
             return other.insert(peer);
         }
-        thread::yield_now();
+        patience.wait("no server is asked");
     }
 }
 
@@ -59,15 +63,17 @@ fn what_is_fresh_is_answered_without_the_server() {
     }
 }
 
-/// RFC 9112 §9.6: what a client has sent behind its last request does not cost it the response.
+/// RFC 9112 §9.6: pipelined requests after the last one do not cost the client its response.
 #[test]
 fn what_is_stored_reaches_a_client_that_has_sent_more_than_is_read() {
     for len in [2, 300_000] {
         let scene = Scene::new(ONE_ROUTE);
         let body = "x".repeat(len);
         scene.exchange(Spoken::Http1, &get("/a"), &response("Cache-Control: max-age=60\r\n", &body));
-        let Client::One(mut client) = scene.client(Spoken::Http1) else { unreachable!("it speaks HTTP/1") };
-        let Asked { host, .. } = get("/a");
+        let SceneClient::One(mut client) = scene.client(Spoken::Http1) else {
+            unreachable!("it speaks HTTP/1")
+        };
+        let BodylessRequest { host, .. } = get("/a");
         let last = format!("GET /a HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         client.sends([last, "\r\n".repeat(100_000)].concat());
         assert_eq!(client.message().body, body.as_bytes());
@@ -96,7 +102,7 @@ fn head_is_answered_from_a_stored_get() {
     let scene = Scene::new(ONE_ROUTE);
     scene.exchange(Spoken::Http1, &get("/a"), &response("Cache-Control: max-age=60\r\n", "hello"));
     let mut client = scene.client(Spoken::Http2);
-    let got = client.asks_for(&Asked { method: "HEAD", ..get("/a") });
+    let got = client.asks_for(&BodylessRequest { method: "HEAD", ..get("/a") });
     assert_eq!((got.status, got.field("content-length"), got.body.as_str()), (200, Some("5"), ""));
 }
 
@@ -123,8 +129,7 @@ fn what_may_not_be_stored_is_asked_for_each_time() {
         "Cache-Control: max-age=60\r\nSet-Cookie: id=1\r\n",
     ] {
         let scene = Scene::new(ONE_ROUTE);
-        let mut client = scene.client(Spoken::Http1);
-        client.asks(&get("/a"));
+        let mut client = scene.client(Spoken::Http1).asking(&get("/a"));
         let mut server = scene.accept(0);
         for _ in 0..2 {
             server.head();
@@ -140,13 +145,11 @@ fn what_may_not_be_stored_is_asked_for_each_time() {
 fn an_unsafe_request_that_succeeds_makes_what_is_stored_invalid() {
     for (status, is_gone) in [("200 OK", true), ("500 Internal Server Error", false)] {
         let scene = Scene::new(ONE_ROUTE);
-        let mut client = scene.client(Spoken::Http1);
-        client.asks(&get("/a"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client(Spoken::Http1).asking(&get("/a"));
+        let mut server = scene.accept(0).after_head();
         server.sends(response("Cache-Control: max-age=60\r\n", "old"));
         assert_eq!(client.gets().body, "old");
-        client.asks(&Asked { method: "DELETE", ..get("/a") });
+        client.asks(&BodylessRequest { method: "DELETE", ..get("/a") });
         server.head();
         server.sends(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"));
         client.gets();
@@ -163,11 +166,10 @@ fn an_unsafe_request_that_succeeds_makes_what_is_stored_invalid() {
 fn variants_are_told_apart_by_vary() {
     let scene = Scene::new(ONE_ROUTE);
     let mut client = scene.client(Spoken::Http1);
-    let of = |fields| Asked { fields, ..get("/a") };
+    let of = |fields| BodylessRequest { fields, ..get("/a") };
     let fields = "Cache-Control: max-age=60\r\nVary: X-Kind\r\n";
     client.asks(&of("x-kind: a\n"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     server.sends(response(fields, "a"));
     assert_eq!(client.gets().body, "a");
     client.asks(&of("x-kind: b\n"));
@@ -182,7 +184,8 @@ fn variants_are_told_apart_by_vary() {
 #[test]
 fn only_if_cached_never_asks_the_server() {
     let scene = Scene::new(ONE_ROUTE);
-    let got = scene.answer(Spoken::Http1, &Asked { fields: "cache-control: only-if-cached\n", ..get("/a") });
+    let got = scene
+        .answer(Spoken::Http1, &BodylessRequest { fields: "cache-control: only-if-cached\n", ..get("/a") });
     assert_eq!(got.status, 504);
     assert!(scene.try_accept(0).is_none());
 }
@@ -202,7 +205,7 @@ fn what_a_route_does_with_responses_is_done_with_stored_ones() {
     }
 }
 
-/// A head that goes again and again lies before such a body, and another takes its place.
+/// The body is the same buffer each time, with the head of each request before it.
 #[test]
 fn a_long_body_leaves_with_the_head_of_each_request() {
     let scene = Scene::new(ONE_ROUTE);
@@ -215,7 +218,8 @@ fn a_long_body_leaves_with_the_head_of_each_request() {
         assert_eq!((kept.status, kept.field("connection")), (200, None), "{number}");
         assert!(kept.body == body, "{number}");
         if number % 3 > 0 {
-            let closed = scene.answer(Spoken::Http1, &Asked { fields: "connection: close\n", ..get("/a") });
+            let closed =
+                scene.answer(Spoken::Http1, &BodylessRequest { fields: "connection: close\n", ..get("/a") });
             assert_eq!((closed.status, closed.field("connection")), (200, Some("close")), "{number}");
             assert!(closed.body == body, "{number}");
         }

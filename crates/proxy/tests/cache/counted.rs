@@ -1,13 +1,12 @@
-//! What the metrics say of the cache.
+//! The metrics of the cache.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use testkit::scene::{Asked, Scene, Spoken, get};
+use testkit::scene::{BodylessRequest, Scene, Spoken, get};
 
-use crate::answered::{ONE_ROUTE, response};
+use super::answered::{ONE_ROUTE, response};
 
-/// The page of the metrics.
 fn metrics(scene: &Scene) -> String {
     let address = scene.running().metrics_address().expect("they are served");
     let mut stream = TcpStream::connect(address).expect("they are served");
@@ -21,10 +20,8 @@ fn metrics(scene: &Scene) -> String {
 fn each_route_counts_what_its_cache_does_and_why_not_more() {
     let routes = ONE_ROUTE.replace("[[route]]", "[[route]]\nname = \"site\"");
     let scene = Scene::new(&format!("metrics = \"127.0.0.1:0\"\n{routes}"));
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/b"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client(Spoken::Http1).asking(&get("/b"));
+    let mut server = scene.accept(0).after_head();
     server.sends(response("Cache-Control: private\r\n", "mine"));
     client.gets();
     client.asks(&get("/a"));
@@ -34,7 +31,7 @@ fn each_route_counts_what_its_cache_does_and_why_not_more() {
     for _ in 0..3 {
         client.asks_for(&get("/a"));
     }
-    client.asks(&Asked { fields: "cache-control: no-cache\n", ..get("/a") });
+    client.asks(&BodylessRequest { fields: "cache-control: no-cache\n", ..get("/a") });
     server.head();
     server.sends("HTTP/1.1 304 Not Modified\r\n\r\n");
     assert_eq!(client.gets().body, "hello");

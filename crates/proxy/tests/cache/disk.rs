@@ -1,22 +1,24 @@
-//! What is stored on a disk answers in the next process, unless it was purged or is damaged; and without the disk all goes on.
+//! Responses on a disk answer in the next process, unless they were purged or damaged; and without the disk the cache
+//! works on.
 
 use std::fs;
 use std::path::Path;
 
 use testkit::admin;
-use testkit::scene::{Asked, Scene, Spoken, get, read};
+use testkit::scene::{BodylessRequest, Scene, Spoken, get, read};
+use testkit::wait::assert_soon;
 
-use crate::answered::{ONE_ROUTE, response};
-use crate::purged::order;
+use super::answered::{ONE_ROUTE, response};
+use super::purged::order;
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
-/// A proxy whose cache has this folder.
+/// Returns a proxy whose cache is in this folder.
 fn scene(folder: &Path) -> Scene {
     sized(folder, "1MiB", "64MiB", "cache = {}")
 }
 
-/// The same, for objects up to this, with so much room on the disk, and with a route like this.
+/// With limits for objects and for the disk, and route options.
 fn sized(folder: &Path, object: &str, size: &str, route: &str) -> Scene {
     Scene::new(&text(folder, object, size, route))
 }
@@ -28,37 +30,33 @@ fn text(folder: &Path, object: &str, size: &str, route: &str) -> String {
     format!("admin = \"{{dir}}/admin\"\n{text}")
 }
 
-/// The same, once what is in it can be read.
+/// Waits until the disk can be read.
 fn ready(folder: &Path) -> Scene {
     on(scene(folder))
 }
 
 fn on(scene: Scene) -> Scene {
-    while !disk(&scene)["is_on"].as_bool().expect("is told") {
-        std::thread::yield_now();
-    }
+    assert_soon("the disk does not come on", || disk(&scene)["is_on"].as_bool().expect("is told"));
     scene
 }
 
-/// What the status says of the disk.
+/// Returns the disk's part of the status.
 fn disk(scene: &Scene) -> serde_json::Value {
     let (_, body) = admin::asks(&scene.file("admin"), "GET", "/status", "");
     let status: serde_json::Value = serde_json::from_str(&body).expect("is JSON");
     status["cache"]["disk"].clone()
 }
 
-/// Has a response stored, in memory at least.
-fn store(scene: &Scene, request: &Asked<'_>, fields: &str, body: &str) {
+/// Stores a response, at least in memory.
+fn store(scene: &Scene, request: &BodylessRequest<'_>, fields: &str, body: &str) {
     let (_, got) = scene.exchange(Spoken::Http1, request, &response(fields, body));
     assert_eq!(got.body, body);
-    while !is_stored(scene, request) {
-        std::thread::yield_now();
-    }
+    assert_soon("it is not stored", || is_stored(scene, request));
 }
 
-fn is_stored(scene: &Scene, request: &Asked<'_>) -> bool {
+fn is_stored(scene: &Scene, request: &BodylessRequest<'_>) -> bool {
     let fields = format!("{}cache-control: only-if-cached\n", request.fields);
-    scene.answer(Spoken::Http2, &Asked { fields: &fields, ..*request }).status == 200
+    scene.answer(Spoken::Http2, &BodylessRequest { fields: &fields, ..*request }).status == 200
 }
 
 fn folder() -> tempfile::TempDir {
@@ -84,10 +82,10 @@ fn what_is_stored_answers_in_the_next_process() {
             assert!(got.field("cache-status").is_some_and(|status| status.starts_with("vanward; hit")));
         }
     }
-    let part = Asked { fields: "range: bytes=1-3\n", ..get("/5000") };
+    let part = BodylessRequest { fields: "range: bytes=1-3\n", ..get("/5000") };
     assert_eq!(scene.answer(Spoken::Http1, &part).status, 206);
     assert!(scene.try_accept(0).is_none());
-    // Read once each, and from memory then.
+    // Read once each, then served from memory.
     assert_eq!(disk(&scene)["read"], 4);
 }
 
@@ -101,7 +99,7 @@ fn rfc9111_5_2_1_7_only_if_cached_counts_for_what_is_stale_on_the_disk_unless_it
             scene.exchange(Spoken::Http1, &get("/a"), &stale);
         }
         let scene = on(sized(folder.path(), "1MiB", "64MiB", route));
-        let asked = Asked { fields: "cache-control: only-if-cached\n", ..get("/a") };
+        let asked = BodylessRequest { fields: "cache-control: only-if-cached\n", ..get("/a") };
         if is_obeyed {
             assert_eq!(scene.answer(Spoken::Http1, &asked).status, 504);
         } else {
@@ -117,16 +115,16 @@ fn a_part_is_had_from_the_whole_on_the_disk() {
     let folder = folder();
     store(&ready(folder.path()), &get("/a"), FRESH, "0123456789");
     let scene = ready(folder.path());
-    let got = scene.answer(Spoken::Http1, &Asked { fields: "range: bytes=2-4\n", ..get("/a") });
+    let got = scene.answer(Spoken::Http1, &BodylessRequest { fields: "range: bytes=2-4\n", ..get("/a") });
     assert_eq!((got.status, got.body.as_str()), (206, "234"));
-    let same = Asked { fields: "if-modified-since: Thu, 01 Jan 2099 00:00:00 GMT\n", ..get("/a") };
+    let same = BodylessRequest { fields: "if-modified-since: Thu, 01 Jan 2099 00:00:00 GMT\n", ..get("/a") };
     assert!(matches!(scene.answer(Spoken::Http1, &same).status, 200 | 304));
 }
 
 #[test]
 fn a_head_is_had_from_the_whole_on_the_disk() {
     let folder = folder();
-    let head = |target| Asked { method: "HEAD", ..get(target) };
+    let head = |target| BodylessRequest { method: "HEAD", ..get(target) };
     {
         let scene = ready(folder.path());
         for (target, len) in [("/1", 10), ("/2", 300_000)] {
@@ -135,9 +133,10 @@ fn a_head_is_had_from_the_whole_on_the_disk() {
     }
     let scene = ready(folder.path());
     for (target, spoken, len) in [("/1", Spoken::Http1, "10"), ("/2", Spoken::Http2, "300000")] {
-        for request in [head(target), Asked { fields: "cache-control: only-if-cached\n", ..head(target) }] {
-            let mut client = scene.client(spoken);
-            client.asks(&request);
+        for request in
+            [head(target), BodylessRequest { fields: "cache-control: only-if-cached\n", ..head(target) }]
+        {
+            let mut client = scene.client(spoken).asking(&request);
             let got = client.gets_head_alone();
             assert_eq!(
                 (got.status, got.field("content-length"), &*got.body),
@@ -148,10 +147,10 @@ fn a_head_is_had_from_the_whole_on_the_disk() {
         assert_eq!(scene.answer(spoken, &get(target)).body.len().to_string(), len);
     }
     assert!(scene.try_accept(0).is_none());
-    // Read once each, and from memory then.
+    // Read once each, then served from memory.
     assert_eq!(disk(&scene)["read"], 2);
     let mut client = scene.client(Spoken::Http1);
-    client.asks(&Asked { fields: "cache-control: only-if-cached\n", ..head("/none") });
+    client.asks(&BodylessRequest { fields: "cache-control: only-if-cached\n", ..head("/none") });
     assert_eq!(client.gets_head_alone().status, 504);
 }
 
@@ -162,12 +161,12 @@ fn a_head_of_what_is_stale_on_the_disk_is_the_servers() {
     store(&ready(folder.path()), &get("/a"), fields, "old");
     let scene = ready(folder.path());
     let mut client = scene.client(Spoken::Http1);
-    client.asks(&Asked { method: "HEAD", fields: "cache-control: max-age=500\n", ..get("/a") });
+    client.asks(&BodylessRequest { method: "HEAD", fields: "cache-control: max-age=500\n", ..get("/a") });
     let mut server = scene.accept(0);
     assert!(server.head().starts_with("HEAD /a HTTP/1.1\r\n"));
     server.sends("HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 3\r\nX-New: yes\r\n\r\n");
     assert_eq!(client.gets_head_alone().field("x-new"), Some("yes"));
-    // It is about what is stored, and that is used still.
+    // A question about the stored response, which remains usable.
     assert_eq!(scene.answer(Spoken::Http1, &get("/a")).body, "old");
 }
 
@@ -179,15 +178,15 @@ fn variants_are_told_apart_on_the_disk() {
         let scene = ready(folder.path());
         for kind in kinds {
             let fields = format!("{FRESH}Vary: X-Kind\r\n");
-            store(&scene, &Asked { fields: kind, ..get("/v") }, &fields, kind.trim());
+            store(&scene, &BodylessRequest { fields: kind, ..get("/v") }, &fields, kind.trim());
         }
     }
     let scene = ready(folder.path());
     for kind in kinds {
-        let got = scene.answer(Spoken::Http1, &Asked { fields: kind, ..get("/v") });
+        let got = scene.answer(Spoken::Http1, &BodylessRequest { fields: kind, ..get("/v") });
         assert_eq!((got.status, got.body.as_str()), (200, kind.trim()));
     }
-    let other = Asked { fields: "x-kind: d\ncache-control: only-if-cached\n", ..get("/v") };
+    let other = BodylessRequest { fields: "x-kind: d\ncache-control: only-if-cached\n", ..get("/v") };
     assert_eq!(scene.answer(Spoken::Http1, &other).status, 504);
 }
 
@@ -199,13 +198,11 @@ fn what_is_stale_on_the_disk_is_validated() {
         let scene = ready(folder.path());
         let (_, got) = scene.exchange(Spoken::Http1, &get("/a"), &response(fields, "old"));
         assert_eq!(got.body, "old");
-        while disk(&scene)["records"] != 1 {
-            std::thread::yield_now();
-        }
+        assert_soon("the disk does not have all records", || disk(&scene)["records"] == 1);
     }
     let scene = ready(folder.path());
     let mut client = scene.client(Spoken::Http1);
-    client.asks(&Asked { fields: "cache-control: max-age=10\n", ..get("/a") });
+    client.asks(&BodylessRequest { fields: "cache-control: max-age=10\n", ..get("/a") });
     let mut server = scene.accept(0);
     assert!(server.head().to_lowercase().contains("if-none-match: \"a\""));
     server.sends("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=600\r\n\r\n");
@@ -226,19 +223,19 @@ fn what_was_purged_stays_purged() {
         r#"{"tags":["one"],"soft":true}"#,
     ] {
         let folder = folder();
-        let kept = Asked { host: "other", ..get("/b") };
+        let kept = BodylessRequest { host: "other", ..get("/b") };
         {
             let scene = ready(folder.path());
             store(&scene, &get("/a"), &format!("{FRESH}Cache-Tag: one, two\r\n"), "old");
             store(&scene, &kept, FRESH, "kept");
         }
         {
-            // By the next process, which has never read it.
+            // Purged by the next process, which has not read it.
             let scene = ready(folder.path());
             let (status, told) = order(&scene, "/cache/purge", order_body);
             assert_eq!(status, 200, "{order_body}");
             let told: String = told.split_whitespace().collect();
-            // What is named by neither URL nor all is counted in memory alone.
+            // Purges other than by URL or of everything are only counted in memory.
             let is_counted = [(r#""urls":["http"#, 1), ("all", 2)]
                 .into_iter()
                 .find(|(named, _)| order_body.contains(named));
@@ -263,7 +260,7 @@ fn what_a_request_has_changed_is_gone_from_the_disk() {
     store(&ready(folder.path()), &get("/a"), FRESH, "old");
     {
         let scene = ready(folder.path());
-        scene.exchange(Spoken::Http1, &Asked { method: "DELETE", ..get("/a") }, &response("", ""));
+        scene.exchange(Spoken::Http1, &BodylessRequest { method: "DELETE", ..get("/a") }, &response("", ""));
     }
     assert!(!is_stored(&ready(folder.path()), &get("/a")));
 }
@@ -272,19 +269,27 @@ fn what_a_request_has_changed_is_gone_from_the_disk() {
 fn rfc9111_4_3_what_a_server_has_said_of_it_since_holds_on_the_disk() {
     let not_modified = "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: private, no-store\r\n\r\n";
     let other = "HTTP/1.1 200 OK\r\nETag: \"b\"\r\nContent-Length: 3\r\n\r\n";
-    for (method, said) in [("GET", not_modified), ("HEAD", other)] {
+    let gone = "HTTP/1.1 410 Gone\r\nCache-Control: no-store\r\nContent-Length: 0\r\n\r\n";
+    let private = "HTTP/1.1 200 OK\r\nCache-Control: private\r\nContent-Length: 3\r\n\r\nnew";
+    for (method, said, status) in [
+        ("GET", not_modified, 200),
+        ("HEAD", other, 200),
+        ("GET", gone, 410),
+        ("HEAD", gone, 410),
+        ("GET", private, 200),
+    ] {
         let folder = folder();
         store(&ready(folder.path()), &get("/a"), &format!("{FRESH}ETag: \"a\"\r\n"), "old");
         {
             let scene = ready(folder.path());
             assert!(is_stored(&scene, &get("/a")));
             let mut client = scene.client(Spoken::Http1);
-            client.asks(&Asked { method, fields: "cache-control: no-cache\n", ..get("/a") });
+            client.asks(&BodylessRequest { method, fields: "cache-control: no-cache\n", ..get("/a") });
             let mut server = scene.accept(0);
             assert!(server.head().starts_with(method));
             server.sends(said);
-            let status = if method == "GET" { client.gets().status } else { client.gets_head_alone().status };
-            assert_eq!(status, 200);
+            let got = if method == "GET" { client.gets() } else { client.gets_head_alone() };
+            assert_eq!(got.status, status);
         }
         assert!(!is_stored(&ready(folder.path()), &get("/a")), "{method}");
     }
@@ -298,10 +303,8 @@ fn what_is_too_long_for_the_disk_takes_the_older_one_from_it() {
         let scene = scene();
         store(&scene, &get("/a"), FRESH, "old");
         store(&scene, &get("/b"), FRESH, "kept");
-        while disk(&scene)["records"] != 2 {
-            std::thread::yield_now();
-        }
-        let anew = Asked { fields: "cache-control: no-cache\n", ..get("/a") };
+        assert_soon("the disk does not have all records", || disk(&scene)["records"] == 2);
+        let anew = BodylessRequest { fields: "cache-control: no-cache\n", ..get("/a") };
         let long = "x".repeat(1_200_000);
         let (_, got) = scene.exchange(Spoken::Http1, &anew, &response(FRESH, &long));
         assert!(got.body == long);
@@ -339,15 +342,11 @@ fn without_its_disk_the_cache_goes_on() {
     for path in [file, gone.clone()] {
         let scene = scene(&path);
         if path == gone {
-            while !disk(&scene)["is_on"].as_bool().expect("is told") {
-                std::thread::yield_now();
-            }
+            assert_soon("the disk does not come on", || disk(&scene)["is_on"].as_bool().expect("is told"));
             fs::remove_dir_all(&path).expect("removed");
         }
         store(&scene, &get("/a"), FRESH, "body");
-        while disk(&scene)["is_on"].as_bool().expect("is told") {
-            std::thread::yield_now();
-        }
+        assert_soon("the disk stays on", || !disk(&scene)["is_on"].as_bool().expect("is told"));
         assert!(disk(&scene)["state"].as_str().is_some_and(|state| state.starts_with("off")));
         assert!(is_stored(&scene, &get("/a")));
         assert_eq!(order(&scene, "/cache/purge", r#"{"all":true}"#).0, 200);
@@ -355,7 +354,7 @@ fn without_its_disk_the_cache_goes_on() {
     }
 }
 
-/// The folder is the same, and only what memory had of it is read anew.
+/// The folder is unchanged, and only the memory's part is read again.
 #[test]
 fn a_reload_that_changes_the_size_of_the_disk_keeps_what_is_on_it() {
     let folder = folder();
@@ -370,9 +369,9 @@ fn a_reload_that_changes_the_size_of_the_disk_keeps_what_is_on_it() {
         let settings = format!("workers = 2\n{settings}\n[[listen]]\naddress = \"127.0.0.1:0\"\n");
         scene.running().reload(read(&settings)).expect("it is valid");
         let expected: u64 = size.trim_end_matches("MiB").parse::<u64>().expect("is a number") << 20;
-        while disk(&scene)["size_bytes"] != expected || disk(&scene)["is_on"] != true {
-            std::thread::yield_now();
-        }
+        assert_soon("the disk does not change", || {
+            disk(&scene)["size_bytes"] == expected && disk(&scene)["is_on"] == true
+        });
         for number in 0..20 {
             let got = scene.answer(Spoken::Http1, &get(&format!("/{number}")));
             assert!(

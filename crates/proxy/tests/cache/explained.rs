@@ -1,11 +1,11 @@
-//! What `vanward cache explain` is told: what is stored, why not, and what to change.
+//! The answers for `vanward cache explain`: what is stored, why a response is not, and how to change that.
 
-use testkit::scene::{Asked, Scene, Spoken, get};
+use testkit::scene::{BodylessRequest, Scene, Spoken, get};
 
-use crate::answered::{ONE_ROUTE, response};
-use crate::purged::{order, scene};
+use super::answered::{ONE_ROUTE, response};
+use super::purged::{self, order, scene};
 
-/// The answer about a URL, without white space.
+/// Returns the answer about a URL, without white space.
 fn explain(scene: &Scene, body: &str) -> String {
     let (status, told) = order(scene, "/cache/explain", body);
     assert_eq!(status, 200, "{body}: {told}");
@@ -52,7 +52,7 @@ fn why_a_response_was_not_stored_is_told_with_the_remedy() {
 #[test]
 fn what_is_stored_is_told_variant_by_variant() {
     let scene = scene("", "");
-    let of = |fields| Asked { fields, ..get("/a") };
+    let of = |fields| BodylessRequest { fields, ..get("/a") };
     let fields = "Cache-Control: max-age=60\r\nVary: X-Kind\r\n";
     for kind in ["x-kind: a\n", "x-kind: b\n"] {
         scene.exchange(Spoken::Http1, &of(kind), &response(fields, "12345"));
@@ -79,13 +79,11 @@ fn what_was_softly_purged_is_stale() {
 #[test]
 fn a_body_that_breaks_off_is_why() {
     let scene = scene("", "");
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/a"));
-    let mut server = scene.accept(0);
-    server.head();
+    let client = scene.client(Spoken::Http1).asking(&get("/a"));
+    let mut server = scene.accept(0).after_head();
     server.sends("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 100000\r\n\r\nfirst");
     drop(server);
-    let testkit::scene::Client::One(mut peer) = client else { return };
+    let testkit::scene::SceneClient::One(mut peer) = client else { return };
     peer.rest();
     let told = explain(&scene, URL);
     assert_has(&told, &[r#""reason": "incomplete""#, "look at why the origin ends connections"]);
@@ -113,7 +111,7 @@ fn what_is_no_request_or_not_stored_at_all_is_said() {
     }
 }
 
-/// What is between backquotes.
+/// Returns the texts between backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -125,7 +123,7 @@ fn options_that_are_named_are_options_that_there_are() {
     let forwards = ::cache::Forward::ALL.iter().filter_map(|forward| forward.remedy());
     let mut named = 0;
     for remedy in refusals.chain(forwards) {
-        // Whatever looks like an option is one, and between backquotes.
+        // Everything that looks like an option is between backquotes.
         let mut bare = remedy.split('`').step_by(2);
         assert!(!bare.any(|text| text.contains("cache.") || text.contains('_')), "{remedy}");
         for quoted in quoted(remedy).filter(|quoted| !quoted.starts_with(['$', '['])) {
@@ -149,8 +147,8 @@ fn options_that_are_named_are_options_that_there_are() {
     assert!(named > 8, "{named}");
 }
 
-/// A cache, what a request and its response say, of which so much may be too large, the advice that is given, and the cache
-/// of one who has followed it.
+/// A cache; fields of request and response; a body size that may be too large; the advice; the cache with the advice
+/// applied.
 type Advised<'a> = ((&'a str, &'a str), &'a str, (&'a str, usize), &'a str, (&'a str, &'a str));
 
 #[test]
@@ -193,14 +191,14 @@ fn advice_that_is_followed_helps() {
     ];
     for ((memory, options), fields, (answer, bytes), advice, (new_memory, new_options)) in rows {
         let scene = |memory: &str, options: &str| {
-            // Of the store, or of the route.
+            // Options of the store, or of the route.
             let (store, route) = if options.starts_with("object") { (options, "") } else { ("", options) };
             let text = ONE_ROUTE
                 .replace("memory = \"64MiB\"\nobject = \"1MiB\"", &format!("{memory}\n{store}"))
                 .replace("cache = {}", &format!("cache = {{ {route} }}"));
             Scene::new(&format!("admin = \"{{dir}}/admin\"\n{text}"))
         };
-        let asked = Asked { fields, ..get("/a") };
+        let asked = BodylessRequest { fields, ..get("/a") };
         let answer = response(answer, &"x".repeat(bytes));
         let before = scene(memory, options);
         for _ in 0..2 {
@@ -212,8 +210,8 @@ fn advice_that_is_followed_helps() {
         assert_has(&explain(&before, &url), &[advice.replace('"', "\\\"").as_str()]);
         let after = scene(new_memory, new_options);
         after.exchange(Spoken::Http1, &asked, &answer);
-        crate::judged::comes_to_be_stored(&after, Spoken::Http1, &get("/a"));
-        assert!(crate::judged::is_hit(&after.answer(Spoken::Http1, &asked)), "{advice}");
+        super::judged::comes_to_be_stored(&after, Spoken::Http1, &get("/a"));
+        assert!(super::judged::is_hit(&after.answer(Spoken::Http1, &asked)), "{advice}");
     }
 }
 
@@ -223,14 +221,46 @@ fn many_variants_are_stored_and_told_of_by_their_number() {
     let answer = response("Cache-Control: max-age=60\r\nVary: X-Kind\r\n", "ok");
     let kinds: Vec<String> = (0..100).map(|number| format!("x-kind: {number}\n")).collect();
     for fields in &kinds {
-        let asked = Asked { fields, ..get("/a") };
+        let asked = BodylessRequest { fields, ..get("/a") };
         scene.exchange(Spoken::Http1, &asked, &answer);
-        crate::judged::comes_to_be_stored(&scene, Spoken::Http1, &asked);
+        super::judged::comes_to_be_stored(&scene, Spoken::Http1, &asked);
     }
     for fields in &kinds {
-        assert!(crate::judged::is_hit(&scene.answer(Spoken::Http2, &Asked { fields, ..get("/a") })));
+        assert!(super::judged::is_hit(
+            &scene.answer(Spoken::Http2, &BodylessRequest { fields, ..get("/a") })
+        ));
     }
     let told = explain(&scene, URL);
     assert_has(&told, &[r#""variants": 100"#, r#""variants_displaced": 0"#]);
     assert_eq!(told.matches(r#""is_asked_for""#).count(), 64);
+}
+
+#[test]
+fn the_tags_of_a_response_are_told() {
+    for route in ["", "send_tags = true"] {
+        let scene = purged::scene("", route);
+        let many: Vec<String> = (0..400).map(|number| format!("tag-{number}")).collect();
+        for (target, fields, tags, untold) in [
+            (
+                "/a",
+                "Surrogate-Key: alpha, beta,gamma\r\nCache-Tag: front page\r\n".to_owned(),
+                r#"["alpha","beta","frontpage","gamma"]"#,
+                0,
+            ),
+            ("/b", format!("Surrogate-Key: {}\r\n", many.join(" ")), r#"["tag-0","tag-1","#, 259),
+            ("/c", String::new(), "[]", 0),
+        ] {
+            let fields = format!("Cache-Control: max-age=60\r\n{fields}");
+            scene.exchange(Spoken::Http1, &get(target), &response(&fields, "ok"));
+            let question = format!(r#"{{"url":"http://test{target}"}}"#);
+            let mut told = String::new();
+            testkit::wait::assert_soon("it is stored", || {
+                told = explain(&scene, &question).split_whitespace().collect();
+                !told.contains(r#""stored":[]"#)
+            });
+            assert!(told.contains(&format!("\"tags\":{tags}")), "{told}");
+            let untold = if route.is_empty() { untold } else { 0 };
+            assert!(told.contains(&format!("\"tags_untold\":{untold}")), "{told}");
+        }
+    }
 }

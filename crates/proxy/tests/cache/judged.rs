@@ -1,8 +1,10 @@
-//! Each response is judged for itself: what came before it for the same URL, or for whom, does not keep it out of the store.
+//! Each response is judged separately: earlier responses for the same URL, or for other clients, do not keep it out of
+//! the store.
 
-use testkit::scene::{Asked, BOTH, Got, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, Spoken, get};
+use testkit::wait::assert_soon;
 
-use crate::answered::{ONE_ROUTE, response};
+use super::answered::{ONE_ROUTE, response};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
@@ -10,12 +12,12 @@ pub(crate) fn is_hit(got: &Got) -> bool {
     got.field("cache-status").is_some_and(|status| status.starts_with("vanward; hit"))
 }
 
-/// Asks until what is on its way into the store is there.
-pub(crate) fn comes_to_be_stored(scene: &Scene, spoken: Spoken, request: &Asked<'_>) {
+/// Repeats a request until its response is stored.
+pub(crate) fn comes_to_be_stored(scene: &Scene, spoken: Spoken, request: &BodylessRequest<'_>) {
     let fields = format!("{}cache-control: only-if-cached\n", request.fields);
-    while scene.answer(spoken, &Asked { fields: &fields, ..*request }).status == 504 {
-        std::thread::yield_now();
-    }
+    assert_soon("it is not stored", || {
+        scene.answer(spoken, &BodylessRequest { fields: &fields, ..*request }).status != 504
+    });
 }
 
 #[test]
@@ -30,8 +32,8 @@ fn the_first_storable_answer_behind_one_that_is_not_is_stored() {
             ("x-kind: a\n", ""),
         ] {
             let scene = Scene::new(ONE_ROUTE);
-            let asked = Asked { fields: for_one, ..get("/a") };
-            // A mark, and another one behind it.
+            let asked = BodylessRequest { fields: for_one, ..get("/a") };
+            // The mark of a refused response, and a second one.
             for _ in 0..2 {
                 let (_, got) = scene.exchange(spoken, &asked, &response(answer, "one"));
                 assert!(!is_hit(&got) && got.body == "one", "{for_one}{answer}: {got:?}");
@@ -63,8 +65,11 @@ fn what_is_for_one_is_not_stored_however_often_it_comes() {
         ("cache-control: no-store\n", FRESH),
     ] {
         for _ in 0..3 {
-            let (_, got) =
-                scene.exchange(Spoken::Http1, &Asked { fields, ..get("/a") }, &response(answer, "one"));
+            let (_, got) = scene.exchange(
+                Spoken::Http1,
+                &BodylessRequest { fields, ..get("/a") },
+                &response(answer, "one"),
+            );
             assert!(
                 !got.field("cache-status").is_some_and(|status| status.contains("stored")),
                 "{fields}{answer}: {got:?}"
@@ -72,17 +77,17 @@ fn what_is_for_one_is_not_stored_however_often_it_comes() {
         }
     }
     let fields = "cache-control: only-if-cached\n";
-    assert_eq!(scene.answer(Spoken::Http1, &Asked { fields, ..get("/a") }).status, 504);
+    assert_eq!(scene.answer(Spoken::Http1, &BodylessRequest { fields, ..get("/a") }).status, 504);
 }
 
 #[test]
 fn a_whole_that_answers_a_request_for_a_range_is_stored() {
     for spoken in BOTH {
         let scene = Scene::new(ONE_ROUTE);
-        let of = |fields| Asked { fields, ..get("/a") };
+        let of = |fields| BodylessRequest { fields, ..get("/a") };
         let (sent, got) = scene.exchange(spoken, &of("range: bytes=2-4\n"), &response(FRESH, "0123456789"));
         assert!(sent.to_ascii_lowercase().contains("range: bytes=2-4"), "{sent}");
-        // RFC 9110 §14.2: what the server has not cut out, the cache may.
+        // RFC 9110 §14.2: the cache may cut a range that the server has ignored.
         assert_eq!((got.status, got.body.as_str()), (206, "234"));
         assert_eq!(got.field("content-range"), Some("bytes 2-4/10"));
         comes_to_be_stored(&scene, spoken, &get("/a"));
@@ -99,7 +104,7 @@ fn a_whole_that_answers_a_request_for_a_range_is_stored() {
 fn a_part_of_nobody_knows_how_much_is_stored_as_one() {
     for spoken in BOTH {
         let scene = Scene::new(ONE_ROUTE);
-        let of = |fields| Asked { fields, ..get("/a") };
+        let of = |fields| BodylessRequest { fields, ..get("/a") };
         let answer = "HTTP/1.1 206 Partial Content\r\nContent-Length: 5\r\nContent-Range: bytes 10-14/*\r\n\
                       ETag: \"a\"\r\nCache-Control: max-age=60\r\n\r\nabcde";
         let (_, got) = scene.exchange(spoken, &of("range: bytes=10-14\n"), answer);
@@ -113,7 +118,7 @@ fn a_part_of_nobody_knows_how_much_is_stored_as_one() {
             (got.status, got.body.as_str(), got.field("content-range")),
             (206, "bc", Some("bytes 11-12/*"))
         );
-        // Where it ends nobody knows.
+        // The length is unknown.
         let (_, got) =
             scene.exchange(spoken, &of("range: bytes=11-\n"), &response("", "0123456789abcdefghij"));
         assert_eq!(got.status, 200);
@@ -130,7 +135,7 @@ fn the_cookie_of_a_session_goes_to_its_client_and_the_response_into_the_store() 
         comes_to_be_stored(&scene, spoken, &get("/a"));
         let got = scene.answer(spoken, &get("/a"));
         assert_eq!((got.body.as_str(), got.field("set-cookie")), ("all", None));
-        // What a server sets is something else.
+        // A cookie from the server is a different case.
         let (_, got) = scene.exchange(
             spoken,
             &get("/b"),
@@ -138,11 +143,11 @@ fn the_cookie_of_a_session_goes_to_its_client_and_the_response_into_the_store() 
         );
         assert_eq!(got.all("set-cookie").len(), 2, "{got:?}");
         let fields = "cache-control: only-if-cached\n";
-        assert_eq!(scene.answer(spoken, &Asked { fields, ..get("/b") }).status, 504);
+        assert_eq!(scene.answer(spoken, &BodylessRequest { fields, ..get("/b") }).status, 504);
     }
 }
 
-/// `x` with the password `y`.
+/// The user `x` with the password `y`.
 const USERS: (&str, &str) = ("users", "x:$5$salt$2Nzqo2UdTsbUHzzG.2hY9Z90ZDzHuXDYApV9U9gChM9\n");
 const SIGNED_IN: &str = "authorization: Basic eDp5\n";
 
@@ -155,15 +160,16 @@ fn scene_with_password(route: &str) -> Scene {
 fn what_a_route_asks_a_password_for_is_stored_for_all_who_have_one() {
     for spoken in BOTH {
         let scene = scene_with_password("");
-        let asked = Asked { fields: SIGNED_IN, ..get("/a") };
+        let asked = BodylessRequest { fields: SIGNED_IN, ..get("/a") };
         let (sent, got) = scene.exchange(spoken, &asked, &response(FRESH, "all"));
         assert_eq!(got.body, "all");
         assert!(!sent.to_ascii_lowercase().contains("authorization"), "{sent}");
         comes_to_be_stored(&scene, spoken, &asked);
         assert!(is_hit(&scene.answer(spoken, &asked)));
         assert_eq!(scene.answer(spoken, &get("/a")).status, 401);
-        // What changes things is for the server to judge as well.
-        let (sent, _) = scene.exchange(spoken, &Asked { method: "DELETE", ..asked }, &response("", "gone"));
+        // The server must also judge unsafe requests.
+        let (sent, _) =
+            scene.exchange(spoken, &BodylessRequest { method: "DELETE", ..asked }, &response("", "gone"));
         assert!(sent.to_ascii_lowercase().contains("authorization: basic edp5"), "{sent}");
     }
 }
@@ -171,7 +177,7 @@ fn what_a_route_asks_a_password_for_is_stored_for_all_who_have_one() {
 #[test]
 fn what_a_server_is_told_the_user_for_is_not_stored() {
     let scene = scene_with_password("request_headers = { set = { \"X-User\" = \"$user\" } }");
-    let asked = Asked { fields: SIGNED_IN, ..get("/a") };
+    let asked = BodylessRequest { fields: SIGNED_IN, ..get("/a") };
     for _ in 0..2 {
         let (sent, got) = scene.exchange(Spoken::Http1, &asked, &response(FRESH, "of x"));
         assert!(sent.contains("X-User: x"), "{sent}");

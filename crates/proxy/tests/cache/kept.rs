@@ -1,9 +1,10 @@
-//! What does not tell responses apart does not change them: it is kept from the server, or what it brings from the store.
+//! Parts of a request that are not in the cache key do not change the response: they are kept from the server, or their
+//! response from the store.
 
-use testkit::scene::{Asked, BOTH, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, Spoken, get};
 
-use crate::answered::{ONE_ROUTE, response};
-use crate::judged::comes_to_be_stored;
+use super::answered::{ONE_ROUTE, response};
+use super::judged::comes_to_be_stored;
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
@@ -26,14 +27,14 @@ fn parameters_that_do_not_count_do_not_reach_the_server() {
             let (sent, _) = scene.exchange(spoken, &get(asked), &response(FRESH, "all"));
             assert!(sent.starts_with(&format!("GET {seen} HTTP/1.1\r\n")), "{cache} {asked}: {sent}");
             comes_to_be_stored(&scene, spoken, &get(seen));
-            // What may change things gets to the server as it was sent, and so does what asks for a switch.
+            // Unsafe requests and upgrades are sent unchanged.
             let (sent, _) =
-                scene.exchange(spoken, &Asked { method: "POST", ..get(asked) }, &response("", ""));
+                scene.exchange(spoken, &BodylessRequest { method: "POST", ..get(asked) }, &response("", ""));
             assert!(sent.starts_with(&format!("POST {asked} HTTP/1.1\r\n")), "{cache}: {sent}");
             let fields = "range: bytes=0-\n";
             let (sent, _) = scene.exchange(
                 spoken,
-                &Asked { fields, ..get(asked) },
+                &BodylessRequest { fields, ..get(asked) },
                 &response("Cache-Control: private\r\n", ""),
             );
             assert!(sent.starts_with(&format!("GET {seen} HTTP/1.1\r\n")), "{cache}: {sent}");
@@ -76,12 +77,12 @@ fn a_lane_that_served_a_cached_route_asks_for_all_of_another_one() {
 fn a_host_that_is_not_named_plainly_fills_nothing() {
     for host in ["test:80", "TEST", "test:"] {
         let scene = Scene::new(ONE_ROUTE);
-        let asked = Asked { host, ..get("/a") };
+        let asked = BodylessRequest { host, ..get("/a") };
         let redirect = format!(
             "HTTP/1.1 301 Moved Permanently\r\nLocation: http://{host}/b\r\nContent-Length: 0\r\n\r\n"
         );
         scene.exchange(Spoken::Http1, &asked, &redirect);
-        // Others are not told to go where that one wanted.
+        // The redirect of one client is not served to others.
         scene.exchange(Spoken::Http1, &get("/a"), &response(FRESH, "plain"));
         comes_to_be_stored(&scene, Spoken::Http1, &get("/a"));
         assert_eq!(scene.answer(Spoken::Http1, &asked).body, "plain", "{host}");
@@ -91,8 +92,8 @@ fn a_host_that_is_not_named_plainly_fills_nothing() {
 #[test]
 fn all_cookies_of_a_name_count() {
     let scene = scene("key_cookies = \"lang\"", "");
-    let of = |fields| Asked { fields, ..get("/a") };
-    // A server may go by the last one.
+    let of = |fields| BodylessRequest { fields, ..get("/a") };
+    // A server may use the last cookie of that name.
     scene.exchange(Spoken::Http1, &of("cookie: lang=en; lang=evil\n"), &response(FRESH, "evil"));
     let (_, got) = scene.exchange(Spoken::Http1, &of("cookie: lang=en\n"), &response(FRESH, "en"));
     assert_eq!(got.body, "en");
@@ -100,7 +101,7 @@ fn all_cookies_of_a_name_count() {
 
 #[test]
 fn where_vary_is_left_aside_what_is_personal_is_not_stored_and_what_cannot_be_decoded_not_served() {
-    let of = |fields| Asked { fields, ..get("/a") };
+    let of = |fields| BodylessRequest { fields, ..get("/a") };
     for (fields, answer) in [
         ("cookie: sid=1\n", "Cache-Control: max-age=60\r\nVary: Accept, Cookie\r\n"),
         ("authorization: Basic eDp5\n", "Cache-Control: public, max-age=60\r\nVary: Authorization\r\n"),

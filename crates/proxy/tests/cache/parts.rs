@@ -1,14 +1,15 @@
-//! Parts that servers send: kept, joined, and completed.
+//! Partial responses: stored, joined, and completed.
 
-use testkit::http1::Peer;
-use testkit::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
+use testkit::http1::Http1Peer;
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, Spoken, get};
+use testkit::wait::assert_soon;
 
-use crate::answered::{ONE_ROUTE, next, response};
+use super::answered::{ONE_ROUTE, next, response};
 
 const WHOLE: &str = "0123456789";
 const TAGGED: &str = "Cache-Control: max-age=60\r\nETag: \"a\"\r\n";
 
-/// A 206 with these bytes of the whole.
+/// A 206 with these bytes of the complete body.
 fn part(fields: &str, first: usize, last: usize) -> String {
     let body = &WHOLE[first..=last];
     let range = format!("Content-Range: bytes {first}-{last}/{}", WHOLE.len());
@@ -18,15 +19,14 @@ fn part(fields: &str, first: usize, last: usize) -> String {
     )
 }
 
-fn ask(range: &str) -> Asked<'_> {
-    Asked { fields: range, ..get("/a") }
+fn ask(range: &str) -> BodylessRequest<'_> {
+    BodylessRequest { fields: range, ..get("/a") }
 }
 
-/// Has a part fetched, and waits until it is stored.
-fn fetch(scene: &Scene, server: &mut Option<Peer>, fields: &str, first: usize, last: usize) {
+/// Fetches a part, and waits until it is stored.
+fn fetch(scene: &Scene, server: &mut Option<Http1Peer>, fields: &str, first: usize, last: usize) {
     let range = format!("range: bytes={first}-{last}\n");
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&ask(&range));
+    let mut client = scene.client(Spoken::Http1).asking(&ask(&range));
     let mut other = None;
     let answering = match server {
         Some(free) => next(scene, free, &mut other),
@@ -47,9 +47,7 @@ fn stored(scene: &Scene, spoken: Spoken, range: &str) -> Got {
 }
 
 fn wait_for(scene: &Scene, range: &str) {
-    while stored(scene, Spoken::Http1, range).status == 504 {
-        std::thread::yield_now();
-    }
+    assert_soon("it is not stored", || stored(scene, Spoken::Http1, range).status != 504);
 }
 
 #[test]
@@ -108,13 +106,12 @@ fn what_cannot_be_told_from_another_state_is_not_kept_as_a_part() {
     }
 }
 
-/// A client that waits for the whole, and what the server is asked for it, of which it has the beginning.
-fn completing(scene: &Scene) -> (Client, Peer) {
+/// Returns a client that waits for the complete response, and the server with the request for the missing part.
+fn completing(scene: &Scene) -> (SceneClient, Http1Peer) {
     let mut server = None;
     fetch(scene, &mut server, TAGGED, 0, 3);
     wait_for(scene, "range: bytes=0-3\n");
-    let mut client = scene.client(Spoken::Http2);
-    client.asks(&get("/a"));
+    let client = scene.client(Spoken::Http2).asking(&get("/a"));
     let (mut free, mut other) = (server.expect("it was asked"), None);
     let answering = next(scene, &mut free, &mut other);
     let head = answering.head().to_lowercase();
@@ -126,7 +123,7 @@ fn completing(scene: &Scene) -> (Client, Peer) {
 fn of_a_part_only_the_rest_is_asked_for() {
     let scene = Scene::new(ONE_ROUTE);
     let (mut client, mut server) = completing(&scene);
-    // RFC 9110 §15.3.7: with If-Range much may be left out.
+    // RFC 9110 §15.3.7: a response to If-Range may omit fields.
     let rest = "Content-Length: 6\r\nContent-Range: bytes 4-9/10\r\nETag: \"a\"\r\nCache-Control: max-age=600\r\n\r\n";
     server.sends(format!("HTTP/1.1 206 Partial Content\r\n{rest}456789"));
     let got = client.gets();
@@ -156,7 +153,7 @@ fn a_rest_of_another_state_is_not_put_behind_a_part() {
         let scene = Scene::new(ONE_ROUTE);
         let (mut client, mut server) = completing(&scene);
         server.sends(answer);
-        // What is not wanted is not read: its connection ends.
+        // An unwanted body is not read, so its connection ends.
         let mut answering = scene.accept(0);
         assert!(!answering.head().to_lowercase().contains("range:"));
         answering.sends(response(TAGGED, WHOLE));
@@ -167,19 +164,16 @@ fn a_rest_of_another_state_is_not_put_behind_a_part() {
 #[test]
 fn a_fetch_that_died_is_taken_up_where_it_ended() {
     let scene = Scene::new(ONE_ROUTE);
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/a"));
-    let mut server = scene.accept(0);
-    server.head();
-    // Too much for the proxy to wait for before it sends.
+    let client = scene.client(Spoken::Http1).asking(&get("/a"));
+    let mut server = scene.accept(0).after_head();
+    // Too long for the proxy to await before it sends.
     let rest = "x".repeat(99_996);
     server.sends(format!("HTTP/1.1 200 OK\r\n{TAGGED}Content-Length: 100000\r\n\r\n0123"));
     drop(server);
-    let Client::One(mut peer) = client else { return };
+    let SceneClient::One(mut peer) = client else { return };
     assert!(peer.rest().0.ends_with(b"0123"));
     wait_for(&scene, "range: bytes=0-3\n");
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/a"));
+    let mut client = scene.client(Spoken::Http1).asking(&get("/a"));
     let mut server = scene.accept(0);
     assert!(server.head().to_lowercase().contains("range: bytes=4-\r\n"));
     let fields = "Content-Range: bytes 4-99999/100000\r\nContent-Length: 99996";

@@ -1,44 +1,42 @@
-//! What goes past the store, what it does to it, and what clients are told.
+//! Requests that bypass the store: their effects on it, and Cache-Status.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::http1::Peer;
-use testkit::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
+use testkit::http1::Http1Peer;
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, Spoken, get};
+use testkit::wait::assert_soon;
 
-use crate::answered::{ONE_ROUTE, response};
+use super::answered::{ONE_ROUTE, response};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
-/// One client and one server, who talk in turn on the same connections.
+/// A client and a server, each on one connection.
 struct Talk {
-    client: Client,
-    server: Peer,
+    client: SceneClient,
+    server: Http1Peer,
 }
 
 impl Talk {
-    /// Something was said already, so that both are there.
+    /// Sends a first request, so that both connections exist.
     fn new(scene: &Scene) -> Self {
-        let mut client = scene.client(Spoken::Http1);
-        client.asks(&get("/first"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client(Spoken::Http1).asking(&get("/first"));
+        let mut server = scene.accept(0).after_head();
         server.sends(response("", ""));
         client.gets();
         Self { client, server }
     }
 
-    /// The server answers.
-    fn asks(&mut self, request: &Asked<'_>, response: &str) -> Got {
+    fn asks(&mut self, request: &BodylessRequest<'_>, response: &str) -> Got {
         self.client.asks(request);
         self.server.head();
         self.server.sends(response);
         self.client.gets()
     }
 
-    /// Nobody has to ask the server.
+    /// Whether the cache answers without the server.
     fn is_stored(&mut self, target: &str) -> bool {
-        let asked = Asked { fields: "cache-control: only-if-cached\n", ..get(target) };
+        let asked = BodylessRequest { fields: "cache-control: only-if-cached\n", ..get(target) };
         self.client.asks_for(&asked).status == 200
     }
 }
@@ -52,7 +50,7 @@ fn ttl_seconds(got: &Got) -> i64 {
     found.and_then(|ttl| ttl.parse().ok()).unwrap_or_else(|| panic!("no ttl: {}", status(got)))
 }
 
-/// Without what depends on how long it took.
+/// Removes the TTL, which depends on elapsed time.
 fn status_without_ttl(got: &Got) -> String {
     let ttl = format!("; ttl={}", ttl_seconds(got));
     status(got).replacen(&ttl, "", 1)
@@ -76,7 +74,7 @@ fn rfc9111_4_4_what_a_response_names_of_its_origin_is_invalid() {
                 talk.asks(&get(target), &response(FRESH, target));
             }
             let answer = format!("HTTP/1.1 {answer}\r\n{fields}Content-Length: 0\r\n\r\n");
-            let got = talk.asks(&Asked { method, ..get("/a") }, &answer);
+            let got = talk.asks(&BodylessRequest { method, ..get("/a") }, &answer);
             assert_eq!(status(&got), "vanward; fwd=method");
             for target in ["/a", "/b", "/c"] {
                 assert_eq!(talk.is_stored(target), !gone.contains(&target), "{method} {fields} {target}");
@@ -85,8 +83,8 @@ fn rfc9111_4_4_what_a_response_names_of_its_origin_is_invalid() {
     }
 }
 
-/// RFC 9110 §7.6.1: a field that Connection names goes no further. If it counted nevertheless, a client could store for
-/// those who send it what the server made for those who do not.
+/// RFC 9110 §7.6.1: a field that Connection names is not forwarded. If it were in the key, a client could store the
+/// response to a request without the field for clients that send it.
 #[test]
 fn what_the_server_does_not_see_is_in_no_key() {
     let options = "key_headers = [\"x-kind\", \"x-forwarded-host\"], key_cookies = [\"lang\"]";
@@ -95,20 +93,20 @@ fn what_the_server_does_not_see_is_in_no_key() {
     for (target, sent, hidden) in [
         ("/a", "x-kind: k\n", "connection: x-kind\n"),
         ("/b", "cookie: lang=de\n", "connection: close-not, Cookie\n"),
-        // Dropped for whoever is not trusted to say it.
+        // Dropped from untrusted clients.
         ("/c", "x-forwarded-host: elsewhere\n", ""),
     ] {
         let fields = [sent, hidden].concat();
-        talk.asks(&Asked { fields: &fields, ..get(target) }, &response(FRESH, target));
+        talk.asks(&BodylessRequest { fields: &fields, ..get(target) }, &response(FRESH, target));
         assert!(talk.is_stored(target), "{fields}");
         let fields = format!("{sent}cache-control: only-if-cached\n");
-        let got = talk.client.asks_for(&Asked { fields: &fields, ..get(target) });
+        let got = talk.client.asks_for(&BodylessRequest { fields: &fields, ..get(target) });
         assert_eq!(got.status == 200, hidden.is_empty(), "{fields}");
     }
 }
 
-/// What a proxy in front says of the client's scheme and host counts if it is trusted, and nobody else's word does: servers are
-/// told the same, so that what one made for another host is not for all.
+/// The scheme and host that a proxy in front reports count only if it is trusted. Servers receive them, so a response
+/// for another host is stored separately.
 #[test]
 fn rfc9110_7_1_scheme_and_host_are_those_that_the_client_used() {
     for (trusted, is_apart) in [("127.0.0.1", true), ("192.0.2.1", false)] {
@@ -121,7 +119,7 @@ fn rfc9110_7_1_scheme_and_host_are_those_that_the_client_used() {
         for fields in fields {
             let scene = Scene::new(&format!("trusted_proxies = [\"{trusted}\"]\n{ONE_ROUTE}"));
             let mut talk = Talk::new(&scene);
-            let told = Asked { fields, ..get("/a") };
+            let told = BodylessRequest { fields, ..get("/a") };
             talk.asks(&told, &response(FRESH, "a"));
             assert_eq!(talk.is_stored("/a"), !is_apart, "{trusted} {fields}");
             assert_eq!(talk.client.asks_for(&told).body, "a", "{trusted} {fields}");
@@ -134,7 +132,7 @@ fn a_safe_method_leaves_all_as_it_is() {
     let scene = Scene::new(ONE_ROUTE);
     let mut talk = Talk::new(&scene);
     talk.asks(&get("/a"), &response(FRESH, "a"));
-    let got = talk.asks(&Asked { method: "OPTIONS", ..get("/a") }, &response("", ""));
+    let got = talk.asks(&BodylessRequest { method: "OPTIONS", ..get("/a") }, &response("", ""));
     assert_eq!(status(&got), "vanward; fwd=method");
     assert!(talk.is_stored("/a"));
 }
@@ -144,7 +142,7 @@ fn rfc9211_clients_are_told_why_a_server_was_asked() {
     let routes = ONE_ROUTE.replace("cache = {}", "cache = { show_key = true }");
     let scene = Scene::new(&routes);
     let mut talk = Talk::new(&scene);
-    let kind = |fields| Asked { fields, ..get("/a") };
+    let kind = |fields| BodylessRequest { fields, ..get("/a") };
     let varying = format!("{FRESH}Vary: X-Kind\r\n");
     let got = talk.asks(&kind("x-kind: a\n"), &response(&varying, "a"));
     assert_eq!(status_without_ttl(&got), "vanward; fwd=uri-miss; stored; key=\"http://test/a\"");
@@ -191,7 +189,7 @@ fn rfc9111_4_1_a_variant_is_told_by_what_servers_see_of_clients_alone() {
     let constant = "request_headers = { set = { X-Who = \"us\" } }\ncache = {}";
     let host = "rewrite = { host = \"$client_address\" }\ncache = {}";
     for (route, vary, first, second, expected) in [
-        // Written by the proxy: what clients send there says nothing.
+        // Written by the proxy, so the client's field is ignored.
         ("cache = {}", "X-Forwarded-For", "", "", "fwd=uri-miss; detail=vary-rewritten"),
         ("cache = {}", "Accept, forwarded", "", "", "fwd=uri-miss; detail=vary-rewritten"),
         ("cache = {}", "X-Client-Cert-Subject", "", "", "fwd=uri-miss; detail=vary-rewritten"),
@@ -199,7 +197,7 @@ fn rfc9111_4_1_a_variant_is_told_by_what_servers_see_of_clients_alone() {
         (host, "Host", "", "", "fwd=uri-miss; detail=vary-rewritten"),
         (constant, "x-who", "", "", "hit"),
         ("cache = {}", "Host", "", "", "hit"),
-        // Dropped, so that it cannot be told apart there either.
+        // Dropped, so responses cannot be distinguished by it either.
         ("cache = {}", "X-Forwarded-Proto", "x-forwarded-proto: https\n", "", "hit"),
         ("cache = {}", "X-Kind", "x-kind: a\nconnection: x-kind\n", "", "hit"),
         ("cache = {}", "X-Kind", "x-kind: a\nconnection: x-kind\n", "x-kind: a\n", "fwd=vary-miss; stored"),
@@ -207,8 +205,8 @@ fn rfc9111_4_1_a_variant_is_told_by_what_servers_see_of_clients_alone() {
         let scene = Scene::new(&ONE_ROUTE.replace("cache = {}", route));
         let mut talk = Talk::new(&scene);
         let fields = format!("{FRESH}Vary: {vary}\r\n");
-        talk.asks(&Asked { fields: first, ..get("/a") }, &response(&fields, "a"));
-        let asked = Asked { fields: second, ..get("/a") };
+        talk.asks(&BodylessRequest { fields: first, ..get("/a") }, &response(&fields, "a"));
+        let asked = BodylessRequest { fields: second, ..get("/a") };
         let got = if expected == "hit" {
             talk.client.asks_for(&asked)
         } else {
@@ -225,11 +223,12 @@ fn rfc9111_4_1_a_rare_coding_is_for_the_client_that_named_it() {
     let mut talk = Talk::new(&scene);
     let fields = |coding| format!("{FRESH}Vary: Accept-Encoding\r\nContent-Encoding: {coding}\r\n");
     for (accepted, coding) in [("accept-encoding: gzip, compress\n", "compress"), ("", "gzip")] {
-        let got = talk.asks(&Asked { fields: accepted, ..get("/a") }, &response(&fields(coding), "rare"));
+        let got =
+            talk.asks(&BodylessRequest { fields: accepted, ..get("/a") }, &response(&fields(coding), "rare"));
         assert_eq!(status(&got), "vanward; fwd=uri-miss; detail=coding");
     }
-    // What is common is stored for others at once.
-    let asked = Asked { fields: "accept-encoding: gzip\n", ..get("/a") };
+    // A common response is stored for others at once.
+    let asked = BodylessRequest { fields: "accept-encoding: gzip\n", ..get("/a") };
     let got = talk.asks(&asked, &response(&fields("gzip"), "common"));
     assert!(status(&got).starts_with("vanward; fwd=uri-miss; stored"), "{}", status(&got));
     assert_eq!(talk.client.asks_for(&asked).body, "common");
@@ -237,14 +236,12 @@ fn rfc9111_4_1_a_rare_coding_is_for_the_client_that_named_it() {
 
 #[test]
 fn who_reads_slowly_what_is_too_large_to_be_kept_gets_all_of_it() {
-    // Of unknown length, and six times what one object may take: more than connections hold on their way.
+    // Of unknown length, and six times the object limit: more than the connections buffer.
     const CHUNKS: usize = 96;
     for spoken in BOTH {
         let scene = Scene::new(ONE_ROUTE);
-        let mut client = scene.client(spoken);
-        client.asks(&get("/a"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client(spoken).asking(&get("/a"));
+        let mut server = scene.accept(0).after_head();
         let sending = thread::spawn(move || {
             server.sends(format!("HTTP/1.1 200 OK\r\n{FRESH}Transfer-Encoding: chunked\r\n\r\n"));
             for number in 0..CHUNKS {
@@ -253,11 +250,11 @@ fn who_reads_slowly_what_is_too_large_to_be_kept_gets_all_of_it() {
             }
             server.sends("0\r\n\r\n");
         });
-        if let Client::One(_) = &client {
+        if let SceneClient::One(_) = &client {
             // Whatever the proxy does with it meanwhile.
-            while scene.running().counters().upstream_bytes_received < (1 << 20) {
-                thread::yield_now();
-            }
+            assert_soon("the response does not arrive", || {
+                scene.running().counters().upstream_bytes_received >= (1 << 20)
+            });
         }
         let got = client.gets();
         sending.join().expect("all is taken");
@@ -271,14 +268,14 @@ fn who_reads_slowly_what_is_too_large_to_be_kept_gets_all_of_it() {
 #[test]
 fn the_rate_of_a_route_is_that_of_stored_bodies_too() {
     for spoken in BOTH {
-        // A late timer of one would leave something to the other.
+        // A new scene, because a late timer would leave allowance for the second response.
         let scene = Scene::new(&ONE_ROUTE.replace("cache = {}", "cache = {}\nrate = \"20KB/s\""));
         let began = Instant::now();
         scene.exchange(spoken, &get("/a"), &response(FRESH, &"x".repeat(4000)));
         let stored = Instant::now();
         assert_eq!(scene.answer(spoken, &get("/a")).body.len(), 4000);
         assert!(stored.duration_since(began) >= Duration::from_millis(198), "as it came");
-        // Of what a late timer left to the first, the second has 32 ms at most.
+        // A late timer leaves the second response at most 32 ms.
         assert!(stored.elapsed() >= Duration::from_millis(167), "from the store");
     }
 }

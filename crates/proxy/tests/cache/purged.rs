@@ -1,13 +1,15 @@
-//! What is purged answers no more, on no worker, however it is named; and what is fetched meanwhile is not stored.
+//! Purged responses are not served by any worker, by any way of naming them; and responses fetched meanwhile are not
+//! stored.
 
 use testkit::admin;
-use testkit::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, Spoken, get};
+use testkit::wait::assert_soon;
 
-use crate::answered::{ONE_ROUTE, response};
+use super::answered::{ONE_ROUTE, response};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
-/// With an admin socket, and what else is given for `[cache]` and the route's cache.
+/// A proxy with an admin socket, and more options of `[cache]` and of the route's cache.
 pub(crate) fn scene(store: &str, route: &str) -> Scene {
     let text = ONE_ROUTE
         .replace("object = \"1MiB\"", &format!("object = \"1MiB\"\n{store}"))
@@ -15,7 +17,7 @@ pub(crate) fn scene(store: &str, route: &str) -> Scene {
     Scene::new(&format!("admin = \"{{dir}}/admin\"\n{text}"))
 }
 
-/// What the admin API answers: a status and a body.
+/// Returns status and body of the admin API's answer.
 pub(crate) fn order(scene: &Scene, place: &str, body: &str) -> (u16, String) {
     admin::asks(&scene.file("admin"), "POST", place, body)
 }
@@ -26,27 +28,24 @@ fn purge(scene: &Scene, body: &str) -> String {
     told.split_whitespace().collect()
 }
 
-fn from<'a>(host: &'a str, target: &'a str) -> Asked<'a> {
-    Asked { host, ..get(target) }
+fn from<'a>(host: &'a str, target: &'a str) -> BodylessRequest<'a> {
+    BodylessRequest { host, ..get(target) }
 }
 
-/// Has a response stored.
-fn store(scene: &Scene, request: &Asked<'_>, fields: &str) {
+fn store(scene: &Scene, request: &BodylessRequest<'_>, fields: &str) {
     let (_, got) = scene.exchange(Spoken::Http1, request, &response(&format!("{FRESH}{fields}"), "old"));
     assert_eq!(got.body, "old");
     // Its client may be done before the store is.
-    while !is_stored(scene, Spoken::Http1, request) {
-        std::thread::yield_now();
-    }
+    assert_soon("it is not stored", || is_stored(scene, Spoken::Http1, request));
 }
 
-fn is_stored(scene: &Scene, spoken: Spoken, request: &Asked<'_>) -> bool {
+fn is_stored(scene: &Scene, spoken: Spoken, request: &BodylessRequest<'_>) -> bool {
     let fields = format!("{}cache-control: only-if-cached\n", request.fields);
-    scene.answer(spoken, &Asked { fields: &fields, ..*request }).status == 200
+    scene.answer(spoken, &BodylessRequest { fields: &fields, ..*request }).status == 200
 }
 
-/// Connections enough to meet all workers.
-fn is_stored_anywhere(scene: &Scene, request: &Asked<'_>) -> bool {
+/// Checks on enough connections to reach all workers.
+fn is_stored_anywhere(scene: &Scene, request: &BodylessRequest<'_>) -> bool {
     (0..8).any(|number| is_stored(scene, BOTH[number % 2], request))
 }
 
@@ -54,7 +53,7 @@ const STORED: [(&str, &str, &str); 4] = [
     ("test", "/img/a", "Surrogate-Key: news sport\r\n"),
     ("test", "/img/b?x=1", "Cache-Tag: sport, front page\r\n"),
     ("test", "/c", ""),
-    ("other.test:8080", "/img/a", "Surrogate-Key: news\r\n"),
+    ("other.test:8080", "/img/a", "Surrogate-Key: sale,news, shop\r\n"),
 ];
 
 #[test]
@@ -65,6 +64,8 @@ fn whatever_is_named_is_gone_for_all_workers_at_once() {
         (r#"{"urls":["https://test/c"]}"#, 0, [false; 4]),
         (r#"{"tags":["news"]}"#, 2, [true, false, false, true]),
         (r#"{"tags":["front page"]}"#, 1, [false, true, false, false]),
+        (r#"{"tags":["sale"]}"#, 1, [false, false, false, true]),
+        (r#"{"tags":["shop"],"soft":true}"#, 1, [false, false, false, true]),
         (r#"{"prefixes":["http://test/img/"]}"#, 2, [true, true, false, false]),
         (r#"{"hosts":["other.test"]}"#, 1, [false, false, false, true]),
         (r#"{"hosts":["Test"],"soft":true}"#, 3, [true, true, true, false]),
@@ -75,7 +76,7 @@ fn whatever_is_named_is_gone_for_all_workers_at_once() {
         (r#"{"urls":["*:8080/img/a"],"soft":true}"#, 1, [false, false, false, true]),
         (r#"{"hosts":["*"]}"#, 4, [true; 4]),
         (r#"{"hosts":["*.Test"]}"#, 1, [false, false, false, true]),
-        // Each once, whatever names it.
+        // Each counts once, however many names match it.
         (r#"{"tags":["news"],"urls":["test/img/*","test/c"]}"#, 4, [true; 4]),
         (r#"{"tags":["nwes","new*"]}"#, 0, [false; 4]),
     ] {
@@ -101,16 +102,12 @@ fn what_is_being_fetched_is_not_stored() {
         r#"{"all":true}"#,
     ] {
         let scene = scene("", "");
-        let mut first = scene.client(Spoken::Http1);
-        first.asks(&get("/a"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut first = scene.client(Spoken::Http1).asking(&get("/a"));
+        let mut server = scene.accept(0).after_head();
         purge(&scene, body);
-        // Who comes now does not wait for what was asked before.
-        let mut second = scene.client(Spoken::Http2);
-        second.asks(&get("/a"));
-        let mut other = scene.accept(0);
-        other.head();
+        // A new request does not wait for a fetch that began before the purge.
+        let mut second = scene.client(Spoken::Http2).asking(&get("/a"));
+        let mut other = scene.accept(0).after_head();
         let fields = format!("{FRESH}Surrogate-Key: news\r\n");
         server.sends(response(&fields, "old"));
         assert_eq!(first.gets().body, "old", "{body}");
@@ -123,7 +120,7 @@ fn what_is_being_fetched_is_not_stored() {
 #[test]
 fn a_url_is_purged_whatever_else_its_keys_have() {
     let scene = scene("", "key_headers = \"X-Kind\", key_cookies = \"lang\", query_drop = \"utm_*\"");
-    let of = |fields| Asked { fields, ..get("/a?utm_source=x") };
+    let of = |fields| BodylessRequest { fields, ..get("/a?utm_source=x") };
     let kinds = ["", "x-kind: a\n", "x-kind: b\ncookie: lang=de\n"];
     for fields in kinds {
         store(&scene, &of(fields), "");
@@ -157,7 +154,7 @@ fn what_is_not_understood_purges_nothing() {
 }
 
 fn asks_to_purge(scene: &Scene, spoken: Spoken, fields: &str) -> Got {
-    scene.answer(spoken, &Asked { method: "PURGE", fields, ..get("/a") })
+    scene.answer(spoken, &BodylessRequest { method: "PURGE", fields, ..get("/a") })
 }
 
 #[test]
@@ -202,7 +199,7 @@ fn what_is_purged_already_is_not_counted_again_and_each_name_has_its_count() {
     assert!(told.contains(met), "{told}");
     let told = purge(&scene, r#"{"urls":["test/*"],"soft":true}"#);
     assert!(told.contains(r#""responses":0,"#), "{told}");
-    // What is stale can still be removed.
+    // Stale responses can still be purged.
     let told = purge(&scene, r#"{"urls":["test/*"]}"#);
     assert!(told.contains(r#""responses":3,"#), "{told}");
     let told = purge(&scene, r#"{"all":true}"#);
@@ -217,7 +214,7 @@ fn the_method_purge_takes_patterns() {
             store(&scene, &get(target), "");
         }
         for responses in [2, 0] {
-            let got = scene.answer(spoken, &Asked { method: "PURGE", ..get("/a*") });
+            let got = scene.answer(spoken, &BodylessRequest { method: "PURGE", ..get("/a*") });
             assert!(
                 got.status == 200 && got.body.contains(&format!("\"responses\":{responses},")),
                 "{}",
@@ -231,8 +228,7 @@ fn the_method_purge_takes_patterns() {
 #[test]
 fn without_networks_purge_is_a_method_like_any() {
     let scene = scene("", "");
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&Asked { method: "PURGE", ..get("/a") });
+    let mut client = scene.client(Spoken::Http1).asking(&BodylessRequest { method: "PURGE", ..get("/a") });
     let mut server = scene.accept(0);
     assert!(server.head().starts_with("PURGE /a HTTP/1.1\r\n"));
     server.sends(response("", "ok"));
@@ -265,6 +261,32 @@ fn tags_are_for_caches_unless_the_route_sends_them() {
 }
 
 #[test]
+fn targeted_fields_are_obeyed_and_sent_as_the_route_says() {
+    const TARGETED: &str = "Cache-Control: private\r\nCDN-Cache-Control: no-store\r\nSurrogate-Control: max-age=60\r\nX-Kept: yes\r\n";
+    for (route, is_hit, sent) in [
+        ("", true, ["cdn-cache-control", ""]),
+        ("send_targets = []", true, ["", ""]),
+        ("send_targets = [\"Surrogate-Control\"]", true, ["", "surrogate-control"]),
+        ("targets = []", false, ["cdn-cache-control", "surrogate-control"]),
+        ("targets = [\"cdn-cache-control\"]", false, ["cdn-cache-control", "surrogate-control"]),
+    ] {
+        for edits in ["", "response_headers = { remove = \"X-Gone\" }"] {
+            let scene =
+                Scene::new(&ONE_ROUTE.replace("cache = {}", &format!("cache = {{ {route} }}\n{edits}")));
+            let (_, first) = scene.exchange(Spoken::Http1, &get("/a"), &response(TARGETED, "ok"));
+            assert_eq!(is_stored(&scene, Spoken::Http2, &get("/a")), is_hit, "{route}");
+            let second = is_hit.then(|| scene.answer(Spoken::Http2, &get("/a")));
+            for got in std::iter::once(first).chain(second) {
+                for name in ["cdn-cache-control", "surrogate-control"] {
+                    assert_eq!(got.field(name).is_some(), sent.contains(&name), "{route} {name}");
+                }
+                assert_eq!((got.field("x-kept"), got.field("cache-control")), (Some("yes"), Some("private")));
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_on_its_way_to_a_slow_client_stays_what_it_was_though_it_is_purged() {
     let scene = scene("", "");
     let stores = |letter: &str| {
@@ -275,16 +297,14 @@ fn what_is_on_its_way_to_a_slow_client_stays_what_it_was_though_it_is_purged() {
             &response(&fields, &letter.repeat(900_000)),
         );
         assert_eq!(got.body.len(), 900_000);
-        while !is_stored(&scene, Spoken::Http1, &get(&format!("/{letter}"))) {
-            std::thread::yield_now();
-        }
+        assert_soon("it is not stored", || is_stored(&scene, Spoken::Http1, &get(&format!("/{letter}"))));
     };
     stores("a");
-    let mut slow = scene.client(Spoken::Http1);
-    slow.asks(&get("/a"));
-    while matches!(&slow, Client::One(peer) if !peer.has_something()) {
-        std::thread::yield_now();
-    }
+    let mut slow = scene.client(Spoken::Http1).asking(&get("/a"));
+    assert_soon(
+        "the response does not begin",
+        || !matches!(&slow, SceneClient::One(peer) if !peer.has_something()),
+    );
     purge(&scene, r#"{"all":true}"#);
     ["b", "c", "d", "e"].into_iter().for_each(stores);
     assert!(slow.gets().body == "a".repeat(900_000));

@@ -1,15 +1,15 @@
-//! Parts of what is stored, or comes.
+//! Ranges of responses that are stored or still arriving.
 
-use testkit::scene::{Asked, BOTH, Got, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, Spoken, get};
 
-use crate::answered::{ONE_ROUTE, response};
+use super::answered::{ONE_ROUTE, response};
 
 const BODY: &str = "0123456789";
 const FIELDS: &str = "Cache-Control: max-age=60\r\nETag: \"a\"\r\nContent-Type: text/plain\r\n\
                       Last-Modified: Tue, 01 Oct 2024 10:00:00 GMT\r\n";
 
 fn ranged(scene: &Scene, spoken: Spoken, fields: &str) -> Got {
-    scene.answer(spoken, &Asked { fields, ..get("/a") })
+    scene.answer(spoken, &BodylessRequest { fields, ..get("/a") })
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn rfc9110_14_a_range_of_a_stored_whole() {
         ("bytes=5-500", 206, "56789", Some("bytes 5-9/10")),
         ("bytes=10-", 416, "", Some("bytes */10")),
         ("bytes=-0", 416, "", Some("bytes */10")),
-        // RFC 9110 §14.2: what is not understood is ignored.
+        // RFC 9110 §14.2: an unknown range unit is ignored.
         ("lines=0-3", 200, BODY, None),
         ("bytes=3-1", 200, BODY, None),
     ];
@@ -92,17 +92,16 @@ fn a_range_of_what_lies_in_many_pieces() {
 #[test]
 fn a_range_of_what_is_not_stored_is_for_the_server() {
     let scene = Scene::new(ONE_ROUTE);
-    let asked = Asked { fields: "range: bytes=0-1\n", ..get("/a") };
+    let asked = BodylessRequest { fields: "range: bytes=0-1\n", ..get("/a") };
     let part = "HTTP/1.1 206 Partial Content\r\nCache-Control: max-age=60\r\nContent-Range: bytes 0-1/10\r\n\
                 Content-Length: 2\r\n\r\n01";
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&asked);
+    let mut client = scene.client(Spoken::Http1).asking(&asked);
     let mut server = scene.accept(0);
     assert!(server.head().to_lowercase().contains("range: bytes=0-1\r\n"));
     server.sends(part);
     let got = client.gets();
     assert_eq!((got.status, got.body.as_str()), (206, "01"));
-    // A part answers nobody who wants the whole.
+    // A part does not answer a request for the complete response.
     client.asks(&get("/a"));
     server.head();
     server.sends(response(FIELDS, BODY));
@@ -112,15 +111,13 @@ fn a_range_of_what_is_not_stored_is_for_the_server() {
 #[test]
 fn a_range_of_what_is_just_coming_does_not_wait_for_the_rest() {
     let scene = Scene::new(ONE_ROUTE);
-    // Stale, so that the whole is asked for again, by whoever wants a part.
+    // Stale, so that a request for a range fetches the complete response again.
     let stale = FIELDS.replace("max-age=60", "max-age=0");
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/a"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client(Spoken::Http1).asking(&get("/a"));
+    let mut server = scene.accept(0).after_head();
     server.sends(response(&stale, BODY));
     client.gets();
-    client.asks(&Asked { fields: "range: bytes=3-5\n", ..get("/a") });
+    client.asks(&BodylessRequest { fields: "range: bytes=3-5\n", ..get("/a") });
     server.head();
     let fresh = FIELDS.replace("\"a\"", "\"b\"");
     let (early, late) = "abcdefghij".split_at(6);

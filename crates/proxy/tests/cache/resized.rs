@@ -1,11 +1,11 @@
-//! A reload that changes how much is stored: what fits stays, and what does not is said.
+//! Reloads that change the size of the store: fitting responses stay, and messages report the others.
 
 use testkit::scene::{BOTH, Scene, Spoken, get, read};
 
-use crate::answered::{ONE_ROUTE, response};
-use crate::judged::{comes_to_be_stored, is_hit};
+use super::answered::{ONE_ROUTE, response};
+use super::judged::{comes_to_be_stored, is_hit};
 
-/// Reloads with this in the place of the memory, and says what is remarked.
+/// Reloads with another memory size. Returns the messages.
 fn reload(scene: &Scene, memory: &str, cache: &str) -> Vec<String> {
     let text = ONE_ROUTE
         .replace("memory = \"64MiB\"", memory)
@@ -62,7 +62,7 @@ fn what_does_not_fit_is_said() {
     assert_eq!(
         remarks,
         [format!(
-            "cache: it has another disk, and begins anew: {kept} stored responses in memory are dropped"
+            "cache: it has another disk, and starts empty: {kept} stored responses in memory are dropped"
         )]
     );
     store(&scene, 1);

@@ -1,11 +1,10 @@
-//! What routes store that others with the same URLs do not get, and what reaches all of them.
+//! Separate cache spaces of routes with the same URLs, and actions that affect all of them.
 
-use std::thread;
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, Spoken, get};
+use testkit::wait::Patience;
 
-use testkit::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
-
-use crate::answered::{ONE_ROUTE, response};
-use crate::purged::order;
+use super::answered::{ONE_ROUTE, response};
+use super::purged::order;
 
 const FRESH: &str = "Cache-Control: max-age=60\r\nSurrogate-Key: news\r\n";
 
@@ -21,30 +20,29 @@ fn two_routes(conditions: &str, upstreams: [&str; 2]) -> Scene {
     ))
 }
 
-/// Has a server answer a request that nothing stored answers.
-fn store(scene: &Scene, server: usize, request: &Asked<'_>, body: &str) {
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(request);
-    let mut server = scene.accept(server);
-    server.head();
+/// Sends a request that no stored response answers, and answers it.
+fn store(scene: &Scene, server: usize, request: &BodylessRequest<'_>, body: &str) {
+    let mut client = scene.client(Spoken::Http1).asking(request);
+    let mut server = scene.accept(server).after_head();
     server.sends(response(FRESH, body));
     assert_eq!(client.gets().body, body);
 }
 
-fn stored(scene: &Scene, request: &Asked<'_>) -> Option<String> {
+fn stored(scene: &Scene, request: &BodylessRequest<'_>) -> Option<String> {
     let fields = format!("{}cache-control: only-if-cached\n", request.fields);
-    let got = scene.answer(Spoken::Http2, &Asked { fields: &fields, ..*request });
+    let got = scene.answer(Spoken::Http2, &BodylessRequest { fields: &fields, ..*request });
     (got.status == 200).then_some(got.body)
 }
 
-const CANARY: Asked<'_> = Asked { method: "GET", host: "test", target: "/x", fields: "x-canary: yes\n" };
+const CANARY: BodylessRequest<'_> =
+    BodylessRequest { method: "GET", host: "test", target: "/x", fields: "x-canary: yes\n" };
 
 #[test]
 fn what_a_url_alone_does_not_lead_to_is_stored_apart() {
     for (conditions, first) in
         [("headers = { x-canary = \"yes\" }", CANARY), ("query = { canary = \"yes\" }", get("/x?canary=yes"))]
     {
-        // Also where the server is the same: a route may change what it is asked.
+        // Also with the same server: a route may change requests.
         for upstreams in [["a", "b"], ["a", "a"]] {
             let scene = two_routes(conditions, upstreams);
             store(&scene, 0, &first, "first");
@@ -80,9 +78,10 @@ fn purges_reach_what_all_routes_have_stored_and_all_of_it_is_told_of() {
     }
 }
 
-/// The response, and which server was asked for it, if any.
-fn whoever_answers(scene: &Scene, client: &mut Client) -> (Got, Option<usize>) {
+/// Returns the response, and which server was asked, if any.
+fn whoever_answers(scene: &Scene, client: &mut SceneClient) -> (Got, Option<usize>) {
     client.asks(&get("/x"));
+    let patience = Patience::new();
     loop {
         for number in [0, 1] {
             if let Some(mut server) = scene.try_accept(number) {
@@ -91,10 +90,10 @@ fn whoever_answers(scene: &Scene, client: &mut Client) -> (Got, Option<usize>) {
                 return (client.gets(), Some(number));
             }
         }
-        if matches!(client, Client::One(peer) if peer.has_something()) {
+        if matches!(client, SceneClient::One(peer) if peer.has_something()) {
             return (client.gets(), None);
         }
-        thread::yield_now();
+        patience.wait("nothing answers");
     }
 }
 
@@ -120,12 +119,12 @@ fn each_part_of_a_split_is_stored_apart() {
     let (_, told) = order(&scene, "/cache/purge", r#"{"urls":["test/x"]}"#);
     assert!(told.split_whitespace().collect::<String>().contains(r#""responses":2"#), "{told}");
     assert!((0..8).all(|number| {
-        let asked = Asked { fields: "cache-control: only-if-cached\n", ..get("/x") };
+        let asked = BodylessRequest { fields: "cache-control: only-if-cached\n", ..get("/x") };
         scene.answer(BOTH[number % 2], &asked).status == 504
     }));
 }
 
-/// A request to a server by one route for writing, where there is one, or by that which stores.
+/// Two routes, one for unsafe methods and one with a cache.
 fn two_of(reads: &str, writes: &str) -> Scene {
     let upstreams = "[upstream.a]\nservers = [\"http://{0}\"]\n[upstream.b]\nservers = [\"http://{1}\"]\n";
     Scene::new(&format!("{STORE}[[route]]\n{reads}\n{writes}{upstreams}"))
@@ -148,18 +147,18 @@ fn rfc9111_4_4_an_unsafe_request_makes_invalid_what_any_route_has_stored_by_any_
     ] {
         for (status, is_gone) in [("200 OK", true), ("404 Not Found", false)] {
             let scene = two_of(reads, writes);
-            let kinds =
-                kinds.iter().flat_map(|fields| ["/x?q", "/y"].map(|target| Asked { fields, ..get(target) }));
-            let kinds: Vec<Asked<'_>> = kinds.collect();
+            let kinds = kinds
+                .iter()
+                .flat_map(|fields| ["/x?q", "/y"].map(|target| BodylessRequest { fields, ..get(target) }));
+            let kinds: Vec<BodylessRequest<'_>> = kinds.collect();
             for kind in &kinds {
                 if stored(&scene, kind).is_none() {
                     store(&scene, 0, kind, "old");
                 }
             }
             let mut client = scene.client(Spoken::Http2);
-            client.asks(&Asked { method: "DELETE", ..get("/x?q") });
-            let mut server = scene.accept(usize::from(!writes.is_empty()));
-            server.head();
+            client.asks(&BodylessRequest { method: "DELETE", ..get("/x?q") });
+            let mut server = scene.accept(usize::from(!writes.is_empty())).after_head();
             server.sends(format!("HTTP/1.1 {status}\r\nLocation: /y\r\nContent-Length: 0\r\n\r\n"));
             client.gets();
             for kind in &kinds {

@@ -1,22 +1,19 @@
-//! Many who want the same: one asks, whatever becomes of it.
+//! Collapsed requests: one asks the server, and all others get its response or its failure.
 
-use testkit::http1::Peer;
-use testkit::http2::End;
+use testkit::http1::Http1Peer;
+use testkit::http2::H2End;
 use testkit::http2::frame::last_headers;
-use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, SceneClient, Spoken, get};
+use testkit::wait::assert_soon;
 
-use crate::answered::{ONE_ROUTE, next, response};
-use crate::purged;
+use super::answered::{ONE_ROUTE, next, response};
+use super::purged;
 
 const CROWD: usize = 40;
 
-/// Clients of both workers that have asked, and wait.
-fn crowd(scene: &Scene) -> Vec<Client> {
-    let client = |number: usize| {
-        let mut client = scene.client(BOTH[number % 2]);
-        client.asks(&get("/a"));
-        client
-    };
+/// Clients of both workers that wait for the same response.
+fn crowd(scene: &Scene) -> Vec<SceneClient> {
+    let client = |number: usize| scene.client(BOTH[number % 2]).asking(&get("/a"));
     (0..CROWD).map(client).collect()
 }
 
@@ -24,8 +21,7 @@ fn crowd(scene: &Scene) -> Vec<Client> {
 fn a_crowd_is_one_request_to_the_server() {
     let scene = Scene::new(ONE_ROUTE);
     let mut clients = crowd(&scene);
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     server.sends("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 10\r\n\r\nfirst");
     server.sends("-half");
     for client in &mut clients {
@@ -38,13 +34,10 @@ fn a_crowd_is_one_request_to_the_server() {
 #[test]
 fn the_fetch_outlives_its_client() {
     let scene = Scene::new(ONE_ROUTE);
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/a"));
-    let mut server = scene.accept(0);
-    server.head();
+    let client = scene.client(Spoken::Http1).asking(&get("/a"));
+    let mut server = scene.accept(0).after_head();
     server.sends("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 10\r\n\r\nfirst");
-    let mut second = scene.client(Spoken::Http2);
-    second.asks(&get("/a"));
+    let mut second = scene.client(Spoken::Http2).asking(&get("/a"));
     drop(client);
     server.sends("-half");
     assert_eq!(second.gets().body, "first-half");
@@ -54,20 +47,16 @@ fn the_fetch_outlives_its_client() {
 #[test]
 fn a_server_that_dies_in_the_middle_leaves_nothing_behind() {
     let scene = Scene::new(ONE_ROUTE);
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/a"));
-    let mut server = scene.accept(0);
-    server.head();
+    let client = scene.client(Spoken::Http1).asking(&get("/a"));
+    let mut server = scene.accept(0).after_head();
     server.sends("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 100000\r\n\r\nfirst");
     drop(server);
-    let Client::One(mut peer) = client else { return };
+    let SceneClient::One(mut peer) = client else { return };
     let (bytes, _) = peer.rest();
     assert!(bytes.len() < 100_000);
-    // Nothing of it is stored: the next one asks anew.
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/a"));
-    let mut server = scene.accept(0);
-    server.head();
+    // Nothing was stored: the next request asks again.
+    let mut client = scene.client(Spoken::Http1).asking(&get("/a"));
+    let mut server = scene.accept(0).after_head();
     server.sends(response("Cache-Control: max-age=60\r\n", "whole"));
     assert_eq!(client.gets().body, "whole");
 }
@@ -75,12 +64,9 @@ fn a_server_that_dies_in_the_middle_leaves_nothing_behind() {
 #[test]
 fn who_waits_for_what_may_not_be_stored_asks_alone() {
     let scene = Scene::new(ONE_ROUTE);
-    let mut first = scene.client(Spoken::Http1);
-    first.asks(&get("/a"));
-    let mut server = scene.accept(0);
-    server.head();
-    let mut second = scene.client(Spoken::Http2);
-    second.asks(&get("/a"));
+    let mut first = scene.client(Spoken::Http1).asking(&get("/a"));
+    let mut server = scene.accept(0).after_head();
+    let mut second = scene.client(Spoken::Http2).asking(&get("/a"));
     server.sends(response("Cache-Control: private\r\n", "1"));
     assert_eq!(first.gets().body, "1");
     let mut other = None;
@@ -91,13 +77,12 @@ fn who_waits_for_what_may_not_be_stored_asks_alone() {
 }
 
 fn waits(scene: &Scene, count: u64) {
-    while scene.running().counters().cache_waits < count {
-        std::thread::yield_now();
-    }
+    assert_soon("the requests do not wait", || scene.running().counters().cache_waits >= count);
 }
 
-const ALICE: Asked<'_> = Asked { method: "GET", host: "test", target: "/account", fields: "cookie: alice\n" };
-const BOB: Asked<'_> = Asked { fields: "cookie: bob\n", ..ALICE };
+const ALICE: BodylessRequest<'_> =
+    BodylessRequest { method: "GET", host: "test", target: "/account", fields: "cookie: alice\n" };
+const BOB: BodylessRequest<'_> = BodylessRequest { fields: "cookie: bob\n", ..ALICE };
 
 #[test]
 fn rfc9111_4_a_page_that_may_not_be_reused_is_for_the_client_that_it_was_made_for() {
@@ -114,7 +99,7 @@ fn rfc9111_4_a_page_that_may_not_be_reused_is_for_the_client_that_it_was_made_fo
             assert!(server.head().contains("cookie: alice"));
             bob.asks(&BOB);
             waits(&scene, 1);
-            // What has begun to come is for nobody else either.
+            // A response that has begun to arrive is not shared either.
             let whole = response(fields, "for alice");
             let (begin, rest) = whole.split_at(whole.len() - 3);
             server.sends(begin);
@@ -144,7 +129,7 @@ fn rfc9111_4_what_one_client_has_had_validated_is_so_for_no_other() {
     server.sends(format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n"));
     other.sends(response(fields, "for bob"));
     assert_eq!((alice.gets().body.as_str(), bob.gets().body.as_str()), ("for alice", "for bob"));
-    // It was known before that it would have been in vain.
+    // The stored response shows that waiting would be in vain.
     assert_eq!(scene.running().counters().cache_waits, 0);
 }
 
@@ -162,8 +147,7 @@ fn rfc9111_4_who_waits_for_a_validation_asks_alone_if_that_allows_no_reuse() {
         assert_eq!(told, 200);
         let (mut alice, mut bob) = (scene.client(Spoken::Http1), scene.client(Spoken::Http2));
         alice.asks(&ALICE);
-        let mut server = scene.accept(0);
-        server.head();
+        let mut server = scene.accept(0).after_head();
         bob.asks(&BOB);
         waits(&scene, 1);
         let fields = format!("Cache-Control: {directives}\r\nSet-Cookie: alice\r\n");
@@ -189,25 +173,23 @@ fn rfc9111_5_2_1_what_comes_for_another_is_not_for_who_wants_it_anew_or_in_anoth
             let scene = Scene::new(ONE_ROUTE);
             let (mut first, mut second) = (scene.client(Spoken::Http1), scene.client(Spoken::Http2));
             first.asks(&get("/a"));
-            let mut server = scene.accept(0);
-            server.head();
+            let mut server = scene.accept(0).after_head();
             let whole = response("Cache-Control: max-age=60\r\nETag: \"1\"\r\n", "first");
             let (begin, rest) = whole.split_at(whole.len() - 3);
             if !waits_for_head {
                 server.sends(begin);
-                while scene.running().counters().upstream_bytes_received == 0 {
-                    std::thread::yield_now();
-                }
+                assert_soon("the response does not arrive", || {
+                    scene.running().counters().upstream_bytes_received != 0
+                });
             }
-            second.asks(&Asked { fields, ..get("/a") });
+            second.asks(&BodylessRequest { fields, ..get("/a") });
             if waits_for_head {
                 if !fields.starts_with("if-match") {
                     waits(&scene, 1);
                 }
                 server.sends(begin);
             }
-            let mut other = scene.accept(0);
-            other.head();
+            let mut other = scene.accept(0).after_head();
             other.sends(response("", "second"));
             assert_eq!(second.gets().body, "second", "{fields}");
             server.sends(rest);
@@ -216,27 +198,26 @@ fn rfc9111_5_2_1_what_comes_for_another_is_not_for_who_wants_it_anew_or_in_anoth
     }
 }
 
-/// As many streams on each of as many connections.
+/// The number of connections, and of streams on each.
 const TIMES: u32 = 100;
 
-/// Ten thousand requests for the same, on both workers, none of which has been answered: the server has the first.
-fn multitude(scene: &Scene) -> (Vec<End>, Peer) {
+/// Ten thousand concurrent requests for the same response, on both workers. The server has the first.
+fn multitude(scene: &Scene) -> (Vec<H2End>, Http1Peer) {
     let request = ":method: GET\n:scheme: http\n:authority: test\n:path: /a\n";
     let client = |_| match scene.client(Spoken::Http2) {
-        Client::Two(end, _) => *end,
-        Client::One(_) => unreachable!("it speaks HTTP/2"),
+        SceneClient::Two(end, _) => *end,
+        SceneClient::One(_) => unreachable!("it speaks HTTP/2"),
     };
-    let mut clients: Vec<End> = (0..TIMES).map(client).collect();
+    let mut clients: Vec<H2End> = (0..TIMES).map(client).collect();
     for client in &mut clients {
         for stream in streams() {
             client.sends(last_headers(stream, request));
         }
     }
-    let mut server = scene.accept(0);
-    server.head();
-    while scene.running().counters().cache_waits < u64::from(TIMES * TIMES) - 1 {
-        std::thread::yield_now();
-    }
+    let server = scene.accept(0).after_head();
+    assert_soon("the requests do not wait", || {
+        scene.running().counters().cache_waits >= u64::from(TIMES * TIMES) - 1
+    });
     (clients, server)
 }
 
@@ -267,7 +248,7 @@ fn ten_thousand_at_once_hear_of_a_server_that_dies_in_the_middle() {
     for mut client in clients {
         for stream in streams() {
             let got = client.whole(stream);
-            // Who hears of it before anything was sent is told so.
+            // Clients that got no byte yet get an error response.
             assert!(got.contains("reset ") || got.starts_with(":status: 502\n"), "{got}");
         }
     }

@@ -1,24 +1,22 @@
-//! What is served although it is no longer fresh, and when not.
+//! When stale responses are served.
 
-use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, SceneClient, Spoken, get};
 use testkit::wait;
 
-use crate::answered::{ONE_ROUTE, next, response};
-use crate::purged;
+use super::answered::{ONE_ROUTE, next, response};
+use super::purged;
 
-/// Two seconds old when it comes, and fresh for one.
+/// Two seconds old when it arrives, and fresh for one.
 fn stale(more: &str) -> String {
     format!("Age: 2\r\nCache-Control: max-age=1{more}\r\nETag: \"a\"\r\n")
 }
 
 const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\ndown";
 
-/// A client and a server that have talked before.
-fn stored(scene: &Scene, spoken: Spoken, fields: &str) -> (Client, testkit::http1::Peer) {
-    let mut client = scene.client(spoken);
-    client.asks(&get("/a"));
-    let mut server = scene.accept(0);
-    server.head();
+/// A client and a server with a stored response between them.
+fn stored(scene: &Scene, spoken: Spoken, fields: &str) -> (SceneClient, testkit::http1::Http1Peer) {
+    let mut client = scene.client(spoken).asking(&get("/a"));
+    let mut server = scene.accept(0).after_head();
     server.sends(response(fields, "old"));
     assert_eq!(client.gets().body, "old");
     (client, server)
@@ -39,7 +37,7 @@ fn rfc5861_3_what_is_stale_is_served_while_one_request_revalidates_it() {
         assert!(server.head().to_lowercase().contains("if-none-match: \"a\"\r\n"));
         assert!(!server.has_something() && scene.try_accept(0).is_none());
         server.sends(response("Cache-Control: max-age=60\r\n", "new"));
-        // It is stored when it is whole, which nobody waits for: until then the old one is served.
+        // The stale response is served until the new one is stored completely.
         while client.asks_for(&get("/a")).body != "new" {}
         assert!(!server.has_something() && scene.try_accept(0).is_none());
     }
@@ -69,7 +67,7 @@ fn a_background_fetch_outlives_the_client_that_it_began_with() {
     while client.asks_for(&get("/a")).body != "new" {}
 }
 
-/// The route's rules hold for whatever is sent on its behalf, and not those of the upstream.
+/// A request in the background uses the route's rules, rather than the upstream's.
 #[test]
 fn a_revalidation_in_the_background_is_retried_by_the_rules_of_its_route() {
     let routes = ONE_ROUTE
@@ -84,8 +82,7 @@ fn a_revalidation_in_the_background_is_retried_by_the_rules_of_its_route() {
         });
         found.expect("the wait is over")
     };
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/a"));
+    let mut client = scene.client(Spoken::Http1).asking(&get("/a"));
     let (_, mut server) = asked();
     server.head();
     server.sends(response(&stale(", stale-while-revalidate=60\r\nConnection: close"), "old"));
@@ -124,7 +121,7 @@ fn rfc9111_5_2_2_what_must_be_revalidated_is_waited_for() {
         server.sends(UNAVAILABLE);
         let got = client.gets();
         assert_eq!((got.status, got.body.as_str()), (503, "down"), "{directive}");
-        // A server that fails for a moment is asked again, for all.
+        // A server that fails briefly is asked again, for all clients.
         client.asks(&get("/a"));
         server.head();
         server.sends(response("Cache-Control: max-age=60\r\n", "new"));
@@ -140,7 +137,7 @@ fn rfc5861_4_what_is_stale_stands_in_for_a_server_that_fails() {
         (ONE_ROUTE, ", stale-if-error=60", "old"),
         (ONE_ROUTE, "", "down"),
         (&grace, "", "old"),
-        // RFC 9111 §5.2.2.10: what a server says of shared caches is not stretched.
+        // RFC 9111 §5.2.2.10: a server's s-maxage is not extended.
         (&grace, ", s-maxage=1", "down"),
     ];
     for (routes, said, expected) in rows {
@@ -169,12 +166,11 @@ fn what_was_purged_while_a_server_was_asked_does_not_stand_in_for_it() {
         (r#"{"urls":["http://test/a"],"soft":true}"#, 200),
         (r#"{"hosts":["test"],"soft":true}"#, 200),
     ] {
-        // The one asks for all, the other for itself.
+        // GET asks for all clients, HEAD only for itself.
         for method in ["GET", "HEAD"] {
             let scene = purged::scene("", "");
             let (_, mut server) = stored(&scene, Spoken::Http1, &stale(", stale-if-error=60"));
-            let mut client = scene.client(Spoken::Http1);
-            client.asks(&Asked { method, ..get("/a") });
+            let mut client = scene.client(Spoken::Http1).asking(&BodylessRequest { method, ..get("/a") });
             let mut other = None;
             let server = next(&scene, &mut server, &mut other);
             server.head();
@@ -190,8 +186,7 @@ fn a_head_is_stood_in_for_as_well() {
     let grace = ONE_ROUTE.replace("cache = {}", "cache = { grace = \"60s\" }");
     let scene = Scene::new(&grace);
     let (_, mut server) = stored(&scene, Spoken::Http1, &stale(""));
-    let mut client = scene.client(Spoken::Http2);
-    client.asks(&Asked { method: "HEAD", ..get("/a") });
+    let mut client = scene.client(Spoken::Http2).asking(&BodylessRequest { method: "HEAD", ..get("/a") });
     let mut other = None;
     let server = next(&scene, &mut server, &mut other);
     assert!(server.head().starts_with("HEAD "));

@@ -1,22 +1,22 @@
-//! Conditions: those of clients, answered from the store, and those that the store puts to the server.
+//! Preconditions of clients, answered from the store, and those that the store sends to the server.
 
-use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, SceneClient, Spoken, get};
 
-use crate::answered::{ONE_ROUTE, response};
-use crate::purged;
+use super::answered::{ONE_ROUTE, response};
+use super::purged;
 
 const MODIFIED: &str = "Tue, 01 Oct 2024 10:00:00 GMT";
 const EARLIER: &str = "Tue, 01 Oct 2024 09:59:59 GMT";
 const LATER: &str = "Tue, 01 Oct 2024 10:00:01 GMT";
 
-/// Stale as soon as it comes, but it can be validated.
+/// Stale immediately, but it can be revalidated.
 const STALE: &str = "Cache-Control: max-age=0\r\nETag: \"a\"\r\nContent-Type: text/plain\r\n";
 
-fn of<'a>(target: &'a str, fields: &'a str) -> Asked<'a> {
-    Asked { fields, ..get(target) }
+fn of<'a>(target: &'a str, fields: &'a str) -> BodylessRequest<'a> {
+    BodylessRequest { fields, ..get(target) }
 }
 
-/// A header field of a request that a server has seen.
+/// Returns a header field that the server has received.
 fn seen<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let pairs = head.lines().skip(1).filter_map(|line| line.split_once(": "));
     pairs.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
@@ -76,10 +76,8 @@ fn a_condition_on_what_is_not_stored_asks_for_all_and_is_judged_then() {
 fn who_wants_a_certain_state_asks_the_server_if_that_is_not_stored() {
     let scene = Scene::new(ONE_ROUTE);
     let fields = "Cache-Control: max-age=60\r\nETag: \"a\"\r\n";
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/a"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client(Spoken::Http1).asking(&get("/a"));
+    let mut server = scene.accept(0).after_head();
     server.sends(response(fields, "hello"));
     client.gets();
     assert_eq!(client.asks_for(&of("/a", "if-match: \"a\"\n")).status, 200);
@@ -94,13 +92,11 @@ fn who_wants_a_certain_state_asks_the_server_if_that_is_not_stored() {
 fn rfc9111_4_3_4_a_304_refreshes_what_is_stored() {
     for spoken in BOTH {
         let scene = Scene::new(ONE_ROUTE);
-        let mut client = scene.client(spoken);
-        client.asks(&get("/a"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client(spoken).asking(&get("/a"));
+        let mut server = scene.accept(0).after_head();
         server.sends(response(&format!("{STALE}X-Old: 1\r\nX-Both: old\r\n"), "hello"));
         assert_eq!(client.gets().body, "hello");
-        // What the client says of its own copy is not what the server is asked.
+        // The client's own preconditions are not forwarded.
         client.asks(&of("/a", "if-none-match: \"mine\"\nif-modified-since: yesterday\nrange: bytes=1-2\n"));
         let head = server.head();
         assert_eq!((seen(&head, "if-none-match"), seen(&head, "range")), (Some("\"a\""), None));
@@ -124,17 +120,15 @@ fn rfc9111_4_3_4_a_304_refreshes_what_is_stored() {
 #[test]
 fn a_304_for_the_client_too_is_one() {
     let scene = Scene::new(ONE_ROUTE);
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/a"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client(Spoken::Http1).asking(&get("/a"));
+    let mut server = scene.accept(0).after_head();
     server.sends(response(STALE, "hello"));
     client.gets();
     client.asks(&of("/a", "if-none-match: \"a\"\n"));
     server.head();
     server.sends("HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n");
     assert_eq!(client.gets().status, 304);
-    // The connection goes on, and what came anew takes the place of what was stored.
+    // The connection is reused, and the new response replaces the stored one.
     client.asks(&of("/a", "if-none-match: \"a\"\n"));
     server.head();
     server.sends(response("Cache-Control: max-age=60\r\nETag: \"b\"\r\n", "other"));
@@ -174,10 +168,8 @@ fn only_the_variant_that_was_asked_about_is_refreshed() {
 #[test]
 fn a_304_about_something_else_is_asked_again_without_conditions() {
     let scene = Scene::new(ONE_ROUTE);
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/a"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client(Spoken::Http1).asking(&get("/a"));
+    let mut server = scene.accept(0).after_head();
     server.sends(response(STALE, "hello"));
     client.gets();
     client.asks(&get("/a"));
@@ -192,10 +184,8 @@ fn a_304_about_something_else_is_asked_again_without_conditions() {
 #[test]
 fn a_304_that_forbids_storing_answers_once() {
     let scene = Scene::new(ONE_ROUTE);
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/a"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client(Spoken::Http1).asking(&get("/a"));
+    let mut server = scene.accept(0).after_head();
     server.sends(response(STALE, "hello"));
     client.gets();
     client.asks(&get("/a"));
@@ -211,20 +201,15 @@ fn a_304_that_forbids_storing_answers_once() {
 #[test]
 fn all_who_wait_are_answered_by_one_validation() {
     let scene = purged::scene("", "");
-    // The connection ends with it: the next request comes on another one.
+    // The server closes the connection, so the next request needs another one.
     let fields = "Cache-Control: max-age=60\r\nETag: \"a\"\r\nConnection: close\r\n";
     scene.exchange(Spoken::Http1, &get("/a"), &response(fields, "hello"));
     scene.answer(Spoken::Http1, &get("/a"));
-    // What was fresh once may be so again, for all.
+    // A soft purge makes it stale, and the server may revalidate it for all.
     purged::order(&scene, "/cache/purge", r#"{"urls":["http://test/a"],"soft":true}"#);
-    let ask = |number: usize| {
-        let mut client = scene.client(BOTH[number % 2]);
-        client.asks(&get("/a"));
-        client
-    };
-    let mut clients: Vec<Client> = (0..20).map(ask).collect();
-    let mut server = scene.accept(0);
-    server.head();
+    let ask = |number: usize| scene.client(BOTH[number % 2]).asking(&get("/a"));
+    let mut clients: Vec<SceneClient> = (0..20).map(ask).collect();
+    let mut server = scene.accept(0).after_head();
     server.sends("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\n\r\n");
     for client in &mut clients {
         assert_eq!(client.gets().body, "hello");
@@ -237,7 +222,7 @@ fn cookies_of_a_304_go_to_the_client_whose_request_it_answers_alone() {
     let session = "Set-Cookie: s=new\r\nSet-Cookie: t=1\r\n";
     for (route, fields, expected, later) in [
         ("cache = {}", "Cache-Control: max-age=60\r\n", &["s=new", "t=1"][..], &[][..]),
-        // Said to be for everybody, it is stored.
+        // Declared public, it is stored.
         ("cache = {}", "Cache-Control: s-maxage=60\r\n", &["s=new", "t=1"], &["s=new", "t=1"]),
         ("cache = {}", "Cache-Control: max-age=60, no-cache=\"set-cookie\"\r\n", &["s=new", "t=1"], &[]),
         ("cache = { ignore = \"set-cookie\" }", "Cache-Control: max-age=60\r\n", &[], &[]),
@@ -267,13 +252,11 @@ fn rfc9111_4_3_5_a_head_refreshes_what_is_stored_or_makes_it_stale() {
     ];
     for (fields, agrees) in rows {
         let scene = Scene::new(ONE_ROUTE);
-        let mut client = scene.client(Spoken::Http1);
-        client.asks(&get("/a"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client(Spoken::Http1).asking(&get("/a"));
+        let mut server = scene.accept(0).after_head();
         server.sends(response("Cache-Control: max-age=60\r\nETag: \"a\"\r\nX-Age: old\r\n", "old"));
         assert_eq!(client.gets().body, "old");
-        client.asks(&Asked { method: "HEAD", fields: "cache-control: no-cache\n", ..get("/a") });
+        client.asks(&BodylessRequest { method: "HEAD", fields: "cache-control: no-cache\n", ..get("/a") });
         assert!(server.head().starts_with("HEAD /a "));
         server.sends(format!("HTTP/1.1 200 OK\r\n{fields}\r\n"));
         assert_eq!(client.gets_head_alone().field("x-age"), Some("new"), "{fields}");

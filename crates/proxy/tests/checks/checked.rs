@@ -1,4 +1,4 @@
-//! What answers checks at a port of its own: at `127.0.0.1` always well, at `127.0.0.2` as the test says.
+//! The checked ports: `127.0.0.1` is always healthy, `127.0.0.2` as the test decides.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,28 +13,27 @@ use http::{HeaderMap, Request, Response};
 use rustls::{ServerConfig, ServerConnection};
 use tempfile::TempDir;
 
-use crate::scene::at_one_port;
+use super::scene::at_one_port;
 
-/// What is spoken there.
+/// The protocol of the checked port.
 #[derive(Clone)]
 pub(crate) enum Spoken {
-    /// Nothing. Who is ill does not listen.
+    /// No protocol. If unhealthy, it does not listen.
     Nothing,
-    /// TLS. Who is ill says something else.
+    /// TLS. If unhealthy, it sends other bytes.
     Tls(Arc<ServerConfig>),
-    /// gRPC in the clear. Who is ill says NOT_SERVING.
+    /// gRPC without TLS. If unhealthy, it answers NOT_SERVING.
     Grpc,
-    /// HTTP/2 in the clear: its health, ill 503, and who it is.
+    /// HTTP/2 without TLS: 503 if unhealthy, and the server's number.
     Http2,
 }
 
-/// Both addresses.
 pub(crate) struct Checked {
     pub(crate) port: u16,
     spoken: Spoken,
     second: Mutex<Option<Listening>>,
     is_ill: Arc<AtomicBool>,
-    /// Connections to the second.
+    /// Connections to the second server.
     pub(crate) connections: Arc<AtomicUsize>,
     _first: Listening,
 }
@@ -50,7 +49,7 @@ impl Checked {
         Self { port, spoken, second: Mutex::new(Some(second)), is_ill, connections, _first: first }
     }
 
-    /// The second is well from now on, or ill.
+    /// Sets the second server's health.
     pub(crate) fn is(&self, is_well: bool) {
         self.is_ill.store(!is_well, SeqCst);
         if !matches!(self.spoken, Spoken::Nothing) {
@@ -67,7 +66,7 @@ impl Checked {
     }
 }
 
-/// A thread that accepts. Dropped, nobody listens any more.
+/// A thread that accepts. Dropping it closes the port.
 struct Listening {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
@@ -101,7 +100,7 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.is_over.store(true, SeqCst);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             thread.join().expect("no panic");
@@ -118,7 +117,7 @@ fn serve(mut stream: TcpStream, spoken: &Spoken, is_ill: bool) {
         Spoken::Tls(config) => {
             let mut tls = ServerConnection::new(Arc::clone(config)).expect("it has a certificate");
             let mut end = Vec::new();
-            // To its end: a client that leaves within the handshake would be seen here.
+            // Reads to the end, which reveals a client that leaves during the handshake.
             let mut both = rustls::Stream::new(&mut tls, &mut stream);
             both.read_to_end(&mut end).expect("the client ends what it began");
         }
@@ -176,7 +175,7 @@ fn get(
     let _ = stream.send_data(Bytes::from(who), true);
 }
 
-/// A folder where a file for each server says that it is well.
+/// A folder with a file for each healthy server.
 pub(crate) struct Files {
     pub(crate) folder: TempDir,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use config::{Check, Probe};
 
-use crate::scene::{Scene, check, waits_until};
+use super::scene::{Scene, check, waits_until};
 
 #[test]
 fn at_its_time_out_a_command_is_killed_with_all_that_it_started() {
@@ -28,11 +28,11 @@ fn at_its_time_out_a_command_is_killed_with_all_that_it_started() {
 fn a_command_that_cannot_be_run_is_a_failure() {
     let command = vec!["/nowhere/at-all".to_owned()];
     let scene = Scene::checked(check(Probe::Command { command }));
-    // Where all are down all are asked.
+    // When all servers are down, all are used.
     scene.waits_for(&["1", "2"]);
 }
 
-/// Nobody may have waited for it.
+/// The process may be a zombie, because no parent has waited for it.
 fn has_ended(pid: &str) -> bool {
     let Ok(status) = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")) else { return true };
     status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))

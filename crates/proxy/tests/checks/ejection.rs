@@ -1,4 +1,4 @@
-//! Servers that are worse than the others are left out, but never too many.
+//! Servers that are worse than the others are ejected, but never too many.
 
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use balance::EjectionSettings;
 use config::Settings;
 
-use crate::scene::{Scene, at_one_port, check, get, waits_until};
+use super::scene::{Scene, at_one_port, check, get, waits_until};
 
 fn ejecting(settings: EjectionSettings) -> impl FnOnce(&mut Settings) {
     move |config| {
@@ -17,7 +17,7 @@ fn ejecting(settings: EjectionSettings) -> impl FnOnce(&mut Settings) {
     }
 }
 
-/// Compared often, and for long.
+/// Frequent comparisons, and long ejections.
 const QUICK: EjectionSettings = EjectionSettings {
     failures_in_a_row: None,
     interval: Duration::from_millis(500),
@@ -33,9 +33,9 @@ const QUICK: EjectionSettings = EjectionSettings {
 
 #[test]
 fn a_server_that_is_slower_than_the_others_is_left_out() {
-    // One that was slow by chance soon comes back.
+    // A server that was slow by chance returns soon.
     let base = Duration::from_secs(1);
-    // Long enough for the least number of requests, one after the other, to the slow one as well.
+    // Long enough for the minimum number of sequential requests, to the slow server, too.
     let interval = Duration::from_secs(2);
     let settings =
         EjectionSettings { latency_factor: NonZeroU32::new(5), base, longest: base, interval, ..QUICK };
@@ -82,7 +82,7 @@ fn checks_that_succeed_end_an_ejection_for_failures() {
         ejecting(settings)(config);
         config.upstreams[0].check = Some(check(get()));
     });
-    // Killed, it fails its requests, and its checks when they are due.
+    // It fails its requests at once, and its checks when they are due.
     scene.servers[1].is_ill.store(true, SeqCst);
     scene.servers[1].fails.store(true, SeqCst);
     scene.waits_for(&["1"]);
@@ -96,7 +96,7 @@ fn a_server_that_is_gone_and_back_is_asked_before_its_ejection_is_over() {
     let (port, mut listeners) = at_one_port(2);
     listeners.truncate(1);
     let first = listeners.remove(0);
-    // Longer than the test has patience.
+    // Longer than the test waits.
     let settings = EjectionSettings { failures_in_a_row: NonZeroU32::new(3), ..QUICK };
     let scene = Scene::new(2, |config| {
         ejecting(settings)(config);

@@ -1,11 +1,11 @@
-//! What an answer has to be like: its status, its fields, the beginning of its body.
+//! The requirements of a check on an answer: status, fields, beginning of the body.
 
 use std::sync::atomic::Ordering::SeqCst;
 
 use config::{BodyRule, Probe, Statuses};
 use route::ValueRule;
 
-use crate::scene::{QUICK, Scene, check, waits_until};
+use super::scene::{QUICK, Scene, check, waits_until};
 
 #[test]
 fn fields_and_body_decide_as_well() {
@@ -37,7 +37,7 @@ fn fields_and_body_decide_as_well() {
 
 #[test]
 fn where_all_are_down_all_are_asked() {
-    let scene = Scene::checked(check(crate::scene::get()));
+    let scene = Scene::checked(check(super::scene::get()));
     scene.servers.iter().for_each(|server| server.is_ill.store(true, SeqCst));
     let seen = || scene.servers.iter().map(|server| server.checks.load(SeqCst)).min();
     let before = seen();

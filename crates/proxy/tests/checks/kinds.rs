@@ -1,4 +1,4 @@
-//! A server that fails its checks gets no requests, and gets them again when it is back: with every kind of check.
+//! A server that fails its checks gets no requests until it is back: with every kind of check.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -7,8 +7,8 @@ use config::{Check, Probe, Protocol};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 
-use crate::checked::{Checked, Files, Spoken};
-use crate::scene::{QUICK, Scene, check, get, waits_until};
+use super::checked::{Checked, Files, Spoken};
+use super::scene::{QUICK, Scene, check, get, waits_until};
 
 #[test]
 fn http() {
@@ -53,7 +53,7 @@ fn grpc() {
 #[test]
 fn command() {
     let files = Files::new();
-    // The path is the program's argument, the rest it is told.
+    // The path is the program's argument; the rest comes from environment variables.
     let script = "test -e \"$0/$VANWARD_ADDRESS\" && test \"$VANWARD_SERVER\" = \"http://$VANWARD_HOST:$VANWARD_PORT\"";
     let folder = files.folder.path().display().to_string();
     let command = ["/bin/sh", "-c", script, &folder].map(str::to_owned).to_vec();
@@ -82,7 +82,7 @@ fn goes_down_and_comes_back(scene: &Scene, is: impl Fn(bool), checks: impl Fn() 
     for _ in 0..2 {
         is(false);
         scene.waits_for(&["1"]);
-        // None is asked again by chance.
+        // Several requests, so that it is not by chance.
         for _ in 0..8 {
             assert_eq!(scene.who(), ["1"]);
         }
@@ -91,7 +91,7 @@ fn goes_down_and_comes_back(scene: &Scene, is: impl Fn(bool), checks: impl Fn() 
     }
 }
 
-/// TLS with a certificate that nobody has signed.
+/// TLS with a self-signed certificate.
 fn certified() -> ServerConfig {
     let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).expect("it can be made");
     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());

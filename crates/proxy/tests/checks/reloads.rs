@@ -1,11 +1,11 @@
-//! Checks over a change of the configuration: what is known stays known.
+//! Checks across a configuration change: results are kept.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use config::Settings;
 
-use crate::scene::{Scene, check, get, waits_until};
+use super::scene::{Scene, check, get, waits_until};
 
 /// A scene whose second server is down.
 fn half_down() -> Scene {
@@ -29,7 +29,7 @@ fn a_server_that_is_down_stays_down() {
     assert_eq!(scene.who(), ["1"], "after a change of a weight");
     scene.reload(never);
     assert_eq!(scene.who(), ["1"], "after a change of the check itself, which is not made yet");
-    // It goes on where it was.
+    // The check continues with its previous results.
     scene.reload(|_| ());
     scene.servers[1].is_ill.store(false, SeqCst);
     scene.waits_for(&["1", "2"]);
@@ -37,9 +37,12 @@ fn a_server_that_is_down_stays_down() {
 
 #[test]
 fn one_failure_of_another_check_says_no_more_than_one_of_the_check_before() {
-    let scene = Scene::checked(check(get()));
+    // Too few failures before the reload, however many there are.
+    let mut first = check(get());
+    first.settings.fall = 999;
+    let scene = Scene::checked(first);
     let checks = |server: usize| scene.servers[server].checks.load(SeqCst);
-    // The second one begins when what the first has found is known.
+    // The second check begins once the result of the first is known.
     waits_until("no checks", || checks(0) > 1 && checks(1) > 1);
     scene.servers[1].is_ill.store(true, SeqCst);
     scene.reload(|config| {
@@ -60,7 +63,10 @@ fn without_a_check_its_verdict_does_not_count() {
 
 #[test]
 fn a_server_that_leaves_is_not_checked_any_more() {
-    let scene = Scene::checked(check(get()));
+    // Too few failures before the reload, however many there are.
+    let mut first = check(get());
+    first.settings.fall = 999;
+    let scene = Scene::checked(first);
     let checks = |server: usize| scene.servers[server].checks.load(SeqCst);
     waits_until("no checks", || checks(0) > 0 && checks(1) > 0);
     scene.reload(|config| config.upstreams[0].servers.truncate(1));

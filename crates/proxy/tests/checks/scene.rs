@@ -10,10 +10,9 @@ use balance::CheckSettings;
 use config::{Check, Probe, Settings, Statuses};
 use control::Running;
 use testkit::scene::valid;
+pub(crate) use testkit::wait::PATIENCE;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Checks that follow each other quickly: twice up, twice down.
+/// Frequent checks: twice up, twice down.
 pub(crate) const QUICK: CheckSettings = CheckSettings {
     interval: Duration::from_millis(40),
     interval_in_doubt: Duration::from_millis(20),
@@ -22,12 +21,11 @@ pub(crate) const QUICK: CheckSettings = CheckSettings {
     fall: 2,
 };
 
-/// A quick check of this kind.
 pub(crate) fn check(probe: Probe) -> Check {
     Check { settings: QUICK, timeout: Duration::from_secs(2), port: None, probe }
 }
 
-/// A GET of `/health`, which has to be answered 2xx.
+/// A GET of `/health` that expects 2xx.
 pub(crate) fn get() -> Probe {
     Probe::Http {
         path: "/health".to_owned(),
@@ -38,24 +36,23 @@ pub(crate) fn get() -> Probe {
     }
 }
 
-/// A server of HTTP/1.1 that says who it is.
+/// An HTTP/1.1 server that answers with its number.
 #[derive(Default)]
 pub(crate) struct Server {
-    /// Whether it answers `/health` with 200, or 503.
+    /// Whether it answers `/health` with 503.
     pub(crate) is_ill: AtomicBool,
     /// Whether it answers everything else with 502.
     pub(crate) fails: AtomicBool,
-    /// How long it takes.
     pub(crate) delay_ms: AtomicU64,
-    /// How often it was asked for its health.
+    /// Requests for `/health`.
     pub(crate) checks: AtomicUsize,
-    /// And for everything else.
+    /// Other requests.
     pub(crate) requests: AtomicUsize,
-    /// The head of the check that came last.
+    /// The head of the last check.
     pub(crate) asked: std::sync::Mutex<String>,
 }
 
-/// A proxy and its servers, of which the first is number 1.
+/// A proxy and its servers, which count from 1.
 pub(crate) struct Scene {
     pub(crate) servers: Vec<Arc<Server>>,
     pub(crate) config: Settings,
@@ -63,7 +60,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// So many servers, and some changes to the configuration.
+    /// So many servers, with changes to the configuration.
     pub(crate) fn new(count: u8, change: impl FnOnce(&mut Settings)) -> Self {
         let (port, listeners) = at_one_port(count);
         let servers: Vec<Arc<Server>> = listeners.iter().map(|_| Arc::default()).collect();
@@ -85,12 +82,12 @@ impl Scene {
         Self::new(2, |config| config.upstreams[0].check = Some(check))
     }
 
-    /// Has a server serve another port as well.
+    /// Makes a server listen at another port, too.
     pub(crate) fn serves(&self, index: usize, listener: TcpListener) {
         serve_all(&self.servers[index], listener, index + 1);
     }
 
-    /// Who answers.
+    /// Returns the number of the server that answers.
     pub(crate) fn ask(&self) -> String {
         let mut stream = TcpStream::connect(self.proxy.addresses()[0]).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
@@ -100,7 +97,7 @@ impl Scene {
         text.split_once("\r\n\r\n").expect("has a head").1.to_owned()
     }
 
-    /// Who answers in twice as many requests as there are servers.
+    /// Returns who answers, over twice as many requests as there are servers.
     pub(crate) fn who(&self) -> Vec<String> {
         let mut who: Vec<String> = (0..2 * self.servers.len()).map(|_| self.ask()).collect();
         who.sort_unstable();
@@ -108,7 +105,7 @@ impl Scene {
         who
     }
 
-    /// Asks until just these answer.
+    /// Sends requests until exactly these servers answer.
     #[track_caller]
     pub(crate) fn waits_for(&self, expected: &[&str]) {
         waits_until("others answer", || self.who() == expected);
@@ -157,14 +154,13 @@ impl Server {
             }
             count.fetch_add(1, SeqCst);
             request.clear();
-            // In one write: a second one would wait for the first to be acknowledged.
+            // In one write: a second one would wait for an acknowledgment (Nagle).
             let answer = format!("HTTP/1.1 {line}\r\nX-Who: {who}\r\nContent-Length: 1\r\n\r\n{who}");
             let _ = stream.write_all(answer.as_bytes());
         }
     }
 }
 
-/// Waits until something is so.
 #[track_caller]
 pub(crate) fn waits_until(otherwise: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
@@ -174,7 +170,7 @@ pub(crate) fn waits_until(otherwise: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Listens at a port that is free at `127.0.0.1` and so many addresses in all.
+/// Listens at a port that is free at `127.0.0.1` and the following addresses, `count` in all.
 pub(crate) fn at_one_port(count: u8) -> (u16, Vec<TcpListener>) {
     let began = Instant::now();
     loop {

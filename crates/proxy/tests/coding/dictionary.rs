@@ -1,15 +1,15 @@
 //! Stored responses as dictionaries for later ones (RFC 9842).
 
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::scene::{BOTH, Scene, Spoken};
 
-use crate::{Answer, get, gets, text};
+use super::{Answer, get, gets, text};
 
 const ROUTE: &str = "[cache]\nmemory = \"64MiB\"\n[[route]]\nupstream = \"app\"\ncache = {}\n\
      compress = { dictionaries = [\"/app/*.js\"] }\n[upstream.app]\nservers = [\"http://{0}\"]\n";
 
-/// The script of a version: long, and hardly different from that of another one. Begins unlike what is in the other tests,
-/// so that a coder without the dictionary makes much more of it.
+/// A long script that differs little between versions. It begins unlike those of other tests, so that coding it without
+/// the dictionary gives a much longer result.
 fn script(version: u32) -> String {
     let line = |number: u32| format!("export const f{number} = {};\n", number.wrapping_mul(2_654_435_761));
     let lines: String = (0..2000).map(line).collect();
@@ -17,10 +17,9 @@ fn script(version: u32) -> String {
 }
 
 fn fetch(scene: &Scene, spoken: Spoken, target: &str, fields: &str, served: Option<(&str, &str)>) -> Answer {
-    let mut client = scene.client(spoken);
-    client.asks(&get(target, fields));
+    let mut client = scene.client(spoken).asking(&get(target, fields));
     if let Some((fields, body)) = served {
-        let mut server: Peer = scene.accept(0);
+        let mut server: Http1Peer = scene.accept(0);
         server.head();
         server.sends(format!(
             "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nContent-Type: text/javascript\r\n{fields}Connection: close\r\n\
@@ -66,7 +65,7 @@ fn a_later_version_is_coded_with_the_earlier_one() {
                 assert!(later.body.len() < 400, "{coding}: {} of {}", later.body.len(), two.len());
             }
         }
-        // Who has another dictionary, or takes no coding with one, gets the usual codings.
+        // Clients with another dictionary, or without a dictionary coding, get the usual codings.
         let (_, other) = digest("another");
         for fields in [
             format!("accept-encoding: zstd, dcz\navailable-dictionary: {other}\n"),
@@ -90,14 +89,14 @@ fn a_server_may_say_itself_what_is_a_dictionary() {
     let fields = format!("accept-encoding: dcz, zstd\navailable-dictionary: {}\n", digest(&one).1);
     let later = fetch(&scene, Spoken::Http1, "/x/2", &fields, Some(("", &two)));
     assert_eq!(later.field("content-encoding"), Some("dcz"));
-    // What is neither said nor of a pattern is no dictionary.
+    // A response that is neither declared nor matches a pattern is not a dictionary.
     let scene = Scene::new(ROUTE);
     fetch(&scene, Spoken::Http1, "/x/1", "accept-encoding: dcz, zstd\n", Some(("", &one)));
     let later = fetch(&scene, Spoken::Http1, "/x/2", &fields, Some(("", &two)));
     assert_eq!(later.field("content-encoding"), Some("zstd"));
 }
 
-/// The dictionary of one site says nothing to the clients of another.
+/// A site's dictionary is not used for another site.
 #[test]
 fn a_dictionary_is_of_its_origin() {
     let scene = Scene::new(ROUTE);
@@ -105,9 +104,8 @@ fn a_dictionary_is_of_its_origin() {
     fetch(&scene, Spoken::Http1, "/app/1.js", "accept-encoding: dcz, zstd\n", Some(("", &one)));
     let fields = format!("accept-encoding: dcz, zstd\navailable-dictionary: {}\n", digest(&one).1);
     let mut client = scene.client(Spoken::Http1);
-    client.asks(&testkit::scene::Asked { host: "other", ..get("/app/2.js", &fields) });
-    let mut server = scene.accept(0);
-    server.head();
+    client.asks(&testkit::scene::BodylessRequest { host: "other", ..get("/app/2.js", &fields) });
+    let mut server = scene.accept(0).after_head();
     server.sends(format!(
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nContent-Type: text/javascript\r\nContent-Length: {}\r\n\r\n{two}",
         two.len()

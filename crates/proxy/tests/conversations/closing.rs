@@ -1,16 +1,17 @@
-//! Connections that end with their response although their clients have said more (RFC 9112 §9.6): what was sent arrives.
+//! Connections that end with their response although their clients have sent more (RFC 9112 §9.6): the response
+//! arrives.
 
-use testkit::http1::Ending;
+use testkit::http1::ReaderEnding;
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand};
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
 const CLOSED: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\nConnection: close\r\n{via}\r\nok";
 
 #[test]
 fn a_line_end_behind_the_last_request_does_not_cost_its_response() {
-    // RFC 9112 §2.2: some clients send one behind a body, or behind each request.
+    // RFC 9112 §2.2: some clients send an empty line after a body, or after each request.
     let post = "POST / HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc";
     let post_seen = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n{ours}\r\nabc";
     let old_seen = "GET / HTTP/1.1\r\nHost: {server}\r\n{ours10}\r\n";
@@ -37,7 +38,7 @@ fn a_request_behind_the_last_one_does_not_cost_its_response() {
     let mut server = None;
     for is_at_once in [true, false] {
         let mut client = scene.client();
-        // More than is read at once, or in a segment of its own.
+        // More than one read, or a separate segment.
         let behind = GET.repeat(if is_at_once { 4000 } else { 1 });
         if is_at_once {
             client.sends(format!("{GET}{behind}"));
@@ -53,26 +54,24 @@ fn a_request_behind_the_last_one_does_not_cost_its_response() {
         server.sends(vec![b'x'; BYTES]);
         let message = client.message();
         assert_eq!((message.status(), message.body.len()), (200, BYTES));
-        assert_eq!(client.rest(), (Vec::new(), Ending::End));
+        assert_eq!(client.rest(), (Vec::new(), ReaderEnding::End));
     }
 }
 
 #[test]
 fn a_client_beyond_the_limit_is_told_so_although_it_has_sent_its_request() {
     let scene = Scene::with(|config| config.limits.connections = 1);
-    let mut first = scene.client();
-    first.sends(GET);
+    let mut first = scene.client().saying(GET);
     let mut server = scene.accept(0);
     server.gets(&expand(GET_SEEN, ""));
     for _ in 0..3 {
-        let mut second = scene.client();
-        second.sends(GET);
+        let mut second = scene.client().saying(GET);
         let message = second.message();
         assert_eq!(
             (message.status(), message.body.as_slice()),
             (503, b"Too many clients are connected.\n".as_slice())
         );
-        assert_eq!(second.rest(), (Vec::new(), Ending::End));
+        assert_eq!(second.rest(), (Vec::new(), ReaderEnding::End));
     }
     server.sends(OK);
     first.gets(&expand(OK_GOT, ""));
@@ -81,17 +80,15 @@ fn a_client_beyond_the_limit_is_told_so_although_it_has_sent_its_request() {
 #[test]
 fn clients_beyond_the_limit_are_waited_for_only_so_many_at_once() {
     let scene = Scene::with(|config| config.limits.connections = 1);
-    let mut first = scene.client();
-    first.sends(GET);
+    let mut first = scene.client().saying(GET);
     let mut server = scene.accept(0);
     server.gets(&expand(GET_SEEN, ""));
     let mut waited_for = Vec::new();
     loop {
-        let mut client = scene.client();
-        client.sends(GET);
+        let mut client = scene.client().saying(GET);
         assert_eq!(client.message().status(), 503);
         client.gets_the_end();
-        // Nobody is there any more for one that is let go, and the first byte tells it so.
+        // The proxy has closed the connection, and the first byte reveals that.
         if !(client.can_send(b"x") && client.can_send(b"x")) {
             break;
         }

@@ -1,4 +1,4 @@
-//! Messages that are refused: what the log tells of them is enough to find who sends them, and what is wrong with them.
+//! The log of rejected messages: it identifies their sender, and states what is wrong.
 
 use std::time::Duration;
 
@@ -6,15 +6,14 @@ use config::{LogFormat, QueueSettings, Route};
 use serde_json::Value;
 use testkit::text::GET;
 
-use crate::log::{logged, logged_with};
-use crate::scene::Scene;
+use super::log::{logged, logged_with};
+use super::scene::Scene;
 
-/// What the log says of each of these requests, each on a connection of its own, whatever it is answered.
+/// Returns the log lines of these requests, each on a separate connection, whatever the response is.
 fn requests(sent: &[&str]) -> Vec<Value> {
     let lines = logged(LogFormat::Json, |scene| {
         for request in sent {
-            let mut client = scene.client();
-            client.sends(request);
+            let mut client = scene.client().saying(request);
             let (answer, _) = client.rest();
             assert!(answer.starts_with(b"HTTP/1.1 "), "{}", answer.escape_ascii());
         }
@@ -22,14 +21,13 @@ fn requests(sent: &[&str]) -> Vec<Value> {
     lines.iter().map(|line| serde_json::from_str(line).expect("is JSON")).collect()
 }
 
-/// What the log says of a request whose server gives this answer.
+/// Returns the log lines of requests whose server sends these answers.
 fn answers(sent: &[&str]) -> Vec<Value> {
     let lines = logged(LogFormat::Json, |scene: &Scene| {
         for answer in sent {
             let mut client = scene.client();
             client.sends(GET.replacen("\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1));
-            let mut server = scene.accept(0);
-            server.head();
+            let mut server = scene.accept(0).after_head();
             server.sends(answer);
             let (answer, _) = client.rest();
             assert!(answer.starts_with(b"HTTP/1.1 "), "{}", answer.escape_ascii());
@@ -91,7 +89,7 @@ fn a_request_that_is_refused_is_told_by_field_and_rule() {
             ("bad-request", "it begins as TLS does, and this port is spoken to in the clear"),
         ],
     );
-    // Method, target and what else was read are there as well.
+    // Method, target and other parsed fields are logged, too.
     for (line, method, target, version, host) in [
         (&lines[0], "GET", "/orders/17", "1.1", "www"),
         (&lines[2], "GET", "/b c", "1.1", ""),
@@ -158,17 +156,15 @@ fn a_wait_that_is_over_is_told_by_its_option() {
     const SHORT: Duration = Duration::from_millis(300);
     const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nConnection: close\r\n\r\nabc";
     let talk = |scene: &Scene| {
-        let mut client = scene.client();
-        client.sends(POST);
+        let mut client = scene.client().saying(POST);
         let _server = scene.accept(0);
         assert_eq!(client.message().status(), 408);
         client.rest();
-        // An answer that does not begin, and one that does not go on.
+        // An answer that does not begin, and one that does not continue.
         for answer in ["", "HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\nabc"] {
             let mut client = scene.client();
             client.sends(GET.replacen("\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1));
-            let mut server = scene.accept(0);
-            server.head();
+            let mut server = scene.accept(0).after_head();
             server.sends(answer);
             client.rest();
         }
@@ -219,7 +215,7 @@ fn a_wait_that_is_over_is_told_by_its_option() {
 #[test]
 fn an_answer_that_ends_early_is_told_with_how_much_came() {
     let lines = logged(LogFormat::Json, |scene: &Scene| {
-        // The first is waited for as a whole, and repeated nowhere.
+        // The first body is awaited completely, and not retried.
         for (answer, begins) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", "HTTP/1.1 502"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\nhello", "HTTP/1.1 200"),
@@ -232,8 +228,7 @@ fn an_answer_that_ends_early_is_told_with_how_much_came() {
                 "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
                 1,
             ));
-            let mut server = scene.accept(0);
-            server.head();
+            let mut server = scene.accept(0).after_head();
             server.sends(answer);
             if begins.ends_with("200") {
                 client.head();
@@ -258,7 +253,7 @@ fn an_answer_that_ends_early_is_told_with_how_much_came() {
 fn a_path_that_is_read_in_two_ways_is_told_by_what_is_in_it() {
     let lines = logged_with(
         LogFormat::Json,
-        |config| config.routes.push(Route::to(None, "/api", 0)),
+        |config| config.routes.push(Route::to(None, "/api", 0).into()),
         |scene| {
             for path in ["/x/../api", "/api%5Cx", "/x/..%5Capi;v=1?a=..;"] {
                 let mut client = scene.client();
@@ -290,8 +285,7 @@ fn a_wait_for_a_server_with_room_is_told_by_its_option() {
         |scene| {
             let [mut first, mut second] = [scene.client(), scene.client()];
             first.sends(GET);
-            let mut server = scene.accept(0);
-            server.head();
+            let mut server = scene.accept(0).after_head();
             second.sends(GET);
             assert_eq!(second.message().status(), 503);
             server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -300,4 +294,36 @@ fn a_wait_for_a_server_with_room_is_told_by_its_option() {
     );
     let line: Value = serde_json::from_str(&lines[0]).expect("is JSON");
     assert_told(&[line], &[("queue-timeout", "no server had room within queue.timeout of 'app', 100ms")]);
+}
+
+#[test]
+fn a_request_without_room_is_told_by_the_limit_that_it_meets() {
+    type Change = fn(&mut config::Settings);
+    let limits: [(Change, &str); 2] = [
+        (
+            |config| {
+                config.upstreams[0].name = "app".to_owned();
+                config.upstreams[0].servers[0].max_requests = 1.try_into().ok();
+                config.upstreams[0].queue.length = 0;
+            },
+            "no server has room, and the queue of 'app' is full: queue.length, 0",
+        ),
+        (
+            |config| config.upstreams[0].pool.connections = 1,
+            "each connection that the server may have is in use: pool.connections, 1",
+        ),
+    ];
+    for (change, detail) in limits {
+        let lines = logged_with(LogFormat::Json, change, |scene| {
+            let [mut first, mut second] = [scene.client(), scene.client()];
+            first.sends(GET);
+            let mut server = scene.accept(0).after_head();
+            second.sends(GET);
+            assert_eq!(second.message().status(), 503);
+            server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            assert_eq!(first.message().status(), 200);
+        });
+        let line: Value = serde_json::from_str(&lines[0]).expect("is JSON");
+        assert_told(&[line], &[("upstream-full", detail)]);
+    }
 }

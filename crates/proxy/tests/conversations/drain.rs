@@ -1,4 +1,4 @@
-//! The end of a proxy: what runs is finished, nothing new is taken.
+//! The end of a proxy: requests under way are finished, and no new ones accepted.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand};
 use testkit::wait::PATIENCE;
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 const LAST: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\nConnection: close\r\n{via}\r\nok";
 
-/// Returns once the proxy has let go of its listening socket.
+/// Waits until the proxy has closed its listening socket.
 fn wait_until_refused(address: std::net::SocketAddr) {
     let began = std::time::Instant::now();
     while TcpStream::connect(address).is_ok() {
@@ -39,16 +39,16 @@ fn a_drain_finishes_what_runs_and_answers_what_is_idle_once_more() {
 
     scene.running().drain();
     wait_until_refused(address);
-    // It did not know, and is not closed under its request.
+    // The client did not know of the end, so its connection is not closed during the request.
     late.sends(GET);
     let mut second = scene.accept(0);
     second.gets(&expand(GET_SEEN, ""));
     second.sends(OK);
     late.gets(&expand(LAST, ""));
     late.gets_the_end();
-    // It had its time.
+    // Its idle time-out is over.
     idle.gets_the_end();
-    // The kernel has never shown it to the proxy; that its connection is gone it learns when it speaks.
+    // The kernel has never passed the connection to the proxy, so the client only learns of its end when it sends.
     silent.sends(GET);
     silent.is_closed();
     busy.has_nothing();
@@ -79,12 +79,10 @@ fn a_request_that_has_begun_to_arrive_is_still_served() {
 #[test]
 fn a_drain_does_not_wait_beyond_its_deadline() {
     let scene = Scene::with(|config| config.timeouts.drain = Duration::from_millis(300));
-    let mut client = scene.client();
-    client.sends(GET);
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client().saying(GET);
+    let mut server = scene.accept(0).after_head();
     scene.running().drain();
-    // Never answered: returns all the same.
+    // The response is never sent, and the proxy ends nevertheless.
     scene.into_running().wait();
     client.is_closed();
     server.is_closed();
@@ -93,10 +91,8 @@ fn a_drain_does_not_wait_beyond_its_deadline() {
 #[test]
 fn a_stop_does_not_wait_at_all() {
     let scene = Scene::new();
-    let mut client = scene.client();
-    client.sends(GET);
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client().saying(GET);
+    let mut server = scene.accept(0).after_head();
     scene.running().drain();
     scene.running().stop();
     scene.into_running().wait();
@@ -155,10 +151,8 @@ fn who_retires_keeps_its_clients_until_their_next_response() {
 #[test]
 fn who_retires_can_be_drained_as_well() {
     let scene = Scene::with(|config| config.timeouts.drain = Duration::ZERO);
-    let mut client = scene.client();
-    client.sends(GET);
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client().saying(GET);
+    let mut server = scene.accept(0).after_head();
     scene.running().retire();
     wait_until_refused(scene.address());
     scene.running().drain();

@@ -1,12 +1,12 @@
-//! Responses that come before their request has ended: passed on at once, with the rest of the request beside them.
+//! Responses before the end of their request: passed on at once, while the rest of the request continues.
 
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
-use testkit::http1::{Ending, Peer};
+use testkit::http1::{Http1Peer, ReaderEnding};
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
 #[test]
 fn a_refusal_reaches_a_client_that_still_sends() {
@@ -18,7 +18,7 @@ fn a_refusal_reaches_a_client_that_still_sends() {
             ServerGets("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n{ours}\r\nbegin"),
             ServerSends("HTTP/1.1 413 Content Too Large\r\nDate: D\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno"),
             ServerCloses,
-            // The end of the connection is the only end that this request can have.
+            // Only the end of the connection can end this request.
             ClientGets(
                 "HTTP/1.1 413 Content Too Large\r\nDate: D\r\nContent-Length: 2\r\nConnection: close\r\n{via}\r\nno",
             ),
@@ -33,15 +33,14 @@ fn a_client_that_sends_before_it_reads_gets_the_refusal_and_no_reset() {
     let scene = Scene::new();
     let mut client = scene.client();
     client.sends(format!("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: {BYTES}\r\n\r\n"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     server.sends("HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
     drop(server);
-    // All of it, by a client that listens only afterwards.
+    // The whole body, from a client that reads only afterwards.
     client.sends(vec![0; BYTES]);
     let message = client.message();
     assert_eq!((message.status(), message.body.as_slice()), (413, b"no".as_slice()));
-    assert_eq!(client.rest(), (Vec::new(), Ending::End));
+    assert_eq!(client.rest(), (Vec::new(), ReaderEnding::End));
 }
 
 #[test]
@@ -94,23 +93,21 @@ fn an_invalid_chunk_cuts_the_response_that_is_under_way() {
     scene.assert_failures(&["bad-body"]);
 }
 
-/// Nothing can be said behind a part of an interim response.
+/// No error response can follow a part of an interim response.
 #[test]
 fn an_invalid_chunk_in_the_middle_of_an_interim_response_is_not_answered_there() {
     let scene = Scene::with(|config| config.timeouts.client_header = Duration::from_millis(500));
-    // A client that takes next to nothing until it is told to.
+    // A client that reads almost nothing at first.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(4096).expect("is a socket");
     socket.connect(&scene.address().into()).expect("the proxy listens");
-    let mut client = Peer::new("client", socket.into());
+    let mut client = Http1Peer::new("client", socket.into());
     client.sends("POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     let hints = format!("HTTP/1.1 103 Early Hints\r\nLink: <{}>\r\n\r\n", "x".repeat(60_000));
     server.sends(hints.repeat(31));
-    // Time for the proxy to send what it can.
-    let mut clock = scene.client();
-    clock.sends("G");
+    // Gives the proxy time to send what it can.
+    let mut clock = scene.client().saying("G");
     assert_eq!(clock.message().status(), 408);
     client.sends("x\r\n");
     let (got, _) = client.rest();

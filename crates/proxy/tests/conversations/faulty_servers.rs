@@ -1,11 +1,11 @@
-//! Servers that do wrong: answers that are refused with 502, and answers that break off. The connection to such a
-//! server is never used again.
+//! Faulty servers: responses that are rejected with 502, and responses that break off. The connection to such a server
+//! is never reused.
 
-use testkit::http1::Ending;
+use testkit::http1::ReaderEnding;
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on};
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
 const MALFORMED: &str = "The server's response is not valid HTTP.";
 const UNCLEAR: &str = "The length of the server's response is ambiguous.";
@@ -13,7 +13,7 @@ const ENDED_EARLY: &str = "The server's response ended early.";
 const CLOSED: &str = "The server closed the connection without a response.";
 const RESET: &str = "The server reset the connection without a response.";
 
-/// Each is answered 502; the client's connection goes on, the server's is closed at once.
+/// Asserts that each response causes a 502. The client's connection continues; the server's is closed at once.
 fn refused(reason: &str, cause: &str, responses: &[&[u8]]) {
     let scene = Scene::new();
     let answer = expand(&failure_and_go_on("502 Bad Gateway", reason), "");
@@ -101,12 +101,12 @@ fn answers_whose_length_is_not_clear() {
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nok",
             b"HTTP/1.1 200 OK\r\nTransfer_Encoding: chunked\r\n\r\n0\r\n\r\n",
             b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            // Chunks that come with the head and are not valid.
+            // Invalid chunks that arrive with the head.
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nok",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokay\r\n0\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\nok\r\n0\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000002\r\nok\r\n0\r\n\r\n",
-            // A field that no hop may take away.
+            // A field that may not be removed hop by hop.
         ],
     );
 }
@@ -128,12 +128,10 @@ fn an_answer_that_ends_before_it_began_or_within_its_head() {
                     ServerSends(said),
                     ending,
                     ClientGets(&answer),
-                    // The client's connection is as good as before.
+                    // The client's connection is not affected.
                     ClientSends(GET),
                     ServerAccepts,
-                    ServerGets(GET_SEEN),
-                    ServerSends(OK),
-                    ClientGets(OK_GOT),
+                    IsServed,
                 ],
             );
             scene.assert_failures(&[cause]);
@@ -149,7 +147,7 @@ fn a_head_beyond_the_limits() {
     refused(reason, "upstream-head-too-large", &[long.as_bytes(), many.as_bytes()]);
 }
 
-/// What fits the buffer is waited for, for a moment: longer than a server takes to die, not longer than a client notices.
+/// A body that fits the buffer is awaited briefly: longer than a dying server takes, shorter than a client notices.
 #[test]
 fn a_short_body_that_breaks_off_is_answered_for() {
     let scene = Scene::with(|config| config.upstreams[0].retry.attempts = 1);
@@ -214,22 +212,18 @@ fn a_body_that_breaks_off_is_seen_to_be_broken_off() {
 
 #[test]
 fn a_client_that_is_told_of_the_end_by_the_end_gets_a_reset_instead() {
-    // An HTTP/1.0 client would take an orderly end for the end of the body.
+    // An HTTP/1.0 client would take an orderly close for the end of the body.
     let scene = Scene::new();
-    let mut client = scene.client();
-    client.sends("GET / HTTP/1.0\r\n\r\n");
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client().saying("GET / HTTP/1.0\r\n\r\n");
+    let mut server = scene.accept(0).after_head();
     server.sends("HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
     client.gets(b"HTTP/1.1 200 OK\r\nDate: D\r\nConnection: close\r\nVia: 1.1 vanward\r\n\r\nhello");
     drop(server);
     client.gets_a_reset();
 
-    // And so would anybody whose server's body goes on until a reset.
-    let mut client = scene.client();
-    client.sends(GET);
-    let mut server = scene.accept(0);
-    server.head();
+    // So would any client, if the server's body lasts until close, and the server resets.
+    let mut client = scene.client().saying(GET);
+    let mut server = scene.accept(0).after_head();
     server.sends("HTTP/1.1 200 OK\r\nDate: D\r\n\r\nhello");
     client.gets(&expand(
         "HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n{via}\r\n5\r\nhello\r\n",
@@ -244,10 +238,8 @@ fn a_client_that_is_told_of_the_end_by_the_end_gets_a_reset_instead() {
 fn an_invalid_chunk_within_a_body_cuts_it() {
     for chunk in ["x\r\n", "5\nhello\r\n", "2\r\nokay\r\n", "0\r\nA : b\r\n\r\n"] {
         let scene = Scene::new();
-        let mut client = scene.client();
-        client.sends(GET);
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client().saying(GET);
+        let mut server = scene.accept(0).after_head();
         server.sends("HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
         client.gets(&expand(
             "HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n{via}\r\n3\r\nabc\r\n",
@@ -256,7 +248,7 @@ fn an_invalid_chunk_within_a_body_cuts_it() {
         server.sends(chunk);
         let (rest, ending) = client.rest();
         assert!(!rest.ends_with(b"0\r\n\r\n"), "{chunk:?}: the body looks whole: {}", rest.escape_ascii());
-        assert_eq!(ending, Ending::End, "{chunk:?}");
+        assert_eq!(ending, ReaderEnding::End, "{chunk:?}");
         server.is_closed();
         scene.assert_failures(&["upstream-framing"]);
     }
@@ -277,17 +269,14 @@ fn a_server_that_sends_more_than_it_promised_is_not_asked_again() {
         ("behind 304", "HTTP/1.1 304 OK\r\nDate: D\r\nContent-Length: 4\r\n\r\nevil"),
     ] {
         let scene = Scene::new();
-        let mut client = scene.client();
-        client.sends(GET);
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client().saying(GET);
+        let mut server = scene.accept(0).after_head();
         server.sends(more);
         let message = client.message();
         assert!(message.body.is_empty() || message.body == b"ok", "{name}: {message:?}");
         server.is_closed();
         client.sends(GET);
-        let mut server = scene.accept(0);
-        server.head();
+        let mut server = scene.accept(0).after_head();
         server.sends(OK);
         client.gets(&expand(OK_GOT, ""));
     }
@@ -300,9 +289,7 @@ fn what_arrives_on_an_idle_connection_belongs_to_no_request() {
         &[
             ClientSends(GET),
             ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
             ServerSends("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"),
             ClientSends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi"),
             ServerIsClosed,

@@ -1,9 +1,9 @@
-//! Fields that end at this hop, and those that it adds (RFC 9110 §7.6, RFC 7239).
+//! Fields that end at this hop, and fields that it adds (RFC 9110 §7.6, RFC 7239).
 
 use testkit::text::{GET, OK, OK_GOT};
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
 #[test]
 fn hop_by_hop_fields_end_here_in_both_directions() {
@@ -26,6 +26,36 @@ fn hop_by_hop_fields_end_here_in_both_directions() {
             ),
         ],
     );
+}
+
+/// RFC 7838 §3: the ports belong to the server's host, and would lead clients past the proxy.
+#[test]
+fn ports_of_the_server_do_not_reach_clients() {
+    let answer = |alt_svc: &str| {
+        format!(
+            "HTTP/1.1 103 Early Hints\r\n{alt_svc}Link: </a>\r\n\r\n\
+             HTTP/1.1 200 OK\r\nDate: D\r\n{alt_svc}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n{alt_svc}X-End: 1\r\n\r\n"
+        )
+    };
+    let got = |alt_svc: &str| {
+        format!(
+            "HTTP/1.1 103 Early Hints\r\n{alt_svc}Link: </a>\r\n{{via}}\r\n\
+             HTTP/1.1 200 OK\r\nDate: D\r\n{alt_svc}Transfer-Encoding: chunked\r\n{{via}}\r\n2\r\nok\r\n0\r\nX-End: 1\r\n\r\n"
+        )
+    };
+    let alt_svc = "Alt-Svc: h3=\":9443\"; ma=3600\r\n";
+    for passes in [false, true] {
+        let scene = Scene::with(|config| config.routes[0].policies.options.alt_svc = passes);
+        let (sent, seen) = (answer(alt_svc), got(if passes { alt_svc } else { "" }));
+        let steps = [
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(testkit::text::GET_SEEN),
+            ServerSends(&sent),
+            ClientGets(&seen),
+        ];
+        scene.play("Alt-Svc", &steps);
+    }
 }
 
 #[test]
@@ -85,7 +115,7 @@ fn what_a_trusted_proxy_says_is_appended_to() {
 
 #[test]
 fn other_fields_pass_as_they_came() {
-    // Order, case, spaces within, empty values, repeated names and bytes beyond ASCII.
+    // Order, case, inner spaces, empty values, repeated names and bytes beyond ASCII.
     let fields = "b: 1\r\nA: \t two  words \r\nB:3\r\nEmpty:\r\nAccept-Encoding: gzip\r\nX: \u{fc}\r\n";
     let request = format!("GET / HTTP/1.1\r\nhOST:   test  \r\n{fields}\r\n");
     let seen = format!("GET / HTTP/1.1\r\nhOST:   test  \r\n{fields}{{ours}}\r\n");

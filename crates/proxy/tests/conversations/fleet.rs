@@ -1,25 +1,25 @@
-//! Which server is asked: by policy and by session; how often a request is tried, and who waits for a server with room.
+//! Choice of servers by policy and session; retries; and the queue for servers with limits.
 
 use std::time::Duration;
 
-use balance::{AddressPrefixes, CookieAttributes, RetrySettings, Source};
+use balance::{AddressPrefixes, CookieAttributes, RetrySettings, SessionSource};
 use config::{QueueSettings, RetryOn, Statuses, StickyCookie, StickySessions, StickyTable, Upstream};
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on, failure_of_load};
-use testkit::wait::PATIENCE;
+use testkit::wait::{PATIENCE, Patience, assert_soon};
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
-/// A request with a field, and what a server sees of it.
+/// A request with a field, as sent and as the server receives it.
 fn request_with(field: &str) -> (String, String) {
     let with = |text: &str| text.replace("Host: test\r\n", &format!("Host: test\r\n{field}\r\n"));
     (with(GET), with(GET_SEEN))
 }
 
-/// Two servers, of which the accepted connections are kept.
+/// Two servers with their accepted connections.
 struct Pair {
     scene: Scene,
-    connections: [Option<Peer>; 2],
+    connections: [Option<Http1Peer>; 2],
 }
 
 impl Pair {
@@ -28,9 +28,10 @@ impl Pair {
         Self { scene, connections: [None, None] }
     }
 
-    /// Which server gets what the client sends; it is yet to answer.
-    fn server_of(&mut self, client: &mut Peer, request: &str, seen: &str) -> usize {
+    /// Returns which server gets the client's request, without answering it.
+    fn server_of(&mut self, client: &mut Http1Peer, request: &str, seen: &str) -> usize {
         client.sends(request);
+        let patience = Patience::new();
         let server = loop {
             for server in [0, 1] {
                 if self.connections[server].is_none() {
@@ -38,25 +39,25 @@ impl Pair {
                 }
             }
             let has_something =
-                |connection: &Option<Peer>| connection.as_ref().is_some_and(Peer::has_something);
+                |connection: &Option<Http1Peer>| connection.as_ref().is_some_and(Http1Peer::has_something);
             if let Some(server) = self.connections.iter().position(has_something) {
                 break server;
             }
-            std::thread::yield_now();
+            patience.wait("no server is asked");
         };
         self.peer(server).gets(&expand(seen, ""));
         server
     }
 
-    /// The same, answered.
-    fn answered_by(&mut self, client: &mut Peer, request: &str, seen: &str) -> usize {
+    /// Like `server_of`, and answers.
+    fn answered_by(&mut self, client: &mut Http1Peer, request: &str, seen: &str) -> usize {
         let server = self.server_of(client, request, seen);
         self.peer(server).sends(OK);
         client.gets(&expand(OK_GOT, ""));
         server
     }
 
-    fn peer(&mut self, server: usize) -> &mut Peer {
+    fn peer(&mut self, server: usize) -> &mut Http1Peer {
         self.connections[server].as_mut().expect("the server has accepted")
     }
 }
@@ -83,7 +84,7 @@ fn a_request_goes_to_another_server_when_its_own_dies_before_anything_was_passed
 fn statuses_are_tried_elsewhere_where_that_is_asked_for_and_the_last_answer_counts() {
     let refused = "HTTP/1.1 503 Service Unavailable\r\nDate: D\r\nContent-Length: 0\r\n\r\n";
     let mut pair = Pair::new(|upstream| {
-        upstream.retry.on = RetryOn { status: Statuses::of([503]), ..RetryOn::default() };
+        upstream.retry.on = RetryOn { status: Statuses::from_statuses([503]), ..RetryOn::default() };
         upstream.retry.attempts = 2;
     });
     let mut client = pair.scene.client();
@@ -99,7 +100,7 @@ fn statuses_are_tried_elsewhere_where_that_is_asked_for_and_the_last_answer_coun
 fn a_body_whose_end_has_been_sent_is_not_tried_elsewhere_without_it() {
     let refused = "HTTP/1.1 503 Service Unavailable\r\nDate: D\r\nContent-Length: 0\r\n\r\n";
     let mut pair = Pair::new(|upstream| {
-        upstream.retry.on = RetryOn { status: Statuses::of([503]), ..RetryOn::default() };
+        upstream.retry.on = RetryOn { status: Statuses::from_statuses([503]), ..RetryOn::default() };
     });
     let mut client = pair.scene.client();
     let put = "PUT / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
@@ -117,11 +118,10 @@ fn a_status_is_the_answer_where_no_other_server_is_left() {
     let refused = "HTTP/1.1 503 Busy\r\nDate: D\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\nno";
     let passed_on = refused.replace("\r\n\r\n", "\r\n{via}\r\n");
     let on_status = |upstream: &mut Upstream| {
-        upstream.retry.on = RetryOn { status: Statuses::of([503]), ..RetryOn::default() };
+        upstream.retry.on = RetryOn { status: Statuses::from_statuses([503]), ..RetryOn::default() };
     };
     let scene = Scene::with(|config| on_status(&mut config.upstreams[0]));
-    let mut client = scene.client();
-    client.sends(GET);
+    let mut client = scene.client().saying(GET);
     let mut server = scene.accept(0);
     for turn in 0..2 {
         server.gets(&expand(GET_SEEN, ""));
@@ -133,7 +133,7 @@ fn a_status_is_the_answer_where_no_other_server_is_left() {
     }
     scene.assert_no_more_connections();
     assert_eq!(scene.running().counters().upstream_retries, 0);
-    // More tries than servers.
+    // More attempts than servers.
     let mut pair = Pair::new(on_status);
     let mut client = pair.scene.client();
     let first = pair.server_of(&mut client, GET, GET_SEEN);
@@ -147,10 +147,9 @@ fn a_status_is_the_answer_where_no_other_server_is_left() {
 
 #[test]
 fn a_lone_server_that_refuses_a_connection_is_tried_again() {
-    // Nobody listens there.
+    // No program listens there.
     let scene = Scene::with(|config| config.upstreams[0].servers[0].port = 1);
-    let mut client = scene.client();
-    client.sends(GET);
+    let mut client = scene.client().saying(GET);
     let refused = failure_and_go_on("502 Bad Gateway", "The server could not be reached.");
     client.gets(&expand(&refused, ""));
     let counted = scene.running().counters();
@@ -161,7 +160,7 @@ fn a_lone_server_that_refuses_a_connection_is_tried_again() {
 fn what_may_not_be_done_twice_is_not_tried_elsewhere() {
     let refused = "HTTP/1.1 503 Service Unavailable\r\nDate: D\r\nContent-Length: 0\r\n\r\n";
     let mut pair = Pair::new(|upstream| {
-        upstream.retry.on = RetryOn { status: Statuses::of([503]), ..RetryOn::default() };
+        upstream.retry.on = RetryOn { status: Statuses::from_statuses([503]), ..RetryOn::default() };
     });
     let mut client = pair.scene.client();
     let (post, seen) = (GET.replace("GET", "POST"), GET_SEEN.replace("GET", "POST"));
@@ -182,7 +181,7 @@ fn retries_keep_to_their_budget() {
     for turn in 1..=8 {
         let first = pair.server_of(&mut client, GET, GET_SEEN);
         pair.connections[first].take().expect("it is connected").resets();
-        // Every second request has earned a retry.
+        // Every second request earns a retry.
         if turn % 2 == 0 {
             let mut second = pair.scene.accept(1 - first);
             second.gets(&expand(GET_SEEN, ""));
@@ -199,16 +198,16 @@ fn retries_keep_to_their_budget() {
 #[test]
 fn requests_wait_for_a_server_with_room_first_come_first_served() {
     let scene = Scene::with(|config| config.upstreams[0].servers[0].max_requests = 1.try_into().ok());
-    let mut clients: Vec<Peer> = (0..4).map(|_| scene.client()).collect();
+    let mut clients: Vec<Http1Peer> = (0..4).map(|_| scene.client()).collect();
     clients[0].sends(GET);
     let mut server = scene.accept(0);
     server.gets(&expand(GET_SEEN, ""));
     for (place, client) in clients.iter_mut().enumerate().skip(1) {
         let (request, _) = request_with(&format!("X-Place: {place}"));
         client.sends(request);
-        while scene.running().counters().requests_queued < place as u64 {
-            std::thread::yield_now();
-        }
+        assert_soon("the request is not queued", || {
+            scene.running().counters().requests_queued >= place as u64
+        });
     }
     for (place, client) in clients.iter_mut().enumerate() {
         if place > 0 {
@@ -224,7 +223,7 @@ fn requests_wait_for_a_server_with_room_first_come_first_served() {
 #[test]
 fn a_queue_has_a_length_and_a_time() {
     let full = failure_of_load("Too many requests are in progress.");
-    // Where the wait is long the queue is full before it is over, however slow the test is.
+    // With a long time-out, the queue is full before a wait ends, however slow the test is.
     for (timeout, cause) in [(PATIENCE, "upstream-full"), (Duration::from_millis(100), "queue-timeout")] {
         let scene = Scene::with(|config| {
             config.upstreams[0].servers[0].max_requests = 1.try_into().ok();
@@ -235,9 +234,7 @@ fn a_queue_has_a_length_and_a_time() {
         let mut server = scene.accept(0);
         server.gets(&expand(GET_SEEN, ""));
         second.sends(GET);
-        while scene.running().counters().requests_queued < 1 {
-            std::thread::yield_now();
-        }
+        assert_soon("the request is not queued", || scene.running().counters().requests_queued >= 1);
         if cause == "queue-timeout" {
             second.gets(&expand(&full, ""));
             server.sends(OK);
@@ -266,14 +263,10 @@ fn whoever_leaves_the_queue_is_not_served() {
         let (request, _) = request_with("X-Who: gone");
         let again = if leaving == 2 { &request } else { "" };
         gone.sends(format!("{request}{again}"));
-        while scene.running().counters().requests_queued < 1 {
-            std::thread::yield_now();
-        }
+        assert_soon("the request is not queued", || scene.running().counters().requests_queued >= 1);
         let (request, seen) = request_with("X-Who: last");
         last.sends(request);
-        while scene.running().counters().requests_queued < 2 {
-            std::thread::yield_now();
-        }
+        assert_soon("the request is not queued", || scene.running().counters().requests_queued >= 2);
         match leaving {
             1 => gone.resets(),
             _ => drop(gone),
@@ -309,10 +302,10 @@ fn a_cookie_keeps_a_client_on_its_server() {
     client.gets(b"ok");
     let (request, seen) = request_with(&format!("Cookie: {pair_text}"));
     for _ in 0..4 {
-        // And none is set again, as it is fresh.
+        // No new cookie is set, because it is fresh.
         assert_eq!(pair.answered_by(&mut client, &request, &seen), first);
     }
-    // One that a client has made up is worth nothing.
+    // A forged cookie is ignored.
     let forged = request.replace("vanward=", "vanward=A");
     let forged_seen = seen.replace("vanward=", "vanward=A");
     let server = pair.server_of(&mut client, &forged, &forged_seen);
@@ -332,9 +325,9 @@ fn sessions_are_kept_by_whatever_names_them() {
         })
     };
     for (source, field, other_field) in [
-        (Source::ClientAddress(AddressPrefixes::default()), "X-Any: 1", "X-Any: 2"),
-        (Source::Header("X-Session".to_owned()), "X-Session: a", "X-Session: a"),
-        (Source::BasicUser, "Authorization: Basic YTpi", "Authorization: Basic YTpj"),
+        (SessionSource::ClientAddress(AddressPrefixes::default()), "X-Any: 1", "X-Any: 2"),
+        (SessionSource::Header("X-Session".to_owned()), "X-Session: a", "X-Session: a"),
+        (SessionSource::BasicUser, "Authorization: Basic YTpi", "Authorization: Basic YTpj"),
     ] {
         let mut pair = Pair::new(|upstream| upstream.sticky = Some(table(source.clone())));
         let mut client = pair.scene.client();
@@ -350,7 +343,7 @@ fn sessions_are_kept_by_whatever_names_them() {
 
 #[test]
 fn a_cookie_of_the_server_is_learnt() {
-    let source = Source::Cookie("SID".to_owned());
+    let source = SessionSource::Cookie("SID".to_owned());
     let sticky = StickySessions::Table(StickyTable {
         source,
         ttl: Duration::from_secs(60),
@@ -371,7 +364,7 @@ fn a_cookie_of_the_server_is_learnt() {
 
 #[test]
 fn a_session_whose_server_is_gone_moves_on_and_stays_there() {
-    let source = Source::Header("X-Session".to_owned());
+    let source = SessionSource::Header("X-Session".to_owned());
     let sticky = StickySessions::Table(StickyTable {
         source,
         ttl: Duration::from_secs(60),
@@ -386,7 +379,8 @@ fn a_session_whose_server_is_gone_moves_on_and_stays_there() {
     client.gets(&expand(OK_GOT, ""));
     assert_eq!(pair.server_of(&mut client, &request, &seen), first);
     pair.connections[first].take().expect("it is connected").resets();
-    // Once more on a new connection to the same server, as the pooled one may have been stale; then elsewhere.
+    // A retry on a new connection to the same server, because the pooled one may have been stale; then on another
+    // server.
     let again = pair.scene.accept(first);
     again.resets();
     let mut second = pair.scene.accept(1 - first);
@@ -401,7 +395,7 @@ fn a_session_whose_server_is_gone_moves_on_and_stays_there() {
 
 #[test]
 fn who_waits_for_its_own_server_keeps_nobody_from_another() {
-    let source = Source::Header("X-Session".to_owned());
+    let source = SessionSource::Header("X-Session".to_owned());
     let sticky = StickySessions::Table(StickyTable {
         source,
         ttl: Duration::from_secs(60),
@@ -417,9 +411,7 @@ fn who_waits_for_its_own_server_keeps_nobody_from_another() {
     let own = pair.answered_by(&mut client, &request, &seen);
     assert_eq!(pair.server_of(&mut client, &request, &seen), own);
     waiting.sends(&request);
-    while pair.scene.running().counters().requests_queued < 1 {
-        std::thread::yield_now();
-    }
+    assert_soon("the request is not queued", || pair.scene.running().counters().requests_queued >= 1);
     assert_eq!(pair.server_of(&mut other, GET, GET_SEEN), 1 - own);
     assert_eq!(pair.scene.running().counters().requests_queued, 1);
     pair.peer(own).sends(OK);
@@ -435,7 +427,7 @@ fn who_waits_for_its_own_server_keeps_nobody_from_another() {
 fn a_hash_of_a_header_chooses_the_server() {
     let mut pair = Pair::new(|upstream| {
         upstream.balance = balance::policy("consistent-hash").expect("it is one");
-        upstream.hash_key = Source::Header("X-Key".to_owned());
+        upstream.hash_key = SessionSource::Header("X-Key".to_owned());
     });
     let mut client = pair.scene.client();
     let mut servers = [0; 2];
@@ -477,8 +469,9 @@ fn the_time_that_a_client_takes_for_its_body_is_not_the_servers() {
     assert!(asked[quick] >= 5, "{asked:?}: the quick one is {quick}");
 }
 
-/// Eight servers that never answer, and eight that do at once, before four workers: a request that a slow one gets stays
-/// there. Each worker by itself would try every slow server once, which makes 32; two slow ones may be chosen by chance.
+/// Eight servers that never answer, and eight that answer at once, with four workers: a request at a silent server
+/// stays there. Workers that counted separately would each try every silent server once, 32 in total. Two choices may
+/// both be silent by chance.
 #[test]
 fn what_is_under_way_is_counted_over_all_workers() {
     for (policy, stuck_max) in [("least-connections", 8), ("two-choices", 26)] {
@@ -486,24 +479,23 @@ fn what_is_under_way_is_counted_over_all_workers() {
             config.workers = 4.try_into().ok();
             config.upstreams[0].balance = balance::policy(policy).expect("it is one");
         });
-        let mut connections: Vec<Vec<Peer>> = (0..16).map(|_| Vec::new()).collect();
+        let mut connections: Vec<Vec<Http1Peer>> = (0..16).map(|_| Vec::new()).collect();
         let mut stuck = Vec::new();
         for _ in 0..200 {
-            // A connection each, which the kernel gives to any of the workers.
-            let mut client = scene.client();
-            client.sends(GET);
+            // The kernel distributes the connections over the workers.
+            let mut client = scene.client().saying(GET);
+            let patience = Patience::new();
             let (server, place) = loop {
                 for (server, known) in connections.iter_mut().enumerate() {
                     known.extend(scene.try_accept(server));
                 }
-                let asked = connections
-                    .iter()
-                    .enumerate()
-                    .find_map(|(server, known)| Some((server, known.iter().position(Peer::has_something)?)));
+                let asked = connections.iter().enumerate().find_map(|(server, known)| {
+                    Some((server, known.iter().position(Http1Peer::has_something)?))
+                });
                 if let Some(asked) = asked {
                     break asked;
                 }
-                std::thread::yield_now();
+                patience.wait("no server is asked");
             };
             let peer = &mut connections[server][place];
             peer.gets(&expand(GET_SEEN, ""));
@@ -514,9 +506,9 @@ fn what_is_under_way_is_counted_over_all_workers() {
             peer.sends(OK);
             client.gets(&expand(OK_GOT, ""));
             // A request is under way until all of it is done, which its client may know first.
-            while scene.running().counters().requests_active > stuck.len() as u64 {
-                std::thread::yield_now();
-            }
+            assert_soon("requests do not end", || {
+                scene.running().counters().requests_active <= stuck.len() as u64
+            });
         }
         assert!((8..=stuck_max).contains(&stuck.len()), "{policy}: {} requests stuck", stuck.len());
     }

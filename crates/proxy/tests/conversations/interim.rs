@@ -1,9 +1,9 @@
-//! Interim responses (RFC 9110 §15.2), and the expectation of 100-continue from end to end (§10.1.1).
+//! Interim responses (RFC 9110 §15.2), and 100-continue from end to end (§10.1.1).
 
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, failure_and_go_on};
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
 const EXPECTS: &str = "POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
 const EXPECTS_SEEN: &str =
@@ -27,7 +27,7 @@ fn early_hints_are_passed_on_before_the_response() {
             ClientGets("HTTP/1.1 102 Processing\r\n{via}\r\n"),
             ServerSends(OK),
             ClientGets(OK_GOT),
-            // In one piece with the final response.
+            // In one segment with the final response.
             ClientSends(GET),
             ServerGets(GET_SEEN),
             ServerSends(&both),
@@ -57,10 +57,8 @@ fn a_client_of_http_1_0_gets_no_interim_response() {
 fn interim_responses_without_an_end_are_refused() {
     let endless = "HTTP/1.1 102 Processing\r\n\r\n".repeat(33);
     let scene = Scene::new();
-    let mut client = scene.client();
-    client.sends(GET);
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client().saying(GET);
+    let mut server = scene.accept(0).after_head();
     server.sends(&endless);
     for _ in 0..32 {
         assert!(client.head().starts_with("HTTP/1.1 102 "));
@@ -85,9 +83,7 @@ fn a_body_is_sent_once_the_server_asks_for_it() {
             ServerSends(OK),
             ClientGets(OK_GOT),
             ClientSends(GET),
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
         ],
     );
 }
@@ -110,7 +106,7 @@ fn a_client_that_does_not_wait_is_served_as_well() {
 
 #[test]
 fn a_final_status_instead_of_100_ends_the_exchange() {
-    // Whether the client sends its body now is open, so neither connection can carry another request.
+    // The client may or may not send its body now, so neither connection can carry another request.
     Scene::new().play(
         "417",
         &[

@@ -1,17 +1,18 @@
-//! Connections that end while their client takes nothing of what was sent: the kernel keeps that for so long, and no longer.
+//! Connections that end while their client reads nothing: the kernel keeps unsent data for a limited time.
 
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv6Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use config::ListenAddress;
 use socket2::{Domain, Socket, Type};
 use testkit::text::GET;
 use testkit::wait::PATIENCE;
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 const BYTES: usize = 150_000;
 const CLOSE: &str = "GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
-/// The beginning of HTTP/2 with wide windows, and a request.
+/// The beginning of an HTTP/2 connection with wide windows, and a request.
 const HTTP2: [&[u8]; 4] = [
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\x10\0\0",
@@ -19,7 +20,7 @@ const HTTP2: [&[u8]; 4] = [
     b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a",
 ];
 
-/// A client that has room for next to nothing.
+/// A client with a tiny receive buffer.
 fn narrow(proxy: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::for_address(proxy), Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(2048).expect("is a socket");
@@ -27,10 +28,12 @@ fn narrow(proxy: SocketAddr) -> TcpStream {
     socket.into()
 }
 
-/// What the kernel has to send at the proxy's end of a connection; `None` where there is no such end.
+/// Returns the bytes in the send queue at the proxy's end of a connection; `None` if there is no such end.
+///
+/// Reads the IPv6 table, which is short because other tests have few connections over it.
 fn kept(proxy: u16, client: u16) -> Option<usize> {
     const TIME_WAIT: &str = "06";
-    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel tells");
+    let table = std::fs::read_to_string("/proc/net/tcp6").expect("the kernel tells");
     table.lines().skip(1).find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let port = |word: &str| u16::from_str_radix(word.split_once(':')?.1, 16).ok();
@@ -39,7 +42,7 @@ fn kept(proxy: u16, client: u16) -> Option<usize> {
     })
 }
 
-/// Waits until that is so.
+/// Waits until the condition holds.
 fn comes_to(name: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -58,6 +61,7 @@ fn what_a_client_does_not_take_is_not_kept_for_long_once_its_connection_is_close
     ];
     for (name, request, is_all) in requests {
         let scene = Scene::with(|config| {
+            config.listeners[0].address = ListenAddress::Tcp(SocketAddr::from((Ipv6Addr::LOCALHOST, 0)));
             config.timeouts.client_write = Duration::from_secs(1);
             config.timeouts.keep_alive = Duration::from_millis(300);
             config.timeouts.client_header = Duration::from_secs(1);
@@ -73,7 +77,7 @@ fn what_a_client_does_not_take_is_not_kept_for_long_once_its_connection_is_close
         server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n{}", "x".repeat(BYTES)));
         let kept = || kept(scene.address().port(), port);
         comes_to(&format!("{name}: nothing is to be sent"), || kept().is_some_and(|bytes| bytes > BYTES / 2));
-        // Nothing of it went wrong here: the response is written, and its connection is closed in an orderly way.
+        // Nothing failed here: the response is written, and the connection is closed properly.
         comes_to(&format!("{name}: it is kept"), || kept().is_none());
         assert_eq!(scene.running().counters().connections_active, 0, "{name}");
         scene.assert_failures(&[]);

@@ -1,17 +1,18 @@
-//! What is too large or too many, each limit with its status.
+//! Limits on sizes and numbers, each with its status.
 
 use config::MemoryBound;
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_of_load};
+use testkit::wait::Patience;
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
 const TOO_LARGE: &str = "The request body is too large.";
 
 #[test]
 fn a_body_that_is_announced_too_large_is_413_before_a_server_hears_of_it() {
     body_is_limited(&Scene::with(|config| config.limits.body_bytes = Some(5)));
-    // The route's own limit holds in the place of the general one, whichever is smaller.
+    // The route's limit replaces the general one, even if that is smaller.
     for general in [None, Some(1), Some(100)] {
         body_is_limited(&Scene::with(|config| {
             config.limits.body_bytes = general;
@@ -20,7 +21,7 @@ fn a_body_that_is_announced_too_large_is_413_before_a_server_hears_of_it() {
     }
 }
 
-/// To five bytes.
+/// Asserts a limit of five bytes.
 fn body_is_limited(scene: &Scene) {
     let refused = failure_and_close("413 Content Too Large", TOO_LARGE);
     for request in [
@@ -31,7 +32,7 @@ fn body_is_limited(scene: &Scene) {
     ] {
         scene.play(request, &[ClientSends(request), ClientGets(&refused), ClientGetsEnd]);
     }
-    // As large as allowed, in both framings.
+    // Exactly at the limit, in both framings.
     scene.play(
         "5 bytes",
         &[
@@ -147,7 +148,7 @@ fn clients_beyond_the_limit_are_503_until_one_leaves() {
     let scene = Scene::with(|config| config.limits.connections = 2);
     let refused = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 31\r\n\
                    Retry-After: 1\r\nConnection: close\r\nDate: {date}\r\n\r\nToo many clients are connected.\n";
-    let serve = |client: &mut testkit::http1::Peer, server: &mut Option<testkit::http1::Peer>| {
+    let serve = |client: &mut testkit::http1::Http1Peer, server: &mut Option<testkit::http1::Http1Peer>| {
         client.sends(GET);
         let server = server.get_or_insert_with(|| scene.accept(0));
         server.gets(&expand(GET_SEEN, ""));
@@ -163,7 +164,7 @@ fn clients_beyond_the_limit_are_503_until_one_leaves() {
     third.gets_the_end();
     assert_eq!(scene.running().counters().connections_refused, 1);
 
-    // The end that the proxy sends back shows that it has seen the client's.
+    // The proxy's close shows that it has seen the client's.
     first.half_closes();
     first.gets_the_end();
     let mut fourth = scene.client();
@@ -180,39 +181,35 @@ fn a_connection_serves_only_so_many_requests() {
         &[
             ClientSends(&pipelined),
             ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
             ServerGets(GET_SEEN),
             ServerSends(OK),
             ClientGets("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\nConnection: close\r\n{via}\r\nok"),
             ClientGetsEnd,
             ClientConnects,
             ClientSends(GET),
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
         ],
     );
 }
 
 #[test]
 fn where_memory_is_short_a_few_requests_are_admitted_and_the_rest_may_come_again() {
-    // The least that can be configured, and more than that in use.
+    // The minimum that can be configured, and more than that in use.
     const LEAST: usize = 16 << 20;
     let scene = Scene::with(|config| config.shed.memory = MemoryBound::Bytes(LEAST as u64));
     let _in_use = std::hint::black_box(vec![1_u8; 2 * LEAST]);
     let refused = expand(&failure_of_load("Too many requests are in progress."), "");
-    // The control thread is yet to look at memory, and then as many as are always admitted have to be under way.
+    // The control thread has not checked the memory yet, and some requests are always admitted.
     let mut waiting = Vec::new();
     loop {
-        let mut client = scene.client();
-        client.sends(GET);
+        let mut client = scene.client().saying(GET);
+        let patience = Patience::new();
         let server = loop {
             match scene.try_accept(0) {
                 Some(server) => break Some(server),
                 None if client.has_something() => break None,
-                None => std::thread::yield_now(),
+                None => patience.wait("the request is neither passed on nor refused"),
             }
         };
         let Some(server) = server else {

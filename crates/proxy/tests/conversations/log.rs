@@ -5,18 +5,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 use config::{AccessLog, LogFormat, LogTarget, RouteLog, Settings};
 use serde_json::Value;
-use shape::Share;
+use shape::Millionths;
 use testkit::text::{GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_and_go_on};
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
-/// Says something, ends the proxy, and returns the lines of its log.
+/// Runs a conversation, ends the proxy, and returns the lines of its log.
 pub(crate) fn logged(format: LogFormat, talk: impl FnOnce(&Scene)) -> Vec<String> {
     logged_with(format, |_| (), talk)
 }
 
-/// The same with some changes to the configuration.
+/// With changes to the configuration.
 pub(crate) fn logged_with(
     format: LogFormat,
     change: impl FnOnce(&mut Settings),
@@ -95,7 +95,7 @@ fn a_request_is_an_object_of_the_json_format() {
     assert_eq!((&line["status"], &line["body_bytes_sent"]), (&200.into(), &2.into()), "{line}");
     assert_eq!(line["bytes_received"], REQUEST.len(), "{line}");
     assert_eq!(line["cause"], Value::Null, "{line}");
-    // Each part of the time within the whole.
+    // Each part of the time is within the total.
     let time = |name: &str| line[name].as_f64().unwrap_or_else(|| panic!("no {name} in {line}"));
     assert!(time("upstream_connect_ms") <= time("upstream_first_byte_ms"), "{line}");
     assert!(time("upstream_first_byte_ms") <= time("upstream_total_ms"), "{line}");
@@ -139,7 +139,7 @@ fn a_request_is_a_line_of_a_template() {
         )
     };
     assert!(lines[0].starts_with(&expected(1, false)), "{}", lines[0]);
-    // A connection that is there already took no time to make.
+    // A pooled connection has no connect time.
     assert!(first[first.len() - 2].parse::<f64>().is_ok(), "{}", lines[0]);
     assert_eq!(lines[1], expected(2, true) + "- -");
     assert_eq!(second.len(), first.len());
@@ -155,7 +155,7 @@ fn the_first_byte_leaves_before_the_request_ends() {
 
 #[test]
 fn of_a_sample_all_are_logged_that_fail() {
-    let share = |millionths| Some(RouteLog::Share(Share::of_millionths(millionths).expect("a share")));
+    let share = |millionths| Some(RouteLog::Share(Millionths::of_millionths(millionths).expect("a share")));
     for (share, expected) in [(share(0), &[503, 502][..]), (share(1_000_000), &[200, 503, 502])] {
         let lines = logged_with(
             LogFormat::Json,
@@ -167,9 +167,7 @@ fn of_a_sample_all_are_logged_that_fail() {
                     &[
                         ClientSends(testkit::text::GET),
                         ServerAccepts,
-                        ServerGets(GET_SEEN),
-                        ServerSends(OK),
-                        ClientGets(OK_GOT),
+                        IsServed,
                         ClientSends(testkit::text::GET),
                         ServerGets(GET_SEEN),
                         ServerSends(&unavailable),
@@ -197,7 +195,7 @@ fn of_a_sample_all_are_logged_that_fail() {
 #[test]
 fn a_line_of_a_sample_tells_its_weight() {
     const REQUESTS: usize = 200;
-    let half = Share::of_millionths(500_000).expect("a share");
+    let half = Millionths::of_millionths(500_000).expect("a share");
     let lines = logged_with(
         LogFormat::Json,
         |config| config.routes[0].policies.options.access_log = Some(RouteLog::Share(half)),
@@ -213,12 +211,12 @@ fn a_line_of_a_sample_tells_its_weight() {
             }
         },
     );
-    // All or none of two hundred would be luck of one in 2^200.
+    // All or none of two hundred requests would be a chance of 2^-200.
     assert!(!lines.is_empty() && lines.len() < REQUESTS, "{}", lines.len());
     assert!(lines.iter().all(|line| line.ends_with(",\"weight\":2}")), "{}", lines[0]);
 }
 
-/// Workers look at the time of day ten times a second; their lines are not as coarse.
+/// Workers read the time of day ten times a second; their log lines are more precise.
 #[test]
 fn no_line_is_older_than_its_request() {
     const DAY_MS: i64 = 86_400_000;
@@ -230,7 +228,7 @@ fn no_line_is_older_than_its_request() {
     let lines = logged(LogFormat::Json, |scene| {
         let mut client = scene.client();
         let mut servers = Vec::new();
-        // Long enough for what was looked at in the beginning to be old.
+        // Long enough that the first reading is outdated.
         let began = Instant::now();
         while asked_ms.len() < 20 || began.elapsed() < Duration::from_millis(20) {
             asked_ms.push(now_ms());
@@ -271,9 +269,7 @@ fn the_bytes_of_a_body_are_counted_in_every_framing() {
                     "HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n{via}\r\n3\r\nabc\r\n0\r\n\r\n",
                 ),
                 ClientSends(testkit::text::GET),
-                ServerGets(GET_SEEN),
-                ServerSends(OK),
-                ClientGets(OK_GOT),
+                IsServed,
             ],
         );
     });
@@ -330,15 +326,14 @@ fn bytes_are_counted_on_all_four_sides() {
     const SENT: &str = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nabcd";
     let scene = Scene::new();
     let mut client = scene.client();
-    // A failure that no server has a part in comes first: nothing of it may be counted as one's.
+    // A failure without a server comes first, and must not count for any server.
     client.sends("TRACE / HTTP/1.1\r\nHost: test\r\n\r\n");
     let refused = expand(&failure_and_close("405 Method Not Allowed", "This method is not supported."), "");
     let refused = String::from_utf8(refused).expect("is text");
     let allow = "Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n";
     client.gets(refused.replacen("Connection", &format!("{allow}Connection"), 1).as_bytes());
     client.gets_the_end();
-    let mut client = scene.client();
-    client.sends(&SENT[..SENT.len() - 2]);
+    let mut client = scene.client().saying(&SENT[..SENT.len() - 2]);
     let mut server = scene.accept(0);
     let seen = expand("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n{ours}\r\nabcd", "");
     server.gets(&seen[..seen.len() - 2]);

@@ -1,12 +1,12 @@
-//! Answers of the proxy's own: what becomes of the connection where the request had a body, and what calls of gRPC are told.
+//! The proxy's own responses: the fate of the connection if the request had a body, and responses to gRPC calls.
 
 use std::net::TcpListener;
 
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand};
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
-/// A scene whose only server is not there.
+/// A scene whose server does not exist.
 fn without_a_server() -> Scene {
     let gone = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
     let address = gone.local_addr().expect("it listens");
@@ -23,12 +23,12 @@ const POSTS: [&str; 3] = [
 
 #[test]
 fn a_request_whose_body_is_here_keeps_its_connection_whatever_it_is_answered() {
-    // A server that is not there, one that has none to choose from, and answers that need no server.
+    // A missing server, an upstream without a usable server, and responses without a server.
     let redirected = Scene::with(|config| config.listeners[0].redirect_to_https = true);
     for (scene, status) in [(without_a_server(), "502"), (redirected, "308")] {
         for post in POSTS {
             let mut client = scene.client();
-            // One behind the other, so that what follows the body is seen for what it is.
+            // Pipelined, so that bytes after the body show up as the next request.
             client.sends(post.repeat(2));
             for _ in 0..2 {
                 let answer = client.message();
@@ -54,8 +54,7 @@ const CALL: &str = "POST /shop.Orders/Get HTTP/1.1\r\nHost: test\r\nContent-Type
 #[test]
 fn a_call_that_no_server_answers_has_a_status_of_grpc() {
     let scene = without_a_server();
-    let mut client = scene.client();
-    client.sends(CALL);
+    let mut client = scene.client().saying(CALL);
     let answer = "HTTP/1.1 200 OK\r\nContent-Type: application/grpc+proto\r\nContent-Length: 0\r\nGrpc-Status: 14\r\n\
                   Grpc-Message: The server could not be reached.\r\nDate: {date}\r\n\r\n";
     client.gets(&expand(answer, ""));
@@ -65,10 +64,8 @@ fn a_call_that_no_server_answers_has_a_status_of_grpc() {
 #[test]
 fn a_call_that_a_server_answers_is_left_alone() {
     let scene = Scene::new();
-    let mut client = scene.client();
-    client.sends(CALL);
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client().saying(CALL);
+    let mut server = scene.accept(0).after_head();
     server.sends("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
     assert!(client.head().starts_with("HTTP/1.1 503 "));
     client.sends(GET);

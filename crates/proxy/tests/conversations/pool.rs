@@ -1,13 +1,13 @@
-//! Connections to servers: kept, noticed when stale, replaced when they die, and shared out among servers.
+//! Connections to servers: kept, noticed when stale, replaced when they die, and distributed over servers.
 
 use std::time::Duration;
 
 use config::Server;
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on, failure_of_load};
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
 const REFUSED: &str = "The server could not be reached.";
 const NO_ANSWER: &str = "The server closed the connection without a response.";
@@ -18,18 +18,7 @@ fn one_connection_serves_two_clients() {
     let scene = Scene::new();
     scene.play(
         "two clients",
-        &[
-            ClientSends(GET),
-            ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
-            ClientConnects,
-            ClientSends(GET),
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
-        ],
+        &[ClientSends(GET), ServerAccepts, IsServed, ClientConnects, ClientSends(GET), IsServed],
     );
     let counted = scene.running().counters();
     assert_eq!((counted.upstream_connects, counted.upstream_reuses), (1, 1));
@@ -62,28 +51,14 @@ fn requests_at_once_have_connections_of_their_own_and_the_newest_idle_one_is_use
 #[test]
 fn without_room_in_the_pool_a_connection_is_closed_after_its_response() {
     let scene = Scene::with(|config| config.upstreams[0].pool.idle = 0);
-    let once = [
-        ClientSends(GET),
-        ServerAccepts,
-        ServerGets(GET_SEEN),
-        ServerSends(OK),
-        ClientGets(OK_GOT),
-        ServerGetsEnd,
-    ];
+    let once = [ClientSends(GET), ServerAccepts, IsServed, ServerGetsEnd];
     scene.play("idle = 0", &[once, once].concat());
 }
 
 #[test]
 fn an_idle_connection_is_closed_in_time() {
     let scene = Scene::with(|config| config.upstreams[0].pool.idle_timeout = Duration::from_millis(300));
-    let once = [
-        ClientSends(GET),
-        ServerAccepts,
-        ServerGets(GET_SEEN),
-        ServerSends(OK),
-        ClientGets(OK_GOT),
-        ServerGetsEnd,
-    ];
+    let once = [ClientSends(GET), ServerAccepts, IsServed, ServerGetsEnd];
     scene.play("idle_timeout", &[once, once].concat());
 }
 
@@ -98,11 +73,9 @@ fn a_connection_that_its_server_has_closed_is_not_used() {
             &[
                 ClientSends(GET),
                 ServerAccepts,
-                ServerGets(GET_SEEN),
-                ServerSends(OK),
-                ClientGets(OK_GOT),
+                IsServed,
                 ending,
-                // Not even a POST notices.
+                // Not even a POST is affected.
                 ClientSends(post),
                 ServerAccepts,
                 ServerGets(post_seen),
@@ -114,21 +87,13 @@ fn a_connection_that_its_server_has_closed_is_not_used() {
     }
 }
 
-/// A pooled connection dies when it has the request; what happens to that request.
+/// A pooled connection dies after it got the request. Asserts whether the request is retried.
 fn dies_with(request: &str, seen: &str, is_repeated: bool) {
     for (ending, reason) in [(ServerCloses, NO_ANSWER), (ServerResets, RESET)] {
         let scene = Scene::new();
         let refused = failure_and_go_on("502 Bad Gateway", reason);
-        let mut steps = vec![
-            ClientSends(GET),
-            ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
-            ClientSends(request),
-            ServerGets(seen),
-            ending,
-        ];
+        let mut steps =
+            vec![ClientSends(GET), ServerAccepts, IsServed, ClientSends(request), ServerGets(seen), ending];
         if is_repeated {
             steps.extend([ServerAccepts, ServerGets(seen), ServerSends(OK), ClientGets(OK_GOT)]);
         } else {
@@ -167,7 +132,7 @@ fn what_may_not_be_done_twice_is_not_repeated() {
     dies_with("BREW / HTTP/1.1\r\nHost: test\r\n\r\n", "BREW / HTTP/1.1\r\nHost: test\r\n{ours}\r\n", false);
 }
 
-/// RFC 9112 §7.1: only its last chunk ends such a body, and once that has gone to a server it can be sent to no other one.
+/// RFC 9112 §7.1: only the last chunk ends such a body. Once it was sent to a server, it cannot be sent to another.
 #[test]
 fn a_body_whose_end_has_been_sent_is_not_repeated_without_it() {
     let head = "PUT /a HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
@@ -181,22 +146,18 @@ fn a_body_whose_end_has_been_sent_is_not_repeated_without_it() {
                 &[
                     ClientSends(GET),
                     ServerAccepts,
-                    ServerGets(GET_SEEN),
-                    ServerSends(OK),
-                    ClientGets(OK_GOT),
+                    IsServed,
                     ClientSends(head),
                     ServerGets(seen),
                     ClientSends(end),
                     ServerGets(end),
                     ending,
                     ClientGets(&refused),
-                    // And nobody's request comes into the middle of it.
+                    // No other request is sent into the middle of it.
                     ClientConnects,
                     ClientSends(GET),
                     ServerAccepts,
-                    ServerGets(GET_SEEN),
-                    ServerSends(OK),
-                    ClientGets(OK_GOT),
+                    IsServed,
                 ],
             );
             assert_eq!(scene.running().counters().upstream_retries, 0);
@@ -207,15 +168,13 @@ fn a_body_whose_end_has_been_sent_is_not_repeated_without_it() {
 #[test]
 fn it_is_repeated_only_once() {
     let refused = failure_and_go_on("502 Bad Gateway", NO_ANSWER);
-    // Of the attempts that are configured this is none.
+    // This retry does not count as a configured attempt.
     Scene::with(|config| config.upstreams[0].retry.attempts = 1).play(
         "dies twice",
         &[
             ClientSends(GET),
             ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
             ClientSends(GET),
             ServerGets(GET_SEEN),
             ServerCloses,
@@ -237,9 +196,7 @@ fn what_may_not_be_done_twice_is_not_repeated_once_the_server_has_answered() {
         &[
             ClientSends(GET),
             ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
             ClientSends(&post),
             ServerGets(&post_seen),
             ServerSends("HTTP/1.1 2"),
@@ -249,9 +206,9 @@ fn what_may_not_be_done_twice_is_not_repeated_once_the_server_has_answered() {
     );
 }
 
-/// An address at which nobody listens.
+/// An address where no program listens.
 fn closed_server() -> Server {
-    // The kernel gives this port to nobody who did not ask for it.
+    // The kernel assigns this port only on request.
     "http://127.0.0.1:1".parse().expect("is a URL")
 }
 
@@ -268,7 +225,7 @@ fn another_server_takes_the_place_of_one_that_is_not_there() {
     let scene = Scene::with(|config| config.upstreams[0].servers.insert(0, closed_server()));
     let post = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi";
     let mut client = scene.client();
-    let mut server: Option<Peer> = None;
+    let mut server: Option<Http1Peer> = None;
     for _ in 0..4 {
         client.sends(post);
         let server = server.get_or_insert_with(|| scene.accept(0));
@@ -276,7 +233,7 @@ fn another_server_takes_the_place_of_one_that_is_not_there() {
         server.sends(OK);
         client.gets(&expand(OK_GOT, ""));
     }
-    // One connection is enough.
+    // A single connection was used.
     assert_eq!(scene.running().counters().upstream_connects, 1);
 }
 
@@ -284,7 +241,7 @@ fn another_server_takes_the_place_of_one_that_is_not_there() {
 fn servers_take_turns_by_weight() {
     let scene = Scene::with_servers(&[1, 3], |_| ());
     let mut client = scene.client();
-    let mut connections: [Option<Peer>; 2] = [None, None];
+    let mut connections: [Option<Http1Peer>; 2] = [None, None];
     let mut served = [0, 0];
     for _ in 0..8 {
         client.sends(GET);
@@ -298,15 +255,15 @@ fn servers_take_turns_by_weight() {
     assert_eq!(served, [2, 6]);
 }
 
-/// Whether something has arrived for a server, without waiting.
-fn is_asked(scene: &Scene, connection: &mut Option<Peer>, server: usize) -> bool {
+/// Whether a request has arrived at a server, without waiting.
+fn is_asked(scene: &Scene, connection: &mut Option<Http1Peer>, server: usize) -> bool {
     if connection.is_none() {
         *connection = scene.try_accept(server);
     }
-    connection.as_ref().is_some_and(Peer::has_something)
+    connection.as_ref().is_some_and(Http1Peer::has_something)
 }
 
-fn wait_for_any(scene: &Scene, connections: &mut [Option<Peer>; 2]) -> usize {
+fn wait_for_any(scene: &Scene, connections: &mut [Option<Http1Peer>; 2]) -> usize {
     let began = std::time::Instant::now();
     loop {
         if let Some(server) = (0..2).find(|&server| is_asked(scene, &mut connections[server], server)) {
@@ -319,7 +276,7 @@ fn wait_for_any(scene: &Scene, connections: &mut [Option<Peer>; 2]) -> usize {
 
 #[test]
 fn a_server_by_name_is_tried_at_each_of_its_addresses() {
-    // `localhost` may be ::1 first, where nobody listens.
+    // `localhost` may first resolve to ::1, where no program listens.
     let scene = Scene::with(|config| {
         let port = config.upstreams[0].servers[0].port;
         config.upstreams[0].servers = vec![format!("http://localhost:{port}").parse().expect("is a URL")];

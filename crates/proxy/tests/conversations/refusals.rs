@@ -1,12 +1,12 @@
-//! Requests that are refused before a server hears of them: wrong syntax, and what two readers could read
-//! differently. After each the connection is closed, whatever follows.
+//! Requests that are rejected before a server sees them: invalid syntax, and ambiguous messages (request smuggling).
+//! The connection is closed after each.
 
 use testkit::text::{GET, expand, failure_and_close};
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
-/// What would be the next request if the refused one was read in another way.
+/// A request that a lenient parser would find after the rejected one.
 const FOLLOWER: &[u8] = b"GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n";
 
 const NOT_HTTP: &str = "The request is not valid HTTP.";
@@ -14,15 +14,14 @@ const NO_HOST: &str = "The request has no valid Host.";
 const UNCLEAR: &str = "The length of the request body is ambiguous.";
 const BAD_CHUNKS: &str = "The chunked request body is not valid.";
 
-/// Each is answered with a status and a reason, then the end; no server sees a connection.
+/// Asserts that each request gets this status and reason, and that no server gets a connection.
 fn refused(status: &str, reason: &str, requests: &[&[u8]]) {
     let scene = Scene::new();
     let answer = expand(&failure_and_close(status, reason), "");
     for request in requests {
         let shown = request.escape_ascii().to_string();
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut client = scene.client();
-            client.sends([*request, FOLLOWER].concat());
+            let mut client = scene.client().saying([*request, FOLLOWER].concat());
             client.gets(&answer);
             client.gets_the_end();
             scene.assert_no_more_connections();
@@ -32,10 +31,9 @@ fn refused(status: &str, reason: &str, requests: &[&[u8]]) {
             panic!("{shown}:\n{text}");
         }
     }
-    // Later proof that none of it went on.
-    let mut client = scene.client();
-    client.sends(GET);
-    // It stays open: a connection that ends without an answer has the request repeated.
+    // A later request proves that nothing was forwarded.
+    let _client = scene.client().saying(GET);
+    // Stays open, because a connection that ends without a response causes a retry.
     let mut server = scene.accept(0);
     assert!(server.head().starts_with("GET / HTTP/1.1\r\n"));
     scene.assert_no_more_connections();
@@ -99,7 +97,7 @@ fn wrong_fields() {
         "400 Bad Request",
         NOT_HTTP,
         &[
-            // obs-fold, in every place.
+            // obs-fold in every position.
             b"GET / HTTP/1.1\r\nHost: test\r\nA: b\r\n c\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: test\r\nA: b\r\n\tc\r\n\r\n",
             b"GET / HTTP/1.1\r\n Host: test\r\n\r\n",
@@ -178,7 +176,7 @@ fn lengths_that_are_not_clear() {
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\ncontent-length: 0\r\n\r\nhello",
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5, 5\r\n\r\nhello",
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5,0\r\n\r\nhello",
-            // Malformed ones.
+            // Malformed lengths.
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length:\r\n\r\nhello",
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: +5\r\n\r\nhello",
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: -5\r\n\r\nhello",
@@ -188,12 +186,12 @@ fn lengths_that_are_not_clear() {
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5.0\r\n\r\nhello",
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: \"5\"\r\n\r\nhello",
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: five\r\n\r\nhello",
-            // Overflowing ones: 2^63, 2^64, 2^64 + 5, and more digits than any.
+            // Overflowing lengths: 2^63, 2^64, 2^64 + 5, and more digits than any.
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9223372036854775808\r\n\r\nhello",
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 18446744073709551616\r\n\r\nhello",
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 18446744073709551621\r\n\r\nhello",
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 00000000000000000000005\r\n\r\nhello",
-            // Transfer-Encoding in disguise.
+            // Obfuscated Transfer-Encoding.
             b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
             b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
             b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
@@ -212,7 +210,7 @@ fn lengths_that_are_not_clear() {
             b"POST / HTTP/1.1\r\nHost: test\r\nTransfer_Encoding: chunked\r\n\r\n0\r\n\r\n",
             b"POST / HTTP/1.1\r\nHost: test\r\nContent_Length: 5\r\n\r\nhello",
             b"POST / HTTP/1.0\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            // Fields without which the next hop would read another message.
+            // Hop-by-hop fields whose removal would change the message for the next hop.
             b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\nConnection: Content-Length\r\n\r\nhello",
             b"POST / HTTP/1.1\r\nHost: test\r\nConnection: close, host\r\n\r\n",
             b"POST / HTTP/1.1\r\nHost: test\r\nConnection: X-Forwarded-For\r\n\r\n",
@@ -222,7 +220,7 @@ fn lengths_that_are_not_clear() {
 
 const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// Chunked bodies that are not valid. In the second part, behind what may already have gone on.
+/// Invalid chunked bodies. They are also tested behind a valid part that may already have been forwarded.
 const CHUNKS: &[&[u8]] = &[
     // Sizes.
     b"\r\nhello\r\n0\r\n\r\n",
@@ -236,7 +234,7 @@ const CHUNKS: &[&[u8]] = &[
     b"5\t\r\nhello\r\n0\r\n\r\n",
     b"5_0\r\nhello\r\n0\r\n\r\n",
     b";a\r\nhello\r\n0\r\n\r\n",
-    // Overflowing ones: 2^64 + 5 and 2^60.
+    // Overflowing sizes: 2^64 + 5 and 2^60.
     b"10000000000000005\r\nhello\r\n0\r\n\r\n",
     b"1000000000000000\r\nhello\r\n0\r\n\r\n",
     b"ffffffffffffffff\r\nhello\r\n0\r\n\r\n",
@@ -277,14 +275,13 @@ fn an_invalid_chunk_behind_what_has_gone_on_is_never_passed_on() {
     let answer = failure_and_close("400 Bad Request", BAD_CHUNKS);
     let scene = Scene::new();
     for body in CHUNKS {
-        let mut client = scene.client();
-        client.sends(format!("{CHUNKED}3\r\nabc\r\n"));
+        let mut client = scene.client().saying(format!("{CHUNKED}3\r\nabc\r\n"));
         let mut server = scene.accept(0);
         server.gets(&expand(seen, ""));
         client.sends([*body, FOLLOWER].concat());
         client.gets(&expand(&answer, ""));
         client.gets_the_end();
-        // What was valid may have gone on; the end of the body, and what follows it, never.
+        // A valid beginning may have been forwarded, but never the end of the body, or bytes after it.
         let (rest, _) = server.rest();
         let rest = String::from_utf8_lossy(&rest);
         let shown = body.escape_ascii();

@@ -1,19 +1,18 @@
-//! From one configuration to the next: what has not changed goes on, what is gone is let go without a loss.
+//! Configuration changes: unchanged parts continue, and removed ones end without a loss.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use config::{Listener, Settings};
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::scene::valid;
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand};
 use testkit::wait::PATIENCE;
 
-use crate::scene::{Scene, listen, loopback};
+use super::scene::{Scene, listen, loopback};
 
 const LAST: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\nConnection: close\r\n{via}\r\nok";
 
-/// A scene and its configuration.
 fn scene(change: impl FnOnce(&mut Settings)) -> (Scene, Settings) {
     let mut kept = None;
     let scene = Scene::with(|config| {
@@ -23,15 +22,15 @@ fn scene(change: impl FnOnce(&mut Settings)) -> (Scene, Settings) {
     (scene, kept.expect("it is made once"))
 }
 
-/// A request on a connection of its own, answered by the server's next one.
-fn asks(scene: &Scene, client: &mut Peer) -> Peer {
+/// Sends a request on a new server connection, and answers it.
+fn asks(scene: &Scene, client: &mut Http1Peer) -> Http1Peer {
     client.sends(GET);
     let mut server = scene.accept(0);
     answers(client, &mut server);
     server
 }
 
-fn answers(client: &mut Peer, server: &mut Peer) {
+fn answers(client: &mut Http1Peer, server: &mut Http1Peer) {
     server.gets(&expand(GET_SEEN, ""));
     server.sends(OK);
     client.gets(&expand(OK_GOT, ""));
@@ -51,7 +50,7 @@ fn connections_and_pools_outlive_a_reload() {
     assert_eq!((addresses.len(), addresses[0]), (2, address), "a port that the kernel chose stays");
     client.sends(GET);
     answers(&mut client, &mut server);
-    let mut other = Peer::new("client", TcpStream::connect(addresses[1]).expect("it listens"));
+    let mut other = Http1Peer::new("client", TcpStream::connect(addresses[1]).expect("it listens"));
     other.sends(GET);
     answers(&mut other, &mut server);
     scene.assert_no_more_connections();
@@ -60,8 +59,7 @@ fn connections_and_pools_outlive_a_reload() {
 #[test]
 fn a_request_under_way_ends_as_it_began() {
     let (scene, mut config) = scene(|_| ());
-    let mut client = scene.client();
-    client.sends(GET);
+    let mut client = scene.client().saying(GET);
     let mut server = scene.accept(0);
     server.gets(&expand(GET_SEEN, ""));
     let gone = listen();
@@ -70,10 +68,10 @@ fn a_request_under_way_ends_as_it_began() {
     scene.running().reload(valid(config)).expect("it is valid");
     server.sends(OK);
     client.gets(&expand(OK_GOT, ""));
-    // Nobody asks it again.
+    // The removed server gets no more requests.
     server.is_closed();
     client.sends(GET);
-    let mut next = Peer::new("server", gone.accept().expect("it is asked from now on").0);
+    let mut next = Http1Peer::new("server", gone.accept().expect("it is asked from now on").0);
     next.head();
     next.sends(OK);
     client.gets(&expand(OK_GOT, ""));
@@ -83,7 +81,7 @@ fn a_request_under_way_ends_as_it_began() {
 fn a_listener_that_is_gone_lets_its_clients_go_with_their_next_response() {
     let (scene, mut config) = scene(|config| config.listeners.push(Listener::plain(loopback())));
     let gone = scene.running().addresses()[1];
-    let mut client = Peer::new("client", TcpStream::connect(gone).expect("it listens"));
+    let mut client = Http1Peer::new("client", TcpStream::connect(gone).expect("it listens"));
     let mut stays = scene.client();
     let mut server = asks(&scene, &mut client);
     stays.sends(GET);
@@ -104,7 +102,7 @@ fn a_listener_that_is_gone_lets_its_clients_go_with_their_next_response() {
     answers(&mut stays, &mut server);
 }
 
-/// One address of the machine, all of them, and the one again: for a moment both sockets are there.
+/// From one address of the machine to all, and back: for a moment both sockets exist.
 #[test]
 fn a_listener_may_widen_to_all_addresses_and_narrow_again() {
     let (scene, mut config) = scene(|_| ());
@@ -118,14 +116,14 @@ fn a_listener_may_widen_to_all_addresses_and_narrow_again() {
         config.listeners = vec![Listener::plain(listens)];
         scene.running().reload(valid(config.clone())).expect("it is ours");
         assert_eq!(scene.running().addresses(), [listens]);
-        // Until then a client may still meet the socket that goes.
+        // Until then a client may still reach the socket that is about to close.
         let began = std::time::Instant::now();
         while TcpStream::connect(elsewhere).is_ok() != is_everywhere {
             assert!(began.elapsed() < PATIENCE, "{elsewhere} with {listens}");
             std::thread::yield_now();
         }
         let reached = if is_everywhere { elsewhere } else { here };
-        let mut client = Peer::new("client", TcpStream::connect(reached).expect("it listens"));
+        let mut client = Http1Peer::new("client", TcpStream::connect(reached).expect("it listens"));
         client.sends(GET);
         answers(&mut client, &mut server);
     }

@@ -1,11 +1,11 @@
-//! Bodies of requests in every framing (RFC 9112 §6), what follows them, and clients of HTTP/1.0.
+//! Request bodies in every framing (RFC 9112 §6), what follows them, and HTTP/1.0 clients.
 
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT};
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
-/// A request, what the server sees of it, and that the connection goes on.
+/// Asserts what the server receives of a request, and that the connection continues.
 fn passes(name: &str, request: &str, seen: &str) {
     let scene = Scene::new();
     let exchange =
@@ -66,7 +66,7 @@ fn a_body_is_passed_on_as_it_comes() {
             ClientSends("PUT / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n"),
             ServerAccepts,
             ServerGets(&seen),
-            // A size line, a chunk and its end, each in its own time.
+            // A size line, a chunk and its end, sent separately.
             ClientSends("4;x=y\r"),
             ClientSends("\ncd"),
             ServerGets("2\r\ncd\r\n"),
@@ -99,7 +99,7 @@ fn a_body_is_passed_on_as_it_comes() {
 
 #[test]
 fn long_trailers_behind_a_long_head_are_passed_on() {
-    // The head nearly fills the buffer that the trailers have to fit in as well.
+    // The head nearly fills the buffer, in which the trailers must fit, too.
     let padding = "x".repeat(15_900);
     let trailers: String = (0..100).map(|number| format!("X-{number}: {}\r\n", "t".repeat(90))).collect();
     let request = format!(
@@ -165,18 +165,14 @@ fn pipelined_requests_are_answered_in_order() {
         &[
             ClientSends(&all),
             ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
             ServerGets(post_seen),
             ServerSends(OK),
             ClientGets(OK_GOT),
             ServerGets(chunked_seen),
             ServerSends(OK),
             ClientGets(OK_GOT),
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
         ],
     );
 }
@@ -206,12 +202,10 @@ fn a_client_that_asks_for_it_is_closed() {
             ServerSends(OK),
             ClientGets("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\nConnection: close\r\n{via}\r\nok"),
             ClientGetsEnd,
-            // The server's connection is not the client's: it is kept.
+            // The server's connection is kept independently of the client's.
             ClientConnects,
             ClientSends(GET),
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
         ],
     );
 }
@@ -234,7 +228,7 @@ fn a_client_of_http_1_0_is_closed_unless_it_says_keep_alive() {
             ServerSends(OK),
             ClientGets(closed),
             ClientGetsEnd,
-            // A body, and an expectation that is not one.
+            // A body, and Expect, which is ignored from HTTP/1.0.
             ClientConnects,
             ClientSends("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc"),
             ServerGets("POST / HTTP/1.1\r\nHost: {server}\r\nContent-Length: 3\r\n{ours10}\r\nabc"),
@@ -261,7 +255,7 @@ fn a_client_that_leaves_within_its_request_takes_the_servers_connection_along() 
                 ServerAccepts,
                 ServerGets("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n{ours}\r\nabc"),
                 leave,
-                // Never the end of a request that looks whole.
+                // The server must not see an end of the request that looks complete.
                 ServerIsClosed,
             ],
         );
@@ -271,16 +265,6 @@ fn a_client_that_leaves_within_its_request_takes_the_servers_connection_along() 
 
 #[test]
 fn a_client_that_only_sends_no_more_gets_its_response() {
-    Scene::new().play(
-        "half-close",
-        &[
-            ClientSends(GET),
-            ClientHalfCloses,
-            ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
-            ClientGetsEnd,
-        ],
-    );
+    Scene::new()
+        .play("half-close", &[ClientSends(GET), ClientHalfCloses, ServerAccepts, IsServed, ClientGetsEnd]);
 }

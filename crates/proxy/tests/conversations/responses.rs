@@ -1,15 +1,15 @@
-//! Bodies of responses in every framing (RFC 9112 §6), towards clients of HTTP/1.1 and HTTP/1.0.
+//! Response bodies in every framing (RFC 9112 §6), for clients of HTTP/1.1 and HTTP/1.0.
 
 use std::time::Duration;
 
-use testkit::text::{GET, GET_SEEN, OK, OK_GOT};
+use testkit::text::{GET, GET_SEEN, OK_GOT};
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
 const GET10: &str = "GET / HTTP/1.0\r\nHost: test\r\nConnection: keep-alive\r\n\r\n";
 
-/// What a server sends, and what becomes of it for a client of HTTP/1.1; both connections go on.
+/// Asserts what an HTTP/1.1 client gets of a server's response. Both connections continue.
 fn passes(name: &str, request: &str, seen: &str, sent: &str, got: &str) {
     Scene::new().play(
         name,
@@ -20,9 +20,7 @@ fn passes(name: &str, request: &str, seen: &str, sent: &str, got: &str) {
             ServerSends(sent),
             ClientGets(got),
             ClientSends(GET),
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
         ],
     );
 }
@@ -135,9 +133,7 @@ fn a_chunked_body_is_passed_on_as_it_comes() {
             ServerSends("X: y\r\n\r\n"),
             ClientGets("0\r\nX: y\r\n\r\n"),
             ClientSends(GET),
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
         ],
     );
 }
@@ -164,9 +160,7 @@ fn long_trailers_behind_a_long_head_are_passed_on() {
             ServerSends(&end),
             ClientGets(&end_got),
             ClientSends(GET),
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
         ],
     );
 }
@@ -186,12 +180,10 @@ fn a_body_that_ends_with_the_connection_leaves_in_chunks() {
             ServerHalfCloses,
             ClientGets("0\r\n\r\n"),
             ServerGetsEnd,
-            // The client's connection goes on.
+            // The client's connection continues.
             ClientSends(GET),
             ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
         ],
     );
 }
@@ -213,7 +205,7 @@ fn a_client_of_http_1_0_gets_no_chunks() {
             ServerSends("1\r\n!\r\n0\r\nX-Sum: 1\r\n\r\n"),
             ClientGets("!"),
             ClientGetsEnd,
-            // The server's connection is whole, and serves the next.
+            // The server's connection is intact, and serves the next request.
             ClientConnects,
             ClientSends(GET10),
             ServerGets(seen),
@@ -268,16 +260,14 @@ fn a_server_that_says_close_is_not_asked_again() {
             ServerGetsEnd,
             ClientSends(GET),
             ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
+            IsServed,
         ],
     );
 }
 
 #[test]
 fn large_bodies_pass_in_every_framing() {
-    // Beyond every buffer, and beyond what is spliced.
+    // Longer than every buffer, and than the minimum for splicing.
     let body = "0123456789abcdef".repeat(20_000);
     let length = body.len();
     let with_length = format!("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: {length}\r\n\r\n{body}");
@@ -296,7 +286,7 @@ fn large_bodies_pass_in_every_framing() {
             let response = &response;
             let answer = move || {
                 server.sends(response);
-                // Dropped, it closes.
+                // Dropping it closes the connection.
                 (name != "until close").then_some(server)
             };
             kept = std::thread::scope(|scope| {
@@ -314,17 +304,15 @@ fn large_bodies_pass_in_every_framing() {
 fn a_short_body_that_trickles_is_not_held_back_until_it_is_whole() {
     const BYTES: usize = 100;
     let scene = Scene::new();
-    let mut client = scene.client();
-    client.sends(GET);
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client().saying(GET);
+    let mut server = scene.accept(0).after_head();
     server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n"));
     let mut sent = 0;
     while !client.has_something() {
         assert!(sent < BYTES - 1, "all of it is held back");
         server.sends("x");
         sent += 1;
-        // Each byte well within the moment that the rest is waited for.
+        // Each byte arrives well before the wait for the rest ends.
         std::thread::sleep(Duration::from_millis(20));
     }
     server.sends(vec![b'x'; BYTES - sent]);

@@ -8,53 +8,54 @@ use std::time::Instant;
 use config::{Server, Settings};
 use control::Running;
 use socket2::SockRef;
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::scene::valid;
-use testkit::text::expand;
+use testkit::text::{GET_SEEN, OK, OK_GOT, expand};
 use testkit::wait::PATIENCE;
 
-/// One thing that happens. Texts are expanded by `text::expand`; "the client" and "the server" are the connections
-/// that were made last.
+/// A step of a conversation. Texts are expanded by `text::expand`. "The client" and "the server" are the newest
+/// connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step<'a> {
-    /// A new client connection; the one before it is closed. The first is made unasked.
+    /// Opens a new client connection, and closes the previous one. The first is opened automatically.
     ClientConnects,
     ClientSends(&'a str),
-    /// Just these bytes.
+    /// Exactly these bytes.
     ClientGets(&'a str),
-    /// Nothing more, and the end in an orderly way.
+    /// No more bytes, and an orderly close.
     ClientGetsEnd,
     ClientHalfCloses,
     ClientCloses,
-    /// The first server accepts a connection; the one before it is kept open by the server.
+    /// The first server accepts a connection; it keeps the previous one open.
     ServerAccepts,
     ServerSends(&'a str),
-    /// Just these bytes.
+    /// Exactly these bytes.
     ServerGets(&'a str),
-    /// Nothing more, and the end in an orderly way.
+    /// No more bytes, and an orderly close.
     ServerGetsEnd,
-    /// Nothing more, and the connection is closed in whatever way.
+    /// No more bytes, and any kind of close.
     ServerIsClosed,
     ServerHalfCloses,
     ServerCloses,
     ServerResets,
+    /// The server gets `GET` and answers `OK`, which the client gets.
+    IsServed,
 }
 
-/// A running proxy and the servers behind it.
 pub(crate) struct Scene {
     running: Running,
     servers: Vec<TcpListener>,
     /// Connections that servers have accepted and not closed, newest last.
-    accepted: RefCell<Vec<Peer>>,
+    accepted: RefCell<Vec<Http1Peer>>,
 }
 
 impl Scene {
-    /// With one server and every default.
+    /// With one server and the default configuration.
     pub(crate) fn new() -> Self {
         Self::with(|_| ())
     }
 
-    /// With one server and some changes to the configuration.
+    /// With one server, and changes to the configuration.
     pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
         Self::with_servers(&[1], change)
     }
@@ -88,41 +89,40 @@ impl Scene {
         self.servers[server].local_addr().expect("it listens")
     }
 
-    /// A new client.
-    pub(crate) fn client(&self) -> Peer {
-        Peer::new("client", TcpStream::connect(self.address()).expect("the proxy listens"))
+    pub(crate) fn client(&self) -> Http1Peer {
+        Http1Peer::new("client", TcpStream::connect(self.address()).expect("the proxy listens"))
     }
 
-    /// The next connection to a server.
-    pub(crate) fn accept(&self, server: usize) -> Peer {
+    /// Accepts the next connection to a server.
+    pub(crate) fn accept(&self, server: usize) -> Http1Peer {
         let accepted = self.servers[server].accept();
         let (stream, _) =
             accepted.unwrap_or_else(|error| panic!("no connection reaches the server: {error}"));
-        Peer::new("server", stream)
+        Http1Peer::new("server", stream)
     }
 
-    /// The next connection to a server, if it is there already.
-    pub(crate) fn try_accept(&self, server: usize) -> Option<Peer> {
+    /// Accepts the next connection to a server if there is one.
+    pub(crate) fn try_accept(&self, server: usize) -> Option<Http1Peer> {
         let server = &self.servers[server];
         server.set_nonblocking(true).expect("is a socket");
         let accepted = server.accept();
         server.set_nonblocking(false).expect("is a socket");
-        accepted.ok().map(|(stream, _)| Peer::new("server", stream))
+        accepted.ok().map(|(stream, _)| Http1Peer::new("server", stream))
     }
 
-    /// No connection has reached a server that was not accepted.
+    /// Asserts that every connection to a server was accepted.
     pub(crate) fn assert_no_more_connections(&self) {
         let more = (0..self.servers.len()).find_map(|server| self.try_accept(server));
         assert!(more.is_none(), "a connection reached a server that nothing should have reached");
     }
 
-    /// Ends the proxy and hands its servers over.
+    /// Closes the servers and returns the proxy.
     pub(crate) fn into_running(self) -> Running {
         self.running
     }
 
-    /// Just these failures have been counted, in whatever order. A request is counted when it is over, which may be
-    /// after its client knows.
+    /// Asserts that exactly these failures were counted, in any order. A request is counted when it has ended, which
+    /// may be after its client has the response.
     #[track_caller]
     pub(crate) fn assert_failures(&self, expected: &[&str]) {
         let began = Instant::now();
@@ -136,14 +136,13 @@ impl Scene {
         assert_eq!(self.failures(), expected);
     }
 
-    /// Failures counted so far, by their words.
     fn failures(&self) -> Vec<&'static str> {
         let counted = self.running.counters().failures;
         let words = Running::failure_words().iter().zip(counted);
         words.flat_map(|(word, count)| std::iter::repeat_n(*word, count as usize)).collect()
     }
 
-    /// Carries out the steps, then lets the client close: nothing may be left over on either side.
+    /// Executes the steps, then closes the client: nothing may be left on either side.
     pub(crate) fn play(&self, name: &str, steps: &[Step<'_>]) {
         let mut client = Some(self.client());
         for (at, step) in steps.iter().enumerate() {
@@ -160,7 +159,7 @@ impl Scene {
         }
     }
 
-    fn carry_out(&self, step: Step<'_>, client: &mut Option<Peer>) {
+    fn carry_out(&self, step: Step<'_>, client: &mut Option<Http1Peer>) {
         let expand = |text| expand(text, &self.server_address(0).to_string());
         let mut accepted = self.accepted.borrow_mut();
         match step {
@@ -178,12 +177,18 @@ impl Scene {
             Step::ServerHalfCloses => last(&mut accepted).half_closes(),
             Step::ServerCloses => drop(accepted.pop()),
             Step::ServerResets => accepted.pop().expect("a server has accepted").resets(),
+            Step::IsServed => {
+                let server = last(&mut accepted);
+                server.gets(&expand(GET_SEEN));
+                server.sends(expand(OK));
+                the(client).gets(&expand(OK_GOT));
+            }
         }
     }
 
-    fn finish(&self, client: Option<Peer>) {
+    fn finish(&self, client: Option<Http1Peer>) {
         if let Some(mut client) = client {
-            // Fails where the connection has ended already.
+            // Fails if the connection has already ended.
             let _ = client.stream().shutdown(std::net::Shutdown::Write);
             client.is_closed();
         }
@@ -194,7 +199,7 @@ impl Scene {
     }
 }
 
-/// A server's listening socket, whose `accept` waits only so long.
+/// A server's listening socket, whose `accept` has a time-out.
 pub(crate) fn listen() -> TcpListener {
     let listener = TcpListener::bind(loopback()).expect("a port on loopback is free");
     SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).expect("is a socket");
@@ -205,11 +210,11 @@ pub(crate) fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-fn the(client: &mut Option<Peer>) -> &mut Peer {
+fn the(client: &mut Option<Http1Peer>) -> &mut Http1Peer {
     client.as_mut().expect("the client is connected")
 }
 
-fn last(accepted: &mut [Peer]) -> &mut Peer {
+fn last(accepted: &mut [Http1Peer]) -> &mut Http1Peer {
     accepted.last_mut().expect("a server has accepted")
 }
 

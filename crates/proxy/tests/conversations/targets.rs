@@ -1,14 +1,13 @@
-//! The four forms of a request target, Host, and where a request goes (RFC 9112 §3.2).
+//! The four forms of a request target, Host, and routing (RFC 9112 §3.2).
 
-use config::{HostHeader, Route};
+use config::{HostHeader, Route, Shared};
 use testkit::text::{GET, OK, OK_GOT, added, expand, failure_and_close, failure_and_go_on};
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
 fn seen_by_server(scene: &Scene, request: &str, seen: &str) {
-    let mut client = scene.client();
-    client.sends(request);
+    let mut client = scene.client().saying(request);
     let mut server = scene.accept(0);
     server.gets(&expand(seen, &scene.server_address(0).to_string()));
     server.sends("HTTP/1.1 200 OK\r\nDate: D\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
@@ -26,7 +25,7 @@ fn every_form_of_a_target_is_sent_on_in_its_own_way() {
         ("http://other:81?q", "/?q"),
         ("https://other:81/%2e/", "/%2e/"),
     ] {
-        // RFC 9112 §3.2.2: the host of the target replaces what Host says.
+        // RFC 9112 §3.2.2: the target's host replaces that of Host.
         let request = format!("GET {target} HTTP/1.1\r\nX: y\r\nHost: test\r\n\r\n");
         let seen = format!("GET {sent_on} HTTP/1.1\r\nHost: other:81\r\nX: y\r\n{ours}\r\n");
         seen_by_server(&scene, &request, &seen);
@@ -69,7 +68,7 @@ fn host_can_be_the_servers_or_a_fixed_one() {
     let server = Scene::with(|config| config.upstreams[0].host = HostHeader::Server);
     seen_by_server(&server, GET, "GET / HTTP/1.1\r\nHost: {server}\r\n{ours}\r\n");
     let fixed = Scene::with(|config| config.upstreams[0].host = HostHeader::Set("fixed.test:8".to_owned()));
-    // What the client asked for is told in the forwarding fields.
+    // The forwarding fields contain the client's host.
     seen_by_server(&fixed, GET, "GET / HTTP/1.1\r\nHost: fixed.test:8\r\n{ours}\r\n");
     seen_by_server(
         &fixed,
@@ -93,7 +92,7 @@ fn options_that_may_go_no_further_is_answered_by_the_proxy() {
             ServerGets("OPTIONS * HTTP/1.1\r\nHost: test\r\nX: y\r\nMax-Forwards: 7\r\n{ours}\r\n"),
             ServerSends(OK),
             ClientGets(OK_GOT),
-            // To any other method it means nothing.
+            // Other methods ignore it.
             ClientSends("GET / HTTP/1.1\r\nHost: test\r\nMax-Forwards: 0\r\n\r\n"),
             ServerGets("GET / HTTP/1.1\r\nHost: test\r\nMax-Forwards: 0\r\n{ours}\r\n"),
             ServerSends(OK),
@@ -106,8 +105,7 @@ fn options_that_may_go_no_further_is_answered_by_the_proxy() {
 fn connect_and_trace_are_refused() {
     for line in ["CONNECT test:443", "TRACE /"] {
         let scene = Scene::new();
-        let mut client = scene.client();
-        client.sends(format!("{line} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        let mut client = scene.client().saying(format!("{line} HTTP/1.1\r\nHost: test\r\n\r\n"));
         let message = client.message();
         assert_eq!(message.status(), 405, "{line}");
         assert!(message.head.contains("\r\nAllow: GET, HEAD, "), "{}", message.head);
@@ -123,11 +121,10 @@ fn the_most_specific_route_decides_and_without_one_it_is_404() {
         upstream.name = "second".to_owned();
         upstream.servers = vec![config.upstreams[0].servers.remove(1)];
         config.upstreams.push(upstream);
-        config.routes = vec![
-            Route::to(None, "/api", 0),
-            Route::to(Some("test"), "/", 1),
-            Route::to(Some("test"), "/api", 0),
-        ];
+        config.routes =
+            [Route::to(None, "/api", 0), Route::to(Some("test"), "/", 1), Route::to(Some("test"), "/api", 0)]
+                .map(Shared::from)
+                .into();
     });
     let not_found = failure_and_go_on("404 Not Found", "Nothing is served under this host and path.");
     let dots = failure_and_close("400 Bad Request", "The path is ambiguous.");
@@ -139,7 +136,7 @@ fn the_most_specific_route_decides_and_without_one_it_is_404() {
         ("other", "/api/", Ok(0)),
         ("other", "/apix", Err(&not_found)),
         ("other", "/x?/api", Err(&not_found)),
-        // What another reader might take for /api.
+        // Paths that another parser might take for /api.
         ("test", "/x/../api", Err(&dots)),
         ("test", "/x/%2e%2E/api", Err(&dots)),
         ("other", "/api;v=1/x", Err(&dots)),
@@ -149,8 +146,7 @@ fn the_most_specific_route_decides_and_without_one_it_is_404() {
         client.sends(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         match server {
             Ok(server) => {
-                let mut server = scene.accept(server);
-                server.head();
+                let mut server = scene.accept(server).after_head();
                 server.sends(OK);
                 client.gets(&expand(OK_GOT, ""));
             }
@@ -183,8 +179,7 @@ fn a_listener_that_redirects_sends_every_request_to_https() {
             client.gets(&expand(&answer, ""));
         }
     }
-    let mut client = scene.client();
-    client.sends("GET / HTTP/1.0\r\n\r\n");
+    let mut client = scene.client().saying("GET / HTTP/1.0\r\n\r\n");
     client.gets(&expand(&failure_and_close("400 Bad Request", "The request has no valid Host."), ""));
     client.gets_the_end();
     scene.assert_no_more_connections();

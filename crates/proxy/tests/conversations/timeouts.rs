@@ -1,29 +1,27 @@
-//! What takes too long, each wait with its status. Nothing here measures time: the side that is waited for stays
-//! silent until it is given up.
+//! Time-outs, each with its status. No test measures time: one side stays silent until the proxy gives up.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use config::Settings;
-use testkit::http1::Ending;
+use testkit::http1::ReaderEnding;
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_and_go_on};
 
-use crate::scene::Scene;
-use crate::scene::Step::*;
+use super::scene::Scene;
+use super::scene::Step::*;
 
 const SHORT: Duration = Duration::from_millis(300);
-/// The shortest averaging period of a minimum rate.
+/// The minimum window of a minimum rate.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// All waits are long but those that `shorten` shortens.
+/// All time-outs are long, except those that `shorten` changes.
 fn scene(shorten: impl FnOnce(&mut Settings)) -> Scene {
     Scene::with(shorten)
 }
 
-/// Lets time pass, until a head that stays half a head is given up.
+/// Waits until an incomplete head has timed out.
 fn outlast(scene: &Scene) {
-    let mut clock = scene.client();
-    clock.sends("G");
+    let mut clock = scene.client().saying("G");
     assert_eq!(clock.message().status(), 408);
 }
 
@@ -34,23 +32,14 @@ fn a_request_head_that_does_not_arrive_is_408() {
     scene.play("half a head", &[ClientSends("GET / HTTP/1.1\r\nHo"), ClientGets(&late), ClientGetsEnd]);
     scene.play(
         "half a second head",
-        &[
-            ClientSends(GET),
-            ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
-            ClientSends("G"),
-            ClientGets(&late),
-            ClientGetsEnd,
-        ],
+        &[ClientSends(GET), ServerAccepts, IsServed, ClientSends("G"), ClientGets(&late), ClientGetsEnd],
     );
-    // Who has said nothing is told nothing.
+    // A client that has sent nothing gets no response.
     scene.play("silence", &[ClientGetsEnd]);
     scene.assert_failures(&["client-header-timeout"; 2]);
 }
 
-/// A worker that had no connection for a while is behind in time: who comes then has no less of it.
+/// A worker without connections lets its clock lag: a new client nevertheless gets its full time-out.
 #[test]
 fn a_rest_before_it_shortens_no_time_out() {
     const LIMIT: Duration = Duration::from_millis(600);
@@ -58,8 +47,7 @@ fn a_rest_before_it_shortens_no_time_out() {
     for rest_ms in [0, 900, 1_700] {
         std::thread::sleep(Duration::from_millis(rest_ms));
         let began = Instant::now();
-        let mut client = scene.client();
-        client.sends("GET / HTTP/1.1\r\n");
+        let mut client = scene.client().saying("GET / HTTP/1.1\r\n");
         assert_eq!(client.message().status(), 408);
         assert!(began.elapsed() >= LIMIT, "{:?} after a rest of {rest_ms} ms", began.elapsed());
     }
@@ -68,18 +56,17 @@ fn a_rest_before_it_shortens_no_time_out() {
 #[test]
 fn a_slow_head_is_dropped_however_steadily_it_comes() {
     let scene = scene(|config| config.timeouts.client_header = SHORT);
-    let mut client = scene.client();
-    client.sends("GET / HTTP/1.1\r\n");
+    let mut client = scene.client().saying("GET / HTTP/1.1\r\n");
     let mut writer = client.stream().try_clone().expect("a descriptor is free");
     let steady = std::thread::spawn(move || {
         use std::io::Write;
-        // Each byte well within the time-out, which is that of the whole head.
+        // Each byte is well within the time-out, which covers the whole head.
         while writer.write_all(b"a").is_ok() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
     assert_eq!(client.message().status(), 408);
-    // What is sent now is thrown away, for as long as the client sends or a little while.
+    // Further bytes are discarded, until the client stops or the linger time ends.
     client.stream().shutdown(std::net::Shutdown::Both).expect("is connected");
     steady.join().expect("no panic");
 }
@@ -111,8 +98,7 @@ fn the_server_has_its_whole_time_from_the_end_of_the_request_on() {
     });
     let mut client = scene.client();
     client.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nabc");
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     outlast(&scene);
     let began = Instant::now();
     client.sends("defghi");
@@ -123,7 +109,7 @@ fn the_server_has_its_whole_time_from_the_end_of_the_request_on() {
 
 const EXPECTS: &str = "PUT / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
 
-/// RFC 9110 §10.1.1: a client that waits to be asked for its body is not late with it.
+/// RFC 9110 §10.1.1: a client that waits for 100 (Continue) is not late with its body.
 #[test]
 fn a_body_that_nobody_has_asked_for_is_not_late() {
     let scene = scene(|config| {
@@ -134,12 +120,10 @@ fn a_body_that_nobody_has_asked_for_is_not_late() {
     });
     let late = failure_and_close("408 Request Timeout", "The request body arrives too slowly.");
     for sends in [true, false] {
-        let mut client = scene.client();
-        client.sends(EXPECTS);
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client().saying(EXPECTS);
+        let mut server = scene.accept(0).after_head();
         outlast(&scene);
-        // An interim response of another kind asks for nothing.
+        // Another interim response does not ask for the body.
         server.sends("HTTP/1.1 103 Early Hints\r\n\r\n");
         assert!(client.head().starts_with("HTTP/1.1 103 "));
         outlast(&scene);
@@ -151,7 +135,7 @@ fn a_body_that_nobody_has_asked_for_is_not_late() {
             server.sends(OK.replace("Date", "Connection: close\r\nDate"));
             client.gets(&expand(OK_GOT, ""));
         } else {
-            // Now it is.
+            // The body is late now.
             client.gets(&expand(&late, ""));
             server.is_closed();
         }
@@ -179,8 +163,8 @@ fn a_server_that_does_not_ask_for_a_body_is_504() {
     scene.assert_failures(&["upstream-timeout"]);
 }
 
-/// Once the response is under way its client may take its time with what is left of the request: to end it, to go on with
-/// it, or (RFC 9110 §10.1.1) never to send it.
+/// Once the response is under way, the client may pause in the rest of its request: before its end, within it, or (RFC
+/// 9110 §10.1.1) forever.
 #[test]
 fn a_pause_of_the_client_does_not_cut_the_response_that_is_under_way() {
     let expects = "Expect: 100-continue\r\n";
@@ -192,10 +176,8 @@ fn a_pause_of_the_client_does_not_cut_the_response_that_is_under_way() {
             config.limits.rate_window = WINDOW;
         });
         let head = "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n";
-        let mut client = scene.client();
-        client.sends(format!("{head}{expectation}\r\n{piece}"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client().saying(format!("{head}{expectation}\r\n{piece}"));
+        let mut server = scene.accept(0).after_head();
         server.gets(piece.as_bytes());
         server.sends("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
         client.head();
@@ -215,7 +197,7 @@ fn a_pause_of_the_client_does_not_cut_the_response_that_is_under_way() {
     }
 }
 
-/// Rates are of bytes that are due: who has announced none is quiet, not slow.
+/// The minimum rate only covers bytes that are due: a client that has announced none is not slow.
 #[test]
 fn a_client_that_owes_nothing_is_not_too_slow() {
     let quiet = |config: &mut Settings| {
@@ -226,10 +208,8 @@ fn a_client_that_owes_nothing_is_not_too_slow() {
     let post = "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
     for piece in ["", "3\r\nsub\r\n"] {
         let scene = scene(quiet);
-        let mut client = scene.client();
-        client.sends(format!("{post}{piece}"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client().saying(format!("{post}{piece}"));
+        let mut server = scene.accept(0).after_head();
         server.gets(piece.as_bytes());
         outlast(&scene);
         server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -238,14 +218,13 @@ fn a_client_that_owes_nothing_is_not_too_slow() {
     }
     for piece in ["5\r\nhe", "5", "0\r\nA: b"] {
         let scene = scene(quiet);
-        let mut client = scene.client();
-        client.sends(format!("{post}{piece}"));
+        let mut client = scene.client().saying(format!("{post}{piece}"));
         assert_eq!(client.message().status(), 408, "{piece}");
         scene.assert_failures(&["client-too-slow"]);
     }
 }
 
-/// A stream in both directions lives as long as either moves.
+/// Bidirectional streaming stays alive as long as either direction moves.
 #[test]
 fn a_response_is_not_late_while_its_request_moves() {
     let scene = scene(|config| {
@@ -254,8 +233,7 @@ fn a_response_is_not_late_while_its_request_moves() {
     });
     let mut client = scene.client();
     client.sends("POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     server.gets(b"3\r\none\r\n");
     server.sends("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.head();
@@ -281,7 +259,7 @@ fn a_response_that_does_not_begin_is_504() {
             ServerGets(GET_SEEN),
             ClientGets(&late),
             ServerIsClosed,
-            // Nor does half a head count.
+            // An incomplete head does not count either.
             ClientSends(GET),
             ServerAccepts,
             ServerGets(GET_SEEN),
@@ -314,33 +292,22 @@ fn a_response_body_that_stops_is_cut() {
 #[test]
 fn an_idle_connection_is_closed_without_a_word() {
     let scene = scene(|config| config.timeouts.keep_alive = SHORT);
-    scene.play(
-        "idle",
-        &[
-            ClientSends(GET),
-            ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
-            ClientGetsEnd,
-        ],
-    );
+    scene.play("idle", &[ClientSends(GET), ServerAccepts, IsServed, ClientGetsEnd]);
     scene.assert_failures(&[]);
 }
 
-/// RFC 9112 §2.2: a client may send a line end behind a request.
+/// RFC 9112 §2.2: a client may send an empty line after a request.
 #[test]
 fn a_line_end_behind_a_request_is_not_half_of_the_next() {
     for (stray, rest) in [("\r\n", ""), ("\r", "\n")] {
         let scene = scene(|config| config.timeouts.client_header = SHORT);
-        let mut client = scene.client();
-        client.sends(GET);
+        let mut client = scene.client().saying(GET);
         let mut server = scene.accept(0);
         server.gets(&expand(GET_SEEN, ""));
         server.sends(OK);
         client.gets(&expand(OK_GOT, ""));
         client.sends(stray);
-        // Twice as long as half a head may take.
+        // Twice the time-out of an incomplete head.
         outlast(&scene);
         outlast(&scene);
         client.has_nothing();
@@ -360,15 +327,7 @@ fn a_connection_with_half_a_line_end_is_idle() {
     let scene = scene(|config| config.timeouts.keep_alive = SHORT);
     scene.play(
         "half a line end",
-        &[
-            ClientSends(GET),
-            ServerAccepts,
-            ServerGets(GET_SEEN),
-            ServerSends(OK),
-            ClientGets(OK_GOT),
-            ClientSends("\r"),
-            ClientGetsEnd,
-        ],
+        &[ClientSends(GET), ServerAccepts, IsServed, ClientSends("\r"), ClientGetsEnd],
     );
     scene.assert_failures(&[]);
 }
@@ -382,23 +341,22 @@ fn a_client_that_takes_nothing_is_dropped() {
         });
         let (mut client, server) = endless_response(&scene);
         server.join().expect("no panic");
-        // What was under way may still arrive; the whole never does.
+        // Bytes under way may still arrive, but never the complete response.
         let (rest, ending) = client.rest();
         assert!(rest.len() < RESPONSE_BYTES);
-        // What it has not taken does not stay in the kernel.
-        assert_eq!(ending, Ending::Reset);
+        // Unread data does not stay in the kernel.
+        assert_eq!(ending, ReaderEnding::Reset);
         scene.assert_failures(&["client-stalled"]);
     }
 }
 
 const RESPONSE_BYTES: usize = 256 << 20;
 
-/// A client that asks for more than all buffers hold and does not read; the server ends once the proxy lets go of it.
-fn endless_response(scene: &Scene) -> (testkit::http1::Peer, std::thread::JoinHandle<()>) {
-    let mut client = scene.client();
-    client.sends(GET);
-    let mut server = scene.accept(0);
-    server.head();
+/// A client that requests more than all buffers hold and does not read. The server ends once the proxy closes its
+/// connection.
+fn endless_response(scene: &Scene) -> (testkit::http1::Http1Peer, std::thread::JoinHandle<()>) {
+    let client = scene.client().saying(GET);
+    let mut server = scene.accept(0).after_head();
     let thread = std::thread::spawn(move || {
         server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: {RESPONSE_BYTES}\r\n\r\n"));
         let piece = vec![b'x'; 1 << 20];
@@ -410,7 +368,7 @@ fn endless_response(scene: &Scene) -> (testkit::http1::Peer, std::thread::JoinHa
 
 #[test]
 fn a_client_below_the_minimum_rate_is_dropped() {
-    // Long time-outs: what counts is the rate.
+    // Long time-outs, so that only the rate counts.
     is_dropped_for_slowness(|config| {
         config.limits.minimum_rate_bytes_per_second = 1_000_000;
         config.limits.rate_window = WINDOW;
@@ -433,7 +391,7 @@ fn is_dropped_for_slowness(slow: impl Fn(&mut Settings) + Copy) {
     client.sends("d");
     client.gets(&expand(&answer, ""));
     client.gets_the_end();
-    // Nothing, if the byte came too late.
+    // Empty if the byte arrived too late.
     let (rest, _) = server.rest();
     assert!(rest.is_empty() || rest == b"d");
     body.assert_failures(&["client-too-slow"]);
@@ -443,7 +401,7 @@ fn is_dropped_for_slowness(slow: impl Fn(&mut Settings) + Copy) {
     server.join().expect("no panic");
     let (rest, ending) = client.rest();
     assert!(rest.len() < RESPONSE_BYTES);
-    assert_eq!(ending, Ending::Reset);
+    assert_eq!(ending, ReaderEnding::Reset);
     reader.assert_failures(&["client-stalled"]);
 }
 
@@ -451,16 +409,15 @@ fn is_dropped_for_slowness(slow: impl Fn(&mut Settings) + Copy) {
 fn a_slow_client_above_the_minimum_rate_lives() {
     let scene = scene(|config| {
         config.limits.minimum_rate_bytes_per_second = 100;
-        // Longer than a busy machine keeps a thread waiting.
+        // Longer than a busy machine delays a thread.
         config.limits.rate_window = Duration::from_secs(1);
     });
     const PIECES: usize = 60;
     let mut client = scene.client();
     client.sends(format!("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n", PIECES * 1000));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     for _ in 0..PIECES {
-        // The pace of a slow link: many windows in all, with far more than the minimum in each.
+        // The pace of a slow link: many windows in total, with far more than the minimum in each.
         std::thread::sleep(Duration::from_millis(50));
         client.sends([b'x'; 1000]);
         server.exactly(1000);
@@ -470,7 +427,7 @@ fn a_slow_client_above_the_minimum_rate_lives() {
     assert_eq!(client.stream().peer_addr().ok(), Some(scene.address()));
 }
 
-/// The rate is that of the client: what it waits for the server is not its time.
+/// The rate is the client's: time in which it waits for the server does not count.
 #[test]
 fn a_slow_server_does_not_make_its_client_slow() {
     let scene = scene(|config| {
@@ -478,8 +435,7 @@ fn a_slow_server_does_not_make_its_client_slow() {
         config.limits.rate_window = WINDOW;
         config.timeouts.client_header = WINDOW + SHORT;
     });
-    let mut client = scene.client();
-    client.sends(GET);
+    let mut client = scene.client().saying(GET);
     let mut server = scene.accept(0);
     server.gets(&expand(GET_SEEN, ""));
     server.sends("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -519,7 +475,7 @@ fn an_upstream_may_have_another_time_to_connect() {
     scene.assert_failures(&["upstream-connect-timeout"]);
 }
 
-/// Time for the body is the server's once the client has sent more than all buffers hold.
+/// Once the client has sent more than all buffers hold, the time for the body is the server's.
 #[test]
 fn a_server_that_takes_no_more_of_a_body_is_504() {
     for shorten in [
@@ -537,7 +493,7 @@ fn a_server_that_takes_no_more_of_a_body_is_504() {
         let server = scene.accept(0);
         let stream = client.stream().try_clone().expect("a socket");
         let sending = std::thread::spawn(move || {
-            let mut client = testkit::http1::Peer::new("client", stream);
+            let mut client = testkit::http1::Http1Peer::new("client", stream);
             while client.can_send(&[b'x'; 100_000]) {}
         });
         assert_eq!(client.message().status(), 504);
@@ -548,7 +504,7 @@ fn a_server_that_takes_no_more_of_a_body_is_504() {
     }
 }
 
-/// A listener whose queue is full, so that the kernel drops further attempts to connect.
+/// A listener whose queue is full, so that the kernel drops further connection attempts.
 fn deaf_server() -> (socket2::Socket, Vec<TcpStream>, SocketAddr) {
     let listener =
         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
@@ -565,16 +521,13 @@ fn deaf_server() -> (socket2::Socket, Vec<TcpStream>, SocketAddr) {
 
 #[test]
 fn a_late_end_of_a_body_is_not_the_end_of_the_connection_for_others() {
-    // One client stalls, another one is served by the same worker meanwhile.
+    // A client stalls, while the same worker serves another.
     let scene = Scene::new();
     let mut stalled = scene.client();
     stalled.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nabc");
-    let mut stalled_server = scene.accept(0);
-    stalled_server.head();
-    let mut client = scene.client();
-    client.sends(GET);
-    let mut server = scene.accept(0);
-    server.head();
+    let mut stalled_server = scene.accept(0).after_head();
+    let mut client = scene.client().saying(GET);
+    let mut server = scene.accept(0).after_head();
     server.sends(OK);
     client.gets(&expand(OK_GOT, ""));
     stalled.sends("defghi");
@@ -582,5 +535,5 @@ fn a_late_end_of_a_body_is_not_the_end_of_the_connection_for_others() {
     stalled_server.sends(OK);
     stalled.gets(&expand(OK_GOT, ""));
     stalled.half_closes();
-    assert_eq!(stalled.rest(), (Vec::new(), Ending::End));
+    assert_eq!(stalled.rest(), (Vec::new(), ReaderEnding::End));
 }

@@ -1,12 +1,12 @@
-//! Upgraded connections: bytes both ways, each way with an end of its own (RFC 9110 §7.8).
+//! Upgraded connections: bytes both ways, each direction with a separate end (RFC 9110 §7.8).
 
 use std::time::Duration;
 
-use testkit::http1::Ending;
+use testkit::http1::ReaderEnding;
 use testkit::text::{GET, expand, failure_and_go_on};
 
-use crate::scene::Step::*;
-use crate::scene::{Scene, Step};
+use super::scene::Step::*;
+use super::scene::{Scene, Step};
 
 const ASK: &str = "GET /chat HTTP/1.1\r\nHost: test\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Key: x\r\n\r\n";
@@ -104,7 +104,7 @@ fn a_server_may_decline() {
 
 #[test]
 fn a_switch_that_was_not_asked_for_is_refused() {
-    // RFC 9110 §7.8: a server switches only to what the request named; here nothing of it was passed on.
+    // RFC 9110 §7.8: a server may only switch to a requested protocol; here none was forwarded.
     let refused = failure_and_go_on("502 Bad Gateway", NOT_ASKED_FOR);
     for fields in
         ["Connection: upgrade\r\nUpgrade: h2c\r\n", "Connection: upgrade\r\n", "Upgrade: websocket\r\n"]
@@ -126,7 +126,7 @@ fn a_switch_that_was_not_asked_for_is_refused() {
 
 #[test]
 fn a_switch_to_something_else_is_refused() {
-    // RFC 9110 §7.8: a 101 names what it switches to, and it is what was offered.
+    // RFC 9110 §7.8: a 101 names its protocol, which must be an offered one.
     let refused = failure_and_go_on("502 Bad Gateway", NOT_ASKED_FOR);
     for fields in [
         "Connection: upgrade\r\nUpgrade: other\r\n",
@@ -164,10 +164,8 @@ fn a_tunnel_in_which_nothing_moves_is_closed() {
 fn large_amounts_pass_both_ways_at_once() {
     const BYTES: usize = 4 << 20;
     let scene = Scene::new();
-    let mut client = scene.client();
-    client.sends(ASK);
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client().saying(ASK);
+    let mut server = scene.accept(0).after_head();
     server.sends(SWITCH);
     assert_eq!(client.message().status(), 101);
     let pattern: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
@@ -185,20 +183,19 @@ fn large_amounts_pass_both_ways_at_once() {
     });
 }
 
-/// What broke on one side must not look like an end on the other.
+/// A broken side must not look like an orderly end to the other.
 #[test]
 fn a_side_that_breaks_breaks_the_other() {
     for server_breaks in [true, false] {
         let scene = Scene::new();
-        let mut client = scene.client();
-        client.sends(ASK);
+        let mut client = scene.client().saying(ASK);
         let mut server = scene.accept(0);
         server.gets(&expand(ASK_SEEN, ""));
         server.sends(SWITCH);
         client.gets(&expand(SWITCH_GOT, ""));
         let (broken, mut other) = if server_breaks { (server, client) } else { (client, server) };
         broken.resets();
-        assert_eq!(other.rest(), (Vec::new(), Ending::Reset), "the server breaks: {server_breaks}");
+        assert_eq!(other.rest(), (Vec::new(), ReaderEnding::Reset), "the server breaks: {server_breaks}");
     }
 }
 
@@ -207,8 +204,7 @@ fn a_request_with_a_body_may_be_upgraded_and_all_of_it_is_counted() {
     for (body, rest) in [("hello", ""), ("he", "llo")] {
         let ask = ASK.replace("GET", "POST").replace("\r\n\r\n", "\r\nContent-Length: 5\r\n\r\n");
         let scene = Scene::new();
-        let mut client = scene.client();
-        client.sends([&ask, body].concat());
+        let mut client = scene.client().saying([&ask, body].concat());
         let mut server = scene.accept(0);
         let seen = server.head();
         server.gets(body.as_bytes());

@@ -1,7 +1,7 @@
-//! Counts what the proxy's threads hold, and what they held at most: for tests that are alone in their process. The server
-//! that they need is here, too.
+//! Counts the memory of the proxy's threads, present and maximum, for tests in separate programs. Also contains their
+//! server.
 
-// Each test binary takes what it needs.
+// Each test program uses a part of it.
 #![allow(dead_code)]
 #![allow(unsafe_code, reason = "an allocator that counts can be installed in no other way")]
 
@@ -17,13 +17,13 @@ struct Counting;
 
 /// Bytes that the proxy's threads hold.
 pub(crate) static HELD: AtomicIsize = AtomicIsize::new(0);
-/// The most of them since this was set last.
+/// Maximum of `HELD` since the last reset.
 pub(crate) static MOST: AtomicIsize = AtomicIsize::new(0);
-/// Requests that the server has got.
+/// Requests that the server has received.
 pub(crate) static ASKED: AtomicIsize = AtomicIsize::new(0);
 
 thread_local! {
-    /// Whether this is a thread of the test's, which does not count.
+    /// Whether this thread belongs to the test, and does not count.
     static IS_OURS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -54,9 +54,9 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// A server of HTTP/1.1: `/` is a large page, `/never` has no answer, and bodies are never read.
+/// An HTTP/1.1 server: `/` is a large page, `/never` is not answered, and bodies are never read.
 ///
-/// The thread of the caller does not count from then on.
+/// The calling thread does not count from then on.
 pub(crate) fn serve() -> SocketAddr {
     IS_OURS.set(true);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
@@ -85,7 +85,7 @@ fn answer(mut stream: TcpStream) {
         let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
         let _ = stream.write_all(&vec![b'x'; BODY_BYTES]);
     }
-    // Until the proxy closes: not a byte of a body is read.
+    // Until the proxy closes, without reading a byte of the body.
     while stream.peek(&mut [0]).is_ok_and(|count| count > 0) {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }

@@ -1,11 +1,11 @@
-//! Listeners for all addresses of the machine: of one family, or of both.
+//! Listeners for all addresses of the machine, of one family or of both.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 
 use config::Config;
 
-/// An answer says whom it is for.
+/// The response contains the client's address.
 fn read(addresses: &[&str]) -> Config {
     let listeners: String =
         addresses.iter().map(|address| format!("[[listen]]\naddress = \"{address}\"\n")).collect();
@@ -16,7 +16,7 @@ fn read(addresses: &[&str]) -> Config {
     config::parse(&text, "f").unwrap_or_else(|mistakes| panic!("{mistakes:#?}\n{text}"))
 }
 
-/// Whom an answer is for that comes to this address of the machine; `None` where nobody listens.
+/// Returns the client address in the response at this local address; `None` if no socket listens there.
 fn client(ip: IpAddr, port: u16) -> Option<String> {
     let mut answer = String::new();
     loop {
@@ -24,7 +24,7 @@ fn client(ip: IpAddr, port: u16) -> Option<String> {
         let asked = stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
         match asked.and_then(|()| stream.read_to_string(&mut answer)) {
             Ok(_) => break,
-            // The kernel let it in at a socket that a worker was about to close: nobody listens there by now.
+            // The kernel accepted it at a socket that a worker was closing: no socket listens there now.
             Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "it answers, and closes"),
         }
         answer.clear();
@@ -42,7 +42,7 @@ fn a_listener_of_both_families_takes_both_and_one_of_either_takes_its_own() {
     let proxy = control::start(read(&["*:0"])).expect("it starts");
     let port = proxy.listeners()[0].port().expect("it is one of TCP");
     assert_eq!(proxy.listeners()[0].to_string(), format!("*:{port}"));
-    // IPv4 that comes through a socket of IPv6 is what it is, to access lists and servers.
+    // Access lists and servers see an IPv4 address, even if it came through an IPv6 socket.
     assert_eq!((client(FOUR, port), client(SIX, port)), (four.clone(), six.clone()));
     if !has_six {
         return;
@@ -55,7 +55,7 @@ fn a_listener_of_both_families_takes_both_and_one_of_either_takes_its_own() {
         ("127.0.0.1", (four.clone(), None)),
         ("*", (four.clone(), six.clone())),
     ] {
-        // One is opened before the other is closed, and is not in its way.
+        // The new socket is opened before the old one is closed, without a conflict.
         proxy
             .reload(read(&[&format!("{address}:{port}")]))
             .unwrap_or_else(|error| panic!("{address}: {error}"));

@@ -1,20 +1,20 @@
-//! The PROXY protocol from those in front: required from their networks, and whom it names is the client.
+//! The PROXY protocol from proxies in front: required from their networks; it sets the client.
 
 use std::time::Duration;
 
 use config::{AccessLog, LogFormat, LogTarget};
 use testkit::text::{GET, OK};
 
-use crate::scene::{Scene, Set, answer};
+use super::scene::{Scene, Set, answer};
 
-/// A header of version 2: from 192.0.2.7:4711 to 192.0.2.1:443, with a TLV that says nothing.
+/// A version 2 header: from 192.0.2.7:4711 to 192.0.2.1:443, with an empty TLV.
 const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f\xc0\0\x02\x07\xc0\0\x02\x01\x12\x67\x01\xbb\x04\0\0";
 const V2_LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 const V1: &[u8] = b"PROXY TCP4 192.0.2.7 192.0.2.1 4711 443\r\n";
 const V1_SIX: &[u8] = b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n";
 const V1_UNKNOWN: &[u8] = b"PROXY UNKNOWN\r\n";
 
-/// A listener that takes headers from the machine itself.
+/// A listener that expects headers from the machine itself.
 fn scene() -> Scene {
     scene_with(|_| ())
 }
@@ -36,8 +36,7 @@ fn the_client_is_whom_the_header_names() {
         (V2_LOCAL, "127.0.0.1"),
     ] {
         let scene = scene();
-        let mut peer = scene.client();
-        peer.sends([header, GET.as_bytes()].concat());
+        let mut peer = scene.client().saying([header, GET.as_bytes()].concat());
         let mut server = scene.accept(0);
         let head = server.head();
         assert!(head.contains(&format!("\r\nX-Forwarded-For: {client}\r\n")), "{head}");
@@ -49,25 +48,23 @@ fn the_client_is_whom_the_header_names() {
     }
 }
 
-/// PROXY protocol §2.2.6: a balancer that ends TLS says so, and servers and redirects go by it.
+/// PROXY protocol §2.2.6: a balancer that terminates TLS says so; servers and redirects depend on it.
 #[test]
 fn a_client_that_spoke_tls_to_the_sender_of_the_header_came_by_https() {
     let header = |bits: u8| [&V2[..15], b"\x14", &V2[16..28], b"\x20\0\x05", &[bits], b"\0\0\0\0"].concat();
-    // GET http://test/ of HTTP/2.
+    // `GET http://test/` over HTTP/2.
     let over_http2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x09\x01\x05\0\0\0\x01\x82\x86\x84\x01\x04test";
     for request in [GET.as_bytes(), over_http2] {
         let scene = scene_with(|set| set.config.listeners[0].redirect_to_https = true);
-        let mut peer = scene.client();
-        peer.sends([&header(1), request].concat());
+        let _peer = scene.client().saying([&header(1), request].concat());
         let head = scene.accept(0).head();
         assert!(head.contains("\r\nX-Forwarded-Proto: https\r\n"), "{head}");
         assert!(head.contains(";proto=https;"), "{head}");
     }
-    // It has a certificate of an earlier connection, but speaks no TLS on this one; and of those who say nothing.
+    // The client has shown a certificate earlier but uses no TLS now; and headers without such a TLV.
     for header in [header(6), V2.to_vec(), V1.to_vec()] {
         let scene = scene_with(|set| set.config.listeners[0].redirect_to_https = true);
-        let mut peer = scene.client();
-        peer.sends([&header, GET.as_bytes()].concat());
+        let mut peer = scene.client().saying([&header, GET.as_bytes()].concat());
         assert_eq!(peer.message().status(), 308);
     }
 }
@@ -77,7 +74,7 @@ fn a_header_may_come_in_any_pieces() {
     for header in [V1, V2] {
         let scene = scene();
         let mut peer = scene.client();
-        // Each has arrived before the next leaves, as far as that can be had without waiting.
+        // Each byte in a separate segment, as far as that is possible without waiting.
         for byte in header {
             peer.sends([*byte]);
         }
@@ -98,8 +95,7 @@ fn what_does_not_begin_with_a_header_is_closed_and_counted() {
         &[b"PROXY UNKNOWN ".as_slice(), &[b'x'; 200]].concat(),
     ] {
         let scene = scene();
-        let mut peer = scene.client();
-        peer.sends(bytes);
+        let mut peer = scene.client().saying(bytes);
         peer.is_closed();
         scene.assert_failures(&["bad-proxy-header"]);
     }
@@ -112,22 +108,19 @@ fn a_header_has_to_come_in_time_and_whole() {
         set.config.timeouts.client_header = Duration::from_secs(1);
         log = Some(set.logs());
     });
-    let mut slow = scene.client();
-    slow.sends(&V1[..20]);
+    let mut slow = scene.client().saying(&V1[..20]);
     slow.is_closed();
     scene.assert_failures(&["proxy-header-timeout"]);
-    let mut gone = scene.client();
-    gone.sends(&V2[..20]);
+    let mut gone = scene.client().saying(&V2[..20]);
     gone.half_closes();
     gone.is_closed();
     scene.assert_failures(&["client-gone", "proxy-header-timeout"]);
-    // Only a look at whether somebody listens.
+    // Only checks that the port is open.
     let mut look = scene.client();
     look.half_closes();
     look.is_closed();
     scene.assert_failures(&["client-gone", "proxy-header-timeout"]);
-    let mut wrong = scene.client();
-    wrong.sends("HELO\r\n");
+    let mut wrong = scene.client().saying("HELO\r\n");
     wrong.is_closed();
     let lines = scene.log_lines(&log.expect("it was made"));
     let told = [
@@ -145,24 +138,22 @@ fn others_have_no_header() {
     let scene = Scene::with(1, |set| {
         set.config.listeners[0].proxy_protocol = vec!["192.0.2.0/24".parse().expect("is a network")];
     });
-    let mut peer = scene.client();
-    peer.sends(GET);
+    let mut peer = scene.client().saying(GET);
     let mut server = scene.accept(0);
     assert!(server.head().contains("\r\nX-Forwarded-For: 127.0.0.1\r\n"));
     answer(&mut peer, &mut server);
-    let mut liar = scene.client();
-    liar.sends([V1, GET.as_bytes()].concat());
+    let mut liar = scene.client().saying([V1, GET.as_bytes()].concat());
     assert_eq!(liar.message().status(), 400);
 }
 
-/// Peers of a Unix socket count as the machine itself, and whom they name is trusted no more than others.
+/// Peers at a Unix socket count as the machine itself; their clients are not trusted more than others.
 #[test]
 fn a_unix_socket_takes_headers_too() {
     let mut log = None;
     let scene = Scene::with(1, |set| {
         let path = set.directory.join("access.log");
         set.config.access_logs = vec![AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json)];
-        set.config.listeners[0] = crate::scene::unix_listener(set.directory.join("front"));
+        set.config.listeners[0] = super::scene::unix_listener(set.directory.join("front"));
         set.config.listeners[0].proxy_protocol = vec!["127.0.0.1/32".parse().expect("is a network")];
         set.config.trusted_proxies = vec!["127.0.0.1/32".parse().expect("is a network")];
         log = Some(path);

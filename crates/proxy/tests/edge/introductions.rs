@@ -1,9 +1,9 @@
-//! The PROXY protocol towards servers: each connection begins with whom it is from, and is that client's alone.
+//! The PROXY protocol to servers: each connection begins with its client's address, and serves that client only.
 
 use route::ProxyVersion;
 use testkit::text::GET;
 
-use crate::scene::{Scene, addresses, answer, exchange, meet};
+use super::scene::{Scene, addresses, answer, exchange, meet};
 
 fn scene(version: ProxyVersion) -> Scene {
     Scene::with(1, |set| set.config.upstreams[0].send_proxy_protocol = Some(version))
@@ -21,7 +21,7 @@ fn a_line_of_version_1_begins_each_connection() {
     };
     let mut server = meet(&mut client, || introduced(own.port()));
     answer(&mut client, &mut server);
-    // The next request of this client goes the same way; another client must not speak under its name.
+    // The client's next request reuses the connection; another client must not appear under its address.
     exchange(&mut client, &mut server);
     let mut other = scene.client();
     let (others_own, _) = addresses(&other);
@@ -29,7 +29,7 @@ fn a_line_of_version_1_begins_each_connection() {
     answer(&mut other, &mut others);
     exchange(&mut client, &mut server);
     assert_eq!(scene.running.counters().upstream_reuses, 2);
-    // It lives no longer than its client.
+    // The connection ends with its client.
     drop(client);
     server.gets_the_end();
     exchange(&mut other, &mut others);
@@ -51,7 +51,7 @@ fn a_header_of_version_2_begins_each_connection() {
     answer(&mut client, &mut server);
 }
 
-/// What one proxy has said is said to the next.
+/// The facts of a received header are sent to the next proxy.
 #[test]
 fn what_was_said_is_passed_on() {
     for (header, passed_on) in [
@@ -59,7 +59,7 @@ fn what_was_said_is_passed_on() {
             b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n".to_vec(),
             b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n".to_vec(),
         ),
-        // With the host that was asked for, which version 1 cannot say.
+        // With the requested host, which version 1 cannot express.
         (
             b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x12\xc0\0\x02\x07\xc0\0\x02\x01\x12\x67\x01\xbb\x02\0\x03a.b"
                 .to_vec(),
@@ -70,8 +70,7 @@ fn what_was_said_is_passed_on() {
             set.config.listeners[0].proxy_protocol = vec!["127.0.0.0/8".parse().expect("is a network")];
             set.config.upstreams[0].send_proxy_protocol = Some(ProxyVersion::V1);
         });
-        let mut client = scene.client();
-        client.sends([&header, GET.as_bytes()].concat());
+        let _client = scene.client().saying([&header, GET.as_bytes()].concat());
         scene.accept(0).gets(&passed_on);
     }
     let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x17\xc0\0\x02\x07\xc0\0\x02\x01\x12\x67\x01\xbb\
@@ -80,7 +79,6 @@ fn what_was_said_is_passed_on() {
         set.config.listeners[0].proxy_protocol = vec!["127.0.0.0/8".parse().expect("is a network")];
         set.config.upstreams[0].send_proxy_protocol = Some(ProxyVersion::V2);
     });
-    let mut client = scene.client();
-    client.sends([header, GET.as_bytes()].concat());
+    let _client = scene.client().saying([header, GET.as_bytes()].concat());
     scene.accept(0).gets(header);
 }

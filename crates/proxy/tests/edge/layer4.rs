@@ -1,18 +1,19 @@
-//! Connections that are passed on as they are: bytes both ways, each with an end of its own.
+//! Layer 4: bytes both ways, each direction with a separate end.
 
 use std::time::Duration;
 
 use config::{Listener, Settings};
 use route::ProxyVersion;
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::scene::valid;
+use testkit::wait::assert_soon;
 
-use crate::scene::{Scene, Set, addresses, loopback, unix_listener, url};
+use super::scene::{Scene, Set, addresses, loopback, unix_listener, url};
 
-/// A server that nobody is: the kernel gives its port to nobody who did not ask for it.
+/// The address of a server that does not exist: the kernel assigns this port only on request.
 const NOBODY: &str = "tcp://127.0.0.1:1";
 
-/// A listener that passes on, and these many servers.
+/// A layer 4 listener, and this number of servers.
 fn scene(servers: usize) -> Scene {
     scene_with(servers, |_| ())
 }
@@ -25,7 +26,7 @@ fn scene_with(servers: usize, change: impl FnOnce(&mut Set)) -> Scene {
     })
 }
 
-fn says(from: &mut Peer, to: &mut Peer, text: &str) {
+fn says(from: &mut Http1Peer, to: &mut Http1Peer, text: &str) {
     from.sends(text);
     to.gets(text.as_bytes());
 }
@@ -40,7 +41,7 @@ fn bytes_pass_both_ways_and_either_side_may_begin() {
         says(&mut client, &mut server, "ping");
         says(&mut server, &mut client, "pong");
     }
-    // Half a close is passed on, and the other direction goes on.
+    // A half-close is passed on, and the other direction continues.
     client.half_closes();
     server.gets_the_end();
     says(&mut server, &mut client, "still here");
@@ -67,19 +68,19 @@ fn much_passes_unchanged_both_ways_at_once() {
     });
     for listener in 0..2 {
         let (client, server) = (scene.client_of(listener), scene.accept(0));
-        let send = |peer: &Peer| {
-            let mut peer = Peer::new("sender", peer.stream().try_clone().expect("is a socket"));
+        let send = |peer: &Http1Peer| {
+            let mut peer = Http1Peer::new("sender", peer.stream().try_clone().expect("is a socket"));
             peer.sends(&bytes);
             peer.half_closes();
         };
-        let receive = |mut peer: Peer| {
+        let receive = |mut peer: Http1Peer| {
             assert!(peer.rest().0 == bytes, "what arrived is not what was sent");
         };
         std::thread::scope(|scope| {
             scope.spawn(|| send(&client));
             scope.spawn(|| send(&server));
             let others = [&client, &server]
-                .map(|peer| Peer::new("receiver", peer.stream().try_clone().expect("is a socket")));
+                .map(|peer| Http1Peer::new("receiver", peer.stream().try_clone().expect("is a socket")));
             for peer in others {
                 scope.spawn(|| receive(peer));
             }
@@ -145,16 +146,14 @@ fn a_client_without_a_server_is_let_go() {
     scene.assert_failures(&["upstream-refused"]);
 }
 
-/// What is under way are connections.
+/// Counts connections, rather than requests.
 #[test]
 fn whoever_leaves_the_queue_is_not_connected() {
-    // By a close, a reset, or half a close with something said before.
+    // By a close, a reset, or a half-close after some bytes.
     for leaving in 0..3 {
         let scene = scene_with(1, |set| set.config.upstreams[0].servers[0].max_requests = 1.try_into().ok());
         let wait_for = |queued| {
-            while scene.running.counters().requests_queued < queued {
-                std::thread::yield_now();
-            }
+            assert_soon("the request is not queued", || scene.running.counters().requests_queued >= queued);
         };
         let (mut first, mut server) = (scene.client(), scene.accept(0));
         says(&mut first, &mut server, "first");
@@ -229,7 +228,7 @@ fn the_client_is_introduced_to_the_server() {
     let mut client = scene.client();
     let (own, front) = addresses(&client);
     let mut server = scene.accept(0);
-    // Before the client has said anything.
+    // Before the client has sent anything.
     server.gets(format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {}\r\n", own.port(), front.port()).as_bytes());
     says(&mut server, &mut client, "welcome");
 }
@@ -259,7 +258,7 @@ fn a_connection_outlives_reloads_and_its_listener() {
     client.gets_the_end();
 }
 
-/// The address stays, what is done there changes.
+/// The address stays, while the listener's mode changes.
 #[test]
 fn a_listener_may_begin_to_pass_on() {
     let mut found = None;

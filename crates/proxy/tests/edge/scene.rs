@@ -10,27 +10,27 @@ use config::{AccessLog, ListenAddress, Listener, LogFormat, LogTarget, Server, S
 use control::Running;
 use socket2::SockRef;
 use tempfile::TempDir;
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::scene::valid;
 use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand};
 use testkit::wait::PATIENCE;
 
-/// A running proxy with one worker, its servers, and a directory for sockets.
+/// A proxy with one worker, its servers, and a directory for sockets.
 pub(crate) struct Scene {
     pub(crate) running: Running,
     servers: Vec<TcpListener>,
-    /// Kept for as long as it is used.
+    /// Removed when the scene is dropped.
     _directory: TempDir,
 }
 
-/// What a configuration is made of.
+/// The parts of a configuration.
 pub(crate) struct Set {
     pub(crate) config: Settings,
     pub(crate) directory: PathBuf,
 }
 
 impl Set {
-    /// Logs as JSON, to this file.
+    /// Adds a JSON log, and returns its file.
     pub(crate) fn logs(&mut self) -> PathBuf {
         let path = self.directory.join("access.log");
         self.config.access_logs = vec![AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json)];
@@ -39,14 +39,14 @@ impl Set {
 }
 
 impl Scene {
-    /// One listener and these many servers of TCP, and what `change` makes of it.
+    /// A scene with one listener and this number of TCP servers, with changes by `change`.
     pub(crate) fn with(servers: usize, change: impl FnOnce(&mut Set)) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let servers: Vec<TcpListener> = (0..servers).map(|_| listen()).collect();
         let url = |server: &TcpListener| url(&format!("http://{}", address_of(server)));
         let mut urls: Vec<Server> = servers.iter().map(url).collect();
         if urls.is_empty() {
-            // Until `change` names one.
+            // Unless `change` names a server.
             urls.push(self::url("http://127.0.0.1:1"));
         }
         let mut config = Settings::for_servers(vec![loopback()], urls);
@@ -58,23 +58,22 @@ impl Scene {
         Self { running, servers, _directory: directory }
     }
 
-    /// A new client of listener number `listener`.
-    pub(crate) fn client_of(&self, listener: usize) -> Peer {
+    /// Connects to listener number `listener`.
+    pub(crate) fn client_of(&self, listener: usize) -> Http1Peer {
         connect(&self.running.listeners()[listener])
     }
 
-    /// A new client of the first listener.
-    pub(crate) fn client(&self) -> Peer {
+    /// Connects to the first listener.
+    pub(crate) fn client(&self) -> Http1Peer {
         self.client_of(0)
     }
 
-    /// The next connection to a server.
-    pub(crate) fn accept(&self, server: usize) -> Peer {
+    pub(crate) fn accept(&self, server: usize) -> Http1Peer {
         accept(&self.servers[server])
     }
 
-    /// The next connection to whichever server.
-    pub(crate) fn accept_any(&self) -> (usize, Peer) {
+    /// Accepts the next connection to any server.
+    pub(crate) fn accept_any(&self) -> (usize, Http1Peer) {
         let began = Instant::now();
         loop {
             for (index, server) in self.servers.iter().enumerate() {
@@ -83,7 +82,7 @@ impl Scene {
                 server.set_nonblocking(false).expect("is a socket");
                 if let Ok((stream, _)) = accepted {
                     stream.set_nonblocking(false).expect("is a socket");
-                    return (index, Peer::new("server", stream));
+                    return (index, Http1Peer::new("server", stream));
                 }
             }
             assert!(began.elapsed() < PATIENCE, "no connection reaches a server");
@@ -91,7 +90,7 @@ impl Scene {
         }
     }
 
-    /// Just these failures have been counted, in the order of the table. What is over is counted soon after.
+    /// Asserts that exactly these failures were counted, in the order of the table. Waits until they are.
     #[track_caller]
     pub(crate) fn assert_failures(&self, expected: &[&str]) {
         let mut expected = expected.to_vec();
@@ -109,7 +108,7 @@ impl Scene {
         words.flat_map(|(word, count)| std::iter::repeat_n(*word, count as usize)).collect()
     }
 
-    /// As many clients are connected, soon.
+    /// Waits until this number of clients is connected.
     #[track_caller]
     pub(crate) fn assert_open(&self, expected: u64) {
         let began = Instant::now();
@@ -119,7 +118,7 @@ impl Scene {
         }
     }
 
-    /// Ends the proxy, and returns what it has logged.
+    /// Ends the proxy, and returns the lines of its log.
     pub(crate) fn log_lines(self, path: &Path) -> Vec<String> {
         let Self { running, _directory, .. } = self;
         running.drain();
@@ -129,42 +128,40 @@ impl Scene {
     }
 }
 
-/// Connects to whatever it is.
-pub(crate) fn connect(address: &ListenAddress) -> Peer {
+pub(crate) fn connect(address: &ListenAddress) -> Http1Peer {
     let stream = match address {
         ListenAddress::Tcp(address) => TcpStream::connect(address).expect("the proxy listens"),
         ListenAddress::Any(port) => TcpStream::connect(("127.0.0.1", *port)).expect("the proxy listens"),
         ListenAddress::Unix(path) => of_unix(UnixStream::connect(path).expect("the proxy listens")),
     };
-    Peer::new("client", stream)
+    Http1Peer::new("client", stream)
 }
 
-/// The address of one end, and of the other.
-pub(crate) fn addresses(peer: &Peer) -> (SocketAddr, SocketAddr) {
+/// Returns the local and the remote address.
+pub(crate) fn addresses(peer: &Http1Peer) -> (SocketAddr, SocketAddr) {
     let stream = peer.stream();
     (stream.local_addr().expect("is connected"), stream.peer_addr().expect("is connected"))
 }
 
-/// Accepts a connection as a server.
-pub(crate) fn accept(server: &TcpListener) -> Peer {
-    // The standard library's own accept wants an address of the peer, which a Unix socket has not.
+pub(crate) fn accept(server: &TcpListener) -> Http1Peer {
+    // The standard library's `accept` needs a peer address, which a Unix socket lacks.
     let accepted = SockRef::from(server).accept();
     let (stream, _) = accepted.unwrap_or_else(|error| panic!("no connection reaches the server: {error}"));
     stream.set_nonblocking(false).expect("is a socket");
-    Peer::new("server", TcpStream::from(OwnedFd::from(stream)))
+    Http1Peer::new("server", TcpStream::from(OwnedFd::from(stream)))
 }
 
-/// Any stream is read and written alike.
+/// Treats any stream alike, since they are read and written alike.
 fn of_unix(stream: UnixStream) -> TcpStream {
     TcpStream::from(OwnedFd::from(stream))
 }
 
-/// A server's listening socket, whose `accept` waits only so long.
+/// A server's listening socket, whose `accept` has a time-out.
 pub(crate) fn listen() -> TcpListener {
     patient(TcpListener::bind(loopback()).expect("a port on loopback is free"))
 }
 
-/// The same in the file system.
+/// A listening Unix socket, whose `accept` has a time-out.
 pub(crate) fn listen_unix(path: &Path) -> TcpListener {
     let listener = UnixListener::bind(path).expect("nothing is there");
     patient(TcpListener::from(OwnedFd::from(listener)))
@@ -187,28 +184,26 @@ pub(crate) fn url(text: &str) -> Server {
     text.parse().expect("is a URL")
 }
 
-/// A listener in the file system.
 pub(crate) fn unix_listener(path: PathBuf) -> Listener {
     Listener::at(ListenAddress::Unix(path))
 }
 
-/// Asks for a page over a new connection to a server.
-pub(crate) fn meet(client: &mut Peer, accept: impl FnOnce() -> Peer) -> Peer {
+/// Sends a request over a new connection to a server.
+pub(crate) fn meet(client: &mut Http1Peer, accept: impl FnOnce() -> Http1Peer) -> Http1Peer {
     client.sends(GET);
     let mut server = accept();
     server.gets(&expand(GET_SEEN, ""));
     server
 }
 
-/// Asks for a page and gets it.
-pub(crate) fn exchange(client: &mut Peer, server: &mut Peer) {
+/// Sends a request, and answers it.
+pub(crate) fn exchange(client: &mut Http1Peer, server: &mut Http1Peer) {
     client.sends(GET);
     server.gets(&expand(GET_SEEN, ""));
     answer(client, server);
 }
 
-/// Answers who has asked for a page.
-pub(crate) fn answer(client: &mut Peer, server: &mut Peer) {
+pub(crate) fn answer(client: &mut Http1Peer, server: &mut Http1Peer) {
     server.sends(OK);
     client.gets(&expand(OK_GOT, ""));
 }

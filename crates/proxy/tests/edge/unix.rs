@@ -1,4 +1,4 @@
-//! Unix sockets as listeners and as servers: the same conversations as over TCP, and what becomes of their files.
+//! Unix sockets as listeners and as servers: the same conversations as over TCP, and their files.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -11,11 +11,12 @@ use std::time::Duration;
 use config::{Config, ListenAddress, Listener, Settings};
 use control::{Running, StartError};
 use socket2::{Domain, SockAddr, Socket, Type};
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::scene::valid;
 use testkit::text::{GET, OK};
+use testkit::wait::assert_soon;
 
-use crate::scene::{
+use super::scene::{
     Scene, accept, answer, exchange, listen, listen_unix, loopback, meet, unix_listener, url,
 };
 
@@ -32,14 +33,14 @@ fn requests_pass_over_unix_sockets_on_both_sides() {
     let mut client = scene.client();
     let mut server = meet(&mut client, || accept(&server));
     answer(&mut client, &mut server);
-    // The connection to the server is used again.
+    // The connection to the server is reused.
     exchange(&mut client, &mut server);
     exchange(&mut client, &mut server);
     assert_eq!(scene.running.counters().upstream_reuses, 2);
     assert!(scene.running.addresses().is_empty());
 }
 
-/// Long bodies move through a pipe from and to either kind of socket.
+/// Long bodies move through a pipe between either kind of socket.
 #[test]
 fn long_bodies_pass_unchanged() {
     const BYTES: usize = 3 << 20;
@@ -86,12 +87,11 @@ fn a_server_that_is_not_there_is_answered_for() {
         let path = set.directory.join("server");
         set.config.upstreams[0].servers = vec![url(&format!("http+unix:{}", path.display()))];
     });
-    let mut client = scene.client();
-    client.sends(GET);
+    let mut client = scene.client().saying(GET);
     assert_eq!(client.message().status(), 502);
 }
 
-/// The kernel tells nobody when there is room in its queue: a server is asked again until the time-out, which is 504.
+/// The kernel does not report room in a Unix socket's queue: the proxy retries until the time-out (504).
 #[test]
 fn a_server_whose_queue_is_full_is_waited_for() {
     let (mut listener, mut path) = (None, PathBuf::new());
@@ -114,8 +114,7 @@ fn a_server_whose_queue_is_full_is_waited_for() {
             Err(error) => panic!("{error}"),
         }
     }
-    let mut client = scene.client();
-    client.sends(GET);
+    let mut client = scene.client().saying(GET);
     assert_eq!(client.message().status(), 504);
     for _ in queue {
         listener.accept().expect("it is in the queue");
@@ -125,7 +124,7 @@ fn a_server_whose_queue_is_full_is_waited_for() {
     answer(&mut client, &mut server);
 }
 
-/// A request that waits to connect takes a connection that becomes free before.
+/// A request that waits to connect takes a connection that becomes free earlier.
 #[test]
 fn a_request_that_waits_to_connect_takes_a_connection_that_becomes_free() {
     let (mut listener, mut path) = (None, PathBuf::new());
@@ -138,8 +137,7 @@ fn a_request_that_waits_to_connect_takes_a_connection_that_becomes_free() {
     let (listener, address) = (listener.expect("it was made"), SockAddr::unix(&path).expect("a short path"));
     listener.bind(&address).expect("nothing is there");
     listener.listen(0).expect("it listens");
-    let mut first = scene.client();
-    first.sends(GET);
+    let mut first = scene.client().saying(GET);
     let listener = TcpListener::from(OwnedFd::from(listener));
     let mut server = accept(&listener);
     assert!(server.head().starts_with("GET / "));
@@ -153,18 +151,15 @@ fn a_request_that_waits_to_connect_takes_a_connection_that_becomes_free() {
             Err(error) => panic!("{error}"),
         }
     }
-    let mut second = scene.client();
-    second.sends(GET);
-    while scene.running.counters().requests_active < 2 {
-        std::thread::yield_now();
-    }
+    let mut second = scene.client().saying(GET);
+    assert_soon("the request does not begin", || scene.running.counters().requests_active >= 2);
     server.sends(OK);
     assert_eq!(first.message().status(), 200);
     exchange_rest(&mut second, &mut server);
 }
 
-/// The rest of an exchange whose request was sent.
-fn exchange_rest(client: &mut Peer, server: &mut Peer) {
+/// The rest of an exchange after its request.
+fn exchange_rest(client: &mut Http1Peer, server: &mut Http1Peer) {
     assert!(server.head().starts_with("GET / "));
     server.sends(OK);
     assert_eq!(client.message().status(), 200);
@@ -174,7 +169,7 @@ fn unix_socket() -> Socket {
     Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket")
 }
 
-/// The file has the mode of its group, and goes with the proxy.
+/// The file has the mode of its group, and is removed with the proxy.
 #[test]
 fn the_file_of_a_listener_is_there_for_as_long_as_it_is_listened_on() {
     let mut path = None;
@@ -190,7 +185,7 @@ fn the_file_of_a_listener_is_there_for_as_long_as_it_is_listened_on() {
     let mut early = scene.client_of(1);
     let mut server = meet(&mut early, || scene.accept(0));
 
-    // Configured no longer, it takes nobody in; who has come is served.
+    // Removed from the configuration, it accepts no client; existing ones are served.
     let without = Settings { listeners: vec![config.listeners[0].clone()], ..config.clone() };
     scene.running.reload(valid(without)).expect("nothing is wrong with it");
     assert!(!path.exists());
@@ -198,7 +193,7 @@ fn the_file_of_a_listener_is_there_for_as_long_as_it_is_listened_on() {
     assert_eq!(early.message().status(), 200);
     early.gets_the_end();
 
-    // And back again.
+    // Added again.
     scene.running.reload(valid(config)).expect("nothing is wrong with it");
     exchange(&mut scene.client_of(1), &mut server);
     drop(scene);
@@ -252,7 +247,7 @@ fn only_a_socket_that_nobody_listens_on_makes_way() {
     assert!(mistakes[0].message.contains("is longer than the 107 bytes"), "{mistakes:?}");
 }
 
-/// Every worker takes connections from the one socket.
+/// All workers accept from the same socket.
 #[test]
 fn workers_share_a_socket() {
     let scene = Scene::with(1, |set| {

@@ -1,26 +1,26 @@
-//! Faults that come and go while the proxy runs: through its admin API, and with its file.
+//! Faults that change while the proxy runs: through its admin API, and with its file.
 
 use testkit::admin;
-use testkit::scene::{BOTH, Client, Scene, Spoken, get, read, valid};
+use testkit::scene::{BOTH, Scene, SceneClient, Spoken, get, read, valid};
 
 const ROUTES: &str = "admin = \"{dir}/admin\"\n[[route]]\nname = \"a\"\nrespond = { status = 200 }\n";
 
-/// What the admin API answers: status and body.
+/// Returns status and body of the admin API's answer.
 pub(crate) fn asks(scene: &Scene, method: &str, path: &str, body: &str) -> (u16, String) {
     admin::asks(&scene.file("admin"), method, path, body)
 }
 
-pub(crate) fn clients(scene: &Scene) -> Vec<Client> {
+pub(crate) fn clients(scene: &Scene) -> Vec<SceneClient> {
     BOTH.into_iter().map(|spoken| scene.client(spoken)).collect()
 }
 
-fn all_get(clients: &mut [Client], status: u16) {
+fn all_get(clients: &mut [SceneClient], status: u16) {
     for client in clients {
         assert_eq!(client.asks_for(&get("/")).status, status);
     }
 }
 
-/// Each change holds for the next request of connections that were there before it, and they stay.
+/// Each change applies to the next request of existing connections, which stay open.
 #[test]
 fn faults_come_and_go_under_connections() {
     let scene =
@@ -69,7 +69,7 @@ fn what_is_wrong_with_a_fault_is_told_with_its_place() {
     assert_eq!(asks(&scene, "GET", "/faults", "").1.matches("\"name\"").count(), 1);
 }
 
-/// A reload with the same faults leaves them as they are, and those that were removed away; others come in force.
+/// A reload with the same faults leaves them unchanged, including removed ones; other faults come into force.
 #[test]
 fn faults_of_a_file_are_read_again_when_they_change() {
     let text = |faults: &str| {

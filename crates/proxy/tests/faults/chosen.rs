@@ -1,16 +1,16 @@
-//! With which requests things go wrong, and when: what matches, what a seed decides, the first ones, who may ask for it.
+//! The choice of requests for faults: matching, seed, first requests, and faults that a client asks for.
 
 use std::fs;
 use std::time::Instant;
 
-use testkit::scene::{Asked, BOTH, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, Spoken, get};
 use testkit::wait::PATIENCE;
 
 const ROUTES: &str = "[[route]]\nname = \"a\"\npath = \"/a\"\nrespond = { status = 200 }\n\
                       [[route]]\nname = \"b\"\nrespond = { status = 200 }\n";
 
-/// The statuses that these requests get, one after the other on a connection.
-fn statuses(scene: &Scene, spoken: Spoken, requests: &[Asked<'_>]) -> Vec<u16> {
+/// Returns the statuses of these requests, sent in order on one connection.
+fn statuses(scene: &Scene, spoken: Spoken, requests: &[BodylessRequest<'_>]) -> Vec<u16> {
     let mut client = scene.client(spoken);
     requests.iter().map(|request| client.asks_for(request).status).collect()
 }
@@ -20,9 +20,9 @@ fn what_matches() {
     let requests = [
         get("/a/x?debug=1"),
         get("/b"),
-        Asked { method: "POST", fields: "content-length: 0", ..get("/b") },
-        Asked { fields: "x-debug: yes", ..get("/b") },
-        Asked { host: "other", ..get("/b") },
+        BodylessRequest { method: "POST", fields: "content-length: 0", ..get("/b") },
+        BodylessRequest { fields: "x-debug: yes", ..get("/b") },
+        BodylessRequest { host: "other", ..get("/b") },
     ];
     for (conditions, expected) in [
         ("", [503, 503, 503, 503, 503]),
@@ -52,7 +52,7 @@ fn what_matches() {
 fn the_first_requests_of_each_key_fail() {
     let fault = "[[fault]]\ninject = \"503\"\nfirst = 1\nkey = \"header:x-key\"\n";
     let scene = Scene::new(&format!("{ROUTES}{fault}"));
-    let request = |key| Asked { fields: key, ..get("/") };
+    let request = |key| BodylessRequest { fields: key, ..get("/") };
     let requests = ["x-key: a", "x-key: b", "x-key: a", "x-key: c", "x-key: b"].map(request);
     assert_eq!(statuses(&scene, Spoken::Http1, &requests), [503, 503, 200, 503, 200]);
 }
@@ -65,7 +65,7 @@ fn the_first_fault_that_happens_is_the_only_one() {
     assert_eq!(statuses(&scene, Spoken::Http1, &[get("/a"), get("/"), get("/")]), [501, 502, 503]);
 }
 
-/// The same seed and requests give the same faults, and the same log; another seed gives others.
+/// Equal seeds and requests give equal faults, and equal logs; another seed gives others.
 #[test]
 fn a_seed_decides() {
     let faults = "[[fault]]\nname = \"some\"\ninject = \"503\"\nprobability = \"30%\"\n\
@@ -92,7 +92,7 @@ fn a_seed_decides() {
     assert_eq!(lines[passed][1], None);
 }
 
-/// The log, once it has so many lines: it is written out now and then.
+/// Returns the log, once it has this number of lines.
 fn logged(scene: &Scene, lines: usize) -> String {
     let began = Instant::now();
     loop {
@@ -105,7 +105,7 @@ fn logged(scene: &Scene, lines: usize) -> String {
     }
 }
 
-/// The value behind a name, up to the next one.
+/// Returns the value after a name, up to the next one.
 fn value_of<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let rest = line.split_once(name)?.1;
     rest.split([',', '}']).next()
@@ -113,7 +113,7 @@ fn value_of<'a>(line: &'a str, name: &str) -> Option<&'a str> {
 
 #[test]
 fn a_request_may_ask_for_a_fault_where_that_is_allowed() {
-    let asks = |fault| Asked { fields: fault, ..get("/") };
+    let asks = |fault| BodylessRequest { fields: fault, ..get("/") };
     let requests = [
         asks("x-fault: 503"),
         asks("X-Fault: 0%:503"),
@@ -127,10 +127,10 @@ fn a_request_may_ask_for_a_fault_where_that_is_allowed() {
         let requests = requests.map(|asked| (asked.fields.to_lowercase(), asked));
         let got: Vec<u16> = requests
             .iter()
-            .map(|(fields, asked)| scene.answer(Spoken::Http2, &Asked { fields, ..*asked }).status)
+            .map(|(fields, asked)| scene.answer(Spoken::Http2, &BodylessRequest { fields, ..*asked }).status)
             .collect();
         assert_eq!(got, expected, "{clients}");
     }
-    // Of others it means nothing.
+    // From other clients the field is ignored.
     assert_eq!(statuses(&Scene::new(ROUTES), Spoken::Http1, &requests), [200; 5]);
 }

@@ -1,16 +1,17 @@
-//! Connections that go wrong as a whole, as their clients see it.
+//! Connection faults, as clients see them.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use testkit::http1::{Ending, Peer};
+use testkit::http1::{Http1Peer, ReaderEnding};
 use testkit::scene::{Scene, Spoken, get};
+use testkit::wait::assert_soon;
 
-use crate::changed::asks;
+use super::changed::asks;
 
 const ROUTES: &str =
     "admin = \"{dir}/admin\"\n[[route]]\nrespond = { status = 200, body = \"0123456789\" }\n";
-/// With which the connection would go on.
+/// A request after which the connection stays open.
 const STAYS: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const ASKS: &str = "GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
@@ -18,23 +19,23 @@ fn scene(fault: &str) -> Scene {
     Scene::new(&format!("{ROUTES}[[fault]]\nname = \"x\"\n{fault}\n"))
 }
 
-fn connected(scene: &Scene) -> Peer {
+fn connected(scene: &Scene) -> Http1Peer {
     let stream = TcpStream::connect(scene.running().addresses()[0]).expect("the proxy listens");
-    Peer::new("client", stream)
+    Http1Peer::new("client", stream)
 }
 
-/// All that a client gets that asks once, how that ends, and how long it takes.
-fn outcome(scene: &Scene) -> (String, Ending, Duration) {
+/// Sends one request. Returns all bytes, the end of the connection, and the time.
+fn outcome(scene: &Scene) -> (String, ReaderEnding, Duration) {
     outcome_of(scene, ASKS)
 }
 
-fn outcome_of(scene: &Scene, request: &str) -> (String, Ending, Duration) {
+fn outcome_of(scene: &Scene, request: &str) -> (String, ReaderEnding, Duration) {
     let began = Instant::now();
     let mut client = connected(scene);
-    // Who is told of a reset when it sends is not told of it again.
+    // A client that gets a reset while sending does not get it again while reading.
     let is_sent = client.can_send(request.as_bytes());
     let (bytes, ending) = client.rest();
-    let ending = if is_sent { ending } else { Ending::Reset };
+    let ending = if is_sent { ending } else { ReaderEnding::Reset };
     (String::from_utf8_lossy(&bytes).into_owned(), ending, began.elapsed())
 }
 
@@ -45,13 +46,13 @@ fn is_whole(text: &str) -> bool {
 #[test]
 fn connections_end_where_they_are_to() {
     for (fault, bytes, ending) in [
-        ("connection reset", 0, Some(Ending::Reset)),
-        ("connection reset 20ms", 200, Some(Ending::Reset)),
-        ("connection reset 20", 20, Some(Ending::Reset)),
-        ("connection reset 0 up", 0, Some(Ending::Reset)),
-        ("connection limit 20", 20, Some(Ending::End)),
-        ("connection limit 0", 0, Some(Ending::End)),
-        // What is not read by then makes it a reset.
+        ("connection reset", 0, Some(ReaderEnding::Reset)),
+        ("connection reset 20ms", 200, Some(ReaderEnding::Reset)),
+        ("connection reset 20", 20, Some(ReaderEnding::Reset)),
+        ("connection reset 0 up", 0, Some(ReaderEnding::Reset)),
+        ("connection limit 20", 20, Some(ReaderEnding::End)),
+        ("connection limit 0", 0, Some(ReaderEnding::End)),
+        // Unread data makes the close a reset.
         ("connection black-hole 20ms", 0, None),
     ] {
         let scene = scene(&format!("inject = \"{fault}\""));
@@ -73,7 +74,7 @@ fn connections_are_slow_and_whole() {
     ] {
         let (text, ending, took) = outcome(&scene(&format!("inject = \"{fault}\"")));
         assert!(is_whole(&text), "{fault}: {text}");
-        assert_eq!(ending, Ending::End, "{fault}");
+        assert_eq!(ending, ReaderEnding::End, "{fault}");
         assert!(took >= least, "{fault}: {took:?}");
     }
 }
@@ -99,30 +100,28 @@ fn a_handshake_is_refused() {
     let (bytes, _) = client.rest();
     // RFC 8446 §6: a fatal alert, handshake_failure.
     assert_eq!(bytes, [21, 3, 3, 0, 2, 2, 40]);
-    // Where there are no handshakes none is refused.
+    // Without TLS, no handshake is refused.
     let stream = TcpStream::connect(scene.running().addresses()[1]).expect("the proxy listens");
-    let mut client = Peer::new("client", stream);
+    let mut client = Http1Peer::new("client", stream);
     client.sends(ASKS);
     assert!(is_whole(&String::from_utf8_lossy(&client.rest().0)));
 }
 
-/// One that is held up goes on, or ends, once its fault is gone.
+/// Connections under a fault continue, or end, once the fault is removed.
 #[test]
 fn faults_go_under_connections() {
     for (fault, first_bytes, goes_on) in [
         ("connection slow-start 1h", 0, Some(true)),
         ("connection half-open 20", 20, Some(false)),
-        // Nothing tells whether it had swallowed anything by then.
+        // It may or may not have swallowed bytes by then.
         ("connection black-hole", 0, None),
     ] {
         let scene = scene(&format!("inject = \"{fault}\""));
         let mut client = connected(&scene);
         client.sends(ASKS);
         client.exactly(first_bytes);
-        // The proxy has the connection by the time that it has told of the fault.
-        while scene.running().counters().faults_injected == 0 {
-            std::thread::yield_now();
-        }
+        // Once the counter has changed, the proxy has accepted the connection.
+        assert_soon("no fault is injected", || scene.running().counters().faults_injected != 0);
         assert_eq!(asks(&scene, "DELETE", "/faults/x", "").0, 200);
         let (bytes, _) = client.rest();
         let is_whole_now = is_whole(&String::from_utf8_lossy(&bytes));
@@ -137,7 +136,7 @@ fn connections_go_on_once_their_fault_has_expired() {
     let scene = scene("inject = \"connection slow-start 1h\"\nexpires = \"200ms\"");
     let (text, ending, _) = outcome(&scene);
     assert!(is_whole(&text), "{text}");
-    assert_eq!(ending, Ending::End);
+    assert_eq!(ending, ReaderEnding::End);
 }
 
 #[test]
@@ -173,23 +172,23 @@ fn the_same_seed_breaks_the_same_connections() {
     assert_ne!(run(7), run(8));
 }
 
-/// Whoever asks for it in a header has a connection already.
+/// A client that asks by a header field is already connected.
 #[test]
 fn requests_cannot_ask_for_them() {
     let scene =
         Scene::new(&format!("{ROUTES}[faults]\nheader = \"X-Fault\"\nheader_clients = [\"127.0.0.0/8\"]\n"));
     let mut client = scene.client(Spoken::Http1);
-    let asked = testkit::scene::Asked { fields: "x-fault: connection reset\r\n", ..get("/") };
+    let asked = testkit::scene::BodylessRequest { fields: "x-fault: connection reset\r\n", ..get("/") };
     assert_eq!(client.asks_for(&asked).status, 400);
 }
 
-/// How a server is reached: by requests, or as a connection.
+/// Ways to reach a server: by requests, or at layer 4.
 const TO_SERVERS: [&str; 2] = [
     "[upstream.u]\nservers = [\"http://{0}\"]\n[[route]]\nupstream = \"u\"\n",
     "[upstream.u]\nservers = [\"tcp://{0}\"]\n[[listen]]\naddress = \"127.0.0.1:0\"\ntcp = \"u\"\n\
      [[route]]\nrespond = { status = 200 }\n",
 ];
-/// Whose answer ends with its connection.
+/// A request whose response ends with its connection.
 const ASKS_OLD: &str = "GET / HTTP/1.0\r\nHost: test\r\n\r\n";
 
 #[test]
@@ -199,8 +198,7 @@ fn a_reset_of_the_server_is_no_end_under_a_fault() {
             let scene = Scene::new(&format!("{to_server}[[fault]]\ninject = \"{fault}\"\n"));
             let mut client = connected(&scene);
             client.sends(ASKS_OLD);
-            let mut server = scene.accept(0);
-            server.head();
+            let mut server = scene.accept(0).after_head();
             server.sends("HTTP/1.0 200 OK\r\n\r\nhalf");
             client.head();
             client.gets(b"half");
@@ -215,7 +213,7 @@ fn a_request_that_is_reset_is_reset_under_a_fault_of_its_connection() {
     let faults =
         "[[fault]]\ninject = \"connection slice 1000\"\n[[fault]]\npath = \"/\"\ninject = \"reset\"\n";
     let (text, ending, _) = outcome(&Scene::new(&format!("{ROUTES}{faults}")));
-    assert_eq!((text.as_str(), ending), ("", Ending::Reset));
+    assert_eq!((text.as_str(), ending), ("", ReaderEnding::Reset));
 }
 
 #[test]

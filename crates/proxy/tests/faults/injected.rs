@@ -1,10 +1,11 @@
-//! Each kind of fault, on the wire, in both versions that clients speak.
+//! Each kind of message fault, on the wire, over HTTP/1 and HTTP/2.
 
 use std::time::{Duration, Instant};
 
-use testkit::http2::frame::Frame;
-use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+use testkit::http2::frame::H2Frame;
+use testkit::scene::{BOTH, BodylessRequest, Scene, SceneClient, Spoken, get};
 use testkit::text::OK;
+use testkit::wait::assert_soon;
 
 const APP: &str = "[upstream.app]\nservers = [\"http://{0}\"]\n[[route]]\nupstream = \"app\"\n";
 const CHUNKED: &str =
@@ -14,25 +15,21 @@ fn scene(fault: &str) -> Scene {
     Scene::new(&format!("{APP}[[fault]]\n{fault}\n"))
 }
 
-/// The answer of the server, as a client with a connection of its own gets it to the end of that, whatever is in it.
+/// Returns all bytes that a client gets for a server's response, to the end of its connection.
 fn raw(scene: &Scene, response: &str) -> String {
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client(Spoken::Http1).asking(&get("/"));
+    let mut server = scene.accept(0).after_head();
     server.sends(response);
-    let Client::One(peer) = &mut client else { unreachable!("it speaks HTTP/1") };
+    let SceneClient::One(peer) = &mut client else { unreachable!("it speaks HTTP/1") };
     String::from_utf8(peer.rest().0).expect("is text")
 }
 
-/// The same over HTTP/2: all that is said on its stream.
+/// Returns all frames that an HTTP/2 client gets on its stream.
 fn stream(scene: &Scene, response: &str) -> String {
-    let mut client = scene.client(Spoken::Http2);
-    client.asks(&get("/"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client(Spoken::Http2).asking(&get("/"));
+    let mut server = scene.accept(0).after_head();
     server.sends(response);
-    let Client::Two(end, number) = &mut client else { unreachable!("it speaks HTTP/2") };
+    let SceneClient::Two(end, number) = &mut client else { unreachable!("it speaks HTTP/2") };
     end.whole(*number)
 }
 
@@ -45,7 +42,7 @@ fn a_status_is_answered_without_a_server() {
         assert_eq!(got.status, 503);
         assert_eq!(got.body, "This answer was injected on purpose: no server gave it.\n");
         assert_eq!(got.field("vanward-fault"), Some(format!("down; seed=1; number={}", 2 * number).as_str()));
-        // The connection goes on.
+        // The connection continues.
         assert_eq!(client.asks_for(&get("/")).status, 503);
     }
     assert_eq!(scene.running().counters().faults_injected, 4);
@@ -82,9 +79,63 @@ fn a_body_is_cut_short() {
     assert_eq!(body(&raw(&scene, &long)), Some(1));
     let after = Scene::new(&format!("{APP}[[fault]]\ninject = \"cut 70000\"\n"));
     assert_eq!(body(&raw(&after, &long)), Some(70_000));
-    // What is shorter stays whole, and its connection goes on.
+    // A shorter body stays complete, and its connection continues.
     let (_, got) = after.exchange(Spoken::Http1, &get("/"), OK);
     assert_eq!((got.body.as_str(), got.field("connection")), ("ok", None));
+}
+
+/// A body of unknown length may end before the cut.
+#[test]
+fn a_cut_that_cuts_nothing_is_not_counted() {
+    let scene = scene("inject = \"cut 10KB\"\nname = \"short\"");
+    for response in [OK, CHUNKED] {
+        for spoken in BOTH {
+            let (_, got) = scene.exchange(spoken, &get("/"), response);
+            assert!(got.body == "ok" || got.body.starts_with("hello"), "{got:?}");
+        }
+    }
+    assert_eq!(scene.running().counters().faults_injected, 0);
+    let body = "x".repeat(20_000);
+    for response in [
+        format!("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 20000\r\n\r\n{body}"),
+        format!(
+            "HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n\r\n4e20\r\n{body}\r\n0\r\n\r\n"
+        ),
+    ] {
+        let before = scene.running().counters().faults_injected;
+        raw(&scene, &response);
+        stream(&scene, &response);
+        assert_soon("both are counted", || scene.running().counters().faults_injected == before + 2);
+    }
+}
+
+#[test]
+fn a_status_has_its_own_body_fields_and_status_of_grpc() {
+    let scene = scene(
+        "inject = \"503\"\nresponse = { body = '{\"down\":true}', content_type = \"application/json\", \
+         headers = { Retry-After = \"5\", X-Cost = \"$1\" }, grpc_status = 8, grpc_message = \"no more\" }",
+    );
+    let call = BodylessRequest {
+        method: "POST",
+        fields: "content-type: application/grpc\nte: trailers\n",
+        ..get("/pkg.S/M")
+    };
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        let got = client.asks_for(&get("/"));
+        assert_eq!((got.status, got.body.as_str()), (503, "{\"down\":true}"));
+        let fields = ["content-type", "retry-after", "x-cost"].map(|name| got.field(name));
+        assert_eq!(fields, [Some("application/json"), Some("5"), Some("$1")], "{got:?}");
+        // The gRPC call has failed, not the HTTP exchange.
+        let got = client.asks_for(&call);
+        let fields =
+            ["content-type", "grpc-status", "grpc-message", "retry-after"].map(|name| got.field(name));
+        assert_eq!(
+            (got.status, fields),
+            (200, [Some("application/grpc"), Some("8"), Some("no more"), Some("5")])
+        );
+    }
+    assert_eq!(scene.running().counters().faults_injected, 4);
 }
 
 #[test]
@@ -96,12 +147,12 @@ fn a_length_is_not_the_body_s() {
         assert!(got.ends_with("\r\n\r\nok") && got.contains("\r\nConnection: close\r\n"), "{got}");
         let said = stream(&scene, OK);
         assert!(said.contains(&format!("content-length: {length}\n")), "{said}");
-        // One without a length cannot have a wrong one.
+        // A response without Content-Length cannot have a wrong one.
         assert!(raw_ends_well(&scene));
     }
 }
 
-/// Whether a response in chunks arrives whole.
+/// Whether a chunked response arrives complete.
 fn raw_ends_well(scene: &Scene) -> bool {
     let (_, got) = scene.exchange(Spoken::Http1, &get("/"), CHUNKED);
     got.body == "hello"
@@ -128,7 +179,7 @@ fn a_head_drips() {
     for spoken in BOTH {
         let began = Instant::now();
         let (_, got) = scene.exchange(spoken, &get("/"), OK);
-        // Five lines, the empty one among them.
+        // Five lines, including the empty one.
         assert!(began.elapsed() >= Duration::from_millis(80), "{:?}", began.elapsed());
         assert_eq!((got.status, got.body.as_str(), got.field("content-length")), (200, "ok", Some("2")));
     }
@@ -147,33 +198,29 @@ fn trailers_are_missing() {
     );
 }
 
-/// A response in chunks, as it is sent to a client that asks for the end.
+/// Returns a chunked response as sent to a client that asks for a close.
 fn raw_of_one(scene: &Scene) -> String {
     let mut client = scene.client(Spoken::Http1);
-    client.asks(&Asked { fields: "connection: close", ..get("/") });
-    let mut server = scene.accept(0);
-    server.head();
+    client.asks(&BodylessRequest { fields: "connection: close", ..get("/") });
+    let mut server = scene.accept(0).after_head();
     server.sends(CHUNKED);
-    let Client::One(peer) = &mut client else { unreachable!("it speaks HTTP/1") };
+    let SceneClient::One(peer) = &mut client else { unreachable!("it speaks HTTP/1") };
     String::from_utf8(peer.rest().0).expect("is text")
 }
 
 #[test]
 fn a_request_is_reset() {
     let scene = scene("inject = \"reset\"\npath = \"/reset\"");
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/reset"));
-    let Client::One(peer) = &mut client else { unreachable!("it speaks HTTP/1") };
+    let mut client = scene.client(Spoken::Http1).asking(&get("/reset"));
+    let SceneClient::One(peer) = &mut client else { unreachable!("it speaks HTTP/1") };
     peer.gets_a_reset();
-    let mut client = scene.client(Spoken::Http2);
-    client.asks(&get("/reset"));
-    let Client::Two(end, number) = &mut client else { unreachable!("it speaks HTTP/2") };
+    let mut client = scene.client(Spoken::Http2).asking(&get("/reset"));
+    let SceneClient::Two(end, number) = &mut client else { unreachable!("it speaks HTTP/2") };
     end.gets_reset(1, 2);
     *number = 3;
-    // Other streams of the connection are not.
+    // Other streams of the connection are not affected.
     client.asks(&get("/"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     server.sends(OK);
     assert_eq!(client.gets().status, 200);
 }
@@ -183,15 +230,13 @@ fn a_client_is_told_to_go_away() {
     let scene = scene("inject = \"goaway\"");
     let (_, got) = scene.exchange(Spoken::Http1, &get("/"), OK);
     assert_eq!((got.body.as_str(), got.field("connection")), ("ok", Some("close")));
-    let mut client = scene.client(Spoken::Http2);
-    client.asks(&get("/"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client(Spoken::Http2).asking(&get("/"));
+    let mut server = scene.accept(0).after_head();
     server.sends(OK);
     let got = client.gets();
     assert_eq!((got.status, got.body.as_str()), (200, "ok"));
-    let Client::Two(end, _) = &mut client else { unreachable!("it speaks HTTP/2") };
-    end.find(|frame| matches!(frame, Frame::GoAway { .. }));
+    let SceneClient::Two(end, _) = &mut client else { unreachable!("it speaks HTTP/2") };
+    end.find(|frame| matches!(frame, H2Frame::GoAway { .. }));
 }
 
 #[test]

@@ -4,21 +4,21 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::scene::{Scene, Spoken, get, read, valid};
 use testkit::text::OK;
 use testkit::wait::PATIENCE;
 
-use crate::changed::{asks, clients};
+use super::changed::{asks, clients};
 
 const APP: &str = "admin = \"{dir}/admin\"\n[upstream.app]\nservers = [\"http://{0}\"]\n\
                    [[route]]\npath = \"/app\"\nupstream = \"app\"\n[[route]]\nrespond = { status = 200 }\n";
-/// More than there are sockets of a listener.
+/// More than a listener has sockets.
 const MANY: usize = 32;
 const LEAST: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nrespond = { status = 200 }\n";
 const REFUSE: &str = "[[fault]]\nname = \"x\"\ninject = \"connection refuse\"\n";
 
-/// Whether connections are refused there: all that are tried, or none.
+/// Whether all connections there are refused; panics if only some are.
 fn refuses(address: SocketAddr) -> bool {
     let refused = (0..MANY).filter(|_| is_refused(address)).count();
     assert!(refused == 0 || refused == MANY, "{refused} of {MANY} connections are refused");
@@ -29,13 +29,13 @@ fn is_refused(address: SocketAddr) -> bool {
     match TcpStream::connect(address) {
         Ok(_) => false,
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => true,
-        // It was taken by the kernel, and by nobody else, when its listener began to refuse.
+        // The kernel had established it, and no worker had accepted it, when its listener began to refuse.
         Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
         Err(error) => panic!("neither refused nor taken: {error}"),
     }
 }
 
-/// Returns once the next connection is refused, or is not.
+/// Waits until connections are refused, or accepted.
 fn wait_until_refused(address: SocketAddr, is: bool) {
     let began = Instant::now();
     while is_refused(address) != is {
@@ -54,15 +54,13 @@ fn connections_are_refused_and_those_that_are_there_go_on() {
     let scene = Scene::new(APP);
     let address = scene.running().addresses()[0];
     let mut clients = clients(&scene);
-    // The kernel keeps a connection to itself until something is said on it.
+    // The kernel holds a connection back until its client sends.
     for client in &mut clients {
         assert_eq!(client.asks_for(&get("/")).status, 200);
     }
     for _ in 0..3 {
-        let mut asking = scene.client(Spoken::Http1);
-        asking.asks(&get("/app"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut asking = scene.client(Spoken::Http1).asking(&get("/app"));
+        let mut server = scene.accept(0).after_head();
         adds(&scene, REFUSE);
         assert!(refuses(address));
         server.sends(OK);
@@ -74,7 +72,7 @@ fn connections_are_refused_and_those_that_are_there_go_on() {
         assert!(told.contains("\"injected\": 1"), "one listener does: {told}");
         assert_eq!(asks(&scene, "DELETE", "/faults/x", "").0, 200);
         assert!(!refuses(address));
-        // Every socket is served again.
+        // All sockets are served again.
         for _ in 0..MANY {
             assert_eq!(scene.answer(Spoken::Http1, &get("/")).status, 200);
         }
@@ -131,13 +129,13 @@ fn a_file_has_listeners_refuse() {
     assert!(!refuses(address));
 }
 
-/// No connection that the kernel has established already is lost, whoever accepts it.
+/// No connection that the kernel has established is lost.
 #[test]
 fn who_was_connected_before_is_served() {
     let scene = Scene::new(APP);
     let address = scene.running().addresses()[0];
     for _ in 0..MANY {
-        let mut client = Peer::new("client", TcpStream::connect(address).expect("it listens"));
+        let mut client = Http1Peer::new("client", TcpStream::connect(address).expect("it listens"));
         client.sends("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
         adds(&scene, REFUSE);
         assert_eq!(client.message().status(), 200);
@@ -145,7 +143,7 @@ fn who_was_connected_before_is_served() {
     }
 }
 
-/// Workers leave the sockets alone meanwhile: nothing spins, and a drain ends at once.
+/// Workers ignore the sockets meanwhile: no thread spins, and a drain ends at once.
 #[test]
 fn a_proxy_that_refuses_ends_as_others_do() {
     let scene = Scene::new(&format!("{APP}{REFUSE}"));

@@ -1,34 +1,34 @@
-//! Every fault that is documented, over everything that it may happen to: what a client sees differs from what it sees
-//! without the fault.
+//! Every documented fault, on every protocol that it can affect: what a client sees differs from what it sees without
+//! the fault.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::changed::asks;
+use super::changed::asks;
 
 const MS: Duration = Duration::from_millis(1);
 const BODY: &[u8] = b"0123456789";
 
-/// What a connection carries.
+/// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carried {
     Http1,
     Http1OverTls,
     Http2,
     Http2OverTls,
-    /// Passed on as it is.
+    /// Layer 4.
     Bytes,
 }
 
 use Carried::{Bytes, Http1, Http1OverTls, Http2, Http2OverTls};
-use testkit::http1::{Ending, Peer};
-use testkit::http2::frame::{Frame, last_headers};
-use testkit::http2::{End, PREFACE, frame};
-use testkit::scene::{Client, Scene, get};
+use testkit::http1::{Http1Peer, ReaderEnding};
+use testkit::http2::frame::{H2Frame, last_headers};
+use testkit::http2::{H2End, PREFACE, frame};
+use testkit::scene::{Scene, SceneClient, get};
 use testkit::text::OK;
 use testkit::tls::tunnel::NAME;
-use testkit::tls::{Authority, tunnel};
+use testkit::tls::{TestAuthority, tunnel};
 use testkit::wait::PATIENCE;
 
 const ALL: [Carried; 5] = [Http1, Http1OverTls, Http2, Http2OverTls, Bytes];
@@ -44,15 +44,15 @@ impl Carried {
     }
 }
 
-/// A proxy with a listener for each, and a rule.
+/// A proxy with a listener for each protocol, and a rule.
 struct Stage {
     scene: Scene,
-    authority: Authority,
+    authority: TestAuthority,
 }
 
 impl Stage {
     fn new(more: &str) -> Self {
-        let authority = Authority::new();
+        let authority = TestAuthority::new();
         authority.files("own", &[NAME]);
         let folder = authority.path().display();
         let scene = Scene::new(&format!(
@@ -80,16 +80,16 @@ impl Stage {
         }
     }
 
-    fn client(&self, carried: Carried) -> Client {
+    fn client(&self, carried: Carried) -> SceneClient {
         let stream = self.connect(carried);
         match carried.is_http2() {
-            true => Client::Two(Box::new(End::client(stream, &[])), 1),
-            false => Client::One(Peer::new("client", stream)),
+            true => SceneClient::Two(Box::new(H2End::client(stream, &[])), 1),
+            false => SceneClient::One(Http1Peer::new("client", stream)),
         }
     }
 }
 
-/// A server that passes what it is sent back.
+/// A server that sends back what it gets.
 fn echo() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it listens");
@@ -97,7 +97,7 @@ fn echo() -> std::net::SocketAddr {
         for mut stream in listener.incoming().flatten() {
             std::thread::spawn(move || {
                 let mut back = stream.try_clone().expect("is a socket");
-                // Connections that end early are what is looked at here.
+                // Connections that end early are expected here.
                 let _ = std::io::copy(&mut stream, &mut back);
                 let _ = back.shutdown(Shutdown::Write);
             });
@@ -106,17 +106,15 @@ fn echo() -> std::net::SocketAddr {
     address
 }
 
-/// What came of a connection.
 #[derive(Debug)]
 struct Outcome {
     is_whole: bool,
-    /// So many bytes came until it left, or until the end.
+    /// Bytes received until the client left, or the connection ended.
     bytes: usize,
-    ending: Ending,
+    ending: ReaderEnding,
     took: Duration,
 }
 
-/// What the client says first.
 fn request(carried: Carried) -> Vec<u8> {
     let head = format!(":method: GET\n:scheme: http\n:authority: {NAME}\n:path: /\n");
     match carried {
@@ -126,13 +124,13 @@ fn request(carried: Carried) -> Vec<u8> {
     }
 }
 
-/// A head of HTTP/2 is as long as the time of day makes it.
+/// The length of an HTTP/2 head depends on the date (Huffman coding).
 const MORE_OR_LESS: usize = 16;
 
-/// Asks once, and reads to the end. The client takes leave when it has what it asked for, or, if that is not what it should
-/// be, so many bytes; if it does at all.
+/// Sends one request, and reads to the end. The client closes when it has the response, or `leaves_with` bytes if the
+/// response is wrong; with `None` it never closes.
 fn outcome(stage: &Stage, carried: Carried, leaves_with: Option<usize>) -> Outcome {
-    // What holds a connection back does so from when it is made.
+    // A fault may delay the connection from its establishment on.
     let began = Instant::now();
     let mut stream = stage.connect(carried);
     stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
@@ -143,11 +141,11 @@ fn outcome(stage: &Stage, carried: Carried, leaves_with: Option<usize>) -> Outco
     let ending = loop {
         let mut bytes = [0; 4096];
         match stream.read(&mut bytes) {
-            Ok(0) => break Ending::End,
+            Ok(0) => break ReaderEnding::End,
             Ok(count) => got.extend_from_slice(&bytes[..count]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("{carried:?} goes on: {got:?}"),
-            Err(_) => break Ending::Reset,
+            Err(_) => break ReaderEnding::Reset,
         }
         let has_enough =
             leaves_with.is_some_and(|most| is_whole(&got) || got.len().saturating_add(MORE_OR_LESS) >= most);
@@ -157,29 +155,28 @@ fn outcome(stage: &Stage, carried: Carried, leaves_with: Option<usize>) -> Outco
             let _ = stream.shutdown(Shutdown::Write);
         }
     };
-    let ending = if is_sent { ending } else { Ending::Reset };
+    let ending = if is_sent { ending } else { ReaderEnding::Reset };
     let bytes = bytes_with_leave.unwrap_or(got.len());
     Outcome { is_whole: is_whole(&got), bytes, ending, took: began.elapsed() }
 }
 
-/// What a fault of connections shows itself by.
+/// The visible effect of a connection fault.
 #[derive(Debug, Clone, Copy)]
 enum Shows {
-    /// The client gets less than it asked for.
+    /// The client gets an incomplete response.
     Broken,
-    /// The connection ends, though its client would stay.
+    /// The connection ends, although its client would keep it open.
     Ends,
-    /// All of it comes, and takes so long.
+    /// The response is complete, but takes this long.
     Takes(Duration),
-    /// Nothing comes, and no end, for as long as the rule is there.
+    /// No byte and no end, as long as the rule exists.
     Hangs,
-    /// The handshake is refused, where there is one.
+    /// The handshake is refused, on protocols with TLS.
     NoHandshake,
-    /// There is no connection.
     Refused,
 }
 
-/// Each row of the documentation's table of connections, in its order.
+/// The rows of the documentation's table for connections, in order.
 const CONNECTIONS: &[(&str, Shows)] = &[
     ("connection reset", Shows::Broken),
     ("connection reset 30ms", Shows::Ends),
@@ -206,9 +203,9 @@ fn connections_go_wrong_whatever_they_carry() {
     for carried in ALL {
         let none = Stage::new("[[route]]\nrespond = { status = 200, body = \"0123456789\" }\n");
         let without = outcome(&none, carried, Some(usize::MAX));
-        assert!(without.is_whole && without.ending == Ending::End, "{carried:?}: {without:?}");
+        assert!(without.is_whole && without.ending == ReaderEnding::End, "{carried:?}: {without:?}");
         for (fault, shows) in CONNECTIONS {
-            // What a server sends back is as wrong as what it was sent, and never comes if that was not whole.
+            // A fault toward the server also changes what it sends back, if it sends anything.
             let (status, told) = asks(
                 &none.scene,
                 "POST",
@@ -226,7 +223,7 @@ fn connections_go_wrong_whatever_they_carry() {
     }
 }
 
-/// `bytes` are those that come without the fault.
+/// `bytes` arrive without the fault.
 fn check(
     stage: &Stage,
     carried: Carried,
@@ -249,12 +246,12 @@ fn check(
                 assert!(began.elapsed() < PATIENCE, "{carried:?} {fault}");
                 std::thread::yield_now();
             }
-            // As long as others take for all of it.
+            // As long as others take for the complete response.
             stream.set_read_timeout(Some(30 * MS)).expect("is a socket");
             let mut got = [0; 4096];
             let error = loop {
                 match stream.read(&mut got) {
-                    // A few bytes are let through.
+                    // A few bytes may pass.
                     Ok(1..=5) => {}
                     Ok(count) => panic!("{carried:?} {fault}: {count} bytes came"),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -266,19 +263,19 @@ fn check(
         }
         _ => {}
     }
-    // Of a connection that ends by itself its client does not have to take leave.
+    // If the fault ends the connection, the client need not close.
     let leaves_with = (!matches!(shows, Shows::Ends)).then_some(bytes);
     let got = outcome(stage, carried, leaves_with);
     let is_right = match shows {
         Shows::Broken => !got.is_whole,
         Shows::Ends => true,
-        Shows::Takes(least) => got.is_whole && got.ending == Ending::End && got.took >= least,
+        Shows::Takes(least) => got.is_whole && got.ending == ReaderEnding::End && got.took >= least,
         Shows::NoHandshake => got.is_whole != carried.has_tls(),
         Shows::Hangs | Shows::Refused => false,
     };
     assert!(is_right, "{carried:?} {fault}: {got:?}");
     let resets = fault.starts_with("connection reset") && !carried.has_tls();
-    assert!(!resets || got.ending == Ending::Reset, "{carried:?} {fault}: {got:?}");
+    assert!(!resets || got.ending == ReaderEnding::Reset, "{carried:?} {fault}: {got:?}");
     let is_counted = is_injected() || (matches!(shows, Shows::NoHandshake) && !carried.has_tls());
     assert!(is_counted, "{carried:?} {fault}");
 }
@@ -286,8 +283,8 @@ fn check(
 const TRAILERS: &str =
     "HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx-t: 1\r\n\r\n";
 
-/// Each row of the documentation's table of requests: the fault, what the server answers if it is asked, the least time,
-/// and what a client of HTTP/1.1 and one of HTTP/2 see of it. What begins with `!` they see without the fault alone.
+/// The rows of the documentation's table for requests: fault; the server's response, if one is asked; minimum time;
+/// effects for clients of HTTP/1.1 and HTTP/2. Effects with `!` only appear without the fault.
 const REQUESTS: &[(&str, Option<&str>, u64, [&str; 2])] = &[
     ("503", None, 0, ["HTTP/1.1 503 ", ":status: 503\n"]),
     ("delay 60ms", Some(OK), 60, ["\r\n\r\nok", "---\nok\n---"]),
@@ -324,30 +321,28 @@ fn requests_go_wrong_whatever_they_come_over() {
     }
 }
 
-/// All that a client sees of the answer to a request, and in what time. Without a response no server is asked.
+/// Returns everything that a client sees of a response, and the time. Without `response`, no server is asked.
 fn seen(stage: &Stage, carried: Carried, response: Option<&str>) -> (Duration, String) {
     let began = Instant::now();
-    let mut client = stage.client(carried);
-    client.asks(&get("/"));
+    let mut client = stage.client(carried).asking(&get("/"));
     if let Some(response) = response {
-        let mut server = stage.scene.accept(0);
-        server.head();
+        let mut server = stage.scene.accept(0).after_head();
         server.sends(response);
-        // It is not used once more.
+        // The connection is not reused.
         server.half_closes();
     }
     let text = match &mut client {
-        Client::One(peer) => {
-            // The proxy ends what nobody says anything on any more, if it has not already.
+        SceneClient::One(peer) => {
+            // The proxy closes an unused connection, if it has not already.
             let _ = peer.stream().shutdown(Shutdown::Write);
             String::from_utf8_lossy(&peer.rest().0).into_owned()
         }
-        Client::Two(end, stream) => {
+        SceneClient::Two(end, stream) => {
             let mut text = end.whole(*stream);
-            // What comes before the answer to this came with the response.
+            // Frames before the answer to this ping came with the response.
             end.sends(frame::ping([7; 8]));
-            let next = end.find(|frame| matches!(frame, Frame::GoAway { .. } | Frame::PingAck(_)));
-            if matches!(next, Frame::GoAway { .. }) {
+            let next = end.find(|frame| matches!(frame, H2Frame::GoAway { .. } | H2Frame::PingAck(_)));
+            if matches!(next, H2Frame::GoAway { .. }) {
                 text.push_str("GOAWAY");
             }
             text
@@ -356,14 +351,14 @@ fn seen(stage: &Stage, carried: Carried, response: Option<&str>) -> (Duration, S
     (began.elapsed(), text)
 }
 
-/// What is documented and not looked at here would be missing above.
+/// Every documented fault must have a row above.
 #[test]
 fn each_fault_that_is_documented_has_its_row() {
     let page = include_str!("../../../../docs/faults.md");
     let rows =
         page.lines().filter_map(|line| line.strip_prefix("| `")).filter(|row| !row.starts_with("inject`"));
     let faults = rows.filter_map(|row| row.split_once('`')).map(|(fault, _)| fault);
-    // Those of datagrams take a client of HTTP/3.
+    // Faults of datagrams need an HTTP/3 client.
     let (datagrams, documented): (Vec<&str>, Vec<&str>) =
         faults.partition(|fault| fault.starts_with("connection datagrams "));
     for fault in &datagrams {

@@ -1,5 +1,6 @@
-//! Every fault of requests on every way that a response takes, over both versions, in the clear and over TLS: it takes effect,
-//! or the response is one that it does not fit, and is untouched and not counted. Whoever else asks gets what is whole.
+//! Every message fault with every source of a response, over HTTP/1 and HTTP/2, with and without TLS. Either it takes
+//! effect, or it does not fit the response, which is then unchanged and not counted. Other clients get complete
+//! responses.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,30 +9,29 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::changed::asks;
+use super::changed::asks;
 
 const BODY: &str = "0123456789";
 
-/// How a request is answered.
+/// The source of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// By a server, in either framing.
+    /// From a server, in either framing.
     Server,
     ServerInChunks,
-    /// By a server, and stored meanwhile.
+    /// From a server, and stored meanwhile.
     Coming,
     ComingInChunks,
-    /// By what is stored: fresh, stale, in parts, or asked about.
+    /// From the store: fresh, stale, in parts, or 304.
     Hit,
     LongHit,
     Stale,
     PartOfHit,
     NotModified,
     Revalidated,
-    /// By what another request has asked for, and the other way round.
+    /// From another request's fetch, or as that request.
     Waiter,
     Leader,
-    /// By the proxy itself.
     Redirect,
     Configured,
     ToHttps,
@@ -46,12 +46,12 @@ use Way::{
     Coming, ComingInChunks, Configured, Hit, Leader, LongHit, NoRoute, NotModified, Options, PageForServer,
     PartOfHit, Purge, Redirect, Refused, Revalidated, Server, ServerInChunks, Stale, ToHttps, Waiter,
 };
-use testkit::http1::Peer;
-use testkit::http2::frame::Frame;
-use testkit::http2::{End, frame};
-use testkit::scene::{Asked, Client, Got, Scene};
+use testkit::http1::Http1Peer;
+use testkit::http2::frame::H2Frame;
+use testkit::http2::{H2End, frame};
+use testkit::scene::{BodylessRequest, Got, Scene, SceneClient};
 use testkit::tls::tunnel::NAME;
-use testkit::tls::{Authority, tunnel};
+use testkit::tls::{TestAuthority, tunnel};
 
 const WAYS: [Way; 20] = [
     Server,
@@ -76,14 +76,13 @@ const WAYS: [Way; 20] = [
     Options,
 ];
 
-/// What is sent behind the head.
+/// The body of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Body {
     Length,
     Chunks,
     /// `Content-Length: 0`.
     Empty,
-    /// Not even a length.
     None,
 }
 
@@ -110,7 +109,7 @@ impl Way {
         }
     }
 
-    /// Whether what answers is in the cache afterwards.
+    /// Whether the response is in the cache afterwards.
     fn is_stored(self) -> bool {
         matches!(
             self,
@@ -132,7 +131,7 @@ impl Way {
             Revalidated => "stored/revalidated",
             Waiter | Leader => "stored/shared",
             Coming | Hit | PartOfHit | NotModified => "stored",
-            // The answer names it, and is to be the same each time.
+            // The response contains the path, and must be equal each time.
             Purge => return "/stored/purged".to_owned(),
             Redirect => "redirect",
             Configured => "configured",
@@ -183,7 +182,7 @@ address = "127.0.0.1:0"
 redirect_to_https = true
 "#;
 
-/// What a connection carries: the second version, and within TLS.
+/// The protocol of a connection.
 #[derive(Debug, Clone, Copy)]
 struct Carried {
     is_http2: bool,
@@ -199,24 +198,24 @@ const CARRIED: [Carried; 4] = [
 
 struct Stage {
     scene: Scene,
-    authority: Authority,
+    authority: TestAuthority,
     gate: Gate,
     paths: AtomicUsize,
 }
 
-/// Holds back what a server says for several.
+/// Holds back the server's responses for several requests.
 type Gate = Arc<(Mutex<Held>, Condvar)>;
 
 #[derive(Default)]
 struct Held {
     is_open: bool,
-    /// So many have been asked for.
+    /// The number of requests so far.
     asked: usize,
 }
 
 impl Stage {
     fn new() -> Self {
-        let authority = Authority::new();
+        let authority = TestAuthority::new();
         authority.files("own", &[NAME]);
         let gate = Gate::default();
         let file = FILE
@@ -226,7 +225,7 @@ impl Stage {
         Self { scene, authority, gate, paths: AtomicUsize::new(0) }
     }
 
-    fn client(&self, way: Way, carried: Carried) -> Client {
+    fn client(&self, way: Way, carried: Carried) -> SceneClient {
         let listener = match (way, carried.has_tls) {
             (ToHttps, _) => 1,
             (_, true) => 0,
@@ -238,14 +237,14 @@ impl Stage {
             stream = tunnel::client(&self.authority, carried.is_http2, stream);
         }
         match carried.is_http2 {
-            true => Client::Two(Box::new(End::client(stream, &[])), 1),
-            false => Client::One(Peer::new("client", stream)),
+            true => SceneClient::Two(Box::new(H2End::client(stream, &[])), 1),
+            false => SceneClient::One(Http1Peer::new("client", stream)),
         }
     }
 
-    /// A client that no fault is for.
-    fn neighbour(&self, has_tls: bool) -> Client {
-        // What is stored of one scheme is no answer for the other.
+    /// A client whose requests get no fault.
+    fn neighbour(&self, has_tls: bool) -> SceneClient {
+        // Stored responses of one scheme do not answer the other.
         self.client(Server, Carried { is_http2: false, has_tls })
     }
 
@@ -258,7 +257,7 @@ impl Stage {
         self.gate.0.lock().expect("nobody panics").asked
     }
 
-    /// Waits until the server was asked for one more.
+    /// Waits until the server got another request.
     fn is_asked(&self, before: usize) {
         let held = self.gate.0.lock().expect("nobody panics");
         drop(self.gate.1.wait_while(held, |held| held.asked == before).expect("nobody panics"));
@@ -269,7 +268,7 @@ impl Stage {
     }
 }
 
-/// A server that answers by the path of what it is asked.
+/// A server that answers according to the path.
 fn serve(gate: Gate) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it listens");
@@ -330,7 +329,7 @@ fn answer(mut stream: TcpStream, gate: &Gate) {
     }
 }
 
-/// All that a client was sent for its request, and in what time.
+/// Everything that a client got for its request, and the time.
 struct Seen {
     took: Duration,
     text: String,
@@ -338,16 +337,16 @@ struct Seen {
 
 const HARMED: &str = "x-harmed: yes\n";
 
-fn request<'a>(way: Way, path: &'a str, fields: &'a str) -> Asked<'a> {
+fn request<'a>(way: Way, path: &'a str, fields: &'a str) -> BodylessRequest<'a> {
     let method = match way {
         Purge => "PURGE",
         Options => "OPTIONS",
         _ => "GET",
     };
-    Asked { method, host: NAME, target: path, fields }
+    BodylessRequest { method, host: NAME, target: path, fields }
 }
 
-/// What the way needs besides, so that it is this one.
+/// Fields that select this source.
 fn fields(way: Way) -> &'static str {
     match way {
         PartOfHit => "range: bytes=2-6\n",
@@ -357,12 +356,12 @@ fn fields(way: Way) -> &'static str {
     }
 }
 
-/// Asks on this way, for what nobody has asked for before, with the fault or without.
+/// Sends a request for a new path, with the fault or without.
 fn seen(stage: &Stage, way: Way, carried: Carried, is_harmed: bool, is_early: bool) -> (Seen, String) {
     let path = way.path(stage.paths.fetch_add(1, Ordering::Relaxed));
     let fields = format!("{}{}", if is_harmed { HARMED } else { "" }, fields(way));
     let asked = request(way, &path, &fields);
-    let clean = Asked { method: "GET", host: NAME, target: &path, fields: "" };
+    let clean = BodylessRequest { method: "GET", host: NAME, target: &path, fields: "" };
     let mut client = stage.client(way, carried);
     let mut neighbour = stage.neighbour(carried.has_tls);
     stage.open(!way.is_shared());
@@ -387,7 +386,7 @@ fn seen(stage: &Stage, way: Way, carried: Carried, is_harmed: bool, is_early: bo
                 wait("it waits for its neighbour");
             }
         }
-        // Nobody waits for who never asks.
+        // If the leader sends no request, no other request waits.
         Leader if is_early => client.asks(&asked),
         Leader => {
             client.asks(&asked);
@@ -408,19 +407,19 @@ fn seen(stage: &Stage, way: Way, carried: Carried, is_harmed: bool, is_early: bo
     (Seen { took, text }, path)
 }
 
-/// To the end of its connection, or of its stream.
-fn all_of(client: &mut Client) -> String {
+/// Reads to the end of the connection, or of the stream.
+fn all_of(client: &mut SceneClient) -> String {
     match client {
-        Client::One(peer) => {
-            // The proxy may have ended the connection already.
+        SceneClient::One(peer) => {
+            // The proxy may have closed the connection already.
             let _ = peer.stream().shutdown(Shutdown::Write);
             String::from_utf8_lossy(&peer.rest().0).into_owned()
         }
-        Client::Two(end, stream) => {
+        SceneClient::Two(end, stream) => {
             let mut text = end.whole(*stream);
             end.sends(frame::ping([7; 8]));
-            let next = end.find(|frame| matches!(frame, Frame::GoAway { .. } | Frame::PingAck(_)));
-            if matches!(next, Frame::GoAway { .. }) {
+            let next = end.find(|frame| matches!(frame, H2Frame::GoAway { .. } | H2Frame::PingAck(_)));
+            if matches!(next, H2Frame::GoAway { .. }) {
                 text.push_str("GOAWAY");
             }
             text
@@ -428,16 +427,16 @@ fn all_of(client: &mut Client) -> String {
     }
 }
 
-/// Nothing of a fault is in it.
+/// Asserts that a response is not affected.
 fn is_well(got: &Got) {
     assert_eq!((got.field("connection"), got.field("vanward-fault")), (None, None), "{got:?}");
 }
 
-/// The parts of what was seen, of either version.
+/// The parts of a response, over either version.
 struct Parts<'a> {
     head: String,
     body: &'a str,
-    /// Whether the end of the body was told, and nothing of another kind.
+    /// Whether the body's end was signalled properly.
     is_reset: bool,
 }
 
@@ -461,12 +460,12 @@ fn length_of(parts: &Parts<'_>) -> Option<i64> {
     parts.head.lines().find_map(|line| line.strip_prefix("content-length: "))?.trim().parse().ok()
 }
 
-/// The faults, whether they come before anything else is done, and when they fit a response.
+/// A fault, whether it applies before policies, and which responses it fits.
 struct Kind {
     fault: &'static str,
     is_early: bool,
     fits: fn(Way) -> bool,
-    /// Whether it shows, beside what is seen without it.
+    /// Whether its effect is visible, compared with the response without it.
     shows: fn(&Way, Carried, &Parts<'_>, &Seen, &Parts<'_>) -> bool,
 }
 
@@ -503,7 +502,7 @@ const KINDS: [Kind; 11] = [
     Kind {
         fault: "cut 200KB",
         is_early: false,
-        // No body here is as long as that, and that of one that is told to be shorter is known to stay whole.
+        // No body here is that long; if the length is known to be shorter, the fault does not fit.
         fits: |way| way.body() == Body::Chunks,
         shows: |_, carried, got, _, well| {
             got.body == well.body && (carried.is_http2 || got.head.contains("\r\nconnection: close\r\n"))
@@ -546,7 +545,7 @@ const KINDS: [Kind; 11] = [
         is_early: false,
         fits: |_| true,
         shows: |way, _, got, seen, well| {
-            // The first line and the empty one at least.
+            // At least the start line and the empty line.
             seen.took >= Duration::from_millis(6)
                 && got.body == well.body
                 && status_of(got) == Some(way.status())
@@ -620,9 +619,11 @@ fn injects(carried: &[Carried]) {
                     assert_eq!(heads[0], heads[1], "{cell}");
                     assert!(!got_parts.head.contains("vanward-fault"), "{cell}");
                 }
-                assert_eq!(injected() - before, u64::from(fits), "{cell}");
+                // A body of unknown length could be cut, but none here is that long.
+                let happens = fits && fault != "cut 200KB";
+                assert_eq!(injected() - before, u64::from(happens), "{cell}");
                 if way.is_stored() && !kind.is_early {
-                    let clean = Asked { method: "GET", host: NAME, target: &path, fields: "" };
+                    let clean = BodylessRequest { method: "GET", host: NAME, target: &path, fields: "" };
                     let stored = stage.neighbour(carried.has_tls).asks_for(&clean);
                     is_well(&stored);
                     assert_eq!(stored.body.len(), if way == LongHit { 100_000 } else { 10 }, "{cell}");

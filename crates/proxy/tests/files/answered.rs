@@ -1,8 +1,8 @@
-//! What is found, and what its response says.
+//! Look-up of files, and their responses.
 
-use testkit::scene::{Asked, BOTH, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Spoken, get};
 
-use crate::scene::{MODIFIED, TREE, answer_twice, scene, write};
+use super::scene::{MODIFIED, TREE, answer_twice, scene, write};
 
 #[test]
 fn files_are_found_and_say_what_they_are() {
@@ -45,7 +45,7 @@ fn rfc9110_9_3_2_head_is_as_get_without_the_body() {
     for spoken in BOTH {
         for target in ["/page.txt", "/", "/empty.css"] {
             let whole = answer_twice(&scene, spoken, &get(target));
-            let head = answer_twice(&scene, spoken, &Asked { method: "HEAD", ..get(target) });
+            let head = answer_twice(&scene, spoken, &BodylessRequest { method: "HEAD", ..get(target) });
             assert_eq!((head.status, head.body.as_str()), (200, ""));
             let fields =
                 |fields: &str| fields.lines().filter(|it| !it.starts_with("date")).collect::<String>();
@@ -60,7 +60,7 @@ fn rfc9110_15_5_6_other_methods_are_not_allowed() {
     let scene = scene("", "");
     for spoken in BOTH {
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"] {
-            let got = answer_twice(&scene, spoken, &Asked { method, ..get("/page.txt") });
+            let got = answer_twice(&scene, spoken, &BodylessRequest { method, ..get("/page.txt") });
             assert_eq!((got.status, got.field("allow")), (405, Some("GET, HEAD")), "{method}");
         }
     }
@@ -118,9 +118,62 @@ fn a_prefix_is_removed_by_rewrite() {
             let got = answer_twice(&scene, spoken, &get(target));
             assert_eq!((got.status, got.body.as_str()), (status, body), "{target}");
         }
-        // Where the client finds it, not where the file is.
+        // The URL is the client's, not the file's.
         let got = scene.answer(spoken, &get("/assets/sub"));
         assert_eq!((got.status, got.field("location")), (301, Some("/assets/sub/")));
+    }
+}
+
+/// Otherwise relative links of the page or listing would leave the prefix.
+#[test]
+fn a_prefix_without_its_slash_is_redirected() {
+    let mounts = [
+        ("/app", "/docs", "index = [\"index.html\"]"),
+        ("/app", "/docs/", "index = [\"index.html\"]"),
+        ("/app", "/plain/", "listing = true"),
+        ("/app", "/", "listing = true"),
+        ("/a%20b", "/docs/", "fallback = \"/page.txt\""),
+        // A rewritten host is for servers only: the client's redirect keeps its host.
+        ("/app", "/docs/\", host = \"inner.example", "index = [\"index.html\"]"),
+    ];
+    for (prefix, to, options) in mounts {
+        let route = format!(
+            "[[route]]\npath = \"{prefix}\"\nfiles = {{ root = \"{{dir}}/root\", {options} }}\nrewrite = {{ path = \"{to}\" }}\n"
+        );
+        let scene = scene("", &format!("host = \"other\"\n{route}"));
+        for spoken in BOTH {
+            // The page is now open, under the same name.
+            assert_eq!(answer_twice(&scene, spoken, &get(&format!("{prefix}/"))).status, 200, "{to}");
+            for (target, location) in [("", "/"), ("?x=1&y", "/?x=1&y")] {
+                let got = answer_twice(&scene, spoken, &get(&format!("{prefix}{target}")));
+                let location = format!("{prefix}{location}");
+                assert_eq!((got.status, got.field("location")), (301, Some(location.as_str())), "{to}");
+            }
+            assert_eq!(answer_twice(&scene, spoken, &get(&format!("{prefix}//"))).status, 200, "{to}");
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_behind_a_prefix_is_the_fallback_or_404() {
+    for (options, status) in [("fallback = \"/page.txt\"", 200), ("listing = true", 404)] {
+        let route = format!(
+            "[[route]]\npath = \"/app\"\nfiles = {{ root = \"{{dir}}/root\", {options} }}\nrewrite = {{ path = \"/gone/\" }}\n"
+        );
+        let scene = scene("", &format!("host = \"other\"\n{route}"));
+        for spoken in BOTH {
+            assert_eq!(answer_twice(&scene, spoken, &get("/app")).status, status, "{options}");
+        }
+    }
+}
+
+/// With a slash, the path would match another route.
+#[test]
+fn a_path_that_is_rewritten_as_a_whole_is_not_redirected() {
+    let route = "[[route]]\npath = \"= /start\"\nfiles = { root = \"{dir}/root\" }\nrewrite = { path = \"/docs/\" }\n";
+    let scene = scene("", &format!("host = \"other\"\n{route}"));
+    for spoken in BOTH {
+        assert_eq!(answer_twice(&scene, spoken, &get("/start")).body, "<p>docs");
     }
 }
 
@@ -133,9 +186,9 @@ fn a_directory_is_listed_where_that_is_wanted() {
         let links: Vec<&str> =
             got.body.split("href=\"").skip(1).filter_map(|it| it.split('"').next()).collect();
         assert_eq!(links, ["../", "./sub/", "./one.txt", "./two.txt"]);
-        // An index stands for its directory.
+        // An index represents its directory.
         assert_eq!(answer_twice(&scene, spoken, &get("/docs/")).body, "<p>docs");
-        let head = answer_twice(&scene, spoken, &Asked { method: "HEAD", ..get("/plain/") });
+        let head = answer_twice(&scene, spoken, &BodylessRequest { method: "HEAD", ..get("/plain/") });
         assert_eq!(head.field("content-length"), Some(got.body.len().to_string().as_str()));
     }
 }
@@ -161,18 +214,18 @@ fn connections_are_kept_and_closed_as_clients_want() {
     let mut client = scene.client(Spoken::Http1);
     for _ in 0..2 {
         for (fields, connection) in [("", None), ("connection: keep-alive", None)] {
-            let got = client.asks_for(&Asked { fields, ..get("/page.txt") });
+            let got = client.asks_for(&BodylessRequest { fields, ..get("/page.txt") });
             assert_eq!(got.field("connection"), connection);
         }
-        // A request with a body is no other, and what follows it is seen for what it is.
-        let got = client.asks_for(&Asked { fields: "content-length: 0", ..get("/page.txt") });
+        // A request with a body is handled alike, and the next request follows it.
+        let got = client.asks_for(&BodylessRequest { fields: "content-length: 0", ..get("/page.txt") });
         assert_eq!((got.status, got.field("connection")), (200, None));
     }
-    let got = client.asks_for(&Asked { fields: "connection: close", ..get("/page.txt") });
+    let got = client.asks_for(&BodylessRequest { fields: "connection: close", ..get("/page.txt") });
     assert_eq!((got.status, got.field("connection"), got.body.as_str()), (200, Some("close"), "0123456789"));
-    let testkit::scene::Client::One(mut peer) = client else { return };
+    let testkit::scene::SceneClient::One(mut peer) = client else { return };
     assert_eq!(peer.rest().0, b"");
-    let mut old = testkit::http1::Peer::new(
+    let mut old = testkit::http1::Http1Peer::new(
         "client",
         std::net::TcpStream::connect(scene.running().addresses()[0]).expect("the proxy listens"),
     );

@@ -1,15 +1,15 @@
-//! Files that change, also while they are sent.
+//! Files that change, even while they are sent.
 
 use std::fs;
 use std::net::TcpStream;
 use std::time::Instant;
 
-use testkit::http1::Peer;
-use testkit::http2::frame::{Frame, window_update};
-use testkit::scene::{BOTH, Client, Spoken, get};
+use testkit::http1::Http1Peer;
+use testkit::http2::frame::{H2Frame, window_update};
+use testkit::scene::{BOTH, SceneClient, Spoken, get};
 use testkit::wait::PATIENCE;
 
-use crate::scene::{answer_twice, scene, write};
+use super::scene::{answer_twice, scene, write};
 
 #[test]
 fn a_change_is_seen_within_a_moment() {
@@ -30,11 +30,11 @@ fn a_change_is_seen_within_a_moment() {
     };
     assert_eq!((after.status, after.body.as_str()), (200, "abcdefghij"));
     assert_ne!(after.field("etag"), before.field("etag"));
-    // What was never open is not there at once.
+    // A file that was never open is missing at once.
     assert_eq!(scene.answer(Spoken::Http1, &get("/docs/")).status, 404);
 }
 
-/// A file that no socket takes as a whole.
+/// A file that no socket buffer holds completely.
 const HUGE_BYTES: u64 = 64 << 20;
 
 #[test]
@@ -49,7 +49,7 @@ fn a_file_that_is_made_shorter_while_it_is_sent_ends_its_connection() {
     for (name, range) in [("whole.bin", ""), ("part.bin", "Range: bytes=1-\r\n")] {
         let file = huge(name);
         let address = scene.running().addresses()[0];
-        let mut client = Peer::new("client", TcpStream::connect(address).expect("the proxy listens"));
+        let mut client = Http1Peer::new("client", TcpStream::connect(address).expect("the proxy listens"));
         client.sends(format!("GET /{name} HTTP/1.1\r\nHost: test\r\n{range}\r\n"));
         assert!(client.head().contains("Content-Length: 671088"));
         file.set_len(1000).expect("it can shrink");
@@ -58,13 +58,12 @@ fn a_file_that_is_made_shorter_while_it_is_sent_ends_its_connection() {
     }
     // Over HTTP/2 the stream is reset, once its window is open.
     let file = huge("framed.bin");
-    let mut client = scene.client(Spoken::Http2);
-    client.asks(&get("/framed.bin"));
-    let Client::Two(mut end, stream) = client else { return };
-    assert!(matches!(end.next_on(stream), Frame::Headers { ends: false, .. }));
+    let client = scene.client(Spoken::Http2).asking(&get("/framed.bin"));
+    let SceneClient::Two(mut end, stream) = client else { return };
+    assert!(matches!(end.next_on(stream), H2Frame::Headers { ends: false, .. }));
     file.set_len(1000).expect("it can shrink");
     end.sends([window_update(0, 1 << 20), window_update(stream, 1 << 20)].concat());
-    while let Frame::Data { ends, .. } = end.next_on(stream) {
+    while let H2Frame::Data { ends, .. } = end.next_on(stream) {
         assert!(!ends, "a part of a file looks like all of it");
     }
 }

@@ -1,8 +1,8 @@
 //! Precompressed siblings.
 
-use testkit::scene::{Asked, BOTH, get};
+use testkit::scene::{BOTH, BodylessRequest, get};
 
-use crate::scene::{answer_twice, scene, with, write};
+use super::scene::{answer_twice, scene, with, write};
 
 #[test]
 fn rfc9110_12_5_3_the_sibling_that_the_client_wants_most_is_sent() {
@@ -31,7 +31,7 @@ fn rfc9110_12_5_3_the_sibling_that_the_client_wants_most_is_sent() {
         tags.sort_unstable();
         tags.dedup();
         assert_eq!(tags.len(), 3);
-        // A condition is about what would be sent.
+        // Preconditions apply to the representation that would be sent.
         let got = answer_twice(&scene, spoken, &with("/app.js", "accept-encoding: gzip"));
         let tag = got.field("etag").expect("has a tag").to_owned();
         for (accepts, status) in [("gzip", 304), ("br", 200), ("identity", 200)] {
@@ -39,21 +39,21 @@ fn rfc9110_12_5_3_the_sibling_that_the_client_wants_most_is_sent() {
             let got = answer_twice(&scene, spoken, &with("/app.js", &fields));
             assert_eq!((got.status, got.field("vary")), (status, Some("Accept-Encoding")), "{accepts}");
         }
-        // A range is one of the coded bytes.
+        // A range refers to the coded bytes.
         let got = answer_twice(&scene, spoken, &with("/app.js", "accept-encoding: br\nrange: bytes=0-1"));
         assert_eq!((got.status, got.body.as_str(), got.field("content-encoding")), (206, "br", Some("br")));
-        // What is asked for by its own name is what it is.
+        // A sibling under its own name is a plain file.
         let got = answer_twice(&scene, spoken, &with("/app.js.gz", "accept-encoding: gzip"));
         assert_eq!(
             (got.field("content-encoding"), got.field("content-type")),
             (None, Some("application/gzip"))
         );
-        // Where there is no sibling nothing varies.
+        // Without a sibling there is no Vary.
         assert_eq!(
             answer_twice(&scene, spoken, &with("/page.txt", "accept-encoding: br")).field("vary"),
             None
         );
-        let head = Asked { method: "HEAD", ..with("/app.js", "accept-encoding: br") };
+        let head = BodylessRequest { method: "HEAD", ..with("/app.js", "accept-encoding: br") };
         assert_eq!(answer_twice(&scene, spoken, &head).field("content-encoding"), Some("br"));
     }
 }

@@ -1,4 +1,4 @@
-//! What no path leads to: hidden files, and whatever is outside of the root.
+//! Paths that must not lead to a file: hidden files, and files outside of the root.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,9 +7,9 @@ use std::process::Command;
 
 use testkit::scene::{BOTH, Scene, get};
 
-use crate::scene::{answer_twice, scene};
+use super::scene::{answer_twice, scene};
 
-/// Every form of a path that has led out of a root somewhere.
+/// Known forms of path traversal.
 fn traversals() -> Vec<(String, &'static [u16])> {
     const REFUSED: &[u16] = &[400];
     const NOT_FOUND: &[u16] = &[404];
@@ -35,7 +35,7 @@ fn traversals() -> Vec<(String, &'static [u16])> {
         ("/%2", REFUSED),
         ("/%g0", REFUSED),
         ("/%u002e%u002e/outside/secret.txt", REFUSED),
-        // Decoded once only, and bytes are no characters.
+        // Decoded once only; bytes are not interpreted as characters.
         ("/%252e%252e/outside/secret.txt", NOT_FOUND),
         ("/%252e%252e%252foutside/secret.txt", NOT_FOUND),
         ("/%c0%ae%c0%ae/outside/secret.txt", NOT_FOUND),
@@ -97,7 +97,7 @@ fn nothing_leads_out_of_the_root_nor_to_what_is_hidden() {
         let (scene, _socket) = with_traps(options);
         for spoken in BOTH {
             for (target, statuses) in traversals() {
-                // What is refused ends its connection.
+                // A rejected request ends its connection.
                 let got = scene.answer(spoken, &get(&target));
                 assert!(statuses.contains(&got.status), "{target}: {} {}", got.status, got.body);
                 assert!(

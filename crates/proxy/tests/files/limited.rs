@@ -1,16 +1,15 @@
-//! Rates, faults, delays and limits hold for files as for all else.
+//! Rates, faults, delays and limits also apply to files.
 
 use std::fs;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::scene::{BOTH, Spoken, get};
 
-use crate::scene::{answer_twice, scene, with, write};
+use super::scene::{answer_twice, scene, with, write};
 
-/// A text of so many bytes.
 fn text(len: usize) -> String {
     "0123456789".repeat(len / 10)
 }
@@ -57,11 +56,11 @@ fn faults_hold() {
         let got = answer_twice(&scene, Spoken::Http2, &with(target, "x-fault: 503"));
         assert_eq!(got.status, 503);
         let address = scene.running().addresses()[0];
-        let mut client = Peer::new("client", TcpStream::connect(address).expect("the proxy listens"));
+        let mut client = Http1Peer::new("client", TcpStream::connect(address).expect("the proxy listens"));
         client.sends(format!("GET {target} HTTP/1.1\r\nHost: test\r\nX-Fault: cut\r\n\r\n"));
         assert!(client.head().starts_with("HTTP/1.1 200 "));
         assert_eq!(client.rest().0, b"0123");
-        // Others are none the wiser.
+        // Other requests are not affected.
         assert_eq!(scene.answer(Spoken::Http1, &get("/page.txt")).body, "0123456789");
     }
 }
@@ -77,7 +76,7 @@ fn a_client_that_takes_nothing_is_given_up() {
         let file = fs::File::options().write(true).open(huge).expect("it is there");
         file.set_len(64 << 20).expect("it can grow");
         let address = scene.running().addresses()[0];
-        let mut client = Peer::new("client", TcpStream::connect(address).expect("the proxy listens"));
+        let mut client = Http1Peer::new("client", TcpStream::connect(address).expect("the proxy listens"));
         client.sends("GET /huge.bin HTTP/1.1\r\nHost: test\r\n\r\n");
         let began = Instant::now();
         while scene.running().counters().requests_active > 0 || scene.running().counters().requests == 0 {

@@ -1,8 +1,8 @@
-//! Conditions (RFC 9110 §13) and ranges (RFC 9110 §14).
+//! Preconditions (RFC 9110 §13) and ranges (RFC 9110 §14).
 
-use testkit::scene::{Asked, BOTH, Got, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, Spoken, get};
 
-use crate::scene::{MODIFIED, answer_twice, scene, with, write};
+use super::scene::{MODIFIED, answer_twice, scene, with, write};
 
 const EARLIER: &str = "Tue, 01 Oct 2024 09:59:59 GMT";
 const LATER: &str = "Tue, 01 Oct 2024 10:00:01 GMT";
@@ -27,12 +27,12 @@ fn rfc9110_13_conditions_are_evaluated_in_their_order() {
         (format!("if-modified-since: {LATER}"), 304),
         (format!("if-modified-since: {EARLIER}"), 200),
         ("if-modified-since: yesterday".to_owned(), 200),
-        // RFC 9110 §13.1.3: the tag alone counts where there is one.
+        // RFC 9110 §13.1.3: with If-None-Match, the date is ignored.
         (format!("if-none-match: \"x\"\nif-modified-since: {MODIFIED}"), 200),
         (format!("if-match: {etag}"), 200),
         ("if-match: *".to_owned(), 200),
         ("if-match: \"x\"".to_owned(), 412),
-        // RFC 9110 §13.1.1: the comparison is a strong one.
+        // RFC 9110 §13.1.1: strong comparison.
         (format!("if-match: {weak}"), 412),
         (format!("if-unmodified-since: {MODIFIED}"), 200),
         (format!("if-unmodified-since: {EARLIER}"), 412),
@@ -45,7 +45,7 @@ fn rfc9110_13_conditions_are_evaluated_in_their_order() {
     for spoken in BOTH {
         for method in ["GET", "HEAD"] {
             for (fields, status) in &rows {
-                let asked = Asked { method, ..with("/page.txt", fields) };
+                let asked = BodylessRequest { method, ..with("/page.txt", fields) };
                 let got = answer_twice(&scene, spoken, &asked);
                 assert_eq!(got.status, *status, "{method} {fields}");
                 if *status == 304 {
@@ -84,11 +84,11 @@ fn rfc9110_14_ranges_of_a_file() {
             assert_eq!((got.status, got.body.as_str()), (status, body), "{range}");
             assert_eq!(got.field("content-range"), content_range, "{range}");
             assert_eq!(got.all("content-length"), [body.len().to_string()], "{range}");
-            // RFC 9110 §14.2: a range is for GET alone.
-            let head = Asked { method: "HEAD", ..with("/page.txt", &fields) };
+            // RFC 9110 §14.2: ranges only apply to GET.
+            let head = BodylessRequest { method: "HEAD", ..with("/page.txt", &fields) };
             assert_eq!(answer_twice(&scene, spoken, &head).status, 200, "{range}");
         }
-        // Of nothing there is no part.
+        // An empty file has no satisfiable range.
         let got = answer_twice(&scene, spoken, &with("/empty.css", "range: bytes=0-0"));
         assert_eq!((got.status, got.field("content-range")), (416, Some("bytes */0")));
     }
@@ -138,7 +138,7 @@ fn rfc9110_13_1_5_if_range() {
     }
 }
 
-/// Longer than what is kept in memory, than a buffer, and than what a socket takes at once.
+/// Longer than the limit for memory, than a buffer, and than a socket takes at once.
 fn long(scene: &Scene) -> String {
     let body: String = (0..800_000).map(|number| format!("{number:06}")).collect();
     write(scene, "root/long.txt", &body);

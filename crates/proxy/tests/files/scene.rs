@@ -1,15 +1,14 @@
-//! A proxy with files, and what it is asked for.
+//! A proxy with files, and requests for them.
 
 use std::fs;
 use std::path::PathBuf;
 
-use testkit::scene::{Asked, Got, Scene, Spoken, get};
+use testkit::scene::{BodylessRequest, Got, Scene, Spoken, get};
 
-/// The date of every file that a test asks for the date of.
+/// The modification date of all files.
 pub(crate) const MODIFIED: &str = "Tue, 01 Oct 2024 10:00:00 GMT";
 
-/// A directory with a page, a directory with an index, one without, and things that are for nobody. Its files are as old
-/// as [`MODIFIED`] says.
+/// A page, a directory with an index, one without, and files that must not be served. Their date is [`MODIFIED`].
 pub(crate) const TREE: &[(&str, &str)] = &[
     ("root/index.html", "<p>home"),
     ("root/page.txt", "0123456789"),
@@ -27,11 +26,11 @@ pub(crate) const TREE: &[(&str, &str)] = &[
     ("errors/404.html", "<h1>lost</h1>"),
 ];
 
-/// A proxy whose only route answers with the files beneath `root`. `options` are those of `files` besides `root`, `more` is
-/// the rest of the route and what follows it.
+/// A proxy whose only route serves the files beneath `root`. `options` are further options of `files`; `more` is the
+/// rest of the route and of the configuration.
 pub(crate) fn scene(options: &str, more: &str) -> Scene {
     let route = format!("[[route]]\npath = \"/\"\nfiles = {{ root = \"{{dir}}/root\"{options} }}\n{more}");
-    // A configuration may name files of the tree.
+    // The configuration may name files of the tree.
     let flat: Vec<(&str, &str)> = vec![("404.html", "<h1>lost</h1>")];
     let scene = Scene::with_files(&flat, &route);
     for (name, text) in TREE {
@@ -40,7 +39,7 @@ pub(crate) fn scene(options: &str, more: &str) -> Scene {
     scene
 }
 
-/// Writes a file with the date that they all have.
+/// Writes a file with the common date.
 pub(crate) fn write(scene: &Scene, name: &str, text: &str) -> PathBuf {
     let path = scene.file(name);
     fs::create_dir_all(path.parent().expect("is in a directory")).expect("it can be made");
@@ -51,13 +50,12 @@ pub(crate) fn write(scene: &Scene, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// A GET with these fields.
-pub(crate) fn with<'a>(target: &'a str, fields: &'a str) -> Asked<'a> {
-    Asked { fields, ..get(target) }
+pub(crate) fn with<'a>(target: &'a str, fields: &'a str) -> BodylessRequest<'a> {
+    BodylessRequest { fields, ..get(target) }
 }
 
-/// What a request is answered with twice on one connection: found anew, and found open.
-pub(crate) fn answer_twice(scene: &Scene, spoken: Spoken, asked: &Asked<'_>) -> Got {
+/// Returns the response to a request that is sent twice on one connection: the file is first looked up, then open.
+pub(crate) fn answer_twice(scene: &Scene, spoken: Spoken, asked: &BodylessRequest<'_>) -> Got {
     let mut client = scene.client(spoken);
     let mut got = || {
         client.asks(asked);
@@ -67,7 +65,7 @@ pub(crate) fn answer_twice(scene: &Scene, spoken: Spoken, asked: &Asked<'_>) -> 
     let second = got();
     let without_date = |got: &Got| {
         let lines = got.fields.lines().filter(|line| !line.starts_with("date: "));
-        // Each multipart has a boundary of its own.
+        // Each multipart has a different boundary.
         lines.filter(|line| !line.contains("boundary=")).collect::<Vec<_>>().join("\n")
     };
     assert_eq!(without_date(&first), without_date(&second), "{asked:?}");

@@ -1,10 +1,10 @@
-//! gRPC calls that are repeated by their status, which comes in the head or behind the body, and those that are not.
+//! gRPC calls that are retried by their status, in the head or behind the body, and those that are not.
 
 use config::{Protocol, RetryOn};
-use testkit::http2::End;
+use testkit::http2::H2End;
 use testkit::http2::frame::{CANCEL, data, headers, last_data, last_headers, reset};
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 const CALL: &str = ":method: POST\n:scheme: http\n:authority: test\n:path: /shop.Cart/Add\ncontent-type: \
                     application/grpc+proto\nte: trailers\n";
@@ -12,7 +12,7 @@ const HEAD: &str = ":status: 200\ndate: D\ncontent-type: application/grpc\n";
 const UNAVAILABLE: &str = "grpc-status: 14\ngrpc-message: busy\n";
 const DONE: &str = "grpc-status: 0\n";
 
-/// Two servers, of which the first is asked first.
+/// Two servers, of which the first is preferred.
 fn scene(protocol: Protocol) -> Scene {
     Scene::with(protocol, 2, |config| {
         let upstream = &mut config.upstreams[0];
@@ -22,8 +22,8 @@ fn scene(protocol: Protocol) -> Scene {
     })
 }
 
-fn server(scene: &Scene, server: usize) -> End {
-    End::server(scene.accept_stream(server), &[])
+fn server(scene: &Scene, server: usize) -> H2End {
+    H2End::server(scene.accept_stream(server), &[])
 }
 
 /// A message of this many bytes, with its prefix.
@@ -33,7 +33,7 @@ fn message(bytes: usize) -> String {
     prefix + &"m".repeat(bytes)
 }
 
-/// The frames of a head and what is behind it.
+/// The frames of a response.
 fn response(bodies: &[String], trailers: &str) -> Vec<u8> {
     let mut frames = headers(1, HEAD);
     let pieces = bodies.iter().flat_map(|body| body.as_bytes().chunks(16_000));
@@ -104,8 +104,7 @@ fn what_is_no_failed_unary_call_is_passed_on() {
 #[test]
 fn a_stream_goes_on_a_moment_after_its_first_message() {
     let scene = scene(Protocol::Http2);
-    let mut client = scene.client();
-    client.sends([headers(1, CALL), last_data(1, message(9))].concat());
+    let mut client = scene.client().saying([headers(1, CALL), last_data(1, message(9))].concat());
     let mut first = server(&scene, 0);
     first.whole(1);
     first.sends(headers(1, HEAD));
@@ -121,8 +120,7 @@ fn a_stream_goes_on_a_moment_after_its_first_message() {
 #[test]
 fn a_client_that_leaves_while_its_response_is_held_ends_the_call() {
     let scene = scene(Protocol::Http2);
-    let mut client = scene.client();
-    client.sends([headers(1, CALL), last_data(1, message(9))].concat());
+    let mut client = scene.client().saying([headers(1, CALL), last_data(1, message(9))].concat());
     let mut first = server(&scene, 0);
     first.whole(1);
     first.sends([headers(1, HEAD), data(1, &message(600)[..500])].concat());
@@ -135,8 +133,7 @@ fn a_client_that_leaves_while_its_response_is_held_ends_the_call() {
 #[test]
 fn a_client_that_still_sends_is_answered_as_it_goes() {
     let scene = scene(Protocol::Http2);
-    let mut client = scene.client();
-    client.sends([headers(1, CALL), data(1, message(9))].concat());
+    let mut client = scene.client().saying([headers(1, CALL), data(1, message(9))].concat());
     let mut first = server(&scene, 0);
     first.next_on(1);
     first.sends(headers(1, HEAD));
@@ -156,7 +153,7 @@ fn a_call_over_http1_is_repeated_too() {
     let head =
         "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nDate: D\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (at, trailers) in [(0, "grpc-status: 14\r\n"), (1, "grpc-status: 0\r\n")] {
-        let mut server = testkit::http1::Peer::new("server", scene.accept_stream(at));
+        let mut server = testkit::http1::Http1Peer::new("server", scene.accept_stream(at));
         assert_eq!(server.message().body, message(9).into_bytes());
         server.sends(format!("{head}8\r\n{}\r\n0\r\n{trailers}\r\n", message(3)));
     }
@@ -170,8 +167,7 @@ fn a_call_is_not_repeated_where_no_other_server_is_free() {
     let scene = Scene::with(Protocol::Http2, 1, |config| {
         assert!(config.upstreams[0].retry.on.grpc.add("unavailable"));
     });
-    let mut client = scene.client();
-    client.sends([headers(1, CALL), last_data(1, message(9))].concat());
+    let mut client = scene.client().saying([headers(1, CALL), last_data(1, message(9))].concat());
     let mut first = scene.accept();
     first.whole(1);
     first.sends(response(&[], UNAVAILABLE));
@@ -181,8 +177,7 @@ fn a_call_is_not_repeated_where_no_other_server_is_free() {
 #[test]
 fn a_call_goes_on_elsewhere_while_its_client_still_sends() {
     let scene = scene(Protocol::Http2);
-    let mut client = scene.client();
-    client.sends([headers(1, CALL), data(1, &message(9)[..7])].concat());
+    let mut client = scene.client().saying([headers(1, CALL), data(1, &message(9)[..7])].concat());
     let mut first = server(&scene, 0);
     first.next_on(1);
     first.gets_data(1, &message(9)[..7]);
@@ -199,18 +194,17 @@ fn a_call_goes_on_elsewhere_while_its_client_still_sends() {
 #[test]
 fn a_call_is_sent_again_in_chunks_as_well() {
     let scene = scene(Protocol::Http1);
-    let mut client = scene.client();
-    client.sends([headers(1, CALL), data(1, &message(9)[..7])].concat());
+    let mut client = scene.client().saying([headers(1, CALL), data(1, &message(9)[..7])].concat());
     let answer = |trailers| {
         format!(
             "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n{trailers}\r\n\r\n"
         )
     };
-    let mut first = testkit::http1::Peer::new("server", scene.accept_stream(0));
+    let mut first = testkit::http1::Http1Peer::new("server", scene.accept_stream(0));
     first.head();
     first.gets(format!("7\r\n{}\r\n", &message(9)[..7]).as_bytes());
     first.sends(answer("grpc-status: 14"));
-    let mut second = testkit::http1::Peer::new("server", scene.accept_stream(1));
+    let mut second = testkit::http1::Http1Peer::new("server", scene.accept_stream(1));
     second.head();
     second.gets(format!("7\r\n{}\r\n", &message(9)[..7]).as_bytes());
     client.sends(last_data(1, &message(9)[7..]));
@@ -222,8 +216,7 @@ fn a_call_is_sent_again_in_chunks_as_well() {
 #[test]
 fn a_long_request_is_not_repeated() {
     let scene = scene(Protocol::Http2);
-    let mut client = scene.client();
-    client.sends(headers(1, CALL));
+    let mut client = scene.client().saying(headers(1, CALL));
     client.sends_body(1, message(17_000).as_bytes(), true);
     let mut first = server(&scene, 0);
     first.whole(1);
@@ -239,8 +232,7 @@ fn a_server_that_is_unavailable_counts_as_failed() {
         assert!(upstream.retry.on.grpc.add("unavailable"));
         upstream.settings.breaker = Some(balance::BreakerSettings { failures: 1, ..Default::default() });
     });
-    let mut client = scene.client();
-    client.sends([headers(1, CALL), last_data(1, message(9))].concat());
+    let mut client = scene.client().saying([headers(1, CALL), last_data(1, message(9))].concat());
     let mut first = server(&scene, 0);
     first.whole(1);
     first.sends(last_headers(1, &format!("{HEAD}{UNAVAILABLE}")));

@@ -1,5 +1,5 @@
-//! Servers of HTTP/2 that are instances in Consul's catalog, in the clear and over TLS, while they come and go, and with faults of the
-//! route. The test plays the agent, which answers once something changes, and every server.
+//! HTTP/2 servers that are instances in Consul's catalog, with and without TLS, while they come and go, and with faults
+//! of the route. The test plays the agent, which answers once something changes, and every server.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,12 +7,12 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use control::Running;
 use testkit::http2::frame::{NO_ERROR, data, headers, last_data, last_headers};
-use testkit::http2::{End, Ended};
+use testkit::http2::{H2End, H2Ended};
 use testkit::ports;
 use testkit::scene::read;
-use testkit::tls::{Authority, tunnel};
+use testkit::tls::{TestAuthority, tunnel};
 
-/// What the agent says of every service, as of an index, and the last index that it was asked behind.
+/// The agent's answer for every service with its index, and the last index that was asked for.
 struct Says {
     index: u64,
     instances: Vec<u16>,
@@ -64,7 +64,7 @@ impl Agent {
         let _ = stream.write_all((head + &body).as_bytes());
     }
 
-    /// Has the instances be these, and waits until the proxy has taken them: then it asks for what is next.
+    /// Sets the instances, and waits until the proxy has applied them: then it asks for the next index.
     fn says(&self, instances: &[&TcpListener]) {
         let (says, changed) = &*self.says;
         let mut now = says.lock().expect("no panic");
@@ -79,19 +79,19 @@ fn ports_of(listeners: &[&TcpListener]) -> Vec<u16> {
     listeners.iter().map(|listener| listener.local_addr().expect("it listens").port()).collect()
 }
 
-/// A proxy for the service `web`, whose instances speak HTTP/2.
+/// A proxy for the service `web`, whose instances use HTTP/2.
 struct Scene {
     running: Running,
     agent: Agent,
     servers: [TcpListener; 2],
-    authority: Option<Authority>,
+    authority: Option<TestAuthority>,
 }
 
 impl Scene {
     fn new(has_tls: bool, more: &str) -> Self {
         let servers = [ports::listen(), ports::listen()];
         let agent = Agent::start(&[&servers[0]]);
-        let authority = has_tls.then(Authority::new);
+        let authority = has_tls.then(TestAuthority::new);
         let (scheme, tls) = match &authority {
             None => ("http", String::new()),
             Some(authority) => {
@@ -109,35 +109,34 @@ impl Scene {
         Self { running, agent, servers, authority }
     }
 
-    fn client(&self) -> End {
+    fn client(&self) -> H2End {
         let stream = TcpStream::connect(self.running.addresses()[0]).expect("the proxy listens");
-        End::client(stream, &[])
+        H2End::client(stream, &[])
     }
 
-    /// The next connection to a server.
-    fn accept(&self, server: usize) -> End {
+    fn accept(&self, server: usize) -> H2End {
         let stream = ports::accept(&self.servers[server]);
         let stream = match &self.authority {
             None => stream,
             Some(authority) => tunnel::server(authority, true, stream),
         };
-        End::server(stream, &[])
+        H2End::server(stream, &[])
     }
 }
 
-fn ask(client: &mut End, stream: u32, fields: &str) {
+fn ask(client: &mut H2End, stream: u32, fields: &str) {
     let pseudo = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
     client.sends(last_headers(stream, &format!("{pseudo}{fields}")));
 }
 
-/// Answers the request on a stream, once it is there.
-fn answers(server: &mut End, stream: u32, body: &str) {
+/// Answers the request on a stream, once it has arrived.
+fn answers(server: &mut H2End, stream: u32, body: &str) {
     server.whole(stream);
     server.sends([headers(stream, ":status: 200\n"), last_data(stream, body)].concat());
 }
 
 #[track_caller]
-fn gets(client: &mut End, stream: u32, body: &str) {
+fn gets(client: &mut H2End, stream: u32, body: &str) {
     let got = client.whole(stream);
     assert!(got.starts_with(":status: 200\n") && got.ends_with(&format!("---\n{body}\n---\n")), "{got}");
 }
@@ -151,7 +150,7 @@ fn streams_end_where_they_began_while_instances_come_and_go() {
         let mut first = scene.accept(0);
         answers(&mut first, 1, "one");
         gets(&mut client, 1, "one");
-        // The next one is a stream of the same connection, and is under way while its server leaves.
+        // The next request uses the same connection, and is under way while its server leaves.
         ask(&mut client, 3, "");
         first.whole(3);
         first.sends([headers(3, ":status: 200\n"), data(3, "begun, ")].concat());
@@ -162,8 +161,8 @@ fn streams_end_where_they_began_while_instances_come_and_go() {
         gets(&mut client, 5, "two");
         first.sends(last_data(3, "ended"));
         gets(&mut client, 3, "begun, ended");
-        assert_eq!(first.ends(), Ended::Told(NO_ERROR), "its last stream has ended");
-        // Without any instance nobody can be asked, and one that is there again gets a new connection.
+        assert_eq!(first.ends(), H2Ended::Told(NO_ERROR), "its last stream has ended");
+        // Without an instance, requests fail; a returning one gets a new connection.
         scene.agent.says(&[]);
         ask(&mut client, 7, "");
         assert!(client.whole(7).starts_with(":status: 503\n"));
@@ -219,7 +218,7 @@ fn faults_are_the_client_s_alone_and_count_on_while_instances_come_and_go() {
                 let told = format!("vanward-fault: f; seed=1; number={place}\n");
                 assert!(inject == "reset" || got.contains(&told), "{inject} {has_tls}: {got}");
                 of_client += 2;
-                // Others have nothing of it, on the same connections.
+                // Other requests on the same connections are not affected.
                 ask(&mut client, of_client, "");
                 if place == 1 && !asks_server {
                     (server, of_server) = (scene.accept(1), 1);

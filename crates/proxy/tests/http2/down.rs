@@ -1,32 +1,32 @@
-//! From a client of HTTP/2 to a server of HTTP/1.1.
+//! From an HTTP/2 client to an HTTP/1.1 server.
 
 use std::time::Duration;
 
 use config::Protocol;
-use testkit::http1::Peer;
-use testkit::http2::End;
+use testkit::http1::Http1Peer;
+use testkit::http2::H2End;
 use testkit::http2::frame::{
-    CANCEL, Frame, INTERNAL_ERROR, NO_ERROR, data, headers, last_data, last_headers, raw, reset,
+    CANCEL, H2Frame, INTERNAL_ERROR, NO_ERROR, data, headers, last_data, last_headers, raw, reset,
 };
 use testkit::text::{ANY, added};
+use testkit::wait::assert_soon;
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\n\r\nok";
 const OK_GOT: &str = ":status: 200\ndate: D\ncontent-length: 2\nvia: vanward\n---\nok\n---\n";
 
-/// `{ours}` is what the proxy adds to a request for the host `test`.
+/// `{ours}` are the fields that the proxy adds to a request for the host `test`.
 fn expand(text: &str) -> Vec<u8> {
     let any = char::from(ANY);
     text.replace("{ours}", &added(&format!("{any}.{any}"), "test")).into_bytes()
 }
 
-/// What is sent on stream 1 reaches the server as this text.
+/// Asserts what the server receives for these frames on stream 1.
 fn passes(name: &str, frames: &[Vec<u8>], seen: &str) {
     let scene = Scene::to_http1();
-    let mut client = scene.client();
-    client.sends(frames.concat());
+    let mut client = scene.client().saying(frames.concat());
     let mut server = scene.accept1();
     server.gets(&expand(seen));
     server.sends(OK);
@@ -69,10 +69,9 @@ fn a_request_with_two_hosts_or_none_is_refused() {
     ];
     let scene = Scene::to_http1();
     for (name, fields) in cases {
-        let mut client = scene.client();
-        client.sends(last_headers(1, &fields));
+        let mut client = scene.client().saying(last_headers(1, &fields));
         assert!(client.is_refused(1), "{name}");
-        // The connection goes on.
+        // The connection continues.
         client.is_heard();
     }
     scene.assert_no_more_connections();
@@ -80,7 +79,8 @@ fn a_request_with_two_hosts_or_none_is_refused() {
 
 #[test]
 fn a_scheme_is_a_scheme() {
-    // RFC 9113 §8.3.1, RFC 3986 §3.1: one of another protocol is translated as it may be, what is none is malformed.
+    // RFC 9113 §8.3.1, RFC 3986 §3.1: other valid schemes are accepted, as from a translating gateway; invalid ones are
+    // malformed.
     for scheme in ["http", "https", "HTTP", "coap+tcp", "a1.b-c"] {
         passes(
             scheme,
@@ -101,7 +101,7 @@ fn a_scheme_is_a_scheme() {
     scene.assert_no_more_connections();
 }
 
-/// Rates are of bytes that are due: a stream of gRPC whose client waits is quiet, not slow.
+/// The minimum rate only covers bytes that are due: an idle gRPC stream is not slow.
 #[test]
 fn a_stream_that_owes_nothing_is_not_too_slow() {
     let post = ":method: POST\n:scheme: http\n:authority: test\n:path: /\n";
@@ -111,20 +111,17 @@ fn a_stream_that_owes_nothing_is_not_too_slow() {
         config.limits.minimum_rate_bytes_per_second = 1_000_000;
         config.limits.rate_window = window;
     });
-    let mut client = quiet.client();
-    client.sends([headers(1, post), data(1, "sub")].concat());
-    let mut server = quiet.accept1();
-    server.head();
+    let mut client = quiet.client().saying([headers(1, post), data(1, "sub")].concat());
+    let mut server = quiet.accept1().after_head();
     server.gets(b"3\r\nsub\r\n");
     // Lets time pass.
-    let mut clock = quiet.client1();
-    clock.sends("G");
+    let mut clock = quiet.client1().saying("G");
     assert_eq!(clock.message().status(), 408);
     server.sends(OK);
     assert!(client.whole(1).starts_with(":status: 200\n"));
 }
 
-/// The rest of a frame that has begun is due, of one with padding as well.
+/// The rest of a frame that has begun is due, including its padding.
 #[test]
 fn a_frame_that_has_begun_is_due() {
     let slow = Scene::with(config::Protocol::Http1, 1, |config| {
@@ -134,12 +131,11 @@ fn a_frame_that_has_begun_is_due() {
     let padded = raw(0, 8, 1, &[b"\x04".as_slice(), b"012345", &[0; 4]].concat());
     for begun in [&data(1, "0123456789")[..12], &padded[..13]] {
         let mut client = slow.client();
-        // What it says in answer to the settings would be the rest of the frame.
+        // Otherwise the answer to the settings would become the rest of the frame.
         client.is_heard();
         client.sends(headers(1, ":method: POST\n:scheme: http\n:authority: test\n:path: /\n"));
         client.sends(begun);
-        let mut server = slow.accept1();
-        server.head();
+        let mut server = slow.accept1().after_head();
         server.gets(b"3\r\n012\r\n");
         assert!(client.whole(1).starts_with(":status: 408\n"));
     }
@@ -168,8 +164,7 @@ fn fields_of_a_connection_are_malformed() {
         "upgrade: websocket",
         "te: gzip",
     ] {
-        let mut client = scene.client();
-        client.sends(last_headers(1, &format!("{GET}{field}\n")));
+        let mut client = scene.client().saying(last_headers(1, &format!("{GET}{field}\n")));
         assert_eq!(client.whole(1), "reset 1\n", "{field}");
         client.is_heard();
     }
@@ -191,7 +186,7 @@ fn bodies_with_a_length_are_passed_on_as_they_are() {
     let with_length = format!("{post}content-length: 5\n");
     let seen = "POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n{ours}\r\nhello";
     passes("in one frame", &[headers(1, &with_length), last_data(1, "hello")], seen);
-    // RFC 9110 §8.6: not everybody reads `005` as a decimal number.
+    // RFC 9110 §8.6: some parsers do not read `005` as a decimal number.
     passes(
         "with zeros before",
         &[headers(1, &format!("{post}content-length: 005\n")), last_data(1, "hello")],
@@ -211,7 +206,7 @@ fn bodies_with_a_length_are_passed_on_as_they_are() {
     passes("without a body", &[last_headers(1, post)], "POST / HTTP/1.1\r\nhost: test\r\n{ours}\r\n");
 }
 
-/// A request whose body has no length that is told.
+/// Asserts what the server receives of a request without Content-Length.
 fn posts(trailers: &str, frames: &[Vec<u8>], expected: &str) {
     let scene = Scene::to_http1();
     let mut client = scene.client();
@@ -269,10 +264,9 @@ fn a_length_that_lies_resets_the_stream() {
         ("too much", vec![headers(1, head), data(1, "abcdef")]),
         ("too little before trailers", vec![headers(1, head), data(1, "abc"), last_headers(1, "x: y\n")]),
     ] {
-        let mut client = scene.client();
-        client.sends(frames.concat());
+        let mut client = scene.client().saying(frames.concat());
         assert_eq!(client.whole(1), "reset 1\n", "{name}");
-        // The connection goes on.
+        // The connection continues.
         client.sends(last_headers(3, &GET.replace("GET", "TRACE")));
         assert!(client.whole(3).starts_with(":status: 405\n"), "{name}");
     }
@@ -283,21 +277,16 @@ fn a_stream_that_is_reset_waits_for_no_server() {
     let scene = Scene::with(Protocol::Http1, 1, |config| {
         config.upstreams[0].servers[0].max_requests = 1.try_into().ok();
     });
-    let mut client = scene.client();
-    client.sends(last_headers(1, GET));
+    let mut client = scene.client().saying(last_headers(1, GET));
     let mut server = scene.accept1();
     let seen = expand("GET / HTTP/1.1\r\nhost: test\r\n{ours}\r\n");
     server.gets(&seen);
     client.sends(last_headers(3, &GET.replace("path: /", "path: /given-up")));
-    while scene.running.counters().requests_queued < 1 {
-        std::thread::yield_now();
-    }
+    assert_soon("the request is not queued", || scene.running.counters().requests_queued >= 1);
     client.sends(reset(3, CANCEL));
     scene.assert_failure("client-gone", 1);
     client.sends(last_headers(5, GET));
-    while scene.running.counters().requests_queued < 2 {
-        std::thread::yield_now();
-    }
+    assert_soon("the request is not queued", || scene.running.counters().requests_queued >= 2);
     for stream in [1, 5] {
         server.sends(OK);
         assert_eq!(client.whole(stream), OK_GOT);
@@ -308,15 +297,14 @@ fn a_stream_that_is_reset_waits_for_no_server() {
     scene.assert_no_more_connections();
 }
 
-/// What a server answers to a plain request arrives as this.
+/// Asserts what the client receives for a server's answer to a plain request.
 fn answers(name: &str, method: &str, response: &str, got: &str) {
     let scene = Scene::to_http1();
-    let mut client = scene.client();
-    client.sends(last_headers(1, &GET.replace("GET", method)));
+    let mut client = scene.client().saying(last_headers(1, &GET.replace("GET", method)));
     let mut server = scene.accept1();
     server.gets(&expand(&format!("{method} / HTTP/1.1\r\nhost: test\r\n{{ours}}\r\n")));
     server.sends(response);
-    // A response that goes on until the connection ends.
+    // A response until close.
     let _ = server.stream().shutdown(std::net::Shutdown::Write);
     assert_eq!(client.whole(1), got, "{name}");
     client.is_heard();
@@ -438,22 +426,20 @@ fn a_client_that_waits_for_100_is_not_late() {
         1,
         ":method: PUT\n:scheme: http\n:authority: test\n:path: /\nexpect: 100-continue\ncontent-length: 3\n",
     ));
-    let mut server = scene.accept1();
-    server.head();
-    // It is the server that is.
+    let mut server = scene.accept1().after_head();
+    // The server is late.
     assert!(client.whole(1).starts_with(":status: 504\n"));
     server.is_closed();
 }
 
 #[test]
 fn what_comes_before_its_request_has_ended_asks_for_no_more() {
-    // RFC 9113 §8.1: a whole response, then NO_ERROR.
+    // RFC 9113 §8.1: a complete response, then NO_ERROR.
     let scene = Scene::to_http1();
     let mut client = scene.client();
     client.sends(headers(1, ":method: PUT\n:scheme: http\n:authority: test\n:path: /\n"));
     client.sends(data(1, "abc"));
-    let mut server = scene.accept1();
-    server.head();
+    let mut server = scene.accept1().after_head();
     server.gets(b"3\r\nabc\r\n");
     server.sends("HTTP/1.1 413 Content Too Large\r\nDate: D\r\nContent-Length: 2\r\n\r\nno");
     let got = client.whole(1);
@@ -471,10 +457,8 @@ fn a_response_that_is_cut_never_looks_whole() {
         ("chunks", "HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"),
     ] {
         let scene = Scene::to_http1();
-        let mut client = scene.client();
-        client.sends(last_headers(1, GET));
-        let mut server = scene.accept1();
-        server.head();
+        let mut client = scene.client().saying(last_headers(1, GET));
+        let mut server = scene.accept1().after_head();
         server.sends(response);
         drop(server);
         let got = client.whole(1);
@@ -540,18 +524,15 @@ fn fields_that_no_text_could_hold_are_refused() {
 #[test]
 fn a_request_that_its_client_takes_back_takes_the_servers_connection_along() {
     let scene = Scene::to_http1();
-    let mut client = scene.client();
-    client.sends(last_headers(1, GET));
-    let mut server = scene.accept1();
-    server.head();
+    let mut client = scene.client().saying(last_headers(1, GET));
+    let mut server = scene.accept1().after_head();
     client.sends(reset(1, testkit::http2::frame::CANCEL));
     server.is_closed();
     scene.assert_failure("client-gone", 1);
-    // Within its body it is cut, and never ends as if it were whole.
+    // Within its body the request is cut, and never looks complete.
     client.sends(headers(3, ":method: PUT\n:scheme: http\n:authority: test\n:path: /\n"));
     client.sends(data(3, "abc"));
-    let mut server = scene.accept1();
-    server.head();
+    let mut server = scene.accept1().after_head();
     server.gets(b"3\r\nabc\r\n");
     client.sends(reset(3, testkit::http2::frame::CANCEL));
     server.is_closed();
@@ -564,14 +545,12 @@ fn streams_are_answered_as_their_servers_do() {
     let scene = Scene::to_http1();
     let mut client = scene.client();
     client.sends(last_headers(1, &GET.replace(":path: /", ":path: /slow")));
-    let mut slow = scene.accept1();
-    slow.head();
+    let mut slow = scene.accept1().after_head();
     client.sends(last_headers(3, GET));
-    let mut quick = scene.accept1();
-    quick.head();
+    let mut quick = scene.accept1().after_head();
     quick.sends(OK);
     assert_eq!(client.whole(3), OK_GOT);
-    // The quick one's connection is free again.
+    // The fast server's connection is free again.
     client.sends(last_headers(5, GET));
     quick.head();
     quick.sends(OK);
@@ -584,10 +563,8 @@ fn streams_are_answered_as_their_servers_do() {
 fn a_large_response_and_a_large_request_arrive_whole() {
     let body: String = (0..40_000).map(|number| format!("{number:>7}\n")).collect();
     let scene = Scene::to_http1();
-    let mut client = scene.client();
-    client.sends(last_headers(1, GET));
-    let mut server = scene.accept1();
-    server.head();
+    let mut client = scene.client().saying(last_headers(1, GET));
+    let mut server = scene.accept1().after_head();
     let response = format!("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let sending = std::thread::spawn(move || {
         server.sends(response);
@@ -617,16 +594,15 @@ fn data_is_passed_on_as_it_comes() {
     let scene = Scene::to_http1();
     let mut client = scene.client();
     client.sends(headers(1, ":method: POST\n:scheme: http\n:authority: test\n:path: /\n"));
-    let mut server = scene.accept1();
-    server.head();
+    let mut server = scene.accept1().after_head();
     talk(&mut client, &mut server);
     client.sends(last_data(1, ""));
     server.gets(b"0\r\n\r\n");
     server.sends("0\r\n\r\n");
-    assert_eq!(client.next_on(1), Frame::Data { stream: 1, bytes: Vec::new(), ends: true });
+    assert_eq!(client.next_on(1), H2Frame::Data { stream: 1, bytes: Vec::new(), ends: true });
 }
 
-fn talk(client: &mut End, server: &mut Peer) {
+fn talk(client: &mut H2End, server: &mut Http1Peer) {
     client.sends(data(1, "a"));
     server.gets(b"1\r\na\r\n");
     server.sends("HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nA\r\n");

@@ -1,22 +1,22 @@
-//! The bounds of floods: what they are is an option, proxies that are trusted get more, and the log names the one that was met.
+//! The limits on floods: they are options, trusted proxies get a multiple, and the log names the exceeded one.
 
 use config::{AccessLog, LogFormat, LogTarget, Protocol, Settings};
 use serde_json::Value;
 use testkit::http2::frame::{
-    CANCEL, ENHANCE_YOUR_CALM, Frame, INITIAL_WINDOW_SIZE, block, headers, last_headers, ping, raw, reset,
+    CANCEL, ENHANCE_YOUR_CALM, H2Frame, INITIAL_WINDOW_SIZE, block, headers, last_headers, ping, raw, reset,
     settings, window_update,
 };
-use testkit::http2::{End, Ended};
+use testkit::http2::{H2End, H2Ended};
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
 const TRACE: &str = ":method: TRACE\n:scheme: http\n:authority: test\n:path: /\n";
 
-/// What is sent again and again, by the count of what was sent before.
+/// The frames to send, by the number of earlier repetitions.
 type Frames = fn(u32) -> Vec<u8>;
 
-/// The kinds of floods: the option of the bound, what begins it, what of it there is too much of, and the word for it.
+/// The kinds of floods: the option, the request that begins, the frames, and the log word.
 const FLOODS: [(&str, &str, Frames, &str); 9] = [
     ("resets_per_second", "", rapid_resets, "http2-reset-flood"),
     ("settings_per_second", "", |_| settings(&[(INITIAL_WINDOW_SIZE, 1)]), "http2-settings-flood"),
@@ -39,13 +39,13 @@ const FLOODS: [(&str, &str, Frames, &str); 9] = [
     ),
 ];
 
-/// CVE-2023-44487, of requests that no server hears of.
+/// CVE-2023-44487, with requests that no server sees.
 fn rapid_resets(at: u32) -> Vec<u8> {
     [last_headers(1 + 2 * at, TRACE), reset(1 + 2 * at, CANCEL)].concat()
 }
 
-/// What the log says of what a client does under such bounds.
-fn logged(change: impl FnOnce(&mut Settings), talk: impl FnOnce(&Scene, &mut End)) -> Vec<Value> {
+/// Returns the log of a client's frames under these limits.
+fn logged(change: impl FnOnce(&mut Settings), talk: impl FnOnce(&Scene, &mut H2End)) -> Vec<Value> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("access.log");
     let scene = Scene::with(Protocol::Http1, 1, |config| {
@@ -63,7 +63,7 @@ fn logged(change: impl FnOnce(&mut Settings), talk: impl FnOnce(&Scene, &mut End
     text.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect()
 }
 
-/// Whether a line of no request says that a connection ended so.
+/// Whether a line without a request reports this end of a connection.
 fn is_told(line: &Value, word: &str, end: &str) -> bool {
     let detail = line["detail"].as_str().unwrap_or_default();
     line["cause"] == word && line.get("target").is_none() && detail.ends_with(end)
@@ -97,7 +97,7 @@ fn the_log_names_the_bound_that_was_met() {
                     client.sends(headers(1, &GET.replace("GET", method)));
                 }
                 (0..100_000).take_while(|at| client.can_send(&frames(*at))).count();
-                assert_eq!(client.ends(), Ended::Told(ENHANCE_YOUR_CALM), "{option}");
+                assert_eq!(client.ends(), H2Ended::Told(ENHANCE_YOUR_CALM), "{option}");
             },
         );
         let end = format!(": more than limits.http2.{option}, 23");
@@ -105,7 +105,7 @@ fn the_log_names_the_bound_that_was_met() {
     }
 }
 
-/// CVE-2024-27316: what no option bounds is told with its limit all the same.
+/// CVE-2024-27316: the log also names limits without an option.
 #[test]
 fn the_log_names_the_bound_of_a_head_without_an_end() {
     let lines = logged(
@@ -113,14 +113,14 @@ fn the_log_names_the_bound_of_a_head_without_an_end() {
         |_, client| {
             client.sends(raw(1, 1, 1, &block(GET)));
             (0..1000).take_while(|_| client.can_send(&raw(9, 0, 1, b"x"))).count();
-            assert_eq!(client.ends(), Ended::Told(ENHANCE_YOUR_CALM));
+            assert_eq!(client.ends(), H2Ended::Told(ENHANCE_YOUR_CALM));
         },
     );
     let end = ": more than 16 frames for a head, or limits.header_bytes and a frame, 81920 bytes";
     assert!(lines.iter().any(|line| is_told(line, "http2-excess", end)), "{lines:?}");
 }
 
-/// A proxy in front carries what thousands of users do.
+/// A proxy in front carries the requests of thousands of users.
 #[test]
 fn a_trusted_proxy_may_send_so_many_times_as_much() {
     for (option, method, frames, word) in FLOODS {
@@ -142,14 +142,14 @@ fn a_trusted_proxy_may_send_so_many_times_as_much() {
                 client.is_heard();
             } else {
                 sent.count();
-                assert_eq!(client.ends(), Ended::Told(ENHANCE_YOUR_CALM), "{option}");
+                assert_eq!(client.ends(), H2Ended::Told(ENHANCE_YOUR_CALM), "{option}");
                 scene.assert_failure(word, 1);
             }
         }
     }
 }
 
-/// CVE-2019-9517 and its kin: windows of a byte have us send a frame for each.
+/// CVE-2019-9517 and similar: windows of one byte make the proxy send a frame for each.
 #[test]
 fn a_response_that_is_taken_byte_by_byte_ends_the_connection() {
     let lines = logged(
@@ -157,29 +157,26 @@ fn a_response_that_is_taken_byte_by_byte_ends_the_connection() {
         |scene, client| {
             client.takes_all = false;
             client.sends([settings(&[(INITIAL_WINDOW_SIZE, 1)]), last_headers(1, GET)].concat());
-            let mut server = scene.accept1();
-            server.head();
+            let mut server = scene.accept1().after_head();
             server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n{}", "x".repeat(60_000)));
             (0..100_000).take_while(|_| client.can_send(&window_update(1, 1))).count();
-            assert_eq!(client.ends(), Ended::Told(ENHANCE_YOUR_CALM));
+            assert_eq!(client.ends(), H2Ended::Told(ENHANCE_YOUR_CALM));
         },
     );
     let end = ": more than limits.http2.overhead_per_second, 1000";
     assert!(lines.iter().any(|line| is_told(line, "http2-overhead-flood", end)), "{lines:?}");
 }
 
-/// What every client does with what it downloads: it opens both windows for each frame. That is earned.
+/// Every client that downloads opens both windows for each frame, which the data justifies.
 #[test]
 fn windows_that_go_with_a_body_are_no_flood() {
     let scene = Scene::with(Protocol::Http1, 1, |config| bound(config, 10));
-    let mut client = scene.client();
-    client.sends(last_headers(1, GET));
-    let mut server = scene.accept1();
-    server.head();
+    let mut client = scene.client().saying(last_headers(1, GET));
+    let mut server = scene.accept1().after_head();
     server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n{}", "x".repeat(3_000_000)));
     let mut left = 3_000_000;
     while left > 0 {
-        if let Frame::Data { bytes, .. } = client.next_on(1) {
+        if let H2Frame::Data { bytes, .. } = client.next_on(1) {
             left -= bytes.len();
         }
     }

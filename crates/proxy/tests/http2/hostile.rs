@@ -1,35 +1,35 @@
-//! Clients that mean harm: each is noticed, counted and got rid of, and nobody else is the worse for it.
+//! Hostile clients: each is detected, counted and disconnected, without an effect on others.
 
 use std::time::Duration;
 
 use config::Protocol;
 use testkit::http2::frame::{
-    CANCEL, ENHANCE_YOUR_CALM, FLOW_CONTROL_ERROR, Frame, INITIAL_WINDOW_SIZE, PROTOCOL_ERROR,
+    CANCEL, ENHANCE_YOUR_CALM, FLOW_CONTROL_ERROR, H2Frame, INITIAL_WINDOW_SIZE, PROTOCOL_ERROR,
     REFUSED_STREAM, block, data, headers, last_data, last_headers, ping, raw, reset, settings, window_update,
 };
-use testkit::http2::{End, Ended};
+use testkit::http2::{H2End, H2Ended};
 
-use crate::scene::{Scene, fills};
+use super::scene::{Scene, fills};
 
 const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
 const TRACE: &str = ":method: TRACE\n:scheme: http\n:authority: test\n:path: /\n";
 
-/// What is sent until the proxy has had enough, which ends this connection, is counted, and touches no other.
-fn is_cut_off(name: &str, word: &str, attack: impl FnOnce(&mut End)) {
+/// Asserts that an attack ends its connection, is counted, and affects no other.
+fn is_cut_off(name: &str, word: &str, attack: impl FnOnce(&mut H2End)) {
     let scene = Scene::to_http1();
     let mut friend = scene.client();
     friend.is_heard();
     let mut client = scene.client();
     client.is_heard();
     attack(&mut client);
-    assert_eq!(client.ends(), Ended::Told(ENHANCE_YOUR_CALM), "{name}");
+    assert_eq!(client.ends(), H2Ended::Told(ENHANCE_YOUR_CALM), "{name}");
     scene.assert_failure(word, 1);
     friend.sends(last_headers(1, TRACE));
     assert!(friend.whole(1).starts_with(":status: 405\n"), "{name}");
 }
 
-/// Sends this again and again, as long as it goes.
-fn floods(client: &mut End, times: u32, frames: impl Fn(u32) -> Vec<u8>) {
+/// Sends frames repeatedly, as long as that is possible.
+fn floods(client: &mut H2End, times: u32, frames: impl Fn(u32) -> Vec<u8>) {
     for at in 0..times {
         if !client.can_send(&frames(at)) {
             return;
@@ -55,7 +55,7 @@ fn floods_of_frames_that_cost_nothing_are_cut_off() {
 
 #[test]
 fn rapid_resets_are_cut_off() {
-    // CVE-2023-44487. A request that no server has to hear of, so that none does.
+    // CVE-2023-44487, with requests that no server sees.
     is_cut_off("at once", "http2-reset-flood", |client| {
         floods(client, 2000, |at| [last_headers(1 + 2 * at, TRACE), reset(1 + 2 * at, CANCEL)].concat());
     });
@@ -63,7 +63,7 @@ fn rapid_resets_are_cut_off() {
 
 #[test]
 fn resets_that_are_provoked_are_cut_off() {
-    // CVE-2025-8671: the client never resets, but makes us do it.
+    // CVE-2025-8671: the client does not reset streams itself, but makes the proxy reset them.
     let zero = |stream| window_update(stream, 0);
     let overflow = |stream| window_update(stream, (1 << 31) - 1);
     let closed = |stream| data(stream, "x");
@@ -76,7 +76,7 @@ fn resets_that_are_provoked_are_cut_off() {
         let mut client = scene.client();
         client.is_heard();
         floods(&mut client, 2000, |at| [last_headers(1 + 2 * at, GET), provoke(1 + 2 * at)].concat());
-        assert!(matches!(client.ends(), Ended::Told(_)), "{name}");
+        assert!(matches!(client.ends(), H2Ended::Told(_)), "{name}");
         scene.assert_failure(word, 1);
         let requests = scene.running.counters().requests;
         assert!(requests <= 200, "{name}: {requests} requests were served");
@@ -98,7 +98,7 @@ fn requests_that_are_malformed_again_and_again_are_cut_off() {
 
 #[test]
 fn a_head_without_end_is_cut_off() {
-    // CVE-2024-27316 and its like.
+    // CVE-2024-27316 and similar.
     is_cut_off("CONTINUATION", "http2-excess", |client| {
         client.sends(raw(1, 1, 1, &block(GET)));
         floods(client, 1000, |at| raw(9, 0, 1, &block(&format!("x-{at}: {}\n", "y".repeat(10_000)))));
@@ -124,25 +124,21 @@ fn a_head_that_does_not_end_in_time_ends_its_connection() {
     });
     for ((name, beginning), count) in beginnings.into_iter().zip(1..) {
         let mut client = scene.client();
-        // Nothing of it is idle meanwhile.
+        // Meanwhile a request keeps the connection from being idle.
         client.sends(headers(1, &GET.replace("GET", "POST")));
-        let mut server = scene.accept1();
-        server.head();
+        let _server = scene.accept1().after_head();
         client.is_heard();
         client.sends(beginning);
-        assert_eq!(client.ends(), Ended::Told(ENHANCE_YOUR_CALM), "{name}");
+        assert_eq!(client.ends(), H2Ended::Told(ENHANCE_YOUR_CALM), "{name}");
         scene.assert_failure("client-header-timeout", count);
     }
-    // A frame of a body is judged by what holds for bodies.
-    let mut client = scene.client();
-    client.sends(headers(1, &GET.replace("GET", "POST")));
-    let mut server = scene.accept1();
-    server.head();
+    // A body frame is judged by the rules for bodies.
+    let mut client = scene.client().saying(headers(1, &GET.replace("GET", "POST")));
+    let mut server = scene.accept1().after_head();
     client.is_heard();
     let body = last_data(1, "late");
     client.sends(&body[..5]);
-    let mut clock = scene.client1();
-    clock.sends("G");
+    let mut clock = scene.client1().saying("G");
     assert_eq!(clock.message().status(), 408);
     client.sends(&body[5..]);
     server.gets(b"4\r\nlate\r\n0\r\n\r\n");
@@ -152,7 +148,7 @@ fn a_head_that_does_not_end_in_time_ends_its_connection() {
 fn a_head_that_is_too_large_is_431() {
     let scene = Scene::to_http1();
     let mut client = scene.client();
-    // Small on the line, large in meaning: a field of 4,000 bytes that is named 60 times.
+    // Small on the wire, large when decoded: a field of 4,000 bytes, referenced 60 times.
     let mut bomb = block(GET);
     bomb.extend([0x40, 1, b'x', 127, 0xa1, 0x1e]);
     bomb.extend([b'y'; 4000]);
@@ -160,7 +156,7 @@ fn a_head_that_is_too_large_is_431() {
     client.sends(raw(1, 5, 1, &bomb));
     assert!(client.whole(1).starts_with(":status: 431\n"));
     client.is_heard();
-    // More fields than are allowed, however short.
+    // More fields than permitted, however short.
     let many: String = (0..300).map(|at| format!("x-{at}: y\n")).collect();
     client.sends(last_headers(3, &format!("{GET}{many}")));
     assert!(client.whole(3).starts_with(":status: 431\n"));
@@ -177,8 +173,8 @@ fn one_stream_too_many_is_refused() {
     for at in 0..101 {
         client.sends(headers(1 + 2 * at, &GET.replace("GET", "POST")));
     }
-    assert_eq!(client.next_on(201), Frame::Reset { stream: 201, code: REFUSED_STREAM });
-    // The others are under way.
+    assert_eq!(client.next_on(201), H2Frame::Reset { stream: 201, code: REFUSED_STREAM });
+    // The other streams are under way.
     let mut servers: Vec<_> = (0..100).map(|_| scene.accept1()).collect();
     servers.iter_mut().for_each(|server| assert!(server.head().starts_with("POST / ")));
     scene.assert_no_more_connections();
@@ -196,7 +192,7 @@ fn breaches_of_the_protocol_end_the_connection() {
         let mut client = scene.client();
         client.is_heard();
         client.sends(frames);
-        assert_eq!(client.ends(), Ended::Told(code), "{name}");
+        assert_eq!(client.ends(), H2Ended::Told(code), "{name}");
     }
 }
 
@@ -207,18 +203,16 @@ fn a_download_that_is_given_up_leaves_its_connection_as_it_was() {
     client.sends(window_update(0, 1 << 30));
     for at in 0..4 {
         client.sends(last_headers(1 + 2 * at, GET));
-        let mut server = scene.accept1();
-        server.head();
+        let mut server = scene.accept1().after_head();
         server.sends("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
-        // More than fits anywhere, while nobody reads.
+        // More than all buffers hold, while the client does not read.
         fills(server.stream());
         client.sends(reset(1 + 2 * at, CANCEL));
         client.is_heard();
         client.forgets();
     }
     client.sends(last_headers(101, GET));
-    let mut server = scene.accept1();
-    server.head();
+    let mut server = scene.accept1().after_head();
     server.sends(format!(
         "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 1000000\r\n\r\n{}",
         "y".repeat(1_000_000)
@@ -232,8 +226,7 @@ fn a_download_that_is_given_up_leaves_its_connection_as_it_was() {
 #[test]
 fn a_client_may_give_up_all_that_it_has_asked_for_at_once() {
     let scene = Scene::to_http2();
-    let mut client = scene.client();
-    client.sends(last_headers(1, GET));
+    let mut client = scene.client().saying(last_headers(1, GET));
     let mut server = scene.accept();
     server.whole(1);
     let ids = || (1..100).map(|at| 1 + 2 * at);

@@ -1,14 +1,14 @@
-//! Lines of the access log of requests over HTTP/2, on both sides.
+//! Access log lines of HTTP/2 requests, on both sides.
 
 use config::{AccessLog, LogFormat, LogTarget, Protocol};
 use serde_json::Value;
 use testkit::http2::frame::{
-    Frame, INITIAL_WINDOW_SIZE, block, data, headers, last_data, last_headers, raw, reset,
+    H2Frame, INITIAL_WINDOW_SIZE, block, data, headers, last_data, last_headers, raw, reset,
 };
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
-/// What the log says of what happens between clients and servers that speak this version.
+/// Returns the log of a conversation; `protocol` is the server's version.
 pub(crate) fn logged(protocol: Protocol, talk: impl FnOnce(&Scene)) -> Vec<Value> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("access.log");
@@ -33,13 +33,12 @@ fn bytes_that_never_left_are_not_counted() {
             let mut client = scene.client_with(&[(INITIAL_WINDOW_SIZE, window)]);
             client.takes_all = false;
             client.sends(last_headers(1, GET));
-            let mut server = scene.accept1();
-            server.head();
+            let mut server = scene.accept1().after_head();
             server.sends(&answer);
             client.next_on(1);
             let mut got = 0;
             while got < window {
-                let Frame::Data { bytes, .. } = client.next_on(1) else { panic!("no data") };
+                let H2Frame::Data { bytes, .. } = client.next_on(1) else { panic!("no data") };
                 got += bytes.len() as u32;
             }
             if gives_up {
@@ -58,20 +57,17 @@ fn bytes_that_never_left_are_not_counted() {
 fn an_upgraded_stream_is_logged_as_its_client_sees_it() {
     let connect = ":method: CONNECT\n:protocol: chat\n:scheme: http\n:authority: test\n:path: /chat\n";
     let lines = logged(Protocol::Http1, |scene| {
-        let mut client = scene.client();
-        client.sends(headers(1, connect));
-        let mut server = scene.accept1();
-        server.head();
+        let mut client = scene.client().saying(headers(1, connect));
+        let mut server = scene.accept1().after_head();
         server.sends("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n");
         client.next_on(1);
         client.sends(last_data(1, ""));
         server.gets_the_end();
         drop(server);
         client.whole(1);
-        // One that the server does not take.
+        // A protocol that the server rejects.
         client.sends(headers(3, connect));
-        let mut server = scene.accept1();
-        server.head();
+        let mut server = scene.accept1().after_head();
         server.sends("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
         client.next_on(3);
     });
@@ -90,7 +86,7 @@ fn a_call_that_no_server_answers_gets_a_head_with_the_status_of_grpc_and_no_more
     let mut client = scene.client();
     let call = format!("{}content-type: application/grpc\nte: trailers\n", GET.replace("GET", "POST"));
     client.sends([headers(1, &call), last_data(1, "\0\0\0\0\0")].concat());
-    let Frame::Headers { fields, ends, .. } = client.next_on(1) else { panic!("no head") };
+    let H2Frame::Headers { fields, ends, .. } = client.next_on(1) else { panic!("no head") };
     assert!(ends, "trailers alone");
     for line in [
         ":status: 200",
@@ -113,8 +109,7 @@ fn a_stream_is_logged_like_any_request() {
         let target = LogTarget::File(path.clone());
         config.access_logs = vec![AccessLog::new(target, LogFormat::Json)];
     });
-    let mut client = scene.client();
-    client.sends([headers(1, FIELDS), last_data(1, "hello")].concat());
+    let mut client = scene.client().saying([headers(1, FIELDS), last_data(1, "hello")].concat());
     let mut server = scene.accept();
     server.whole(1);
     server.sends([headers(1, ":status: 200\ndate: D\n"), last_data(1, "ok")].concat());
@@ -172,7 +167,7 @@ fn a_request_that_is_refused_is_told_by_field_and_rule() {
         client.next_on(11);
         let method = "M".repeat(65);
         client.sends(last_headers(15, &GET.replace("GET", &method)));
-        let Frame::Headers { fields, .. } = client.next_on(15) else { panic!("no head") };
+        let H2Frame::Headers { fields, .. } = client.next_on(15) else { panic!("no head") };
         assert!(fields.starts_with(":status: 501\n"), "{fields}");
         client.sends(
             [headers(17, &format!("{}content-length: 2\n", GET.replace("GET", "PUT"))), last_data(17, "abc")]
@@ -180,7 +175,7 @@ fn a_request_that_is_refused_is_told_by_field_and_rule() {
         );
         client.gets_reset(17, 1);
         client.is_heard();
-        // What ends the connection is told as well: a window that grows by nothing.
+        // A connection error is logged, too: a window update of zero.
         client.sends([0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         client.ends();
     });
@@ -236,8 +231,7 @@ fn a_request_that_is_refused_is_told_by_field_and_rule() {
 #[test]
 fn an_answer_that_is_refused_is_told_by_field_and_rule() {
     let lines = logged(Protocol::Http2, |scene| {
-        let mut client = scene.client();
-        client.sends(last_headers(1, GET));
+        let mut client = scene.client().saying(last_headers(1, GET));
         let mut server = scene.accept();
         server.whole(1);
         server.sends(last_headers(1, ":status: 200\nX Trace: 1\n"));
@@ -262,11 +256,9 @@ fn an_answer_that_is_refused_is_told_by_field_and_rule() {
 fn an_answer_that_ends_early_is_told_with_how_much_came() {
     for protocol in [Protocol::Http1, Protocol::Http2] {
         let lines = logged(protocol, |scene| {
-            let mut client = scene.client();
-            client.sends(last_headers(1, GET));
+            let mut client = scene.client().saying(last_headers(1, GET));
             if protocol == Protocol::Http1 {
-                let mut server = scene.accept1();
-                server.head();
+                let mut server = scene.accept1().after_head();
                 server.sends("HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\nabc");
                 client.next_on(1);
             } else {
@@ -281,7 +273,8 @@ fn an_answer_that_ends_early_is_told_with_how_much_came() {
             client.next_on(1);
         });
         assert_eq!(lines[0]["cause"], "upstream-truncated", "{}", lines[0]);
-        let detail = "3 of the 50000 bytes came that Content-Length says";
+        let code = if protocol == Protocol::Http2 { "; it reset the stream with INTERNAL_ERROR" } else { "" };
+        let detail = format!("3 of the 50000 bytes came that Content-Length says{code}");
         assert_eq!(lines[0]["detail"], detail, "{protocol:?}");
     }
 }
@@ -315,7 +308,7 @@ fn what_is_wrong_with_the_trailers_of_an_answer_is_told() {
     assert_eq!(told, expected.each_ref().map(|(cause, detail)| (cause, detail)));
 }
 
-/// A field of 4,000 bytes that is named 60 times: small on the line, large in meaning.
+/// A field of 4,000 bytes, referenced 60 times: small on the wire, large when decoded.
 fn bomb() -> Vec<u8> {
     let mut bomb = vec![0x40, 1, b'x', 127, 0xa1, 0x1e];
     bomb.extend([b'y'; 4000]);
@@ -327,13 +320,12 @@ fn bomb() -> Vec<u8> {
 fn an_answer_with_too_large_a_head_is_told_as_such_with_the_limit() {
     let head = |fields: &str| [block(fields), bomb()].concat();
     let lines = logged(Protocol::Http2, |scene| {
-        let mut client = scene.client();
-        client.sends(last_headers(1, GET));
+        let mut client = scene.client().saying(last_headers(1, GET));
         let mut server = scene.accept();
         server.whole(1);
         server.sends(raw(1, 4, 1, &head(":status: 200\n")));
         assert!(client.whole(1).starts_with(":status: 502\n"));
-        // Each interim response fits, and what nobody has read yet of all does not.
+        // Each interim response fits, but not all unread ones together.
         client.sends(last_headers(3, GET));
         server.whole(3);
         let interim = [block(":status: 103\n"), vec![0x80 | 62; 12]].concat();
@@ -356,7 +348,7 @@ fn a_call_that_is_refused_for_its_head_gets_a_status_of_grpc() {
     const CALL: &str = "content-type: application/grpc+proto\n";
     let post = GET.replace("GET", "POST");
     let head = |parts: &[&[u8]]| parts.concat();
-    // Behind what is wrong it counts as well.
+    // The content type counts even behind the field that is too large.
     let too_large =
         [head(&[&block(&format!("{post}{CALL}")), &bomb()]), head(&[&block(&post), &bomb(), &block(CALL)])];
     let twice =
@@ -371,7 +363,7 @@ fn a_call_that_is_refused_for_its_head_gets_a_status_of_grpc() {
         ] {
             for block in blocks {
                 client.sends(raw(1, 5, stream, block));
-                let Frame::Headers { fields, ends, .. } = client.next_on(stream) else { panic!("no head") };
+                let H2Frame::Headers { fields, ends, .. } = client.next_on(stream) else { panic!("no head") };
                 let expected = format!(
                     ":status: 200\ncontent-type: application/grpc+proto\ngrpc-status: {status}\ngrpc-message: {message}\n"
                 );
@@ -379,7 +371,7 @@ fn a_call_that_is_refused_for_its_head_gets_a_status_of_grpc() {
                 stream += 2;
             }
         }
-        // What only looks like it is answered as every other.
+        // A request that merely resembles gRPC gets a plain error.
         client.sends(raw(
             1,
             5,

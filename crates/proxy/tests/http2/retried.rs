@@ -1,4 +1,4 @@
-//! Each row of the table of retries, with one server and with two, between clients and servers of either version.
+//! Each row of the table of retries, with one server and with two, for clients and servers of either version.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,32 +11,29 @@ use balance::RetrySettings;
 use config::{Protocol, RetryOn, Statuses, Upstream};
 use socket2::SockRef;
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
-/// What a server does with a request.
+/// A server's reaction to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deed {
     Answers,
-    /// Answers 503.
     Refuses,
-    /// Resets the connection.
     Resets,
-    /// Resets the stream; of HTTP/1, ends the connection.
+    /// Resets the stream; over HTTP/1, closes the connection.
     Ends,
-    /// Says nothing.
     Waits,
 }
 use Deed::{Answers, Ends, Refuses, Resets, Waits};
 use testkit::http2::frame::{INTERNAL_ERROR, headers, last_data, last_headers, raw, reset, settings};
 
-/// What is configured, what the servers do one after the other with the requests that come to either, and what the client gets.
+/// The configuration, the reactions of the servers in order, and the client's status.
 struct Row {
     name: &'static str,
     change: fn(&mut Upstream),
     method: &'static str,
     deeds: &'static [Deed],
     status: u16,
-    /// How many attempts there are, with one server and with two.
+    /// Number of attempts with one server and with two.
     attempts: [usize; 2],
 }
 
@@ -91,10 +88,12 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "status",
-        change: |upstream| upstream.retry.on = RetryOn { status: Statuses::of([503]), ..RetryOn::none() },
+        change: |upstream| {
+            upstream.retry.on = RetryOn { status: Statuses::from_statuses([503]), ..RetryOn::none() }
+        },
         method: "GET",
         deeds: &[Refuses, Answers],
-        // It is passed on where no other server has room.
+        // The status is passed on if no other server has room.
         status: 0,
         attempts: [1, 2],
     },
@@ -242,7 +241,7 @@ fn check(row: &Row, count: usize, protocol: Protocol, is_client_http2: bool) {
         scene.running.stop();
         assert_eq!(got, status, "{name}");
         assert_eq!(asked.len(), row.attempts[count - 1], "{name}: {asked:?}");
-        // Another server where there is one.
+        // Another server, if there is one.
         assert!(count == 1 || asked.windows(2).all(|pair| pair[0] != pair[1]), "{name}: {asked:?}");
         let retries = scene.running.counters().upstream_retries;
         assert_eq!(retries, asked.len() as u64 - 1, "{name}");
@@ -259,7 +258,7 @@ fn a_server_that_nobody_listens_at_is_connected_to_again_or_another_is() {
                 let name =
                     format!("{count} of {protocol:?}, {attempts} attempts, to HTTP/2: {is_client_http2}");
                 let scene = Scene::with(protocol, count, |config| {
-                    // Nobody listens there. It is asked first.
+                    // No program listens there; this server is asked first.
                     config.upstreams[0].servers[0].port = 1;
                     config.upstreams[0].servers[0].weight = 1000;
                     config.upstreams[0].retry.attempts = attempts;
@@ -275,7 +274,7 @@ fn a_server_that_nobody_listens_at_is_connected_to_again_or_another_is() {
                             }
                         });
                     }
-                    // What no server saw may be done twice.
+                    // A request that no server saw may be retried.
                     let got = ask(&scene, "POST", is_client_http2);
                     scene.running.stop();
                     assert_eq!(got, status, "{name}");
@@ -286,7 +285,7 @@ fn a_server_that_nobody_listens_at_is_connected_to_again_or_another_is() {
     }
 }
 
-/// Asks once, and says the status that comes.
+/// Sends a request. Returns the status.
 fn ask(scene: &Scene, method: &str, is_http2: bool) -> u16 {
     if !is_http2 {
         let mut client = scene.client1();
@@ -304,7 +303,7 @@ fn resets(stream: &TcpStream) {
     SockRef::from(stream).set_linger(Some(Duration::ZERO)).expect("is a socket");
 }
 
-/// Serves a connection of HTTP/1 until its end.
+/// Serves an HTTP/1 connection until its end.
 fn serve_http1(mut stream: TcpStream, deed: impl Fn() -> Deed) {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
@@ -327,7 +326,7 @@ fn serve_http1(mut stream: TcpStream, deed: impl Fn() -> Deed) {
     }
 }
 
-/// Serves a connection of HTTP/2 until its end.
+/// Serves an HTTP/2 connection until its end.
 fn serve_http2(mut stream: TcpStream, deed: impl Fn() -> Deed) {
     let mut preface = [0; 24];
     if stream.read_exact(&mut preface).is_err() || stream.write_all(&settings(&[])).is_err() {
@@ -343,7 +342,7 @@ fn serve_http2(mut stream: TcpStream, deed: impl Fn() -> Deed) {
         let answer = |status: &str, body: &str| [headers(id, status), last_data(id, body)].concat();
         let said = match (head[3], head[4] & 1) {
             (4, 0) => raw(4, 1, 0, b""),
-            // A request: its end is in no frame of its own here.
+            // A request. It ends with its head here.
             (1, _) => match deed() {
                 Answers => answer(":status: 200\n", "ok"),
                 Refuses => answer(":status: 503\n", "no"),

@@ -1,4 +1,4 @@
-//! A proxy with one worker between clients and servers that speak one version each.
+//! A proxy with one worker between clients and servers of one version each.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,29 +8,26 @@ use std::time::{Duration, Instant};
 use config::{Protocol, Server, Settings};
 use control::Running;
 use socket2::SockRef;
-use testkit::http1::Peer;
-use testkit::http2::End;
+use testkit::http1::Http1Peer;
+use testkit::http2::H2End;
 use testkit::scene::valid;
 use testkit::wait::PATIENCE;
 
-/// A running proxy and the servers behind it.
 pub(crate) struct Scene {
     pub(crate) running: Running,
     servers: Vec<TcpListener>,
 }
 
 impl Scene {
-    /// With one server of HTTP/1.1.
     pub(crate) fn to_http1() -> Self {
         Self::with(Protocol::Http1, 1, |_| ())
     }
 
-    /// With one server of HTTP/2.
     pub(crate) fn to_http2() -> Self {
         Self::with(Protocol::Http2, 1, |_| ())
     }
 
-    /// With so many servers, and some changes to the configuration.
+    /// With a number of servers, and changes to the configuration.
     pub(crate) fn with(protocol: Protocol, servers: usize, change: impl FnOnce(&mut Settings)) -> Self {
         let listen = |_| {
             let listener = TcpListener::bind(loopback()).expect("a port on loopback is free");
@@ -55,19 +52,17 @@ impl Scene {
         TcpStream::connect(self.running.addresses()[0]).expect("the proxy listens")
     }
 
-    /// A new client of HTTP/2.
-    pub(crate) fn client(&self) -> End {
+    pub(crate) fn client(&self) -> H2End {
         self.client_with(&[])
     }
 
-    /// A new client of HTTP/2 that says how it wants to be spoken to.
-    pub(crate) fn client_with(&self, settings: &[(u16, u32)]) -> End {
-        End::client(self.connect(), settings)
+    /// A new HTTP/2 client with these settings.
+    pub(crate) fn client_with(&self, settings: &[(u16, u32)]) -> H2End {
+        H2End::client(self.connect(), settings)
     }
 
-    /// A new client of HTTP/1.1.
-    pub(crate) fn client1(&self) -> Peer {
-        Peer::new("client", self.connect())
+    pub(crate) fn client1(&self) -> Http1Peer {
+        Http1Peer::new("client", self.connect())
     }
 
     pub(crate) fn accept_stream(&self, server: usize) -> TcpStream {
@@ -75,19 +70,19 @@ impl Scene {
         accepted.unwrap_or_else(|error| panic!("no connection reaches the server: {error}")).0
     }
 
-    /// The next connection to the first server, in HTTP/2.
-    pub(crate) fn accept(&self) -> End {
+    /// Accepts the next connection to the first server, in HTTP/2.
+    pub(crate) fn accept(&self) -> H2End {
         self.accept_with(&[])
     }
 
-    /// The same, by a server that says how it wants to be spoken to.
-    pub(crate) fn accept_with(&self, settings: &[(u16, u32)]) -> End {
-        End::server(self.accept_stream(0), settings)
+    /// The server has these settings.
+    pub(crate) fn accept_with(&self, settings: &[(u16, u32)]) -> H2End {
+        H2End::server(self.accept_stream(0), settings)
     }
 
-    /// The next connection to the first server, in HTTP/1.1.
-    pub(crate) fn accept1(&self) -> Peer {
-        Peer::new("server", self.accept_stream(0))
+    /// Accepts the next connection to the first server, in HTTP/1.1.
+    pub(crate) fn accept1(&self) -> Http1Peer {
+        Http1Peer::new("server", self.accept_stream(0))
     }
 
     pub(crate) fn server_address(&self) -> SocketAddr {
@@ -98,7 +93,7 @@ impl Scene {
         self.servers[server].local_addr().expect("it listens")
     }
 
-    /// No connection waits for any server.
+    /// Asserts that every connection to a server was accepted.
     #[track_caller]
     pub(crate) fn assert_no_more_connections(&self) {
         for server in &self.servers {
@@ -111,7 +106,7 @@ impl Scene {
         }
     }
 
-    /// How often this has been counted, once it has been at least `expected` times.
+    /// Waits until the failure was counted `expected` times, and asserts that it was not more often.
     #[track_caller]
     pub(crate) fn assert_failure(&self, word: &str, expected: u64) {
         let at = Running::failure_words().iter().position(|other| *other == word).expect("is a word");
@@ -123,7 +118,6 @@ impl Scene {
         assert_eq!(counted(), expected, "{word}; all: {:?}", self.failures());
     }
 
-    /// Failures counted so far, by their words.
     pub(crate) fn failures(&self) -> Vec<(&'static str, u64)> {
         let counted = self.running.counters().failures;
         let words = Running::failure_words().iter().copied().zip(counted);
@@ -135,7 +129,7 @@ pub(crate) fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-/// Writes until nothing is taken any more; how much that was.
+/// Writes until the peer takes no more. Returns the number of bytes.
 pub(crate) fn fills(stream: &TcpStream) -> usize {
     stream.set_nonblocking(true).expect("is a socket");
     let mut sent = 0;

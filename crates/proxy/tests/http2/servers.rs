@@ -1,31 +1,30 @@
-//! Connections of HTTP/2 to servers: how many there are, which requests share one, and what becomes of them.
+//! HTTP/2 connections to servers: their number, sharing, and end.
 
 use config::Protocol;
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::http2::frame::{
-    CANCEL, Frame, INTERNAL_ERROR, MAX_CONCURRENT_STREAMS, NO_ERROR, REFUSED_STREAM, data, go_away, headers,
-    last_data, last_headers, ping, reset, settings,
+    CANCEL, H2Frame, INTERNAL_ERROR, MAX_CONCURRENT_STREAMS, NO_ERROR, REFUSED_STREAM, data, go_away,
+    headers, last_data, last_headers, ping, reset, settings,
 };
-use testkit::http2::{End, Ended};
+use testkit::http2::{H2End, H2Ended};
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const POST: &str = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabc";
 
-fn answer(server: &mut End, stream: u32) {
+fn answer(server: &mut H2End, stream: u32) {
     server.sends([headers(stream, ":status: 200\ncontent-length: 2\n"), last_data(stream, "ok")].concat());
 }
 
-fn is_answered(client: &mut Peer) {
+fn is_answered(client: &mut Http1Peer) {
     let message = client.message();
     assert_eq!((message.status(), message.body), (200, b"ok".to_vec()));
 }
 
-/// A client whose request has reached a server, on this stream of its connection.
-fn asks(scene: &Scene, server: &mut End, stream: u32) -> Peer {
-    let mut client = scene.client1();
-    client.sends(GET);
+/// Returns a client whose request has reached a server, on this stream of its connection.
+fn asks(scene: &Scene, server: &mut H2End, stream: u32) -> Http1Peer {
+    let client = scene.client1().saying(GET);
     server.whole(stream);
     client
 }
@@ -33,12 +32,11 @@ fn asks(scene: &Scene, server: &mut End, stream: u32) -> Peer {
 #[test]
 fn clients_share_a_connection() {
     let scene = Scene::to_http2();
-    let mut first = scene.client1();
-    first.sends(GET);
+    let mut first = scene.client1().saying(GET);
     let mut server = scene.accept();
     server.whole(1);
     let mut clients: Vec<_> = (0..20).map(|at| asks(&scene, &mut server, 3 + 2 * at)).collect();
-    // In whatever order they are answered.
+    // In any order of the responses.
     for at in (0..20).rev() {
         answer(&mut server, 3 + 2 * at);
     }
@@ -67,17 +65,15 @@ fn requests_that_come_together_make_one_connection() {
 #[test]
 fn another_connection_is_made_where_one_has_no_stream_left() {
     let scene = Scene::to_http2();
-    let mut first = scene.client1();
-    first.sends(GET);
+    let mut first = scene.client1().saying(GET);
     let mut server = scene.accept_with(&[(MAX_CONCURRENT_STREAMS, 2)]);
     server.whole(1);
     server.is_heard();
     let mut second = asks(&scene, &mut server, 3);
-    let mut third = scene.client1();
-    third.sends(GET);
+    let mut third = scene.client1().saying(GET);
     let mut other = scene.accept_with(&[(MAX_CONCURRENT_STREAMS, 2)]);
     other.whole(1);
-    // Where a stream has ended, there is room again.
+    // When a stream has ended, there is room again.
     answer(&mut server, 1);
     is_answered(&mut first);
     let mut fourth = asks(&scene, &mut server, 5);
@@ -93,15 +89,13 @@ fn another_connection_is_made_where_one_has_no_stream_left() {
 #[test]
 fn a_server_may_lower_its_limit() {
     let scene = Scene::to_http2();
-    let mut first = scene.client1();
-    first.sends(GET);
+    let mut first = scene.client1().saying(GET);
     let mut server = scene.accept();
     server.whole(1);
     let mut second = asks(&scene, &mut server, 3);
     server.sends(settings(&[(MAX_CONCURRENT_STREAMS, 1)]));
     server.is_heard();
-    let mut third = scene.client1();
-    third.sends(GET);
+    let mut third = scene.client1().saying(GET);
     let mut other = scene.accept();
     other.whole(1);
     answer(&mut other, 1);
@@ -115,33 +109,30 @@ fn a_server_may_lower_its_limit() {
 #[test]
 fn a_server_that_allows_no_stream_is_not_waited_for() {
     let scene = Scene::with(Protocol::Http2, 1, |config| config.upstreams[0].retry.attempts = 1);
-    let mut client = scene.client1();
-    client.sends(GET);
+    let mut client = scene.client1().saying(GET);
     let _server = scene.accept_with(&[(MAX_CONCURRENT_STREAMS, 0)]);
     assert_eq!(client.message().status(), 502);
 }
 
 #[test]
 fn what_a_leaving_server_has_not_seen_goes_elsewhere() {
-    // RFC 9113 §6.8: streams above the last are as if they had never been.
+    // RFC 9113 §6.8: streams above the last one were not processed.
     let scene = Scene::to_http2();
-    let mut first = scene.client1();
-    first.sends(GET);
+    let mut first = scene.client1().saying(GET);
     let mut server = scene.accept();
     server.whole(1);
-    // A POST may be repeated as well: its server says that it has not seen it.
-    let mut second = scene.client1();
-    second.sends(POST);
+    // A POST may be retried, too, because its server has not processed it.
+    let mut second = scene.client1().saying(POST);
     server.whole(3);
     server.sends(go_away(1, NO_ERROR));
     let mut other = scene.accept();
     assert!(other.whole(1).ends_with("---\nabc\n---\n"));
     answer(&mut other, 1);
     is_answered(&mut second);
-    // What it has seen it answers.
+    // It answers the processed one.
     answer(&mut server, 1);
     is_answered(&mut first);
-    assert_eq!(server.ends(), Ended::Told(NO_ERROR));
+    assert_eq!(server.ends(), H2Ended::Told(NO_ERROR));
     let mut third = asks(&scene, &mut other, 3);
     answer(&mut other, 3);
     is_answered(&mut third);
@@ -152,8 +143,7 @@ fn what_a_leaving_server_has_not_seen_goes_elsewhere() {
 #[test]
 fn a_server_that_leaves_within_a_response_finishes_it() {
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(GET);
+    let mut client = scene.client1().saying(GET);
     let mut server = scene.accept();
     server.whole(1);
     server.sends(
@@ -165,10 +155,9 @@ fn a_server_that_leaves_within_a_response_finishes_it() {
 
 #[test]
 fn a_refused_stream_is_tried_again() {
-    // RFC 9113 §8.7: a POST as well; and as there is no other server, on the connection that is there (§9.1).
+    // RFC 9113 §8.7: also a POST. Without another server, on the same connection (§9.1).
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(GET);
+    let mut client = scene.client1().saying(GET);
     let mut server = scene.accept();
     for (at, request) in [GET, POST].into_iter().enumerate() {
         if at > 0 {
@@ -191,8 +180,7 @@ fn a_refused_stream_is_tried_again_within_the_budget() {
     let scene = Scene::with(Protocol::Http2, 1, |config| {
         config.upstreams[0].retry_budget = balance::RetrySettings { percent: 0, per_second_min: 0 };
     });
-    let mut client = scene.client1();
-    client.sends(GET);
+    let mut client = scene.client1().saying(GET);
     let mut server = scene.accept();
     for at in 0..20 {
         if at > 0 {
@@ -207,18 +195,17 @@ fn a_refused_stream_is_tried_again_within_the_budget() {
 
 #[test]
 fn a_server_that_resets_streams_is_asked_on_the_connection_that_is_there() {
-    // RFC 9113 §9.1: one connection should do, however its streams end.
+    // RFC 9113 §9.1: one connection suffices, however its streams end.
     let scene = Scene::with(Protocol::Http2, 1, |config| {
         config.upstreams[0].retry_budget = balance::RetrySettings { percent: 1000, per_second_min: 0 };
     });
-    let mut client = scene.client1();
-    client.sends(GET);
+    let mut client = scene.client1().saying(GET);
     let mut server = scene.accept();
     for at in 0..20 {
         if at > 0 {
             client.sends(GET);
         }
-        // Three attempts, as there is no other server.
+        // Three attempts, because there is no other server.
         for stream in (0..3).map(|attempt| 1 + 2 * (3 * at + attempt)) {
             server.whole(stream);
             server.sends(reset(stream, INTERNAL_ERROR));
@@ -232,8 +219,7 @@ fn a_server_that_resets_streams_is_asked_on_the_connection_that_is_there() {
 #[test]
 fn what_a_connection_that_dies_had_under_way_goes_to_one_other() {
     let scene = Scene::to_http2();
-    let mut first = scene.client1();
-    first.sends(GET);
+    let mut first = scene.client1().saying(GET);
     let mut server = scene.accept();
     server.whole(1);
     let mut clients: Vec<_> = (0..20).map(|at| asks(&scene, &mut server, 3 + 2 * at)).collect();
@@ -272,8 +258,7 @@ fn what_a_server_may_have_done_is_not_repeated() {
         [("reset", POST, reset(1, INTERNAL_ERROR)), ("left with an error", POST, go_away(1, INTERNAL_ERROR))]
     {
         let scene = Scene::to_http2();
-        let mut client = scene.client1();
-        client.sends(request);
+        let mut client = scene.client1().saying(request);
         let mut server = scene.accept();
         server.whole(1);
         server.sends(end);
@@ -294,22 +279,20 @@ fn a_connection_that_dies_cuts_its_responses() {
     server.sends([headers(1, ":status: 200\n"), data(1, "abc")].concat());
     begun.next_on(1);
     begun.gets_data(1, "abc");
-    let mut post = scene.client1();
-    post.sends(POST);
+    let mut post = scene.client1().saying(POST);
     server.whole(3);
     drop(server);
     begun.gets_reset(1, INTERNAL_ERROR);
     assert_eq!(post.message().status(), 502);
     begun.is_heard();
     scene.assert_failure("upstream-truncated", 1);
-    scene.assert_failure("upstream-reset", 1);
+    scene.assert_failure("upstream-closed", 1);
 }
 
 #[test]
 fn a_pooled_connection_that_was_closed_is_made_anew() {
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(GET);
+    let mut client = scene.client1().saying(GET);
     let mut server = scene.accept();
     server.whole(1);
     answer(&mut server, 1);
@@ -328,8 +311,7 @@ fn a_server_that_says_nothing_is_given_up() {
     let scene = Scene::with(Protocol::Http2, 1, |config| {
         config.timeouts.upstream_connect = std::time::Duration::from_millis(300);
     });
-    let mut client = scene.client1();
-    client.sends(GET);
+    let mut client = scene.client1().saying(GET);
     let _silent = scene.accept_stream(0);
     assert_eq!(client.message().status(), 504);
 }
@@ -337,28 +319,26 @@ fn a_server_that_says_nothing_is_given_up() {
 #[test]
 fn a_server_of_http_1_1_is_no_server_of_http_2() {
     let scene = Scene::with(Protocol::Http2, 1, |config| config.upstreams[0].retry.attempts = 1);
-    let mut client = scene.client1();
-    client.sends(GET);
-    let mut server = Peer::new("server", scene.accept_stream(0));
+    let mut client = scene.client1().saying(GET);
+    let mut server = Http1Peer::new("server", scene.accept_stream(0));
     server.sends("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(client.message().status(), 502);
-    scene.assert_failure("upstream-handshake", 1);
+    scene.assert_failure("upstream-protocol", 1);
 }
 
 #[test]
 fn a_server_that_asks_whether_we_are_there_is_answered() {
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(GET);
+    let mut client = scene.client1().saying(GET);
     let mut server = scene.accept();
     server.whole(1);
     server.sends(ping(*b"are you?"));
-    server.find(|frame| *frame == Frame::PingAck(*b"are you?"));
+    server.find(|frame| *frame == H2Frame::PingAck(*b"are you?"));
     answer(&mut server, 1);
     is_answered(&mut client);
-    // Idle as well.
+    // Also while idle.
     server.sends(ping(*b"and now?"));
-    server.find(|frame| *frame == Frame::PingAck(*b"and now?"));
+    server.find(|frame| *frame == H2Frame::PingAck(*b"and now?"));
 }
 
 #[test]
@@ -367,7 +347,7 @@ fn servers_take_turns() {
     let mut clients: Vec<_> = (0..2).map(|_| scene.client1()).collect();
     for (at, client) in clients.iter_mut().enumerate() {
         client.sends(GET);
-        let mut server = End::server(scene.accept_stream(at), &[]);
+        let mut server = H2End::server(scene.accept_stream(at), &[]);
         server.whole(1);
         answer(&mut server, 1);
         is_answered(client);
@@ -377,12 +357,11 @@ fn servers_take_turns() {
 #[test]
 fn a_server_that_refuses_is_left_for_another() {
     let scene = Scene::with(Protocol::Http2, 2, |_| ());
-    let mut client = scene.client1();
-    client.sends(POST);
-    let mut server = End::server(scene.accept_stream(0), &[]);
+    let mut client = scene.client1().saying(POST);
+    let mut server = H2End::server(scene.accept_stream(0), &[]);
     server.whole(1);
     server.sends(reset(1, REFUSED_STREAM));
-    let mut server = End::server(scene.accept_stream(1), &[]);
+    let mut server = H2End::server(scene.accept_stream(1), &[]);
     server.whole(1);
     answer(&mut server, 1);
     is_answered(&mut client);
@@ -390,7 +369,7 @@ fn a_server_that_refuses_is_left_for_another() {
 
 #[test]
 fn requests_that_one_client_gives_up_break_nobody_elses() {
-    // RFC 9113 §5.1: what a server sent before it knew of the resets is ignored, however many they are.
+    // RFC 9113 §5.1: frames that a server sent before it received the resets are ignored, however many.
     let scene = Scene::to_http2();
     let mut client = scene.client();
     let get = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
@@ -414,26 +393,24 @@ fn requests_that_one_client_gives_up_break_nobody_elses() {
     scene.assert_no_more_connections();
 }
 
-/// A request that waits for another connection takes a stream that becomes free before.
+/// A request that waits for another connection takes a stream that becomes free earlier.
 #[test]
 fn a_request_that_waits_for_a_connection_takes_a_stream_that_becomes_free() {
     let scene = Scene::to_http2();
-    let mut first = scene.client1();
-    first.sends(GET);
+    let mut first = scene.client1().saying(GET);
     let mut server = scene.accept_with(&[(MAX_CONCURRENT_STREAMS, 1)]);
     server.whole(1);
     server.is_heard();
-    let mut second = scene.client1();
-    second.sends(GET);
-    // It says nothing for now.
+    let mut second = scene.client1().saying(GET);
+    // It stays silent for now.
     let silent = scene.accept_stream(0);
     answer(&mut server, 1);
     is_answered(&mut first);
     server.whole(3);
     answer(&mut server, 3);
     is_answered(&mut second);
-    // The other connection is made all the same, for whoever comes when the first has no room.
-    let mut other = End::server(silent, &[(MAX_CONCURRENT_STREAMS, 1)]);
+    // The other connection is established nevertheless, for requests when the first has no room.
+    let mut other = H2End::server(silent, &[(MAX_CONCURRENT_STREAMS, 1)]);
     other.is_heard();
     let mut third = asks(&scene, &mut server, 5);
     let mut fourth = asks(&scene, &mut other, 1);

@@ -4,17 +4,16 @@ use testkit::http2::frame::{
     CANCEL, INTERNAL_ERROR, NO_ERROR, data, headers, last_data, last_headers, reset,
 };
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
 const OURS: &str = "via: vanward\nx-forwarded-for: 127.0.0.1\nx-forwarded-proto: http\nx-forwarded-host: test\n\
                     forwarded: for=127.0.0.1;proto=http;host=\"test\"\n";
 
-/// What a client says on its stream, what a server sees of it, and says, and what the client gets.
+/// Asserts what the server receives of a request, and the client of the response.
 fn passes(name: &str, request: &[Vec<u8>], seen: &str, response: &[Vec<u8>], got: &str) {
     let scene = Scene::to_http2();
-    let mut client = scene.client();
-    client.sends(request.concat());
+    let mut client = scene.client().saying(request.concat());
     let mut server = scene.accept();
     assert_eq!(server.whole(1), seen.replace("{ours}", OURS), "{name}");
     server.sends(response.concat());
@@ -59,7 +58,7 @@ fn messages_are_passed_on_whole() {
         &trailers,
         ":status: 103\nlink: a\nvia: vanward\n:status: 200\ndate: D\nvia: vanward\n---\nabc\n---\ngrpc-status: 0\n",
     );
-    // Behind a length there is no place for trailers in HTTP/1.1, so the length gives way where they are announced.
+    // HTTP/1.1 has no trailers with Content-Length, so that is dropped if trailers are announced.
     for announced in ["content-type: application/grpc\n", "trailer: grpc-status\n"] {
         let head = format!(":status: 200\ndate: D\n{announced}");
         let frames = [
@@ -120,8 +119,7 @@ fn an_early_response_ends_the_request() {
 #[test]
 fn both_directions_of_a_call_go_on_beside_each_other() {
     let scene = Scene::to_http2();
-    let mut client = scene.client();
-    client.sends(headers(1, &GET.replace("GET", "POST")));
+    let mut client = scene.client().saying(headers(1, &GET.replace("GET", "POST")));
     let mut server = scene.accept();
     server.next_on(1);
     server.sends(headers(1, ":status: 200\ndate: D\n"));

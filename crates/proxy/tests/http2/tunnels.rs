@@ -4,7 +4,7 @@ use testkit::http2::frame::{
     CANCEL, ENABLE_CONNECT_PROTOCOL, INTERNAL_ERROR, data, headers, last_data, last_headers, reset,
 };
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 const CONNECT: &str = ":method: CONNECT\n:protocol: websocket\n:scheme: http\n:authority: test\n:path: /chat\n\
                        sec-websocket-version: 13\nsec-websocket-protocol: a, b\n";
@@ -19,7 +19,7 @@ fn field(head: &str, name: &str) -> Option<String> {
     fields.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
 }
 
-/// What a server answers that switches as this request asks, with more fields and the first bytes behind them.
+/// Returns the response of a server that switches as requested, with more fields and the tunnel's first bytes.
 fn switch(head: &str, fields: &str, behind: &str) -> String {
     let key = field(head, "Sec-WebSocket-Key").expect("there is a key");
     let accept = http2::accept_of(key.as_bytes());
@@ -29,12 +29,11 @@ fn switch(head: &str, fields: &str, behind: &str) -> String {
     )
 }
 
-/// What is answered to a request.
 type Answer<'a> = &'a dyn Fn(&str) -> String;
 
 #[test]
 fn a_switch_that_does_not_answer_the_key_is_502() {
-    // RFC 6455 §4.1: the proxy has made the key, so that nobody else can tell.
+    // RFC 6455 §4.1: the proxy has made the key, so only the proxy can check the answer.
     let right = |head: &str| switch(head, "", "");
     let accept = |head: &str| field(&switch(head, "", ""), "Sec-WebSocket-Accept").expect("it is there");
     let rows: [(&str, Answer<'_>); 9] = [
@@ -50,8 +49,7 @@ fn a_switch_that_does_not_answer_the_key_is_502() {
     ];
     for (name, wrong) in rows {
         let scene = Scene::to_http1();
-        let mut client = scene.client();
-        client.sends(headers(1, CONNECT));
+        let mut client = scene.client().saying(headers(1, CONNECT));
         let mut server = scene.accept1();
         let head = server.head();
         server.sends(wrong(&head));
@@ -82,7 +80,7 @@ fn a_websocket_over_a_stream_is_one_of_http_1_1() {
     client.gets_data(1, "hello");
     client.sends(data(1, "ping"));
     server.gets(b"ping");
-    // Each way ends by itself.
+    // Each direction ends separately.
     client.sends(last_data(1, "bye"));
     server.gets(b"bye");
     server.gets_the_end();
@@ -98,8 +96,7 @@ fn a_websocket_over_a_stream_is_one_of_http_1_1() {
 #[test]
 fn a_server_may_end_its_way_first() {
     let scene = Scene::to_http1();
-    let mut client = scene.client();
-    client.sends(headers(1, CONNECT));
+    let mut client = scene.client().saying(headers(1, CONNECT));
     let mut server = scene.accept1();
     let head = server.head();
     server.sends(switch(&head, "", ""));
@@ -115,8 +112,7 @@ fn a_server_may_end_its_way_first() {
 #[test]
 fn a_stream_that_is_reset_ends_its_tunnel() {
     let scene = Scene::to_http1();
-    let mut client = scene.client();
-    client.sends(headers(1, CONNECT));
+    let mut client = scene.client().saying(headers(1, CONNECT));
     let mut server = scene.accept1();
     let head = server.head();
     server.sends(switch(&head, "", ""));
@@ -129,10 +125,8 @@ fn a_stream_that_is_reset_ends_its_tunnel() {
 #[test]
 fn a_server_that_does_not_switch_answers() {
     let scene = Scene::to_http1();
-    let mut client = scene.client();
-    client.sends(headers(1, CONNECT));
-    let mut server = scene.accept1();
-    server.head();
+    let mut client = scene.client().saying(headers(1, CONNECT));
+    let mut server = scene.accept1().after_head();
     server.sends("HTTP/1.1 403 Forbidden\r\nDate: D\r\nContent-Length: 2\r\n\r\nno");
     let got = client.whole(1);
     assert!(
@@ -145,8 +139,7 @@ fn a_server_that_does_not_switch_answers() {
 #[test]
 fn a_connect_of_another_protocol_is_passed_on_as_well() {
     let scene = Scene::to_http1();
-    let mut client = scene.client();
-    client.sends(headers(1, &CONNECT.replace("websocket\n", "other\n")));
+    let mut client = scene.client().saying(headers(1, &CONNECT.replace("websocket\n", "other\n")));
     let mut server = scene.accept1();
     let head = server.head();
     assert_eq!(field(&head, "Upgrade").as_deref(), Some("other"), "{head}");
@@ -158,8 +151,7 @@ fn a_connect_of_another_protocol_is_passed_on_as_well() {
 #[test]
 fn a_websocket_of_http_1_1_is_a_stream() {
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(UPGRADE);
+    let mut client = scene.client1().saying(UPGRADE);
     let mut server = scene.accept_with(&[CONNECTS]);
     server.gets_headers(
         1,
@@ -190,8 +182,7 @@ fn a_websocket_of_http_1_1_is_a_stream() {
 #[test]
 fn a_server_of_http_2_that_refuses_a_websocket_is_heard() {
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(UPGRADE);
+    let mut client = scene.client1().saying(UPGRADE);
     let mut server = scene.accept_with(&[CONNECTS]);
     server.next_on(1);
     server.sends([headers(1, ":status: 403\ncontent-length: 2\n"), last_data(1, "no")].concat());
@@ -201,10 +192,9 @@ fn a_server_of_http_2_that_refuses_a_websocket_is_heard() {
 
 #[test]
 fn a_server_that_allows_no_websocket_is_asked_for_the_page() {
-    // RFC 8441 §3, RFC 9110 §7.8: an offer to switch that nobody takes up.
+    // RFC 8441 §3, RFC 9110 §7.8: an offer to switch may be declined.
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(UPGRADE);
+    let mut client = scene.client1().saying(UPGRADE);
     let mut server = scene.accept();
     let seen = server.whole(1);
     assert!(seen.starts_with(":method: GET\n:scheme: http\n:authority: test\n:path: /chat\n"), "{seen}");
@@ -217,8 +207,7 @@ fn a_server_that_allows_no_websocket_is_asked_for_the_page() {
 #[test]
 fn a_tunnel_through_two_streams() {
     let scene = Scene::to_http2();
-    let mut client = scene.client();
-    client.sends(headers(1, CONNECT));
+    let mut client = scene.client().saying(headers(1, CONNECT));
     let mut server = scene.accept_with(&[CONNECTS]);
     server.next_on(1);
     server.sends(headers(1, ":status: 200\n"));
@@ -235,21 +224,18 @@ fn a_tunnel_through_two_streams() {
 
 #[test]
 fn a_page_is_not_passed_off_as_a_tunnel() {
-    // RFC 9110 §9.3.6, RFC 8441 §5: to a CONNECT any success says that its protocol is spoken from here on.
+    // RFC 9110 §9.3.6, RFC 8441 §5: any success to a CONNECT means that its protocol is spoken from here on.
     let page = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
     let scene = Scene::to_http1();
-    let mut client = scene.client();
-    client.sends(headers(1, CONNECT));
-    let mut server = scene.accept1();
-    server.head();
+    let mut client = scene.client().saying(headers(1, CONNECT));
+    let mut server = scene.accept1().after_head();
     server.sends(page);
     let got = client.whole(1);
     assert!(got.starts_with(":status: 502\n") && !got.contains("hello"), "{got}");
     scene.assert_failure("not-upgraded", 1);
-    // A server that allows none is asked for the page.
+    // A server without extended CONNECT gets no such request.
     let scene = Scene::to_http2();
-    let mut client = scene.client();
-    client.sends(headers(1, CONNECT));
+    let mut client = scene.client().saying(headers(1, CONNECT));
     let mut server = scene.accept();
     assert!(server.whole(1).starts_with(":method: GET\n"));
     server.sends([headers(1, ":status: 200\ncontent-length: 5\n"), last_data(1, "hello")].concat());

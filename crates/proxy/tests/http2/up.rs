@@ -1,4 +1,4 @@
-//! From a client of HTTP/1 to a server of HTTP/2.
+//! From an HTTP/1 client to an HTTP/2 server.
 
 use std::net::Shutdown;
 
@@ -8,14 +8,15 @@ use testkit::http2::frame::{
 };
 use testkit::text::ANY;
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const GET_SEEN: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n{ours}";
 const OK: &str = ":status: 200\ndate: D\ncontent-length: 2\n";
 const OK_GOT: &str = "HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: 2\r\n{via}\r\nok";
 
-/// `{ours}` is what the proxy adds to a request for the host `test`, `{ours10}` to one of HTTP/1.0 without a host.
+/// `{ours}` are the fields that the proxy adds to a request for the host `test`; `{ours10}` to an HTTP/1.0 request
+/// without a host.
 fn expand(text: &str) -> String {
     let start = "via: vanward\nx-forwarded-for: 127.0.0.1\nx-forwarded-proto: http\n";
     let forwarded = "forwarded: for=127.0.0.1;proto=http";
@@ -23,22 +24,21 @@ fn expand(text: &str) -> String {
         .replace("{ours10}", &format!("{start}{forwarded}\n"))
 }
 
-/// `{via}` is what the proxy adds to a response.
+/// `{via}` is the field that the proxy adds to a response.
 fn expand1(text: &str) -> Vec<u8> {
     let any = char::from(ANY);
     text.replace("{via}", &format!("Via: {any}.{any} vanward\r\n")).into_bytes()
 }
 
-/// A request, and what a server sees of it: all that is said on its stream.
+/// Asserts all that a server receives on the stream of a request.
 fn passes(name: &str, request: &str, seen: &str) {
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(request);
+    let mut client = scene.client1().saying(request);
     let mut server = scene.accept();
     assert_eq!(server.whole(1), expand(seen), "{name}");
     server.sends([headers(1, OK), last_data(1, "ok")].concat());
     client.gets(&expand1(OK_GOT));
-    // The connection goes on, and so does the server's.
+    // Both connections continue.
     client.sends(GET);
     assert_eq!(server.whole(3), expand(GET_SEEN), "{name}");
     server.sends([headers(3, OK), last_data(3, "ok")].concat());
@@ -111,8 +111,7 @@ fn fields_of_the_connection_stay_behind() {
 #[test]
 fn a_client_of_http_1_0_is_served() {
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends("GET / HTTP/1.0\r\n\r\n");
+    let mut client = scene.client1().saying("GET / HTTP/1.0\r\n\r\n");
     let mut server = scene.accept();
     let host = scene.server_address();
     let seen = format!(":method: GET\n:scheme: http\n:authority: {host}\n:path: /\n{{ours10}}");
@@ -164,7 +163,7 @@ fn a_body_is_passed_on_as_it_comes() {
     client.sends("2\r\nab\r\n");
     server.gets_data(1, "ab");
     server.sends([headers(1, ":status: 200\ndate: D\n"), data(1, "x")].concat());
-    // A response that comes before its request has ended ends the connection of HTTP/1.
+    // A response before the end of its request ends the HTTP/1 connection.
     client.gets(&expand1(
         "HTTP/1.1 200 OK\r\ndate: D\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n{via}\r\n1\r\nx\r\n",
     ));
@@ -178,8 +177,7 @@ fn a_body_is_passed_on_as_it_comes() {
 #[test]
 fn pieces_of_a_long_body_do_not_wait_for_what_does_not_come() {
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(GET);
+    let mut client = scene.client1().saying(GET);
     let mut server = scene.accept();
     server.whole(1);
     server.sends(headers(1, ":status: 200\ndate: D\ncontent-length: 100000\n"));
@@ -197,8 +195,7 @@ fn pieces_of_a_long_body_do_not_wait_for_what_does_not_come() {
 #[test]
 fn a_body_that_fits_its_window_opens_no_other() {
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(GET);
+    let mut client = scene.client1().saying(GET);
     let mut server = scene.accept();
     server.whole(1);
     const LONG: usize = 60_000;
@@ -214,11 +211,10 @@ fn a_body_that_fits_its_window_opens_no_other() {
     client.gets(b"x");
 }
 
-/// What a server says on the stream of a plain request arrives as this.
+/// Asserts what the client receives for these frames on the stream of a plain request.
 fn answers(name: &str, method: &str, frames: &[Vec<u8>], got: &str) {
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(GET.replace("GET", method));
+    let mut client = scene.client1().saying(GET.replace("GET", method));
     let mut server = scene.accept();
     assert_eq!(server.whole(1), expand(&GET_SEEN.replace("GET", method)), "{name}");
     server.sends(frames.concat());
@@ -348,7 +344,7 @@ fn interim_responses_come_before_the_final_one() {
     client.gets(&expand1(OK_GOT));
 }
 
-/// A short one is waited for, so that nothing of it has been passed on.
+/// A short response is awaited, so nothing of it was passed on.
 #[test]
 fn a_short_response_that_breaks_off_is_told_as_such() {
     for (name, frames) in [
@@ -372,8 +368,7 @@ fn a_short_response_that_breaks_off_is_told_as_such() {
 #[test]
 fn a_response_that_breaks_off_is_cut() {
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(GET);
+    let mut client = scene.client1().saying(GET);
     let mut server = scene.accept();
     server.whole(1);
     let bare = ":status: 200\ndate: D\n";
@@ -383,9 +378,8 @@ fn a_response_that_breaks_off_is_cut() {
     let whole = "HTTP/1.1 200 OK\r\ndate: D\r\nTransfer-Encoding: chunked\r\n{via}\r\n3\r\nabc\r\n";
     let whole = String::from_utf8(expand1(whole)).expect("is text");
     assert!(is_start_of(&rest, &whole) || rest.starts_with("HTTP/1.1 502 "), "{rest}");
-    // The other streams of the server's connection go on.
-    let mut client = scene.client1();
-    client.sends(GET);
+    // The other streams of the server's connection continue.
+    let mut client = scene.client1().saying(GET);
     server.whole(3);
     server.sends([headers(3, OK), last_data(3, "ok")].concat());
     client.gets(&expand1(OK_GOT));
@@ -400,10 +394,9 @@ fn is_start_of(text: &str, whole: &str) -> bool {
 #[test]
 fn a_server_that_refuses_everything_is_answered_for() {
     let scene = Scene::to_http2();
-    let mut client = scene.client1();
-    client.sends(GET);
+    let mut client = scene.client1().saying(GET);
     let mut server = scene.accept();
-    // As often as a request is tried in all.
+    // The number of attempts in total.
     for stream in [1, 3, 5] {
         server.whole(stream);
         server.sends(reset(stream, REFUSED_STREAM));
@@ -414,7 +407,7 @@ fn a_server_that_refuses_everything_is_answered_for() {
 
 #[test]
 fn a_server_that_has_heard_enough_says_so() {
-    // RFC 9113 §8.1: a whole response, then NO_ERROR for the rest of the request.
+    // RFC 9113 §8.1: a complete response, then NO_ERROR for the rest of the request.
     let scene = Scene::to_http2();
     let mut client = scene.client1();
     client.sends("PUT / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\nabc");
@@ -437,7 +430,7 @@ fn a_client_that_leaves_takes_its_stream_along() {
     server.next_on(1);
     server.gets_data(1, "abc");
     client.stream().shutdown(Shutdown::Both).expect("is connected");
-    // Never END_STREAM: it would look whole.
+    // Never END_STREAM, which would look complete.
     server.gets_reset(1, CANCEL);
     server.is_heard();
     scene.assert_failure("client-gone", 1);

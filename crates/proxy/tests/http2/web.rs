@@ -1,20 +1,20 @@
-//! Calls of gRPC-Web, from clients of either version to a server of gRPC.
+//! gRPC-Web calls, from clients of either version to a gRPC server.
 
 use std::net::TcpStream;
 
 use config::{Protocol, RetryOn};
-use testkit::http1::Peer;
-use testkit::http2::End;
+use testkit::http1::Http1Peer;
+use testkit::http2::H2End;
 use testkit::http2::frame::{data, headers, last_data, last_headers, reset};
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 const HEAD: &str = ":status: 200\ndate: D\ncontent-type: application/grpc+proto\n";
 const DONE: &str = "grpc-status: 0\n";
-/// A message of two bytes, and one of none.
+/// A message of two bytes, and an empty one.
 const MESSAGE: &str = "\0\0\0\0\x02hi";
 const EMPTY: &str = "\0\0\0\0\0";
-/// The message in base64, and with a frame behind it that says that the call is done.
+/// The message in base64, also followed by a frame that ends the call.
 const TEXT: &str = "AAAAAAJoaQ==";
 const TEXT_AND_END: &str = "AAAAAAJoaYAAAAAQZ3JwYy1zdGF0dXM6IDANCg==";
 
@@ -27,12 +27,12 @@ fn scene() -> Scene {
     })
 }
 
-fn server(scene: &Scene, server: usize) -> End {
-    End::server(scene.accept_stream(server), &[])
+fn server(scene: &Scene, server: usize) -> H2End {
+    H2End::server(scene.accept_stream(server), &[])
 }
 
-/// A client of HTTP/1.1 that has sent a call with these fields, as lines.
-fn calls1(scene: &Scene, fields: &str, body: &str) -> Peer {
+/// An HTTP/1.1 client that has sent a call with these fields, as lines.
+fn calls1(scene: &Scene, fields: &str, body: &str) -> Http1Peer {
     let mut client = scene.client1();
     let fields = fields.replace('\n', "\r\n");
     let length = body.len();
@@ -43,8 +43,8 @@ fn calls1(scene: &Scene, fields: &str, body: &str) -> Peer {
     client
 }
 
-/// A client of HTTP/2 that has.
-fn calls2(scene: &Scene, fields: &str, body: &str) -> End {
+/// An HTTP/2 client that has sent a call.
+fn calls2(scene: &Scene, fields: &str, body: &str) -> H2End {
     let mut client = scene.client();
     let head = format!(
         ":method: POST\n:scheme: http\n:authority: test\n:path: /shop.Cart/Add\n{fields}x-grpc-web: 1\norigin: \
@@ -162,7 +162,7 @@ fn text_in_odd_chunks_is_decoded_and_its_trailers_are_left_out() {
                 format!("{head}{connection}Transfer-Encoding: chunked\r\n\r\n").as_bytes(),
                 &chunks,
                 b"0\r\nx-trailer: 1\r\n\r\n",
-                // What follows on the connection is another call.
+                // The next bytes on the connection are another call.
                 format!("{head}Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes(),
             ]
             .concat(),
@@ -202,7 +202,7 @@ fn a_response_that_is_trailers_only_keeps_its_head() {
     assert!(got.head.contains("\r\nContent-Type: application/grpc-web-text+proto\r\n"), "{}", got.head);
     assert!(got.head.contains("\r\ngrpc-status: 5\r\ngrpc-message: none\r\n"), "{}", got.head);
     assert_eq!(got.body, b"");
-    // The connection goes on.
+    // The connection continues.
     let head = "POST /shop.Cart/Add HTTP/1.1\r\nHost: test\r\nContent-Type: application/grpc-web\r\n";
     client.sends(format!("{head}Content-Length: 7\r\n\r\n{MESSAGE}"));
     assert!(server.whole(3).ends_with(&format!("---\n{MESSAGE}\n---\n")));
@@ -303,7 +303,7 @@ fn all_else_passes_as_it_is() {
         let expected = format!("{HEAD}via: vanward\n---\n{MESSAGE}\n---\n{DONE}");
         assert_eq!(client.whole(1), expected, "{method} {fields}");
     }
-    // Nor is what is no gRPC translated.
+    // Responses other than gRPC are not translated.
     let scene = scene();
     let mut client = calls2(&scene, "content-type: application/grpc-web\n", MESSAGE);
     let mut server = server(&scene, 0);
@@ -314,7 +314,7 @@ fn all_else_passes_as_it_is() {
     assert_eq!(client.whole(1), expected);
 }
 
-/// A route with everything that looks at a request's body or changes a response's head.
+/// A route with everything that examines a request's body or changes a response's head.
 const TOGETHER: &str = r#"
 [[route]]
 upstream = "app"
@@ -335,7 +335,7 @@ fn calls_are_copied_buffered_and_permitted_by_cors() {
     for buffering in ["", "request_buffering = true"] {
         let scene = testkit::scene::Scene::new(&TOGETHER.replace("BUFFERING", buffering));
         let stream = TcpStream::connect(scene.running().addresses()[0]).expect("the proxy listens");
-        let mut client = Peer::new("client", stream);
+        let mut client = Http1Peer::new("client", stream);
         client.sends(
             "OPTIONS /shop.Cart/Add HTTP/1.1\r\nHost: test\r\nOrigin: http://page\r\n\
              Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type,x-grpc-web\r\n\r\n",
@@ -350,7 +350,7 @@ fn calls_are_copied_buffered_and_permitted_by_cors() {
              Content-Type: application/grpc-web-text\r\nContent-Length: 12\r\n\r\n{TEXT}"
         ));
         let stream = scene.accept(0).stream().try_clone().expect("is a socket");
-        let mut server = End::server(stream, &[]);
+        let mut server = H2End::server(stream, &[]);
         let got = server.whole(1);
         assert!(got.ends_with(&format!("---\n{MESSAGE}\n---\n")), "{buffering}: {got}");
         let copy = scene.accept(1).message();

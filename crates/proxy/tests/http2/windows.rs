@@ -1,4 +1,4 @@
-//! Windows: wide over a long link, narrow where nobody takes what comes.
+//! Flow control windows: wide over a long link, narrow if the receiver does not read.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 
 use config::Protocol;
 use socket2::SockRef;
-use testkit::http2::End;
+use testkit::http2::H2End;
 use testkit::http2::frame::{
-    Frame, INITIAL_WINDOW_SIZE, data, headers, last_data, last_headers, window_update,
+    H2Frame, INITIAL_WINDOW_SIZE, data, headers, last_data, last_headers, window_update,
 };
 
-use crate::scene::{Scene, fills, loopback};
+use super::scene::{Scene, fills, loopback};
 
 const DELAY: Duration = Duration::from_millis(25);
-/// What is in flight on a link of 50 ms at 100 MB/s.
+/// Bytes in flight on a link of 50 ms at 100 MB/s.
 const IN_FLIGHT: u32 = 5_000_000;
-/// What a test sends at most, which is far more than the windows take to grow.
+/// Upper limit of what a test sends: far more than the windows need to grow.
 const ENOUGH: usize = 200 << 20;
 const POST: &str = ":method: POST\n:scheme: http\n:authority: test\n:path: /\n";
 
-/// A link that delays every byte in both directions, whatever their number.
+/// A link that delays every byte in both directions, without a rate limit.
 fn delayed(target: SocketAddr, listener: TcpListener) {
     thread::spawn(move || {
         for near in listener.incoming() {
@@ -59,7 +59,7 @@ fn delay(mut from: TcpStream, mut to: TcpStream) {
     });
 }
 
-/// Reads whatever comes, on a thread of its own.
+/// Reads everything, on another thread.
 fn drain(mut stream: TcpStream) {
     thread::spawn(move || {
         let mut bytes = vec![0; 256 * 1024];
@@ -68,7 +68,7 @@ fn drain(mut stream: TcpStream) {
 }
 
 /// Sends a body over a long link until the window is wide enough.
-fn widens(end: &mut End, stream: u32) {
+fn widens(end: &mut H2End, stream: u32) {
     assert_eq!(end.setting(INITIAL_WINDOW_SIZE), Some(65_536));
     let piece = vec![b'x'; 256 * 1024];
     let mut sent = 0;
@@ -85,7 +85,7 @@ fn an_upload_over_a_long_link_gets_a_wide_window() {
     let link = TcpListener::bind(loopback()).expect("a port on loopback is free");
     let address = link.local_addr().expect("it listens");
     delayed(scene.running.addresses()[0], link);
-    let mut client = End::client(TcpStream::connect(address).expect("it listens"), &[]);
+    let mut client = H2End::client(TcpStream::connect(address).expect("it listens"), &[]);
     client.sends(headers(1, POST));
     drain(scene.accept_stream(0));
     widens(&mut client, 1);
@@ -120,16 +120,16 @@ fn a_client_that_takes_nothing_slows_its_server() {
         SockRef::from(&server).set_send_buffer_size(16 * 1024).expect("is a socket");
         write!(&server, "HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n").expect("is connected");
         let sent = fills(&server);
-        // The kernel's buffers hold most of it.
+        // Most of it is in the kernel's buffers.
         assert!(sent < 8 << 20, "{name}: {sent}");
-        // As the window opens it goes on.
+        // It continues when the window opens.
         client.takes_all = true;
         client.sends([window_update(0, 1 << 20), window_update(1, 1 << 20)].concat());
         let mut got = 0;
         while got < 2 * sent {
             match client.next_on(1) {
-                Frame::Headers { .. } => {}
-                Frame::Data { bytes, .. } => {
+                H2Frame::Headers { .. } => {}
+                H2Frame::Data { bytes, .. } => {
                     got += bytes.len();
                     let _ = (&server).write(&vec![b'x'; bytes.len()]);
                 }
@@ -142,8 +142,7 @@ fn a_client_that_takes_nothing_slows_its_server() {
 #[test]
 fn a_server_that_takes_nothing_slows_its_client() {
     let scene = Scene::to_http1();
-    let mut client = scene.client();
-    client.sends(headers(1, POST));
+    let mut client = scene.client().saying(headers(1, POST));
     let server = scene.accept_stream(0);
     let sent = client.sends_what_it_may(1);
     assert!(sent < 24 << 20, "{sent} bytes went somewhere");
@@ -153,7 +152,7 @@ fn a_server_that_takes_nothing_slows_its_client() {
 
 #[test]
 fn a_stream_that_nobody_takes_keeps_no_other_waiting() {
-    // A client that takes nothing fills its stream of the connection that it shares with others.
+    // A client that reads nothing fills its stream of the connection that it shares.
     let scene = Scene::to_http2();
     let mut stalled = scene.client_with(&[(INITIAL_WINDOW_SIZE, 0)]);
     let mut servers = Vec::new();
@@ -174,15 +173,14 @@ fn a_stream_that_nobody_takes_keeps_no_other_waiting() {
         }
         server.is_heard();
     }
-    let mut client = scene.client();
-    client.sends(last_headers(1, &POST.replace("POST", "GET")));
+    let mut client = scene.client().saying(last_headers(1, &POST.replace("POST", "GET")));
     server.whole(101);
     let taking = thread::spawn(move || {
         client.next_on(1);
         let mut got = 0;
         while got < 1_000_000 {
             match client.next_on(1) {
-                Frame::Data { bytes, .. } => got += bytes.len(),
+                H2Frame::Data { bytes, .. } => got += bytes.len(),
                 other => panic!("{other:?}"),
             }
         }
@@ -202,20 +200,20 @@ fn a_client_that_does_not_read_is_still_read() {
     let mut server = scene.accept();
     server.whole(1);
     server.sends(headers(1, ":status: 200\n"));
-    // Its windows are open, and yet no more goes to it.
+    // Its windows are open, but no more data goes to it.
     let mut idle = 0;
     while idle < 5 {
         idle = if server.sends_what_it_may(1) > 0 { 0 } else { idle + 1 };
-        // What it may send after all is said before this is answered.
+        // Further window updates would come before the answer.
         server.is_heard();
     }
     client.sends(headers(3, POST));
-    server.find(|frame| matches!(frame, Frame::Headers { stream: 3, .. }));
+    server.find(|frame| matches!(frame, H2Frame::Headers { stream: 3, .. }));
 }
 
 #[test]
 fn a_body_in_crumbs_waits_like_any_other() {
-    // RFC 9113 §5.2: a server that keeps to its windows does nothing wrong, and others share its connection.
+    // RFC 9113 §5.2: a server within its windows does nothing wrong, and others share its connection.
     let scene = Scene::to_http2();
     let mut client = scene.client_with(&[(INITIAL_WINDOW_SIZE, 0)]);
     client.sends(last_headers(1, &POST.replace("POST", "GET")));
@@ -223,8 +221,7 @@ fn a_body_in_crumbs_waits_like_any_other() {
     server.whole(1);
     server.sends([headers(1, ":status: 200\n"), data(1, "a crumb of 20 bytes.").repeat(3000)].concat());
     server.is_heard();
-    let mut other = scene.client1();
-    other.sends("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    let mut other = scene.client1().saying("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
     server.whole(3);
     server.sends([headers(3, ":status: 200\ncontent-length: 2\n"), last_data(3, "ok")].concat());
     assert_eq!(other.message().status(), 200);
@@ -241,29 +238,27 @@ fn a_client_whose_small_windows_follow_each_other_is_above_the_minimum_rate() {
     const WINDOWS: u32 = 8;
     let scene = Scene::with(Protocol::Http1, 1, |config| {
         config.limits.minimum_rate_bytes_per_second = 100;
-        // Longer than a busy machine keeps a thread waiting.
+        // Longer than a busy machine delays a thread.
         config.limits.rate_window = Duration::from_secs(1);
         config.timeouts.client_header = Duration::from_millis(200);
     });
     let mut client = scene.client_with(&[(INITIAL_WINDOW_SIZE, WINDOW)]);
     client.takes_all = false;
     client.sends(last_headers(1, &POST.replace("POST", "GET")));
-    let mut server = scene.accept1();
-    server.head();
+    let mut server = scene.accept1().after_head();
     server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", WINDOW * WINDOWS));
     server.sends([b'x'; WINDOW as usize]);
-    assert!(matches!(client.next_on(1), Frame::Headers { .. }));
+    assert!(matches!(client.next_on(1), H2Frame::Headers { .. }));
     let mut taken = 0;
     while taken < WINDOW * WINDOWS {
         if taken > 0 && taken.is_multiple_of(WINDOW) {
             server.sends([b'x'; WINDOW as usize]);
-            // A head that stays half a head is given up after a part of the time in which the rate is judged.
-            let mut clock = scene.client1();
-            clock.sends("GET / HTTP");
+            // An incomplete head times out after a part of the rate's window.
+            let mut clock = scene.client1().saying("GET / HTTP");
             assert_eq!(clock.message().status(), 408);
             client.sends(window_update(1, WINDOW));
         }
-        let Frame::Data { bytes, .. } = client.next_on(1) else { panic!("the body is cut after {taken}") };
+        let H2Frame::Data { bytes, .. } = client.next_on(1) else { panic!("the body is cut after {taken}") };
         taken += bytes.len() as u32;
     }
 }

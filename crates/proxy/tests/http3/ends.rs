@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::scene::{PLAIN, Scene};
-use testkit::http3::Client;
+use super::scene::{PLAIN, Scene};
+use testkit::http3::H3TestClient;
 use testkit::http3::frame::{GOAWAY, read_varint};
 
 /// H3_NO_ERROR.
@@ -24,8 +24,7 @@ fn idle_time_begins_with_the_end_of_the_last_request() {
     let scene = Scene::with("timeouts = { keep_alive = \"1s\" }\n[[route]]\nupstream = \"app\"");
     let client = scene.client();
     let mut stream = client.asks("GET", "/slow", "");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     std::thread::sleep(keep_alive * 7 / 10);
     server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     assert_eq!(stream.response().1, b"ok");
@@ -64,8 +63,7 @@ fn a_reload_keeps_connections_and_what_is_under_way() {
     let scene = Scene::new();
     let client = scene.client();
     let mut stream = client.asks("GET", "/long", "");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     for _ in 0..3 {
         scene.reload("http3 = true", PLAIN);
     }
@@ -84,7 +82,7 @@ fn http3_can_be_switched_on_and_off_by_a_reload() {
     let refused = |address| {
         let mut transport = quinn::TransportConfig::default();
         transport.max_idle_timeout(Some(quinn::VarInt::from_u32(500).into()));
-        Client::try_connect(address, &[b"h3"], transport).is_err()
+        H3TestClient::try_connect(address, &[b"h3"], transport).is_err()
     };
     assert!(refused(scene.address()), "nothing is there");
     scene.reload("http3 = true", "[[route]]\nrespond = { status = 200 }");
@@ -102,10 +100,9 @@ fn a_drain_finishes_what_is_under_way() {
     let scene = Scene::new();
     let client = scene.client();
     let mut stream = client.asks("GET", "/long", "");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     scene.running.drain();
-    // RFC 9114 §5.2: first one that names no request, then one that does.
+    // RFC 9114 §5.2: first a GOAWAY that names no request, then one that does.
     let first = read_varint(&client.hears(GOAWAY)).expect("is a number").0;
     assert_eq!(first, (1 << 62) - 4);
     server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -129,11 +126,10 @@ fn a_proxy_that_has_ended_leaves_no_socket_behind() {
     let scene = Scene::new();
     let (address, client) = (scene.address(), scene.client());
     let mut stream = client.asks("GET", "/", "");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     stream.response();
     drop(scene);
-    // With SO_REUSEPORT, the next one at its port would share what comes with a socket that nobody reads.
+    // With SO_REUSEPORT, the next socket at the port would share datagrams with an unread one.
     testkit::wait::assert_soon("its port is free", || std::net::UdpSocket::bind(address).is_ok());
 }

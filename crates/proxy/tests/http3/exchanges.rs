@@ -6,11 +6,11 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::scene::{PLAIN, Scene};
+use super::scene::{PLAIN, Scene};
 use testkit::http3::frame::request;
-use testkit::http3::{Client, Got};
+use testkit::http3::{Got, H3TestClient};
 
-/// The lines of a head without those that change from test to test.
+/// The lines of a head without Date.
 fn without_date(head: &str) -> String {
     head.lines().filter(|line| !line.starts_with("date: ")).map(|line| format!("{line}\n")).collect()
 }
@@ -40,6 +40,25 @@ fn a_request_reaches_a_server_and_its_response_the_client() {
     assert_eq!((&body[..], &trailers[..]), (&b"hello"[..], ""));
     let counters = scene.running.counters();
     assert_eq!((counters.http3_connections, counters.handshakes, counters.requests), (1, 1, 1));
+}
+
+/// RFC 6797 §8.1: the server's rule is the only one, and says nothing about Alt-Svc.
+#[test]
+fn a_rule_for_https_of_the_server_replaces_only_that_of_the_listener() {
+    let scene = Scene::of(1, "http3 = true\nhsts = \"1d\"", PLAIN);
+    let client = scene.client();
+    for (own, expected) in [("", "max-age=86400"), ("Strict-Transport-Security: max-age=1\r\n", "max-age=1")]
+    {
+        let mut stream = client.asks("GET", "/", "");
+        let mut server = scene.accept();
+        server.head();
+        server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{own}Connection: close\r\n\r\n"));
+        let (head, ..) = stream.response();
+        let rules: Vec<&str> =
+            head.lines().filter_map(|line| line.strip_prefix("strict-transport-security: ")).collect();
+        assert_eq!(rules, [expected], "{head}");
+        assert!(head.contains("alt-svc: h3="), "{head}");
+    }
 }
 
 #[test]
@@ -118,15 +137,14 @@ fn interim_responses_come_first() {
     let scene = Scene::new();
     let client = scene.client();
     let mut stream = client.asks("GET", "/", "");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     server.sends("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n");
     assert_eq!(stream.head().lines().take(2).collect::<Vec<_>>(), [":status: 103", "link: </a.css>"]);
     server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     assert!(stream.response().0.starts_with(":status: 200\n"));
 }
 
-/// A body that is larger than all windows and buffers together, in pieces that can be told apart.
+/// A body larger than all windows and buffers together, in distinguishable pieces.
 fn long_body() -> Vec<u8> {
     (0..6 << 20_u32).map(|at: u32| ((at / 251) ^ at) as u8).collect()
 }
@@ -139,8 +157,7 @@ fn long_bodies_arrive_whole_both_ways() {
     let mut stream = client.open();
     let mut server = thread::scope(|scope| {
         let server = scope.spawn(|| {
-            let mut server = scene.accept();
-            server.head();
+            let mut server = scene.accept().after_head();
             assert!(server.exactly(body.len()) == body, "the upload is another");
             server
         });
@@ -162,24 +179,45 @@ fn long_bodies_arrive_whole_both_ways() {
 #[test]
 fn a_client_that_does_not_read_holds_up_its_server_and_nobody_else() {
     let scene = Scene::new();
-    let client = Client::connect_with(scene.address(), |transport| {
+    let client = H3TestClient::connect_with(scene.address(), |transport| {
         transport.stream_receive_window(100_000_u32.into());
     });
     let mut slow = client.asks("GET", "/slow", "");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 64 << 20));
     let sent = fills(server.stream());
     assert!(sent < 16 << 20, "{sent} bytes were taken that nobody reads");
     let mut other = client.asks("GET", "/other", "");
-    let mut second = scene.accept();
-    second.head();
+    let mut second = scene.accept().after_head();
     second.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     assert_eq!(other.response().1, b"ok");
     assert!(slow.head().starts_with(":status: 200\n"));
 }
 
-/// Writes until nothing is taken any more; how much that was.
+#[test]
+fn an_upload_that_its_server_does_not_read_holds_up_no_other_request() {
+    // It times out later than the test waits.
+    let scene =
+        Scene::with(&format!("timeouts = {{ client_body = \"10m\", upstream_send = \"10m\" }}\n{PLAIN}"));
+    let client = scene.client();
+    let mut stuck = client.open();
+    stuck.sends_head(&request("POST", "/stuck", ""));
+    let mut server = scene.accept();
+    server.head();
+    stuck.fills();
+    let mut other = client.open();
+    other.sends_head(&request("POST", "/other", ""));
+    other.sends_data(b"hello");
+    other.ends();
+    let mut second = scene.accept();
+    assert!(second.head().starts_with("POST /other "));
+    let body = b"5\r\nhello\r\n0\r\n\r\n";
+    assert_eq!(second.exactly(body.len()), body);
+    second.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    assert_eq!(other.response().1, b"ok");
+}
+
+/// Writes until the peer takes no more. Returns the number of bytes.
 pub(crate) fn fills(stream: &TcpStream) -> usize {
     stream.set_nonblocking(true).expect("is a socket");
     let mut sent = 0;
@@ -202,15 +240,13 @@ fn a_cancelled_request_is_cancelled_at_the_server() {
     let scene = Scene::new();
     let client = scene.client();
     let mut stream = client.asks("GET", "/long", "");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     // H3_REQUEST_CANCELLED.
     stream.receive.stop(0x10c_u32.into()).expect("it is open");
     server.gets_the_end();
-    // The connection goes on.
+    // The connection continues.
     let mut next = client.asks("GET", "/next", "");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     assert!(next.response().0.starts_with(":status: 200\n"));
 }
@@ -220,8 +256,7 @@ fn a_response_that_is_cut_off_ends_in_a_reset() {
     let scene = Scene::new();
     let client = scene.client();
     let mut stream = client.asks("GET", "/", "");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     server.sends("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
     server.sends([b'x'; 200_000]);
     stream.head();
@@ -240,8 +275,7 @@ fn a_stored_response_is_a_hit() {
     let scene = Scene::with("cache = { memory = \"16MB\" }\n[[route]]\nupstream = \"app\"\ncache = {}");
     let client = scene.client();
     let mut first = client.asks("GET", "/kept", "");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     server.sends("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 4\r\n\r\nkept");
     assert_eq!(first.response().1, b"kept");
     let (head, body, _) = client.asks("GET", "/kept", "").response();
@@ -288,7 +322,7 @@ fn one_listener_takes_both_families_and_several_workers() {
     let port = scene.address().port();
     for address in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
         for _ in 0..4 {
-            let client = Client::connect(address.parse().expect("is an address"));
+            let client = H3TestClient::connect(address.parse().expect("is an address"));
             let (head, ..) = client.asks("GET", "/", "").response();
             assert!(head.starts_with(":status: 200\n"), "{head}");
         }
@@ -299,13 +333,12 @@ fn one_listener_takes_both_families_and_several_workers() {
 fn a_client_that_moves_goes_on() {
     let scene = Scene::of(4, "http3 = true", PLAIN);
     let client = scene.client();
-    // Each socket has another port, and the kernel gives that to another worker as likely as not.
+    // Each socket has another port, so the kernel probably assigns it to another worker.
     for number in 0..12 {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
         client.moves_to(socket);
         let mut stream = client.asks("GET", &format!("/{number}"), "");
-        let mut server = scene.accept();
-        server.head();
+        let mut server = scene.accept().after_head();
         server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         assert!(stream.response().0.starts_with(":status: 200\n"));
     }

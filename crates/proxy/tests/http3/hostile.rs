@@ -1,4 +1,4 @@
-//! Clients that mean harm: each is bounded, counted, and told of.
+//! Hostile clients: each is limited, counted, and logged.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use testkit::http3::RawClient;
 use testkit::http3::frame::head;
 use testkit::wait::holds_soon;
 
-use crate::scene::{PLAIN, Scene};
+use super::scene::{PLAIN, Scene};
 
 /// H3_EXCESSIVE_LOAD.
 const EXCESSIVE_LOAD: u64 = 0x107;
-/// Clients that begin at once: fewer than meet a Retry.
+/// Clients that begin at once: fewer than cause a Retry.
 const BEGINNING: usize = 50;
-/// Handshakes under way from which on clients meet a Retry.
+/// The number of handshakes under way from which clients get a Retry.
 const RETRIES_FROM: u64 = 64;
 
 #[test]
@@ -63,8 +63,8 @@ fn meaningless_frames_and_priorities_end_the_connection() {
     scene.assert_failure("http3-priority-flood", 1);
 }
 
-/// A flood of first packets of made-up clients: from a number on each has to show that it receives what is sent to it, and
-/// what is sent to those that do not is bounded.
+/// A flood of Initial packets with spoofed addresses: from a number on, each client gets a Retry, and the bytes sent to
+/// silent ones are limited.
 #[test]
 fn a_flood_of_initials_meets_retries_and_others_are_served() {
     let scene = Scene::with("[[route]]\nrespond = { status = 200 }");
@@ -74,20 +74,20 @@ fn a_flood_of_initials_meets_retries_and_others_are_served() {
     let (mut sent, mut received) = (0, 0);
     let mut answer = [0; 2048];
     for _ in 0..400 {
-        // One that the kernel has no room for is lost.
+        // Packets for which the kernel has no room are lost.
         sent += socket.send(&first_datagram(b"h3")).unwrap_or_default();
         while let Ok(count) = socket.recv(&mut answer) {
             received += count;
         }
     }
     assert!(holds_soon(|| scene.running.counters().quic_retries > 0), "nobody was asked to retry");
-    // RFC 9000 §8.1: at most three times what has come.
+    // RFC 9000 §8.1: at most three times the received bytes.
     assert!(received <= 3 * sent, "{received} bytes were sent for {sent}");
     let client = scene.client();
     assert!(client.asks("GET", "/", "").response().0.starts_with(":status: 200\n"));
 }
 
-/// Who is served does not wait for the handshakes of many that begin: what arrives is received before the next of them begins.
+/// Existing clients do not wait for many new handshakes: packets are received before the next handshake begins.
 #[test]
 fn who_is_served_comes_before_handshakes() {
     // On a busy machine all handshakes may be done before the request is sent.
@@ -96,8 +96,7 @@ fn who_is_served_comes_before_handshakes() {
     assert!(answered.len() < 20, "handshakes that were answered before the request: {answered:?}");
 }
 
-/// Handshakes that are over are not among those from which on clients meet a Retry: neither those that are done nor those
-/// that have failed.
+/// Finished and failed handshakes do not count toward the threshold of Retry.
 #[test]
 fn a_handshake_that_is_over_leaves_its_place() {
     let scene = Scene::with("[[route]]\nrespond = { status = 200 }");
@@ -111,7 +110,7 @@ fn a_handshake_that_is_over_leaves_its_place() {
     assert_eq!(scene.running.counters().quic_retries, 0);
 }
 
-/// How many of those that begin at once have an answer when a request behind them has one.
+/// Returns how many of the handshakes that begin at once are answered before a later request.
 fn answered_before_a_request() -> usize {
     let scene = Scene::with("[[route]]\nrespond = { status = 200 }");
     let mut client = RawClient::connect(scene.address(), TransportConfig::default());
@@ -131,7 +130,7 @@ fn client_socket(scene: &Scene) -> UdpSocket {
     socket
 }
 
-/// The first datagram of a client that nobody hears of again.
+/// The first datagram of a client that sends nothing else.
 fn first_datagram(protocol: &[u8]) -> Vec<u8> {
     let address = "127.0.0.1:1".parse().expect("is an address");
     let config = quinn_proto::EndpointConfig::default();

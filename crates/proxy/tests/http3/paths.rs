@@ -1,11 +1,11 @@
-//! Emulated paths: what is lost, late or twice costs time, and nothing else.
+//! Emulated paths: lost, late or duplicate datagrams only cost time.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use testkit::wait::holds_soon;
 
-use crate::scene::{PLAIN, Scene};
+use super::scene::{PLAIN, Scene};
 
 const FILES: &str = "[[route]]\nfiles = { root = \"{dir}\" }\n";
 
@@ -49,10 +49,10 @@ fn a_link_delays_datagrams_both_ways_and_a_reload_takes_it_away() {
     assert!(holds_soon(is_fast), "{:?}", client.quic.rtt());
 }
 
-/// The least time that a long body takes at 2 MB/s.
+/// The minimum time of a long body at 2 MB/s.
 const LEAST: Duration = Duration::from_millis(500);
 
-/// Rates of bodies and of datagrams, of a direction.
+/// Rate limits of bodies and of datagrams, in one direction.
 fn rates(direction: &str) -> [String; 2] {
     [
         format!("http3 = true\n{direction}rate = \"2MB/s\""),

@@ -1,4 +1,4 @@
-//! What QUIC itself promises: path MTU discovery, resets of connections that nobody knows, sessions without early data, versions.
+//! Properties of QUIC: path MTU discovery, stateless resets, session resumption without early data, versions.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use quinn_proto::{ConnectionError, TransportConfig};
 use testkit::http3::{RawClient, trusting};
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 const LONG: usize = 2 << 20;
-/// The shortest datagram that every path of QUIC takes (RFC 9000 §14).
+/// The size of datagrams that every QUIC path supports (RFC 9000 §14).
 const SHORTEST: usize = 1200;
 
-/// A file that takes a while.
+/// A file whose download takes a while.
 fn long_file() -> Scene {
     let scene = Scene::with("[[route]]\nfiles = { root = \"{dir}\" }");
     std::fs::write(scene.file("long"), vec![b'x'; LONG]).expect("it can be written");
     scene
 }
 
-/// Downloads all of it over a path with this limit; the longest datagram that has come.
+/// Downloads the file over a path with this limit. Returns the size of the longest datagram received.
 fn download(scene: &Scene, path_limit: usize) -> usize {
     let mut client = RawClient::new(scene.address(), TransportConfig::default());
     client.path_limit = path_limit;
@@ -54,7 +54,7 @@ fn a_connection_that_the_proxy_has_forgotten_is_reset() {
         let mut client = RawClient::connect(scene.address(), TransportConfig::default());
         client.is_deaf = true;
         client.until("the connection does not end", |_| scene.running.counters().connections_active == 0);
-        // For a moment the proxy still says how it ended. Where that was too short for it, there is another try.
+        // For a moment the proxy still repeats the close. If the pause was too short, the test tries again.
         std::thread::sleep(silence);
         client.turn();
         client.is_deaf = false;
@@ -69,14 +69,14 @@ fn a_connection_that_the_proxy_has_forgotten_is_reset() {
     }
 }
 
-/// A request that came with the first datagram could be sent again by anybody who has seen it (RFC 8446 §8).
+/// A request in the first datagram could be replayed by any observer (RFC 8446 §8).
 #[test]
 fn sessions_are_resumed_and_early_data_is_not_offered() {
     let scene = Scene::with("[[route]]\nrespond = { status = 200 }");
     let mut tls = trusting(&[b"h3"]);
     tls.enable_early_data = true;
     let session = || {
-        let client = RawClient::of(scene.address(), tls.clone(), TransportConfig::default());
+        let client = RawClient::from_address(scene.address(), tls.clone(), TransportConfig::default());
         assert!(!client.quic.has_0rtt(), "early data is offered");
         client
     };
@@ -95,14 +95,13 @@ fn sessions_are_resumed_and_early_data_is_not_offered() {
         if resumed() > 0 {
             return;
         }
-        // The ticket may come behind the response.
+        // The ticket may follow the response.
         first.turn();
     }
     panic!("no session is resumed");
 }
 
-/// RFC 9000 §6.1. Whoever has made up its address has nothing sent there but a list of versions, and only for what could begin a
-/// connection.
+/// RFC 9000 §6.1: a spoofed address only gets a list of versions, and only for datagrams that could begin a connection.
 #[test]
 fn other_versions_are_told_ours_and_short_datagrams_nothing() {
     let scene = Scene::with("[[route]]\nrespond = { status = 200 }");
@@ -113,14 +112,14 @@ fn other_versions_are_told_ours_and_short_datagrams_nothing() {
         hello.truncate(len);
         hello
     };
-    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("is a socket");
+    socket.set_read_timeout(Some(testkit::wait::PATIENCE)).expect("is a socket");
     let mut answer = [0; 2048];
     for _ in 0..100 {
         // A short one first: its answer would come first.
         socket.send(&hello(b"tooshort", 100)).expect("it takes it");
         socket.send(&hello(b"12345678", SHORTEST)).expect("it takes it");
         let count = socket.recv(&mut answer).expect("there is an answer");
-        // RFC 9000 §17.2.1: no version, its own IDs the other way round, and ours, beside one that means nothing.
+        // RFC 9000 §17.2.1: version zero, the IDs swapped, and our version besides a reserved one.
         assert_eq!(
             (&answer[1..5], answer[5], answer[6], &answer[7..15]),
             (&[0; 4][..], 0, 8, &b"12345678"[..])

@@ -1,8 +1,8 @@
-//! What is refused, and with which code.
+//! Rejected messages, and their codes.
 
-use crate::scene::{PLAIN, Scene};
+use super::scene::{PLAIN, Scene};
 use testkit::http3::frame::{DATA, head, headers, request, varint};
-use testkit::http3::{Client, Got};
+use testkit::http3::{Got, H3TestClient};
 
 /// RFC 9114 §8.1.
 const STREAM_CREATION_ERROR: u64 = 0x103;
@@ -73,8 +73,8 @@ fn a_head_that_is_too_large_gets_431() {
 
 #[test]
 fn errors_of_the_connection_end_it_with_their_code() {
-    let settings = |client: &mut Client| client.control(&[0x04, 0x00]);
-    type Breach = Box<dyn Fn(&mut Client)>;
+    let settings = |client: &mut H3TestClient| client.control(&[0x04, 0x00]);
+    type Breach = Box<dyn Fn(&mut H3TestClient)>;
     let on_request = |bytes: Vec<u8>| -> Breach {
         Box::new(move |client| {
             settings(client);
@@ -115,7 +115,7 @@ fn errors_of_the_connection_end_it_with_their_code() {
     let scene = Scene::with(PLAIN);
     let count = breaches.len() as u64;
     for (what, breach, code) in breaches {
-        let client = Client::try_connect(scene.address(), &[b"h3"], quinn::TransportConfig::default());
+        let client = H3TestClient::try_connect(scene.address(), &[b"h3"], quinn::TransportConfig::default());
         let mut client = client.expect("it connects");
         breach(&mut client);
         let (closed, why) = client.closed();
@@ -128,7 +128,8 @@ fn errors_of_the_connection_end_it_with_their_code() {
 #[test]
 fn another_protocol_is_refused_in_the_handshake() {
     let scene = Scene::new();
-    let refused = Client::try_connect(scene.address(), &[b"hq-interop"], quinn::TransportConfig::default());
+    let refused =
+        H3TestClient::try_connect(scene.address(), &[b"hq-interop"], quinn::TransportConfig::default());
     let error = refused.err().expect("it is refused").to_string();
     // RFC 9001 §8.1: no_application_protocol, 120.
     assert!(error.contains("120") || error.contains("application protocol"), "{error}");

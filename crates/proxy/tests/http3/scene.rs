@@ -1,4 +1,4 @@
-//! A proxy with a listener for HTTP/3, and its server of HTTP/1.1.
+//! A proxy with an HTTP/3 listener, and its HTTP/1.1 server.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use control::Running;
 use tempfile::TempDir;
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::ports;
 use testkit::scene::read;
 use testkit::wait::PATIENCE;
 
-use testkit::http3::Client;
+use testkit::http3::H3TestClient;
 
 pub(crate) struct Scene {
     pub(crate) running: Running,
@@ -19,7 +19,6 @@ pub(crate) struct Scene {
     directory: TempDir,
 }
 
-/// One route to one server.
 pub(crate) const PLAIN: &str = "[[route]]\nupstream = \"app\"";
 
 impl Scene {
@@ -27,12 +26,12 @@ impl Scene {
         Self::with(PLAIN)
     }
 
-    /// With these routes, and other tables.
+    /// With these routes and other tables.
     pub(crate) fn with(more: &str) -> Self {
         Self::of(1, "http3 = true", more)
     }
 
-    /// With these workers and options of the listener.
+    /// With this number of workers, and options of the listener.
     pub(crate) fn of(workers: usize, listen: &str, more: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let server = ports::listen();
@@ -56,16 +55,16 @@ impl Scene {
         self.running.addresses()[0]
     }
 
-    pub(crate) fn client(&self) -> Client {
-        Client::connect(self.address())
+    pub(crate) fn client(&self) -> H3TestClient {
+        H3TestClient::connect(self.address())
     }
 
-    /// The next connection to the server.
-    pub(crate) fn accept(&self) -> Peer {
-        Peer::new("server", ports::accept(&self.server))
+    /// Accepts the next connection to the server.
+    pub(crate) fn accept(&self) -> Http1Peer {
+        Http1Peer::new("server", ports::accept(&self.server))
     }
 
-    /// Once this has been counted at least `expected` times, asserts that it was no more.
+    /// Waits until the failure was counted `expected` times, and asserts that it was not more often.
     #[track_caller]
     pub(crate) fn assert_failure(&self, word: &str, expected: u64) {
         let at = Running::failure_words().iter().position(|other| *other == word).expect("is a word");

@@ -1,19 +1,18 @@
-//! What requests are promised on the usual path: calls of gRPC, urgency, rates and time-outs of clients, buffered bodies.
+//! Features of the request path: gRPC calls, urgency, rates and time-outs of clients, buffered bodies.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use testkit::http2::End;
+use testkit::http2::H2End;
 use testkit::http2::frame::{data, headers, last_headers};
 use testkit::http3::frame::{DATA, head, request};
-use testkit::http3::{Client, Got};
+use testkit::http3::{Got, H3TestClient};
 use testkit::ports;
 
-use crate::exchanges::fills;
-use crate::scene::{PLAIN, Scene};
+use super::exchanges::fills;
+use super::scene::{PLAIN, Scene};
 
-/// A message of gRPC.
 const MESSAGE: &[u8] = b"\0\0\0\0\x03abc";
 
 fn calls() -> (Scene, TcpListener) {
@@ -32,7 +31,7 @@ fn a_call_of_grpc_goes_both_ways_at_once_and_ends_with_its_status() {
     let mut call = client.open();
     call.sends_head(&request("POST", "/shop.Cart/Add", "content-type: application/grpc\nte: trailers\n"));
     call.sends_data(MESSAGE);
-    let mut server = End::server(ports::accept(&listener), &[]);
+    let mut server = H2End::server(ports::accept(&listener), &[]);
     let text = String::from_utf8_lossy(MESSAGE).into_owned();
     server.next_on(1);
     server.gets_data(1, &text);
@@ -52,7 +51,7 @@ fn a_call_of_grpc_goes_both_ways_at_once_and_ends_with_its_status() {
     assert_eq!(call.gets(), Got::End);
 }
 
-/// Errors of the proxy are statuses of gRPC to its clients (`grpc-status` 14 for 502 and 503).
+/// gRPC clients get the proxy's errors as a status (`grpc-status` 14 for 502 and 503).
 #[test]
 fn a_call_to_nobody_gets_a_status_of_grpc() {
     let (scene, listener) = calls();
@@ -64,19 +63,18 @@ fn a_call_to_nobody_gets_a_status_of_grpc() {
     assert!(body.is_empty());
 }
 
-/// RFC 9218 §10. The one that is less urgent was asked for first, and has filled all that there is room for.
+/// RFC 9218 §10. The less urgent response was requested first, and has filled all buffers.
 #[test]
 fn the_more_urgent_response_comes_first() {
     const WINDOW: u32 = 128 * 1024;
     const LONG: usize = 8 << 20;
     let scene = Scene::new();
-    let client = Client::connect_with(scene.address(), |transport| {
+    let client = H3TestClient::connect_with(scene.address(), |transport| {
         transport.receive_window(WINDOW.into());
     });
     let ask = |urgency| {
         let stream = client.asks("GET", "/", &format!("priority: u={urgency}\n"));
-        let mut server = scene.accept();
-        server.head();
+        let mut server = scene.accept().after_head();
         server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: {LONG}\r\n\r\n"));
         let sent = fills(server.stream());
         assert!(sent < LONG, "all of it was taken");
@@ -96,7 +94,7 @@ fn the_more_urgent_response_comes_first() {
         seen.load(Ordering::Relaxed)
     });
     assert!(urgent_server.join().is_ok_and(|sent| sent) && late_server.join().is_ok_and(|sent| sent));
-    // What QUIC had taken of it by then, and a little at each turn.
+    // The part that QUIC had already taken, and a little per turn.
     assert!(before < LONG / 4, "{before} bytes of the other came first");
 }
 
@@ -110,17 +108,15 @@ fn a_request_body_that_stops_is_408() {
     let (head, ..) = stream.response();
     assert!(head.starts_with(":status: 408\n"), "{head}");
     scene.assert_failure("client-body-timeout", 1);
-    // The connection goes on.
-    let mut server = scene.accept();
-    server.head();
+    // The connection continues.
+    let _server = scene.accept().after_head();
     let mut next = client.asks("GET", "/", "");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     server.sends("HTTP/1.1 204 No Content\r\n\r\n");
     assert!(next.response().0.starts_with(":status: 204\n"));
 }
 
-/// What a client has announced is due: a length, or the rest of a DATA frame. One that owes nothing is quiet, not slow.
+/// Announced bytes are due: a length, or the rest of a DATA frame. A client that owes none is not slow.
 #[test]
 fn a_client_below_the_minimum_rate_is_cut_off() {
     let limits = "limits = { minimum_rate = \"1MB/s\", rate_window = \"1s\" }\n";
@@ -133,8 +129,7 @@ fn a_client_below_the_minimum_rate_is_cut_off() {
         let mut stream = client.open();
         stream.sends_head(&request("POST", "/", fields));
         stream.sends(sent);
-        let mut server = scene.accept();
-        server.head();
+        let _server = scene.accept().after_head();
         let (head, ..) = stream.response();
         assert!(head.starts_with(":status: 408\n"), "{fields}: {head}");
     }
@@ -142,9 +137,8 @@ fn a_client_below_the_minimum_rate_is_cut_off() {
     let mut quiet = client.open();
     quiet.sends_head(&request("POST", "/", ""));
     quiet.sends_data(b"abc");
-    let mut server = scene.accept();
-    server.head();
-    // Lets time pass: another one is cut off.
+    let mut server = scene.accept().after_head();
+    // Lets time pass, until another client is cut off.
     let mut clock = client.open();
     clock.sends_head(&request("POST", "/", "content-length: 9\n"));
     clock.sends_data(b"abc");
@@ -157,12 +151,11 @@ fn a_client_below_the_minimum_rate_is_cut_off() {
 fn a_client_that_does_not_read_is_cut_off_by_the_minimum_rate() {
     let limits = "limits = { minimum_rate = \"1MB/s\", rate_window = \"1s\" }\n";
     let scene = Scene::with(&format!("{limits}{PLAIN}"));
-    let client = Client::connect_with(scene.address(), |transport| {
+    let client = H3TestClient::connect_with(scene.address(), |transport| {
         transport.stream_receive_window(100_000_u32.into());
     });
     let _slow = client.asks("GET", "/slow", "");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 64 << 20));
     while server.can_send(&[b'x'; 65_536]) {}
     scene.assert_failure("client-stalled", 1);

@@ -1,17 +1,17 @@
-//! HTTP/3 together with traces, logs, a cache, faults, sessions and reloads: each says what the others did.
+//! HTTP/3 in combination with traces, logs, a cache, faults, sessions and reloads.
 
 use std::fs;
 
 use serde_json::Value;
 use testkit::admin;
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const FIELDS: &str = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\n";
 const STORED: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 4\r\n\r\nkept";
 
-/// Everything at once; nobody listens where spans are sent.
+/// All features at once; no program listens at the collector's address.
 fn all(logs: &str) -> String {
     format!(
         "admin = \"{{dir}}/admin\"\ncache = {{ memory = \"16MB\" }}\ntracing = {{ collector = \"http://127.0.0.1:1\", follow = \"all\" }}\n\
@@ -24,7 +24,7 @@ fn all(logs: &str) -> String {
     )
 }
 
-/// The lines of the first log, once there are so many.
+/// Waits for this number of lines in the first log.
 fn lines(scene: &Scene, count: usize) -> Vec<Value> {
     let read = || fs::read_to_string(scene.file("log")).unwrap_or_default();
     testkit::wait::assert_soon("each request is logged", || read().lines().count() >= count);
@@ -42,7 +42,7 @@ fn http3_traces_logs_cache_faults_and_sessions_go_together() {
     assert_eq!(seen.matches("traceparent").count(), 1, "{seen}");
     server.sends(STORED);
     assert_eq!(first.response().1, b"kept");
-    // The client may have it before the cache has.
+    // The client may have the response before the cache.
     testkit::wait::assert_soon("the response is stored", || {
         let order = r#"{"url":"https://test/kept"}"#;
         let (status, told) = admin::asks(&scene.file("admin"), "POST", "/cache/explain", order);
@@ -52,7 +52,7 @@ fn http3_traces_logs_cache_faults_and_sessions_go_together() {
     assert_eq!(client.asks("GET", "/kept", FIELDS).response().1, b"kept");
     assert!(client.asks("GET", "/broken", FIELDS).response().0.starts_with(":status: 503\n"));
 
-    // Another log comes with a reload; what is open stays, and so does what is stored.
+    // A reload changes the log; open connections and stored responses stay.
     scene.reload(
         "http3 = true",
         &all("[[log]]\ntarget = \"{dir}/other\"\nformat = '$status $trace_id $cache'\n"),

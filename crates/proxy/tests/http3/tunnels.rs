@@ -1,6 +1,6 @@
 //! WebSockets by Extended CONNECT (RFC 9220).
 
-use crate::scene::Scene;
+use super::scene::Scene;
 use testkit::http3::Got;
 use testkit::http3::frame::request;
 
@@ -50,8 +50,7 @@ fn a_server_that_does_not_switch_is_not_believed() {
     let client = scene.client();
     let mut stream = client.open();
     stream.sends_head(&connect());
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno");
     assert!(stream.head().starts_with(":status: 502\n"));
 }

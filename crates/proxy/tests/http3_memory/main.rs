@@ -1,7 +1,7 @@
-//! What a hostile connection of HTTP/3 may cost, whatever it does. Alone in its process, as it counts what every thread but its
-//! own holds.
+//! The cost of a hostile HTTP/3 connection, whatever it does. A separate program, because it counts the memory of all
+//! threads except its own.
 
-/// What the proxy's threads hold.
+/// Counts the memory of the proxy's threads.
 #[path = "../counting/mod.rs"]
 mod counting;
 
@@ -13,38 +13,38 @@ use std::time::{Duration, Instant};
 use control::Running;
 use quinn_proto::{Dir, StreamId, TransportConfig};
 use testkit::http3::frame::{DATA, head, headers, request, varint};
-use testkit::http3::{Client, RawClient};
+use testkit::http3::{H3TestClient, RawClient};
 use testkit::scene::read;
 
 use counting::{ASKED, HELD, MOST, serve, show};
 
 const STREAMS: usize = 100;
-/// Of which the server gets so many at least, if the connection has the proxy hold little else.
+/// Minimum number of requests that reach the server if the connection makes the proxy hold little else.
 const MANY: isize = 78;
-/// And so many of them whatever else it has.
+/// Minimum number of requests that reach the server in any case.
 const SOME: isize = 20;
-/// What a connection may cost, in KiB.
+/// Limit for one connection, in KiB.
 const LIMIT: isize = 1024;
-/// What has cost more than it may.
+/// The attacks that exceeded the limit.
 static TOO_MUCH: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// Requests of a friend in a row while nothing changes.
+/// Number of requests of a friendly client in a row, without a change of memory, after which it counts as settled.
 const QUIET_ROUNDS: u32 = 20;
 
-/// A proxy, and a connection to it that does no harm.
+/// A proxy, and a harmless connection to it.
 struct Observed {
     running: Running,
-    friend: Client,
+    friend: H3TestClient,
 }
 
 impl Observed {
-    /// Waits until the proxy has done all that it can with what it was sent.
+    /// Waits until the proxy has processed everything that it was sent.
     fn settle(&mut self, client: &mut RawClient) {
         let (mut held, mut rounds, mut all) = (HELD.load(Relaxed), 0, 0);
         while rounds < QUIET_ROUNDS && all < 50 * QUIET_ROUNDS {
             client.turn();
             self.is_served();
             let now = HELD.load(Relaxed);
-            // Timers and acknowledgments of the friend itself come and go.
+            // The friendly client's timers and acknowledgments vary.
             rounds = if (now - held).abs() < 4096 { rounds + 1 } else { 0 };
             (held, all) = (now, all + 1);
         }
@@ -54,7 +54,7 @@ impl Observed {
         assert!(self.friend.asks("TRACE", "/", "").response().0.starts_with(":status: 405\n"));
     }
 
-    /// Waits until so many requests have reached the server.
+    /// Waits until this number of requests has reached the server.
     fn arrive(&self, client: &mut RawClient, requests: isize) {
         client.until("requests do not arrive", |_| ASKED.load(Relaxed) >= requests);
     }
@@ -65,23 +65,23 @@ impl Observed {
     }
 }
 
-/// A connection to a fresh proxy does something, and may have cost only so much.
+/// Runs an attack on a new proxy, and asserts the limit.
 fn costs_little(
     name: &str,
     server: SocketAddr,
     change: impl FnOnce(&mut TransportConfig),
     attack: impl FnOnce(&mut RawClient, &mut Observed),
 ) {
-    // What is a flood would end before it costs anything.
+    // Flood limits would end the connection before it costs anything.
     let text = format!(
         "workers = 1\n[limits.http2]\nresets_per_second = 1000000\n[[route]]\nupstream = \"app\"\n\
          [upstream.app]\nservers = [\"http://{server}\"]\n\
          [[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ self_signed = true }}\nhttp3 = true\n"
     );
     let running = control::start(read(&text)).expect("the proxy starts");
-    let friend = Client::connect(running.addresses()[0]);
+    let friend = H3TestClient::connect(running.addresses()[0]);
     let mut proxy = Observed { running, friend };
-    // What a worker needs is there once it has answered.
+    // A worker's own memory is allocated once it has answered.
     (0..QUIET_ROUNDS).for_each(|_| proxy.is_served());
     let before = HELD.load(Relaxed);
     MOST.store(before, Relaxed);
@@ -103,7 +103,7 @@ fn costs_little(
     proxy.is_served();
 }
 
-/// As many requests as there may be at once. Who hears nothing does not hear that there may be more than at first.
+/// Sends as many requests as permitted at once. A client that ignores packets does not learn of a raised limit.
 fn ask_all(client: &mut RawClient, method: &str, path: &str, fields: &str, ends: bool) -> Vec<StreamId> {
     let mut streams = Vec::new();
     while streams.len() < STREAMS && !client.quic.is_closed() {
@@ -114,7 +114,7 @@ fn ask_all(client: &mut RawClient, method: &str, path: &str, fields: &str, ends:
     streams
 }
 
-/// Asks for what never comes, until the client has heard that it may have more requests than at first.
+/// Requests responses that never come, until the client has learned of a raised limit.
 fn hear_of_more(client: &mut RawClient) {
     for _ in 0..STREAMS / 4 {
         client.asks("GET", "/never", "", true);
@@ -123,23 +123,41 @@ fn hear_of_more(client: &mut RawClient) {
         .until("no more requests are permitted", |client| client.quic.stats().frame_rx.max_streams_bidi > 0);
 }
 
-/// Asks with a head of this length, if the proxy takes that.
+/// Sends a request with a head of this length, if the proxy accepts it.
 fn ask_at_length(client: &mut RawClient, proxy: &Observed, len: usize) {
-    let Some(stream) = client.may_open() else { return };
-    let head = headers(&request("GET", "/never", &format!("x: {}\n", "y".repeat(len))));
-    let mut sent = 0;
-    for _ in 0..QUIET_ROUNDS {
-        sent += client.write(stream, &head[sent..]);
-        client.turn();
-        if sent == head.len() {
-            let _ = client.quic.send_stream(stream).finish();
-            return client.turn();
-        }
-        proxy.is_served();
-    }
+    ask_whole(client, proxy, ("GET", &format!("x: {}\n", "y".repeat(len))), true);
 }
 
-/// Sends as much of bodies of this length as the proxy takes.
+/// Sends the complete head of a request for `/never`. Returns `None` if the proxy permits no stream or head while it
+/// answers `QUIET_ROUNDS` other requests. Then the windows are full of bytes that no server reads.
+fn ask_whole(
+    client: &mut RawClient,
+    proxy: &Observed,
+    (method, fields): (&str, &str),
+    ends: bool,
+) -> Option<StreamId> {
+    let head = headers(&request(method, "/never", fields));
+    let (mut stream, mut sent) = (None, 0);
+    for _ in 0..QUIET_ROUNDS {
+        stream = stream.or_else(|| client.quic.streams().open(Dir::Bi));
+        if let Some(stream) = stream {
+            sent += client.write(stream, &head[sent..]);
+        }
+        if sent == head.len() {
+            break;
+        }
+        client.turn();
+        proxy.is_served();
+    }
+    let stream = stream.filter(|_| sent == head.len())?;
+    if ends {
+        let _ = client.quic.send_stream(stream).finish();
+    }
+    client.turn();
+    Some(stream)
+}
+
+/// Sends bodies of this length, as far as the proxy takes them.
 fn send_bodies(client: &mut RawClient, streams: &[StreamId], len: usize) {
     for &stream in streams {
         client.write(stream, &head(DATA, len));
@@ -152,7 +170,7 @@ fn send_bodies(client: &mut RawClient, streams: &[StreamId], len: usize) {
     }
 }
 
-/// Sends bytes, each with a gap before it, on streams whose bodies nobody reads.
+/// Sends bytes with gaps before them, on streams whose bodies no server reads.
 fn send_with_gaps(client: &mut RawClient, proxy: &Observed, streams: &[StreamId]) {
     (client.is_deaf, client.sends_each) = (true, 2);
     for round in 0..4000 {
@@ -167,14 +185,14 @@ fn send_with_gaps(client: &mut RawClient, proxy: &Observed, streams: &[StreamId]
     client.is_deaf = false;
 }
 
-/// A client's window that never ends.
+/// An unlimited window of the client.
 fn endless(transport: &mut TransportConfig) {
     transport.receive_window(quinn_proto::VarInt::MAX).stream_receive_window(u32::MAX.into());
     transport.send_window(u64::MAX).initial_rtt(Duration::from_millis(1));
     transport.congestion_controller_factory(Arc::new(Unbounded));
 }
 
-/// A client that sends whatever it wants.
+/// Congestion control without a limit.
 struct Unbounded;
 
 impl quinn_proto::congestion::ControllerFactory for Unbounded {
@@ -245,7 +263,7 @@ fn responses_that_are_not_taken(server: SocketAddr) {
     costs_little("windows of nothing, one request after another", server, nothing, |client, proxy| {
         for _ in 0..STREAMS {
             client.asks("GET", "/", "", true);
-            // Most responses come meanwhile.
+            // Most responses arrive meanwhile.
             (0..5).for_each(|_| proxy.is_served());
         }
         proxy.arrive(client, SOME);
@@ -279,13 +297,13 @@ fn heads(server: SocketAddr) {
         proxy.settle(client);
     });
     costs_little("heads that wait for insertions", server, endless, |client, proxy| {
-        // RFC 9204 §4.5.1: a Required Insert Count of 1, and a field of the table that never comes, behind a long one.
+        // RFC 9204 §4.5.1: a Required Insert Count of 1, and a table entry that never comes, behind a long field.
         let mut section = vec![0x02, 0x00];
         section.extend(testkit::http3::frame::section(&format!("x: {}\n", "y".repeat(20_000))).split_off(2));
         section.push(0x80);
         let head = [&head(0x1, section.len())[..], &section].concat();
         for _ in 0..STREAMS {
-            // The proxy may have ended the connection for so many mistakes, or permit no more.
+            // The proxy may have closed the connection because of so many errors, or permit no more streams.
             let Some(stream) = client.quic.streams().open(Dir::Bi) else { break };
             client.write(stream, &head);
             client.turn();
@@ -295,7 +313,7 @@ fn heads(server: SocketAddr) {
     costs_little("heads that never end", server, endless, |client, proxy| {
         let head = [&[0x1][..], &varint(60_000), &[0, 0, 0x27, 0xff, 0x7f]].concat();
         for _ in 0..STREAMS {
-            // The proxy may have ended the connection for so many mistakes, or permit no more.
+            // The proxy may have closed the connection because of so many errors, or permit no more streams.
             let Some(stream) = client.quic.streams().open(Dir::Bi) else { break };
             client.write(stream, &head);
             client.write(stream, &[b'x'; 30_000]);
@@ -317,11 +335,14 @@ fn bodies(server: SocketAddr) {
         proxy.settle(client);
     });
     costs_little("bodies that nobody reads, one after another", server, endless, |client, proxy| {
-        while ASKED.load(Relaxed) < MANY / 2 && !client.quic.is_closed() {
-            let stream = client.asks("POST", "/never", "content-length: 400000\n", false);
+        while ASKED.load(Relaxed) < MANY / 2 {
+            let post = ("POST", "content-length: 400000\n");
+            let Some(stream) = ask_whole(client, proxy, post, false) else { break };
             send_bodies(client, &[stream], 400_000);
             proxy.is_served();
         }
+        assert_eq!(client.lost, None);
+        proxy.arrive(client, 1);
         proxy.settle(client);
     });
     costs_little(
@@ -330,7 +351,7 @@ fn bodies(server: SocketAddr) {
         endless,
         |client, proxy| {
             hear_of_more(client);
-            // One that sends bodies has a wider window, and fills it.
+            // A client that sends bodies gets a wider window, which it fills.
             let first = client.asks("POST", "/never", "content-length: 4000000\n", false);
             send_bodies(client, &[first], 4_000_000);
             client.is_deaf = true;
@@ -359,7 +380,7 @@ fn bodies(server: SocketAddr) {
 fn what_means_nothing(server: SocketAddr) {
     costs_little("connection IDs without end", server, endless, |client, proxy| {
         *client = RawClient::retiring(proxy.running.addresses()[0], TransportConfig::default());
-        // Each takes a round trip, which is long on a busy machine: it has to go on, not to be done in time.
+        // Each takes a round trip, which is long on a busy machine: progress counts, not time.
         for count in (30..=300).step_by(30) {
             let has = |client: &mut RawClient| client.quic.stats().frame_tx.new_connection_id > count;
             client.until("IDs are not retired", has);

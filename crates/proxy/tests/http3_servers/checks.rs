@@ -2,12 +2,12 @@
 
 use tempfile::TempDir;
 use testkit::admin;
-use testkit::http3::Server;
+use testkit::http3::H3TestServer;
 use testkit::wait::assert_soon;
 
-use crate::scene::Scene;
+use super::scene::Scene;
 
-/// Such a check, which is quick.
+/// A check with short intervals.
 fn check(kind: &str) -> String {
     format!("check = {{ {kind}, interval = \"100ms\", rise = 1, fall = 1 }}")
 }
@@ -16,10 +16,12 @@ fn check(kind: &str) -> String {
 fn scene(kind: &str) -> (Scene, TempDir) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let admin = format!("admin = {:?}", folder.path().join("admin"));
-    (Scene::of(vec![Server::new()], &format!("tls = {{ verify = false }}\n{}", check(kind)), &admin), folder)
+    (
+        Scene::of(vec![H3TestServer::new()], &format!("tls = {{ verify = false }}\n{}", check(kind)), &admin),
+        folder,
+    )
 }
 
-/// Whether the server is up.
 fn is_up(folder: &TempDir) -> bool {
     let (_, status) = admin::asks(&folder.path().join("admin"), "GET", "/status", "");
     status.split_whitespace().collect::<String>().contains("\"state\":\"up\"")

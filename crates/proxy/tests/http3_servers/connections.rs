@@ -1,9 +1,9 @@
-//! Connections: how many there are, which requests share one, and what becomes of those under way when one ends.
+//! Connections: their number, sharing, and the requests under way when one ends.
 
 use testkit::http3::frame::{frame, varint};
-use testkit::http3::{Got, Server};
+use testkit::http3::{Got, H3TestServer};
 
-use crate::scene::{GET, Scene, is_answered};
+use super::scene::{GET, Scene, is_answered};
 
 /// RFC 9114 §8.1.
 const NO_ERROR: u64 = 0x100;
@@ -23,7 +23,7 @@ fn clients_share_a_connection() {
             (client, server.request())
         })
         .collect();
-    // In whatever order they are answered.
+    // In any order of the responses.
     for (client, stream) in others.iter_mut().rev() {
         stream.answers("other");
         is_answered(client, 200, "other");
@@ -36,7 +36,7 @@ fn clients_share_a_connection() {
 
 #[test]
 fn requests_wait_for_streams_that_the_server_permits() {
-    let server = Server::with(|transport| {
+    let server = H3TestServer::with(|transport| {
         transport.max_concurrent_bidi_streams(2_u32.into());
     });
     let options = "tls = { verify = false }\npool = { connections = 1 }";
@@ -45,12 +45,12 @@ fn requests_wait_for_streams_that_the_server_permits() {
     let server = scene.accept();
     let mut streams: Vec<_> = (0..2).map(|_| server.request()).collect();
     streams.iter_mut().for_each(|stream| _ = stream.response());
-    // There is no further connection: whoever comes is told so.
+    // No further connection is permitted, so requests are rejected.
     let mut refused = scene.asks();
     assert_eq!(refused.message().status(), 503);
     streams[0].answers("done");
     is_answered(&mut clients[0], 200, "done");
-    // The server permits another one as soon as it has forgotten that.
+    // The server permits another connection once it has forgotten the old one.
     let answering = std::thread::spawn(move || {
         server.answers("next");
         server
@@ -63,7 +63,7 @@ fn requests_wait_for_streams_that_the_server_permits() {
 
 #[test]
 fn where_streams_run_out_there_is_another_connection() {
-    let server = Server::with(|transport| {
+    let server = H3TestServer::with(|transport| {
         transport.max_concurrent_bidi_streams(2_u32.into());
     });
     let scene = Scene::of(vec![server], "tls = { verify = false }", "");
@@ -84,7 +84,7 @@ fn where_streams_run_out_there_is_another_connection() {
 
 #[test]
 fn a_rejected_request_is_sent_once_more() {
-    // RFC 9114 §4.1.1: the server has not looked at it, so that even a POST can be.
+    // RFC 9114 §4.1.1: the server has not processed it, so even a POST may be retried.
     let scene = Scene::new();
     let mut client = scene.client();
     client.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabc");
@@ -109,18 +109,18 @@ fn what_a_goaway_leaves_out_is_sent_over_another_connection() {
     second.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabc");
     let mut unseen = server.request();
     unseen.response();
-    // RFC 9114 §5.2: the second one is not answered.
+    // RFC 9114 §5.2: the second request is not answered.
     server.control(&frame(7, &varint(4)));
     let next = scene.accept();
     let mut again = next.request();
     assert_eq!(again.response().1, b"abc");
     again.answers("second");
     is_answered(&mut second, 200, "second");
-    // RFC 9114 §4.1.1: a client rejects nothing.
+    // RFC 9114 §4.1.1: a client does not use H3_REQUEST_REJECTED.
     assert_eq!(unseen.stopped(), Some(REQUEST_CANCELLED));
     stream.answers("first");
     is_answered(&mut first, 200, "first");
-    // With its last request the old connection ends.
+    // The old connection ends with its last request.
     assert_eq!(server.closed(), (NO_ERROR, String::new()));
     let mut third = scene.asks();
     next.answers("third");
@@ -137,7 +137,7 @@ fn a_client_that_leaves_cancels_its_request() {
     stream.response();
     asking.stops(REQUEST_CANCELLED);
     assert_eq!(stream.stopped(), Some(REQUEST_CANCELLED));
-    // While a body is on its way as well.
+    // Also during an upload.
     let mut asking = client.open();
     asking.sends_head(&testkit::http3::frame::request("POST", "/", ""));
     asking.sends_data(b"a");
@@ -146,7 +146,7 @@ fn a_client_that_leaves_cancels_its_request() {
     assert_eq!(stream.gets(), Got::Data(b"a".to_vec()));
     asking.resets(REQUEST_CANCELLED);
     assert_eq!(stream.gets(), Got::Reset(REQUEST_CANCELLED));
-    // The connection serves others.
+    // The connection serves other requests.
     let mut other = scene.asks();
     server.answers("ok");
     is_answered(&mut other, 200, "ok");
@@ -180,7 +180,7 @@ fn a_reset_before_the_response_is_a_failure_of_that_request() {
     stream.resets(INTERNAL_ERROR);
     assert_eq!(client.message().status(), 502);
     scene.assert_failure("upstream-reset");
-    // It is of one stream.
+    // The error only affects one stream.
     let mut other = scene.asks();
     server.answers("ok");
     is_answered(&mut other, 200, "ok");
@@ -210,7 +210,7 @@ fn a_connection_that_is_closed_is_replaced_and_its_request_retried() {
     let server = scene.accept();
     server.answers("one");
     is_answered(&mut client, 200, "one");
-    // The next request meets a server that goes.
+    // The next request reaches a server that is leaving.
     client.sends(GET);
     let _under_way = server.request();
     server.closes(NO_ERROR as u32);
@@ -256,7 +256,7 @@ fn a_server_that_is_gone_is_known_from_the_kernel() {
     server.answers("ok");
     is_answered(&mut client, 200, "ok");
     drop(relay);
-    // Nobody listens there: that request is given up, and no other one waits for as long.
+    // No program listens there: this request fails, and later ones do not wait as long.
     client.sends(GET);
     assert_eq!(client.message().status(), 502);
     let mut other = scene.asks();
@@ -271,8 +271,8 @@ fn a_server_that_falls_silent_is_left_for_another_connection() {
     let server = scene.accept();
     server.answers("ok");
     is_answered(&mut client, 200, "ok");
-    // Another one is there now, which knows nothing of the connection.
-    let other = Server::new();
+    // Another server listens there now, which does not know the connection.
+    let other = H3TestServer::new();
     relay.switches_to(other.address());
     let mut lost = Vec::new();
     let (served, mut client) = loop {

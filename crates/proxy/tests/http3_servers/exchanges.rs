@@ -5,9 +5,9 @@ use std::io::Write;
 use testkit::http3::Got;
 use testkit::http3::frame::{DATA, head};
 
-use crate::scene::{GET, Scene, is_answered};
+use super::scene::{GET, Scene, is_answered};
 
-/// What a request without a body looks like to the server.
+/// Returns the head of a request without a body as the server receives it.
 fn seen(lines: &str) -> Vec<&str> {
     lines
         .lines()
@@ -38,7 +38,7 @@ fn a_request_and_its_response_pass() {
     assert!(message.head.starts_with("HTTP/1.1 200 OK\r\n"), "{}", message.head);
     assert!(message.head.to_lowercase().contains("via: 3.0 "), "{}", message.head);
     assert_eq!(message.body, b"ok");
-    // Once more, over the same connection.
+    // Again, over the same connection.
     client.sends(GET);
     server.answers("again");
     is_answered(&mut client, 200, "again");
@@ -119,8 +119,7 @@ fn interim_responses_pass() {
 #[test]
 fn responses_without_a_body_end_with_their_head() {
     let scene = Scene::new();
-    let mut client = scene.client();
-    client.sends("HEAD / HTTP/1.1\r\nHost: test\r\n\r\n");
+    let mut client = scene.client().saying("HEAD / HTTP/1.1\r\nHost: test\r\n\r\n");
     let server = scene.accept();
     for (status, fields, next) in [
         (200, "content-length: 5\n", "GET /none HTTP/1.1\r\nHost: test\r\nIf-None-Match: \"a\"\r\n\r\n"),
@@ -169,7 +168,7 @@ fn a_server_waits_for_a_slow_client() {
     let server = scene.accept();
     let mut stream = server.request();
     stream.response();
-    // Far more than windows and buffers of all permit, while others are served.
+    // Far more than windows and buffers permit, while other requests are served.
     const LEN: usize = 24 << 20;
     stream.sends_head(&format!(":status: 200\ncontent-length: {LEN}\n"));
     let sending = std::thread::spawn(move || {

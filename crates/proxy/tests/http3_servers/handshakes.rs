@@ -6,25 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 use rustls::version::TLS13;
-use testkit::http3::Server;
+use testkit::http3::H3TestServer;
 use testkit::ports::{self, loopback};
-use testkit::tls::Authority;
+use testkit::tls::TestAuthority;
 
-use crate::scene::{GET, Scene, is_answered};
+use super::scene::{GET, Scene, is_answered};
 
-/// A server with a certificate for this name.
-fn server(authority: &Authority, name: &str) -> Server {
-    Server::of(authority.server(&authority.issue(&[name]), &TLS13), loopback(), |_| ())
+fn server(authority: &TestAuthority, name: &str) -> H3TestServer {
+    H3TestServer::from_tls(authority.server(&authority.issue(&[name]), &TLS13), loopback(), |_| ())
 }
 
-/// Options for a server that has to prove this name.
-fn trusting(authority: &Authority, name: &str) -> String {
+/// Options for a server that must have a certificate for this name.
+fn trusting(authority: &TestAuthority, name: &str) -> String {
     format!("tls = {{ ca = {:?}, name = {name:?} }}", authority.file)
 }
 
 #[test]
 fn a_server_has_to_prove_its_name() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let scene = Scene::of(vec![server(&authority, "a.test")], &trusting(&authority, "a.test"), "");
     let mut client = scene.asks();
     let served = scene.accept();
@@ -32,7 +31,7 @@ fn a_server_has_to_prove_its_name() {
     is_answered(&mut client, 200, "ok");
     for (options, right) in [
         (trusting(&authority, "b.test"), false),
-        (trusting(&Authority::new(), "a.test"), false),
+        (trusting(&TestAuthority::new(), "a.test"), false),
         ("tls = { verify = false }".to_owned(), true),
     ] {
         let scene = Scene::of(vec![server(&authority, "a.test")], &options, "");
@@ -46,15 +45,16 @@ fn a_server_has_to_prove_its_name() {
             // RFC 9001 §4.8: an alert of TLS.
             assert!(why.contains("certificate"), "{why}");
             assert_eq!(client.message().status(), 502);
-            scene.assert_failure("upstream-handshake");
+            scene.assert_failure("upstream-certificate");
         }
     }
 }
 
 #[test]
 fn a_server_may_ask_for_a_certificate() {
-    let authority = Authority::new();
-    let asking = || Server::of(authority.server_asking(&authority.issue(&["a.test"])), loopback(), |_| ());
+    let authority = TestAuthority::new();
+    let asking =
+        || H3TestServer::from_tls(authority.server_asking(&authority.issue(&["a.test"])), loopback(), |_| ());
     let own = authority.files("own", &["proxy.test"]);
     let options = format!(
         "tls = {{ ca = {:?}, name = \"a.test\", cert = {:?}, key = {:?} }}",
@@ -66,15 +66,15 @@ fn a_server_may_ask_for_a_certificate() {
     assert!(served.quic.peer_identity().is_some());
     served.answers("ok");
     is_answered(&mut client, 200, "ok");
-    // Without one the server refuses, behind our side of the handshake.
+    // Without a certificate the server rejects the connection, after our side of the handshake.
     let scene = Scene::of(vec![asking()], &trusting(&authority, "a.test"), "");
     let mut client = scene.asks();
     assert!(scene.servers[0].try_accept().is_err());
     assert_eq!(client.message().status(), 502);
-    scene.assert_failure("upstream-handshake");
+    scene.assert_failure("upstream-alert");
 }
 
-/// Sessions of a server, which are resumed once each.
+/// A server's sessions, each of which is resumed once.
 #[derive(Debug)]
 struct Sessions {
     kept: Arc<ServerSessionMemoryCache>,
@@ -109,13 +109,13 @@ impl StoresServerSessions for Sessions {
 
 #[test]
 fn sessions_are_resumed_and_no_request_is_early() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let mut tls = authority.server(&authority.issue(&["a.test"]), &TLS13);
     tls.max_early_data_size = u32::MAX;
     let sessions = Arc::new(Sessions::default());
     tls.session_storage = Arc::<Sessions>::clone(&sessions);
     let options = format!("{}\npool = {{ idle_timeout = \"1s\" }}", trusting(&authority, "a.test"));
-    let scene = Scene::of(vec![Server::of(tls, loopback(), |_| ())], &options, "");
+    let scene = Scene::of(vec![H3TestServer::from_tls(tls, loopback(), |_| ())], &options, "");
     for resumed in [0, 1] {
         let mut client = scene.asks();
         let served = scene.accept();
@@ -128,21 +128,22 @@ fn sessions_are_resumed_and_no_request_is_early() {
 
 #[test]
 fn a_server_of_another_protocol_is_refused() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let mut tls = authority.server(&authority.issue(&["a.test"]), &TLS13);
     tls.alpn_protocols = vec![b"hq-interop".to_vec()];
-    let scene = Scene::of(vec![Server::of(tls, loopback(), |_| ())], &trusting(&authority, "a.test"), "");
+    let scene =
+        Scene::of(vec![H3TestServer::from_tls(tls, loopback(), |_| ())], &trusting(&authority, "a.test"), "");
     let mut client = scene.asks();
     assert!(scene.servers[0].try_accept().is_err());
     assert_eq!(client.message().status(), 502);
-    scene.assert_failure("upstream-handshake");
+    scene.assert_failure("upstream-protocol");
 }
 
 #[test]
 fn where_nobody_listens_another_server_is_asked() {
     let gone = ports::nobody();
     let options = "tls = { verify = false }\nbalance = \"round-robin\"";
-    let scene = Scene::with_others(&[gone], vec![Server::new()], options);
+    let scene = Scene::with_others(&[gone], vec![H3TestServer::new()], options);
     let mut clients: Vec<_> = (0..4).map(|_| scene.asks()).collect();
     let served = scene.accept();
     clients.iter().for_each(|_| served.answers("ok"));
@@ -151,23 +152,21 @@ fn where_nobody_listens_another_server_is_asked() {
 
 #[test]
 fn where_nobody_listens_is_known_before_quic_asks_again() {
-    // It does after a second.
+    // The client's retransmissions reach the server after a second.
     let tables = "timeouts.upstream_connect = \"500ms\"";
     let scene = Scene::at(&[ports::nobody()], tables);
-    let mut client = scene.client();
-    client.sends(GET);
+    let mut client = scene.client().saying(GET);
     assert_eq!(client.message().status(), 502);
     scene.assert_failure("upstream-refused");
 }
 
 #[test]
 fn where_datagrams_vanish_the_time_for_connecting_ends() {
-    // It takes what comes, and says nothing: as behind a firewall that blocks UDP.
+    // A black hole, such as a firewall that drops UDP.
     let hole = UdpSocket::bind(loopback()).expect("a port is free");
     let tables = "timeouts.upstream_connect = \"300ms\"";
     let scene = Scene::at(&[hole.local_addr().expect("it has one")], tables);
-    let mut client = scene.client();
-    client.sends(GET);
+    let mut client = scene.client().saying(GET);
     assert_eq!(client.message().status(), 504);
     scene.assert_failure("upstream-connect-timeout");
     drop(hole);

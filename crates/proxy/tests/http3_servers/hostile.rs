@@ -1,9 +1,9 @@
-//! Servers that mean harm: what a connection ends for, with which code, and what the client gets.
+//! Hostile servers: the code that ends a connection, and the client's response.
 
 use testkit::http3::frame::{DATA, frame, head, headers};
-use testkit::http3::{Served, Stream};
+use testkit::http3::{H3TestStream, Served};
 
-use crate::scene::{Scene, is_answered};
+use super::scene::{Scene, is_answered};
 
 /// Codes (RFC 9114 §8.1).
 const CLOSED_CRITICAL_STREAM: u64 = 0x104;
@@ -15,8 +15,8 @@ const MISSING_SETTINGS: u64 = 0x10a;
 const MESSAGE_ERROR: u64 = 0x10e;
 const QPACK_DECOMPRESSION_FAILED: u64 = 0x200;
 
-/// What a server does with a request.
-type Act = fn(&mut Served, &mut Stream);
+/// The server's reaction to a request.
+type Act = fn(&mut Served, &mut H3TestStream);
 
 #[test]
 fn a_server_that_breaks_the_rules_is_disconnected() {
@@ -50,7 +50,7 @@ fn a_server_that_breaks_the_rules_is_disconnected() {
         assert_eq!(found, code, "{name}: {why}");
         assert_eq!(client.message().status(), 502, "{name}");
         scene.assert_failure("upstream-malformed");
-        // Others are served over another connection.
+        // Other requests are served over another connection.
         let mut other = scene.asks();
         let server = scene.accept();
         server.answers("ok");
@@ -71,7 +71,7 @@ fn a_server_begins_with_settings() {
         server.control(&bytes);
         assert_eq!(server.closed().0, code);
         assert_eq!(client.message().status(), 502);
-        scene.assert_failure("upstream-handshake");
+        scene.assert_failure("upstream-protocol");
     }
 }
 
@@ -119,7 +119,7 @@ fn bodies_keep_to_their_length() {
         if ends {
             stream.ends();
         }
-        // Whether the client has got a head by then is chance; never does the response look whole.
+        // The client may or may not have a head by then, but the response never looks complete.
         let (rest, _) = client.rest();
         assert!(!rest.ends_with(b"abc"), "{}", String::from_utf8_lossy(&rest));
         let mut other = scene.asks();
@@ -149,7 +149,7 @@ fn interim_responses_have_an_end() {
 
 #[test]
 fn a_server_cannot_have_more_held_than_windows_permit() {
-    // A body that nobody reads, in frames of a byte each, while the client takes nothing of it.
+    // An unread body in frames of one byte each.
     let scene = Scene::new();
     let client = scene.client3();
     let mut asking = client.asks("GET", "/", "");
@@ -165,7 +165,7 @@ fn a_server_cannot_have_more_held_than_windows_permit() {
         }
         stream
     });
-    // Others go on.
+    // Other requests continue.
     for _ in 0..5 {
         let mut other = scene.asks();
         server.answers("ok");

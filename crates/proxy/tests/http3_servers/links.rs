@@ -1,10 +1,10 @@
-//! Emulated links of servers: `loss` and `latency` hold for each datagram.
+//! Emulated links to servers: `loss` and `latency` apply to each datagram.
 
-use crate::scene::{GET, Scene, is_answered};
+use super::scene::{GET, Scene, is_answered};
 
 #[test]
 fn datagrams_are_lost_and_everything_arrives() {
-    // A datagram of a handshake that is lost comes a second later again, then after two: time enough for many of them.
+    // A lost handshake datagram is repeated after one second, then after two: the time-out covers several losses.
     let scene = Scene::with("loss = \"10% 0ms\"", "[timeouts]\nupstream_connect = \"60s\"\n");
     let mut client = scene.client();
     client.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 100000\r\n\r\n");

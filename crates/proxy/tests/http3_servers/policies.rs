@@ -1,22 +1,22 @@
-//! What an upstream does whatever its protocol, to servers over HTTP/3: rates, faults, retries, ejection.
+//! Features of upstreams that are independent of the protocol, over HTTP/3: rates, faults, retries, ejection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::http3::{Server, Stream};
+use testkit::http3::{H3TestServer, H3TestStream};
 
-use crate::scene::{GET, Scene, is_answered};
+use super::scene::{GET, Scene, is_answered};
 
 /// RFC 9114 §8.1.
 const INTERNAL_ERROR: u64 = 0x102;
 const LONG: usize = 1 << 20;
-/// The least time that it takes at 2 MB/s.
+/// The minimum time of the body at 2 MB/s.
 const LEAST: Duration = Duration::from_millis(400);
 
-/// A server that does this with each request, and how many have come.
-fn serving(server: Server, answer: impl Fn(&mut Stream) + Send + 'static) -> Arc<AtomicUsize> {
+/// Answers each request. Returns the number of requests so far.
+fn serving(server: H3TestServer, answer: impl Fn(&mut H3TestStream) + Send + 'static) -> Arc<AtomicUsize> {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
     thread::spawn(move || {
@@ -31,15 +31,16 @@ fn serving(server: Server, answer: impl Fn(&mut Stream) + Send + 'static) -> Arc
     count
 }
 
-/// A proxy before two servers, which do this with each request, and how many each has had.
+/// A proxy with two servers, which answer each request in these ways. Returns the statuses, and the requests of each
+/// server.
 fn two_servers(
     options: &str,
-    answers: [fn(&mut Stream); 2],
+    answers: [fn(&mut H3TestStream); 2],
     method: &str,
     requests: usize,
 ) -> (Vec<u16>, [usize; 2]) {
-    let servers = [(); 2].map(|()| Server::new());
-    let addresses = servers.each_ref().map(Server::address);
+    let servers = [(); 2].map(|()| H3TestServer::new());
+    let addresses = servers.each_ref().map(H3TestServer::address);
     let options = format!("tls = {{ verify = false }}\nbalance = \"round-robin\"\n{options}");
     let scene = Scene::with_others(&addresses, Vec::new(), &options);
     let [first, second] = servers;
@@ -53,18 +54,18 @@ fn two_servers(
     (statuses, counts.map(|count| count.load(Relaxed)))
 }
 
-fn works(stream: &mut Stream) {
+fn works(stream: &mut H3TestStream) {
     stream.response();
     stream.answers("ok");
 }
 
-fn is_overloaded(stream: &mut Stream) {
+fn is_overloaded(stream: &mut H3TestStream) {
     stream.response();
     stream.sends_head(":status: 503\ncontent-length: 0\n");
     stream.ends();
 }
 
-fn fails(stream: &mut Stream) {
+fn fails(stream: &mut H3TestStream) {
     stream.resets(INTERNAL_ERROR);
 }
 
@@ -98,8 +99,7 @@ fn a_fault_of_a_request_leaves_its_connection_to_others() {
         let server = scene.accept();
         server.answers("one");
         is_answered(&mut others, 200, "one");
-        let mut client = scene.client();
-        client.sends("GET /broken HTTP/1.1\r\nHost: test\r\n\r\n");
+        let mut client = scene.client().saying("GET /broken HTTP/1.1\r\nHost: test\r\n\r\n");
         if inject == "503" {
             assert_eq!(client.message().status(), 503);
         } else {
@@ -126,7 +126,7 @@ fn a_status_is_retried_with_another_server() {
 #[test]
 fn a_server_that_fails_in_a_row_is_ejected() {
     let options = "eject = { failures_in_a_row = 2, base = \"5m\" }";
-    // What may not be done twice is not retried: clients see each failure.
+    // A request that may not be repeated is not retried: clients see each failure.
     let (statuses, [failing, working]) = two_servers(options, [fails, works], "POST", 20);
     assert_eq!((failing, working), (2, 18));
     assert_eq!(statuses.iter().filter(|status| **status == 502).count(), 2, "{statuses:?}");

@@ -1,4 +1,4 @@
-//! Passes datagrams on to a server of which clients know nothing, and to another one, or to nobody.
+//! Passes datagrams to a server whose address clients do not know; it can switch to another one, or to a closed port.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use testkit::ports::loopback;
 
-/// A relay at a port of its own. Dropped it listens no more.
+/// A relay at a separate port. Dropping it closes the port.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     orders: Option<Sender<SocketAddr>>,
@@ -25,7 +25,7 @@ impl Relay {
         Self { address, orders: Some(orders), thread: Some(thread) }
     }
 
-    /// From now on what comes goes to another server.
+    /// Passes later datagrams to another server.
     pub(crate) fn switches_to(&self, server: SocketAddr) {
         self.orders.as_ref().expect("it runs").send(server).expect("it runs");
     }

@@ -1,20 +1,19 @@
-//! A proxy with one worker between clients and servers of HTTP/3.
+//! A proxy with one worker between clients and HTTP/3 servers.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 use control::Running;
-use testkit::http1::Peer;
-use testkit::http3::{Client, Served, Server};
+use testkit::http1::Http1Peer;
+use testkit::http3::{H3TestClient, H3TestServer, Served};
 use testkit::scene::read;
 use testkit::wait::PATIENCE;
 
-use crate::relay::Relay;
+use super::relay::Relay;
 
-/// A running proxy, and the servers behind it.
 pub(crate) struct Scene {
     pub(crate) running: Running,
-    pub(crate) servers: Vec<Server>,
+    pub(crate) servers: Vec<H3TestServer>,
 }
 
 impl Scene {
@@ -25,25 +24,25 @@ impl Scene {
 
     /// With these options of the upstream, and tables.
     pub(crate) fn with(options: &str, tables: &str) -> Self {
-        Self::of(vec![Server::new()], &format!("tls = {{ verify = false }}\n{options}"), tables)
+        Self::of(vec![H3TestServer::new()], &format!("tls = {{ verify = false }}\n{options}"), tables)
     }
 
     /// With these servers, options of the upstream, and tables.
-    pub(crate) fn of(servers: Vec<Server>, options: &str, tables: &str) -> Self {
+    pub(crate) fn of(servers: Vec<H3TestServer>, options: &str, tables: &str) -> Self {
         let running = control::start(read(&text(&addresses(&servers), options, tables)))
             .unwrap_or_else(|error| panic!("{error}"));
         Self { running, servers }
     }
 
-    /// With servers at these addresses, and these behind them.
-    pub(crate) fn with_others(others: &[SocketAddr], servers: Vec<Server>, options: &str) -> Self {
+    /// With servers at these addresses first, and then the test's servers.
+    pub(crate) fn with_others(others: &[SocketAddr], servers: Vec<H3TestServer>, options: &str) -> Self {
         let all: Vec<_> = others.iter().copied().chain(addresses(&servers)).collect();
         let running =
             control::start(read(&text(&all, options, ""))).unwrap_or_else(|error| panic!("{error}"));
         Self { running, servers }
     }
 
-    /// With nothing but these addresses, and tables.
+    /// With servers at these addresses only, and tables.
     pub(crate) fn at(addresses: &[SocketAddr], tables: &str) -> Self {
         let text = text(addresses, "tls = { verify = false }", tables);
         let running = control::start(read(&text)).unwrap_or_else(|error| panic!("{error}"));
@@ -52,7 +51,7 @@ impl Scene {
 
     /// With one server behind a relay.
     pub(crate) fn behind_a_relay(check: &str, tables: &str) -> (Self, Relay) {
-        let server = Server::new();
+        let server = H3TestServer::new();
         let relay = Relay::to(server.address());
         let options = format!("tls = {{ verify = false }}\n{check}");
         let text = text(&[relay.address], &options, tables);
@@ -60,36 +59,31 @@ impl Scene {
         (Self { running, servers: vec![server] }, relay)
     }
 
-    /// Reloads with these options and tables.
     pub(crate) fn reload(&self, options: &str, tables: &str) {
         let text = text(&addresses(&self.servers), options, tables);
         self.running.reload(read(&text)).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// A new client of HTTP/1.1.
-    pub(crate) fn client(&self) -> Peer {
+    pub(crate) fn client(&self) -> Http1Peer {
         let stream = TcpStream::connect(self.running.addresses()[0]).expect("the proxy listens");
-        Peer::new("client", stream)
+        Http1Peer::new("client", stream)
     }
 
-    /// A new client of HTTP/3.
-    pub(crate) fn client3(&self) -> Client {
-        Client::connect(self.running.addresses()[1])
+    pub(crate) fn client3(&self) -> H3TestClient {
+        H3TestClient::connect(self.running.addresses()[1])
     }
 
-    /// The next connection to the first server.
+    /// Accepts the next connection to the first server.
     pub(crate) fn accept(&self) -> Served {
         self.servers[0].accept()
     }
 
-    /// A client that has asked for `/`, on a connection of its own.
-    pub(crate) fn asks(&self) -> Peer {
-        let mut client = self.client();
-        client.sends(GET);
-        client
+    /// A client that has sent a request for `/` on a new connection.
+    pub(crate) fn asks(&self) -> Http1Peer {
+        self.client().saying(GET)
     }
 
-    /// Once this has been counted, asserts that nothing else was.
+    /// Waits until this failure is counted, and asserts that no other was.
     #[track_caller]
     pub(crate) fn assert_failure(&self, word: &str) {
         let at = Running::failure_words().iter().position(|other| *other == word).expect("is a word");
@@ -105,15 +99,14 @@ impl Scene {
 
 pub(crate) const GET: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 
-/// Asserts that a client gets this answer.
 #[track_caller]
-pub(crate) fn is_answered(client: &mut Peer, status: u16, body: &str) {
+pub(crate) fn is_answered(client: &mut Http1Peer, status: u16, body: &str) {
     let message = client.message();
     assert_eq!((message.status(), String::from_utf8_lossy(&message.body).as_ref()), (status, body));
 }
 
-fn addresses(servers: &[Server]) -> Vec<SocketAddr> {
-    servers.iter().map(Server::address).collect()
+fn addresses(servers: &[H3TestServer]) -> Vec<SocketAddr> {
+    servers.iter().map(H3TestServer::address).collect()
 }
 
 fn text(servers: &[SocketAddr], options: &str, tables: &str) -> String {

@@ -1,15 +1,16 @@
-//! Counters and the listener over changes of the configuration.
+//! Counters and the metrics listener across configuration changes.
 
 use std::net::{TcpListener, TcpStream};
 use testkit::scene::valid;
+use testkit::wait::assert_soon;
 
-use crate::scene::{Scene, config, loopback, name, server};
+use super::scene::{Scene, config, loopback, name, server};
 
 #[test]
 fn counters_of_what_remains_go_on() {
     let (stays, goes) = (server(), server());
     let before = config(&[("/stays", 0), ("/goes", 0)], &[("app", &[&goes, &stays])]);
-    // The same places in the file are other routes and servers now.
+    // The same indices refer to other routes and servers now.
     let mut after = config(&[("/comes", 0), ("/stays", 0)], &[("app", &[&stays])]);
     after.listeners = before.listeners.clone();
     after.metrics = before.metrics;
@@ -27,7 +28,8 @@ fn counters_of_what_remains_go_on() {
     scene.running.reload(valid(after)).unwrap_or_else(|error| panic!("it is valid: {error}"));
     assert_eq!((scene.get("/stays"), scene.get("/comes")), (200, 200));
     scene.assert_told(&[(&requests("/stays"), 5.0), (&requests("/comes"), 1.0), (&of_server, 6.0)]);
-    assert!(!scene.series().contains_key(&requests("/goes")), "nobody counts it any more");
+    // The previous plan lives until its last exchange ends.
+    assert_soon("the series of the removed route ends", || !scene.series().contains_key(&requests("/goes")));
 
     scene.running.reload(valid(before)).unwrap_or_else(|error| panic!("it is valid: {error}"));
     assert_eq!((scene.get("/stays"), scene.get("/goes")), (200, 200));
@@ -50,7 +52,7 @@ fn the_listener_moves_and_ends() {
     change(&config).unwrap_or_else(|error| panic!("it is the same: {error}"));
     assert_eq!(scene.metrics_address(), first);
 
-    // An address that is taken leaves everything as it is.
+    // An address in use leaves the listener unchanged.
     let taken = TcpListener::bind(loopback()).expect("a port on loopback is free");
     config.metrics = taken.local_addr().ok();
     let error = change(&config).expect_err("somebody else listens there").to_string();
@@ -65,8 +67,6 @@ fn the_listener_moves_and_ends() {
     config.metrics = None;
     change(&config).unwrap_or_else(|error| panic!("none is valid: {error}"));
     assert_eq!(scene.running.metrics_address(), None);
-    while TcpStream::connect(first).is_ok() {
-        // Its thread has not heard of it yet.
-        std::thread::yield_now();
-    }
+    // Its thread may not have heard of it yet.
+    assert_soon("connections are still accepted", || TcpStream::connect(first).is_err());
 }

@@ -1,4 +1,4 @@
-//! What is counted for which route, server and cause.
+//! The counters of routes, servers and causes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use balance::{CheckSettings, EjectionSettings};
 use config::{Check, Listener, Probe};
 
-use crate::scene::{Scene, config, loopback, name, nobody, server};
+use super::scene::{Scene, config, loopback, name, nobody, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -43,7 +43,7 @@ fn requests_by_route_server_and_class() {
         (&format!("vanward_upstream_requests_total{}", app(",class=\"none\"")), 0.0),
         (&format!("vanward_upstream_first_byte_seconds_count{}", app("")), 5.0),
         (&format!("vanward_upstream_requests_total{}", of("other", &second, ",class=\"5xx\"")), 1.0),
-        // Each client has a connection of its own; the server's is used again.
+        // Each client has a new connection; the server's is reused.
         ("vanward_upstream_connect_duration_seconds_count{upstream=\"app\"}", 1.0),
         (&format!("vanward_upstream_connections{}", app(",state=\"idle\"")), 1.0),
         (&format!("vanward_upstream_server_state{}", app(",state=\"up\"")), 1.0),
@@ -90,7 +90,7 @@ fn checks_and_ejections() {
         (&of("ejections_total", "app", &good, ""), 0.0),
         (&of("server_state", "app", &gone, ",state=\"ejected\""), 1.0),
         (&of("checks_total", "app", &good, ",result=\"passed\""), 0.0),
-        // The next one is an hour away.
+        // The next check is an hour away.
         (&of("checks_total", "checked", &good, ",result=\"passed\""), 1.0),
         (&of("checks_total", "checked", &good, ",result=\"failed\""), 0.0),
         (&of("server_state", "checked", &gone, ",state=\"down\""), 1.0),
@@ -103,7 +103,7 @@ fn checks_and_ejections() {
 fn failures_and_retries_by_cause() {
     let (good, gone) = (server(), nobody());
     let scene = Scene::with(config(&[("/a", 0), ("/b", 1)], &[("app", &[&gone, &good]), ("gone", &[&gone])]));
-    // What goes first to the one that is not there is repeated with the other.
+    // A request for the missing server is retried with the other one.
     for _ in 0..4 {
         assert_eq!(scene.get("/a"), 200);
     }

@@ -1,16 +1,16 @@
-//! How long the proxy itself held requests, and when the pieces of streams came. Waits are bounded from one side: what a
-//! server or a client was waited for does not count, what the proxy lets wait does.
+//! The time that the proxy held requests, and the timing of streams. Time in which the proxy waited for a server or a
+//! client does not count; other waits do. Each test only asserts a lower or an upper bound.
 
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use testkit::scene::{Asked, BOTH, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, Spoken, get};
 use testkit::wait::assert_soon;
 
-use crate::scene::{exchange, series};
+use super::scene::{exchange, series};
 
-/// What the wait is made of: far more than anything else takes.
+/// The length of a wait: far longer than anything else.
 const WAIT: Duration = Duration::from_millis(400);
 
 const ROUTES: &str = "metrics = \"127.0.0.1:0\"\n\
@@ -18,7 +18,7 @@ const ROUTES: &str = "metrics = \"127.0.0.1:0\"\n\
     [[route]]\nname = \"delayed\"\npath = \"/delayed\"\nupstream = \"app\"\ndelay = \"400ms\"\n\
     [upstream.app]\nservers = [\"http://{0}\"]\n";
 
-/// The values of these series, once the first is there.
+/// Returns the values of these series, once the first exists.
 fn told(scene: &Scene, names: [&str; 3]) -> [f64; 3] {
     let address = scene.running().metrics_address().expect("metrics are on");
     let mut found = [0.0; 3];
@@ -31,7 +31,7 @@ fn told(scene: &Scene, names: [&str; 3]) -> [f64; 3] {
     found
 }
 
-/// Number, duration and time held of a route's requests.
+/// Returns number, duration and held time of a route's requests.
 fn held(scene: &Scene, route: &str) -> [f64; 3] {
     let name = |family: &str| format!("vanward_request_{family}{{route=\"{route}\"}}");
     let names = ["duration_seconds_count", "duration_seconds_sum", "held_seconds_sum"].map(name);
@@ -42,10 +42,8 @@ fn held(scene: &Scene, route: &str) -> [f64; 3] {
 fn a_server_that_is_slow_is_not_the_proxys_time() {
     for spoken in BOTH {
         let scene = Scene::new(ROUTES);
-        let mut client = scene.client(spoken);
-        client.asks(&get("/"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client(spoken).asking(&get("/"));
+        let mut server = scene.accept(0).after_head();
         std::thread::sleep(WAIT);
         server.sends("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab");
         std::thread::sleep(WAIT);
@@ -62,8 +60,7 @@ fn a_client_that_is_slow_is_not_the_proxys_time() {
     let scene = Scene::new(ROUTES);
     let mut client = TcpStream::connect(scene.running().addresses()[0]).expect("it listens");
     client.write_all(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nab").expect("it reads");
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     std::thread::sleep(WAIT);
     client.write_all(b"cd").expect("it reads");
     assert_eq!(server.exactly(4), b"abcd");
@@ -77,10 +74,8 @@ fn a_client_that_is_slow_is_not_the_proxys_time() {
 fn a_delay_is_the_proxys_time() {
     for spoken in BOTH {
         let scene = Scene::new(ROUTES);
-        let mut client = scene.client(spoken);
-        client.asks(&get("/delayed"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client(spoken).asking(&get("/delayed"));
+        let mut server = scene.accept(0).after_head();
         server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         client.gets();
         let [_, duration, held] = held(&scene, "delayed");
@@ -96,10 +91,8 @@ fn the_first_byte_and_the_longest_gap_of_a_stream_are_told() {
         ("application/grpc+proto", "grpc"),
     ] {
         let scene = Scene::new(ROUTES);
-        let mut client = scene.client(Spoken::Http1);
-        client.asks(&get("/"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client(Spoken::Http1).asking(&get("/"));
+        let mut server = scene.accept(0).after_head();
         server.sends(format!(
             "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
         ));
@@ -108,7 +101,7 @@ fn the_first_byte_and_the_longest_gap_of_a_stream_are_told() {
         let name = |family: &str| format!("vanward_stream_{family}{{route=\"plain\",kind=\"{kind}\"}}");
         let first =
             ["first_byte_seconds_count", "first_byte_seconds_sum", "longest_gap_seconds_count"].map(name);
-        // The first byte is told before the end.
+        // The time of the first byte is reported before the end.
         let [count, first_byte, gaps] = told(&scene, [&first[0], &first[1], &first[2]]);
         assert!(count == 1.0 && gaps == 0.0 && first_byte >= WAIT.as_secs_f64() / 2.0, "{first_byte} s");
         std::thread::sleep(WAIT);
@@ -125,9 +118,8 @@ fn the_first_byte_and_the_longest_gap_of_a_stream_are_told() {
 fn what_a_server_sends_over_a_websocket_is_a_stream() {
     let scene = Scene::new(ROUTES);
     let mut client = scene.client(Spoken::Http1);
-    client.asks(&Asked { fields: "connection: upgrade\nupgrade: websocket\n", ..get("/") });
-    let mut server = scene.accept(0);
-    server.head();
+    client.asks(&BodylessRequest { fields: "connection: upgrade\nupgrade: websocket\n", ..get("/") });
+    let mut server = scene.accept(0).after_head();
     server.sends("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
     std::thread::sleep(WAIT);
     server.sends("ab");
@@ -146,10 +138,8 @@ fn what_a_server_sends_over_a_websocket_is_a_stream() {
 #[test]
 fn other_responses_are_no_streams() {
     let scene = Scene::new(ROUTES);
-    let mut client = scene.client(Spoken::Http1);
-    client.asks(&get("/"));
-    let mut server = scene.accept(0);
-    server.head();
+    let mut client = scene.client(Spoken::Http1).asking(&get("/"));
+    let mut server = scene.accept(0).after_head();
     server.sends(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
     );

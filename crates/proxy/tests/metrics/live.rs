@@ -1,6 +1,6 @@
-//! What the admin API tells of the present and the last hour: requests under way, clients, points of five seconds.
+//! Live data in the admin API, and the last hour: requests under way, clients, points every five seconds.
 
-use api::live::{HourStatus, LiveStatus, Stage};
+use api::live::{HourStatus, LiveStatus, RequestStage};
 use serde::de::DeserializeOwned;
 use testkit::admin;
 use testkit::scene::{BOTH, Scene, get};
@@ -15,28 +15,26 @@ fn told<T: DeserializeOwned>(scene: &Scene, place: &str) -> T {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{place}: {error}: {text}"))
 }
 
-/// A request is shown from its admission to its end, without its query, also one that began before anybody asked.
+/// A request is shown from its admission to its end, without its query, even if it began before the first question.
 #[test]
 fn a_request_under_way_is_shown_with_what_it_waits_for() {
     for spoken in BOTH {
         let scene = Scene::new(ROUTES);
-        let mut client = scene.client(spoken);
-        client.asks(&get("/slow?token=secret"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client(spoken).asking(&get("/slow?token=secret"));
+        let mut server = scene.accept(0).after_head();
         let live: LiveStatus = told(&scene, "/live");
         let [request] = &live.requests[..] else { panic!("there is one: {live:?}") };
         assert_eq!((request.line.as_str(), request.route.as_str()), ("GET /slow", "shop"));
         assert_eq!(request.upstream.as_deref(), Some("app"));
         let label = scene.server_address(0);
-        assert_eq!((request.server.as_deref(), request.stage), (Some(label.as_str()), Stage::Server));
+        assert_eq!((request.server.as_deref(), request.stage), (Some(label.as_str()), RequestStage::Server));
         assert_eq!(request.client, "127.0.0.1");
         server.sends("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab");
-        let mut stage = Stage::Server;
+        let mut stage = RequestStage::Server;
         assert_soon("the response is on its way", || {
             let live: LiveStatus = told(&scene, "/live");
             stage = live.requests.first().map_or(stage, |request| request.stage);
-            stage == Stage::Response
+            stage == RequestStage::Response
         });
         server.sends("cd");
         assert_eq!(client.gets().body, "abcd");

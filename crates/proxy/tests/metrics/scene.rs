@@ -1,30 +1,28 @@
-//! A proxy with one worker before servers that answer what their paths say, and what its metrics say.
+//! A proxy with one worker, servers that answer according to the path, and the proxy's metrics.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use config::{Route, Server, Settings, Upstream};
 use control::Running;
 use testkit::scene::valid;
-
-/// After this a test has failed that waits for something to come.
-const PATIENCE: Duration = Duration::from_secs(20);
+use testkit::wait::PATIENCE;
 
 pub(crate) struct Scene {
     pub(crate) running: Running,
 }
 
 impl Scene {
-    /// With these routes, by path, each to the upstream with these servers; `""` is one where nobody listens.
+    /// With these routes by path, each to an upstream with these servers; `""` has a server that does not exist.
     pub(crate) fn with(config: Settings) -> Self {
         let running =
             control::start(valid(config)).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
         Self { running }
     }
 
-    /// Sends a request of these lines, and returns the status of the response. The connection is closed.
+    /// Sends a request with these lines, and returns the status of the response. The connection is closed.
     pub(crate) fn ask(&self, lines: &str) -> u16 {
         let response =
             exchange(self.running.addresses()[0], &format!("{lines}\r\nConnection: close\r\n\r\n"));
@@ -39,7 +37,7 @@ impl Scene {
         self.running.metrics_address().expect("metrics are on")
     }
 
-    /// Head and body of what is told to a reader with these header lines.
+    /// Returns head and body of the metrics, for a request with these header lines.
     pub(crate) fn told(&self, request_line: &str, lines: &str) -> (String, String) {
         let response = exchange(
             self.metrics_address(),
@@ -49,12 +47,12 @@ impl Scene {
         (head.to_owned(), body.to_owned())
     }
 
-    /// What each series says, by its name and labels as written.
+    /// Returns the value of each series, by name and labels as written.
     pub(crate) fn series(&self) -> BTreeMap<String, f64> {
         series(&self.told("GET /metrics", "").1)
     }
 
-    /// Waits until these series say so: a request is counted when its client has its answer already.
+    /// Waits until these series have these values: a request is counted after its client has the response.
     #[track_caller]
     pub(crate) fn assert_told(&self, expected: &[(&str, f64)]) {
         let began = Instant::now();
@@ -71,7 +69,7 @@ impl Scene {
     }
 }
 
-/// A server that answers `/404` with that status, and so on, and 200 otherwise; for as long as the process runs.
+/// Starts a server that answers `/404` with that status, and so on, and 200 otherwise, until the process ends.
 pub(crate) fn server() -> Server {
     let listener = TcpListener::bind(loopback()).expect("a port on loopback is free");
     let address = listener.local_addr().expect("it listens");
@@ -83,7 +81,7 @@ pub(crate) fn server() -> Server {
     to(address)
 }
 
-/// A server that nobody is: the kernel gives its port to nobody who did not ask for it.
+/// A server that does not exist: the kernel assigns this port only on request.
 pub(crate) fn nobody() -> Server {
     to(SocketAddr::from(([127, 0, 0, 1], 1)))
 }
@@ -92,7 +90,7 @@ fn to(address: SocketAddr) -> Server {
     format!("http://{address}").parse().expect("is a URL")
 }
 
-/// How the log and the metrics call it.
+/// The server's name in the log and the metrics.
 pub(crate) fn name(server: &Server) -> String {
     format!("{}:{}", server.host, server.port)
 }
@@ -102,9 +100,10 @@ pub(crate) fn config(routes: &[(&str, usize)], upstreams: &[(&str, &[&Server])])
     let mut config = Settings::for_servers(vec![loopback()], vec![nobody()]);
     config.workers = Some(1.try_into().expect("is not zero"));
     config.metrics = Some(loopback());
-    config.routes = routes.iter().map(|(path, upstream)| Route::to(None, path, *upstream)).collect();
+    config.routes = routes.iter().map(|(path, upstream)| Route::to(None, path, *upstream).into()).collect();
     let servers = |servers: &[&Server]| servers.iter().map(|server| (*server).clone()).collect();
-    config.upstreams = upstreams.iter().map(|(name, of)| Upstream::of(name, servers(of))).collect();
+    config.upstreams =
+        upstreams.iter().map(|(name, of)| Upstream::from_name(name, servers(of)).into()).collect();
     config
 }
 
@@ -143,7 +142,7 @@ pub(crate) fn status(response: &str) -> u16 {
     status.unwrap_or_else(|| panic!("no response: {response:?}"))
 }
 
-/// The samples of a text. Twice the same would be a mistake for whoever reads it.
+/// Parses the samples of a text. A repeated series is an error.
 pub(crate) fn series(text: &str) -> BTreeMap<String, f64> {
     let mut series = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {

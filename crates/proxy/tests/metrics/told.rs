@@ -1,9 +1,9 @@
-//! What the text looks like, and who gets it.
+//! The format of the metrics, and access to them.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 
-use crate::scene::{Scene, config, nobody, server, status};
+use super::scene::{Scene, config, nobody, server, status};
 
 /// A scene in which something of every kind was counted.
 fn busy() -> Scene {
@@ -110,7 +110,7 @@ fn there_is_nothing_else() {
 #[test]
 fn clients_that_say_nothing_keep_no_reader_waiting() {
     let scene = busy();
-    // Fewer than are served at a time.
+    // Fewer connections than are served at a time.
     let silent: Vec<TcpStream> =
         (0..8).map(|_| TcpStream::connect(scene.metrics_address()).expect("it listens")).collect();
     assert_eq!(status(&scene.told("GET /metrics", "").0), 200);

@@ -1,24 +1,24 @@
-//! Instances in one process, and the server behind them.
+//! Instances in one process, and their server.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use control::Running;
-use testkit::http1::Peer;
-use testkit::scene::{Asked, Client, Got, get, read};
-use testkit::tls::{Authority, tunnel};
+use testkit::http1::Http1Peer;
+use testkit::scene::{BodylessRequest, Got, SceneClient, get, read};
+use testkit::tls::{TestAuthority, tunnel};
 
-/// The name in the certificate of each instance.
+/// The name in each instance's certificate.
 pub(crate) const NAME: &str = "edge.internal";
 
 /// Instances with one server behind them.
 pub(crate) struct Fleet {
-    /// One that was ended is gone.
+    /// `None` once the instance was ended.
     pub(crate) instances: Vec<Option<Running>>,
     pub(crate) server: Server,
-    pub(crate) authority: Authority,
+    pub(crate) authority: TestAuthority,
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
@@ -27,7 +27,7 @@ impl Fleet {
         Self::with(count, "cache = {}", "", |_, addresses| addresses.to_vec())
     }
 
-    /// Instances with these options of their route and of `[cache.peers]`, each with members of its own.
+    /// Instances with these options of their route and of `[cache.peers]`, and different members each.
     pub(crate) fn with(
         count: usize,
         route: &str,
@@ -37,16 +37,16 @@ impl Fleet {
         Self::with_each(count, route, |_| options.to_owned(), members)
     }
 
-    /// The same, with options of each instance, by its number.
+    /// With different options each, by number.
     pub(crate) fn with_each(
         count: usize,
         route: &str,
         options: impl Fn(usize) -> String,
         members: impl Fn(usize, &[SocketAddr]) -> Vec<SocketAddr>,
     ) -> Self {
-        let (server, authority) = (Server::new(), Authority::new());
+        let (server, authority) = (Server::new(), TestAuthority::new());
         authority.files("edge", &[NAME, "127.0.0.1", tunnel::NAME]);
-        let addresses = free_addresses(count);
+        let addresses = testkit::ports::free(count);
         let start = |number: usize| {
             let listed = members(number, &addresses);
             Some(start(&authority, (addresses[number], &listed), &server, route, &options(number)))
@@ -59,17 +59,16 @@ impl Fleet {
         self.instances[number].as_ref().expect("it runs")
     }
 
-    pub(crate) fn client(&self, number: usize) -> Client {
+    pub(crate) fn client(&self, number: usize) -> SceneClient {
         let stream = TcpStream::connect(self.instance(number).addresses()[0]).expect("it listens");
-        Client::One(Peer::new("client", stream))
+        SceneClient::One(Http1Peer::new("client", stream))
     }
 
-    /// Asks an instance.
-    pub(crate) fn ask(&self, number: usize, request: &Asked<'_>) -> Got {
+    pub(crate) fn ask(&self, number: usize, request: &BodylessRequest<'_>) -> Got {
         self.client(number).asks_for(request)
     }
 
-    /// A path whose key another instance owns than that one, with its response from the server in no cache yet.
+    /// Returns a path whose key belongs to `owner`, and whose response is not stored yet.
     pub(crate) fn foreign_path(&self, asker: usize, owner: usize) -> String {
         let paths = (0..).map(|number| format!("/{asker}-{owner}-{number}"));
         let mut counted = paths.map(|path| {
@@ -77,16 +76,16 @@ impl Fleet {
             self.ask(asker, &get(&format!("{path}?probe")));
             (path, before)
         });
-        // A query is part of the key, so the probe says who owns that one alone.
+        // The query is part of the key, so the probe's owner only holds for that URL.
         counted.find(|(_, before)| self.served(owner) > *before).expect("it owns some").0 + "?probe"
     }
 
-    /// How many requests of others an instance has served.
+    /// Returns how many requests of other instances an instance has served.
     pub(crate) fn served(&self, number: usize) -> u64 {
         self.instance(number).counters().cache_peer_served
     }
 
-    /// How many requests an instance has counted at a route, whatever their status.
+    /// Returns how many requests an instance has counted for a route, with any status.
     pub(crate) fn requests(&self, number: usize, route: &str) -> u64 {
         let address = self.instance(number).metrics_address().expect("there are metrics");
         let mut stream = TcpStream::connect(address).expect("it listens");
@@ -114,7 +113,7 @@ impl Drop for Fleet {
 }
 
 fn start(
-    authority: &Authority,
+    authority: &TestAuthority,
     (address, members): (SocketAddr, &[SocketAddr]),
     server: &Server,
     route: &str,
@@ -132,13 +131,7 @@ fn start(
     control::start(read(&config)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Addresses that nobody listens at, for instances that have to know each other's before they start.
-fn free_addresses(count: usize) -> Vec<SocketAddr> {
-    let held: Vec<TcpListener> = (0..count).map(|_| testkit::ports::listen()).collect();
-    held.iter().map(|listener| listener.local_addr().expect("it listens")).collect()
-}
-
-/// A server that answers at once, and keeps the heads that it has got.
+/// A server that answers at once, and keeps the received heads.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -161,17 +154,17 @@ impl Server {
         Self { address, heads, answers }
     }
 
-    /// It answers nothing for as long as this is held.
+    /// The server does not answer while the guard is held.
     pub(crate) fn holds(&self) -> MutexGuard<'_, HashMap<String, String>> {
         self.answers.lock().expect("nobody panics")
     }
 
-    /// From now on it answers a target like this.
+    /// Sets the response for a target.
     pub(crate) fn answers(&self, target: &str, response: &str) {
         self.answers.lock().expect("nobody panics").insert(target.to_owned(), response.to_owned());
     }
 
-    /// The heads of the requests for a target.
+    /// Returns the heads of the requests for a target.
     pub(crate) fn heads(&self, target: &str) -> Vec<String> {
         let heads = self.heads.lock().expect("nobody panics");
         let is_for = |head: &&String| head.split(' ').nth(1) == Some(target);
@@ -210,7 +203,6 @@ fn serve(mut stream: TcpStream, heads: &Mutex<Vec<String>>, answers: &Mutex<Hash
     }
 }
 
-/// A response with this body.
 pub(crate) fn ok(body: &str, fields: &str) -> String {
     format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
 }

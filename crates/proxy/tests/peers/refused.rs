@@ -1,30 +1,30 @@
-//! Who may ask an instance, and who may not.
+//! Admission of instances by certificate and address.
 
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use testkit::http2::End;
-use testkit::http2::frame::{Frame, last_headers};
+use testkit::http2::H2End;
+use testkit::http2::frame::{H2Frame, last_headers};
 use testkit::scene::get;
-use testkit::tls::{Authority, tunnel};
+use testkit::tls::{TestAuthority, tunnel};
 
-use crate::fleet::Fleet;
+use super::fleet::Fleet;
 
 const FIELDS: &str = ":method: GET\n:scheme: https\n:authority: test\n:path: /a\n";
 
 #[test]
 fn who_has_no_certificate_of_the_authority_is_not_let_in() {
     let fleet = Fleet::new(1);
-    let stranger = Authority::new();
+    let stranger = TestAuthority::new();
     let foreign = stranger.issue(&["edge.internal"]);
     for config in [
         fleet.authority.client(rustls::ALL_VERSIONS),
         fleet.authority.client_showing_chain(&foreign, &stranger),
     ] {
         let tcp = TcpStream::connect(fleet.addresses[0]).expect("it listens");
-        let mut end = testkit::tls::End::client(tcp, &Arc::new(config), "127.0.0.1");
+        let mut end = testkit::tls::TlsEnd::client(tcp, &Arc::new(config), "127.0.0.1");
         let handshake = end.shakes_hands();
-        // With TLS 1.3 the client has ended its handshake before its certificate is looked at.
+        // With TLS 1.3 the client completes its handshake before its certificate is verified.
         if handshake.is_ok() {
             end.asks("/a");
             assert!(end.rest().0.is_empty(), "nothing is answered");
@@ -40,13 +40,13 @@ fn a_request_without_the_word_of_an_instance_is_declined() {
     let connect = || {
         let tcp = TcpStream::connect(fleet.addresses[0]).expect("it listens");
         let stream = tunnel::client_with(fleet.authority.client_showing(&issued), true, tcp);
-        End::client(stream, &[])
+        H2End::client(stream, &[])
     };
     let number = "1".repeat(32);
     for marker in [
         String::new(),
         "vanward-peer: hello\n".to_owned(),
-        // Of a route that nobody has.
+        // A number that no route has.
         format!("vanward-peer: {number} 192.0.2.1 80 https\n"),
     ] {
         let mut end = connect();
@@ -75,19 +75,19 @@ fn an_instance_is_believed_by_its_name() {
     let fleet = Fleet::with(1, "cache = {}", &format!("name = {:?}", tunnel::NAME), |_, addresses| {
         vec![addresses[0], other]
     });
-    // The test plays the other one, and hears what instances say.
+    // The test plays the other instance, and receives requests from instances.
     let mut clients: Vec<_> = (0..30).map(|_| fleet.client(0)).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         client.asks(&get(&format!("/{number}")));
     }
-    // What checks whether it listens says nothing.
+    // A health check only connects, and sends nothing.
     let mut connections = std::iter::repeat_with(|| testkit::ports::accept(&listener));
     let stream = connections.find(|stream| stream.peek(&mut [0]).is_ok_and(|count| count > 0));
     let stream = stream.expect("it is asked");
     let asking = tunnel::server_named(&fleet.authority, tunnel::NAME, true, stream);
-    let mut end = End::server(asking, &[]);
+    let mut end = H2End::server(asking, &[]);
     let fields = loop {
-        if let Frame::Headers { fields, .. } = end.next_on(1) {
+        if let H2Frame::Headers { fields, .. } = end.next_on(1) {
             break fields;
         }
     };
@@ -96,7 +96,7 @@ fn an_instance_is_believed_by_its_name() {
         let issued = fleet.authority.issue(names);
         let tcp = TcpStream::connect(fleet.addresses[0]).expect("it listens");
         let stream = tunnel::client_with(fleet.authority.client_showing(&issued), true, tcp);
-        let mut end = End::client(stream, &[]);
+        let mut end = H2End::client(stream, &[]);
         end.sends(last_headers(1, &format!("{FIELDS}{marker}\n")));
         let got = end.whole(1);
         assert!(got.contains(&format!(":status: {status}\n")), "{names:?}: {got}");

@@ -1,8 +1,8 @@
-//! One request to the server for all instances, and what clients see of it.
+//! A single request to the server for all instances, and the responses to clients.
 
-use testkit::scene::{Asked, get};
+use testkit::scene::{BodylessRequest, get};
 
-use crate::fleet::{Fleet, ok};
+use super::fleet::{Fleet, ok};
 
 #[test]
 fn all_instances_make_one_request_for_a_key() {
@@ -19,7 +19,7 @@ fn all_instances_make_one_request_for_a_key() {
     }
     let served: Vec<u64> = (0..3).map(|number| fleet.served(number)).collect();
     assert!(served.iter().all(|count| *count > 0), "each owns some: {served:?}");
-    // Each key was asked for four times where it is not owned.
+    // Each key was requested four times from instances that do not own it.
     assert_eq!(served.iter().sum::<u64>(), 30 * 4);
     let counters: Vec<_> = (0..3).map(|number| fleet.instance(number).counters()).collect();
     assert_eq!(counters.iter().map(|counters| counters.cache_peer_requests).sum::<u64>(), 120);
@@ -53,7 +53,7 @@ fn the_server_sees_the_client_and_one_proxy() {
 fn what_a_client_says_of_peers_is_not_believed() {
     let fleet = Fleet::new(2);
     let marker = format!("vanward-peer: {} 192.0.2.1 80 https", "0".repeat(32));
-    let request = |target| Asked { fields: &marker, ..get(target) };
+    let request = |target| BodylessRequest { fields: &marker, ..get(target) };
     let path = fleet.foreign_path(0, 1);
     let got = fleet.ask(0, &request(&path));
     assert_eq!((got.status, got.body.as_str()), (200, path.as_str()));
@@ -69,13 +69,12 @@ fn what_a_client_says_of_peers_is_not_believed() {
 fn conditions_ranges_and_heads_are_those_of_the_client() {
     let fleet = Fleet::new(2);
     let path = fleet.foreign_path(0, 1);
-    let with = |fields| Asked { fields, ..get(&path) };
+    let with = |fields| BodylessRequest { fields, ..get(&path) };
     assert_eq!(fleet.ask(0, &with("if-none-match: \"1\"")).status, 304);
     assert_eq!(fleet.ask(0, &with("if-none-match: \"2\"")).body, path);
     let part = fleet.ask(0, &with("range: bytes=1-2"));
     assert_eq!((part.status, part.body.as_str()), (206, &path[1..3]));
-    let mut client = fleet.client(0);
-    client.asks(&Asked { method: "HEAD", ..get(&path) });
+    let mut client = fleet.client(0).asking(&BodylessRequest { method: "HEAD", ..get(&path) });
     let got = client.gets_head_alone();
     assert_eq!((got.status, got.field("content-length")), (200, Some(path.len().to_string().as_str())));
     assert_eq!(fleet.server.heads(&path).len(), 1, "all were answered by the owner");
@@ -89,7 +88,7 @@ fn variants_are_told_apart_by_their_owner() {
     let answer = |language: &str| ok(language, "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n");
     let ask = |instance, language: &str| {
         let fields = format!("accept-language: {language}");
-        fleet.ask(instance, &Asked { fields: &fields, ..get(&target) }).body
+        fleet.ask(instance, &BodylessRequest { fields: &fields, ..get(&target) }).body
     };
     for language in ["nl", "fr"] {
         fleet.server.answers(&target, &answer(language));
@@ -103,17 +102,37 @@ fn variants_are_told_apart_by_their_owner() {
     assert_eq!(fleet.server.heads(&target).len(), 2);
 }
 
-/// The owner has them revalidated, and all get what it says.
+/// The owner revalidates, and all instances get the result.
 #[test]
 fn a_client_that_wants_it_anew_reaches_the_server_through_the_owner() {
     let fleet = Fleet::new(2);
     let path = fleet.foreign_path(0, 1);
     fleet.server.answers(&path, &ok("new", "Cache-Control: max-age=60\r\nETag: \"2\"\r\n"));
     assert_eq!(fleet.ask(0, &get(&path)).body, path);
-    assert_eq!(fleet.ask(0, &Asked { fields: "cache-control: no-cache", ..get(&path) }).body, "new");
+    assert_eq!(
+        fleet.ask(0, &BodylessRequest { fields: "cache-control: no-cache", ..get(&path) }).body,
+        "new"
+    );
     assert_eq!(fleet.ask(0, &get(&path)).body, "new");
     assert_eq!(fleet.ask(1, &get(&path)).body, "new");
     assert_eq!(fleet.server.heads(&path).len(), 2);
+}
+
+/// Hidden fields decide whether a response may be stored: without them the owner would not be asked again.
+#[test]
+fn fields_for_this_cache_alone_pass_between_instances() {
+    let fleet = Fleet::new(2);
+    for number in 0..8 {
+        let target = format!("/targeted-{number}");
+        let fields = "Cache-Control: private\r\nSurrogate-Control: max-age=60\r\nSurrogate-Key: a\r\n";
+        fleet.server.answers(&target, &ok("body", fields));
+        for instance in [0, 1, 0, 1, 0, 1] {
+            let got = fleet.ask(instance, &get(&target));
+            assert_eq!((got.status, got.field("cache-control")), (200, Some("private")));
+            assert_eq!((got.field("surrogate-control"), got.field("surrogate-key")), (None, None));
+        }
+        assert_eq!(fleet.server.heads(&target).len(), 1, "{target}");
+    }
 }
 
 #[test]
@@ -127,8 +146,10 @@ fn the_policies_of_the_route_are_applied_once() {
     fleet.server.answers("/inner/a", &ok(&body, fields));
     let ask = |instance| {
         let mut client = fleet.client(instance);
-        client.asks(&Asked { fields: "accept-encoding: gzip", ..get("/a") });
-        let testkit::scene::Client::One(mut peer) = client else { unreachable!("it is one of HTTP/1.1") };
+        client.asks(&BodylessRequest { fields: "accept-encoding: gzip", ..get("/a") });
+        let testkit::scene::SceneClient::One(mut peer) = client else {
+            unreachable!("it is one of HTTP/1.1")
+        };
         peer.message().head.to_lowercase()
     };
     for instance in [0, 1, 0, 1, 0, 1] {
@@ -138,7 +159,7 @@ fn the_policies_of_the_route_are_applied_once() {
         assert_eq!(head.matches("content-encoding: gzip").count(), 1, "{head}");
         assert!(!head.contains("surrogate-key"), "{head}");
     }
-    // The burst of each is used up by its own clients alone.
+    // Each instance's rate limit counts its own clients only.
     for instance in [0, 1] {
         assert!(ask(instance).starts_with("http/1.1 429"));
     }

@@ -1,8 +1,8 @@
-//! What goes to the server at once, and what that makes invalid.
+//! Requests that go to the server directly, and their invalidations.
 
-use testkit::scene::{Asked, get};
+use testkit::scene::{BodylessRequest, get};
 
-use crate::fleet::{Fleet, ok};
+use super::fleet::{Fleet, ok};
 
 #[test]
 fn what_is_for_one_client_alone_reaches_no_owner() {
@@ -17,7 +17,7 @@ fn what_is_for_one_client_alone_reaches_no_owner() {
         ("OPTIONS", ""),
     ] {
         let target = format!("{path}&{method}");
-        let got = fleet.ask(0, &Asked { method, fields, ..get(&target) });
+        let got = fleet.ask(0, &BodylessRequest { method, fields, ..get(&target) });
         assert_eq!(got.status, 200, "{method} {fields}");
         assert!(!fleet.server.heads(&target).is_empty(), "{method} {fields}");
     }
@@ -36,7 +36,7 @@ fn what_could_not_be_stored_is_not_asked_for_there_for_a_while() {
     }
     assert!(fleet.served(1) - before <= 1, "only the first one");
     assert_eq!(fleet.server.heads(&target).len(), 5);
-    // Once it may be stored, the owner has it again.
+    // Once the response may be stored, it comes from the owner again.
     fleet.server.answers(&target, &ok("all's", "Cache-Control: max-age=60\r\n"));
     for _ in 0..5 {
         assert_eq!(fleet.ask(0, &get(&target)).body, "all's");
@@ -59,7 +59,7 @@ fn a_status_of_the_server_is_the_clients() {
     }
 }
 
-/// RFC 9111 §4.4: the one that a client has asked says so to the others.
+/// RFC 9111 §4.4: the instance with the client's request notifies the others.
 #[test]
 fn what_a_client_changes_is_stale_on_no_instance() {
     let fleet = Fleet::new(3);
@@ -73,7 +73,7 @@ fn what_a_client_changes_is_stale_on_no_instance() {
                 .answers(target, &ok("new", &format!("Cache-Control: max-age=60\r\nLocation: {moved}\r\n")));
             assert_eq!(fleet.ask(2, &get(target)).body, *target);
         }
-        let got = fleet.ask(0, &Asked { method: "DELETE", ..get(&path) });
+        let got = fleet.ask(0, &BodylessRequest { method: "DELETE", ..get(&path) });
         assert_eq!(got.status, 200);
         for target in [&path, &moved] {
             for instance in 0..3 {

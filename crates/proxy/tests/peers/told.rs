@@ -1,5 +1,5 @@
-//! What is told of a request that one instance asks another one for: one trace with one decision, and metrics that count it once as a
-//! client's.
+//! Traces and metrics of a request that one instance sends to another: one trace with one sampling decision, and one
+//! count as a client's request.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
-use testkit::scene::{Asked, get};
+use testkit::scene::{BodylessRequest, get};
 use testkit::wait;
 
-use crate::fleet::Fleet;
+use super::fleet::Fleet;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-/// The kinds of spans, as the protocol numbers them.
+/// Numbers of span kinds in OTLP.
 const SERVER: i32 = 2;
 const CLIENT: i32 = 3;
-/// The status of a span that failed.
+/// Status code of a failed span in OTLP.
 const ERROR: i32 = 2;
 
-/// The spans that a collector has got of all instances.
+/// The spans that a collector has received from all instances.
 struct Collector {
     address: SocketAddr,
     spans: Arc<Mutex<Vec<Span>>>,
@@ -42,7 +42,7 @@ impl Collector {
         collector
     }
 
-    /// What is found among the spans of the trace, once it is there: instances send theirs apart.
+    /// Waits until `look` finds something among the spans of the trace: instances send theirs separately.
     fn finds<T>(&self, look: impl Fn(&[Span]) -> Option<T>) -> T {
         let mut found = None;
         wait::assert_soon("the collector lacks spans", || {
@@ -55,7 +55,7 @@ impl Collector {
     }
 }
 
-/// Takes one message, and returns its body.
+/// Receives one message, and returns its body.
 fn receive(mut stream: TcpStream) -> Vec<u8> {
     let (mut received, mut bytes) = (Vec::new(), [0; 4096]);
     loop {
@@ -79,7 +79,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Two instances that record this share of traces each, and no more.
+/// Two instances that each record this share of traces, without errors or slow requests.
 fn fleet(collector: &Collector, shares: [&str; 2]) -> Fleet {
     let options = |number: usize| {
         format!(
@@ -90,13 +90,14 @@ fn fleet(collector: &Collector, shares: [&str; 2]) -> Fleet {
     Fleet::with_each(2, "cache = {}", options, |_, addresses| addresses.to_vec())
 }
 
-/// Asks the first instance for what the second one owns, as part of the trace. Returns the context that the server got.
+/// Sends a request within the trace to the first instance for a key of the second one. Returns the context that the
+/// server got.
 fn ask(fleet: &Fleet) -> String {
     let path = fleet.foreign_path(0, 1).replace("?probe", "?traced");
     let fields = format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-00");
     for number in 0.. {
         let (target, before) = (format!("{path}{number}"), fleet.served(1));
-        let got = fleet.ask(0, &Asked { fields: &fields, ..get(&target) });
+        let got = fleet.ask(0, &BodylessRequest { fields: &fields, ..get(&target) });
         assert_eq!(got.status, 200);
         if fleet.served(1) > before {
             let head = fleet.server.heads(&target).pop().expect("the server was asked").to_lowercase();
@@ -111,7 +112,7 @@ fn ask(fleet: &Fleet) -> String {
 fn both_instances_record_what_the_first_one_has_decided_to() {
     let collector = Collector::start();
     let fleet = fleet(&collector, ["100%", "0%"]);
-    // Nobody follows the client, whose address is no proxy's; the owner follows the instance.
+    // The client is not a trusted proxy, so its decision is not followed; the owner follows the instance.
     let context = ask(&fleet);
     assert!(context.starts_with(&format!("00-{TRACE}-")) && context.ends_with("-01"), "{context}");
     let (asker, attempt) = collector.finds(|spans| {
@@ -135,7 +136,7 @@ fn neither_instance_records_what_the_first_one_has_decided_not_to() {
     assert!(context.starts_with(&format!("00-{TRACE}-")) && context.ends_with("-00"), "{context}");
 }
 
-/// The instance that asked goes on to the server itself: whether that is an error its own span says.
+/// The asking instance sends the request to the server itself. Its own span shows whether that failed.
 #[test]
 fn a_request_that_is_declined_is_no_error_of_the_instance_that_declines() {
     let collector = Collector::start();
@@ -144,7 +145,7 @@ fn a_request_that_is_declined_is_no_error_of_the_instance_that_declines() {
     for number in 0.. {
         let (target, before) = (format!("/declined-{number}"), fleet.served(1));
         fleet.server.answers(&target, "no response at all\r\n\r\n");
-        assert_eq!(fleet.ask(0, &Asked { fields: &fields, ..get(&target) }).status, 502);
+        assert_eq!(fleet.ask(0, &BodylessRequest { fields: &fields, ..get(&target) }).status, 502);
         if fleet.served(1) > before {
             break;
         }
@@ -171,6 +172,6 @@ fn a_request_for_another_instance_counts_as_one_and_not_as_a_clients() {
     wait::assert_soon("the requests are not counted", || {
         counted(1, "(cache-peers)") > 0 && counted(0, "site") > 0
     });
-    // The second one was asked by the first one alone.
+    // Only the first instance has sent requests to the second.
     assert_eq!((counted(1, "site"), counted(0, "(cache-peers)")), (0, 0));
 }

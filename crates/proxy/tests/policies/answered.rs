@@ -1,6 +1,6 @@
-//! Answers without a server: redirects, fixed responses, pages for errors.
+//! Responses without a server: redirects, fixed responses, error pages.
 
-use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, SceneClient, Spoken, get};
 
 #[test]
 fn redirects() {
@@ -40,7 +40,7 @@ fn every_answer_is_called_by_its_own_request() {
     let scene = Scene::new(
         "[[route]]\nrespond = { status = 200, body = \"in\" }\nresponse_headers = { set = { X-Id = \"$request_id\" } }\n",
     );
-    let Client::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
+    let SceneClient::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
     let mut ids = Vec::new();
     for method in ["GET", "OPTIONS", "GET", "OPTIONS"] {
         peer.sends(format!("{method} / HTTP/1.1\r\nHost: test\r\nMax-Forwards: 0\r\n\r\n"));
@@ -81,15 +81,15 @@ respond = { status = 404, file = "{dir}/long.txt" }
         let got = client.asks_for(&get("/long"));
         assert_eq!((got.status, got.body.len()), (404, long.len()), "{spoken:?}");
     }
-    // HEAD says the same and sends no body.
-    let Client::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
+    // HEAD gets the same head, without a body.
+    let SceneClient::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
     peer.sends("HEAD / HTTP/1.1\r\nHost: test\r\n\r\nHEAD /long HTTP/1.1\r\nHost: test\r\n\r\n");
     assert!(peer.head().contains("\r\nContent-Length: 7\r\n"));
     assert!(peer.head().contains("\r\nContent-Length: 100000\r\n"));
     peer.half_closes();
     peer.gets_the_end();
     let mut client = scene.client(Spoken::Http2);
-    let got = client.asks_for(&Asked { method: "HEAD", ..get("/long") });
+    let got = client.asks_for(&BodylessRequest { method: "HEAD", ..get("/long") });
     assert_eq!((got.field("content-length"), got.body.as_str()), (Some("100000"), ""));
 }
 
@@ -118,9 +118,9 @@ servers = ["http://127.0.0.1:1"]
         assert_eq!((got.status, got.body.as_str()), (403, "<p>no</p>"), "{spoken:?}");
         assert_eq!(got.field("content-type").map(|found| found.starts_with("text/html")), Some(true));
         assert_eq!(got.field("x-own"), Some("403 /a"), "edits reach our own words");
-        let got = client.asks_for(&Asked { host: "down", ..get("/") });
+        let got = client.asks_for(&BodylessRequest { host: "down", ..get("/") });
         assert_eq!((got.status, got.body.as_str()), (502, "<p>oh</p>"), "{spoken:?}");
-        let got = client.asks_for(&Asked { host: "nowhere", ..get("/") });
+        let got = client.asks_for(&BodylessRequest { host: "nowhere", ..get("/") });
         assert_eq!((got.status, got.body.as_str()), (404, "<p>oh</p>"), "{spoken:?}");
     }
 }
@@ -150,7 +150,7 @@ fn pages_stand_in_for_errors_of_servers() {
         let scene = Scene::with_files(&files, REPLACED);
         let mut client = scene.client(spoken);
         let mut server = None;
-        // Each over the connection of the one before: what is there of the server's own words is read.
+        // Each over the previous connection: the server's own body, if it has arrived, is read.
         for (target, response, status, body) in [
             ("/", format!("{busy}Content-Length: 2\r\n\r\nno"), 503, "<p>later</p>"),
             (
@@ -183,12 +183,12 @@ fn pages_stand_in_for_errors_of_servers() {
                 assert!(got.field("via").is_some());
             }
         }
-        client.asks(&Asked { method: "HEAD", ..get("/") });
+        client.asks(&BodylessRequest { method: "HEAD", ..get("/") });
         let mut server = server.expect("it is connected");
         server.head();
         server.sends(format!("{busy}Content-Length: 1000\r\n\r\n"));
         assert_eq!(client.gets_head_alone().field("content-length"), Some("12"), "{spoken:?}");
-        // Nobody waits for a body that nobody is sent.
+        // The unused body is not awaited.
         client.asks(&get("/"));
         server.head();
         server.sends(format!("{busy}Content-Length: 1000\r\n\r\nthe beginning"));

@@ -1,8 +1,8 @@
-//! Who may come in: by network, by rate, by password.
+//! Admission by network, rate, and password.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use testkit::scene::{Asked, BOTH, Scene, Spoken, get, read};
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, Spoken, get, read};
 use testkit::text::OK;
 
 #[test]
@@ -17,11 +17,11 @@ deny = ["192.0.2.128/25"]
 "#,
     );
     for spoken in BOTH {
-        // The connection goes on: nothing is wrong with it.
+        // The connection continues, because the request is valid.
         let mut client = scene.client(spoken);
         for (forwarded, status) in [("192.0.2.7", 200), ("192.0.2.200", 403), ("203.0.113.9", 403)] {
             let fields = format!("x-forwarded-for: {forwarded}\n");
-            let got = client.asks_for(&Asked { fields: &fields, ..get("/") });
+            let got = client.asks_for(&BodylessRequest { fields: &fields, ..get("/") });
             assert_eq!(got.status, status, "{spoken:?} {forwarded}");
         }
         assert_eq!(client.asks_for(&get("/")).body, "Clients from your network are not allowed.\n");
@@ -35,7 +35,7 @@ fn who_is_trusted_is_decided_anew_on_connections_that_are_there() {
         format!("trusted_proxies = [{trusted}]\n[[route]]\n{route}")
     };
     let scene = Scene::new(&config("\"127.0.0.1\""));
-    let asked = Asked { fields: "x-forwarded-for: 192.0.2.7\n", ..get("/") };
+    let asked = BodylessRequest { fields: "x-forwarded-for: 192.0.2.7\n", ..get("/") };
     let mut clients = BOTH.map(|spoken| scene.client(spoken));
     for (trusted, status) in [(None, 200), (Some(""), 403), (Some("\"::ffff:127.0.0.0/104\""), 200)] {
         if let Some(trusted) = trusted {
@@ -46,6 +46,72 @@ fn who_is_trusted_is_decided_anew_on_connections_that_are_there() {
         for (client, spoken) in clients.iter_mut().zip(BOTH) {
             assert_eq!(client.asks_for(&asked).status, status, "{spoken:?} {trusted:?}");
         }
+    }
+}
+
+const TOLD: &str = r#"
+[cache]
+memory = "1MiB"
+[[route]]
+path = "/own"
+respond = { status = 204 }
+rate_limit = { rate = "2/h", key = "header:X-Key", fields = true }
+[[route]]
+path = "/app"
+upstream = "app"
+rate_limit = [{ rate = "10/m", burst = 20, key = "header:X-Key", fields = true }, { rate = "10/m", key = "route", fields = true }]
+[[route]]
+path = "/cached"
+upstream = "app"
+cache = { ttl = "1h" }
+rate_limit = { rate = "100/100ms", key = "header:X-Key", fields = true }
+[[route]]
+path = "/silent"
+respond = { status = 204 }
+rate_limit = { rate = "2/h", key = "header:X-Key" }
+[upstream.app]
+servers = ["http://{0}"]
+"#;
+
+/// draft-ietf-httpapi-ratelimit-headers-10.
+#[test]
+fn clients_are_told_what_is_left_of_a_rate() {
+    for spoken in BOTH {
+        let scene = Scene::new(TOLD);
+        let fields = "x-key: a\n";
+        let own = |target| scene.answer(spoken, &BodylessRequest { fields, ..get(target) });
+        let told = |got: &Got| {
+            let value = |name: &str| got.all(name).join(", ");
+            (got.status, value("ratelimit-policy"), value("ratelimit"))
+        };
+        let policy = "\"2/1h\";q=2;w=3600".to_owned();
+        assert_eq!(told(&own("/own")), (204, policy.clone(), "\"2/1h\";r=1;t=1800".to_owned()), "{spoken:?}");
+        assert_eq!(told(&own("/own")).2.split(";t=").next(), Some("\"2/1h\";r=0"), "{spoken:?}");
+        let refused = own("/own");
+        let (status, its_policy, left) = told(&refused);
+        let again = refused.field("retry-after").expect("says when").to_owned();
+        assert_eq!(
+            (status, its_policy, left),
+            (429, policy, format!("\"2/1h\";r=0;t={again}")),
+            "{spoken:?}"
+        );
+        // One request's quota is not carried over to the next on the connection.
+        assert_eq!(told(&own("/silent")), (204, String::new(), String::new()), "{spoken:?}");
+
+        let (_, got) = scene.exchange(spoken, &BodylessRequest { fields, ..get("/app") }, OK);
+        let policies = "\"10/1m\";q=20;w=120, \"10/1m-2\";q=10;w=60".to_owned();
+        let left = "\"10/1m\";r=19;t=6, \"10/1m-2\";r=9;t=6".to_owned();
+        assert_eq!(told(&got), (200, policies, left), "{spoken:?}");
+
+        // From a server, and from the cache, which does not store these fields.
+        let (_, got) = scene.exchange(spoken, &BodylessRequest { fields, ..get("/cached") }, OK);
+        assert_eq!(told(&got).1, "\"100/100ms\";q=100", "{spoken:?}");
+        let hit = scene.answer(spoken, &BodylessRequest { fields: "x-key: b\n", ..get("/cached") });
+        assert_eq!(
+            told(&hit),
+            (200, "\"100/100ms\";q=100".into(), "\"100/100ms\";r=99;t=1".into()),
+            "{spoken:?}"
+        );
     }
 }
 
@@ -63,30 +129,30 @@ fn a_rate_holds_over_workers_connections_and_reloads() {
     let scene = Scene::new(&LIMITED.replace("[[listen]]\naddress = \"127.0.0.1:0\"\n", ""));
     for (spoken, key) in BOTH.into_iter().zip(["one", "two"]) {
         let fields = format!("x-key: {key}\n");
-        let asked = Asked { fields: &fields, ..get("/") };
-        // A client each, so that both workers have to do with it.
+        let asked = BodylessRequest { fields: &fields, ..get("/") };
+        // A new client each, so that both workers are involved.
         let statuses: Vec<u16> = (0..6).map(|_| scene.answer(spoken, &asked).status).collect();
         assert_eq!(statuses, [204, 204, 429, 429, 429, 429], "{spoken:?}");
         let got = scene.answer(spoken, &asked);
         let seconds: u64 = got.field("retry-after").expect("says when").parse().expect("is a number");
         assert!((1..=1800).contains(&seconds), "{seconds}");
-        let other = Asked { fields: "x-key: other\n", ..asked };
+        let other = BodylessRequest { fields: "x-key: other\n", ..asked };
         assert_eq!(scene.answer(spoken, &other).status, 204, "another key");
     }
-    // Nothing about the limit changes: what was counted stays.
+    // The limit is unchanged, so its counts stay.
     let changed = format!(
         "workers = 2\n{LIMITED}\n[[route]]\npath = \"/new\"\nrespond = {{ status = 200, body = \"new\" }}\n"
     );
     scene.running().reload(read(&changed)).expect("is valid");
-    let asked = |key| Asked { fields: key, ..get("/") };
+    let asked = |key| BodylessRequest { fields: key, ..get("/") };
     assert_eq!(scene.answer(Spoken::Http1, &get("/new")).body, "new");
     assert_eq!(scene.answer(Spoken::Http1, &asked("x-key: one\n")).status, 429);
-    // Another limit begins anew.
+    // Another limit starts with new counts.
     scene.running().reload(read(&changed.replace("2/h", "3/h"))).expect("is valid");
     assert_eq!(scene.answer(Spoken::Http1, &asked("x-key: one\n")).status, 204);
 }
 
-/// The user `me` with the password `secret`, in a hash that is quick to verify.
+/// The user `me` with the password `secret`, with a cheap hash.
 pub(crate) const USERS: &str = "me:$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n";
 
 const GUARDED: &str = r#"
@@ -116,7 +182,7 @@ fn a_password_lets_in() {
             &authorization("you:secret"),
             &twice,
         ] {
-            let got = client.asks_for(&Asked { fields, ..get("/") });
+            let got = client.asks_for(&BodylessRequest { fields, ..get("/") });
             assert_eq!(got.status, 401, "{spoken:?} {fields}");
             assert_eq!(
                 got.field("www-authenticate"),
@@ -125,7 +191,7 @@ fn a_password_lets_in() {
             );
         }
         let fields = authorization("me:secret");
-        let (seen, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/") }, OK);
+        let (seen, got) = scene.exchange(spoken, &BodylessRequest { fields: &fields, ..get("/") }, OK);
         assert_eq!(got.status, 200);
         assert!(seen.contains(fields.trim_end()), "{seen}");
     }
@@ -136,7 +202,7 @@ fn credentials_may_stay_here() {
     for spoken in BOTH {
         let scene = Scene::with_files(&[("users", USERS)], GUARDED);
         let fields = format!("authorization: Basic {}\n", BASE64_STANDARD.encode("me:secret"));
-        let (seen, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/kept") }, OK);
+        let (seen, got) = scene.exchange(spoken, &BodylessRequest { fields: &fields, ..get("/kept") }, OK);
         assert_eq!(got.status, 200);
         assert!(!seen.to_lowercase().contains("authorization"), "{seen}");
         assert!(scene.file("users").exists());
@@ -146,8 +212,8 @@ fn credentials_may_stay_here() {
 #[test]
 fn a_body_that_was_not_read_never_becomes_a_request() {
     let scene = Scene::new("[[route]]\nrespond = { status = 200, body = \"in\" }\ndeny = [\"127.0.0.1\"]\n");
-    let testkit::scene::Client::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
-    // First a whole exchange, so that there is a body of before that has ended.
+    let testkit::scene::SceneClient::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
+    // First a complete exchange, so that there is state of an earlier body.
     peer.sends("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
     assert_eq!(peer.message().status(), 403);
     peer.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 60\r\n\r\nGET /stolen HTTP/1.1\r\nHost: test\r\n\r\n");

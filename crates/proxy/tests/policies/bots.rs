@@ -1,12 +1,12 @@
-//! Which bots may come in by the signature of their request (Web Bot Auth).
+//! Admission of bots by signatures (Web Bot Auth).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use testkit::scene::{Asked, BOTH, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, Spoken, get};
 use testkit::text::OK;
 use testkit::tokens::Issuer;
 
-use crate::tokens::{Publisher, key_response};
+use super::tokens::{Publisher, key_response};
 
 const ROUTES: &str = r#"
 [log]
@@ -78,14 +78,15 @@ fn a_bot_comes_in_by_its_signature() {
     let agent = format!("http://{}", publisher.address);
     let signed = Signed { agent: Some(&agent), authority: "test", key: &key, lifetime_s: 3600 };
     for spoken in BOTH {
-        let (seen, got) = scene.exchange(spoken, &Asked { fields: &signed.fields(), ..get("/a?b") }, OK);
+        let (seen, got) =
+            scene.exchange(spoken, &BodylessRequest { fields: &signed.fields(), ..get("/a?b") }, OK);
         assert_eq!((got.status, got.field("x-who")), (200, Some(agent.as_str())), "{spoken:?}");
         assert!(seen.to_lowercase().contains("signature-agent: "), "{seen}");
-        // Without a name the key tells.
+        // Without a name, the key identifies the bot.
         let nameless = Signed { agent: None, ..signed }.fields();
-        let (_, got) = scene.exchange(spoken, &Asked { fields: &nameless, ..get("/bots") }, OK);
+        let (_, got) = scene.exchange(spoken, &BodylessRequest { fields: &nameless, ..get("/bots") }, OK);
         assert_eq!(got.status, 200, "{spoken:?}");
-        // Who claims nothing takes another route.
+        // A request without a signature takes another route.
         assert_eq!(scene.answer(spoken, &get("/")).status, 204, "{spoken:?}");
     }
     let (running, directory) = scene.into_parts();
@@ -99,7 +100,7 @@ fn a_bot_comes_in_by_its_signature() {
     );
 }
 
-/// Each bot has a limit of its own, whatever its addresses are, and nobody uses up that of another.
+/// Each bot has a separate limit, independent of its addresses.
 #[test]
 fn bots_are_counted_by_their_names() {
     let (key, other_key) = (Issuer::new("a"), Issuer::new("b"));
@@ -111,11 +112,15 @@ fn bots_are_counted_by_their_names() {
     for spoken in BOTH {
         let scene = scene(&publisher, &other);
         let forged = Signed { key: &other_key, ..signed }.fields();
-        assert_eq!(scene.answer(spoken, &Asked { fields: &forged, ..get("/counted") }).status, 403);
+        assert_eq!(scene.answer(spoken, &BodylessRequest { fields: &forged, ..get("/counted") }).status, 403);
         for fields in [signed.fields(), of_other.fields()] {
-            let (_, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/counted") }, OK);
+            let (_, got) =
+                scene.exchange(spoken, &BodylessRequest { fields: &fields, ..get("/counted") }, OK);
             assert_eq!(got.status, 200, "{spoken:?}");
-            assert_eq!(scene.answer(spoken, &Asked { fields: &fields, ..get("/counted") }).status, 429);
+            assert_eq!(
+                scene.answer(spoken, &BodylessRequest { fields: &fields, ..get("/counted") }).status,
+                429
+            );
         }
     }
 }
@@ -148,7 +153,7 @@ fn what_is_not_signed_as_it_says_is_refused() {
         (signed.fields().replace(&agent, &other_agent), REFUSED),
     ] {
         for spoken in BOTH {
-            let got = scene.answer(spoken, &Asked { fields: &fields, ..get("/") });
+            let got = scene.answer(spoken, &BodylessRequest { fields: &fields, ..get("/") });
             assert_eq!((got.status, got.body.as_str()), (403, body), "{spoken:?} {fields}");
         }
     }
@@ -166,8 +171,11 @@ fn a_bot_may_have_new_keys() {
     for key in [&old, &new] {
         publisher.publishes(key_response(&[key]));
         let fields = signed(key);
-        let (_, got) = scene.exchange(Spoken::Http1, &Asked { fields: &fields, ..get("/") }, OK);
+        let (_, got) = scene.exchange(Spoken::Http1, &BodylessRequest { fields: &fields, ..get("/") }, OK);
         assert_eq!(got.status, 200);
     }
-    assert_eq!(scene.answer(Spoken::Http1, &Asked { fields: &signed(&old), ..get("/") }).status, 403);
+    assert_eq!(
+        scene.answer(Spoken::Http1, &BodylessRequest { fields: &signed(&old), ..get("/") }).status,
+        403
+    );
 }

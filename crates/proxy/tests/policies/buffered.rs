@@ -1,17 +1,17 @@
-//! Requests whose body is read as a whole before a server is chosen.
+//! Request buffering: the whole body is read before a server is chosen.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::http2::frame::{data, headers, last_data, last_headers, reset};
-use testkit::scene::{BOTH, Client, Scene, Spoken, get};
+use testkit::scene::{BOTH, Scene, SceneClient, Spoken, get};
 use testkit::text::OK;
-use testkit::tls::Authority;
-use testkit::wait::assert_soon;
+use testkit::tls::TestAuthority;
+use testkit::wait::{Patience, assert_soon};
 
-/// One server; what is longer than 100 bytes goes to disk.
+/// A server; bodies longer than 100 bytes go to disk.
 const BUFFERED: &str = r#"
 [[route]]
 upstream = "app"
@@ -22,7 +22,7 @@ path = "{dir}"
 servers = ["http://{0}"]
 "#;
 
-/// Waits until so much memory and disk is taken by bodies.
+/// Waits until bodies take this much memory and disk space.
 #[track_caller]
 fn assert_taken(scene: &Scene, memory: std::ops::RangeInclusive<u64>, disk: std::ops::RangeInclusive<u64>) {
     assert_soon("bodies take another amount", || {
@@ -40,13 +40,13 @@ fn assert_failed(scene: &Scene, word: &str, count: u64) {
 }
 
 /// Sends the head of a POST, and a part of its body.
-fn begins(client: &mut Client, length: usize, part: &[u8]) {
+fn begins(client: &mut SceneClient, length: usize, part: &[u8]) {
     match client {
-        Client::One(peer) => {
+        SceneClient::One(peer) => {
             peer.sends(format!("POST /up HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n\r\n"));
             peer.sends(part);
         }
-        Client::Two(end, stream) => {
+        SceneClient::Two(end, stream) => {
             let fields = format!(
                 ":method: POST\n:scheme: http\n:authority: test\n:path: /up\ncontent-length: {length}\n"
             );
@@ -56,10 +56,10 @@ fn begins(client: &mut Client, length: usize, part: &[u8]) {
     }
 }
 
-fn ends(client: &mut Client, rest: &[u8]) {
+fn ends(client: &mut SceneClient, rest: &[u8]) {
     match client {
-        Client::One(peer) => peer.sends(rest),
-        Client::Two(end, stream) => end.sends_body(*stream, rest, true),
+        SceneClient::One(peer) => peer.sends(rest),
+        SceneClient::Two(end, stream) => end.sends_body(*stream, rest, true),
     }
 }
 
@@ -88,7 +88,7 @@ fn no_server_is_asked_before_the_body_is_whole() {
             let counters = scene.running().counters();
             assert_eq!(counters.requests_buffered, 1);
             assert_eq!(counters.requests_buffered_on_disk, u64::from(length > 100));
-            // Both connections go on.
+            // Both connections continue.
             client.asks(&get("/next"));
             assert!(server.head().starts_with("GET /next "));
             server.sends(OK);
@@ -121,7 +121,7 @@ fn trailers_are_kept() {
     for length in [3_usize, 5_000] {
         let body = "z".repeat(length);
         let scene = Scene::new(BUFFERED);
-        let Client::One(mut client) = scene.client(Spoken::Http1) else { unreachable!() };
+        let SceneClient::One(mut client) = scene.client(Spoken::Http1) else { unreachable!() };
         client.sends(format!(
             "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\nX-Sum: 7\r\n\r\n"
         ));
@@ -131,9 +131,9 @@ fn trailers_are_kept() {
         server.gets(format!("{length:x}\r\n{body}\r\n0\r\nX-Sum: 7\r\n\r\n").as_bytes());
         server.sends(OK);
         assert_eq!(client.message().status(), 200);
-        // To a server of HTTP/2, from a client of HTTP/2.
+        // From an HTTP/2 client to an HTTP/2 server.
         let scene = Scene::new(&BUFFERED.replace("[upstream.app]", "[upstream.app]\nprotocol = \"h2\""));
-        let Client::Two(mut client, stream) = scene.client(Spoken::Http2) else { unreachable!() };
+        let SceneClient::Two(mut client, stream) = scene.client(Spoken::Http2) else { unreachable!() };
         client.sends(headers(stream, ":method: POST\n:scheme: http\n:authority: test\n:path: /\n"));
         client.sends([data(stream, &body), last_headers(stream, "x-sum: 7\n")].concat());
         let mut server = scene.accept_http2(0);
@@ -147,7 +147,7 @@ fn trailers_are_kept() {
 #[test]
 fn the_proxy_asks_for_the_body_itself() {
     let scene = Scene::new(BUFFERED);
-    let Client::One(mut client) = scene.client(Spoken::Http1) else { unreachable!() };
+    let SceneClient::One(mut client) = scene.client(Spoken::Http1) else { unreachable!() };
     client.sends("POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
     client.gets(b"HTTP/1.1 100 Continue\r\n\r\n");
     assert!(scene.try_accept(0).is_none());
@@ -159,7 +159,7 @@ fn the_proxy_asks_for_the_body_itself() {
     server.sends(OK);
     assert_eq!(client.message().status(), 200);
     let scene = Scene::new(BUFFERED);
-    let Client::Two(mut client, stream) = scene.client(Spoken::Http2) else { unreachable!() };
+    let SceneClient::Two(mut client, stream) = scene.client(Spoken::Http2) else { unreachable!() };
     let fields = ":method: POST\n:scheme: http\n:authority: test\n:path: /\nexpect: 100-continue\n";
     client.sends(headers(stream, fields));
     client.gets_headers(stream, ":status: 100\n");
@@ -170,14 +170,14 @@ fn the_proxy_asks_for_the_body_itself() {
     assert!(!message.head.to_lowercase().contains("expect"), "{}", message.head);
     server.sends(OK);
     assert!(client.whole(stream).starts_with(":status: 200\n"));
-    // A body that is too long is refused before it is sent.
+    // A body with too long a Content-Length is rejected before it is sent.
     let scene = Scene::new(&BUFFERED.replace("memory = 100", "max_size = 10"));
-    let Client::One(mut client) = scene.client(Spoken::Http1) else { unreachable!() };
+    let SceneClient::One(mut client) = scene.client(Spoken::Http1) else { unreachable!() };
     client.sends("POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n");
     assert_eq!(client.message().status(), 413);
 }
 
-/// Two servers, and a retry of what is not idempotent.
+/// Two servers, and retries of non-idempotent requests.
 const RETRIED: &str = r#"
 [[route]]
 upstream = "app"
@@ -198,7 +198,7 @@ fn a_buffered_body_is_sent_again() {
             let mut client = scene.client(spoken);
             client.posts(&[&body], length % 7 == 0);
             let (mut first, other) = first_of(&scene);
-            // Of a long body only a part is read.
+            // Only a part of a long body is read.
             first.head();
             first.exactly(length.min(1000));
             first.sends("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
@@ -210,15 +210,16 @@ fn a_buffered_body_is_sent_again() {
     }
 }
 
-/// The server that is asked first, and the number of the other one.
-fn first_of(scene: &Scene) -> (Peer, usize) {
+/// Returns the server that is asked first, and the number of the other one.
+fn first_of(scene: &Scene) -> (Http1Peer, usize) {
+    let patience = Patience::new();
     loop {
         for server in 0..2 {
             if let Some(peer) = scene.try_accept(server) {
                 return (peer, 1 - server);
             }
         }
-        std::thread::yield_now();
+        patience.wait("no server is asked");
     }
 }
 
@@ -246,7 +247,7 @@ fn too_long_a_body_is_refused() {
         for has_length in [true, false] {
             for settings in ["memory = 100, max_size = 5000", "memory = 5000"] {
                 let text = BUFFERED.replace("memory = 100", settings);
-                // Without a disk, what fits the memory is the most.
+                // Without a disk, the memory is the limit.
                 let text = if settings.contains("max_size") {
                     text
                 } else {
@@ -282,7 +283,7 @@ fn all_bodies_together_are_bounded() {
         let got = second.gets();
         assert_eq!((got.status, got.field("retry-after").is_some()), (503, true), "{spoken:?}");
         assert_failed(&scene, "request-buffers-full", 1);
-        // The first one is none the worse for it, and leaves its place to others.
+        // The first request is not affected, and leaves its place to others.
         ends(&mut first, b"x");
         let mut server = scene.accept(0);
         assert_eq!(server.message().body, [b'x'; 80_000]);
@@ -323,7 +324,7 @@ fn a_disk_that_fails_is_told_of() {
         let got = client.gets();
         assert_eq!((got.status, got.body.as_str()), (500, "The request body could not be kept.\n"));
         assert_failed(&scene, "request-buffer-failed", 1);
-        // What fits the memory needs no disk.
+        // A body that fits the memory needs no disk.
         let mut client = scene.client(spoken);
         client.posts(&[&[b'x'; 50]], true);
         let mut server = scene.accept(0);
@@ -342,8 +343,8 @@ fn a_client_that_leaves_costs_no_server() {
         begins(&mut client, 9000, &[b'x'; 8000]);
         assert_taken(&scene, 0..=100, 8000..=8000);
         match &mut client {
-            Client::One(_) => {}
-            Client::Two(end, stream) => end.sends(reset(*stream, 8)),
+            SceneClient::One(_) => {}
+            SceneClient::Two(end, stream) => end.sends(reset(*stream, 8)),
         }
         drop(client);
         assert_taken(&scene, 0..=0, 0..=0);
@@ -399,7 +400,7 @@ fn a_mirror_shares_the_body() {
             }
             assert_eq!(client.gets().status, 200);
         }
-        // One that is too long for the mirror is no less buffered.
+        // A body that is too long for the mirror is buffered nevertheless.
         let mut client = scene.client(spoken);
         client.posts(&[&[b'm'; 110_000]], true);
         let mut server = scene.accept(0);
@@ -415,13 +416,12 @@ fn a_server_may_answer_before_it_has_read_the_body() {
     for spoken in BOTH {
         let scene = Scene::new(BUFFERED);
         let mut client = scene.client(spoken);
-        // More than the kernel holds for a connection that nobody reads.
+        // More than the kernel holds for an unread connection.
         client.posts(&[&vec![b'x'; 20_000_000]], true);
-        let mut server = scene.accept(0);
-        server.head();
+        let mut server = scene.accept(0).after_head();
         server.sends("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno");
         assert_eq!(client.gets().status, 403, "{spoken:?}");
-        // What the server has not read is no reason to close the client's connection; the server's is of no more use.
+        // The client's connection stays open, although the server has not read everything; the server's is closed.
         client.asks(&get("/next"));
         let mut other = scene.accept(0);
         assert!(other.head().starts_with("GET /next "));
@@ -442,7 +442,7 @@ fn a_slow_client_takes_no_place_of_a_server() {
         quick.posts(&[b"abc"], true);
         let mut server = scene.accept(0);
         assert_eq!(server.message().body, b"abc");
-        // It is in line as soon as its body is here, and not before.
+        // It joins the queue once its body is complete, and not before.
         ends(&mut slow, &[b'x'; 1000]);
         assert_soon("nobody waits", || scene.running().counters().requests_queued == 1);
         server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
@@ -465,8 +465,7 @@ fn nothing_is_kept_of_who_is_not_let_in() {
         for is_let_in in [false, true] {
             let mut client = scene.client(spoken);
             begins(&mut client, 9000, &[b'x'; 8000]);
-            let mut auth = scene.accept(1);
-            auth.head();
+            let mut auth = scene.accept(1).after_head();
             let status = if is_let_in { "204 No Content" } else { "401 Unauthorized" };
             auth.sends(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
             if is_let_in {
@@ -505,7 +504,7 @@ fn routes_with_a_cache_and_codings_buffer_as_well() {
 
 #[test]
 fn servers_with_tls_get_it_through_records() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let ca = fs::read_to_string(&authority.file).expect("it is there");
     let secure = "tls = { ca = \"{dir}/ca.pem\", name = \"a.example\" }\nservers = [\"https://{0}\"]";
     let text = BUFFERED.replace("servers = [\"http://{0}\"]", secure);
@@ -524,10 +523,9 @@ fn servers_with_tls_get_it_through_records() {
 #[test]
 fn what_is_no_body_passes_at_once() {
     let scene = Scene::new(BUFFERED);
-    let Client::One(mut client) = scene.client(Spoken::Http1) else { unreachable!() };
+    let SceneClient::One(mut client) = scene.client(Spoken::Http1) else { unreachable!() };
     client.sends("GET / HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
-    let mut server = scene.accept(0);
-    server.head();
+    let mut server = scene.accept(0).after_head();
     server.sends("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
     assert!(client.head().starts_with("HTTP/1.1 101 "));
     client.sends("hello");
@@ -541,7 +539,7 @@ fn files_have_no_name_and_are_for_nobody_else() {
     let mut client = scene.client(Spoken::Http1);
     begins(&mut client, 9000, &[b'x'; 8000]);
     assert_taken(&scene, 0..=100, 8000..=8000);
-    // The proxy is of this process.
+    // The proxy runs in this process.
     let directory = fs::canonicalize(scene.file(".")).expect("it is there");
     let is_ours = |path: &Path| fs::read_link(path).is_ok_and(|target| target.starts_with(&directory));
     let find = || {

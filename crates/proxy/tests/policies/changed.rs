@@ -1,7 +1,7 @@
-//! What a server sees of a request, and a client of a response, where the route changes them.
+//! Changes of requests and responses by a route.
 
 use testkit::http2::frame::{data, headers, last_headers};
-use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, SceneClient, Spoken, get};
 use testkit::text::OK;
 
 fn line<'a>(head: &'a str, name: &str) -> Option<&'a str> {
@@ -34,7 +34,8 @@ fn paths_and_hosts_are_other_ones_for_servers() {
             ("/api/a%20b?tenant=x", "GET /v1/a%20b?tenant=x HTTP/1.1\r\n", "x.internal"),
             ("/user/7/cart", "GET /cart?id=7 HTTP/1.1\r\n", "u7.internal"),
         ] {
-            let (seen, got) = scene.exchange(spoken, &Asked { host: "shop.example", ..get(target) }, CLOSED);
+            let (seen, got) =
+                scene.exchange(spoken, &BodylessRequest { host: "shop.example", ..get(target) }, CLOSED);
             assert!(seen.starts_with(start), "{spoken:?}: {seen}");
             assert_eq!(line(&seen, "host"), Some(host));
             assert_eq!(line(&seen, "x-forwarded-host"), Some("shop.example"), "as the client asked");
@@ -43,13 +44,13 @@ fn paths_and_hosts_are_other_ones_for_servers() {
                 assert_eq!(line(&seen, "x-user"), Some("7"));
             }
         }
-        // Without a tenant there is no host.
+        // Without a tenant, the host would be empty.
         assert_eq!(scene.answer(spoken, &get("/api/x?tenant=a%2Fb")).status, 400);
         assert_eq!(scene.answer(spoken, &get("/user/7/..%2Fx")).status, 400);
     }
 }
 
-/// So that the next request comes over a connection of its own.
+/// Closes the connection, so that the next request needs a new one.
 const CLOSED: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
 
 #[test]
@@ -63,7 +64,7 @@ fn urls_and_cookies_of_servers_are_those_of_clients() {
              Set-Cookie: a=b; Path=/v1/p; Domain=.app.internal\r\nX-Other: http://{server}/v1\r\n\
              Set-Cookie: c=d; secure\r\nContent-Length: 0\r\n\r\n"
         );
-        let asked = Asked { host: "shop.example:81", ..get("/api/x?tenant=x") };
+        let asked = BodylessRequest { host: "shop.example:81", ..get("/api/x?tenant=x") };
         let (_, got) = scene.exchange(spoken, &asked, &response);
         assert_eq!(got.status, 302);
         assert_eq!(got.field("location"), Some("http://shop.example:81/api/login?x"), "{spoken:?}");
@@ -103,7 +104,7 @@ fn fields_are_set_added_and_removed() {
         let fields = "x-client: forged\nx-secret: 1\nx-tag: a\nx-request-id: forged\nx-kept: k\n";
         let response = "HTTP/1.1 201 Created\r\nDate: D\r\nServer: x\r\nX-Powered-By: y\r\nVary: Cookie\r\nX-Status: 1\r\n\
                         Content-Length: 2\r\n\r\nok";
-        let (seen, got) = scene.exchange(spoken, &Asked { fields, ..get("/a?b") }, response);
+        let (seen, got) = scene.exchange(spoken, &BodylessRequest { fields, ..get("/a?b") }, response);
         let server = format!("app {}", scene.server_address(0));
         for (name, value) in [
             ("x-client", Some("127.0.0.1")),
@@ -136,19 +137,18 @@ fn what_is_removed_is_in_no_trailer_and_no_interim_response() {
         let scene = Scene::new(EDITED);
         let mut client = scene.client(spoken);
         match &mut client {
-            Client::One(peer) => peer.sends(
+            SceneClient::One(peer) => peer.sends(
                 "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n\
                  1\r\na\r\n0\r\nx-kept: k\r\nx-secret: 1\r\nx_client: forged\r\n\r\n",
             ),
-            Client::Two(end, stream) => {
+            SceneClient::Two(end, stream) => {
                 let head = ":method: POST\n:scheme: http\n:authority: test\n:path: /\n";
                 let trailers = "x-kept: k\nx-secret: 1\nx_client: forged\n";
                 let frames = [headers(*stream, head), data(*stream, "a"), last_headers(*stream, trailers)];
                 end.sends(frames.concat());
             }
         }
-        let mut server = scene.accept(0);
-        server.head();
+        let mut server = scene.accept(0).after_head();
         server.gets(b"1\r\na\r\n0\r\nx-kept: k\r\n\r\n");
         server.sends(
             "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-Powered-By: y\r\nServer: x\r\n\r\n\
@@ -156,14 +156,14 @@ fn what_is_removed_is_in_no_trailer_and_no_interim_response() {
              2\r\nok\r\n0\r\nx-kept: k\r\nX-Powered-By: y\r\nx-status: forged\r\n\r\n",
         );
         match &mut client {
-            Client::One(peer) => {
+            SceneClient::One(peer) => {
                 let hints = peer.head();
                 assert!(hints.contains("Link: </a>\r\n") && !hints.contains("X-Powered-By"), "{hints}");
                 assert!(!hints.contains("Server"), "{hints}");
                 peer.head();
                 peer.gets(b"2\r\nok\r\n0\r\nx-kept: k\r\n\r\n");
             }
-            Client::Two(end, stream) => {
+            SceneClient::Two(end, stream) => {
                 let text = end.whole(*stream);
                 assert!(text.contains("link: </a>\n") && text.ends_with("x-kept: k\n"), "{text}");
                 assert!(
@@ -181,7 +181,7 @@ fn request_ids_come_in_the_field_and_the_form_that_are_configured() {
     let fields = "x-correlation-id: theirs\n";
     let id_of = |text: &str, fields: &str| {
         let scene = Scene::new(text);
-        let (seen, _) = scene.exchange(Spoken::Http1, &Asked { fields, ..get("/") }, OK);
+        let (seen, _) = scene.exchange(Spoken::Http1, &BodylessRequest { fields, ..get("/") }, OK);
         line(&seen, "x-request-id").expect("has a name").to_owned()
     };
     let followed = with("header = \"X-Correlation-Id\"\nfollow = \"all\"");
@@ -199,7 +199,7 @@ fn a_trusted_proxy_says_who_asks_and_what_the_request_is_called() {
     for spoken in BOTH {
         let scene = Scene::new(&EDITED.replace("192.0.2.0/24", "127.0.0.1"));
         let fields = "x-forwarded-for: 203.0.113.9\nx-request-id: theirs\n";
-        let (seen, got) = scene.exchange(spoken, &Asked { fields, ..get("/") }, OK);
+        let (seen, got) = scene.exchange(spoken, &BodylessRequest { fields, ..get("/") }, OK);
         assert_eq!(line(&seen, "x-client"), Some("203.0.113.9"), "{spoken:?}");
         assert_eq!(line(&seen, "x-forwarded-for"), Some("203.0.113.9, 127.0.0.1"));
         assert_eq!(line(&seen, "x-request-id"), Some("theirs"));

@@ -1,6 +1,6 @@
-//! Which other origins may read responses (CORS).
+//! Access of other origins to responses (CORS).
 
-use testkit::scene::{Asked, BOTH, Got, Scene, get};
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, get};
 
 const APP: &str = "https://app.example.com";
 
@@ -42,7 +42,7 @@ fn scene() -> Scene {
     Scene::with_files(&[("users", "ann:$apr1$abcdefgh$aaaaaaaaaaaaaaaaaaaaa0\n")], ROUTES)
 }
 
-/// The fields of CORS, and Vary.
+/// Returns the CORS fields, and Vary.
 fn told(got: &Got) -> Vec<String> {
     let is_told = |line: &&str| line.starts_with("access-control-") || line.starts_with("vary: ");
     got.fields.lines().filter(is_told).map(str::to_owned).collect()
@@ -73,7 +73,7 @@ fn preflights_reach_no_server() {
             ("/a", "https://evil.example", &["vary: Origin"]),
             ("/a", "http://app.example.com", &["vary: Origin"]),
             ("/open", "https://any", &["access-control-allow-origin: *", "access-control-allow-headers: *"]),
-            // No password is asked for, and no rate; the second is beyond it.
+            // Preflights need no password and count against no rate; the second would exceed it.
             ("/own", APP, &["access-control-allow-origin: https://app.example.com", "vary: Origin"]),
             ("/own", APP, &["access-control-allow-origin: https://app.example.com", "vary: Origin"]),
             (
@@ -89,12 +89,12 @@ fn preflights_reach_no_server() {
             let fields = format!(
                 "origin: {origin}\naccess-control-request-method: PUT\naccess-control-request-private-network: true\nx-key: 1\n"
             );
-            let got = client.asks_for(&Asked { method: "OPTIONS", fields: &fields, ..get(target) });
+            let got = client.asks_for(&BodylessRequest { method: "OPTIONS", fields: &fields, ..get(target) });
             assert_eq!((got.status, got.body.as_str()), (204, ""), "{spoken:?} {target} {origin}");
             assert_eq!(told(&got), expected, "{spoken:?} {target} {origin}");
         }
         let fields = "origin: https://any\naccess-control-request-method: PUT\n";
-        let got = client.asks_for(&Asked { method: "OPTIONS", fields, ..get("/denied") });
+        let got = client.asks_for(&BodylessRequest { method: "OPTIONS", fields, ..get("/denied") });
         assert_eq!((got.status, told(&got)), (403, vec!["access-control-allow-origin: *".to_owned()]));
     }
     assert!(scene.try_accept(0).is_none());
@@ -105,7 +105,7 @@ fn options_that_are_no_preflight_reach_the_server() {
     let scene = scene();
     for spoken in BOTH {
         for fields in ["", "origin: https://app.example.com\n", "access-control-request-method: PUT\n"] {
-            let asked = Asked { method: "OPTIONS", fields, ..get("/a") };
+            let asked = BodylessRequest { method: "OPTIONS", fields, ..get("/a") };
             let (seen, got) =
                 scene.exchange(spoken, &asked, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
             assert!(seen.starts_with("OPTIONS /a "), "{seen}");
@@ -144,13 +144,14 @@ fn fields_of_servers_are_replaced() {
             (String::new(), "", only("Origin")),
         ] {
             let response = format!("HTTP/1.1 200 OK\r\n{own}{vary}Content-Length: 2\r\n\r\nok");
-            let (_, got) = scene.exchange(spoken, &Asked { fields: &asked, ..get("/a") }, &response);
+            let (_, got) =
+                scene.exchange(spoken, &BodylessRequest { fields: &asked, ..get("/a") }, &response);
             let mut found = told(&got);
             found.sort();
             assert_eq!(found, expected, "{spoken:?} {asked:?} {vary:?}");
         }
         let response = format!("HTTP/1.1 200 OK\r\n{own}Content-Length: 2\r\n\r\nok");
-        // A plain * is the same for all, and said to all.
+        // `*` is equal for all clients, so Vary is not needed.
         let (_, got) = scene.exchange(spoken, &get("/open"), &response);
         assert_eq!(told(&got), ["access-control-allow-origin: *"], "{spoken:?}");
     }
@@ -173,12 +174,12 @@ fn a_browser_can_read_why_it_was_refused() {
         let mut client = scene.client(spoken);
         let fields = format!("{}x-key: 1\n", origin(APP));
         for (target, status) in [("/own", 401), ("/own", 429), ("/gone", 502), ("/moved", 308)] {
-            let got = client.asks_for(&Asked { fields: &fields, ..get(target) });
+            let got = client.asks_for(&BodylessRequest { fields: &fields, ..get(target) });
             assert_eq!(got.status, status, "{spoken:?} {target}");
             let expected = ["access-control-allow-origin: https://app.example.com", "vary: Origin"];
             assert_eq!(told(&got), expected, "{spoken:?} {target}");
         }
-        let got = client.asks_for(&Asked { fields: &fields, ..get("/denied") });
+        let got = client.asks_for(&BodylessRequest { fields: &fields, ..get("/denied") });
         assert_eq!((got.status, told(&got)), (403, vec!["access-control-allow-origin: *".to_owned()]));
     }
 }
@@ -201,7 +202,7 @@ fn a_response_is_stored_once_for_all_origins() {
         let response = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nETag: \"a\"\r\nVary: Origin\r\n\
                         Access-Control-Allow-Origin: https://a.example.com\r\nContent-Length: 2\r\n\r\nok";
         let origins = ["https://a.example.com", "https://b.example.com", "https://evil.example"].map(origin);
-        let [a, b, evil] = origins.each_ref().map(|fields| Asked { fields, ..get("/a") });
+        let [a, b, evil] = origins.each_ref().map(|fields| BodylessRequest { fields, ..get("/a") });
         let (_, first) = scene.exchange(spoken, &a, response);
         assert_eq!(first.all("access-control-allow-origin"), ["https://a.example.com"], "{spoken:?}");
         let mut client = scene.client(spoken);
@@ -214,7 +215,7 @@ fn a_response_is_stored_once_for_all_origins() {
             assert_eq!(got.all("vary"), ["Origin"], "{spoken:?} {asked:?}");
         }
         let fields = "origin: https://b.example.com\nif-none-match: \"a\"\n";
-        let got = client.asks_for(&Asked { fields, ..get("/a") });
+        let got = client.asks_for(&BodylessRequest { fields, ..get("/a") });
         assert_eq!(
             (got.status, got.field("access-control-allow-origin")),
             (304, Some("https://b.example.com"))

@@ -1,19 +1,20 @@
-//! Which server a request goes to: by its session, by a hash, after a failure, when it has room. Clients of both versions.
+//! The choice of a server: by session, by a hash, after a failure, in the queue. Clients use HTTP/1 and HTTP/2.
 
 use std::collections::HashSet;
 
-use testkit::http1::Peer;
-use testkit::scene::{Asked, BOTH, Client, Got, Scene, get};
+use testkit::http1::Http1Peer;
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, get};
 use testkit::text::OK;
+use testkit::wait::{Patience, assert_soon};
 
-/// Servers, of which the accepted connections are kept.
+/// Servers with their accepted connections.
 struct Fleet {
     scene: Scene,
-    connections: Vec<Vec<Peer>>,
+    connections: Vec<Vec<Http1Peer>>,
 }
 
 impl Fleet {
-    /// Two servers, and these options of their upstream.
+    /// Two servers with these options of their upstream.
     fn new(options: &str) -> Self {
         Self::of(2, &format!("servers = [\"http://{{0}}\", \"http://{{1}}\"]\n{options}"))
     }
@@ -23,21 +24,27 @@ impl Fleet {
         Self { scene, connections: (0..servers).map(|_| Vec::new()).collect() }
     }
 
-    /// The server that has been asked, and the place of its connection.
+    /// Returns the server with a new request, and the index of its connection.
     fn asked(&mut self) -> (usize, usize) {
+        let patience = Patience::new();
         loop {
             for (server, known) in self.connections.iter_mut().enumerate() {
                 known.extend(self.scene.try_accept(server));
-                if let Some(place) = known.iter().position(Peer::has_something) {
+                if let Some(place) = known.iter().position(Http1Peer::has_something) {
                     return (server, place);
                 }
             }
-            std::thread::yield_now();
+            patience.wait("no server is asked");
         }
     }
 
-    /// Which server answers, and what the client gets.
-    fn answered(&mut self, client: &mut Client, request: &Asked<'_>, response: &str) -> (usize, Got) {
+    /// Returns which server answers, and the client's response.
+    fn answered(
+        &mut self,
+        client: &mut SceneClient,
+        request: &BodylessRequest<'_>,
+        response: &str,
+    ) -> (usize, Got) {
         client.asks(request);
         let (server, place) = self.asked();
         let peer = &mut self.connections[server][place];
@@ -46,17 +53,18 @@ impl Fleet {
         (server, client.gets())
     }
 
-    fn server_of(&mut self, client: &mut Client, request: &Asked<'_>) -> usize {
+    fn server_of(&mut self, client: &mut SceneClient, request: &BodylessRequest<'_>) -> usize {
         self.answered(client, request, OK).0
     }
 }
 
 #[test]
 fn sessions_stay_by_whatever_names_them() {
-    const NOTHING: Asked<'static> = Asked { method: "GET", host: "test", target: "/", fields: "" };
-    let with = |fields| Asked { fields, ..NOTHING };
-    let to = |target| Asked { target, ..NOTHING };
-    // What names the sessions, and three requests of one.
+    const NOTHING: BodylessRequest<'static> =
+        BodylessRequest { method: "GET", host: "test", target: "/", fields: "" };
+    let with = |fields| BodylessRequest { fields, ..NOTHING };
+    let to = |target| BodylessRequest { target, ..NOTHING };
+    // The session's source, and three requests of one session.
     for (by, session) in [
         ("client", [NOTHING, to("/a"), with("x-any: 1\n")]),
         ("client/24", [NOTHING, to("/a"), with("x-any: 1\n")]),
@@ -81,7 +89,7 @@ fn sessions_stay_by_whatever_names_them() {
             let mut fleet = Fleet::new(&format!("sticky = {{ by = \"{by}\" }}"));
             let mut client = fleet.scene.client(spoken);
             let first = fleet.server_of(&mut client, &session[0]);
-            // By the policy it would be the other one's turn, whoever comes over whichever connection.
+            // By the policy it would be the other server's turn, over any connection.
             for request in session.iter().cycle().skip(1).take(5) {
                 let mut another = fleet.scene.client(spoken);
                 assert_eq!(fleet.server_of(&mut client, request), first, "{by} {spoken:?}");
@@ -101,7 +109,7 @@ fn requests_without_a_session_take_turns() {
     }
 }
 
-/// 503 asks clients to come again, which is of no use where nobody is meant to be.
+/// 503 asks clients to retry later, which makes no sense if no server should be up.
 #[test]
 fn without_a_server_the_status_is_that_of_none_up() {
     for (none_up, status) in [("try-all", 503), ("refuse", 503), ("fail", 500)] {
@@ -113,7 +121,7 @@ fn without_a_server_the_status_is_that_of_none_up() {
     }
 }
 
-/// Weight 0 is for new clients, `down` for all.
+/// Weight 0 only applies to new clients, `down` to all.
 #[test]
 fn a_server_without_weight_keeps_its_sessions_and_one_that_is_down_does_not() {
     for spoken in BOTH {
@@ -131,9 +139,9 @@ fn a_server_without_weight_keeps_its_sessions_and_one_that_is_down_does_not() {
         let mut client = fleet.scene.client(spoken);
         let session = |name: &str| format!("x-session: {name}\n");
         let mut server_of = |fleet: &mut Fleet, name: &str| {
-            fleet.server_of(&mut client, &Asked { fields: &session(name), ..get("/") })
+            fleet.server_of(&mut client, &BodylessRequest { fields: &session(name), ..get("/") })
         };
-        // They take turns.
+        // They alternate.
         let old: Vec<(String, usize)> = (0..4)
             .map(|number| format!("old{number}"))
             .map(|name| (name.clone(), server_of(&mut fleet, &name)))
@@ -155,10 +163,10 @@ fn a_server_without_weight_keeps_its_sessions_and_one_that_is_down_does_not() {
 
         reload(&fleet, format!("{{ url = \"{first}\", down = true }}, \"{second}\""));
         assert_eq!(server_of(&mut fleet, "old0"), 1, "{spoken:?}: it is back");
-        // Nobody is left, and none that is down is tried.
+        // No server is left, and a `down` one is not tried.
         reload(&fleet, format!("{{ url = \"{first}\", down = true }}, {{ url = \"{second}\", weight = 0 }}"));
         let mut other = fleet.scene.client(spoken);
-        let got = other.asks_for(&Asked { fields: &session("newer"), ..get("/") });
+        let got = other.asks_for(&BodylessRequest { fields: &session("newer"), ..get("/") });
         assert_eq!(got.status, 503, "{spoken:?}");
     }
 }
@@ -174,11 +182,12 @@ fn a_cookie_names_the_server_and_cannot_be_made_up() {
         assert!(value.starts_with("stays=") && attributes.contains("HttpOnly"), "{spoken:?} {set}");
         let fields = format!("cookie: a=b; {value}\n");
         for _ in 0..4 {
-            let (server, got) = fleet.answered(&mut client, &Asked { fields: &fields, ..get("/") }, OK);
+            let (server, got) =
+                fleet.answered(&mut client, &BodylessRequest { fields: &fields, ..get("/") }, OK);
             assert_eq!((server, got.field("set-cookie")), (first, None), "{spoken:?}: it is fresh");
         }
         let forged = fields.replace("stays=", "stays=A");
-        let (_, got) = fleet.answered(&mut client, &Asked { fields: &forged, ..get("/") }, OK);
+        let (_, got) = fleet.answered(&mut client, &BodylessRequest { fields: &forged, ..get("/") }, OK);
         assert!(got.field("set-cookie").is_some(), "{spoken:?}: it is worth nothing");
     }
 }
@@ -192,7 +201,7 @@ fn a_cookie_of_the_servers_is_learnt() {
         let (first, got) = fleet.answered(&mut client, &get("/"), &response);
         assert_eq!(got.all("set-cookie"), ["SID=77; Path=/"], "{spoken:?}");
         for _ in 0..4 {
-            let asked = Asked { fields: "cookie: a=b; SID=77\n", ..get("/") };
+            let asked = BodylessRequest { fields: "cookie: a=b; SID=77\n", ..get("/") };
             assert_eq!(fleet.server_of(&mut client, &asked), first, "{spoken:?}");
         }
     }
@@ -206,7 +215,7 @@ fn a_hash_of_a_key_chooses_the_server() {
         let mut servers = HashSet::new();
         for key in 0..32 {
             let fields = format!("x-key: {key}\n");
-            let asked = Asked { fields: &fields, ..get("/") };
+            let asked = BodylessRequest { fields: &fields, ..get("/") };
             let server = fleet.server_of(&mut client, &asked);
             assert_eq!(fleet.server_of(&mut client, &asked), server, "{spoken:?}");
             servers.insert(server);
@@ -221,8 +230,7 @@ fn another_server_is_asked_where_one_dies_or_answers_with_a_status_that_is_tried
     for spoken in BOTH {
         for answer in [refused, "HTTP/1.1 2", ""] {
             let mut fleet = Fleet::new("retry = { on = [\"connect\", \"reset\", \"503\"], attempts = 2 }");
-            let mut client = fleet.scene.client(spoken);
-            client.asks(&get("/"));
+            let mut client = fleet.scene.client(spoken).asking(&get("/"));
             let (first, place) = fleet.asked();
             let mut dying = fleet.connections[first].swap_remove(place);
             dying.head();
@@ -244,7 +252,7 @@ fn what_may_not_be_done_twice_is_not() {
     for spoken in BOTH {
         let mut fleet = Fleet::new("retry = { on = [\"503\"] }");
         let mut client = fleet.scene.client(spoken);
-        let post = Asked { method: "POST", ..get("/") };
+        let post = BodylessRequest { method: "POST", ..get("/") };
         let refused = "HTTP/1.1 503 Busy\r\nDate: D\r\nContent-Length: 0\r\n\r\n";
         let (server, got) = fleet.answered(&mut client, &post, refused);
         assert_eq!(got.status, 503, "{spoken:?}");
@@ -259,17 +267,17 @@ fn a_full_queue_is_said_so_and_room_is_given_on() {
             1,
             "servers = [{ url = \"http://{0}\", max_requests = 1 }]\nqueue = { length = 1, timeout = \"1m\" }",
         );
-        let mut clients: Vec<Client> = (0..4).map(|_| fleet.scene.client(spoken)).collect();
+        let mut clients: Vec<SceneClient> = (0..4).map(|_| fleet.scene.client(spoken)).collect();
         clients[0].asks(&get("/"));
         fleet.asked();
-        // One by one: each goes to the queue of the worker that it came to, which holds one.
+        // One by one, because each joins the queue of its worker, which has one place.
         let mut refused = 0;
         for (place, client) in clients.iter_mut().enumerate().skip(1) {
             client.asks(&get("/"));
             let counted = || fleet.scene.running().counters();
-            while counted().requests_queued + counted().requests_shed < place as u64 {
-                std::thread::yield_now();
-            }
+            assert_soon("the request is not queued", || {
+                counted().requests_queued + counted().requests_shed >= place as u64
+            });
             refused = counted().requests_shed as usize;
         }
         assert!((1..=2).contains(&refused), "{spoken:?}: two queues refuse {refused} of three");

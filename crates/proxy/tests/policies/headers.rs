@@ -1,6 +1,6 @@
-//! Sets of header edits, the one that is built in, and defaults for what a message does not have.
+//! Sets of header edits, the built-in set, and defaults for missing fields.
 
-use testkit::scene::{Asked, BOTH, Got, Scene, get};
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, get};
 
 const ROUTES: &str = r#"
 [cache]
@@ -73,7 +73,6 @@ const PRESET: [(&str, &str); 8] = [
     ("x-permitted-cross-domain-policies", "none"),
 ];
 
-/// All values of a field.
 fn values<'g>(got: &'g Got, name: &str) -> Vec<&'g str> {
     got.fields
         .lines()
@@ -141,7 +140,7 @@ fn a_request_has_a_default_for_what_the_client_does_not_send() {
     for spoken in BOTH {
         for (fields, trace) in [("", "none"), ("x-trace: 7\nx-tenant: evil\nx-debug: 1\n", "7")] {
             let sent = "HTTP/1.1 204 No Content\r\n\r\n";
-            let (seen, _) = scene.exchange(spoken, &Asked { fields, ..get("/a") }, sent);
+            let (seen, _) = scene.exchange(spoken, &BodylessRequest { fields, ..get("/a") }, sent);
             let lower = seen.to_ascii_lowercase();
             let of = |name: &str| -> Vec<String> {
                 lower.lines().filter_map(|line| line.strip_prefix(name)).map(str::to_owned).collect()
@@ -153,7 +152,7 @@ fn a_request_has_a_default_for_what_the_client_does_not_send() {
     }
 }
 
-/// RFC 9209: the members of others stay, and that of this proxy comes last.
+/// RFC 9209: the members of other proxies stay, and this proxy's comes last.
 #[test]
 fn a_response_says_whether_it_is_a_servers_and_what_failed_otherwise() {
     let scene = Scene::new(ROUTES);
@@ -169,7 +168,7 @@ fn a_response_says_whether_it_is_a_servers_and_what_failed_otherwise() {
                 &["edge-1; error=http_protocol_error; details=\"upstream-framing\""],
             ),
         ] {
-            let post = Asked { method: "POST", ..get("/status") };
+            let post = BodylessRequest { method: "POST", ..get("/status") };
             let (_, got) = scene.exchange(spoken, &post, sent);
             assert_eq!(values(&got, "proxy-status"), expected, "{spoken:?} {sent}");
         }

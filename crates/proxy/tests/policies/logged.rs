@@ -1,12 +1,12 @@
-//! What the access log says of a request beside what happened to it: by what servers know it, who asked.
+//! The request ID and the user in the access log.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
-use testkit::scene::{Asked, BOTH, Scene, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, get};
 use testkit::text::OK;
 
-use crate::asked::USERS;
+use super::asked::USERS;
 
 const ROUTES: &str = r#"
 trusted_proxies = ["127.0.0.1"]
@@ -36,7 +36,7 @@ response_headers = { set = { X-User = "$user" } }
 servers = ["http://{0}"]
 "#;
 
-/// What the log says of requests, in the order of their targets: each worker has its own of time.
+/// Returns the log lines of requests in the order of their targets, because each worker writes separately.
 fn logged(scene: Scene, talk: impl FnOnce(&Scene)) -> Vec<Value> {
     talk(&scene);
     let (running, directory) = scene.into_parts();
@@ -66,7 +66,7 @@ fn a_line_has_the_name_that_the_server_knows_the_request_by() {
                 ("/passed?d", ""),
                 ("/stripped?e", "x-request-id: removed\n"),
             ] {
-                seen.push(scene.exchange(spoken, &Asked { fields, ..get(target) }, OK).0);
+                seen.push(scene.exchange(spoken, &BodylessRequest { fields, ..get(target) }, OK).0);
             }
         });
         for (line, seen) in lines.iter().zip(&seen) {
@@ -77,7 +77,7 @@ fn a_line_has_the_name_that_the_server_knows_the_request_by() {
         let named: Vec<bool> = lines.iter().map(|line| line["request_id"].is_string()).collect();
         assert_eq!(named, [true, true, true, false, false], "{lines:#?}");
         assert_eq!(lines[1]["request_id"], "brought");
-        // The server sees what the log masks.
+        // The server receives what the log masks.
         assert!(seen[0].contains("/named?a=1&token=secret "), "{}", seen[0]);
         assert_eq!(lines[0]["target"], "/named?a=1&token=***");
         assert_eq!(lines[0]["referer"], "http://from/?token=***");
@@ -90,20 +90,20 @@ fn a_line_and_the_server_have_the_user_who_gave_the_right_password() {
         let lines = logged(Scene::with_files(&[("users", USERS)], ROUTES), |scene| {
             let authorization =
                 |text: &str| format!("authorization: Basic {}\n", BASE64_STANDARD.encode(text));
-            // The first is verified, the second is known.
+            // The first password is verified, the second is remembered.
             for target in ["/guarded?a", "/guarded?b"] {
                 let fields = authorization("me:secret") + "x-user: root\n";
-                let asked = Asked { fields: &fields, ..get(target) };
+                let asked = BodylessRequest { fields: &fields, ..get(target) };
                 let (seen, got) = scene.exchange(spoken, &asked, OK);
                 assert_eq!(field(&seen, "x-user"), Some("me"), "{spoken:?} {seen}");
                 assert_eq!(got.field("x-user"), Some("me"), "{spoken:?} {got:?}");
             }
             let fields = authorization("me:wrong");
-            let got = scene.answer(spoken, &Asked { fields: &fields, ..get("/guarded?c") });
+            let got = scene.answer(spoken, &BodylessRequest { fields: &fields, ..get("/guarded?c") });
             assert_eq!((got.status, got.field("x-user")), (401, None), "{got:?}");
         });
         let users: Vec<&Value> = lines.iter().map(|line| &line["user"]).collect();
-        // Whoever did not prove it is nobody.
+        // An unproven user is not logged.
         assert_eq!(users, [&Value::from("me"), &Value::from("me"), &Value::Null], "{lines:#?}");
     }
 }
@@ -135,7 +135,7 @@ servers = ["http://{0}"]
             scene.exchange(spoken, &get("/quiet"), OK);
             scene.exchange(spoken, &get("/told"), OK);
             assert_eq!(scene.answer(spoken, &get("/refused")).status, 403);
-            // It takes no route.
+            // No route matches.
             assert_eq!(scene.answer(spoken, &get("/none")).status, 404);
         });
         let targets: Vec<&str> = lines.iter().filter_map(|line| line["target"].as_str()).collect();

@@ -1,6 +1,6 @@
-//! Routes under maintenance, by the file. Switches by command are tested with the program as a process.
+//! Routes under maintenance, by the file. Tests of the program cover switches by command.
 
-use testkit::scene::{Asked, BOTH, Scene, get, read};
+use testkit::scene::{BOTH, BodylessRequest, Scene, get, read};
 
 const ROUTES: &str = r#"
 trusted_proxies = ["127.0.0.1"]
@@ -45,13 +45,13 @@ fn clients_get_503_and_when_to_come_again() {
     let scene = Scene::with_files(&FILES, ROUTES);
     for spoken in BOTH {
         let mut client = scene.client(spoken);
-        // Neither a password is asked for, nor a rate.
+        // Neither password nor rate is checked.
         for _ in 0..2 {
             let got = client.asks_for(&get("/down"));
             let told = (got.status, got.field("retry-after"), got.body.as_str());
             assert_eq!(told, (503, Some("300"), "<p>later</p>"), "{spoken:?}");
         }
-        let post = Asked { method: "POST", fields: "content-length: 0\n", ..get("/page") };
+        let post = BodylessRequest { method: "POST", fields: "content-length: 0\n", ..get("/page") };
         for asked in [get("/page"), post] {
             let got = client.asks_for(&asked);
             let told = (got.status, got.field("retry-after"), got.body.as_str());
@@ -59,9 +59,10 @@ fn clients_get_503_and_when_to_come_again() {
             let fields = (got.field("content-type"), got.field("x-own"));
             assert_eq!(fields, (Some("application/json"), Some("503")), "{spoken:?}");
         }
-        let asked = Asked { fields: "x-forwarded-for: 192.0.2.7\n", ..get("/page") };
+        let asked = BodylessRequest { fields: "x-forwarded-for: 192.0.2.7\n", ..get("/page") };
         assert_eq!(client.asks_for(&asked).status, 308, "{spoken:?}");
-        let grpc = Asked { method: "POST", fields: "content-type: application/grpc\n", ..get("/page") };
+        let grpc =
+            BodylessRequest { method: "POST", fields: "content-type: application/grpc\n", ..get("/page") };
         let got = client.asks_for(&grpc);
         assert_eq!((got.status, got.field("grpc-status")), (200, Some("14")), "{spoken:?}");
         for target in ["/prepared", "/never"] {
@@ -71,7 +72,7 @@ fn clients_get_503_and_when_to_come_again() {
     assert!(scene.try_accept(0).is_none());
 }
 
-/// The connection and the request that are there when it begins go on.
+/// Requests and connections that exist when maintenance begins continue.
 #[test]
 fn what_is_under_way_is_finished() {
     let routes = |maintenance: bool| {
@@ -86,10 +87,8 @@ fn what_is_under_way_is_finished() {
             let text = format!("workers = 2\n{routes}[[listen]]\naddress = \"127.0.0.1:0\"\n");
             scene.running().reload(read(&text)).expect("is valid");
         };
-        let mut client = scene.client(spoken);
-        client.asks(&get("/a"));
-        let mut server = scene.accept(0);
-        server.head();
+        let mut client = scene.client(spoken).asking(&get("/a"));
+        let mut server = scene.accept(0).after_head();
         reload(true);
         server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         assert_eq!(client.gets().body, "ok", "{spoken:?}");

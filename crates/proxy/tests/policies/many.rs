@@ -1,11 +1,11 @@
-//! Ten thousand routes and a thousand servers, as in a file.
+//! Ten thousand routes and a thousand servers.
 
 use std::fmt::Write;
 
-use testkit::scene::{Asked, Scene, Spoken, get};
+use testkit::scene::{BodylessRequest, Scene, Spoken, get};
 use testkit::text::OK;
 
-/// The routes of a file, each for a host and a path of its own; the last one leads to `{0}`.
+/// Routes with a host and a path each; the last one leads to `{0}`.
 pub(crate) fn routes() -> String {
     const ROUTES: usize = 10_000;
     const SERVERS: usize = 1000;
@@ -38,7 +38,7 @@ fn each_of_ten_thousand_routes_is_found() {
     {
         let (seen, got) = scene.exchange(
             Spoken::Http1,
-            &Asked { host, ..get(target) },
+            &BodylessRequest { host, ..get(target) },
             &OK.replace("OK\r\n", "OK\r\nConnection: close\r\n"),
         );
         assert!(seen.starts_with(&format!("GET {target} ")), "{seen}");

@@ -1,11 +1,12 @@
-//! Which route a request takes, and which upstream of several.
+//! The choice of a route, and of one of its upstreams.
 
 use serde_json::{Value, json};
 use testkit::admin;
-use testkit::scene::{Asked, BOTH, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, Spoken, get};
 use testkit::text::OK;
+use testkit::wait::Patience;
 
-/// Routes that say which of them was taken.
+/// Routes that answer with their name.
 const ROUTES: &str = r#"
 trusted_proxies = ["127.0.0.1"]
 
@@ -52,7 +53,7 @@ respond = { status = 200, body = "inside" }
 #[test]
 fn every_condition_counts() {
     let scene = Scene::new(ROUTES);
-    let request = |method, host, target, fields| Asked { method, host, target, fields };
+    let request = |method, host, target, fields| BodylessRequest { method, host, target, fields };
     for spoken in BOTH {
         let mut client = scene.client(spoken);
         for (asked, taken) in [
@@ -78,7 +79,7 @@ fn every_condition_counts() {
     }
 }
 
-/// The route that the admin API names is the one that the request takes.
+/// The admin API names the route that a request takes.
 #[test]
 fn the_admin_api_says_which_route_a_request_takes() {
     let named = ["any", "below", "pattern", "api", "one", "written", "beta", "page", "inside"].iter().fold(
@@ -103,8 +104,10 @@ fn the_admin_api_says_which_route_a_request_takes() {
         ("GET", "test", "/api?page=x", None),
     ] {
         let fields = field.map_or(String::new(), |(name, value)| format!("{name}: {value}\n").to_lowercase());
-        let taken =
-            scene.client(Spoken::Http1).asks_for(&Asked { method, host, target, fields: &fields }).body;
+        let taken = scene
+            .client(Spoken::Http1)
+            .asks_for(&BodylessRequest { method, host, target, fields: &fields })
+            .body;
         let headers: Vec<_> = field.into_iter().collect();
         let url = format!("http://{host}{target}");
         let order = json!({ "method": method, "url": url, "headers": headers });
@@ -125,7 +128,7 @@ fn the_admin_api_says_which_route_a_request_takes() {
     }
 }
 
-/// Services of gRPC, and single methods of them.
+/// gRPC services, and single methods.
 const SERVICES: &str = r#"
 [[route]]
 path = "/shop.Cart"
@@ -159,7 +162,7 @@ fn services_of_grpc_and_their_methods_have_routes() {
             ("/grpc.health.v1.Health/Check", "calls"),
         ] {
             let fields = "content-type: application/grpc+proto\nte: trailers\n";
-            let got = client.asks_for(&Asked { method: "POST", host: "test", target, fields });
+            let got = client.asks_for(&BodylessRequest { method: "POST", host: "test", target, fields });
             assert_eq!((got.status, got.body.as_str()), (200, taken), "{target} of {spoken:?}");
         }
     }
@@ -179,7 +182,7 @@ servers = ["http://{1}"]
 servers = ["http://{2}"]
 "#,
     );
-    // A client each, so that all are under way at once and every server accepts its own connections.
+    // A new client each, so that all requests are under way at once and every server accepts its connections.
     const REQUESTS: usize = 64;
     let mut clients: Vec<_> = (0..REQUESTS).map(|_| scene.client(testkit::scene::Spoken::Http1)).collect();
     for client in &mut clients {
@@ -187,18 +190,19 @@ servers = ["http://{2}"]
     }
     let mut counts = [0; 3];
     let mut taken = Vec::new();
+    let patience = Patience::new();
     while counts.iter().sum::<usize>() < REQUESTS {
         for (server, count) in counts.iter_mut().enumerate() {
             if let Some(peer) = scene.try_accept(server) {
-                // Not answered yet: its connection would serve another request.
+                // Not answered yet, because its connection would serve another request.
                 taken.push(peer);
                 *count += 1;
             }
         }
-        std::thread::yield_now();
+        patience.wait("not all requests reach a server");
     }
     assert_eq!(counts[2], 0);
-    // Off by seven deviations is once in 10¹¹ runs.
+    // A deviation of seven sigma: once in 10¹¹ runs.
     assert!(counts[0].abs_diff(REQUESTS / 2) <= 28, "{counts:?}");
     for peer in &mut taken {
         peer.head();

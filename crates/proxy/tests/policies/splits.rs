@@ -1,7 +1,7 @@
-//! Clients that keep to their side of a split, and routes by cookie.
+//! Clients that stay on their side of a split, and routes by cookie.
 
-use testkit::http1::Peer;
-use testkit::scene::{Asked, BOTH, Got, Scene, Spoken, get, read};
+use testkit::http1::Http1Peer;
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, Spoken, get, read};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
@@ -12,10 +12,9 @@ fn routes(sticky: &str, app: u32, canary: u32) -> String {
     )
 }
 
-/// Which side a request goes to, and what its client gets.
+/// Returns which side a request goes to, and the client's response.
 fn side(scene: &Scene, spoken: Spoken, fields: &str) -> (usize, Got) {
-    let mut client = scene.client(spoken);
-    client.asks(&Asked { fields, ..get("/") });
+    let mut client = scene.client(spoken).asking(&BodylessRequest { fields, ..get("/") });
     let patience = testkit::wait::PATIENCE;
     let began = std::time::Instant::now();
     loop {
@@ -30,7 +29,7 @@ fn side(scene: &Scene, spoken: Spoken, fields: &str) -> (usize, Got) {
     }
 }
 
-fn answer(server: &mut Peer) {
+fn answer(server: &mut Http1Peer) {
     server.head();
     server.sends(OK);
 }
@@ -50,7 +49,7 @@ fn clients_keep_to_their_side_by_address() {
     let before = sides(Spoken::Http1);
     assert!(before.contains(&0) && before.contains(&1), "{before:?}");
     assert_eq!(sides(Spoken::Http2), before);
-    // More for the first: some of the others move there, and nobody away.
+    // A larger share for the first side: some clients move there, and none away.
     reload(&scene, &routes("{ by = \"client\" }", 3, 1));
     let after = sides(Spoken::Http2);
     assert!(
@@ -72,7 +71,7 @@ fn clients_keep_to_their_side_by_a_signed_cookie() {
             assert!(set.starts_with("vanward_split=") && set.contains("; HttpOnly"), "{set}");
             cookies.push((set.split(';').next().unwrap_or_default().to_owned(), side));
         }
-        // Its own among others, over a reload as well, which gives the first side more.
+        // Its cookie among others; also across a reload that enlarges the first side's share.
         for round in 0..2 {
             for (cookie, of) in &cookies {
                 let (found, got) = side(&scene, spoken, &format!("cookie: a=b; {cookie}\n"));
@@ -81,7 +80,7 @@ fn clients_keep_to_their_side_by_a_signed_cookie() {
             }
             reload(&scene, &routes("{ by = \"cookie\" }", 2, 1));
         }
-        // What nobody signed is no number: another one is given.
+        // An unsigned number is ignored, and a new one is set.
         let (cookie, _) = &cookies[0];
         let forged =
             format!("{}{}", &cookie[..cookie.len() - 1], if cookie.ends_with('A') { "B" } else { "A" });
@@ -117,7 +116,7 @@ fn cookies_choose_routes() {
             ("cookie: canary=1\n", "canary"),
             ("cookie: a=b; canary=1; c=d\n", "canary"),
             ("cookie: a=b;canary=1\n", "canary"),
-            // One line for each, as clients of HTTP/2 may send them.
+            // A field per cookie, as HTTP/2 clients may send.
             ("cookie: a=b\ncookie: canary=1\n", "canary"),
             ("cookie: canary=1; session=\n", "session"),
             ("cookie: canary=2\n", "app"),
@@ -129,13 +128,13 @@ fn cookies_choose_routes() {
             ("cookie: canary=\"1\"\n", "app"),
             ("cookie: a=canary=1\n", "app"),
             ("cookie: a=b, canary=1\n", "app"),
-            // The first counts.
+            // The first one counts.
             ("cookie: canary=0; canary=1\n", "app"),
             ("x-cookie: canary=1\n", "app"),
             ("cookie: tier=golden\n", "tier"),
             ("cookie: tier=gol\n", "app"),
         ] {
-            let got = client.asks_for(&Asked { fields, ..get("/") });
+            let got = client.asks_for(&BodylessRequest { fields, ..get("/") });
             assert_eq!(got.body, expected, "{spoken:?} {fields:?}");
         }
     }

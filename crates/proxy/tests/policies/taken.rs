@@ -1,17 +1,17 @@
-//! Clients that take a response too slowly are given up, whatever the response comes from.
+//! Clients that read a response too slowly are disconnected, for any source of the response.
 
 use std::fs;
 use std::thread;
 
 use socket2::SockRef;
-use testkit::http1::Peer;
-use testkit::scene::{BOTH, Client, Scene, Spoken, get};
+use testkit::http1::Http1Peer;
+use testkit::scene::{BOTH, Scene, SceneClient, Spoken, get};
 use testkit::wait::holds_soon;
 
-/// More than the kernel holds for a client that reads nothing: the longest page that there may be.
+/// More than the kernel holds for a client that reads nothing: the maximum length of a page.
 const BYTES: usize = 4 << 20;
 
-/// Routes whose bodies leave in different ways; `LIMIT` is the limit of each.
+/// Routes whose bodies are sent in different ways; `LIMIT` is the limit of each.
 const ROUTES: &str = r#"
 [cache]
 memory = "512MiB"
@@ -57,7 +57,7 @@ rate = "1GB/s"
 servers = ["http://{0}"]
 "#;
 
-/// Each route, and whether a first client has the response stored.
+/// Each route, and whether a first client stores the response.
 const WAYS: [(&str, bool); 11] = [
     ("/own", false),
     ("/page", false),
@@ -72,14 +72,14 @@ const WAYS: [(&str, bool); 11] = [
     ("/shaped/live", false),
 ];
 
-/// A body that nobody can make much shorter.
+/// An incompressible body.
 fn body() -> Vec<u8> {
     let mut seed = fastrand::Rng::with_seed(7);
     (0..BYTES).map(|_| seed.u8(b'!'..=b'~')).collect()
 }
 
-/// Serves the body, as far as it is taken.
-fn serve(mut server: Peer, body: &[u8]) {
+/// Serves the body, as far as the proxy reads it.
+fn serve(mut server: Http1Peer, body: &[u8]) {
     server.head();
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -88,7 +88,7 @@ fn serve(mut server: Peer, body: &[u8]) {
     let _ = server.can_send(head.as_bytes()) && server.can_send(body);
 }
 
-/// Asks for a response of each way, and takes nothing of it.
+/// Requests a response of each kind, and reads nothing of it.
 fn are_given_up(limit: &str, spoken: Spoken) {
     let body = body();
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -102,8 +102,7 @@ fn are_given_up(limit: &str, spoken: Spoken) {
     let stored = || WAYS.iter().filter(|(_, is_stored)| *is_stored);
     for (target, _) in stored() {
         thread::scope(|scope| {
-            let mut client = scene.client(Spoken::Http1);
-            client.asks(&get(target));
+            let mut client = scene.client(Spoken::Http1).asking(&get(target));
             let server = scene.accept(0);
             scope.spawn(|| serve(server, &body));
             assert_eq!(client.gets().body.len(), BYTES);
@@ -113,14 +112,14 @@ fn are_given_up(limit: &str, spoken: Spoken) {
     thread::scope(|scope| {
         for (target, is_stored) in WAYS {
             let mut client = scene.client(spoken);
-            if let Client::One(peer) = &client {
+            if let SceneClient::One(peer) = &client {
                 SockRef::from(peer.stream()).set_recv_buffer_size(4096).expect("is a socket");
             }
             client.asks(&get(target));
             let has_server =
                 ["/passed", "/compressed", "/stored", "/shaped"].iter().any(|path| target.starts_with(path));
             if has_server && !is_stored {
-                // Each asks in its turn.
+                // One client at a time.
                 let server = scene.accept(0);
                 scope.spawn(|| serve(server, &body));
             }
@@ -137,7 +136,7 @@ fn are_given_up(limit: &str, spoken: Spoken) {
             scene.running().counters().requests_active
         );
     });
-    // Nobody was sent all of it, but for those that had it stored.
+    // No client has read everything, except those that stored it.
     let sent_bytes = scene.running().counters().client_bytes_sent;
     let whole_bytes = ((WAYS.len() + stored().count()) * BYTES) as u64;
     assert!(sent_bytes < whole_bytes - BYTES as u64, "{spoken:?}, {limit}: {sent_bytes}");
@@ -145,7 +144,7 @@ fn are_given_up(limit: &str, spoken: Spoken) {
 
 #[test]
 fn a_client_that_takes_nothing_in_time_is_given_up() {
-    BOTH.into_iter().for_each(|spoken| are_given_up("timeouts = { client_write = \"200ms\" }", spoken));
+    BOTH.into_iter().for_each(|spoken| are_given_up("timeouts = { client_write = \"1s\" }", spoken));
 }
 
 const RATE: &str = "limits = { minimum_rate = \"1MB/s\", rate_window = \"1s\" }";

@@ -1,14 +1,14 @@
-//! Who may come in by a token (JWT), and what servers learn of it.
+//! Admission by token (JWT), and its claims for servers.
 
 use std::fs;
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::ports;
-use testkit::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get, read};
+use testkit::scene::{BOTH, BodylessRequest, Got, Scene, SceneClient, Spoken, get, read};
 use testkit::text::OK;
-use testkit::tls::Authority;
+use testkit::tls::TestAuthority;
 use testkit::tls::tunnel::server_named;
 use testkit::tokens::{Issuer, key_set};
 
@@ -29,6 +29,20 @@ jwt = { keys = "{dir}/key.pem", from = "header:X-Token", remove_token = true, us
 path = "/cookie"
 upstream = "app"
 jwt = { keys = "{dir}/keys.json", from = "cookie:session", remove_token = true, token_bytes = 400 }
+[[route]]
+path = "/socket"
+upstream = "app"
+jwt = { keys = "{dir}/keys.json", from = "query:access_token", remove_token = true }
+[[route]]
+path = "/moved"
+upstream = "app"
+rewrite = { path = "/there" }
+jwt = { keys = "{dir}/keys.json", from = "query:access_token", remove_token = true }
+[[route]]
+path = "/told"
+upstream = "app"
+claim = { "account.plan" = "gold" }
+jwt = { keys = "{dir}/keys.json", from = "query:access_token" }
 [[route]]
 path = "/either"
 upstream = "app"
@@ -61,7 +75,7 @@ servers = ["http://{0}"]
 "#;
 
 fn scene(issuer: &Issuer) -> Scene {
-    let users = format!("{}\n", crate::asked::USERS);
+    let users = format!("{}\n", super::asked::USERS);
     let files = [("keys.json", &*key_set(&[issuer])), ("key.pem", &*issuer.pem()), ("users", users.as_str())];
     Scene::with_files(&files, ROUTES)
 }
@@ -70,7 +84,7 @@ fn bearer(token: &str) -> String {
     format!("authorization: Bearer {token}\n")
 }
 
-/// What is asked for by WWW-Authenticate.
+/// Returns the value of WWW-Authenticate.
 fn challenge(error: &str, reason: &str) -> String {
     format!("Bearer error=\"{error}\", error_description=\"{reason}\"")
 }
@@ -83,9 +97,9 @@ fn a_token_lets_in_and_its_claims_are_passed_on() {
     for spoken in BOTH {
         let forged = "x-user: root\nX_User: root\nx-roles: admin\nx-kept: 1\n".to_lowercase();
         let fields = format!("{}{forged}", bearer(&token));
-        // Twice: the second time it is known.
+        // Twice: the second time the token is remembered.
         for _ in 0..2 {
-            let (seen, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/a") }, OK);
+            let (seen, got) = scene.exchange(spoken, &BodylessRequest { fields: &fields, ..get("/a") }, OK);
             assert_eq!((got.status, got.field("x-who")), (200, Some("alice")), "{spoken:?}");
             let of = |name: &str| -> Vec<&str> {
                 let lines = seen.lines().filter_map(|line| line.split_once(": "));
@@ -148,20 +162,19 @@ fn without_a_valid_token_nobody_comes_in() {
     ] {
         for spoken in BOTH {
             let mut client = scene.client(spoken);
-            let got = client.asks_for(&Asked { fields: &fields, ..get("/") });
+            let got = client.asks_for(&BodylessRequest { fields: &fields, ..get("/") });
             let told = (got.all("www-authenticate").join(", "), got.status);
             assert_eq!(told, (challenge.clone(), status), "{spoken:?} {fields:.60}");
-            // The connection goes on: nothing is wrong with it.
-            client.asks(&Asked { fields: &bearer(&token), ..get("/") });
-            let mut server = scene.accept(0);
-            server.head();
+            // The connection continues, because the request is valid.
+            client.asks(&BodylessRequest { fields: &bearer(&token), ..get("/") });
+            let mut server = scene.accept(0).after_head();
             server.sends(OK);
             assert_eq!(client.gets().status, 200);
         }
     }
     let call = format!("content-type: application/grpc\n{}", bearer("x"));
     for (fields, status) in [(call.as_str(), "16"), ("content-type: application/grpc\n", "16")] {
-        let got = scene.answer(Spoken::Http2, &Asked { method: "POST", fields, ..get("/") });
+        let got = scene.answer(Spoken::Http2, &BodylessRequest { method: "POST", fields, ..get("/") });
         assert_eq!((got.status, got.field("grpc-status")), (200, Some(status)));
     }
 }
@@ -173,7 +186,7 @@ fn a_token_is_taken_out_of_a_field_or_a_cookie() {
     let token = issuer.token(r#""email":"a@x.test""#);
     for spoken in BOTH {
         let fields = format!("x-token: {token}\nauthorization: Basic QTpC\n");
-        let (seen, _) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/header") }, OK);
+        let (seen, _) = scene.exchange(spoken, &BodylessRequest { fields: &fields, ..get("/header") }, OK);
         assert!(!seen.contains(&token) && seen.contains("Basic QTpC"), "{spoken:?}\n{seen}");
 
         for (cookies, left) in [
@@ -181,7 +194,8 @@ fn a_token_is_taken_out_of_a_field_or_a_cookie() {
             (format!("cookie: session={token}\n"), None),
             (format!("cookie: session_=x;session={token}\n"), Some("session_=x")),
         ] {
-            let (seen, _) = scene.exchange(spoken, &Asked { fields: &cookies, ..get("/cookie") }, OK);
+            let (seen, _) =
+                scene.exchange(spoken, &BodylessRequest { fields: &cookies, ..get("/cookie") }, OK);
             let sent =
                 seen.lines().find_map(|line| line.to_lowercase().strip_prefix("cookie: ").map(str::to_owned));
             assert_eq!(sent.as_deref(), left, "{spoken:?}\n{seen}");
@@ -196,10 +210,51 @@ fn a_token_is_taken_out_of_a_field_or_a_cookie() {
                 "/cookie",
             ),
         ] {
-            let got = scene.answer(spoken, &Asked { fields: &fields, ..get(target) });
+            let got = scene.answer(spoken, &BodylessRequest { fields: &fields, ..get(target) });
             assert_eq!(got.status, 401, "{spoken:?} {fields:.40}");
         }
     }
+}
+
+/// RFC 6750 §2.3: browsers cannot set fields in a WebSocket handshake.
+#[test]
+fn a_token_in_the_query_is_neither_passed_on_nor_logged() {
+    let issuer = Issuer::new("a");
+    let scene = scene(&issuer);
+    let token = issuer.token(r#""sub":"alice","account":{"plan":"gold"}"#);
+    let mut log = Vec::new();
+    for spoken in BOTH {
+        for (target, passed_on) in [
+            (format!("/socket?access_token={token}"), "/socket".to_owned()),
+            (format!("/socket?a=1&access_token={token}&b"), "/socket?a=1&b".to_owned()),
+            (format!("/socket?access%5ftoken={token}&a=1"), "/socket?a=1".to_owned()),
+            (format!("/moved?access_token={token}&a=1"), "/there?a=1".to_owned()),
+            (format!("/told?access_token={token}"), format!("/told?access_token={token}")),
+        ] {
+            let (seen, got) = scene.exchange(spoken, &get(&target), OK);
+            assert_eq!(got.status, 200, "{spoken:?} {target}");
+            assert!(seen.starts_with(&format!("GET {passed_on} HTTP/1.1")), "{spoken:?} {target}\n{seen}");
+            log.push(target.split('?').next().unwrap_or_default().to_owned());
+        }
+        for target in [
+            "/socket".to_owned(),
+            "/socket?access_token=".to_owned(),
+            format!("/socket?access_token={token}x"),
+            format!("/socket?access_token={token}&access_token={token}"),
+            format!("/socket?token={token}"),
+        ] {
+            assert_eq!(scene.answer(spoken, &get(&target)).status, 401, "{spoken:?} {target}");
+        }
+        // Authorization is ignored here.
+        let asked = BodylessRequest { fields: &bearer(&token), ..get("/socket") };
+        assert_eq!(scene.answer(spoken, &asked).status, 401, "{spoken:?}");
+    }
+    let (running, directory) = scene.into_parts();
+    running.drain();
+    running.wait();
+    let text = fs::read_to_string(directory.path().join("access.log")).expect("the log is there");
+    assert!(text.contains("access_token=***") && !text.contains(&format!("access_token={token}")), "{text}");
+    assert!(log.iter().all(|path| text.contains(path)), "{text}");
 }
 
 #[test]
@@ -210,12 +265,12 @@ fn a_password_and_a_token_may_both_be_needed() {
     let password = "authorization: Basic bWU6c2VjcmV0\n";
     for spoken in BOTH {
         for fields in ["", password, &token] {
-            let got = scene.answer(spoken, &Asked { fields, ..get("/either") });
+            let got = scene.answer(spoken, &BodylessRequest { fields, ..get("/either") });
             let schemes = got.all("www-authenticate");
             assert_eq!((got.status, schemes.len()), (401, 2), "{spoken:?} {fields:.20} {schemes:?}");
         }
         let fields = format!("{password}{token}");
-        let (_, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/either") }, OK);
+        let (_, got) = scene.exchange(spoken, &BodylessRequest { fields: &fields, ..get("/either") }, OK);
         assert_eq!(got.status, 200, "{spoken:?}");
     }
 }
@@ -229,11 +284,11 @@ fn a_password_or_a_token_may_be_enough() {
             ("authorization: Basic bWU6c2VjcmV0\n".to_owned(), "me"),
             (bearer(&issuer.token("\"sub\":\"alice\"")), "alice"),
         ] {
-            let (_, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/any") }, OK);
+            let (_, got) = scene.exchange(spoken, &BodylessRequest { fields: &fields, ..get("/any") }, OK);
             assert_eq!((got.status, got.field("x-who")), (200, Some(user)), "{spoken:?}");
         }
-        let got =
-            scene.answer(spoken, &Asked { fields: &bearer(&issuer.sign("{\"exp\":1}")), ..get("/any") });
+        let got = scene
+            .answer(spoken, &BodylessRequest { fields: &bearer(&issuer.sign("{\"exp\":1}")), ..get("/any") });
         let schemes = got.all("www-authenticate").join(", ");
         let expired = challenge("invalid_token", "the token has expired");
         assert!(
@@ -243,16 +298,16 @@ fn a_password_or_a_token_may_be_enough() {
     }
 }
 
-/// Claims are read before they are verified: a forged one leads to the route, which refuses it.
+/// Claims select a route before they are verified: a forged one leads to the route, which rejects it.
 #[test]
 fn claims_lead_to_a_route() {
     let (issuer, other) = (Issuer::new("a"), Issuer::new("a"));
     let scene = scene(&issuer);
     let (gold, tin) = (r#""account":{"plan":"gold"}"#, r#""account":{"plan":"tin"}"#);
     for spoken in BOTH {
-        let asks = |fields: &str| scene.answer(spoken, &Asked { fields, ..get("/plan") }).status;
+        let asks = |fields: &str| scene.answer(spoken, &BodylessRequest { fields, ..get("/plan") }).status;
         let fields = bearer(&issuer.token(gold));
-        let (_, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/plan") }, OK);
+        let (_, got) = scene.exchange(spoken, &BodylessRequest { fields: &fields, ..get("/plan") }, OK);
         assert_eq!((got.status, got.field("x-plan")), (200, Some("gold")), "{spoken:?}");
         assert_eq!(asks(&bearer(&issuer.token(tin))), 204, "{spoken:?}");
         assert_eq!(asks(""), 204, "{spoken:?}");
@@ -267,14 +322,15 @@ fn users_are_counted_once_they_are_known() {
     for spoken in BOTH {
         let scene = scene(&issuer);
         let fields = |issuer: &Issuer, user: &str| bearer(&issuer.token(&format!("\"sub\":\"{user}\"")));
-        let asks = |fields: &str| scene.answer(spoken, &Asked { fields, ..get("/counted") });
-        // Who is not let in takes nothing from the user that it says it is.
+        let asks = |fields: &str| scene.answer(spoken, &BodylessRequest { fields, ..get("/counted") });
+        // A rejected client does not use up the rate of the user that it claims to be.
         for _ in 0..3 {
             assert_eq!(asks(&fields(&other, "alice")).status, 401, "{spoken:?}");
         }
         for user in ["alice", "bob", "alice", "bob"] {
             let fields = fields(&issuer, user);
-            let (_, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/counted") }, OK);
+            let (_, got) =
+                scene.exchange(spoken, &BodylessRequest { fields: &fields, ..get("/counted") }, OK);
             assert_eq!(got.status, 200, "{spoken:?} {user}");
         }
         let got = asks(&fields(&issuer, "bob"));
@@ -282,14 +338,14 @@ fn users_are_counted_once_they_are_known() {
     }
 }
 
-/// What claims are passed on in is in no trailer either.
+/// Fields for claims are also removed from trailers.
 #[test]
 fn trailers_bring_no_claims() {
     let issuer = Issuer::new("a");
     let scene = scene(&issuer);
     let token = issuer.token(r#""iss":"id","aud":"api","sub":"alice","role":"admin""#);
     let mut client = scene.client(Spoken::Http1);
-    let Client::One(peer) = &mut client else { unreachable!("it speaks HTTP/1.1") };
+    let SceneClient::One(peer) = &mut client else { unreachable!("it speaks HTTP/1.1") };
     peer.sends(format!(
         "POST / HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {token}\r\nTransfer-Encoding: chunked\r\n\r\n\
          1\r\na\r\n0\r\nX-Kept: 1\r\nX-User: root\r\nx_roles: root\r\n\r\n"
@@ -317,27 +373,33 @@ servers = ["http://{0}"]
 /// A server that publishes keys, and answers every fetch.
 pub(crate) struct Publisher {
     pub(crate) address: String,
-    /// The response, and how often it was fetched.
+    /// The response, and the number of fetches.
     state: Arc<Mutex<(String, usize)>>,
 }
 
 impl Publisher {
-    /// Publishes a response. `open` does what is to be done with a connection first.
+    /// Publishes a response. `open` first prepares each connection, such as with TLS.
     pub(crate) fn new(response: String, open: impl Fn(TcpStream) -> TcpStream + Send + 'static) -> Self {
         let listener = ports::listen();
         let address = listener.local_addr().expect("it listens").to_string();
         let state = Arc::new(Mutex::new((response, 0)));
-        let shared = Arc::clone(&state);
-        // It ends with the test program.
+        let (shared, own) = (Arc::clone(&state), address.clone());
+        // Ends with the test program.
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
-                let mut peer = Peer::new("publisher", open(stream));
+                let mut peer = Http1Peer::new("publisher", open(stream));
                 let head = peer.head();
                 let known = ["/keys?a=b", "/.well-known/http-message-signatures-directory"];
-                let asked = known.iter().any(|path| head.starts_with(&format!("GET {path} HTTP/1.1\r\n")));
+                let is_for = |path: &str| head.starts_with(&format!("GET {path} HTTP/1.1\r\n"));
                 let (response, count) = &mut *shared.lock().expect("no panic");
                 *count += 1;
-                peer.sends(if asked { response.as_str() } else { "HTTP/1.1 404 No\r\n\r\n" });
+                if known.into_iter().any(is_for) {
+                    peer.sends(response.as_str());
+                } else if is_for("/realm/.well-known/openid-configuration") {
+                    peer.sends(provider(&own));
+                } else {
+                    peer.sends("HTTP/1.1 404 No\r\n\r\n");
+                }
             }
         });
         Self { address, state }
@@ -351,10 +413,18 @@ impl Publisher {
         self.state.lock().expect("no panic").1
     }
 
-    /// A proxy that fetches from here.
+    /// A proxy that fetches keys here.
     fn scene(&self) -> Scene {
         Scene::new(&FETCHED.replace("PUBLISHER", &self.address))
     }
+}
+
+/// The provider configuration of the issuer `/realm` (OpenID Connect Discovery 1.0 §4.2).
+fn provider(address: &str) -> String {
+    let body = format!(
+        r#"{{"issuer":"http://{address}/realm","jwks_uri":"http://{address}/keys?a=b","scopes":[]}}"#
+    );
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 pub(crate) fn key_response(issuers: &[&Issuer]) -> String {
@@ -364,14 +434,14 @@ pub(crate) fn key_response(issuers: &[&Issuer]) -> String {
 
 fn metrics(scene: &Scene) -> String {
     let address = scene.running().metrics_address().expect("they are served");
-    let mut peer = Peer::new("scraper", TcpStream::connect(address).expect("it listens"));
+    let mut peer = Http1Peer::new("scraper", TcpStream::connect(address).expect("it listens"));
     peer.sends("GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     String::from_utf8(peer.rest().0).expect("is text")
 }
 
-/// The response to a token.
-fn asks(client: &mut Client, token: &str) -> Got {
-    client.asks_for(&Asked { fields: &bearer(token), ..get("/other") })
+/// Sends a request with a token.
+fn asks(client: &mut SceneClient, token: &str) -> Got {
+    client.asks_for(&BodylessRequest { fields: &bearer(token), ..get("/other") })
 }
 
 #[test]
@@ -382,27 +452,27 @@ fn keys_are_fetched_and_rotated_while_requests_come() {
         let publisher = Publisher::new("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n".to_owned(), |it| it);
         let scene = publisher.scene();
         let mut client = scene.client(spoken);
-        // Nobody is let in before there are keys.
+        // No client is admitted before there are keys.
         let got = asks(&mut client, &first);
         assert_eq!((got.status, got.field("retry-after")), (503, Some("1")), "{spoken:?}");
         assert_eq!(got.body, "The keys that tokens are verified with are not known yet.\n");
-        // The next request has them fetched once more, and waits.
+        // The next request causes another fetch, and waits.
         publisher.publishes(key_response(&[&old]));
         assert_eq!(asks(&mut client, &first).status, 204, "{spoken:?}");
         let fetches = publisher.fetches();
         assert_eq!(asks(&mut client, &first).status, 204, "{spoken:?}");
         assert_eq!(publisher.fetches(), fetches, "{spoken:?}");
-        // An unknown key has them fetched: both keys count, then the new one alone.
+        // An unknown key causes a fetch: first both keys are valid, then only the new one.
         publisher.publishes(key_response(&[&old, &new]));
         assert_eq!(asks(&mut client, &second).status, 204, "{spoken:?}");
         assert_eq!(asks(&mut client, &first).status, 204, "{spoken:?}");
         publisher.publishes(key_response(&[&new]));
         assert_eq!(asks(&mut client, &third).status, 401, "{spoken:?}");
-        // What the old key had verified is forgotten with it. A fetch that fails leaves what there is.
+        // Tokens that the old key had verified are forgotten with it. A failed fetch keeps the present keys.
         publisher.publishes("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}".to_owned());
         assert_eq!(asks(&mut client, &first).status, 401, "{spoken:?}");
         assert_eq!(asks(&mut client, &second).status, 204, "{spoken:?}");
-        // Enough: unknown keys do not burden the issuer.
+        // Further unknown keys cause no fetches.
         for _ in 0..9 {
             assert_eq!(asks(&mut client, &third).status, 401, "{spoken:?}");
         }
@@ -412,6 +482,23 @@ fn keys_are_fetched_and_rotated_while_requests_come() {
         let metrics = metrics(&scene);
         assert!(metrics.contains("vanward_token_key_fetches_total 3\n"), "{spoken:?}\n{metrics}");
         assert!(!metrics.contains("vanward_token_key_fetch_failures_total 0\n"), "{spoken:?}\n{metrics}");
+    }
+}
+
+#[test]
+fn keys_are_found_by_the_url_of_their_issuer() {
+    let issuer = Issuer::new("a");
+    let publisher = Publisher::new(key_response(&[&issuer]), |it| it);
+    let own = format!("http://{}/realm", publisher.address);
+    for (discovery, status) in [(own.clone(), 204), (format!("{own}/"), 503)] {
+        let jwt = format!("discovery = \"{discovery}\"");
+        let scene = Scene::new(&FETCHED.replace("jwks = \"http://PUBLISHER/keys?a=b\"", &jwt));
+        let mut client = scene.client(Spoken::Http1);
+        let claims = |issuer: &str| format!(r#""role":"admin","iss":"{issuer}""#);
+        assert_eq!(asks(&mut client, &issuer.token(&claims(&own))).status, status, "{discovery}");
+        // A token of another issuer with the same keys.
+        let other = asks(&mut client, &issuer.token(&claims("http://id.test")));
+        assert_eq!(other.status, if status == 204 { 401 } else { 503 }, "{discovery}");
     }
 }
 
@@ -427,14 +514,14 @@ fn keys_outlive_a_reload() {
     let next = next.replace("require = { role = \"admin\" }", "require = { role = \"*\" }");
     let listen = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
     scene.running().reload(read(&format!("workers = 2\n{next}{listen}"))).expect("is valid");
-    // A client of the new configuration, which has other rules, and no other keys.
+    // A client of the new configuration, which has other rules and the same keys.
     assert_eq!(asks(&mut client, &token).status, 204);
     assert_eq!(publisher.fetches(), 1, "nothing is fetched anew");
 }
 
 #[test]
 fn keys_are_fetched_over_tls() {
-    let (issuer, authority) = (Issuer::new("a"), Arc::new(Authority::new()));
+    let (issuer, authority) = (Issuer::new("a"), Arc::new(TestAuthority::new()));
     let ca = fs::read_to_string(&authority.file).expect("it is there");
     for (name, status) in [("127.0.0.1", 204), ("a.example", 503)] {
         let shared = Arc::clone(&authority);
@@ -448,7 +535,7 @@ fn keys_are_fetched_over_tls() {
     }
 }
 
-/// What servers answer to somebody they know is stored only where they say that others may see it (RFC 9111 §3.5).
+/// A response for a known user is only stored if the server permits sharing it (RFC 9111 §3.5).
 #[test]
 fn what_a_token_tells_the_server_is_not_stored_for_others() {
     let issuer = Issuer::new("a");
@@ -479,7 +566,7 @@ fn what_a_token_tells_the_server_is_not_stored_for_others() {
         let mut client = scene.client(Spoken::Http1);
         let mut server = None;
         for (token, comes_from_server) in [(&first, true), (&second, !is_stored)] {
-            client.asks(&Asked { fields: &fields(token), ..get("/") });
+            client.asks(&BodylessRequest { fields: &fields(token), ..get("/") });
             if comes_from_server {
                 let server = server.get_or_insert_with(|| scene.accept(0));
                 server.head();
@@ -487,7 +574,7 @@ fn what_a_token_tells_the_server_is_not_stored_for_others() {
             }
             assert_eq!(client.gets().status, 200, "{options} {cache_control}");
         }
-        // What is stored is only for who may come in.
+        // The stored response only answers admitted clients.
         assert_eq!(client.asks_for(&get("/")).status, 401, "{options} {cache_control}");
     }
 }

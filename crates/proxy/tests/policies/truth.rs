@@ -1,18 +1,18 @@
-//! What trusted proxies say of the client holds wherever the client counts, and nothing that others say.
+//! Facts that trusted proxies report about a client apply everywhere; those from others are ignored.
 
-use testkit::scene::{Asked, BOTH, Scene, Spoken, get};
+use testkit::scene::{BOTH, BodylessRequest, Scene, Spoken, get};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\n\r\nok";
 
-/// A listener that redirects to https, behind a proxy that ends TLS.
+/// A listener that redirects to https, behind a proxy that terminates TLS.
 const REDIRECTING: &str = "[[listen]]\nname = \"plain\"\naddress = \"127.0.0.1:0\"\nredirect_to_https = true\nhsts = \"30d\"\n\
     [[route]]\nupstream = \"app\"\n[upstream.app]\nservers = [\"http://{0}\"]\nsticky = { by = \"cookie\" }\n";
 
-fn asked<'a>(fields: &'a str) -> Asked<'a> {
-    Asked { fields, ..get("/x?y") }
+fn asked<'a>(fields: &'a str) -> BodylessRequest<'a> {
+    BodylessRequest { fields, ..get("/x?y") }
 }
 
-/// The value of a field in a head.
+/// Returns the values of a field in a head.
 fn field<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
     let pairs = head.lines().filter_map(|line| line.split_once(": "));
     pairs.filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect()
@@ -26,7 +26,7 @@ fn what_came_by_https_to_a_trusted_proxy_is_not_redirected_to_https_again() {
             let (seen, got) = scene.exchange(spoken, &asked(fields), OK);
             assert_eq!(got.status, 200, "{spoken:?} {fields}");
             assert_eq!(field(&seen, "X-Forwarded-Proto"), ["https"], "{seen}");
-            // RFC 6797 §7.2, and cookies of the proxy's own.
+            // RFC 6797 §7.2, and the proxy's cookies.
             assert_eq!(got.field("strict-transport-security"), Some("max-age=2592000"), "{got:?}");
             assert!(got.field("set-cookie").is_some_and(|cookie| cookie.ends_with("; Secure")), "{got:?}");
         }
@@ -39,7 +39,7 @@ fn what_came_by_https_to_a_trusted_proxy_is_not_redirected_to_https_again() {
             );
             assert_eq!(got.field("strict-transport-security"), None, "{got:?}");
         }
-        // The host that the client asked for, which the proxy in front has replaced.
+        // The client's host, which the proxy in front has replaced.
         let got = scene.answer(spoken, &asked("x-forwarded-host: www.example.com:80"));
         assert_eq!(got.field("location"), Some("https://www.example.com/x?y"));
     }
@@ -104,7 +104,7 @@ fn variables_limits_and_access_follow_the_client_that_a_proxy_names() {
     }
 }
 
-/// A certificate authority asks over plain HTTP, and follows no redirect to a host without a certificate.
+/// A certificate authority uses plain HTTP, and follows no redirect to a host without a certificate.
 #[test]
 fn a_route_for_listeners_without_tls_is_not_redirected() {
     let scene = Scene::new(&format!(
@@ -117,7 +117,7 @@ fn a_route_for_listeners_without_tls_is_not_redirected() {
     }
 }
 
-/// nginx compresses nothing for those who come through a Via.
+/// nginx does not compress responses to requests with Via.
 #[test]
 fn via_can_be_named_switched_off_and_removed() {
     for (option, in_request, in_response) in [
@@ -153,7 +153,7 @@ fn via_can_be_named_switched_off_and_removed() {
     }
 }
 
-/// What the proxy writes itself can be removed and set wherever it writes it: from a server, and from the cache.
+/// Fields that the proxy adds can be removed and set for every source: from a server, and from the cache.
 #[test]
 fn fields_of_the_proxys_own_are_edited_on_every_way() {
     let scene = Scene::new(
@@ -174,12 +174,12 @@ fn fields_of_the_proxys_own_are_edited_on_every_way() {
         assert_eq!((got.status, got.body.as_str()), (200, "ok"), "a hit");
         assert!(names.iter().all(|name| got.field(name).is_none()), "{got:?}");
     }
-    let options = Asked { method: "OPTIONS", fields: "max-forwards: 5", ..get("/b") };
+    let options = BodylessRequest { method: "OPTIONS", fields: "max-forwards: 5", ..get("/b") };
     let (seen, _) = scene.exchange(Spoken::Http1, &options, OK);
     assert!(field(&seen, "Max-Forwards").is_empty(), "{seen}");
 }
 
-/// The browser finds again what the server calls by another path.
+/// The browser gets URLs for the path that it used, rather than the server's.
 #[test]
 fn a_rewrite_is_undone_in_locations_refreshes_and_cookies_alike() {
     let scene = Scene::new(
@@ -215,7 +215,7 @@ fn a_rewrite_is_undone_in_locations_refreshes_and_cookies_alike() {
     }
 }
 
-/// RFC 9440 §4: from trusted proxies alone.
+/// RFC 9440 §4: only from trusted proxies.
 #[test]
 fn what_clients_say_of_certificates_is_believed_of_trusted_ones() {
     for (trusted, expected) in [("", 0), ("\"127.0.0.1\"", 2)] {
@@ -227,7 +227,7 @@ fn what_clients_say_of_certificates_is_believed_of_trusted_ones() {
             let fields = "client-cert: :AAAA:\nclient-cert-chain: :AAAA:\nx-client: a\n";
             let (seen, _) = scene.exchange(
                 spoken,
-                &Asked { fields, ..get("/") },
+                &BodylessRequest { fields, ..get("/") },
                 "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
             );
             assert_eq!(seen.matches("client-cert").count(), expected, "{spoken:?} {trusted}: {seen}");

@@ -1,21 +1,21 @@
-//! The same slow links whatever is spoken over them: TLS and HTTP/2, of clients and of servers.
+//! Slow links under other protocols: TLS and HTTP/2, of clients and servers.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use control::Running;
-use testkit::http1::Peer;
-use testkit::http2::{End, frame};
+use testkit::http1::Http1Peer;
+use testkit::http2::{H2End, frame};
 use testkit::tls::tunnel::NAME;
-use testkit::tls::{Authority, tunnel};
+use testkit::tls::{TestAuthority, tunnel};
 
 const MS: Duration = Duration::from_millis(1);
-/// Of each body, either way.
+/// Length of each body, in both directions.
 const BODY_BYTES: usize = 5_000;
-/// What these take at 20 kB/s: a link makes up for a millisecond at most, and a late timer for 32 ms of it.
+/// Minimum time of a body at 20 kB/s: a link makes up for at most a millisecond, and 32 ms of a late timer.
 const AT_20_KBS: Duration = Duration::from_millis(217);
 
-/// What is spoken over a connection.
+/// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Spoken {
     tls: bool,
@@ -30,14 +30,13 @@ const ALL: [Spoken; 4] = [
     Spoken { tls: true, http2: true },
 ];
 
-/// One end of a connection, with the number of the next stream.
+/// An end of a connection, with the number of the next stream.
 enum Talk {
-    One(Peer),
-    Two(Box<End>, u32),
+    One(Http1Peer),
+    Two(Box<H2End>, u32),
 }
 
 impl Talk {
-    /// Sends a request with a body.
     fn asks(&mut self) {
         let body = vec![b'y'; BODY_BYTES];
         match self {
@@ -75,7 +74,6 @@ impl Talk {
         }
     }
 
-    /// Reads a response to its end.
     fn gets(&mut self) {
         match self {
             Self::One(peer) => assert_eq!(peer.message().body, vec![b'x'; BODY_BYTES]),
@@ -87,16 +85,15 @@ impl Talk {
     }
 }
 
-/// A proxy, and the server behind it.
 struct Scene {
-    authority: Authority,
+    authority: TestAuthority,
     running: Running,
     listener: TcpListener,
     client: Spoken,
     server: Spoken,
 }
 
-/// What the options of a listener, its route and its upstream are.
+/// Options of a listener, its route and its upstream.
 #[derive(Debug, Clone, Copy, Default)]
 struct Options<'a> {
     listen: &'a str,
@@ -106,7 +103,7 @@ struct Options<'a> {
 
 impl Scene {
     fn new(client: Spoken, server: Spoken, Options { listen, route, upstream }: Options<'_>) -> Self {
-        let authority = Authority::new();
+        let authority = TestAuthority::new();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address: SocketAddr = listener.local_addr().expect("it listens");
         authority.files("own", &[NAME]);
@@ -136,8 +133,8 @@ impl Scene {
         let Spoken { tls, http2 } = self.client;
         let stream = if tls { tunnel::client(&self.authority, http2, stream) } else { stream };
         match http2 {
-            true => Talk::Two(Box::new(End::client(stream, &[])), 1),
-            false => Talk::One(Peer::new("client", stream)),
+            true => Talk::Two(Box::new(H2End::client(stream, &[])), 1),
+            false => Talk::One(Http1Peer::new("client", stream)),
         }
     }
 
@@ -146,12 +143,12 @@ impl Scene {
         let Spoken { tls, http2 } = self.server;
         let stream = if tls { tunnel::server(&self.authority, http2, stream) } else { stream };
         match http2 {
-            true => Talk::Two(Box::new(End::server(stream, &[])), 1),
-            false => Talk::One(Peer::new("server", stream)),
+            true => Talk::Two(Box::new(H2End::server(stream, &[])), 1),
+            false => Talk::One(Http1Peer::new("server", stream)),
         }
     }
 
-    /// How long two requests take, one after the other on the same connections: with these, and without.
+    /// Returns the time of two requests, in order: on new connections, then on existing ones.
     fn times(&self) -> [Duration; 2] {
         let began = Instant::now();
         let mut client = self.connect();
@@ -169,7 +166,7 @@ impl Scene {
     }
 }
 
-/// Both requests are as late as they have to be.
+/// Asserts that both requests take the minimum time.
 fn are_late(client: Spoken, server: Spoken, options: Options<'_>, least: [Duration; 2]) {
     let took = Scene::new(client, server, options).times();
     for (request, (took, least)) in took.into_iter().zip(least).enumerate() {
@@ -198,7 +195,7 @@ fn connections_to_servers_are_late_whatever_they_speak() {
     for server in ALL {
         for (upstream, least) in [
             ("latency = \"60ms\"", [120 * MS; 2]),
-            // For two draws together 20 ms early is seven deviations.
+            // For two draws together, 20 ms too early is seven sigma.
             ("latency = \"60ms±2ms normal\"", [100 * MS; 2]),
             ("loss = \"100% 80ms\"", [160 * MS; 2]),
             ("connect_delay = \"100ms\"", [100 * MS, Duration::ZERO]),

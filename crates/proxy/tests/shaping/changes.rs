@@ -1,20 +1,20 @@
-//! Limits that come, change and go while bodies are under way.
+//! Limits that are added, changed and removed while bodies are under way.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use crate::scene::{Options, ask, client, in_pieces, origin, read_head};
+use super::scene::{Options, ask, client, in_pieces, origin, read_head};
 
 const BODY_BYTES: usize = 100_000;
 
-/// Without a limit, or with one that nobody waits for.
+/// Without a limit, or with one that causes no wait.
 fn of_route(route: &str) -> Options<'_> {
     Options { route, ..Options::default() }
 }
 
 #[test]
 fn who_waits_for_a_slow_limit_goes_on_once_it_is_another_or_gone() {
-    // At a byte a second the body would take a day.
+    // At a byte per second the body would take a day.
     for (before, after) in [
         ("rate = \"1B/s\"", ""),
         ("rate = \"1B/s\"", "rate = \"100MB/s\""),
@@ -52,7 +52,7 @@ fn a_body_that_is_under_way_is_slowed_down_as_well() {
         let began = Instant::now();
         pieces.send(5_000).expect("a server");
         client.read_exact(&mut [0; 5_000]).expect("the rest");
-        // Of what there was before, 32 ms are left at most.
+        // At most 32 ms of allowance are left from before.
         assert!(began.elapsed() >= Duration::from_millis(217), "{before:?}: {:?}", began.elapsed());
     }
 }

@@ -1,14 +1,14 @@
-//! Connections over links that are longer than they are: each piece comes late, and all of them come.
+//! Emulated links with latency: each piece is late, and all pieces arrive.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::scene::{Options, ask, client, echo, in_pieces, origin, read_head, read_response};
+use super::scene::{Options, ask, client, echo, in_pieces, origin, read_head, read_response};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// How long a request takes on this connection, until its response is there.
+/// Returns the time from a request to its response on this connection.
 fn time_of_request(client: &mut TcpStream) -> Duration {
     let began = Instant::now();
     ask(client);

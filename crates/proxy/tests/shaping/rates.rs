@@ -1,9 +1,9 @@
-//! Limits on bandwidth: of everything, of clients, of connections and of messages, at each place where they may be.
+//! Bandwidth limits: global, per client, per connection and per message, in each place of the configuration.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use crate::scene::{Options, ask, client, echo, origin, proxy, read_head, read_response};
+use super::scene::{Options, ask, client, echo, origin, proxy, read_head, read_response};
 
 #[test]
 fn one_response_takes_as_long_as_its_bytes_do() {
@@ -14,7 +14,7 @@ fn one_response_takes_as_long_as_its_bytes_do() {
         ask(&mut client);
         let length = read_head(&mut client).expect("a head");
         client.read_exact(&mut vec![0; length]).expect("a body");
-        // Of what a late timer left to the first, the second has 32 ms at most.
+        // A late timer of the first leaves the second at most 32 ms of allowance.
         assert!(began.elapsed() >= Duration::from_millis(217), "{:?}", began.elapsed());
     }
 }
@@ -53,7 +53,7 @@ fn what_is_not_limited_is_not_slowed_down_by_what_is() {
     assert!(length == large && body.iter().all(|&byte| byte == b'x'), "whole, in large pieces");
 }
 
-/// What takes 5000 bytes at least at 20 kB/s: a link makes up for a millisecond at most.
+/// Minimum time of 5000 bytes at 20 kB/s: a link makes up for at most a millisecond.
 const LEAST: Duration = Duration::from_millis(248);
 
 #[test]

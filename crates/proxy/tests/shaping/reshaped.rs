@@ -1,4 +1,4 @@
-//! Rates and delays that operators change while the proxy runs, through its admin API.
+//! Rates and delays that operators change at run time, through the admin API.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use control::Running;
 use tempfile::TempDir;
 use testkit::admin;
+use testkit::wait::assert_soon;
 
-use crate::scene::{ask, client, in_pieces, origin, read_head, read_response};
+use super::scene::{ask, client, in_pieces, origin, read_head, read_response};
 
 const BODY_BYTES: usize = 100_000;
 
@@ -30,7 +31,7 @@ impl Scene {
         Self { running, folder }
     }
 
-    /// What the admin API answers: status and body.
+    /// Returns status and body of the admin API's answer.
     fn asks(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         admin::asks(&self.folder.path().join("admin"), method, path, body)
     }
@@ -56,7 +57,7 @@ fn a_download_that_is_under_way_goes_on_at_each_rate_that_is_set() {
     for place in ["listener", "route", "upstream"] {
         let (origin, pieces) = in_pieces(3 * BODY_BYTES);
         let scene = Scene::new(origin);
-        // At a byte a second the body would take days.
+        // At a byte per second the body would take days.
         scene.set(&format!(r#"{{"place":"{place}","rate":"1B/s"}}"#));
         let mut client = client(&scene.running);
         ask(&mut client);
@@ -66,7 +67,7 @@ fn a_download_that_is_under_way_goes_on_at_each_rate_that_is_set() {
         let began = Instant::now();
         scene.set(&format!(r#"{{"place":"{place}","rate":["1MB/s"]}}"#));
         client.read_exact(&mut vec![0; BODY_BYTES]).unwrap_or_else(|error| panic!("{place}: {error}"));
-        // A late timer is made up for, by 32 ms at most.
+        // A late timer is made up for, by at most 32 ms.
         assert!(began.elapsed() >= Duration::from_millis(60), "{place}: {:?}", began.elapsed());
         scene.set(&format!(r#"{{"place":"{place}","rate":"1B/s"}}"#));
         scene.set(&format!(r#"{{"place":"{place}","rate":"none"}}"#));
@@ -78,7 +79,7 @@ fn a_download_that_is_under_way_goes_on_at_each_rate_that_is_set() {
 
 #[test]
 fn what_is_stored_goes_on_at_a_rate_that_is_set_as_well() {
-    // More than the kernel takes of it at once.
+    // More than the kernel takes at once.
     const BODY_BYTES: usize = 30_000_000;
     let cache = "cache = { default_ttl = \"1m\" }\n[cache]\nmemory = \"1GB\"\nobject = \"32MB\"";
     let scene = Scene::with_route(origin(BODY_BYTES), cache);
@@ -94,7 +95,7 @@ fn what_is_stored_goes_on_at_a_rate_that_is_set_as_well() {
     let began = Instant::now();
     scene.set(r#"{"place":"listener","rate":"20MB/s"}"#);
     client.read_exact(&mut body).expect("it comes");
-    // 10 MB may be in buffers; what is behind them takes twice this time.
+    // Buffers may hold 10 MB; the rest takes twice this time.
     assert!(began.elapsed() >= Duration::from_millis(500), "{:?}", began.elapsed());
 }
 
@@ -118,10 +119,10 @@ fn whatever_ends_a_change_ends_it_for_what_is_under_way() {
             client.read_exact(&mut vec![0; length - 1]).unwrap_or_else(|error| panic!("{path}: {error}"));
         } else {
             client.read_exact(&mut vec![0; length]).expect("it expires");
-            // It is told a moment after it is so.
-            while scene.asks("GET", "/shaping", "").1.contains("\"is_changed\": true") {
-                std::thread::yield_now();
-            }
+            // The API shows the end of the change a moment later.
+            assert_soon("the change does not expire", || {
+                !scene.asks("GET", "/shaping", "").1.contains("\"is_changed\": true")
+            });
         }
         assert_eq!(scene.asks("GET", "/shaping", "").1.matches("\"is_changed\": false").count(), 3);
         assert!(scene.asks("GET", "/status", "").1.contains("\"shaping\": []"));
@@ -156,7 +157,7 @@ fn delays_come_and_go_under_a_connection() {
     time_of_request(&mut client);
 }
 
-/// A file's own links are taken by their names, and are what the file says of them.
+/// Links of the file are referenced by name, with the file's settings.
 #[test]
 fn a_listener_is_given_a_link_of_the_file() {
     let profile = |latency: u32| format!("[profile.far]\nlatency = \"{latency}ms\"\nrate = \"9MB/s\"\n");
@@ -215,7 +216,7 @@ fn what_is_wrong_with_a_change_is_told_with_the_remedy() {
             "/shaping",
             r#"{"place":"route","rte":"1MB/s"}"#,
             400,
-            "unknown field `rte`, expected one of",
+            "unknown field `rte`; expected one of",
         ),
         ("POST", "/shaping", r#"{"place":"route","rate":5}"#, 400, "a rate such as"),
         (
@@ -223,7 +224,7 @@ fn what_is_wrong_with_a_change_is_told_with_the_remedy() {
             "/shaping",
             r#"{"place":"cache","rate":"1MB/s"}"#,
             400,
-            "unknown variant `cache`, expected one of",
+            "unknown variant `cache`; expected one of",
         ),
         ("POST", "/shaping", r#"{"place":"route","rate":"1mb/s"}"#, 422, "did you mean"),
         (

@@ -4,19 +4,17 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
 
 use config::Config;
 use control::Running;
+pub(crate) use testkit::wait::PATIENCE;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A server that answers each request with so many bytes, once it has read the whole of it.
+/// A server that answers each request with this number of bytes, after reading all of it.
 pub(crate) fn origin(body_bytes: usize) -> SocketAddr {
     listening(move |stream| serve(stream, body_bytes))
 }
 
-/// A server that passes what it is sent back.
+/// A server that sends back what it gets.
 pub(crate) fn echo() -> SocketAddr {
     listening(|mut stream| {
         if let Ok(mut back) = stream.try_clone() {
@@ -25,7 +23,7 @@ pub(crate) fn echo() -> SocketAddr {
     })
 }
 
-/// A server that answers with a body in pieces, of which each is sent when it is asked for by its length.
+/// A server whose response body is sent in pieces; each length that is sent to the channel sends a piece.
 pub(crate) fn in_pieces(body_bytes: usize) -> (SocketAddr, Sender<usize>) {
     let (pieces, asked): (_, Receiver<usize>) = channel();
     let mut asked = Some(asked);
@@ -72,7 +70,7 @@ fn serve(mut stream: TcpStream, body_bytes: usize) {
     }
 }
 
-/// Reads a head; says how long the body is that follows.
+/// Reads a head. Returns the length of the following body.
 pub(crate) fn read_head(stream: &mut TcpStream) -> Option<usize> {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -85,7 +83,7 @@ pub(crate) fn read_head(stream: &mut TcpStream) -> Option<usize> {
     Some(length.and_then(|length| length.parse().ok()).unwrap_or(0))
 }
 
-/// What the options of a listener, its route and its upstream are.
+/// Options of a listener, its route and its upstream.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Options<'a> {
     pub(crate) listen: &'a str,
@@ -108,7 +106,6 @@ impl Options<'_> {
     }
 }
 
-/// A proxy whose only route has these options.
 pub(crate) fn proxy(route: &str, origin: SocketAddr) -> Running {
     Options { route, ..Options::default() }.start(origin)
 }
@@ -123,7 +120,7 @@ pub(crate) fn ask(stream: &mut TcpStream) {
     stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").expect("the proxy takes it");
 }
 
-/// Reads a response whose head says how long it is, and says how long that is.
+/// Reads a response with Content-Length. Returns the length.
 pub(crate) fn read_response(stream: &mut TcpStream) -> usize {
     let length = read_head(stream).expect("a head");
     stream.read_exact(&mut vec![0; length]).expect("a body");

@@ -1,4 +1,4 @@
-//! HTTP/1.1 in the clear on both sides.
+//! HTTP/1.1 without TLS on both sides.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -7,9 +7,9 @@ use config::Config;
 use control::Running;
 use socket2::SockRef;
 
-use crate::curl::curl;
-use crate::installed::{PATIENCE, installed};
-use crate::nginx::{LARGE_BYTES, Nginx, large_body};
+use super::curl::curl;
+use super::installed::{PATIENCE, installed};
+use super::nginx::{LARGE_BYTES, Nginx, large_body};
 
 fn proxy_to(server: SocketAddr) -> Running {
     let url = format!("http://{server}").parse().expect("is a URL");
@@ -92,7 +92,7 @@ fn curl_posts_with_an_expectation() {
     });
     let data = format!("@{}", file.path().display());
     let url = format!("http://{}/", proxy.addresses()[0]);
-    // Longer than any test: it must be the server's word that makes curl send.
+    // Longer than any test: only the server's 100 (Continue) makes curl send.
     let arguments =
         ["--header", "Expect: 100-continue", "--expect100-timeout", "600", "--data-binary", &data, &url];
     assert_eq!(curl(&program, &arguments).stdout, b"done");

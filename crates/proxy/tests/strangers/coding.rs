@@ -1,4 +1,4 @@
-//! Content coding as others decode it: curl, a browser, and nginx as the one that has coded responses for long.
+//! Content coding, as other implementations decode it: curl, a browser, and nginx for comparison.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use testkit::scene::Scene;
 
-use crate::chromium::Chromium;
-use crate::curl::curl;
-use crate::installed::{PATIENCE, installed};
+use super::chromium::Chromium;
+use super::curl::curl;
+use super::installed::{PATIENCE, installed};
 
-/// A script that is hardly different in each version.
+/// A script that differs little between versions.
 fn script(version: u32) -> String {
     let line = |number: u32| format!("export const f{number} = {};\n", number.wrapping_mul(2_654_435_761));
     format!("// version {version}\n{}", (0..2000).map(line).collect::<String>())
 }
 
-/// Tells the coding of a version of the script that came after another one, once that is a dictionary for the browser.
+/// Reports the coding of a version of the script, once an earlier one is a dictionary for the browser.
 const PAGE: &str = r#"<!doctype html><script>
 (async () => {
   const first = await (await fetch("/app/1.js")).text();
   let told = "";
-  // The browser keeps a dictionary when it has a moment.
+  // The browser keeps a dictionary asynchronously.
   for (let round = 0; round < 100 && !told; round++) {
     const answer = await fetch(`/app/2.js?${round}`);
     const coding = answer.headers.get("Content-Encoding");
@@ -39,7 +39,7 @@ const PAGE: &str = r#"<!doctype html><script>
 </script>
 "#;
 
-/// An origin with a page and versions of a script; what is sent to it by POST is told.
+/// An origin with a page and versions of a script. Bodies of POST requests are sent to the channel.
 fn origin() -> (SocketAddr, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it listens");
@@ -89,7 +89,7 @@ fn serve(mut stream: TcpStream, tells: &mpsc::Sender<String>) -> Option<()> {
     .ok()
 }
 
-/// A browser uses an earlier version of a script as the dictionary for the next one, and gets what the server sent.
+/// A browser uses an earlier version of a script as the dictionary for the next one, and gets the server's bytes.
 #[test]
 fn chromium_decodes_with_a_dictionary() {
     let Some(program) = installed("chromium") else { return };
@@ -99,7 +99,7 @@ fn chromium_decodes_with_a_dictionary() {
          compress = {{ dictionaries = [\"/app/*.js\"] }}\n[[route]]\nupstream = \"app\"\n\
          [upstream.app]\nservers = [\"http://{address}\"]\n"
     ));
-    // Without TLS a browser trusts nobody but itself.
+    // Without TLS a browser only trusts localhost.
     let port = scene.running().addresses()[0].port();
     let _browser = Chromium::open(&program, "MAP nothing 127.0.0.1", &format!("http://localhost:{port}/"));
     let told = told.recv_timeout(3 * PATIENCE).expect("the page tells");
@@ -115,7 +115,7 @@ fn curl_decodes_every_coding() {
          [[route]]\nupstream = \"app\"\ncompress = true\n[upstream.app]\nservers = [\"http://{address}\"]\n"
     ));
     let proxy = scene.running().addresses()[0];
-    // The first is passed on, the others are stored.
+    // The first is coded in transit, the others come from the store.
     for (path, version) in [("/app/2.js", 2), ("/app/1.js", 1), ("/app/1.js", 1)] {
         for coding in ["gzip", "br", "zstd"] {
             for spoken in ["--http1.1", "--http2-prior-knowledge"] {
@@ -131,7 +131,7 @@ fn curl_decodes_every_coding() {
     }
 }
 
-/// nginx with `gzip`, in front of the same origin; killed when dropped.
+/// nginx with `gzip` in front of the same origin; killed when dropped.
 struct Yardstick {
     process: Child,
     address: SocketAddr,
@@ -182,7 +182,7 @@ impl Drop for Yardstick {
     }
 }
 
-/// The fields about content are the same, but for what nginx does not know.
+/// The fields about content are equal, except for features that nginx lacks.
 #[test]
 fn the_same_requests_get_from_nginx_what_they_get_here() {
     let (origin, _told) = origin();
@@ -211,7 +211,7 @@ fn the_same_requests_get_from_nginx_what_they_get_here() {
         (&["--header", "Accept-Encoding: identity"], "/app/1.js"),
         // RFC 9110 §9.3.2: the fields of HEAD are those of GET.
         (&["--header", "Accept-Encoding: gzip", "--head"], "/app/1.js"),
-        // Shorter than what is coded.
+        // Shorter than the minimum length for coding.
         (coded, "/short"),
     ] {
         let (theirs, their_body) = ask(nginx.address, flags, path);
@@ -219,7 +219,7 @@ fn the_same_requests_get_from_nginx_what_they_get_here() {
         assert_eq!(ours, theirs, "{flags:?} {path}");
         assert!(our_body == their_body, "{flags:?} {path}");
     }
-    // RFC 9110 §12.5.3: `*` is every coding, which nginx does not know.
+    // RFC 9110 §12.5.3: `*` means any coding, which nginx does not support.
     let any: &[&str] = &["--header", "Accept-Encoding: *"];
     assert!(ask(proxy, any, "/app/1.js").0.contains(&"content-encoding: gzip".to_owned()));
     assert!(!ask(nginx.address, any, "/app/1.js").0.contains(&"content-encoding: gzip".to_owned()));

@@ -1,10 +1,10 @@
-//! What scripts of one origin can read of another (CORS): as curl sees it, and as a browser judges it.
+//! Access of scripts to another origin (CORS), with curl and with a browser.
 
 use testkit::scene::Scene;
 
-use crate::chromium::Chromium;
-use crate::curl::curl;
-use crate::installed::installed;
+use super::chromium::Chromium;
+use super::curl::curl;
+use super::installed::installed;
 
 const CONFIG: &str = r#"
 [log]
@@ -51,7 +51,7 @@ response_headers = { set = { X-Open = "no" } }
 servers = ["http://{0}"]
 "#;
 
-/// Tells what each request came to, line by line: status and body, or that the browser refused it.
+/// Reports the result of each request, line by line: status and body, or a failure.
 const PAGE: &str = r#"<!doctype html><script>
 const api = location.protocol + "//api.example.test";
 async function ask(path, options = {}) {
@@ -98,7 +98,7 @@ fn chromium_lets_scripts_read_what_is_allowed_over_http1() {
     chromium_reads("http");
 }
 
-/// A page of this scheme asks the API of the same scheme.
+/// A page of this scheme sends requests to the API of the same scheme.
 fn chromium_reads(scheme: &str) {
     let Some(program) = installed("chromium") else { return };
     let scene = Scene::with_files(&[("page.html", PAGE)], CONFIG);
@@ -114,7 +114,7 @@ fn chromium_reads(scheme: &str) {
         [
             "GET /allowed: 200 allowed got",
             "GET /allowed: 200 allowed got",
-            // The cookie of the answer before, which was read with credentials.
+            // The cookie of the previous response, which was read with credentials.
             "GET /allowed: 200 allowed got a",
             "PUT /allowed: 200 allowed got",
             "PUT /allowed: 200 allowed got",
@@ -131,11 +131,11 @@ fn chromium_reads(scheme: &str) {
         "{scheme}"
     );
     let asked = preflights(scene);
-    // One for each of PUT, DELETE and X-Other: that of the first PUT holds for the second.
+    // A preflight each for PUT, DELETE and X-Other: the first PUT's also permits the second.
     assert_eq!(asked.iter().filter(|line| line.contains("/allowed")).count(), 3, "{scheme} {asked:#?}");
 }
 
-/// The preflights of the log, once the proxy has ended.
+/// Ends the proxy, and returns the preflights in its log.
 fn preflights(scene: Scene) -> Vec<String> {
     let (running, directory) = scene.into_parts();
     drop(running);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// curl, silent but for errors, with a limit of time that nothing comes near.
+/// Runs curl, silent except for errors, with a generous time limit.
 pub(crate) fn curl(program: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
     command.args(["-q", "--silent", "--show-error", "--max-time", "60", "--noproxy", "*"]).args(arguments);

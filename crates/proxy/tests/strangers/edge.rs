@@ -1,4 +1,4 @@
-//! Unix sockets, PROXY headers on either side, and connections that are passed on as they are.
+//! Unix sockets, PROXY headers on either side, and layer 4.
 
 use std::net::SocketAddr;
 
@@ -7,10 +7,10 @@ use control::Running;
 use route::ProxyVersion;
 use testkit::scene::valid;
 
-use crate::curl::curl;
-use crate::haproxy::Haproxy;
-use crate::installed::installed;
-use crate::nginx::{Nginx, Pair, Secured, large_body};
+use super::curl::curl;
+use super::haproxy::Haproxy;
+use super::installed::installed;
+use super::nginx::{Nginx, Pair, Secured, large_body};
 
 fn any_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
@@ -47,7 +47,7 @@ fn curl_gets_pages_of_nginx_over_unix_sockets() {
     assert_eq!(String::from_utf8_lossy(&get("/seen")), "any.test 127.0.0.1 1.1 vanward\n");
 }
 
-/// Whom curl says that it is, itself or through HAProxy, is who asks.
+/// The client is the one that curl names, directly or through HAProxy.
 #[test]
 fn the_client_is_whom_the_header_names() {
     let (Some(program), Some(nginx)) = (installed("curl"), Nginx::start()) else { return };
@@ -79,7 +79,7 @@ fn nginx_hears_whom_a_connection_is_from() {
     }
 }
 
-/// The header comes before TLS, and is said on for each stream of HTTP/2 behind it.
+/// The header precedes TLS, and applies to each HTTP/2 stream.
 #[test]
 fn a_header_comes_before_tls() {
     let (Some(program), Some(nginx)) = (installed("curl"), Nginx::start_secured()) else { return };
@@ -100,7 +100,7 @@ fn a_header_comes_before_tls() {
     }
 }
 
-/// nginx's own TLS and HTTP/2 pass through; and TLS ends here where it is asked for.
+/// nginx's TLS and HTTP/2 pass through; and TLS ends at the proxy where configured.
 #[test]
 fn what_is_passed_on_arrives() {
     let (Some(program), Some(nginx)) = (installed("curl"), Nginx::start_secured()) else { return };

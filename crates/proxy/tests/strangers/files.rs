@@ -1,4 +1,4 @@
-//! Files: the same requests to nginx and to the proxy, and curl as a client. Where the two differ is a row of the table.
+//! Files: the same requests to nginx and to the proxy, and curl as a client. The table lists the differences.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -7,11 +7,11 @@ use std::path::Path;
 
 use control::Running;
 
-use crate::curl::curl;
-use crate::installed::{PATIENCE, installed};
-use crate::nginx::{LARGE_BYTES, Nginx, large_body};
+use super::curl::curl;
+use super::installed::{PATIENCE, installed};
+use super::nginx::{LARGE_BYTES, Nginx, large_body};
 
-/// The proxy before the pages of nginx, which get some company.
+/// The proxy in front of nginx's pages, with some additions.
 fn proxy_of(nginx: &Nginx) -> Running {
     let pages = nginx.root().join("pages");
     for directory in ["docs", "empty", "coded"] {
@@ -41,7 +41,6 @@ fn proxy_of(nginx: &Nginx) -> Running {
     control::start(config).expect("it starts")
 }
 
-/// What a request is answered with.
 #[derive(Debug, PartialEq, Eq)]
 struct Got {
     status: u16,
@@ -54,10 +53,10 @@ impl Got {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// What both servers have to say alike.
+    /// The fields that both servers must agree on.
     fn told(&self) -> Vec<Option<&str>> {
         let mut told = vec![self.field("content-range"), self.field("content-encoding"), self.field("vary")];
-        // The pages of errors are of each server's own.
+        // Error pages differ.
         if self.status < 300 && !self.is_multipart() {
             told.extend([self.field("content-length"), self.field("last-modified")]);
         }
@@ -138,7 +137,7 @@ fn files_are_sent_as_nginx_sends_them() {
                 ask(address, method, target, &fields.replace("ETAG", &etag.expect("has a tag")))
             };
             let (theirs, ours) = (of(nginx.address), of(proxy.addresses()[0]));
-            // RFC 9110 §14.2: a range is for GET alone; nginx takes it for HEAD as well.
+            // RFC 9110 §14.2: a range only applies to GET; nginx also accepts it for HEAD.
             if method == "HEAD" && fields.contains("Range: ") {
                 continue;
             }
@@ -166,18 +165,18 @@ fn where_nginx_differs_it_is_on_purpose() {
     let proxy = proxy_of(&nginx);
     let later = format!("If-Modified-Since: {LATER}");
     for (method, target, fields, theirs, ours) in [
-        // Whether there is such a directory is nobody's business.
+        // Whether such a directory exists is not disclosed.
         ("GET", "/empty/", "", 403, 404),
         ("GET", "/.secret", "", 200, 404),
         ("GET", "/link.txt", "", 200, 404),
-        // What can be read in two ways is refused.
+        // Ambiguous paths are rejected.
         ("GET", "/docs/../small.txt", "", 200, 400),
         ("GET", "/./small.txt", "", 200, 400),
         ("GET", "/docs%2findex.html", "", 200, 400),
         ("GET", "/docs%5cindex.html", "", 404, 400),
-        // RFC 9110 §13.1.3: a later date is met; nginx compares for equality unless told otherwise.
+        // RFC 9110 §13.1.3: a later date matches; nginx compares for equality by default.
         ("GET", "/small.txt", later.as_str(), 200, 304),
-        // RFC 9110 §14.1.1: a range that is none is ignored.
+        // RFC 9110 §14.1.1: an invalid range is ignored.
         ("GET", "/small.txt", "Range: bytes=3-1", 416, 200),
         ("GET", "/small.txt", "Range: bytes=x", 416, 200),
     ] {
@@ -206,7 +205,7 @@ fn curl_resumes_a_download_and_asks_for_what_is_new() {
         let large = url("/large.bin");
         let whole = curl(&program, &[version, &large]).stdout;
         assert!(whole == large_body(), "{version}");
-        // Of a download that was broken off the rest is asked for.
+        // The rest of an interrupted download is requested.
         fs::write(&file, &large_body()[..123_456]).expect("is writable");
         let said =
             curl(&program, &[&[version, "-C", "-", "-o", path, large.as_str()], &status[..]].concat()).stdout;

@@ -1,4 +1,5 @@
-//! Forward authentication beside nginx's `auth_request`: the same requests, authentication server and application behind both.
+//! Forward authentication compared with nginx's `auth_request`: the same requests, authentication server and
+//! application behind both.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -8,9 +9,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use testkit::ports;
 use testkit::scene::Scene;
 
-use crate::nginx::{Nginx, free_address};
+use super::nginx::{Nginx, free_address};
 
-/// A server that answers as `answer` says, and tells each head that it gets. Returns its address.
+/// Starts a server that answers according to `answer`, and sends each received head to the channel. Returns its
+/// address.
 fn server(told: Sender<String>, answer: fn(&str) -> String) -> String {
     let listener = ports::listen();
     let address = listener.local_addr().expect("it listens").to_string();
@@ -31,14 +33,14 @@ fn serve(mut stream: TcpStream, told: &Sender<String>, answer: fn(&str) -> Strin
         let head = String::from_utf8_lossy(&seen[..end + 2]).to_lowercase();
         let _ = told.send(head.clone());
         let _ = stream.write_all(answer(&head).as_bytes());
-        // The rest of a body is thrown away with the connection.
+        // The rest of a body is discarded with the connection.
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
         return;
     }
 }
 
-/// What the authentication server answers: what the client wishes.
+/// The authentication server's answer, as the client requests it.
 fn judge(head: &str) -> String {
     let wish = head.lines().find_map(|line| line.strip_prefix("x-wish: ")).unwrap_or_default();
     let fields = match wish {
@@ -54,12 +56,12 @@ fn app(_: &str) -> String {
     "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nin".to_owned()
 }
 
-/// What a client gets: the status, one field, and the body.
+/// Returns a response's status, one field, and the body.
 fn ask(proxy: &str, request: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(proxy).expect("the proxy listens");
     stream.write_all(request.as_bytes()).expect("it can be sent");
     let mut text = String::new();
-    // A reset behind the answer is no matter of this test.
+    // A reset after the response does not matter here.
     let _ = stream.read_to_string(&mut text);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_default();
@@ -67,7 +69,7 @@ fn ask(proxy: &str, request: &str) -> (u16, String, String) {
     (status, head.lines().find(wanted).unwrap_or_default().to_owned(), body.to_owned())
 }
 
-/// The lines of a head that both proxies have to agree about.
+/// Returns the lines of a head that both proxies must agree on.
 fn about(head: &str, names: &[&str]) -> BTreeSet<String> {
     let mut lines = head.lines();
     let start = lines.next().unwrap_or_default().replace("http/1.0", "http/1.1");
@@ -117,14 +119,14 @@ fn the_same_is_let_in_and_refused_as_by_nginx() {
             let seen = next(&app_seen)
                 .map(|head| about(&head, &["host", "cookie", "x-auth-user", "content-length"]));
             assert_eq!(seen.is_some(), status == 200, "{proxy} {request}");
-            // Difference: nginx keeps the body of a refusal to itself.
+            // Difference: nginx does not pass on the body of a refusal.
             assert!(proxy != &ours || status == 200 || text == "said", "{request}: {text}");
             results.push((got, field, about(&asked, &names), seen));
         }
         assert_eq!(results[0].0, status, "{request}");
         assert_eq!(results[0], results[1], "{request}");
     }
-    // Differences that docs/auth.md names: other answers are 500 to clients of nginx, and passed on here.
+    // Differences documented in docs/auth.md: nginx turns other answers into 500; here they are passed on.
     for (wish, theirs, own) in [("302 go", 500, 302), ("429 slow", 500, 429), ("500 oops", 500, 500)] {
         let request = format!("GET / HTTP/1.1\r\nHost: test\r\nX-Wish: {wish}\r\nConnection: close\r\n\r\n");
         let statuses = [&address.to_string(), &ours].map(|proxy| ask(proxy, &request).0);

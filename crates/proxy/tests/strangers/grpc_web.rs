@@ -1,11 +1,11 @@
-//! gRPC-Web as a browser sees it: a page calls a server of gRPC of another origin.
+//! gRPC-Web with a browser: a page calls a gRPC server of another origin.
 
-use testkit::http2::End;
+use testkit::http2::H2End;
 use testkit::http2::frame::{data, headers, last_headers};
 use testkit::scene::Scene;
 
-use crate::chromium::Chromium;
-use crate::installed::installed;
+use super::chromium::Chromium;
+use super::installed::installed;
 
 const CONFIG: &str = r#"
 [[listen]]
@@ -87,7 +87,7 @@ fn chromium_calls(scheme: &str) {
     let _browser = Chromium::open(&program, &resolver, &format!("{scheme}://app.example.test/"));
     let accept = |server| {
         let stream = scene.accept(server).stream().try_clone().expect("is a socket");
-        End::server(stream, &[])
+        H2End::server(stream, &[])
     };
     let head = ":status: 200\ncontent-type: application/grpc+proto\n";
     let mut orders = accept(0);
@@ -97,7 +97,7 @@ fn chromium_calls(scheme: &str) {
         "{asked}"
     );
     orders.sends([headers(1, head), data(1, "\0\0\0\0\x03one")].concat());
-    // The page has read that before it makes the next call.
+    // The page has read the first message before it makes the next call.
     let mut cart = accept(1);
     let asked = cart.whole(1);
     assert!(asked.contains("content-type: application/grpc\n") && asked.contains("\u{2}hi\n"), "{asked}");

@@ -1,4 +1,4 @@
-//! HAProxy, in front: each of its doors says in another way whom a connection is from.
+//! HAProxy in front: each of its ports names the client in another way.
 
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::installed::{PATIENCE, installed};
-use crate::nginx::free_address;
+use super::installed::{PATIENCE, installed};
+use super::nginx::free_address;
 
-/// How each door begins its connections.
+/// Options of HAProxy for connections of each port.
 const WAYS: [&str; 3] =
     ["send-proxy", "send-proxy-v2", "send-proxy-v2 proxy-v2-options crc32c,unique-id,authority"];
 
-/// HAProxy, which passes on to one server; killed when dropped.
+/// HAProxy in front of one server; killed when dropped.
 pub(crate) struct Haproxy {
     process: Child,
-    /// One for each way.
+    /// A port for each way.
     pub(crate) doors: Vec<SocketAddr>,
     _directory: TempDir,
 }

@@ -1,12 +1,10 @@
-//! Which programs there are, and how long they may take.
+//! Look-up of installed programs.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-/// Far beyond what anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) use testkit::wait::PATIENCE;
 
-/// Where a program is; `None` where it is missing and may be.
+/// Returns the path of a program; `None` if it is missing and need not be installed.
 pub(crate) fn installed(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);

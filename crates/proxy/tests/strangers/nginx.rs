@@ -1,4 +1,4 @@
-//! nginx, as a server of a small, a large and a dynamic page, and of what it takes by PUT.
+//! nginx, as a server with a small, a large and a dynamic page, and with uploads by PUT.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -8,32 +8,31 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::installed::{PATIENCE, installed};
+use super::installed::{PATIENCE, installed};
 
 pub(crate) const LARGE_BYTES: usize = 10 << 20;
 
-/// nginx with doors of three kinds; killed when dropped.
+/// nginx with three kinds of ports; killed when dropped.
 pub(crate) struct Nginx {
     process: Child,
     directory: TempDir,
-    /// HTTP/1.1.
     pub(crate) address: SocketAddr,
-    /// The same behind a PROXY header: its page is whom that names.
+    /// Behind a PROXY header: its page is the named client.
     pub(crate) introduced: SocketAddr,
-    /// Where there is a certificate.
+    /// The ports that need a certificate.
     pub(crate) secured: Option<Secured>,
 }
 
-/// The doors that need a certificate, or are of use only beside those that do.
+/// The ports that need a certificate, or are only useful with those.
 pub(crate) struct Secured {
     /// TLS, with HTTP/2 and HTTP/1.1 by ALPN.
     pub(crate) tls: SocketAddr,
-    /// HTTP/2 in the clear.
+    /// HTTP/2 without TLS.
     pub(crate) h2c: SocketAddr,
     pub(crate) pair: Pair,
 }
 
-/// A certificate for localhost, signed by itself, and its key: files in a directory.
+/// A self-signed certificate for localhost, and its key: files in a directory.
 #[derive(Clone)]
 pub(crate) struct Pair {
     pub(crate) cert: PathBuf,
@@ -41,12 +40,12 @@ pub(crate) struct Pair {
 }
 
 impl Nginx {
-    /// In the clear only.
+    /// With the ports that need no certificate.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(|_| Some(None))
     }
 
-    /// With all doors; `None` where nginx or openssl is missing.
+    /// With all ports; `None` if nginx or openssl is missing.
     pub(crate) fn start_secured() -> Option<Self> {
         Self::start_with(|root| {
             let pair = Pair::make(root)?;
@@ -82,7 +81,6 @@ impl Nginx {
         Some(nginx)
     }
 
-    /// Waits until it listens.
     fn is_there(&self) {
         let began = Instant::now();
         while TcpStream::connect(self.address).is_err() {
@@ -92,12 +90,12 @@ impl Nginx {
         }
     }
 
-    /// A socket in the file system: HTTP/1.1.
+    /// A Unix socket for HTTP/1.1.
     pub(crate) fn socket(&self) -> PathBuf {
         self.root().join("nginx.sock")
     }
 
-    /// Where its files are.
+    /// The directory of its files.
     pub(crate) fn root(&self) -> &Path {
         self.directory.path()
     }
@@ -124,8 +122,8 @@ impl Drop for Nginx {
     }
 }
 
-/// For a program that takes no port of the kernel's choice. Each has a loopback address of its own: a port that was free
-/// there a moment ago is nobody else's now.
+/// Returns an address for a program that cannot use port 0. Each call has another loopback address, so no other program
+/// takes the port meanwhile.
 pub(crate) fn free_address() -> SocketAddr {
     static GIVEN: AtomicU16 = AtomicU16::new(1);
     let [high, low] = GIVEN.fetch_add(1, Ordering::Relaxed).to_be_bytes();
@@ -159,10 +157,9 @@ fn configuration(root: &Path, [address, introduced]: [SocketAddr; 2], secured: O
     )
 }
 
-/// A configuration with these servers.
 fn in_http(root: &Path, servers: &str) -> String {
     let root = root.display();
-    // One process, so that it ends with the test.
+    // A single process, so that it ends with the test.
     format!(
         "daemon off; master_process off; pid {root}/nginx.pid;\n\
          events {{ worker_connections 64; }}\n\
@@ -183,7 +180,7 @@ impl Pair {
     fn make(directory: &Path) -> Option<Self> {
         let program = installed("openssl")?;
         let pair = Self { cert: directory.join("cert.pem"), key: directory.join("key.pem") };
-        // Nobody's authority: rustls takes the certificate of one for no server's.
+        // Not a CA: rustls rejects a CA's certificate for a server.
         let request = "[req]\nprompt = no\ndistinguished_name = name\nx509_extensions = more\n\
                        [name]\nCN = localhost\n\
                        [more]\nsubjectAltName = DNS:localhost\nbasicConstraints = critical, CA:FALSE\n";

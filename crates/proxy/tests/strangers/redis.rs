@@ -1,5 +1,6 @@
-//! Sessions that instances share through Redis: learned on one and honoured by the other, while Redis is gone, silent, or refuses the
-//! password. Redis may answer too late on a busy machine: an instance then follows with a later request.
+//! Sessions that instances share through Redis: learned on one, and honoured by the other, while Redis is down, silent,
+//! or rejects the password. On a busy machine Redis may answer too late: an instance then uses the session at a later
+//! request.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -15,18 +16,17 @@ use control::Running;
 use tempfile::TempDir;
 use testkit::scene::read;
 
-use crate::installed::{PATIENCE, installed};
+use super::installed::{PATIENCE, installed};
 
 const PASSWORD: &str = "a-password-of-tests";
 const SESSIONS: usize = 8;
 
-/// How bytes go on between instances and Redis.
+/// Treatment of bytes between instances and Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Open,
-    /// Redis hears all, and says nothing.
+    /// Redis receives everything, and its answers are dropped.
     Silent,
-    /// Connections are closed.
     Cut,
 }
 
@@ -39,7 +39,7 @@ struct Relay {
 
 struct State {
     way: Way,
-    /// Of instances.
+    /// Connections of instances, to be closed by `Cut`.
     connections: Vec<TcpStream>,
 }
 
@@ -112,7 +112,7 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    /// `None` where Redis is not installed.
+    /// `None` if Redis is not installed.
     fn start() -> Option<Self> {
         let program = installed("redis-server")?;
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -137,7 +137,7 @@ impl Scene {
         std::fs::write(self.file(name), password).expect("it is writable");
     }
 
-    /// An instance with a password of its own, which is in its file.
+    /// An instance with a separate password, which is in its file.
     fn instance(&self, name: &str) -> Instance {
         let [one, two] = self.servers;
         let text = format!(
@@ -152,7 +152,7 @@ impl Scene {
         Instance(control::start(read(&text)).unwrap_or_else(|error| panic!("{error}")))
     }
 
-    /// Two instances that reach Redis.
+    /// Two instances that can reach Redis.
     fn pair(&self) -> [Instance; 2] {
         ["one", "two"].map(|name| {
             self.write_password(name, PASSWORD);
@@ -163,7 +163,7 @@ impl Scene {
     }
 }
 
-/// A server that begins a session for whoever has none, and says which number it has.
+/// A server that begins a session for each client without one, and answers with its number.
 fn serve(number: usize, count: &Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it listens");
@@ -199,7 +199,7 @@ struct Instance(Running);
 type Session = (String, usize);
 
 impl Instance {
-    /// Asks with a cookie, or without one. Returns the session that is answered, and by which server.
+    /// Sends a request, with or without a cookie. Returns the session, and which server answered.
     fn ask(&self, cookie: Option<&str>) -> Session {
         let line = cookie.map(|cookie| format!("Cookie: {cookie}\r\n")).unwrap_or_default();
         let (head, body) = exchange(self.0.addresses()[0], "/", &line);
@@ -226,7 +226,7 @@ impl Instance {
         sessions
     }
 
-    /// Waits until each session is answered by its server.
+    /// Waits until each session reaches its server.
     fn until_followed(&self, sessions: &[Session]) {
         for session in sessions {
             until(&format!("{session:?} is with its server"), || self.server_of(session) == session.1);
@@ -274,7 +274,7 @@ fn a_session_that_one_instance_has_learned_is_honoured_by_the_other() {
         two.metric("vanward_redis_sessions_total{result=\"found\"}") > 0,
         "the other one has asked Redis"
     );
-    // What it knows by now it asks nobody for.
+    // Known sessions need no question to Redis.
     scene.relay.becomes(Way::Cut);
     assert!(sessions.iter().all(|session| two.server_of(session) == session.1));
 }
@@ -310,14 +310,14 @@ fn a_request_waits_for_no_redis_that_says_nothing() {
     let [one, two] = scene.pair();
     let sessions = one.begin_known();
     scene.relay.becomes(Way::Silent);
-    // Any server may answer: what counts is that one does, before Redis says anything.
+    // Any server may answer, but one must, before Redis does.
     for session in &sessions {
         two.server_of(session);
         assert_eq!(one.server_of(session), session.1, "who knows the session needs no answer");
     }
     assert!(two.metric("vanward_redis_sessions_total{result=\"missed\"}") > 0, "it has waited for an answer");
     scene.relay.becomes(Way::Open);
-    // The first one counts, also where the other one has chosen for itself.
+    // The first server wins, even if the other instance has chosen another.
     two.until_followed(&sessions);
     one.until_followed(&sessions);
 }
@@ -336,7 +336,7 @@ fn an_instance_whose_password_is_refused_serves_by_itself_until_it_has_the_right
         (two.metric("vanward_redis_up"), two.metric("vanward_redis_sessions_total{result=\"found\"}")),
         (0, 0)
     );
-    // It is read for each connection.
+    // The password is read for each connection.
     scene.write_password("two", PASSWORD);
     two.until_up(true);
     two.until_followed(&sessions);

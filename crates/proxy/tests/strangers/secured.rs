@@ -1,4 +1,4 @@
-//! TLS and HTTP/2, towards clients and towards servers, in every combination.
+//! TLS and HTTP/2, with clients and servers, in every combination.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,11 +7,11 @@ use config::{CertificateFiles, Certificates, KeyPair, Listener, ListenerTls, Pro
 use control::Running;
 use testkit::scene::valid;
 
-use crate::curl::curl;
-use crate::installed::installed;
-use crate::nginx::{LARGE_BYTES, Nginx, Pair, Secured, large_body};
+use super::curl::curl;
+use super::installed::installed;
+use super::nginx::{LARGE_BYTES, Nginx, Pair, Secured, large_body};
 
-/// A listener that shows a certificate, and one in the clear.
+/// A listener with a certificate, and one without TLS.
 fn proxy_to(server: &str, certificates: Certificates, change: impl FnOnce(&mut Settings)) -> Running {
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let mut config = Settings::for_servers(vec![any_port; 2], vec![server.parse().expect("is a URL")]);
@@ -30,7 +30,7 @@ fn files(pair: &Pair) -> Certificates {
     }])
 }
 
-/// curl, nginx with every door, and what curl needs to trust a certificate of nginx's.
+/// curl, and nginx with all ports.
 fn cast() -> Option<(std::path::PathBuf, Nginx)> {
     Some((installed("curl")?, Nginx::start_secured()?))
 }
@@ -39,15 +39,15 @@ fn secured(nginx: &Nginx) -> &Secured {
     nginx.secured.as_ref().expect("it was started so")
 }
 
-/// Where a client goes, and what it says there.
+/// A URL of the proxy, and curl's arguments for it.
 struct Door {
     url: String,
     flags: Vec<String>,
-    /// What it tells of itself: the version of HTTP.
+    /// The HTTP version that nginx should report.
     version: &'static str,
 }
 
-/// Every way to the proxy.
+/// All URLs of the proxy.
 fn doors(proxy: &Running, cert: &Path) -> Vec<Door> {
     let (tls, plain) = (proxy.addresses()[0], proxy.addresses()[1]);
     let ca = ["--cacert".to_owned(), cert.display().to_string()];
@@ -104,10 +104,10 @@ fn curl_gets_pages_by_every_door() {
         let seen = door.text(&program, "/seen", &[]);
         assert_eq!(seen, format!("{host} 127.0.0.1 {via} vanward\n"), "{flags:?}");
         if url.starts_with("http:") {
-            // curl 7.88 fails at several at once by prior knowledge, whoever serves them.
+            // curl 7.88 fails at concurrent requests by prior knowledge, with any server.
             continue;
         }
-        // Eight at once, on one connection where there are streams.
+        // Eight at once, on one connection if it has streams.
         let many = [format!("{url}/large.bin"), format!("{url}/small.txt")];
         let many: Vec<&str> = many.iter().cycle().take(7).map(String::as_str).collect();
         let together = door.get(&program, "/large.bin", &[&["--parallel"], &many[..]].concat());
@@ -163,7 +163,7 @@ fn a_server_that_nobody_trusted_signed_is_not_spoken_to() {
     let status = ["--output", "/dev/null", "--write-out", "%{http_code}"];
     for (is_trusted, is_named, is_verified, expected) in [
         (true, true, true, "200"),
-        // Signed by itself, for another name than this address.
+        // Self-signed, for another name than this address.
         (false, true, true, "502"),
         (true, false, true, "502"),
         (false, false, false, "200"),

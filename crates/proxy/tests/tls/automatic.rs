@@ -1,5 +1,5 @@
-//! Automatic certificates: challenges of an authority are answered whatever else is configured, and a listener has a
-//! certificate before the first one is issued.
+//! Automatic certificates: challenges are answered whatever else is configured, and a listener has a certificate before
+//! the first one is issued.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, DigitallySignedStruct, Error, SignatureScheme};
-use testkit::scene::{Asked, BOTH, Scene, get};
-use testkit::tls::{Authority, End, Ending};
+use testkit::scene::{BOTH, BodylessRequest, Scene, get};
+use testkit::tls::{TestAuthority, TlsEnd, TlsEnding};
 
-/// Nothing listens at this authority: the proxy asks it in vain.
+/// No program listens at this authority's address.
 const ACME: &str = "\
 [[listen]]
 address = \"127.0.0.1:0\"
@@ -35,7 +35,7 @@ upstream = \"app\"
 servers = [\"http://{0}\"]
 ";
 
-/// Believes every certificate: an authority looks at the one of a challenge itself.
+/// Accepts every certificate, like an authority that examines a challenge's certificate itself.
 #[derive(Debug)]
 struct Anybody;
 
@@ -74,8 +74,8 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-fn asked<'a>(target: &'a str, host: &'a str) -> Asked<'a> {
-    Asked { host, ..get(target) }
+fn asked<'a>(target: &'a str, host: &'a str) -> BodylessRequest<'a> {
+    BodylessRequest { host, ..get(target) }
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_challenge_is_answered_before_redirects_and_policies() {
         let redirected = scene.answer(spoken, &asked(path, "a.example"));
         assert_eq!(redirected.status, 308, "nobody has asked for anything yet");
         let answered = scene.running().challenges().answer_file("token-1", "token-1.print");
-        // Also for a host that no route has: redirects of a name lead here.
+        // Also for a host without a route, because another name may redirect here.
         for host in ["a.example", "b.example"] {
             let got = scene.answer(spoken, &asked(path, host));
             assert_eq!((got.status, got.body.as_str()), (200, "token-1.print"), "{host}");
@@ -103,7 +103,7 @@ fn an_authority_gets_the_certificate_of_its_challenge_and_others_do_not() {
     let scene = Scene::new(ACME);
     let address = scene.running().addresses()[1];
     let connect = || std::net::TcpStream::connect(address).expect("the proxy listens");
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     for version in [&TLS13, &TLS12] {
         let client = |protocols: &[&str]| {
             let mut client = authority.client(&[version]);
@@ -113,12 +113,12 @@ fn an_authority_gets_the_certificate_of_its_challenge_and_others_do_not() {
             Arc::new(client)
         };
         let shown = |protocols: &[&str]| {
-            let mut end = End::client(connect(), &client(protocols), "a.example");
+            let mut end = TlsEnd::client(connect(), &client(protocols), "a.example");
             end.shakes_hands().map(|_| end.tls().peer_certificates().expect("one is shown")[0].to_vec())
         };
         let refused = shown(&["acme-tls/1"]).expect_err("nobody has asked for anything yet");
         assert!(
-            matches!(refused, Ending::Refused(Error::AlertReceived(AlertDescription::UnrecognisedName))),
+            matches!(refused, TlsEnding::Refused(Error::AlertReceived(AlertDescription::UnrecognisedName))),
             "{refused:?}"
         );
         let digest = [7; 32];
@@ -130,8 +130,8 @@ fn an_authority_gets_the_certificate_of_its_challenge_and_others_do_not() {
             let usual = shown(protocols).expect("it is answered");
             assert_ne!(usual, of_challenge, "{protocols:?}");
         }
-        // RFC 8737 §3: nothing is spoken there.
-        let mut end = End::client(connect(), &client(&["acme-tls/1"]), "a.example");
+        // RFC 8737 §3: no application data is exchanged.
+        let mut end = TlsEnd::client(connect(), &client(&["acme-tls/1"]), "a.example");
         end.shakes_hands().expect("it is answered");
         end.sends("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
         let (said, _) = end.rest();

@@ -1,4 +1,4 @@
-//! Certificates of clients, and those of the proxy that are renewed while it runs.
+//! Client certificates, and renewal of the proxy's certificates.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,17 +10,17 @@ use rustls::client::Resumption;
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, Error};
 use telemetry::Snapshot;
-use testkit::http1::Peer;
+use testkit::http1::Http1Peer;
 use testkit::http2;
-use testkit::scene::{Asked, Client, Spoken, get};
-use testkit::tls::{Authority, End, Ending, tunnel};
+use testkit::scene::{BodylessRequest, SceneClient, Spoken, get};
+use testkit::tls::{TestAuthority, TlsEnd, TlsEnding, tunnel};
 use testkit::wait::PATIENCE;
 
-use crate::scene::{Scene, listener_tls, shown};
+use super::scene::{Scene, listener_tls, shown};
 
 #[test]
 fn clients_prove_who_they_are() {
-    let (clients, others) = (Authority::new(), Authority::new());
+    let (clients, others) = (TestAuthority::new(), TestAuthority::new());
     let (known, stranger) = (clients.issue(&["client"]), others.issue(&["client"]));
     for is_required in [false, true] {
         let scene = Scene::with(|config, _| {
@@ -30,12 +30,12 @@ fn clients_prove_who_they_are() {
                 false => ClientCertificates::Optional(ca.into()),
             };
         });
-        let mut server: Option<End> = None;
-        // What the server reads of the client, or why it is refused. In TLS 1.3 a client believes that it is done before
-        // its certificate is looked at.
+        let mut server: Option<TlsEnd> = None;
+        // Returns the lines that the server receives about the client, or the error. In TLS 1.3 a client completes its
+        // handshake before its certificate is verified.
         let mut seen = |config| {
             let before = scene.running.counters();
-            let mut client = End::client(scene.connect(), &Arc::new(config), "a.example");
+            let mut client = TlsEnd::client(scene.connect(), &Arc::new(config), "a.example");
             client.shakes_hands().expect("it believes so");
             client.sends("GET / HTTP/1.1\r\nHost: a.example\r\nX-Client-Cert-Subject: CN=root\r\nConnection: close\r\n\r\n");
             if is_refused(&scene, &before) {
@@ -52,21 +52,21 @@ fn clients_prove_who_they_are() {
         };
         let nobody = scene.authority.client(&[&TLS13]);
         assert_eq!(seen(scene.authority.client_showing(&known)), Ok("CN=alice".to_owned()));
-        let refused = |alert| Err(Ending::Refused(Error::AlertReceived(alert)));
+        let refused = |alert| Err(TlsEnding::Refused(Error::AlertReceived(alert)));
         if is_required {
             assert_eq!(seen(nobody), refused(AlertDescription::CertificateRequired));
         } else {
             assert_eq!(seen(nobody), Ok(String::new()));
         }
         let wrong = seen(scene.authority.client_showing(&stranger));
-        assert!(matches!(wrong, Err(Ending::Refused(Error::AlertReceived(_)))), "{wrong:?}");
+        assert!(matches!(wrong, Err(TlsEnding::Refused(Error::AlertReceived(_)))), "{wrong:?}");
     }
 }
 
-/// RFC 9440: what servers are told of a certificate, and what strangers say of one.
+/// RFC 9440: certificate fields for servers, and the removal of clients' own.
 #[test]
 fn servers_are_told_certificates() {
-    let clients = Authority::new();
+    let clients = TestAuthority::new();
     let known = clients.issue(&["client"]);
     let text = |certificate: &[u8]| format!(":{}:", BASE64_STANDARD.encode(certificate));
     let [own, behind] = [&known.certificate, clients.own_certificate()].map(|one| text(one));
@@ -94,15 +94,15 @@ fn servers_are_told_certificates() {
             (chain(), &shown, Spoken::Http2),
         ] {
             let stream = tunnel::client_with(config, spoken == Spoken::Http2, scene.connect());
-            // RFC 9113 §8.2: names are in lower case there.
+            // RFC 9113 §8.2: names are in lower case.
             let (mut client, claims) = match spoken {
-                Spoken::Http1 => (Client::One(Peer::new("client", stream)), CLAIMS.to_owned()),
+                Spoken::Http1 => (SceneClient::One(Http1Peer::new("client", stream)), CLAIMS.to_owned()),
                 Spoken::Http2 => {
-                    (Client::Two(Box::new(http2::End::client(stream, &[])), 1), CLAIMS.to_lowercase())
+                    (SceneClient::Two(Box::new(http2::H2End::client(stream, &[])), 1), CLAIMS.to_lowercase())
                 }
             };
             let claims = claims.replace(":aaaa:", ":AAAA:");
-            client.asks(&Asked { host: "a.example", fields: &claims, ..get("/") });
+            client.asks(&BodylessRequest { host: "a.example", fields: &claims, ..get("/") });
             let mut server = scene.accept();
             let head = server.message().head;
             let told: Vec<&str> = head
@@ -117,7 +117,7 @@ fn servers_are_told_certificates() {
     }
 }
 
-/// Whether the handshake under way is refused, once it is counted as one or the other.
+/// Waits until the handshake is counted. Returns whether it was rejected.
 fn is_refused(scene: &Scene, before: &Snapshot) -> bool {
     let over =
         |counters: &Snapshot| counters.handshakes + counters.handshakes_resumed + counters.handshake_failures;
@@ -146,7 +146,7 @@ fn a_renewed_certificate_is_shown_and_connections_stay() {
     assert_eq!(staying.message().body, b"hello");
 }
 
-/// RFC 6066 §3: an address is no server name, so its clients ask for none.
+/// RFC 6066 §3: an address is not a server name, so clients of an address send none.
 #[test]
 fn clients_of_an_address_get_the_certificate_that_has_it() {
     for (names, unknown_names, is_good) in [
@@ -163,11 +163,11 @@ fn clients_of_an_address_get_the_certificate_that_has_it() {
         });
         for version in [&TLS13, &TLS12] {
             let config = Arc::new(scene.authority.client(&[version]));
-            let mut client = End::client(scene.connect(), &config, "127.0.0.1");
+            let mut client = TlsEnd::client(scene.connect(), &config, "127.0.0.1");
             let handshake = client.shakes_hands();
             assert_eq!(handshake.is_ok(), is_good, "{names:?} {unknown_names:?} {handshake:?}");
         }
-        // Names are as before.
+        // Names work as before.
         scene.client();
     }
 }

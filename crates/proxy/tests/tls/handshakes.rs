@@ -1,4 +1,4 @@
-//! Handshakes with clients: full, resumed, many at once, refused, and none at all.
+//! Handshakes with clients: full, resumed, concurrent, failed, and no TLS at all.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use config::{AccessLog, Certificates, ClientCertificates, LogFormat, LogTarget, 
 use rustls::client::{Resumption, Tls12Resumption};
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, Error, HandshakeKind};
-use testkit::tls::{Authority, End, Ending};
+use testkit::tls::{TestAuthority, TlsEnd, TlsEnding};
 
-use crate::scene::{Scene, listener_tls, shown};
+use super::scene::{Scene, listener_tls, shown};
 
-/// A request over a connection of its own, to its answer.
-fn asks_once(scene: &Scene, client: &mut End, server: &mut Option<End>) {
+/// Sends a request over a new connection, and receives its response.
+fn asks_once(scene: &Scene, client: &mut TlsEnd, server: &mut Option<TlsEnd>) {
     client.asks("/");
     let server = server.get_or_insert_with(|| scene.accept());
     server.message();
@@ -34,7 +34,7 @@ fn sessions_are_resumed_and_counted() {
         let config = Arc::new(config);
         let mut server = None;
         let kinds = [(); 4].map(|()| {
-            let mut client = End::client(scene.connect(), &config, "a.example");
+            let mut client = TlsEnd::client(scene.connect(), &config, "a.example");
             let kind = client.shakes_hands();
             asks_once(&scene, &mut client, &mut server);
             kind
@@ -52,8 +52,8 @@ fn a_request_right_behind_the_handshake_is_answered_and_brings_a_ticket() {
     let scene = Scene::new();
     let mut server = None;
     for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
-        let mut client = End::client(scene.connect(), &scene.client, "a.example");
-        // It is sent with the last message of the handshake.
+        let mut client = TlsEnd::client(scene.connect(), &scene.client, "a.example");
+        // The request is sent with the last message of the handshake.
         client.tls().writer().write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").expect("it waits");
         assert_eq!(client.shakes_hands(), Ok(kind));
         let server = server.get_or_insert_with(|| scene.accept());
@@ -72,14 +72,14 @@ fn sixty_four_at_once() {
             .map(|index| {
                 let (tcp, config) = (scene.connect(), &scene.client);
                 scope.spawn(move || {
-                    let mut client = End::client(tcp, config, "a.example");
+                    let mut client = TlsEnd::client(tcp, config, "a.example");
                     client.shakes_hands().expect("it is let in");
                     client.asks(&format!("/{index}"));
                     client.message().body
                 })
             })
             .collect();
-        let mut servers: Vec<End> = (0..MANY).map(|_| scene.accept()).collect();
+        let mut servers: Vec<TlsEnd> = (0..MANY).map(|_| scene.accept()).collect();
         for server in &mut servers {
             let head = server.message().head;
             server.answers(head.split(' ').nth(1).expect("it has a target").as_bytes());
@@ -96,9 +96,9 @@ fn sixty_four_at_once() {
 #[test]
 fn a_handshake_has_the_time_of_a_head() {
     let scene = Scene::with(|config, _| config.timeouts.client_header = Duration::from_millis(200));
-    // One says nothing, one a part.
-    let mut silent = End::plain(scene.connect());
-    let mut slow = End::plain(scene.connect());
+    // One client is silent, another sends a part.
+    let mut silent = TlsEnd::plain(scene.connect());
+    let mut slow = TlsEnd::plain(scene.connect());
     slow.sends([22, 3, 1, 0, 200, 1]);
     for client in [&mut silent, &mut slow] {
         let (rest, _) = client.rest();
@@ -117,20 +117,20 @@ fn what_is_no_handshake_is_answered_with_an_alert() {
         (&[22, 3, 1, 0xff, 0xff, 0], 50),
         (b"\x00\x01\x02\x03\x04\x05", 50),
     ] {
-        let mut client = End::plain(scene.connect());
+        let mut client = TlsEnd::plain(scene.connect());
         client.sends(bytes);
         let (rest, _) = client.rest();
         assert_eq!(rest, [21, 3, 3, 0, 2, 2, alert], "{bytes:?}");
     }
-    // The proxy serves others as before.
+    // The proxy still serves others.
     asks_once(&scene, &mut scene.client(), &mut None);
 }
 
 #[test]
 fn a_hello_that_is_interrupted_harms_nobody() {
     let scene = Scene::new();
-    let mut client = End::plain(scene.connect());
-    // The start of a hello, and then something else.
+    let mut client = TlsEnd::plain(scene.connect());
+    // The start of a ClientHello, and then another record.
     client.sends([22, 3, 1, 0, 8, 1, 0, 0, 200, 3, 3, 0, 0, 23, 3, 3, 0, 1, 7]);
     let (rest, _) = client.rest();
     assert!(rest.is_empty() || rest[0] == 21);
@@ -144,14 +144,14 @@ fn http_without_tls_is_told_so() {
     for request in
         ["GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: 9000\r\n\r\nabc"]
     {
-        let mut client = End::plain(scene.connect());
+        let mut client = TlsEnd::plain(scene.connect());
         client.sends(request);
         let answer = client.message();
         assert!(answer.head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{}", answer.head);
         assert!(answer.head.contains("\r\nConnection: close\r\n"), "{}", answer.head);
         let body = String::from_utf8(answer.body).expect("is text");
         assert!(body.contains("https://"), "{body}");
-        client.ends(&Ending::Told);
+        client.ends(&TlsEnding::Told);
     }
     scene.waits_for("both are counted", |counters| counters.handshake_failures == 2);
     assert_eq!(scene.failures("plain-http"), 2);
@@ -159,10 +159,10 @@ fn http_without_tls_is_told_so() {
 
 #[test]
 fn certificates_are_chosen_by_name_or_refused() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let names: [&[&str]; 3] = [&["default.example"], &["www.a.example"], &["*.a.example"]];
     let issued = names.map(|names| authority.issue(names));
-    let refused = |alert| Err(Ending::Refused(Error::AlertReceived(alert)));
+    let refused = |alert| Err(TlsEnding::Refused(Error::AlertReceived(alert)));
     for is_refusing in [false, true] {
         let scene = Scene::with(|config, _| {
             let tls = listener_tls(config);
@@ -175,7 +175,7 @@ fn certificates_are_chosen_by_name_or_refused() {
             let mut config = authority.client(&[&TLS13]);
             config.enable_sni = has_name;
             config.resumption = Resumption::disabled();
-            let mut client = End::client(scene.connect(), &Arc::new(config), name);
+            let mut client = TlsEnd::client(scene.connect(), &Arc::new(config), name);
             let kind = client.shakes_hands();
             kind.map(|_| shown(&mut client, &issued.each_ref()))
         };
@@ -187,18 +187,18 @@ fn certificates_are_chosen_by_name_or_refused() {
             assert_eq!(chosen("default.example", false), refused(AlertDescription::MissingExtension));
         } else {
             assert_eq!(chosen("default.example", false), Ok(Some(0)));
-            // The default has another name, which the client does not take.
+            // The default certificate has another name, which the client rejects.
             let refusal = chosen("b.example", true);
-            assert!(matches!(refusal, Err(Ending::Refused(Error::InvalidCertificate(_)))), "{refusal:?}");
+            assert!(matches!(refusal, Err(TlsEnding::Refused(Error::InvalidCertificate(_)))), "{refusal:?}");
         }
     }
 }
 
-/// What is logged of a scene whose listener requires a certificate, beside what the scene has to talk.
+/// Returns the log of a scene whose listener requires a certificate.
 fn logged(talk: impl FnOnce(&Scene)) -> Vec<serde_json::Value> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("access.log");
-    let clients = Authority::new();
+    let clients = TestAuthority::new();
     let scene = Scene::with(|config, _| {
         listener_tls(config).client_certificates = ClientCertificates::Required(clients.file.clone().into());
         let target = LogTarget::File(path.clone());
@@ -217,12 +217,12 @@ fn a_handshake_that_fails_is_told_to_the_operator_and_to_its_client() {
         for protocol in ["h2", "http/1.1"] {
             let mut config = scene.authority.client(&[&TLS13]);
             config.alpn_protocols = vec![protocol.into()];
-            let mut client = End::client(scene.connect(), &Arc::new(config), "a.example");
-            // RFC 8446 §4.4.2.4: for the client the handshake is over before the server has looked at its certificate.
+            let mut client = TlsEnd::client(scene.connect(), &Arc::new(config), "a.example");
+            // RFC 8446 §4.4.2.4: the client's handshake completes before the server verifies its certificate.
             client.shakes_hands().expect("the client has all that it needs");
             let mut alert = Vec::new();
             client.tcp.read_to_end(&mut alert).expect("it ends in an orderly way");
-            // It goes on sending meanwhile, which must not end in a reset, behind which no alert is read.
+            // The client continues to send, which must not cause a reset that discards the alert.
             for _ in 0..3 {
                 client.sends([0; 1000]);
             }
@@ -231,13 +231,13 @@ fn a_handshake_that_fails_is_told_to_the_operator_and_to_its_client() {
             let refused = tls.process_new_packets().expect_err("there is an alert");
             assert_eq!(refused, Error::AlertReceived(AlertDescription::CertificateRequired), "{protocol}");
         }
-        // What is no TLS at all, and a client that does not know who signed the proxy's certificate.
-        let mut client = End::plain(scene.connect());
+        // Bytes that are not TLS, and a client that does not trust the proxy's CA.
+        let mut client = TlsEnd::plain(scene.connect());
         client.sends(b"\x00\x01\x02\x03\x04\x05\x06\x07");
         client.tcp.shutdown(std::net::Shutdown::Write).expect("is connected");
         let _ = client.tcp.read(&mut [0; 64]);
-        let config = Authority::new().client(&[&TLS13]);
-        let mut client = End::client(scene.connect(), &Arc::new(config), "a.example");
+        let config = TestAuthority::new().client(&[&TLS13]);
+        let mut client = TlsEnd::client(scene.connect(), &Arc::new(config), "a.example");
         assert!(client.shakes_hands().is_err());
         scene.waits_for("all are counted", |counters| counters.handshake_failures == 4);
         assert_eq!((scene.failures("client-certificate"), scene.failures("tls-handshake")), (2, 2));

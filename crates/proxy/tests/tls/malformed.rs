@@ -1,4 +1,5 @@
-//! Clients that break the rules in their first messages: each gets the alert of RFC 8446 §6, and the next client is served.
+//! Clients that violate the protocol in their first messages: each gets the alert of RFC 8446 §6, and the next client
+//! is served.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -6,9 +7,9 @@ use std::time::Duration;
 
 use config::{Action, ClientCertificates, ClientRule, Respond, Settings};
 use route::FixedResponse;
-use testkit::tls::{Authority, End};
+use testkit::tls::{TestAuthority, TlsEnd};
 
-use crate::scene::{Scene, listener_tls};
+use super::scene::{Scene, listener_tls};
 
 /// RFC 8446 §6.
 const UNEXPECTED_MESSAGE: u8 = 10;
@@ -17,7 +18,7 @@ const ILLEGAL_PARAMETER: u8 = 47;
 const DECODE_ERROR: u8 = 50;
 const PROTOCOL_VERSION: u8 = 70;
 const MISSING_EXTENSION: u8 = 109;
-/// An alert behind ServerHello, which is encrypted.
+/// An alert after ServerHello, which is encrypted.
 const SEALED: u8 = 255;
 
 /// RFC 8446 §4.2.
@@ -30,7 +31,7 @@ const VERSIONS: u16 = 43;
 const KEY_MODES: u16 = 45;
 const KEY_SHARE: u16 = 51;
 
-/// A hello, in parts that a case changes.
+/// The parts of a ClientHello, which a case changes.
 #[derive(Clone)]
 struct Hello {
     version: [u8; 2],
@@ -38,12 +39,11 @@ struct Hello {
     ciphers: Vec<u8>,
     compressions: Vec<u8>,
     extensions: Vec<(u16, Vec<u8>)>,
-    /// Bytes behind the extensions.
     behind: Vec<u8>,
 }
 
 impl Hello {
-    /// What a server of TLS 1.3 can go on with.
+    /// A ClientHello that a TLS 1.3 server accepts.
     fn good() -> Self {
         let share = [&[0, 0x1d][..], &short(&[9; 32])].concat();
         Self {
@@ -104,7 +104,7 @@ impl Hello {
     }
 }
 
-/// Bytes behind their length of 16 bits.
+/// Prefixes bytes with a 16-bit length.
 fn short(bytes: &[u8]) -> Vec<u8> {
     [&u16::try_from(bytes.len()).expect("it is short").to_be_bytes(), bytes].concat()
 }
@@ -118,13 +118,13 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     [&[kind, 3, 1][..], &short(content)].concat()
 }
 
-/// What was sent, and the alert for it.
+/// Name, bytes, and expected alert of each case.
 fn cases() -> Vec<(&'static str, Vec<u8>, u8)> {
     let good = Hello::good;
     let share = |group: [u8; 2], bytes: &[u8]| short(&[&group[..], &short(bytes)].concat());
     vec![
         ("an empty record", record(22, b""), DECODE_ERROR),
-        // RFC 8446 §5.1 has record_overflow for it; rustls says that it can't be decoded.
+        // RFC 8446 §5.1 names record_overflow for it; rustls sends decode_error.
         ("a record of more than 2^14 + 2048 bytes", vec![22, 3, 1, 0x48, 1], DECODE_ERROR),
         ("a message of another kind", record(22, &message(2, &[0; 40])), UNEXPECTED_MESSAGE),
         ("a Finished", record(22, &message(20, &[0; 32])), UNEXPECTED_MESSAGE),
@@ -159,7 +159,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, u8)> {
             good().with(SERVER_NAME, vec![0, 9, 0, 0, 1, 97]).record(),
             DECODE_ERROR,
         ),
-        // RFC 8446 §9.2 has missing_extension for these two; rustls does not tell them from old clients of TLS 1.2.
+        // RFC 8446 §9.2 names missing_extension for these two; rustls cannot distinguish them from old TLS 1.2 clients.
         ("no groups", good().without(GROUPS).record(), HANDSHAKE_FAILURE),
         ("no signatures", good().without(SIGNATURES).record(), HANDSHAKE_FAILURE),
         ("no key share", good().without(KEY_SHARE).record(), MISSING_EXTENSION),
@@ -248,9 +248,9 @@ fn answers(config: &mut Settings) {
     config.routes[0].action = Action::Respond(Respond { response: response.into(), file: None });
 }
 
-/// The alert that ends a connection on which this was sent; `None` if there is none.
+/// Returns the alert that ends a connection after these bytes; `None` if there is none.
 fn alert(scene: &Scene, bytes: &[u8]) -> Option<u8> {
-    let mut end = End::plain(scene.connect());
+    let mut end = TlsEnd::plain(scene.connect());
     end.tcp.write_all(bytes).expect("the proxy takes it");
     let _ = end.tcp.shutdown(Shutdown::Write);
     let mut received = Vec::new();
@@ -260,7 +260,7 @@ fn alert(scene: &Scene, bytes: &[u8]) -> Option<u8> {
         let (content, next) = behind.split_at_checked(usize::from(u16::from_be_bytes([high, low])))?;
         match kind {
             21 => return content.get(1).copied(),
-            // RFC 8446 §5.2: what an encrypted record is, is inside. An alert is shorter than any other message.
+            // RFC 8446 §5.2: the type of an encrypted record is inside. An alert is shorter than any other message.
             23 => last = (content.len() == 2 + 1 + 16).then_some(SEALED),
             _ => last = None,
         }
@@ -271,12 +271,12 @@ fn alert(scene: &Scene, bytes: &[u8]) -> Option<u8> {
 
 #[test]
 fn malformed_hellos_get_the_alert_of_the_standard() {
-    let clients = Authority::new();
+    let clients = TestAuthority::new();
     let plain = Scene::with(|config, _| {
         config.timeouts.client_header = Duration::from_secs(1);
         answers(config);
     });
-    // Where names have rules, the hello is read before the handshake begins, and what is said of it is the same.
+    // If names have rules, the ClientHello is read before the handshake begins, with the same results.
     let ruled = Scene::with(|config, _| {
         let required = ClientCertificates::Required(clients.file.clone().into());
         listener_tls(config).client_rules =
@@ -293,10 +293,10 @@ fn malformed_hellos_get_the_alert_of_the_standard() {
         }
     }
     assert_eq!(wrong, [""; 0]);
-    // The cases are wrong in one way each: what they have in common is a hello that is answered.
+    // Each case has one error: the unmodified ClientHello is answered.
     for hello in [Hello::good(), Hello::of_tls12()] {
         for scene in [&plain, &ruled] {
-            let mut end = End::plain(scene.connect());
+            let mut end = TlsEnd::plain(scene.connect());
             end.tcp.write_all(&hello.record()).expect("the proxy takes it");
             let mut answer = [0; 6];
             end.tcp.read_exact(&mut answer).expect("it is answered");
@@ -305,13 +305,12 @@ fn malformed_hellos_get_the_alert_of_the_standard() {
         }
     }
     for scene in [&plain, &ruled] {
-        let mut client = scene.client();
-        client.asks("/");
+        let mut client = scene.client().asking("/");
         assert!(client.head().starts_with("HTTP/1.1 204 "));
     }
 }
 
-/// Every hello that is cut short is waited for and given up, and every byte of it may be any other.
+/// Every truncated ClientHello times out, and each byte may have any other value.
 #[test]
 fn any_byte_of_a_hello_may_be_another() {
     let scene = Scene::with(|config, _| answers(config));
@@ -324,7 +323,6 @@ fn any_byte_of_a_hello_may_be_another() {
     for len in (0..good.len()).step_by(7) {
         assert_eq!(alert(&scene, &good[..len]), None, "{len}");
     }
-    let mut client = scene.client();
-    client.asks("/");
+    let mut client = scene.client().asking("/");
     assert!(client.head().starts_with("HTTP/1.1 204 "));
 }

@@ -1,4 +1,4 @@
-//! Rules about client certificates for some names of a listener, and certificates that are revoked.
+//! Rules for client certificates by server name, and revoked certificates.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use config::{
 use route::FixedResponse;
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, ClientConfig, Error, HandshakeKind};
-use testkit::tls::{Authority, End, Ending};
+use testkit::tls::{TestAuthority, TlsEnd, TlsEnding};
 
-use crate::scene::{Scene, count, listener_tls};
+use super::scene::{Scene, count, listener_tls};
 
 /// A certificate for every name of these tests, rules for some, and a response without a server.
-fn by_name(config: &mut Settings, authority: &Authority, rules: &[(&str, ClientCertificates)]) {
+fn by_name(config: &mut Settings, authority: &TestAuthority, rules: &[(&str, ClientCertificates)]) {
     let tls = listener_tls(config);
     let names = ["a.example", "b.example", "x.c.example", "d.example"];
     tls.certificates = Certificates::Files(vec![authority.files("all", &names)]);
@@ -31,14 +31,14 @@ fn answers(config: &mut Settings) {
     config.routes[0].action = Action::Respond(Respond { response: Arc::new(response), file: None });
 }
 
-fn connects(scene: &Scene, config: &Arc<ClientConfig>, name: &str) -> End {
-    let mut client = End::client(scene.connect(), config, name);
+fn connects(scene: &Scene, config: &Arc<ClientConfig>, name: &str) -> TlsEnd {
+    let mut client = TlsEnd::client(scene.connect(), config, name);
     client.shakes_hands().unwrap_or_else(|ending| panic!("no handshake for {name}: {ending:?}"));
     client
 }
 
-/// The status of a request for this host.
-fn status(client: &mut End, host: &str) -> u16 {
+/// Returns the status of a request for this host.
+fn status(client: &mut TlsEnd, host: &str) -> u16 {
     client.sends(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     let head = client.head();
     head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{head}"))
@@ -47,9 +47,9 @@ fn status(client: &mut End, host: &str) -> u16 {
 /// RFC 9110 §15.5.20.
 #[test]
 fn a_connection_is_good_for_names_with_its_rule_or_with_none() {
-    let clients = Authority::new();
-    let others = Authority::new();
-    let trust = |authority: &Authority| ClientTrust::from(authority.file.clone());
+    let clients = TestAuthority::new();
+    let others = TestAuthority::new();
+    let trust = |authority: &TestAuthority| ClientTrust::from(authority.file.clone());
     let scene = Scene::with(|config, authority| {
         let rules = [
             ("b.example", ClientCertificates::Required(trust(&clients))),
@@ -71,7 +71,7 @@ fn a_connection_is_good_for_names_with_its_rule_or_with_none() {
                 ("B.Example.:443", MISDIRECTED),
                 ("x.c.example", MISDIRECTED),
                 ("d.example", MISDIRECTED),
-                // The connection is as good as before.
+                // The connection can still be used.
                 ("a.example:443", 204),
                 ("unknown.example", 204),
             ][..],
@@ -98,12 +98,15 @@ fn a_connection_is_good_for_names_with_its_rule_or_with_none() {
             assert_eq!(status, *expected, "{name}: {host}");
         }
     }
-    // In the handshake, the name decides.
+    // The server name in the handshake decides.
     for (config, name) in [(&without, "b.example"), (&showing, "x.c.example")] {
         let mut client = connects(&scene, config, name);
         client.sends("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
         let (_, ending) = client.rest();
-        assert!(matches!(ending, Ending::Refused(Error::AlertReceived(_)) | Ending::Reset), "{ending:?}");
+        assert!(
+            matches!(ending, TlsEnding::Refused(Error::AlertReceived(_)) | TlsEnding::Reset),
+            "{ending:?}"
+        );
     }
     scene.waits_for("all are counted", |counters| count(counters, "client-certificate") == 2);
     assert_eq!(scene.failures("misdirected"), 8);
@@ -111,7 +114,7 @@ fn a_connection_is_good_for_names_with_its_rule_or_with_none() {
 
 #[test]
 fn a_listener_s_own_rule_can_be_lifted_for_a_name() {
-    let clients = Authority::new();
+    let clients = TestAuthority::new();
     let scene = Scene::with(|config, authority| {
         by_name(config, authority, &[("a.example", ClientCertificates::None)]);
         let required = ClientCertificates::Required(clients.file.clone().into());
@@ -121,7 +124,7 @@ fn a_listener_s_own_rule_can_be_lifted_for_a_name() {
     let mut client = connects(&scene, &without, "a.example");
     assert_eq!(status(&mut client, "a.example"), 204);
     assert_eq!(status(&mut client, "b.example"), 421);
-    // Without a name, the listener's own rule holds.
+    // Without a server name, the listener's rule applies.
     let mut nameless = scene.authority.client(&[&TLS13]);
     nameless.enable_sni = false;
     let mut client = connects(&scene, &Arc::new(nameless), "a.example");
@@ -132,7 +135,7 @@ fn a_listener_s_own_rule_can_be_lifted_for_a_name() {
 
 #[test]
 fn sessions_of_names_with_rules_are_resumed_for_the_same_name_only() {
-    let clients = Authority::new();
+    let clients = TestAuthority::new();
     let scene = Scene::with(|config, authority| {
         let required = ClientCertificates::Required(clients.file.clone().into());
         by_name(config, authority, &[("b.example", required)]);
@@ -144,16 +147,16 @@ fn sessions_of_names_with_rules_are_resumed_for_the_same_name_only() {
         ("a.example", HandshakeKind::Full),
         ("a.example", HandshakeKind::Resumed),
     ] {
-        let mut client = End::client(scene.connect(), &showing, name);
+        let mut client = TlsEnd::client(scene.connect(), &showing, name);
         assert_eq!(client.shakes_hands(), Ok(kind), "{name}");
         assert_eq!(status(&mut client, name), 204);
     }
 }
 
-/// curl speaks HTTP/2, and asks for another host over the connection that it has.
+/// curl uses HTTP/2, and requests another host over its connection.
 #[test]
 fn curl_is_misdirected_over_http_2() {
-    let clients = Authority::new();
+    let clients = TestAuthority::new();
     let scene = Scene::with(|config, authority| {
         let required = ClientCertificates::Required(clients.file.clone().into());
         by_name(config, authority, &[("b.example", required)]);
@@ -171,21 +174,21 @@ fn curl_is_misdirected_over_http_2() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "2 421");
 }
 
-/// Whether a client with this certificate gets a response, and what it is told otherwise.
+/// Returns the kind of handshake if a client with this configuration gets a response, otherwise the alert.
 fn is_let_in(scene: &Scene, config: &Arc<ClientConfig>) -> Result<HandshakeKind, AlertDescription> {
-    let mut client = End::client(scene.connect(), config, "a.example");
+    let mut client = TlsEnd::client(scene.connect(), config, "a.example");
     let kind = client.shakes_hands().expect("for the client it is over");
     client.sends("GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
     match client.rest() {
         (response, _) if response.starts_with(b"HTTP/1.1 204 ") => Ok(kind),
-        (_, Ending::Refused(Error::AlertReceived(alert))) => Err(alert),
+        (_, TlsEnding::Refused(Error::AlertReceived(alert))) => Err(alert),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn revoked_certificates_are_refused_with_an_alert_that_says_so() {
-    let clients = Authority::new();
+    let clients = TestAuthority::new();
     let [good, bad] = [(); 2].map(|()| clients.issue(&["client"]));
     let list = clients.revokes(&[&bad], 4000);
     for mode in [ClientCertificates::Required, ClientCertificates::Optional] {
@@ -208,7 +211,7 @@ fn revoked_certificates_are_refused_with_an_alert_that_says_so() {
 
 #[test]
 fn an_expired_list_refuses_all_or_goes_on() {
-    let clients = Authority::new();
+    let clients = TestAuthority::new();
     let [good, bad] = [(); 2].map(|()| clients.issue(&["client"]));
     let list = clients.revokes(&[&bad], 2021);
     for (expired_crls, expected) in
@@ -227,7 +230,7 @@ fn an_expired_list_refuses_all_or_goes_on() {
 
 #[test]
 fn a_ca_without_a_list_lets_nobody_in_where_there_are_lists() {
-    let [clients, others] = [Authority::new(), Authority::new()];
+    let [clients, others] = [TestAuthority::new(), TestAuthority::new()];
     let list = others.revokes(&[], 4000);
     let scene = Scene::with(|config, _| {
         let trust = ClientTrust { crls: vec![list], ..clients.file.clone().into() };

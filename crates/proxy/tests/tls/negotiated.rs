@@ -1,4 +1,4 @@
-//! Versions, cipher suites and groups that an operator chooses, towards clients and towards servers.
+//! Configured versions, cipher suites and groups, with clients and servers.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use rustls::{
     AlertDescription, CipherSuite, ClientConfig, Error, NamedGroup, ProtocolVersion, ServerConfig,
     SupportedCipherSuite, SupportedProtocolVersion,
 };
-use testkit::tls::{Authority, End, Ending};
+use testkit::tls::{TestAuthority, TlsEnd, TlsEnding};
 
-use crate::openssl::client;
-use crate::scene::{Scene, listener_tls};
+use super::openssl::client;
+use super::scene::{Scene, listener_tls};
 
 fn scene(negotiation: &Negotiation) -> Scene {
     Scene::with(|config, _| listener_tls(config).negotiation = negotiation.clone())
@@ -27,13 +27,13 @@ fn intermediate() -> Negotiation {
     Negotiation { preset: Some(TlsPreset::Intermediate), ..Negotiation::default() }
 }
 
-/// What a client with these versions, suites and groups agrees on with the proxy.
+/// Returns what a client with these versions, suites and groups negotiates with the proxy.
 fn agreed(
     scene: &Scene,
     versions: &[&'static SupportedProtocolVersion],
     suites: &[SupportedCipherSuite],
     groups: &[&'static dyn SupportedKxGroup],
-) -> Result<(ProtocolVersion, CipherSuite, NamedGroup), Ending> {
+) -> Result<(ProtocolVersion, CipherSuite, NamedGroup), TlsEnding> {
     let provider =
         CryptoProvider { cipher_suites: suites.to_vec(), kx_groups: groups.to_vec(), ..default_provider() };
     let builder = ClientConfig::builder_with_provider(Arc::new(provider));
@@ -41,7 +41,7 @@ fn agreed(
     roots.add(scene.authority.own_certificate().clone()).expect("is a CA");
     let builder = builder.with_protocol_versions(versions).expect("suites fit the versions");
     let config = builder.with_root_certificates(roots).with_no_client_auth();
-    let mut end = End::client(scene.connect(), &Arc::new(config), "a.example");
+    let mut end = TlsEnd::client(scene.connect(), &Arc::new(config), "a.example");
     end.shakes_hands()?;
     let tls = end.tls();
     let group = tls.negotiated_key_exchange_group().expect("each has one").name();
@@ -75,7 +75,7 @@ fn versions_are_limited_from_below_and_from_above() {
                 Err(ending) => {
                     let alert = Error::AlertReceived(AlertDescription::ProtocolVersion);
                     assert!(
-                        !is_permitted && matches!(&ending, Ending::Refused(error) if *error == alert),
+                        !is_permitted && matches!(&ending, TlsEnding::Refused(error) if *error == alert),
                         "{negotiation:?} {version:?} {ending:?}"
                     );
                 }
@@ -130,7 +130,7 @@ fn suites_and_groups_outside_of_the_lists_are_refused() {
         let agreed = agreed(&scene, &[version], &suites, groups);
         match (agreed, expected) {
             (Ok((_, _, group)), Some(expected)) => assert_eq!(group, expected),
-            (Err(Ending::Refused(error)), None) => {
+            (Err(TlsEnding::Refused(error)), None) => {
                 // RFC 8446 §4.1.1.
                 assert_eq!(error, Error::AlertReceived(AlertDescription::HandshakeFailure));
             }
@@ -150,13 +150,13 @@ fn a_client_that_prefers_a_post_quantum_group_gets_it_in_one_round_trip() {
     }
 }
 
-/// A server with these groups, and what the proxy agrees on with it.
+/// Returns what the proxy negotiates with a server of these groups.
 fn agreed_with_server(
     negotiation: &Negotiation,
     version: &'static SupportedProtocolVersion,
     groups: &[&'static dyn SupportedKxGroup],
 ) -> (CipherSuite, NamedGroup, rustls::HandshakeKind) {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let issued = authority.issue(&["a.example"]);
     let provider = CryptoProvider { kx_groups: groups.to_vec(), ..default_provider() };
     let builder = ServerConfig::builder_with_provider(Arc::new(provider));
@@ -166,8 +166,7 @@ fn agreed_with_server(
     let tls = builder.with_single_cert(vec![issued.certificate.clone()], key).expect("they belong together");
     let scene =
         Scene::to_tls(authority, tls, |config, _| config.upstreams[0].tls.negotiation = negotiation.clone());
-    let mut client = scene.client();
-    client.asks("/");
+    let mut client = scene.client().asking("/");
     let mut server = scene.accept();
     server.message();
     server.answers(b"ok");
@@ -189,7 +188,7 @@ fn servers_are_offered_what_the_upstream_says() {
     assert_eq!((group, kind), (NamedGroup::X25519, rustls::HandshakeKind::Full));
     for (groups, expected) in [(both, NamedGroup::X25519MLKEM768), (&both[..1], NamedGroup::X25519)] {
         let (_, group, kind) = agreed_with_server(&hybrid, &TLS13, groups);
-        // Both shares are in the first message: no server has to ask again.
+        // Both shares are in the first message, so no server needs a HelloRetryRequest.
         assert_eq!((group, kind), (expected, rustls::HandshakeKind::Full));
     }
     let chosen = Negotiation {

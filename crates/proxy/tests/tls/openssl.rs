@@ -1,12 +1,12 @@
-//! openssl as client and server: another's idea of the same protocol.
+//! OpenSSL as client and server, for interoperability.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
-use testkit::tls::{Authority, End};
+use testkit::tls::{TestAuthority, TlsEnd};
 
-use crate::scene::{Scene, loopback};
+use super::scene::{Scene, loopback};
 
 fn openssl() -> Option<Command> {
     let is_there = Command::new("openssl").arg("version").output().is_ok();
@@ -17,7 +17,7 @@ fn openssl() -> Option<Command> {
     is_there.then(|| Command::new("openssl"))
 }
 
-/// A program that is ended with its test.
+/// A program that is killed with its test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -27,8 +27,8 @@ impl Drop for Running {
     }
 }
 
-/// What a client says and gets, with these flags.
-pub(crate) fn client(scene: &Scene, server: &mut Option<End>, flags: &[&str]) -> Option<String> {
+/// Runs a client with these flags. Returns its output.
+pub(crate) fn client(scene: &Scene, server: &mut Option<TlsEnd>, flags: &[&str]) -> Option<String> {
     let mut command = openssl()?;
     command.args(["s_client", "-connect", &scene.address().to_string(), "-servername", "a.example"]);
     command.args(["-verify_return_error", "-CAfile"]).arg(&scene.authority.file).args(flags);
@@ -87,8 +87,8 @@ fn openssl_chooses_what_we_prefer() {
     }
 }
 
-/// `openssl s_server` behind a proxy of its own.
-fn s_server(authority: &Authority, flags: &[&str]) -> Option<(Running, SocketAddr)> {
+/// Runs `openssl s_server` with these flags.
+fn s_server(authority: &TestAuthority, flags: &[&str]) -> Option<(Running, SocketAddr)> {
     let mut command = openssl()?;
     let files = authority.files("openssl", &["a.example"]).pair;
     // Chosen by the kernel, and free again until openssl takes it.
@@ -108,7 +108,7 @@ fn s_server(authority: &Authority, flags: &[&str]) -> Option<(Running, SocketAdd
 
 #[test]
 fn we_speak_every_version_and_cipher_with_openssl() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     for flags in [
         &["-tls1_3", "-ciphersuites", "TLS_AES_256_GCM_SHA384"][..],
         &["-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"],
@@ -125,10 +125,9 @@ fn we_speak_every_version_and_cipher_with_openssl() {
             upstream.tls.ca = Some(authority.file.clone());
         });
         for _ in 0..2 {
-            let mut client = scene.client();
-            client.sends("GET / HTTP/1.0\r\nHost: a.example\r\n\r\n");
+            let mut client = scene.client().saying("GET / HTTP/1.0\r\nHost: a.example\r\n\r\n");
             assert!(client.head().starts_with("HTTP/1.1 200 "), "{flags:?}");
-            // Its page ends with the connection, in an orderly way or not.
+            // Its page ends with the connection, with or without close_notify.
             let (page, _) = client.rest();
             let page = String::from_utf8_lossy(&page);
             assert!(page.contains("Ciphers supported"), "{flags:?}: {page:.2000}");

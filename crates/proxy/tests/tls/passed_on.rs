@@ -1,4 +1,4 @@
-//! TLS that is passed on as it is, by the name and the protocols that the client asks for, beside names that end here.
+//! TLS that is passed on undecrypted, by server name and ALPN, beside names whose TLS ends here.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,34 +9,34 @@ use config::{Passthrough, Settings, Upstream};
 use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, ServerConfig};
-use testkit::tls::{Authority, End};
+use testkit::tls::{TestAuthority, TlsEnd};
 
-use crate::scene::{Scene, loopback};
+use super::scene::{Scene, loopback};
 
-/// A server with TLS that the proxy is not to decrypt, and the proxy in front of it, which ends TLS for `a.example`.
+/// A TLS server behind the proxy, which passes its TLS on, and terminates that of `a.example`.
 struct Stage {
     scene: Scene,
     passed: TcpListener,
     tls: Arc<ServerConfig>,
 }
 
-/// All connections go to one upstream.
+/// A split with a single upstream.
 fn all_to(upstream: usize) -> route::Split {
     route::Split::new([(upstream, "passed", 1)]).expect("a share")
 }
 
 impl Stage {
     fn new(change: impl FnOnce(&mut Settings)) -> Self {
-        let authority = Authority::new();
+        let authority = TestAuthority::new();
         let passed = TcpListener::bind(loopback()).expect("a port on loopback is free");
         let mut tls = authority.server(&authority.issue(&["b.example", "x.c.example"]), &TLS13);
         tls.alpn_protocols = vec![b"h2".to_vec(), b"acme-tls/1".to_vec()];
         let url = format!("tcp://{}", passed.local_addr().expect("it listens"));
-        // The CA of the scene is another one, so that each certificate is believed by its own clients only.
+        // The scene has another CA, so that clients of one do not accept the other's certificates.
         let scene = Scene::with(|config, authority| {
             let server = url.parse().expect("is a URL");
-            let upstream = Upstream { servers: vec![server], ..config.upstreams[0].clone() };
-            config.upstreams.push(Upstream { name: "passed".to_owned(), ..upstream });
+            let upstream = Upstream { servers: vec![server], ..Upstream::clone(&config.upstreams[0]) };
+            config.upstreams.push(Upstream { name: "passed".to_owned(), ..upstream }.into());
             let names = ["b.example", "*.c.example"].map(str::to_owned).to_vec();
             config.listeners[0].passthrough =
                 vec![Passthrough { names, protocols: Vec::new(), to: all_to(1) }];
@@ -47,25 +47,25 @@ impl Stage {
         stage.keep(authority)
     }
 
-    /// The authority of the server behind, for its clients.
-    fn keep(self, authority: Authority) -> Self {
+    /// Keeps the CA of the server behind, for its clients.
+    fn keep(self, authority: TestAuthority) -> Self {
         AUTHORITY.set(Some(authority));
         self
     }
 
-    /// What a client starts from that believes the server behind.
+    /// The configuration of clients that trust the server behind.
     fn client(&self) -> ClientConfig {
         AUTHORITY.with_borrow(|authority| authority.as_ref().expect("it was made").client(&[&TLS13, &TLS12]))
     }
 
-    /// The next connection of the server behind.
-    fn accepts(&self) -> End {
+    /// Accepts the next connection of the server behind.
+    fn accepts(&self) -> TlsEnd {
         let (tcp, _) = self.passed.accept().expect("it is passed on");
-        End::server(tcp, &self.tls)
+        TlsEnd::server(tcp, &self.tls)
     }
 
-    /// A whole conversation with the server behind.
-    fn talks(&self, mut client: End) {
+    /// Runs a complete conversation with the server behind.
+    fn talks(&self, mut client: TlsEnd) {
         std::thread::scope(|scope| {
             let server = scope.spawn(|| {
                 let mut server = self.accepts();
@@ -83,10 +83,10 @@ impl Stage {
 }
 
 thread_local! {
-    static AUTHORITY: std::cell::RefCell<Option<Authority>> = const { std::cell::RefCell::new(None) };
+    static AUTHORITY: std::cell::RefCell<Option<TestAuthority>> = const { std::cell::RefCell::new(None) };
 }
 
-/// The hello that a client begins with.
+/// Returns a client with its ClientHello.
 fn hello(config: &ClientConfig, name: &str) -> (ClientConnection, Vec<u8>) {
     let name = name.to_owned().try_into().expect("is a name");
     let mut client = ClientConnection::new(Arc::new(config.clone()), name).expect("it can begin");
@@ -100,11 +100,10 @@ fn names_that_are_passed_on_stand_beside_names_that_end_here() {
     let stage = Stage::new(|_| ());
     let config = Arc::new(stage.client());
     for name in ["b.example", "x.c.example"] {
-        stage.talks(End::client(stage.scene.connect(), &config, name));
+        stage.talks(TlsEnd::client(stage.scene.connect(), &config, name));
     }
-    // The scene's own name is decrypted here, and its request has a server of its own.
-    let mut client = stage.scene.client();
-    client.asks("/");
+    // The scene's name is decrypted here, and its request goes to another server.
+    let mut client = stage.scene.client().asking("/");
     let mut server = stage.scene.accept();
     server.message();
     server.answers(b"decrypted");
@@ -122,8 +121,8 @@ fn names_that_are_passed_on_stand_beside_names_that_end_here() {
     assert_eq!(of("a.example")["tls_version"], "TLSv1.3");
 }
 
-/// RFC 8446 §5.1: a message may come in any pieces, of the connection and of records; post-quantum key shares make it
-/// longer than a segment.
+/// RFC 8446 §5.1: a message may be split in any way, by segments and records; post-quantum key shares make it longer
+/// than a segment.
 #[test]
 fn hellos_in_pieces_and_of_post_quantum_size_find_their_way() {
     let stage = Stage::new(|_| ());
@@ -134,19 +133,19 @@ fn hellos_in_pieces_and_of_post_quantum_size_find_their_way() {
         let (client, bytes) = hello(&config, "b.example");
         assert!(bytes.len() > 1200 || config.crypto_provider().kx_groups.len() != 3);
         for piece in [1, 100, 1460] {
-            let mut end = End::plain(stage.scene.connect());
+            let mut end = TlsEnd::plain(stage.scene.connect());
             for part in bytes.chunks(piece) {
                 end.tcp.write_all(part).expect("the proxy takes it");
             }
             let mut server = stage.accepts();
             server.tcp.read_exact(&mut vec![0; bytes.len()]).expect("all of it is passed on");
         }
-        // As records of 7 bytes, which reach the server as they are.
+        // Records of 7 bytes, which reach the server unchanged.
         let records: Vec<u8> = bytes[5..]
             .chunks(7)
             .flat_map(|part| [&[22, 3, 1, 0, part.len() as u8][..], part].concat())
             .collect();
-        let mut end = End::plain(stage.scene.connect());
+        let mut end = TlsEnd::plain(stage.scene.connect());
         end.tcp.write_all(&records).expect("the proxy takes it");
         let mut passed = vec![0; records.len()];
         stage.accepts().tcp.read_exact(&mut passed).expect("all of it is passed on");
@@ -154,7 +153,7 @@ fn hellos_in_pieces_and_of_post_quantum_size_find_their_way() {
         drop(client);
     }
     let config = Arc::new(long);
-    stage.talks(End::client(stage.scene.connect(), &config, "b.example"));
+    stage.talks(TlsEnd::client(stage.scene.connect(), &config, "b.example"));
 }
 
 #[test]
@@ -169,19 +168,18 @@ fn protocols_choose_among_the_clients_of_a_name() {
     let mut config = stage.client();
     config.alpn_protocols = vec![b"acme-tls/1".to_vec()];
     let (_, bytes) = hello(&config, "a.example");
-    let mut end = End::plain(stage.scene.connect());
+    let mut end = TlsEnd::plain(stage.scene.connect());
     end.tcp.write_all(&bytes).expect("the proxy takes it");
     stage.accepts().tcp.read_exact(&mut vec![0; bytes.len()]).expect("it is passed on");
-    // All others end here.
-    let mut client = stage.scene.client();
-    client.asks("/");
+    // TLS for all other names ends here.
+    let mut client = stage.scene.client().asking("/");
     let mut server = stage.scene.accept();
     server.message();
     server.answers(b"decrypted");
     assert_eq!(client.message().body, b"decrypted");
 }
 
-/// Without TLS of its own, a listener passes on everything else as bytes, whatever it is.
+/// Without TLS, a listener passes everything else on as bytes.
 #[test]
 fn the_default_gets_what_no_name_is_for() {
     let stage = Stage::new(|config| {
@@ -196,23 +194,26 @@ fn the_default_gets_what_no_name_is_for() {
         b"\x16\x03\x01\x00\x05\x02\x00\x00\x00\x00 another message",
         b"\x00\x01\x02",
     ] {
-        let mut end = End::plain(stage.scene.connect());
+        let mut end = TlsEnd::plain(stage.scene.connect());
         end.tcp.write_all(bytes).expect("the proxy takes it");
         let mut server = stage.scene.accept();
         let mut passed = vec![0; bytes.len()];
         server.tcp.read_exact(&mut passed).expect("it is passed on");
         assert_eq!(passed, bytes);
     }
-    // A client that waits for its server to speak first, or that stops within its hello.
+    // A client that waits for its server to speak first, or that stops within its ClientHello.
     for bytes in [&b""[..], &named[..9]] {
-        let mut end = End::plain(stage.scene.connect());
+        let mut end = TlsEnd::plain(stage.scene.connect());
         end.tcp.write_all(bytes).expect("the proxy takes it");
         let mut server = stage.scene.accept();
         server.tcp.write_all(b"220 welcome\r\n").expect("it is open");
         end.tcp.read_exact(&mut [0; 13]).expect("it is passed on");
-        server.tcp.read_exact(&mut vec![0; bytes.len()]).expect("it is passed on");
+        end.tcp.shutdown(std::net::Shutdown::Write).expect("it is open");
+        let mut passed = Vec::new();
+        server.tcp.read_to_end(&mut passed).expect("it is passed on");
+        assert_eq!(passed, bytes);
     }
-    stage.talks(End::client(stage.scene.connect(), &Arc::new(stage.client()), "b.example"));
+    stage.talks(TlsEnd::client(stage.scene.connect(), &Arc::new(stage.client()), "b.example"));
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! Requests over TLS: one after the other, several at once, long, slow, half-closed and cut.
+//! Requests over TLS: sequential, pipelined, long, slow, half-closed and cut.
 
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
-use testkit::tls::Ending;
+use testkit::tls::TlsEnding;
 use testkit::wait::PATIENCE;
 
-use crate::scene::{Scene, count};
+use super::scene::{Scene, count};
 
 const LONG: usize = 5_000_000;
 
@@ -17,8 +17,7 @@ fn long_body() -> Vec<u8> {
 #[test]
 fn one_after_the_other_and_several_at_once() {
     let scene = Scene::new();
-    let mut client = scene.client();
-    client.asks("/1");
+    let mut client = scene.client().asking("/1");
     let mut server = scene.accept();
     for path in ["/1", "/2"] {
         if path == "/2" {
@@ -54,7 +53,7 @@ fn one_after_the_other_and_several_at_once() {
     assert_eq!(client.message().body, b"7");
     scene.assert_no_more_connections();
     client.tells_its_end();
-    client.ends(&Ending::Told);
+    client.ends(&TlsEnding::Told);
 }
 
 #[test]
@@ -95,8 +94,7 @@ fn long_bodies_pass_both_ways_whatever_the_server_speaks() {
 #[test]
 fn pieces_of_a_long_body_do_not_wait_for_what_does_not_come() {
     for scene in [Scene::new(), Scene::to_tls13()] {
-        let mut client = scene.client();
-        client.asks("/");
+        let mut client = scene.client().asking("/");
         let mut server = scene.accept();
         server.message();
         server.sends("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nfirst");
@@ -115,14 +113,13 @@ fn pieces_of_a_long_body_do_not_wait_for_what_does_not_come() {
 #[test]
 fn a_long_response_waits_for_a_client_that_does_not_read() {
     for scene in [Scene::new(), Scene::to_tls13()] {
-        let mut client = scene.client();
-        client.asks("/");
+        let mut client = scene.client().asking("/");
         let mut server = scene.accept();
         server.message();
         const ALL: usize = 256 << 20;
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {ALL}\r\n\r\n");
         server.sends(head);
-        // Not a time that anything has to keep to: where nothing holds the server back, all of it fits.
+        // Not a deadline: if nothing held the server back, all bytes would fit.
         server.tcp.set_write_timeout(Some(Duration::from_millis(300))).expect("is a socket");
         let piece = vec![7; 64 * 1024];
         let (mut sent, mut unsent) = (0, Vec::new());
@@ -144,7 +141,7 @@ fn a_long_response_waits_for_a_client_that_does_not_read() {
         }
         assert!(sent < 64 << 20, "{sent} bytes were taken though nobody reads");
         assert!(client.head().starts_with("HTTP/1.1 200"));
-        // All that has been sent arrives, and what follows.
+        // All sent bytes arrive, and the following ones.
         std::thread::scope(|scope| {
             let server = &mut server;
             scope.spawn(move || {
@@ -161,15 +158,14 @@ fn a_long_response_waits_for_a_client_that_does_not_read() {
 #[test]
 fn a_client_that_goes_without_a_word_between_requests_has_done_nothing_wrong() {
     let scene = Scene::new();
-    let mut client = scene.client();
-    client.asks("/");
+    let mut client = scene.client().asking("/");
     let mut server = scene.accept();
     server.message();
     server.answers(b"hello");
     assert_eq!(client.message().body, b"hello");
     client.cuts();
-    // Its own end is told all the same.
-    client.ends(&Ending::Told);
+    // The proxy's close_notify is sent nevertheless.
+    client.ends(&TlsEnding::Told);
     assert_eq!(scene.running.counters().failures.iter().sum::<u64>(), 0);
 }
 
@@ -178,8 +174,7 @@ fn a_request_that_is_cut_is_no_whole_request() {
     let scene = Scene::new();
     let mut client = scene.client();
     client.sends("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\nhello");
-    let mut server = scene.accept();
-    server.head();
+    let mut server = scene.accept().after_head();
     assert_eq!(server.exactly(5), b"hello");
     client.cuts();
     let (rest, _) = server.rest();
@@ -190,19 +185,18 @@ fn a_request_that_is_cut_is_no_whole_request() {
 #[test]
 fn who_has_told_the_end_of_its_requests_still_gets_the_response() {
     let scene = Scene::new();
-    let mut client = scene.client();
-    client.asks("/");
+    let mut client = scene.client().asking("/");
     client.tells_its_end();
     let mut server = scene.accept();
     server.message();
     server.answers(b"hello");
     assert_eq!(client.message().body, b"hello");
-    client.ends(&Ending::Told);
+    client.ends(&TlsEnding::Told);
 }
 
 #[test]
 fn the_end_of_a_response_is_told_and_a_response_that_is_cut_is_seen_to_be() {
-    // What the server says after its head, and whether that is told from something whole by the end alone.
+    // The server's response after its start line, and whether only its end distinguishes it from a complete one.
     let cases = [
         ("Content-Length: 5\r\n\r\nhello", true),
         ("\r\nhello", true),
@@ -213,7 +207,7 @@ fn the_end_of_a_response_is_told_and_a_response_that_is_cut_is_seen_to_be() {
     for (said, is_told) in cases {
         let scene = Scene::new();
         let mut client = scene.client();
-        // Its end is the end of the connection.
+        // The response ends with the connection.
         client.sends("GET / HTTP/1.0\r\nHost: a.example\r\n\r\n");
         let mut server = scene.accept();
         server.message();
@@ -221,15 +215,14 @@ fn the_end_of_a_response_is_told_and_a_response_that_is_cut_is_seen_to_be() {
         client.head();
         assert_eq!(client.exactly(5), b"hello");
         drop(server);
-        client.ends(if is_told { &Ending::Told } else { &Ending::Reset });
+        client.ends(if is_told { &TlsEnding::Told } else { &TlsEnding::Reset });
     }
 }
 
 #[test]
 fn a_record_that_does_not_become_whole_has_the_time_of_a_head() {
     let scene = Scene::with(|config, _| config.timeouts.client_header = Duration::from_secs(2));
-    let mut client = scene.client();
-    client.asks("/");
+    let mut client = scene.client().asking("/");
     let mut server = scene.accept();
     server.message();
     server.answers(b"hello");
@@ -237,7 +230,7 @@ fn a_record_that_does_not_become_whole_has_the_time_of_a_head() {
     let record = client.sealed(b"GET /");
     client.tcp.write_all(&record[..record.len() - 1]).expect("the proxy takes it");
     assert!(client.message().head.starts_with("HTTP/1.1 408 "));
-    client.ends(&Ending::Told);
+    client.ends(&TlsEnding::Told);
 }
 
 #[test]
@@ -247,15 +240,14 @@ fn a_record_that_was_tampered_with_ends_the_connection() {
     let mut record = client.sealed(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
     record[20] ^= 1;
     client.tcp.write_all(&record).expect("the proxy takes it");
-    client.ends(&Ending::Refused(rustls::Error::AlertReceived(rustls::AlertDescription::BadRecordMac)));
+    client.ends(&TlsEnding::Refused(rustls::Error::AlertReceived(rustls::AlertDescription::BadRecordMac)));
     scene.assert_no_more_connections();
 }
 
 #[test]
 fn new_keys_do_not_disturb_a_conversation() {
     let scene = Scene::new();
-    let mut client = scene.client();
-    client.asks("/0");
+    let mut client = scene.client().asking("/0");
     let mut server = scene.accept();
     for round in 0..5 {
         assert!(server.message().head.starts_with(&format!("GET /{round} ")));
@@ -269,20 +261,18 @@ fn new_keys_do_not_disturb_a_conversation() {
 #[test]
 fn a_drain_ends_idle_connections_with_a_word() {
     let scene = Scene::new();
-    let mut idle = scene.client();
-    idle.asks("/");
+    let mut idle = scene.client().asking("/");
     let mut server = scene.accept();
     server.message();
     server.answers(b"hello");
     assert_eq!(idle.message().body, b"hello");
-    let mut client = scene.client();
-    client.asks("/under-way");
+    let mut client = scene.client().asking("/under-way");
     server.message();
     scene.running.drain();
-    idle.ends(&Ending::Told);
+    idle.ends(&TlsEnding::Told);
     server.answers(b"still");
     let last = client.message();
     assert!(last.head.contains("\r\nConnection: close\r\n"), "{}", last.head);
     assert_eq!(last.body, b"still");
-    client.ends(&Ending::Told);
+    client.ends(&TlsEnding::Told);
 }

@@ -11,51 +11,49 @@ use rustls::{ClientConfig, ServerConfig};
 use socket2::SockRef;
 use telemetry::Snapshot;
 use testkit::scene::valid;
-use testkit::tls::{Authority, End, Issued};
+use testkit::tls::{Issued, TestAuthority, TlsEnd};
 use testkit::wait::PATIENCE;
 
-/// A running proxy, and a server behind it.
 pub(crate) struct Scene {
-    pub(crate) authority: Authority,
+    pub(crate) authority: TestAuthority,
     pub(crate) running: Running,
     server: TcpListener,
-    /// What the server's end starts from, if it has TLS.
+    /// The configuration of the server's end, if it has TLS.
     server_tls: Option<Arc<ServerConfig>>,
-    /// What clients start from.
     pub(crate) client: Arc<ClientConfig>,
 }
 
 impl Scene {
-    /// A listener with a certificate for `a.example`, and a server in the clear.
+    /// A listener with a certificate for `a.example`, and a server without TLS.
     pub(crate) fn new() -> Self {
         Self::with(|_, _| ())
     }
 
-    /// The same with some changes.
-    pub(crate) fn with(change: impl FnOnce(&mut Settings, &Authority)) -> Self {
-        Self::begin(Authority::new(), None, change)
+    /// With changes to the configuration.
+    pub(crate) fn with(change: impl FnOnce(&mut Settings, &TestAuthority)) -> Self {
+        Self::begin(TestAuthority::new(), None, change)
     }
 
-    /// With a server that has TLS, and some changes.
+    /// With a TLS server, and changes to the configuration.
     pub(crate) fn to_tls(
-        authority: Authority,
+        authority: TestAuthority,
         tls: ServerConfig,
-        change: impl FnOnce(&mut Settings, &Authority),
+        change: impl FnOnce(&mut Settings, &TestAuthority),
     ) -> Self {
         Self::begin(authority, Some(Arc::new(tls)), change)
     }
 
-    /// With a server of TLS 1.3 that has a certificate for `a.example`, signed by the CA that the proxy believes.
+    /// With a TLS 1.3 server that has a certificate for `a.example`, signed by the CA that the proxy trusts.
     pub(crate) fn to_tls13() -> Self {
-        let authority = Authority::new();
+        let authority = TestAuthority::new();
         let tls = authority.server(&authority.issue(&["a.example"]), &TLS13);
         Self::to_tls(authority, tls, |_, _| ())
     }
 
     fn begin(
-        authority: Authority,
+        authority: TestAuthority,
         server_tls: Option<Arc<ServerConfig>>,
-        change: impl FnOnce(&mut Settings, &Authority),
+        change: impl FnOnce(&mut Settings, &TestAuthority),
     ) -> Self {
         let server = TcpListener::bind(loopback()).expect("a port on loopback is free");
         SockRef::from(&server).set_read_timeout(Some(PATIENCE)).expect("is a socket");
@@ -83,18 +81,18 @@ impl Scene {
     }
 
     /// A client after its handshake.
-    pub(crate) fn client(&self) -> End {
+    pub(crate) fn client(&self) -> TlsEnd {
         self.client_with(&self.client)
     }
 
-    pub(crate) fn client_with(&self, config: &Arc<ClientConfig>) -> End {
-        let mut client = End::client(self.connect(), config, "a.example");
+    pub(crate) fn client_with(&self, config: &Arc<ClientConfig>) -> TlsEnd {
+        let mut client = TlsEnd::client(self.connect(), config, "a.example");
         client.shakes_hands().unwrap_or_else(|ending| panic!("no handshake: {ending:?}"));
         client
     }
 
-    /// The server's next connection, after its handshake.
-    pub(crate) fn accept(&self) -> End {
+    /// Accepts the server's next connection, and does the handshake.
+    pub(crate) fn accept(&self) -> TlsEnd {
         let mut server = self.accept_unshaken();
         if server.tls.is_some() {
             server.shakes_hands().unwrap_or_else(|ending| panic!("no handshake: {ending:?}"));
@@ -102,13 +100,13 @@ impl Scene {
         server
     }
 
-    /// The access log, and how the proxy is told to write it.
-    pub(crate) fn logs(config: &mut Settings, authority: &Authority) {
+    /// Adds an access log in JSON.
+    pub(crate) fn logs(config: &mut Settings, authority: &TestAuthority) {
         let target = LogTarget::File(authority.path().join("access.log"));
         config.access_logs = vec![AccessLog::new(target, LogFormat::Json)];
     }
 
-    /// Ends the proxy, and returns what it has logged.
+    /// Ends the proxy, and returns the lines of its log.
     pub(crate) fn logged(self) -> Vec<serde_json::Value> {
         self.running.drain();
         self.running.wait();
@@ -117,17 +115,17 @@ impl Scene {
         text.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect()
     }
 
-    /// The server's next connection.
-    pub(crate) fn accept_unshaken(&self) -> End {
+    /// Accepts the server's next connection, before the handshake.
+    pub(crate) fn accept_unshaken(&self) -> TlsEnd {
         let accepted = self.server.accept();
         let (tcp, _) = accepted.unwrap_or_else(|error| panic!("no connection reaches the server: {error}"));
         match &self.server_tls {
-            Some(config) => End::server(tcp, config),
-            None => End::plain(tcp),
+            Some(config) => TlsEnd::server(tcp, config),
+            None => TlsEnd::plain(tcp),
         }
     }
 
-    /// No further connection has reached the server.
+    /// Asserts that every connection to the server was accepted.
     #[track_caller]
     pub(crate) fn assert_no_more_connections(&self) {
         self.server.set_nonblocking(true).expect("is a socket");
@@ -136,7 +134,7 @@ impl Scene {
         assert!(accepted.is_err(), "a connection reached the server that nothing should have reached");
     }
 
-    /// Waits until the counters say so: some are counted after the other end knows.
+    /// Waits for a state of the counters: some count after the other end sees the result.
     #[track_caller]
     pub(crate) fn waits_for(&self, what: &str, is_so: impl Fn(&Snapshot) -> bool) {
         let began = Instant::now();
@@ -162,13 +160,12 @@ pub(crate) fn server_tls_of(certificates: Certificates) -> ListenerTls {
     ListenerTls::new(certificates)
 }
 
-/// The listener's TLS.
 pub(crate) fn listener_tls(config: &mut Settings) -> &mut ListenerTls {
     config.listeners[0].tls.as_mut().expect("it has TLS")
 }
 
-/// A certificate's place in a list of those that were issued.
-pub(crate) fn shown(client: &mut End, issued: &[&Issued]) -> Option<usize> {
+/// Returns the index of the client's peer certificate in a list of issued ones.
+pub(crate) fn shown(client: &mut TlsEnd, issued: &[&Issued]) -> Option<usize> {
     let shown = client.tls().peer_certificates().expect("one was shown")[0].clone();
     issued.iter().position(|issued| issued.certificate == shown)
 }

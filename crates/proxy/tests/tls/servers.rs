@@ -1,14 +1,14 @@
-//! Servers with TLS: whom to believe, what to show them, and how their connections are used.
+//! Servers with TLS: trust, client certificates, and use of their connections.
 
 use config::{Protocol, Settings};
 use rustls::version::{TLS12, TLS13};
 use rustls::{HandshakeKind, ServerConfig};
-use testkit::tls::{Authority, End, Ending};
+use testkit::tls::{TestAuthority, TlsEnd, TlsEnding};
 
-use crate::scene::{Scene, count};
+use super::scene::{Scene, count};
 
-/// One request and its answer, over the connections that there are.
-fn asks(client: &mut End, server: &mut End, path: &str) {
+/// Sends a request over existing connections, and its response.
+fn asks(client: &mut TlsEnd, server: &mut TlsEnd, path: &str) {
     client.asks(path);
     assert!(server.message().head.starts_with(&format!("GET {path} ")));
     server.answers(path.as_bytes());
@@ -17,7 +17,7 @@ fn asks(client: &mut End, server: &mut End, path: &str) {
 
 #[test]
 fn servers_are_believed_or_not() {
-    let other = Authority::new();
+    let other = TestAuthority::new();
     let other_ca = || Some(other.file.clone());
     type Change<'a> = Box<dyn Fn(&mut Settings) + 'a>;
     let cases: [(&str, &[&str], i32, Change<'_>, u16); 7] = [
@@ -48,11 +48,10 @@ fn servers_are_believed_or_not() {
         ("nobody asks", &["b.example"], 2021, Box::new(|config| config.upstreams[0].tls.verify = false), 200),
     ];
     for (what, names, year, change, status) in cases {
-        let authority = Authority::new();
+        let authority = TestAuthority::new();
         let tls = authority.server(&authority.issue_until(names, year), &TLS13);
         let scene = Scene::to_tls(authority, tls, |config, _| change(config));
-        let mut client = scene.client();
-        client.asks("/");
+        let mut client = scene.client().asking("/");
         let mut server = scene.accept_unshaken();
         let shaken = server.shakes_hands();
         assert_eq!(shaken.is_ok(), status == 200, "{what}: {shaken:?}");
@@ -62,22 +61,21 @@ fn servers_are_believed_or_not() {
         }
         let answer = client.message();
         assert!(answer.head.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {}", answer.head);
-        scene.waits_for(what, |counters| count(counters, "upstream-handshake") == u64::from(status == 502));
+        scene.waits_for(what, |counters| count(counters, "upstream-certificate") == u64::from(status == 502));
     }
 }
 
 #[test]
 fn a_server_that_speaks_no_http2_is_not_spoken_to_in_it() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let tls = authority.server(&authority.issue(&["a.example"]), &TLS13);
     let scene = Scene::to_tls(authority, tls, |config, _| config.upstreams[0].protocol = Protocol::Http2);
-    let mut client = scene.client();
-    client.asks("/");
+    let mut client = scene.client().asking("/");
     let mut server = scene.accept_unshaken();
-    // It ignores what it is asked for, and is left.
+    // The server ignores the offered protocols, and its connection is closed.
     let _ = server.shakes_hands();
     assert!(client.message().head.starts_with("HTTP/1.1 502 "));
-    scene.waits_for("it is counted", |counters| count(counters, "upstream-handshake") == 1);
+    scene.waits_for("it is counted", |counters| count(counters, "upstream-protocol") == 1);
 }
 
 #[test]
@@ -86,8 +84,7 @@ fn a_server_in_the_clear_is_not_taken_for_one_with_tls() {
         let server = &mut config.upstreams[0].servers[0];
         server.scheme = config::Scheme::Https;
     });
-    let mut client = scene.client();
-    client.asks("/");
+    let mut client = scene.client().asking("/");
     let mut server = scene.accept();
     server.sends("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
     assert!(client.message().head.starts_with("HTTP/1.1 502 "));
@@ -95,13 +92,12 @@ fn a_server_in_the_clear_is_not_taken_for_one_with_tls() {
 
 #[test]
 fn servers_see_our_certificate() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let tls = authority.server_asking(&authority.issue(&["a.example"]));
     let scene = Scene::to_tls(authority, tls, |config, authority| {
         config.upstreams[0].tls.certificate = Some(authority.files("shown", &["client"]).pair);
     });
-    let mut client = scene.client();
-    client.asks("/");
+    let mut client = scene.client().asking("/");
     let mut server = scene.accept();
     assert!(server.tls().peer_certificates().is_some());
     server.message();
@@ -111,12 +107,11 @@ fn servers_see_our_certificate() {
 
 #[test]
 fn the_name_and_the_protocol_are_asked_for() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let mut tls = authority.server(&authority.issue(&["a.example"]), &TLS13);
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let scene = Scene::to_tls(authority, tls, |_, _| ());
-    let mut client = scene.client();
-    client.asks("/");
+    let mut client = scene.client().asking("/");
     let mut server = scene.accept();
     let Some(rustls::Connection::Server(connection)) = &server.tls else { panic!("it is a server") };
     assert_eq!(connection.server_name(), Some("a.example"));
@@ -129,13 +124,12 @@ fn the_name_and_the_protocol_are_asked_for() {
 #[test]
 fn tickets_and_new_keys_leave_a_connection_as_it_is() {
     for version in [&TLS13, &TLS12] {
-        let authority = Authority::new();
+        let authority = TestAuthority::new();
         let mut tls = authority.server(&authority.issue(&["a.example"]), version);
         tls.send_tls13_tickets = 4;
         tls.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().expect("there is randomness");
         let scene = Scene::to_tls(authority, tls, |_, _| ());
-        let mut client = scene.client();
-        client.asks("/0");
+        let mut client = scene.client().asking("/0");
         let mut server = scene.accept();
         server.message();
         server.answers(b"/0");
@@ -147,7 +141,7 @@ fn tickets_and_new_keys_leave_a_connection_as_it_is() {
             }
             asks(&mut client, &mut server, &format!("/{round}"));
         }
-        // What may not be repeated asks the kernel, which knows of what has come meanwhile.
+        // A non-idempotent request makes the proxy ask the kernel, which knows about data that has arrived meanwhile.
         server.tls().refresh_traffic_keys().ok();
         server.sends(b"");
         client.sends("POST /last HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1\r\n\r\n1");
@@ -160,12 +154,11 @@ fn tickets_and_new_keys_leave_a_connection_as_it_is() {
 
 #[test]
 fn a_connection_that_its_server_has_ended_is_not_used_again() {
-    // The end comes with the answer, or later; with the end of TCP, or without.
+    // The end comes with the response or later, with a TCP close or without.
     for is_with_answer in [true, false] {
         for is_closed in [true, false] {
             let scene = Scene::to_tls13();
-            let mut client = scene.client();
-            client.asks("/1");
+            let mut client = scene.client().asking("/1");
             let mut server = scene.accept();
             server.message();
             if is_with_answer {
@@ -184,7 +177,7 @@ fn a_connection_that_its_server_has_ended_is_not_used_again() {
             if is_with_answer {
                 assert_eq!(client.message().body, b"1");
             }
-            // What cannot be repeated goes to another connection at once.
+            // A non-idempotent request uses another connection at once.
             client.sends("POST /2 HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1\r\n\r\n1");
             let mut next = scene.accept();
             assert!(next.message().head.starts_with("POST /2 "));
@@ -197,13 +190,12 @@ fn a_connection_that_its_server_has_ended_is_not_used_again() {
 #[test]
 fn what_a_server_says_unasked_is_nobodys_answer() {
     let scene = Scene::to_tls13();
-    let mut client = scene.client();
-    client.asks("/1");
+    let mut client = scene.client().asking("/1");
     let mut server = scene.accept();
     server.message();
     server.answers(b"1");
     assert_eq!(client.message().body, b"1");
-    // A whole answer, or a part of a record that may become one.
+    // A complete response, or a part of a record that may become one.
     for part in [false, true] {
         let bytes = server.sealed(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged");
         let sent = if part { &bytes[..10] } else { &bytes[..] };
@@ -218,9 +210,9 @@ fn what_a_server_says_unasked_is_nobodys_answer() {
 
 #[test]
 fn an_answer_that_its_server_cuts_is_cut_for_the_client() {
-    // RFC 8446 §6.1: without a word the end of a connection is no end of a body that lasts until then.
-    // What the server says, whether it tells its end; whether all is well, and whether the client is told its own: a
-    // length that is not reached needs no further sign.
+    // RFC 8446 §6.1: without close_notify, the end of a connection does not end a body until close. The columns: the
+    // server's bytes; close_notify; a complete response; the proxy's close_notify to the client, which is unnecessary
+    // if a length is not reached.
     for (said, is_told, is_whole, is_client_told) in [
         ("\r\nhello", true, true, true),
         ("\r\nhello", false, false, false),
@@ -230,8 +222,7 @@ fn an_answer_that_its_server_cuts_is_cut_for_the_client() {
         ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", true, false, false),
     ] {
         let scene = Scene::to_tls13();
-        let mut client = scene.client();
-        client.sends("GET / HTTP/1.0\r\nHost: a.example\r\n\r\n");
+        let mut client = scene.client().saying("GET / HTTP/1.0\r\nHost: a.example\r\n\r\n");
         let mut server = scene.accept();
         server.message();
         server.sends(format!("HTTP/1.1 200 OK\r\n{said}"));
@@ -241,7 +232,7 @@ fn an_answer_that_its_server_cuts_is_cut_for_the_client() {
             server.tells_its_end();
         }
         drop(server);
-        client.ends(if is_client_told { &Ending::Told } else { &Ending::Reset });
+        client.ends(if is_client_told { &TlsEnding::Told } else { &TlsEnding::Reset });
         scene.waits_for(said, |counters| {
             counters.requests_active == 0 && count(counters, "upstream-truncated") == u64::from(!is_whole)
         });
@@ -251,7 +242,7 @@ fn an_answer_that_its_server_cuts_is_cut_for_the_client() {
 #[test]
 fn sessions_with_servers_are_resumed() {
     for version in [&TLS13, &TLS12] {
-        let authority = Authority::new();
+        let authority = TestAuthority::new();
         let mut tls: ServerConfig = authority.server(&authority.issue(&["a.example"]), version);
         tls.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().expect("there is randomness");
         let scene = Scene::to_tls(authority, tls, |_, _| ());
@@ -272,16 +263,15 @@ fn sessions_with_servers_are_resumed() {
 #[test]
 fn a_request_leaves_with_the_end_of_the_handshake() {
     let scene = Scene::to_tls13();
-    let mut client = scene.client();
-    client.asks("/");
+    let _client = scene.client().asking("/");
     let mut server = scene.accept_unshaken();
     server.shakes_hands().expect("it is believed");
-    // Nothing has to be read from the socket any more.
+    // Nothing more needs to be read from the socket.
     server.tcp.set_nonblocking(true).expect("is a socket");
     assert!(server.message().head.starts_with("GET / "));
 }
 
-/// A request that waits for a new connection takes one that becomes free before; the new one is for whoever comes next.
+/// A request that waits for a new connection takes one that becomes free earlier; the new one goes to a later request.
 #[test]
 fn a_request_that_waits_for_a_handshake_takes_a_connection_that_becomes_free() {
     let scene = Scene::to_tls13();
@@ -298,14 +288,14 @@ fn a_request_that_waits_for_a_handshake_takes_a_connection_that_becomes_free() {
     assert_eq!(second.message().body, b"2");
     other.shakes_hands().unwrap_or_else(|ending| panic!("no handshake: {ending:?}"));
     scene.waits_for("both are there", |counters| counters.upstream_connects == 2);
-    // The one that came last is used first.
+    // The newest connection is used first.
     asks(&mut first, &mut other, "/3");
     scene.assert_no_more_connections();
     let counters = scene.running.counters();
     assert_eq!((counters.upstream_connects, counters.upstream_reuses), (2, 2));
 }
 
-/// What becomes free goes to who waits longest, and not to one who has lost its own connection.
+/// A free connection goes to the request that has waited longest, rather than to one whose own connection failed.
 #[test]
 fn those_who_wait_for_handshakes_are_served_in_turn() {
     let scene = Scene::to_tls13();
@@ -322,8 +312,8 @@ fn those_who_wait_for_handshakes_are_served_in_turn() {
         assert_eq!(client.message().body, b"ok");
         assert!(server.message().head.starts_with(&format!("GET /{} ", at + 1)));
     }
-    // The third is under way, so that the connections begun for it and for the second are for whoever comes next; that
-    // one of them fails is nobody's failure.
+    // The third request is under way, so the connections begun for it and for the second are for later requests. If one
+    // of them fails, no request fails.
     drop(refused);
     scene.waits_for("it is noticed", |counters| counters.upstream_connect_failures == 1);
     clients[0].asks("/3");

@@ -1,28 +1,28 @@
-//! What servers, and the log, are told of a client's TLS.
+//! Facts about a client's TLS, for servers and the log.
 
 use std::sync::Arc;
 
 use config::{AccessLog, ClientCertificates, LogFormat, LogTarget, Settings};
-use route::{HeaderEdit, HeaderEdits, Stage};
+use route::{HeaderEdit, HeaderEdits, TemplateStage};
 use rustls::client::{Resumption, Tls12Resumption};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, HandshakeKind};
 use serde_json::Value;
-use testkit::tls::{Authority, End};
+use testkit::tls::{TestAuthority, TlsEnd};
 
-use crate::scene::{Scene, listener_tls};
+use super::scene::{Scene, listener_tls};
 
 const TOLD: &str = "$tls.version $tls.cipher $tls.alpn $tls.sni $tls.subject $tls.issuer $tls.serial $tls.san $tls.fingerprint";
 
 fn tells(config: &mut Settings) {
     let edits = [HeaderEdit::Set("X-Tls", TOLD)];
-    let edits = HeaderEdits::new(edits, Stage::Forward, None).expect("the variables are known");
+    let edits = HeaderEdits::new(edits, TemplateStage::Forward, None).expect("the variables are known");
     config.routes[0].policies.request_headers = edits;
 }
 
-/// What the server reads of a client with this configuration.
-fn told(scene: &Scene, server: &mut Option<End>, config: &Arc<ClientConfig>) -> (HandshakeKind, String) {
-    let mut client = End::client(scene.connect(), config, "a.example");
+/// Returns what the server receives about a client with this configuration.
+fn told(scene: &Scene, server: &mut Option<TlsEnd>, config: &Arc<ClientConfig>) -> (HandshakeKind, String) {
+    let mut client = TlsEnd::client(scene.connect(), config, "a.example");
     let kind = client.shakes_hands().expect("it is let in");
     client.asks("/");
     let server = server.get_or_insert_with(|| scene.accept());
@@ -35,9 +35,10 @@ fn told(scene: &Scene, server: &mut Option<End>, config: &Arc<ClientConfig>) -> 
 
 #[test]
 fn templates_name_what_was_agreed_on_in_full_and_resumed_sessions() {
-    let clients = Authority::new();
+    let clients = TestAuthority::new();
     let known = clients.issue(&["client"]);
-    let tls::Peer { subject, issuer, serial, names, fingerprint } = tls::Peer::of(&known.certificate);
+    let tls::VerifiedClient { subject, issuer, serial, names, fingerprint } =
+        tls::VerifiedClient::from_certificate(&known.certificate);
     assert_eq!((subject.as_str(), names.as_str()), ("CN=alice", "DNS:client"));
     assert!(issuer.starts_with("CN=") && serial.len() > 1, "{issuer} {serial}");
     let log = clients.path().join("access.log");

@@ -1,6 +1,6 @@
 //! Axis ticks at round numbers. No drawing.
 
-/// About `wanted` round numbers, from 0 to at least `most`.
+/// Makes about `wanted` round numbers, from 0 to at least `most`.
 pub(super) fn linear(most: f64, wanted: usize) -> Vec<f64> {
     if !(most.is_finite() && most > 0.0) {
         return vec![0.0, 1.0];
@@ -16,8 +16,8 @@ pub(super) fn linear(most: f64, wanted: usize) -> Vec<f64> {
     (0..=count).map(|index| index as f64 * step).collect()
 }
 
-/// Ticks of a logarithmic axis that enclose `least` to `most`, both above 0: 1, 2 and 5 of every decade, or only powers
-/// of ten for many decades.
+/// Makes ticks of a logarithmic axis that enclose `least` to `most`, both above 0: 1, 2 and 5 of every decade, or only
+/// powers of ten for many decades.
 pub(super) fn logarithmic(least: f64, most: f64) -> Vec<f64> {
     if !(least.is_finite() && most.is_finite() && least > 0.0 && most >= least) {
         return vec![1.0, 10.0];

@@ -1,67 +1,59 @@
-//! Horizontal bars in groups, each group with an axis of its own: as HTML, which shrinks with the screen and keeps the
-//! size of its text, and as SVG for files.
+//! Horizontal bars in groups, each with its own axis. As HTML they shrink with the screen, but not their text.
 
 use std::fmt::Write as _;
 
 use super::{Chart, Look, axis, escaped};
 use crate::statistics::Estimate;
 
-/// Width of a chart as a file.
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 118.0;
 const RIGHT: f64 = 96.0;
 const ROW: f64 = 18.0;
 const BAR: f64 = 12.0;
-/// Height of the name of a group.
 const HEAD: f64 = 24.0;
-/// Height of the ticks of a group.
 const TICKS: f64 = 24.0;
 const BOTTOM: f64 = 18.0;
-/// Steps of the axis.
 const STEPS: usize = 4;
 
-/// A chart of bars.
 pub(super) struct Bars {
     pub(super) id: String,
     pub(super) title: String,
-    /// What the axes show, with the unit.
+    /// Label of the axes, with the unit.
     pub(super) axis: String,
     /// Formats a figure with its unit.
     pub(super) figure: fn(f64) -> String,
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<BarGroup>,
 }
 
 /// Bars that share an axis.
-pub(super) struct Group {
-    /// Name of the group; `None` if it is alone.
+pub(super) struct BarGroup {
+    /// `None` for a single group.
     pub(super) name: Option<String>,
     pub(super) bars: Vec<Bar>,
 }
 
-/// The bar of a proxy.
 pub(super) struct Bar {
     pub(super) look: Look,
     pub(super) name: String,
-    /// The figure, or why there is none.
-    pub(super) figure: Result<Figure, &'static str>,
+    /// The figure, or the reason why there is none.
+    pub(super) figure: Result<BarFigure, &'static str>,
 }
 
-/// A figure with its spread.
-pub(super) struct Figure {
+pub(super) struct BarFigure {
     pub(super) total: Estimate,
-    /// The part that is drawn full; the rest is light. Everything, if `None`.
+    /// The part that is drawn solid; the rest is light. `None`: everything.
     pub(super) full: Option<f64>,
 }
 
 /// Scale of a group: ticks from 0 to the end.
-struct Scale {
+struct BarScale {
     ticks: Vec<f64>,
     end: f64,
 }
 
-impl Scale {
+impl BarScale {
     /// `None` if no bar has a figure.
-    fn of(group: &Group) -> Option<Self> {
+    fn from_group(group: &BarGroup) -> Option<Self> {
         let highs = group.bars.iter().filter_map(|bar| Some(bar.figure.as_ref().ok()?.total.high));
         let ticks = axis::linear(highs.reduce(f64::max)?, STEPS);
         let end = *ticks.last()?;
@@ -74,9 +66,9 @@ impl Scale {
 }
 
 impl Bars {
-    /// The chart; `None` if nothing was measured.
+    /// Draws the chart; `None` if nothing was measured.
     pub(super) fn chart(self) -> Option<Chart> {
-        let has_figures = |group: &Group| group.bars.iter().any(|bar| bar.figure.is_ok());
+        let has_figures = |group: &BarGroup| group.bars.iter().any(|bar| bar.figure.is_ok());
         self.groups.iter().any(has_figures).then(|| {
             let (body, height) = self.svg();
             let mut named: Vec<(Look, String)> = Vec::new();
@@ -97,7 +89,7 @@ impl Bars {
     fn html(&self) -> String {
         let mut out = String::new();
         for group in &self.groups {
-            let scale = Scale::of(group);
+            let scale = BarScale::from_group(group);
             let steps = scale.as_ref().map_or(1, |scale| scale.ticks.len() - 1);
             let _ = write!(out, "<div class=\"group\" style=\"--n:{steps}\">");
             if let Some(name) = &group.name {
@@ -120,7 +112,7 @@ impl Bars {
         out
     }
 
-    fn html_bar(&self, out: &mut String, bar: &Bar, scale: Option<&Scale>) {
+    fn html_bar(&self, out: &mut String, bar: &Bar, scale: Option<&BarScale>) {
         let _ = write!(
             out,
             "<div class=\"bar\"><span>{}<s class=\"{} {}\"></s></span>",
@@ -129,7 +121,7 @@ impl Bars {
             bar.look.shape_class()
         );
         match (&bar.figure, scale) {
-            (Ok(Figure { total, full }), Some(scale)) => {
+            (Ok(BarFigure { total, full }), Some(scale)) => {
                 let class = bar.look.class();
                 let percent = |value| scale.percent(value);
                 let (from, low, high) = (full.unwrap_or(total.median), total.low, total.high);
@@ -159,7 +151,7 @@ impl Bars {
         }
     }
 
-    /// SVG elements, and their height.
+    /// Returns SVG elements, and their height.
     fn svg(&self) -> (String, f64) {
         let mut out = String::new();
         let mut top = 0.0;
@@ -175,9 +167,9 @@ impl Bars {
                 );
                 top += HEAD;
             }
-            let scale = Scale::of(group);
+            let scale = BarScale::from_group(group);
             let floor = top + ROW * group.bars.len() as f64;
-            let x = |scale: &Scale, value: f64| LEFT + (WIDTH - LEFT - RIGHT) * value / scale.end;
+            let x = |scale: &BarScale, value: f64| LEFT + (WIDTH - LEFT - RIGHT) * value / scale.end;
             for tick in scale.iter().flat_map(|scale| &scale.ticks) {
                 let at = scale.as_ref().map_or(LEFT, |scale| x(scale, *tick));
                 let _ = write!(
@@ -217,7 +209,7 @@ impl Bars {
             escaped(&bar.name),
             bar.look.marker(LEFT - 10.0, middle)
         );
-        let Figure { total, full } = match &bar.figure {
+        let BarFigure { total, full } = match &bar.figure {
             Ok(figure) => figure,
             Err(word) => {
                 let (width, inside) = (WIDTH - LEFT - RIGHT, LEFT + 6.0);

@@ -1,22 +1,21 @@
-//! Charts as files of their own: with title, legend and source, and with colours that need no style of a page.
+//! Charts as separate files: with title, legend and source, and with fixed colours in place of a page's style.
 
 use std::fmt::Write as _;
 
+#[cfg(feature = "pictures")]
 use super::png::png;
 use super::{Chart, Look, escaped};
 
-/// Space around everything.
 const MARGIN: f64 = 16.0;
 const TITLE_SIZE: f64 = 15.0;
 const SOURCE_SIZE: f64 = 10.5;
-/// Width of a letter on average, as a share of the size of the font. Ours is wide.
+/// Average width of a letter, as a share of the font size. Our font is wide.
 const LETTER: f64 = 0.6;
 const LINE: f64 = 1.35;
 /// Width of a key of the legend with the space around it, and height of a row.
 const KEY: f64 = 50.0;
 const KEY_ROW: f64 = 18.0;
 
-/// Colours of a chart as a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Theme {
     /// End of the names of its files: empty, `-dark`, `-paper`.
@@ -37,7 +36,6 @@ const LIGHT_COLOURS: [&str; 8] =
 const DARK_COLOURS: [&str; 8] =
     ["#56b4e9", "#f0803c", "#2cc79a", "#e29ac4", "#e69f00", "#8fd0f5", "#f0e442", "#a9b0ba"];
 
-/// For bright pages.
 pub const LIGHT: Theme = Theme {
     ending: "",
     paper: "#ffffff",
@@ -49,7 +47,6 @@ pub const LIGHT: Theme = Theme {
     fills: LIGHT_COLOURS,
 };
 
-/// For dark pages.
 pub const DARK: Theme = Theme {
     ending: "-dark",
     paper: "#14171b",
@@ -74,7 +71,7 @@ pub const PAPER: Theme = Theme {
 };
 
 impl Chart {
-    /// The chart as an SVG file. `source` says where the figures come from.
+    /// Renders the chart as an SVG file. `source` is the source of the figures.
     pub fn svg(&self, theme: &Theme, source: &str) -> String {
         let (inside, [width, height]) = self.framed(source);
         format!(
@@ -87,13 +84,14 @@ impl Chart {
         )
     }
 
-    /// The chart as a PNG file; `None` if it does not fit into memory.
+    /// Renders the chart as a PNG file; `None` if it does not fit into memory.
+    #[cfg(feature = "pictures")]
     pub fn png(&self, theme: &Theme, source: &str) -> Option<Vec<u8>> {
         let (inside, size) = self.framed(source);
         png(&inside, size, theme)
     }
 
-    /// Elements of a file, with title, legend and source, and the size of all.
+    /// Returns the elements of a file, with title, legend and source, and its size.
     fn framed(&self, source: &str) -> (String, [f64; 2]) {
         let width = self.width + 2.0 * MARGIN;
         let title = wrapped(&self.title, self.width / (TITLE_SIZE * LETTER));
@@ -146,7 +144,7 @@ impl Chart {
     }
 }
 
-/// Line and marker of a series.
+/// Draws the line and marker of a series.
 fn key(out: &mut String, look: Look, left: f64, middle: f64) {
     let (class, right, marker) = (look.class(), left + 42.0, look.marker(left + 21.0, middle));
     let _ = write!(
@@ -156,12 +154,12 @@ fn key(out: &mut String, look: Look, left: f64, middle: f64) {
 }
 
 impl Theme {
-    /// Width of the edge of a bar: without colours, a bright one needs it.
+    /// Width of the edge of a bar: without colours, a bright bar needs one.
     pub(super) fn edge(&self, style: usize) -> f32 {
         if self.strokes[style] == self.fills[style] { 0.0 } else { 0.75 }
     }
 
-    /// Style sheet without variables, which not every program that shows SVG knows.
+    /// Style sheet without variables, because some programs that show SVG do not support them.
     fn style(&self) -> String {
         let Self { paper, ink, quiet, line, band, .. } = self;
         let mut out = format!(
@@ -185,7 +183,7 @@ impl Theme {
     }
 }
 
-/// Breaks text into lines of at most so many letters, between words.
+/// Breaks text into lines of at most this many letters, between words.
 fn wrapped(text: &str, letters: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

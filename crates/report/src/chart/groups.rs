@@ -1,22 +1,17 @@
 //! Bars of all proxies: a group for each case.
 
-use super::bars::{Bar, Bars, Figure, Group};
+use super::bars::{Bar, BarFigure, BarGroup, Bars};
 use super::{Chart, series};
 use crate::statistics::Estimate;
-use crate::summary::{CaseSummary, Row, Summary};
+use crate::summary::{CaseSummary, Summary, SummaryRow};
 
-/// Content of a chart with a group of bars for each case.
 pub struct Groups<'s> {
-    /// ID, unique in the page.
+    /// Unique in the page.
     pub id: &'s str,
-    /// Title of the chart.
     pub title: &'s str,
-    /// Label of the axis.
     pub axis: &'s str,
-    /// Selects the cases.
     pub includes: fn(&CaseSummary<'_>) -> bool,
-    /// Figure of a proxy.
-    pub value: fn(&Row<'_>) -> Option<Estimate>,
+    pub value: fn(&SummaryRow<'_>) -> Option<Estimate>,
     /// Formats a figure with its unit.
     pub figure: fn(f64) -> String,
 }
@@ -25,7 +20,7 @@ impl Groups<'_> {
     /// Draws the chart; `None` if nothing was measured.
     pub fn draw(&self, summary: &Summary<'_>) -> Option<Chart> {
         let cases = summary.cases.iter().filter(|case| (self.includes)(case));
-        let groups = cases.map(|case| Group { name: Some(case.title()), bars: self.bars(case) });
+        let groups = cases.map(|case| BarGroup { name: Some(case.title()), bars: self.bars(case) });
         Bars {
             id: self.id.to_owned(),
             title: self.title.to_owned(),
@@ -36,13 +31,13 @@ impl Groups<'_> {
         .chart()
     }
 
-    /// Bars of the proxies in a case. A missing figure has a word in place of the bar, unless the proxy cannot have
-    /// this figure. `direct` is left out where it is not slowed as the proxies are.
+    /// Makes the bars of a case. A missing figure has a word in place of the bar, unless the proxy cannot have this
+    /// figure. `direct` is left out if only the proxies are slowed.
     fn bars(&self, case: &CaseSummary<'_>) -> Vec<Bar> {
         let looks = series::looks(&case.proxies()).into_iter().zip(&case.rows);
-        let bar = |(look, row): (series::Look, &Row<'_>)| {
+        let bar = |(look, row): (series::Look, &SummaryRow<'_>)| {
             let figure = match (self.value)(row) {
-                Some(total) => Ok(Figure { total, full: None }),
+                Some(total) => Ok(BarFigure { total, full: None }),
                 None => Err(row.lacks()?),
             };
             Some(Bar { look, name: row.proxy.name.clone(), figure })

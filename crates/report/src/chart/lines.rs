@@ -10,14 +10,12 @@ const LEFT: f64 = 84.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
-/// Maximum number of points of a line that has a marker at each.
+/// Lines with at most this many points have a marker at each.
 const MARKED_MOST: usize = 14;
 
-/// Content of a line chart.
-pub(crate) struct Lines<'s> {
-    /// ID, unique in the page.
+pub(crate) struct LineChart<'s> {
+    /// Unique in the page.
     pub(crate) id: &'s str,
-    /// Title of the chart.
     pub(crate) title: &'s str,
     /// Label of the horizontal axis.
     pub(crate) axis: &'s str,
@@ -27,26 +25,26 @@ pub(crate) struct Lines<'s> {
     pub(crate) across: fn(f64) -> String,
     /// Formats a tick of the vertical axis.
     pub(crate) upwards: fn(f64) -> String,
-    /// Lines: the look and the points of each, from left to right.
+    /// The look and the points of each line, from left to right.
     pub(crate) lines: Vec<(Look, Vec<(f64, f64)>)>,
 }
 
-/// A series with its name, in a chart that also says what it does not draw.
-pub(crate) struct Named {
+/// A series with its name, for a chart that also marks missing points.
+pub(crate) struct NamedSeries {
     pub(crate) look: Look,
     pub(crate) name: String,
-    /// Where the line has no point, and the word for it: `no valid round`.
+    /// Positions without a point, with the word for each: `no valid round`.
     pub(crate) lacks: Vec<(f64, &'static str)>,
 }
 
-impl Lines<'_> {
-    /// Markup of the chart for a page that names its series; `None` without points.
+impl LineChart<'_> {
+    /// Renders the chart for a page that names its series; `None` without points.
     pub(crate) fn draw(&self) -> Option<String> {
         self.chart(&[]).map(|chart| chart.markup())
     }
 
-    /// The chart of these series; `None` without points. What a series lacks is a cross at the upper edge.
-    pub(crate) fn chart(&self, series: &[Named]) -> Option<Chart> {
+    /// Draws the chart of these series; `None` without points. A missing point is a cross at the upper edge.
+    pub(crate) fn chart(&self, series: &[NamedSeries]) -> Option<Chart> {
         let all = || self.lines.iter().flat_map(|(_, points)| points);
         let lacking = series.iter().flat_map(|one| &one.lacks).map(|(at, _)| *at);
         let most = all().map(|point| point.1).reduce(f64::max)?;
@@ -119,8 +117,8 @@ impl Lines<'_> {
     }
 }
 
-/// Crosses where a series has no point, and the words for it. `index` keeps the words of several series apart.
-fn lacks(out: &mut String, series: &Named, index: usize, x: impl Fn(f64) -> f64) {
+/// Draws a cross for each missing point, with its word. `index` keeps the words of several series apart.
+fn lacks(out: &mut String, series: &NamedSeries, index: usize, x: impl Fn(f64) -> f64) {
     let class = series.look.class();
     for (at, _) in &series.lacks {
         let _ = write!(

@@ -1,13 +1,13 @@
 //! Chart of latency against percentile, on the axis 1/(1-p): each step to the right is ten times as rare.
 //!
-//! A curve ends where fewer than ten observations are beyond, because the rest is single requests.
+//! A curve ends where fewer than ten observations are beyond, because the rest would show single requests.
 
 use std::fmt::Write as _;
 
 use super::{Chart, axis, escaped, series};
 use crate::figure;
-use crate::latency::Latency;
-use crate::summary::{CaseSummary, Counted};
+use crate::latency::LatencyHistogram;
+use crate::summary::{CaseCounts, CaseSummary};
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 290.0;
@@ -28,8 +28,8 @@ struct Curve {
     points: Vec<(f64, f64)>,
 }
 
-/// Latency curves of every proxy in a case; of `direct` only where it is not slowed as the proxies are. `id` is unique in
-/// the page. `None` without observations.
+/// Draws the latency curves of every proxy in a case; that of `direct` only if the proxies are not slowed. `id` is
+/// unique in the page. `None` without observations.
 pub fn latency(case: &CaseSummary<'_>, id: &str) -> Option<Chart> {
     let rows =
         || series::looks(&case.proxies()).into_iter().zip(&case.rows).filter(|(_, row)| case.draws(row));
@@ -43,14 +43,14 @@ pub fn latency(case: &CaseSummary<'_>, id: &str) -> Option<Chart> {
     let most = all().map(|point| point.1).reduce(f64::max)?;
     let ticks = axis::logarithmic(least, most);
     let (bottom, top) = (ticks.first()?.log10(), ticks.last()?.log10());
-    let scale = Scale { decades, bottom, top };
+    let scale = PercentileScale { decades, bottom, top };
 
     let mut out = String::new();
     grid(&mut out, &scale, &ticks, case.counted().one());
     for curve in &curves {
         draw(&mut out, &scale, curve);
     }
-    // Who has no curve is said, and is not just missing.
+    // Proxies without a curve are named.
     let lacking =
         rows().filter_map(|(_, row)| Some(format!("{}: {}", escaped(&row.proxy.name), row.lacks()?)));
     for (index, said) in lacking.enumerate() {
@@ -68,23 +68,22 @@ pub fn latency(case: &CaseSummary<'_>, id: &str) -> Option<Chart> {
     })
 }
 
-/// Heading of the chart of a case.
 pub fn heading(case: &CaseSummary<'_>) -> &'static str {
     match case.counted() {
-        Counted::Messages => "Delay of messages by percentile",
-        Counted::Requests | Counted::Both => "Latency by percentile",
+        CaseCounts::Messages => "Delay of messages by percentile",
+        CaseCounts::Requests | CaseCounts::Both => "Latency by percentile",
     }
 }
 
 /// Converts values to positions in the drawing.
-struct Scale {
+struct PercentileScale {
     decades: f64,
     /// Logarithms of the lowest and the highest latency.
     bottom: f64,
     top: f64,
 }
 
-impl Scale {
+impl PercentileScale {
     fn x(&self, decades: f64) -> f64 {
         LEFT + (WIDTH - LEFT - RIGHT) * decades / self.decades
     }
@@ -95,8 +94,8 @@ impl Scale {
     }
 }
 
-/// Latencies at evenly spaced decades, as far as there are enough observations.
-fn points(latency: &Latency) -> Vec<(f64, f64)> {
+/// Returns latencies at evenly spaced decades, as far as there are enough observations.
+fn points(latency: &LatencyHistogram) -> Vec<(f64, f64)> {
     let end = (latency.count() as f64 / BEYOND).log10().min(DECADES_MOST);
     if end <= 0.0 {
         return Vec::new();
@@ -105,11 +104,11 @@ fn points(latency: &Latency) -> Vec<(f64, f64)> {
     let decades: Vec<f64> = (0..=count).map(|index| index as f64 / POINTS as f64).collect();
     let quantiles: Vec<f64> = decades.iter().map(|decade| 1.0 - 10f64.powf(-decade)).collect();
     let latencies = latency.at_quantiles_us(&quantiles);
-    // A logarithmic axis has no 0: what took less than a microsecond is drawn as one.
+    // A logarithmic axis has no 0: less than a microsecond is drawn as one.
     decades.into_iter().zip(latencies.into_iter().map(|us| us.max(1) as f64)).collect()
 }
 
-fn grid(out: &mut String, scale: &Scale, ticks: &[f64], counted: &str) {
+fn grid(out: &mut String, scale: &PercentileScale, ticks: &[f64], counted: &str) {
     let (floor, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
     for tick in ticks {
         let y = scale.y(*tick);
@@ -142,7 +141,7 @@ fn grid(out: &mut String, scale: &Scale, ticks: &[f64], counted: &str) {
 }
 
 /// Draws a curve, with a marker at every half decade and at the end.
-fn draw(out: &mut String, scale: &Scale, curve: &Curve) {
+fn draw(out: &mut String, scale: &PercentileScale, curve: &Curve) {
     let at: Vec<(f64, f64)> =
         curve.points.iter().map(|&(decades, us)| (scale.x(decades), scale.y(us))).collect();
     let path: Vec<String> = at.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();

@@ -1,7 +1,6 @@
-//! Draws charts as PNG, with a font of our own: a machine that measures need not have any.
+//! Draws charts as PNG, with an embedded font, because a machine that measures may have none.
 //!
-//! Reads only the SVG that this crate writes: rectangles, lines, paths without curves, circles, polygons, text and
-//! shifted groups.
+//! Reads only this crate's SVG: rectangles, lines, paths without curves, circles, polygons, text, shifted groups.
 
 use tiny_skia::{Color, FillRule, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
 use ttf_parser::{Face, OutlineBuilder};
@@ -15,7 +14,7 @@ static FONT: &[u8] = include_bytes!("../../vendor/dejavu/DejaVuSans.ttf");
 const SCALE: f32 = 2.0;
 /// Maximum height in pixels; a higher drawing is less sharp.
 const PIXELS_MOST: f32 = 16_384.0;
-/// Size of text that has none of its own.
+/// Default size of text.
 const TEXT_SIZE: f32 = 12.0;
 /// Thickness of the edge that makes letters bold, as a share of their size.
 const BOLD: f32 = 0.05;
@@ -35,7 +34,7 @@ pub(super) fn png(elements: &str, [width, height]: [f64; 2], theme: &Theme) -> O
     let mut rest = elements;
     while let Some((tag, after)) = rest.split_once('<').and_then(|(_, begun)| begun.split_once('>')) {
         rest = after;
-        let element = Element(tag.trim_end_matches('/'));
+        let element = PngElement(tag.trim_end_matches('/'));
         match element.name() {
             "g" => {
                 groups.push(canvas.at);
@@ -56,9 +55,9 @@ pub(super) fn png(elements: &str, [width, height]: [f64; 2], theme: &Theme) -> O
 
 /// A tag without its brackets.
 #[derive(Clone, Copy)]
-struct Element<'t>(&'t str);
+struct PngElement<'t>(&'t str);
 
-impl<'t> Element<'t> {
+impl<'t> PngElement<'t> {
     fn name(self) -> &'t str {
         self.0.split(' ').next().unwrap_or_default()
     }
@@ -76,7 +75,6 @@ impl<'t> Element<'t> {
         self.text("class").is_some_and(|classes| classes.split(' ').any(|one| one == class))
     }
 
-    /// Number of the style of its series.
     fn style(self) -> usize {
         let classes = self.text("class").unwrap_or_default();
         classes.split(' ').find_map(|class| class.strip_prefix('s')?.parse().ok()).unwrap_or(0)
@@ -90,7 +88,6 @@ impl<'t> Element<'t> {
         [(); 2].map(|()| numbers.next().unwrap_or(0.0))
     }
 
-    /// Its outline.
     fn path(self) -> Option<Path> {
         let number = |attribute: &str| self.number(attribute);
         match self.name() {
@@ -147,20 +144,20 @@ fn path(steps: &str) -> Option<Path> {
 
 struct Canvas<'t> {
     pixels: Pixmap,
-    /// Where the group that is drawn begins.
+    /// Origin of the current group.
     at: Transform,
     face: Face<'static>,
     theme: &'t Theme,
 }
 
 impl Canvas<'_> {
-    fn draw(&mut self, element: Element<'_>) {
+    fn draw(&mut self, element: PngElement<'_>) {
         let Some(path) = element.path() else { return };
         let ink = self.theme.ink_of(element);
         if let Some(fill) = ink.fill {
             self.pixels.fill_path(&path, &paint(fill), FillRule::Winding, self.at, None);
         }
-        // A width of 0 would be the thinnest line.
+        // A width of 0 would draw a hairline.
         if let Some((colour, width)) = ink.stroke.filter(|(_, width)| *width > 0.0) {
             let dash = ink.dash.and_then(|dash| {
                 StrokeDash::new(dash.split(' ').filter_map(|number| number.parse().ok()).collect(), 0.0)
@@ -170,7 +167,7 @@ impl Canvas<'_> {
         }
     }
 
-    fn write(&mut self, element: Element<'_>, text: &str) {
+    fn write(&mut self, element: PngElement<'_>, text: &str) {
         let size = element.number("font-size").unwrap_or(TEXT_SIZE);
         let (Some(x), Some(y)) = (element.number("x"), element.number("y")) else { return };
         let unit = size / f32::from(self.face.units_per_em());
@@ -184,7 +181,7 @@ impl Canvas<'_> {
             () if element.has_class("middle") => x - width / 2.0,
             () => x,
         };
-        let mut outline = Outline { path: PathBuilder::new(), x: begin, y, unit };
+        let mut outline = GlyphOutline { path: PathBuilder::new(), x: begin, y, unit };
         for (glyph, advance) in advances {
             self.face.outline_glyph(glyph, &mut outline);
             outline.x += unit * advance;
@@ -200,21 +197,21 @@ impl Canvas<'_> {
     }
 }
 
-/// Outline of letters, which the font has upwards and a picture downwards.
-struct Outline {
+/// Outline of letters. The font's vertical axis points up, a picture's points down.
+struct GlyphOutline {
     path: PathBuilder,
     x: f32,
     y: f32,
     unit: f32,
 }
 
-impl Outline {
+impl GlyphOutline {
     fn to(&self, x: f32, y: f32) -> (f32, f32) {
         (self.x + self.unit * x, self.y - self.unit * y)
     }
 }
 
-impl OutlineBuilder for Outline {
+impl OutlineBuilder for GlyphOutline {
     fn move_to(&mut self, x: f32, y: f32) {
         let (x, y) = self.to(x, y);
         self.path.move_to(x, y);
@@ -240,18 +237,17 @@ impl OutlineBuilder for Outline {
     }
 }
 
-/// How an element is drawn.
+/// Fill, stroke and dash of an element.
 #[derive(Default)]
 struct Ink {
     fill: Option<Color>,
-    /// Colour and width.
     stroke: Option<(Color, f32)>,
     dash: Option<&'static str>,
 }
 
 impl Theme {
-    /// The same as the style sheet of an SVG file says.
-    fn ink_of(&self, element: Element<'_>) -> Ink {
+    /// Follows the style sheet of an SVG file.
+    fn ink_of(&self, element: PngElement<'_>) -> Ink {
         let style = element.style();
         let of_series = |colours: [&'static str; 8]| colours.get(style).copied().and_then(colour);
         let [line, fill] = [of_series(self.strokes), of_series(self.fills)];
@@ -288,7 +284,7 @@ impl Theme {
     }
 }
 
-/// The colour of `#rrggbb`.
+/// Parses `#rrggbb`.
 fn colour(text: &str) -> Option<Color> {
     let part = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
     Some(Color::from_rgba8(part(1)?, part(3)?, part(5)?, 255))
@@ -314,7 +310,7 @@ mod tests {
         Pixmap::decode_png(&png).expect("it can be read")
     }
 
-    /// The colour of a pixel, in the units of the drawing.
+    /// Returns the colour of a pixel, in the units of the drawing.
     fn at(pixels: &Pixmap, x: u32, y: u32) -> String {
         let pixel = pixels.pixel(2 * x, 2 * y).expect("it is inside").demultiply();
         format!("#{:02x}{:02x}{:02x}", pixel.red(), pixel.green(), pixel.blue())

@@ -1,17 +1,16 @@
-//! Colour, dash and marker of each series: the palette of Okabe and Ito, lightened or darkened for contrast with the
-//! page.
+//! Colour, dash and marker of each series: the palette of Okabe and Ito, made lighter or darker for contrast.
 
 use std::fmt::Write as _;
 
 use super::escaped;
-use crate::results::{Proxy, Role};
+use crate::results::{ComparedProxy, ProxyRole};
 
 /// Number of colours with dashes.
 const STYLES: usize = 8;
 const SHAPES: usize = 6;
-/// Style of what has no proxy.
+/// Look of measurements without a proxy.
 const DIRECT: Look = Look { style: STYLES - 1, shape: 3 };
-/// Look of the first in a comparison without known names.
+/// Look of the first proxy in a comparison without known names.
 const SUBJECT: Look = Look { style: 0, shape: 0 };
 
 /// Dashes of the lines, by style.
@@ -26,7 +25,7 @@ const DASHES: [Option<&str>; STYLES] = [
     Some("1 4"),
 ];
 
-/// Looks by name: a proxy has the same in every report. Proxies that are often measured together differ in colour.
+/// Looks of proxies, the same in every report. Proxies that are often measured together differ in colour.
 const KNOWN: &[(&str, Look)] = &[
     ("vanward", SUBJECT),
     ("direct", DIRECT),
@@ -50,23 +49,22 @@ const KNOWN: &[(&str, Look)] = &[
 /// Style sheet for pages with these charts. `--paper` is the background of the page.
 pub const STYLE: &str = include_str!("chart.css");
 
-/// Look of one series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     style: usize,
     shape: usize,
 }
 
-/// Looks of the proxies, by their names. An unknown name has a look that follows from it, or the next free one.
-pub(crate) fn looks(proxies: &[&Proxy]) -> Vec<Look> {
+/// Returns the look of each proxy. An unknown name has a look that depends on it, or the next free one.
+pub(crate) fn looks(proxies: &[&ComparedProxy]) -> Vec<Look> {
     let known: Vec<Option<Look>> = proxies.iter().map(|proxy| known(&proxy.name)).collect();
     let mut taken: Vec<Look> = known.iter().flatten().copied().collect();
-    let look = |(proxy, known): (&&Proxy, Option<Look>)| {
+    let look = |(proxy, known): (&&ComparedProxy, Option<Look>)| {
         known.unwrap_or_else(|| {
             let begin = match proxy.role {
-                Role::Subject => SUBJECT,
-                Role::Direct => DIRECT,
-                Role::Peer => Look::following_from(&proxy.name),
+                ProxyRole::Subject => SUBJECT,
+                ProxyRole::Direct => DIRECT,
+                ProxyRole::Peer => Look::following_from(&proxy.name),
             };
             let look = begin.free(&taken);
             taken.push(look);
@@ -76,7 +74,7 @@ pub(crate) fn looks(proxies: &[&Proxy]) -> Vec<Look> {
     proxies.iter().zip(known).map(look).collect()
 }
 
-/// Whether a name has a look of its own in every report.
+/// Whether a name has a fixed look in every report.
 pub fn has_own_look(name: &str) -> bool {
     known(name).is_some()
 }
@@ -86,7 +84,7 @@ fn known(name: &str) -> Option<Look> {
 }
 
 impl Look {
-    /// A look that follows from a name, the same in every report: by FNV-1a.
+    /// Derives a look from a name by FNV-1a, so that it is the same in every report.
     fn following_from(name: &str) -> Self {
         let hash = name
             .bytes()
@@ -95,7 +93,7 @@ impl Look {
         Self { style: 1 + place % (STYLES - 2), shape: place / (STYLES - 2) }
     }
 
-    /// This look if it is free, or another: first one of a colour that is free, too. With everything taken, this one.
+    /// Returns a free look: this one, or else one with a free colour, or else any; if all are taken, this one.
     fn free(self, taken: &[Self]) -> Self {
         let colour_is_free = |look: &Self| !taken.iter().any(|other| other.style == look.style);
         let is_free = |look: &Self| !taken.contains(look);
@@ -110,7 +108,7 @@ impl Look {
         all().find(colour_is_free).or_else(|| all().find(is_free)).unwrap_or(self)
     }
 
-    /// Dashes of the lines of a style; `None` for a full line.
+    /// Dashes of the lines of a style; `None` for a solid line.
     pub(super) fn dash(style: usize) -> Option<&'static str> {
         DASHES.get(style).copied().flatten()
     }
@@ -158,8 +156,7 @@ impl Look {
     }
 }
 
-/// Legend for charts of these proxies.
-pub fn legend(proxies: &[&Proxy]) -> String {
+pub fn legend(proxies: &[&ComparedProxy]) -> String {
     let mut out = String::from("<ul class=\"legend\">");
     for (proxy, look) in proxies.iter().zip(looks(proxies)) {
         let _ = write!(
@@ -179,8 +176,8 @@ pub fn legend(proxies: &[&Proxy]) -> String {
 mod tests {
     use super::*;
 
-    fn proxy(name: &str, role: Role) -> Proxy {
-        Proxy { name: name.to_owned(), role, version: String::new(), started: Vec::new() }
+    fn proxy(name: &str, role: ProxyRole) -> ComparedProxy {
+        ComparedProxy { name: name.to_owned(), role, version: String::new(), started: Vec::new() }
     }
 
     #[test]
@@ -195,17 +192,18 @@ mod tests {
     fn a_look_depends_on_the_name_and_not_on_the_others() {
         let (known, unknown) = (["nginx", "envoy", "pound"], ["mine", "vanward@old", "mine2", ""]);
         for name in known.into_iter().chain(unknown) {
-            let alone = looks(&[&proxy(name, Role::Peer)]);
-            let subject = proxy("vanward", Role::Subject);
-            let beside = looks(&[&proxy("direct", Role::Direct), &subject, &proxy(name, Role::Peer)]);
+            let alone = looks(&[&proxy(name, ProxyRole::Peer)]);
+            let subject = proxy("vanward", ProxyRole::Subject);
+            let beside =
+                looks(&[&proxy("direct", ProxyRole::Direct), &subject, &proxy(name, ProxyRole::Peer)]);
             assert_eq!(alone[0], beside[2], "{name}");
         }
     }
 
     #[test]
     fn many_unknown_names_have_looks_of_their_own() {
-        let mut proxies = vec![proxy("direct", Role::Direct), proxy("vanward", Role::Subject)];
-        proxies.extend((0..30).map(|number| proxy(&format!("proxy {number}"), Role::Peer)));
+        let mut proxies = vec![proxy("direct", ProxyRole::Direct), proxy("vanward", ProxyRole::Subject)];
+        proxies.extend((0..30).map(|number| proxy(&format!("proxy {number}"), ProxyRole::Peer)));
         let looks = looks(&proxies.iter().collect::<Vec<_>>());
         for (place, look) in looks.iter().enumerate() {
             assert!(!looks[..place].contains(look), "{place}: {look:?}");

@@ -2,39 +2,41 @@
 
 use serde::Serialize;
 
-use super::{Basis, Change, Comparison, Verdict};
+use super::{Basis, ChangeVerdict, Comparison, Doubt, FigureChange, Interval};
 use crate::figure;
 use crate::judge::OTHERS;
 use crate::results::Results;
 use crate::summary::{CaseSummary, Metric, Summary};
-use crate::table::{NOTHING, Table};
+use crate::table::{NOTHING, TextTable};
 
 /// Verdicts as sentences, then caveats.
 pub fn sentences(comparison: &Comparison<'_>) -> Vec<String> {
     let mut said = Vec::new();
-    for (verdict, word) in [(Verdict::Worse, "worse"), (Verdict::Better, "better")] {
+    for verdict in [ChangeVerdict::Worse, ChangeVerdict::Better] {
         let found = comparison.changes.iter().filter(|change| change.verdict == verdict);
-        said.extend(found.map(|change| {
-            format!(
-                "{} became {word} in {}, {}: {}.",
-                change.proxy,
-                change.metric.phrase(change.counted),
-                change.case.as_deref().unwrap_or("over all cases"),
-                shift(change)
-            )
-        }));
+        said.extend(found.map(|change| sentence(change, word(verdict))));
     }
-    if said.is_empty() {
+    if comparison.is_disjoint {
+        said.push("The two results have no proxy and case in common: nothing is compared.".to_owned());
+    } else if said.is_empty() {
         said.push("No difference beyond noise and drift.".to_owned());
     }
-    if comparison.changes.iter().any(|change| change.verdict == Verdict::Unjudged) {
-        said.push("Where fewer than three repeats count on either side, nothing is claimed.".to_owned());
-    }
-    if comparison.changes.iter().any(|change| change.verdict == Verdict::Refused) {
-        said.push(
-            "What the judge refused in one of the results is not compared: the reasons are in their own reports.".to_owned(),
-        );
-    }
+    let has =
+        |doubt| comparison.changes.iter().any(|change| change.verdict == ChangeVerdict::Undecided(doubt));
+    let doubts = [
+        (Doubt::FewRounds, "Figures with fewer than three valid rounds on either side are undecided."),
+        (
+            Doubt::Refused,
+            "Figures that the judge does not rank in one of the results are undecided: the reasons are in their own reports.",
+        ),
+        (Doubt::Absent, "Figures that the second results do not have are undecided."),
+        (
+            Doubt::Spread,
+            "Figures that could have become worse by half, as far as their spread tells, are undecided: measure longer, or \
+             with more rounds.",
+        ),
+    ];
+    said.extend(doubts.iter().filter(|(doubt, _)| has(*doubt)).map(|(_, text)| (*text).to_owned()));
     said.extend(comparison.differences.iter().cloned());
     said.push(match &comparison.basis {
         Basis::Controls(names) => format!(
@@ -42,7 +44,7 @@ pub fn sentences(comparison: &Comparison<'_>) -> Vec<String> {
             names.join(", ")
         ),
         Basis::SameMachine => {
-            "Nothing in both runs is known to be the same, so that drift of the machine cannot be told \
+            "Nothing in both runs is known to be the same, so drift of the machine cannot be distinguished \
              from change: add a peer to the plan for a sharper comparison."
                 .to_owned()
         }
@@ -57,9 +59,28 @@ pub fn sentences(comparison: &Comparison<'_>) -> Vec<String> {
     said
 }
 
+/// A change for the better or worse: `mine became worse in errors, tiny: 0.000% before, 0.500% after.`
+fn sentence(change: &FigureChange, word: &str) -> String {
+    let moved = match change.figures.filter(|_| change.ratio.is_none()) {
+        Some([before, after]) => {
+            let [before, after] = [before, after].map(|estimate| change.metric.figure(estimate.median));
+            format!("{before} before, {after} after")
+        }
+        None => shift(change),
+    };
+    let note = change.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+    format!("{} became {word} in {}: {moved}{note}.", change.proxy, place(change))
+}
+
+/// Metric and case of a change: `memory, over all cases`.
+pub fn place(change: &FigureChange) -> String {
+    let case = change.case.as_deref().unwrap_or("over all cases");
+    format!("{}, {case}", change.metric.phrase(change.counted))
+}
+
 /// Caveat about other processes during a run. If they ran in all its rounds, no interval shows their effect.
 fn disturbed((results, which): (&Results, &str)) -> Option<String> {
-    let summary = Summary::of(results);
+    let summary = Summary::from_results(results);
     let is_disturbed = |case: &&CaseSummary<'_>| case.findings.iter().any(|finding| finding.rule == OTHERS);
     let cases = summary.cases.iter().filter(is_disturbed).count();
     (cases > 0).then(|| {
@@ -71,14 +92,13 @@ fn disturbed((results, which): (&Results, &str)) -> Option<String> {
     })
 }
 
-/// Table with a row for each change.
-pub fn table(comparison: &Comparison<'_>) -> Table {
-    let row = |change: &Change| {
+pub fn table(comparison: &Comparison<'_>) -> TextTable {
+    let row = |change: &FigureChange| {
         let figure = |side: usize| match change.figures {
             Some(figures) => {
                 let estimate = figures[side];
                 let median = change.metric.figure(estimate.median);
-                // Of one round nobody knows the spread.
+                // A single round has no known spread.
                 if estimate.count > 1 {
                     format!("{median} ±{}", figure::percent(estimate.spread()))
                 } else {
@@ -94,10 +114,12 @@ pub fn table(comparison: &Comparison<'_>) -> Table {
             figure(0),
             figure(1),
             shift(change),
-            word(change.verdict).to_owned(),
+            shown(change.verdict),
         ]
     };
-    Table {
+    // Counts are shown only if they changed: usually no round is lost, and no request fails.
+    let is_shown = |change: &&FigureChange| change.ratio.is_some() || change.verdict != ChangeVerdict::Equal;
+    TextTable {
         caption: format!(
             "{} ({}) and {} ({})",
             comparison.before.title,
@@ -108,11 +130,11 @@ pub fn table(comparison: &Comparison<'_>) -> Table {
         headings: ["proxy", "case", "figure", "before", "after", "change", "verdict"]
             .map(str::to_owned)
             .to_vec(),
-        rows: comparison.changes.iter().map(row).collect(),
+        rows: comparison.changes.iter().filter(is_shown).map(row).collect(),
     }
 }
 
-/// The changes as one line of JSON.
+/// Formats the changes as one line of JSON.
 pub fn json(comparison: &Comparison<'_>) -> String {
     #[derive(Serialize)]
     struct Shown<'c> {
@@ -131,14 +153,15 @@ pub fn json(comparison: &Comparison<'_>) -> String {
         before: Option<[f64; 3]>,
         after: Option<[f64; 3]>,
         ratio: Option<[f64; 3]>,
-        verdict: Verdict,
+        verdict: &'static str,
+        why: Option<&'static str>,
     }
     let (basis, controls) = match &comparison.basis {
         Basis::Controls(names) => ("controls", names.as_slice()),
         Basis::SameMachine => ("same-machine", &[][..]),
         Basis::Machines => ("machines", &[][..]),
     };
-    let side = |change: &Change, side: usize| {
+    let side = |change: &FigureChange, side: usize| {
         change.figures.map(|figures| [figures[side].low, figures[side].median, figures[side].high])
     };
     let changes = comparison.changes.iter().map(|change| ShownChange {
@@ -147,8 +170,12 @@ pub fn json(comparison: &Comparison<'_>) -> String {
         metric: change.metric.key(),
         before: side(change, 0),
         after: side(change, 1),
-        ratio: is_known(change).then_some([change.ratio.low, change.ratio.middle, change.ratio.high]),
-        verdict: change.verdict,
+        ratio: known(change).map(|ratio| [ratio.low, ratio.middle, ratio.high]),
+        verdict: word(change.verdict),
+        why: match change.verdict {
+            ChangeVerdict::Undecided(doubt) => Some(why(doubt)),
+            ChangeVerdict::Better | ChangeVerdict::Worse | ChangeVerdict::Equal => None,
+        },
     });
     let Comparison { unmatched, differences, gated, .. } = comparison;
     let shown = Shown { basis, controls, changes: changes.collect(), unmatched, differences, gated };
@@ -156,28 +183,46 @@ pub fn json(comparison: &Comparison<'_>) -> String {
 }
 
 /// Text of a change: `+4.9% (3.1% to 6.7%)`.
-fn shift(change: &Change) -> String {
-    if !is_known(change) {
-        return NOTHING.to_owned();
-    }
+fn shift(change: &FigureChange) -> String {
+    let Some(ratio) = known(change) else { return NOTHING.to_owned() };
     let signed =
         |ratio: f64| format!("{}{:.1}%", if ratio >= 1.0 { "+" } else { "−" }, (ratio - 1.0).abs() * 100.0);
-    let ratio = change.ratio;
     format!("{} ({} to {})", signed(ratio.middle), signed(ratio.low), signed(ratio.high))
 }
 
-fn is_known(change: &Change) -> bool {
-    let is_claimed = !matches!(change.verdict, Verdict::Unjudged | Verdict::Refused);
-    is_claimed && change.ratio.low.is_finite() && change.ratio.high.is_finite()
+/// Returns the ratio, if it is meaningful.
+fn known(change: &FigureChange) -> Option<Interval> {
+    let is_claimed = !matches!(
+        change.verdict,
+        ChangeVerdict::Undecided(Doubt::FewRounds | Doubt::Refused | Doubt::Absent)
+    );
+    change.ratio.filter(|ratio| is_claimed && ratio.low.is_finite() && ratio.high.is_finite())
 }
 
-fn word(verdict: Verdict) -> &'static str {
+/// A verdict with its doubt: `undecided: fewer than 3 rounds`.
+fn shown(verdict: ChangeVerdict) -> String {
     match verdict {
-        Verdict::Better => "better",
-        Verdict::Worse => "worse",
-        Verdict::Even => "no difference",
-        Verdict::Unjudged => "unjudged",
-        Verdict::Refused => "refused",
+        ChangeVerdict::Undecided(doubt) => format!("{}: {}", word(verdict), why(doubt)),
+        ChangeVerdict::Better | ChangeVerdict::Worse | ChangeVerdict::Equal => word(verdict).to_owned(),
+    }
+}
+
+fn word(verdict: ChangeVerdict) -> &'static str {
+    match verdict {
+        ChangeVerdict::Better => "better",
+        ChangeVerdict::Worse => "worse",
+        ChangeVerdict::Equal => "equal",
+        ChangeVerdict::Undecided(_) => "undecided",
+    }
+}
+
+/// The reason why a change is undecided, in a few words.
+pub fn why(doubt: Doubt) -> &'static str {
+    match doubt {
+        Doubt::FewRounds => "fewer than 3 rounds",
+        Doubt::Refused => "not ranked",
+        Doubt::Absent => "not measured",
+        Doubt::Spread => "spread",
     }
 }
 
@@ -190,6 +235,9 @@ impl Metric {
             Self::LatencyP99 => "latency_p99_us",
             Self::CpuPerRequest => "cpu_per_request_us",
             Self::Memory => "memory_bytes",
+            Self::LostRounds => "lost_rounds_share",
+            Self::FailedShare => "failed_share",
+            Self::ResponseBytes => "response_bytes",
         }
     }
 }

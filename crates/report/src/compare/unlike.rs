@@ -47,7 +47,7 @@ pub(super) fn differences(before: &Results, after: &Results) -> Vec<String> {
     };
     differs("Machines", machine(before), machine(after));
     let governor =
-        |results: &Results| results.machine.governor.clone().unwrap_or_else(|| "none told".to_owned());
+        |results: &Results| results.machine.governor.clone().unwrap_or_else(|| "not reported".to_owned());
     differs("Governors", governor(before), governor(after));
     let cores = |results: &Results| {
         let cores = &results.conditions.cores;

@@ -1,9 +1,9 @@
 //! Evidence from our own results, for the judge.
 
 use super::{Evidence, Ranking};
-use crate::results::{Arrivals, Case, Measured, Results, Role};
+use crate::results::{Arrivals, Case, MeasuredFigures, ProxyRole, Results};
 use crate::statistics::Estimate;
-use crate::summary::{Metric, Row};
+use crate::summary::{Metric, SummaryRow};
 
 /// Error texts of the kernel or the generator for an exhausted limit.
 const EXHAUSTED: [&str; 5] = [
@@ -14,9 +14,8 @@ const EXHAUSTED: [&str; 5] = [
     "No buffer space available",
 ];
 
-/// Ranking of a case: evidence for every measured proxy.
-pub(crate) fn ranking(results: &Results, title: &str, case: &Case, rows: &[Row<'_>]) -> Ranking {
-    let ranked = rows.iter().filter(|row| row.proxy.role != Role::Direct);
+pub(crate) fn ranking(results: &Results, title: &str, case: &Case, rows: &[SummaryRow<'_>]) -> Ranking {
+    let ranked = rows.iter().filter(|row| row.proxy.role != ProxyRole::Direct);
     Ranking {
         case: title.to_owned(),
         ranks_rates: !case.has_fixed_rate(),
@@ -24,13 +23,13 @@ pub(crate) fn ranking(results: &Results, title: &str, case: &Case, rows: &[Row<'
     }
 }
 
-fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
+fn evidence(results: &Results, case: &Case, row: &SummaryRow<'_>) -> Evidence {
     let offered = match case.arrivals {
-        // Nobody answers more than the highest rate that is found: it is no offer.
+        // A search finds the highest rate, so no rate is offered.
         Arrivals::Closed | Arrivals::Searched { .. } => None,
         Arrivals::Constant { rate_per_second } => Some(rate_per_second),
     };
-    // A rate that is offered to all is no figure of theirs: what a request costs then is.
+    // With the same offered rate for all, the cost per request is ranked.
     let ranked = if case.has_fixed_rate() { Metric::CpuPerRequest } else { Metric::RequestsPerSecond };
     let requests = row.requests as f64;
     Evidence {
@@ -46,27 +45,27 @@ fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
             .lateness_p99_us
             .zip(row.cell(Metric::LatencyP99).estimate)
             .map(|(late, latency)| (late as f64, latency.median)),
-        // Within a bound on latency nobody is busy all the time.
+        // With a bound on latency, no proxy is busy all the time.
         busy_share: middle(row, |measured| {
             let usage = measured.usage.filter(|_| case.is_closed_loop())?;
             let workers = case.workers.min(results.conditions.cores.proxy.len()).max(1);
-            // By the time in which there was load: what was looked at before and after belongs to a start and an end.
+            // Divided by the time of the load: the usage before and after it belongs to start and end.
             Some((usage.user_seconds + usage.system_seconds) / measured.seconds / workers as f64)
         }),
         generator_share: middle(row, |measured| {
-            // No thread is on two cores.
+            // A thread runs on one core at a time.
             let cores = results.conditions.cores.load.len().min(measured.load_threads.unwrap_or(usize::MAX));
             Some(measured.load_cpu_seconds? / measured.seconds / cores.max(1) as f64)
         }),
         others_share: middle(row, |measured| {
             let usage = measured.usage?;
             let proxy = usage.user_seconds + usage.system_seconds;
-            // Of the generator its start and its end as well, where they are known: they are within that span.
+            // Includes the generator's start and end, if known: they are within that span.
             let whole =
                 measured.load.as_ref().map(|load| load.usage.user_seconds + load.usage.system_seconds);
             let load = measured.load_cpu_seconds?.max(whole.unwrap_or(0.0));
             let ours = proxy + load + measured.origins_cpu_seconds?;
-            // Over the span in which they were read: that is longer than the load.
+            // Divided by the time between the readings, which is longer than the load.
             let all = usage.seconds * results.cores() as f64;
             Some((measured.machine_cpu_seconds? - ours).max(0.0) / all)
         }),
@@ -79,6 +78,7 @@ fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
 }
 
 /// Median over the valid measurements.
-fn middle(row: &Row<'_>, share: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
-    Estimate::of(row.measured().iter().filter_map(|measured| share(measured))).map(|estimate| estimate.median)
+fn middle(row: &SummaryRow<'_>, share: impl Fn(&MeasuredFigures) -> Option<f64>) -> Option<f64> {
+    Estimate::from_values(row.measured().iter().filter_map(|measured| share(measured)))
+        .map(|estimate| estimate.median)
 }

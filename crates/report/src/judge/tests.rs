@@ -1,8 +1,8 @@
-//! A table that is in order, and for each rule one that breaks it and nothing else.
+//! A valid table, and for each rule a table that breaks only this rule.
 
 use super::*;
 
-/// Three alike, measured five times, in order in every respect.
+/// Three similar entries with five repeats, which break no rule.
 fn fair() -> Ranking {
     let entry = |name: &str, per_second: f64| Evidence {
         name: name.to_owned(),

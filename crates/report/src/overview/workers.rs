@@ -1,19 +1,18 @@
-//! Requests per second against workers, for cases with several numbers of workers: a chart, and the fitted Universal
-//! Scalability Law.
+//! Requests per second against workers, for cases that differ in them: a chart, and the fitted law of `scaling`.
 
-use crate::chart::{self, Lines, Named};
+use crate::chart::{self, LineChart, NamedSeries};
 use crate::figure;
-use crate::results::{Case, Proxy};
+use crate::results::{Case, ComparedProxy};
 use crate::scaling::Fit;
 use crate::summary::{CaseSummary, Metric, Summary, title};
-use crate::table::{NOTHING, Table};
+use crate::table::{NOTHING, TextTable};
 
 use super::{Shown, lacks};
 
 /// A chart and a table for each group of cases that differ only in their workers.
 pub fn by_workers(summary: &Summary<'_>) -> Vec<Shown> {
     let mut groups: Vec<Vec<&CaseSummary<'_>>> = Vec::new();
-    // At a rate that is offered all do the same.
+    // At an offered rate all numbers of workers achieve the same.
     let is_capacity = |case: &&CaseSummary<'_>| !case.case.has_fixed_rate() && case.case.streams.is_none();
     for case in summary.cases.iter().filter(is_capacity) {
         match groups.iter_mut().find(|group| is_alike(group[0].case, case.case)) {
@@ -56,12 +55,12 @@ fn scaling((index, cases): (usize, &Vec<&CaseSummary<'_>>)) -> Option<Shown> {
     };
     let proxies = cases[0].proxies();
     let numbered: Vec<_> = cases.iter().map(|case| (*case, workers(case))).collect();
-    let named = |(look, proxy): (chart::Look, &&Proxy)| Named {
+    let named = |(look, proxy): (chart::Look, &&ComparedProxy)| NamedSeries {
         look,
         name: proxy.name.clone(),
         lacks: lacks(&numbered, &proxy.name),
     };
-    let series: Vec<Named> = chart::looks(&proxies).into_iter().zip(&proxies).map(named).collect();
+    let series: Vec<NamedSeries> = chart::looks(&proxies).into_iter().zip(&proxies).map(named).collect();
     let lines = chart::looks(&proxies).into_iter().zip(&proxies).map(|(look, proxy)| {
         let points = cases.iter().filter_map(|case| Some((workers(case), median(case, &proxy.name)?)));
         (look, points.collect::<Vec<_>>())
@@ -70,7 +69,7 @@ fn scaling((index, cases): (usize, &Vec<&CaseSummary<'_>>)) -> Option<Shown> {
         "Requests per second against workers: {}",
         title(&Case { workers: 1, ..cases[0].case.clone() })
     );
-    let chart = Lines {
+    let chart = LineChart {
         id: &format!("workers-{index}"),
         title: &caption,
         axis: "workers of the proxy",
@@ -81,13 +80,13 @@ fn scaling((index, cases): (usize, &Vec<&CaseSummary<'_>>)) -> Option<Shown> {
     };
     let rows = proxies.iter().map(|proxy| {
         let each = cases.iter().map(|case| median(case, &proxy.name).map(figure::rate));
-        let cells = each.chain(law(Fit::of(&values(&proxy.name))));
+        let cells = each.chain(law(Fit::new(&values(&proxy.name))));
         let cells = cells.map(|cell| cell.unwrap_or_else(|| NOTHING.to_owned()));
         [proxy.name.clone()].into_iter().chain(cells).collect()
     });
     let counts = cases.iter().map(|case| figure::things(case.case.workers, "worker"));
     let laws = ["wait for each other (σ)", "agree (κ)", "most at", "explained"].map(str::to_owned);
-    let table = Table {
+    let table = TextTable {
         caption: caption.clone(),
         headings: [String::new()].into_iter().chain(counts).chain(laws).collect(),
         rows: rows.collect(),
@@ -106,7 +105,7 @@ fn law(fit: Option<Fit>) -> [Option<String>; 4] {
         || "no end".to_owned(),
         |workers| match workers <= fit.measured_workers {
             true => figure::things(workers.round() as usize, "worker"),
-            // Nobody has seen it.
+            // The peak is beyond the measured numbers of workers.
             false => format!("beyond {}", figure::count(fit.measured_workers)),
         },
     );

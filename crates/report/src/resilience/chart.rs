@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::figure;
-use crate::resilience::{Mark, Results, Run, Slot};
+use crate::resilience::{Mark, ResilienceRun, Results, TimeSlot};
 
 /// Maximum number of points of a line. Further slots are drawn together.
 const POINTS_MOST: usize = 600;
@@ -17,10 +17,9 @@ const GAP: f64 = 34.0;
 /// Mean width of a letter of a label.
 const LETTER: f64 = 6.4;
 
-/// Style of these charts, beside that of all charts.
 pub(crate) const STYLE: &str = include_str!("chart.css");
 
-/// A size of the chart. A page has both, and shows the one that its window has room for.
+/// A size of the chart. A page has both, and shows the one that fits its window.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     name: &'static str,
@@ -37,16 +36,16 @@ const NARROW: Size = Size { name: "narrow", width: 400.0, left: 56.0, gap: 8.0, 
 
 /// Upper and lower ends of the vertical axes: the same for all proxies.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Scale {
+pub(crate) struct AxisScale {
     rate_most: f64,
     /// Powers of ten of microseconds.
     least: f64,
     most: f64,
 }
 
-impl Scale {
-    pub(crate) fn of(results: &Results) -> Self {
-        let points: Vec<Point> =
+impl AxisScale {
+    pub(crate) fn from_results(results: &Results) -> Self {
+        let points: Vec<SlotPoint> =
             results.runs.iter().flat_map(|run| points(run, results.slot_seconds)).collect();
         let due = results.phases.iter().map(|phase| phase.due_per_second);
         let seen = points.iter().flat_map(|point| [point.requests_per_second, point.failed_per_second]);
@@ -57,12 +56,12 @@ impl Scale {
     }
 }
 
-/// The chart of a proxy, in both sizes.
-pub(crate) fn draw(results: &Results, run: &Run, scale: Scale, id: &str) -> String {
+/// Draws the chart of a proxy, in both sizes.
+pub(crate) fn draw(results: &Results, run: &ResilienceRun, scale: AxisScale, id: &str) -> String {
     [BROAD, NARROW].map(|size| drawn(results, run, scale, size, &format!("{id}-{}", size.name))).concat()
 }
 
-fn drawn(results: &Results, run: &Run, scale: Scale, size: Size, id: &str) -> String {
+fn drawn(results: &Results, run: &ResilienceRun, scale: AxisScale, size: Size, id: &str) -> String {
     let seconds = results.phases.last().map_or(1.0, |phase| phase.until_seconds).max(0.1);
     let axis = Axis { seconds, size };
     let rows = rows(&results.marks, axis);
@@ -87,8 +86,8 @@ fn drawn(results: &Results, run: &Run, scale: Scale, size: Size, id: &str) -> St
     out + "</svg>"
 }
 
-/// What the chart shows, for who cannot see it.
-fn described(results: &Results, run: &Run) -> String {
+/// Describes the chart, for screen readers.
+fn described(results: &Results, run: &ResilienceRun) -> String {
     let told = results.phases.iter().zip(&run.phases).map(|(phase, figures)| {
         let p99 = figures
             .p99_us
@@ -121,7 +120,7 @@ impl Axis {
 }
 
 /// Several slots as a point.
-struct Point {
+struct SlotPoint {
     middle_seconds: f64,
     requests_per_second: f64,
     failed_per_second: f64,
@@ -129,13 +128,13 @@ struct Point {
     p99_us: u64,
 }
 
-fn points(run: &Run, slot_seconds: f64) -> Vec<Point> {
+fn points(run: &ResilienceRun, slot_seconds: f64) -> Vec<SlotPoint> {
     let together = run.slots.len().div_ceil(POINTS_MOST).max(1);
-    let point = |(index, slots): (usize, &[Slot])| {
+    let point = |(index, slots): (usize, &[TimeSlot])| {
         let seconds = slots.len() as f64 * slot_seconds;
-        let sum = |count: fn(&Slot) -> u64| slots.iter().map(count).sum::<u64>() as f64 / seconds;
-        let most = |time: fn(&Slot) -> u64| slots.iter().map(time).max().unwrap_or_default();
-        Point {
+        let sum = |count: fn(&TimeSlot) -> u64| slots.iter().map(count).sum::<u64>() as f64 / seconds;
+        let most = |time: fn(&TimeSlot) -> u64| slots.iter().map(time).max().unwrap_or_default();
+        SlotPoint {
             middle_seconds: (index * together) as f64 * slot_seconds + seconds / 2.0,
             requests_per_second: sum(|slot| slot.requests),
             failed_per_second: sum(|slot| slot.failed),
@@ -146,7 +145,7 @@ fn points(run: &Run, slot_seconds: f64) -> Vec<Point> {
     run.slots.chunks(together).enumerate().map(point).collect()
 }
 
-/// Row of each mark: those that overlap are in different ones.
+/// Assigns a row to each mark: overlapping marks get different rows.
 fn rows(marks: &[Mark], axis: Axis) -> Vec<usize> {
     let mut ends: Vec<f64> = Vec::new();
     let row = |mark: &Mark| {
@@ -154,9 +153,9 @@ fn rows(marks: &[Mark], axis: Axis) -> Vec<usize> {
         let bar = mark.until_seconds.map_or(from, |until| axis.x(until));
         let width = label_width(&mark.text) + 8.0;
         let (begin, end) = match side(mark, axis) {
-            Side::Behind => (from, bar.max(from + width)),
-            Side::Before => (from - width, bar.max(from)),
-            Side::Across => (axis.right() - width, axis.right()),
+            LabelSide::Behind => (from, bar.max(from + width)),
+            LabelSide::Before => (from - width, bar.max(from)),
+            LabelSide::Across => (axis.right() - width, axis.right()),
         };
         match ends.iter().position(|taken| *taken <= begin) {
             Some(row) => {
@@ -172,19 +171,19 @@ fn rows(marks: &[Mark], axis: Axis) -> Vec<usize> {
     marks.iter().map(row).collect()
 }
 
-/// Where the label of a mark is: behind its line, before it, or, where there is no room for either, across it.
-enum Side {
+/// Position of a mark's label: behind its line, before it, or, if neither has room, across it.
+enum LabelSide {
     Behind,
     Before,
     Across,
 }
 
-fn side(mark: &Mark, axis: Axis) -> Side {
+fn side(mark: &Mark, axis: Axis) -> LabelSide {
     let (from, width) = (axis.x(mark.from_seconds), 4.0 + label_width(&mark.text));
     match () {
-        () if from + width <= axis.right() => Side::Behind,
-        () if from >= width => Side::Before,
-        () => Side::Across,
+        () if from + width <= axis.right() => LabelSide::Behind,
+        () if from >= width => LabelSide::Before,
+        () => LabelSide::Across,
     }
 }
 
@@ -192,7 +191,7 @@ fn label_width(text: &str) -> f64 {
     text.chars().count() as f64 * LETTER
 }
 
-/// Bands of the phases, with their numbers.
+/// Draws the bands of the phases, with their numbers.
 fn phases(out: &mut String, results: &Results, axis: Axis, bottom: f64) {
     for (index, phase) in results.phases.iter().enumerate() {
         let (from, until) = (axis.x(phase.from_seconds), axis.x(phase.until_seconds));
@@ -230,9 +229,9 @@ fn marks(out: &mut String, marks: &[Mark], rows: &[usize], axis: Axis, bottom: f
             );
         }
         let (x, class) = match side(mark, axis) {
-            Side::Behind => (from + 4.0, ""),
-            Side::Before => (from - 4.0, "end"),
-            Side::Across => (axis.right(), "end"),
+            LabelSide::Behind => (from + 4.0, ""),
+            LabelSide::Before => (from - 4.0, "end"),
+            LabelSide::Across => (axis.right(), "end"),
         };
         put(
             out,
@@ -246,7 +245,13 @@ fn marks(out: &mut String, marks: &[Mark], rows: &[usize], axis: Axis, bottom: f
 }
 
 /// Panel of the rates: due, successful and failed.
-fn rates(out: &mut String, results: &Results, points: &[Point], (axis, scale): (Axis, Scale), top: f64) {
+fn rates(
+    out: &mut String,
+    results: &Results,
+    points: &[SlotPoint],
+    (axis, scale): (Axis, AxisScale),
+    top: f64,
+) {
     let y = |rate: f64| top + RATE_HEIGHT * (1.0 - rate / (scale.rate_most * 1.05));
     legend(out, axis.size, top, "requests/s", &[("s0", "successful"), ("s1", "failed"), ("due", "due")]);
     for part in [0.0, 0.5, 1.0] {
@@ -263,7 +268,7 @@ fn rates(out: &mut String, results: &Results, points: &[Point], (axis, scale): (
         );
     }
     put(out, format_args!("<path class=\"due\" d=\"{path}\"/>"));
-    let series = |value: fn(&Point) -> f64| {
+    let series = |value: fn(&SlotPoint) -> f64| {
         line(points.iter().map(|point| Some((axis.x(point.middle_seconds), y(value(point))))))
     };
     put(out, format_args!("<path class=\"curve s0\" d=\"{}\"/>", series(|point| point.requests_per_second)));
@@ -271,15 +276,15 @@ fn rates(out: &mut String, results: &Results, points: &[Point], (axis, scale): (
 }
 
 /// Panel of the latencies, with a logarithmic axis.
-fn latencies(out: &mut String, points: &[Point], (axis, scale): (Axis, Scale), top: f64) {
-    let Scale { least, most, .. } = scale;
+fn latencies(out: &mut String, points: &[SlotPoint], (axis, scale): (Axis, AxisScale), top: f64) {
+    let AxisScale { least, most, .. } = scale;
     let y = |us: u64| top + LATENCY_HEIGHT * (1.0 - ((us as f64).log10() - least) / (most - least));
     legend(out, axis.size, top, "latency from when due", &[("s0", "p50"), ("s3", "p99")]);
     for decade in (least as i32)..=(most as i32) {
         let us = 10f64.powi(decade);
         grid(out, axis, y(us as u64), &figure::duration_us(us));
     }
-    let series = |value: fn(&Point) -> u64| {
+    let series = |value: fn(&SlotPoint) -> u64| {
         line(points.iter().map(|point| {
             let us = value(point);
             (us > 0).then(|| (axis.x(point.middle_seconds), y(us)))
@@ -289,7 +294,7 @@ fn latencies(out: &mut String, points: &[Point], (axis, scale): (Axis, Scale), t
     put(out, format_args!("<path class=\"curve s3\" d=\"{}\"/>", series(|point| point.p99_us)));
 }
 
-/// A path through points; where there is none it is interrupted.
+/// A path through points, interrupted where one is missing.
 fn line(points: impl Iterator<Item = Option<(f64, f64)>>) -> String {
     let mut path = String::new();
     let mut is_open = false;
@@ -305,12 +310,12 @@ fn line(points: impl Iterator<Item = Option<(f64, f64)>>) -> String {
     path
 }
 
-/// What the lines of a panel are, above it.
+/// Draws the legend of a panel above it.
 fn legend(out: &mut String, size: Size, top: f64, what: &str, lines: &[(&str, &str)]) {
     let Size { left, gap, .. } = size;
     let y = top - 10.0;
     put(out, format_args!("<text class=\"strong\" x=\"{left}\" y=\"{y:.1}\">{what}</text>"));
-    // What is strong is wider.
+    // Bold text is wider.
     let mut x = left + label_width(what) * 1.15 + gap;
     for (class, name) in lines {
         let class = if *class == "due" { "due".to_owned() } else { format!("curve {class}") };
@@ -329,7 +334,6 @@ fn grid(out: &mut String, axis: Axis, y: f64, label: &str) {
     );
 }
 
-/// The time axis.
 fn times(out: &mut String, axis: Axis, bottom: f64) {
     let step = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0]
         .into_iter()
@@ -351,7 +355,6 @@ fn times(out: &mut String, axis: Axis, bottom: f64) {
 }
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing into a String does not fail.
     let _ = out.write_fmt(text);
 }
 

@@ -4,12 +4,11 @@ use serde::Serialize;
 
 use crate::page::{PageError, placed};
 use crate::resilience::{Results, chart, text};
-use crate::table::Table;
+use crate::table::TextTable;
 use crate::{chart as charts, figure};
 
-/// Data of the template.
 #[derive(Serialize)]
-struct Page<'r> {
+struct ResiliencePage<'r> {
     style: &'static str,
     chart_style: &'static str,
     time_style: &'static str,
@@ -17,30 +16,28 @@ struct Page<'r> {
     lede: String,
     verdict: String,
     absent: Vec<String>,
-    /// Expectations that were missed, by any proxy.
-    missed: Option<Table>,
+    /// Expectations that any proxy missed.
+    missed: Option<TextTable>,
     /// All proxies in one table, if there are several.
-    beside: Option<Table>,
-    expectations: Option<Table>,
-    sections: Vec<Section>,
+    beside: Option<TextTable>,
+    expectations: Option<TextTable>,
+    sections: Vec<ProxySection>,
     conditions: Vec<(String, String)>,
     plan: &'r str,
 }
 
-/// A proxy.
 #[derive(Serialize)]
-struct Section {
+struct ProxySection {
     name: String,
     chart: String,
-    figures: Table,
+    figures: TextTable,
     notes: Vec<String>,
     started: String,
     files: Vec<(String, String)>,
 }
 
-/// The page.
 pub fn page(results: &Results) -> Result<String, PageError> {
-    let scale = chart::Scale::of(results);
+    let scale = chart::AxisScale::from_results(results);
     let sections = results.runs.iter().enumerate().map(|(index, run)| {
         let mut figures = text::figures(results, run);
         let name = std::mem::replace(
@@ -55,7 +52,7 @@ pub fn page(results: &Results) -> Result<String, PageError> {
         let bounds =
             format!("Recovered: from when the rest of the phase has {}.", run.recovered.join(" and "));
         let examples = run.error_examples.iter().map(|(kind, text)| format!("{kind}: {text}"));
-        Section {
+        ProxySection {
             name,
             chart: chart::draw(results, run, scale, &format!("time-{index}")),
             figures,
@@ -72,7 +69,7 @@ pub fn page(results: &Results) -> Result<String, PageError> {
         ("Made by", format!("vanward {}", results.version)),
         ("To repeat it", results.command.clone()),
     ];
-    let page = Page {
+    let page = ResiliencePage {
         style: include_str!("../page.css"),
         chart_style: charts::STYLE,
         time_style: chart::STYLE,
@@ -98,9 +95,9 @@ pub fn page(results: &Results) -> Result<String, PageError> {
     placed(include_str!("../resilience.html"), page)
 }
 
-fn missed(results: &Results) -> Option<Table> {
+fn missed(results: &Results) -> Option<TextTable> {
     let missed: Vec<_> = results.expectations.iter().filter(|each| !each.is_met).cloned().collect();
-    let table = Table { caption: "Missed expectations".to_owned(), ..text::expectations(&missed) };
+    let table = TextTable { caption: "Missed expectations".to_owned(), ..text::expectations(&missed) };
     (!missed.is_empty()).then_some(table)
 }
 

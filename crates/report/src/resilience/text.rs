@@ -1,11 +1,10 @@
 //! Results of a resilience run as text: a table for each proxy, and the expectations.
 
 use crate::figure;
-use crate::resilience::{Expectation, Figures, Phase, Recovery, Results, Run};
-use crate::table::{NOTHING, Table};
+use crate::resilience::{Figures, Phase, PhaseExpectation, Recovery, ResilienceRun, Results};
+use crate::table::{NOTHING, TextTable};
 use crate::text;
 
-/// The report for a terminal.
 pub fn render(results: &Results) -> String {
     let mut out = format!("{}\n", results.title);
     for absent in &results.absent {
@@ -24,7 +23,7 @@ pub fn render(results: &Results) -> String {
 }
 
 /// The phases of a proxy.
-pub(crate) fn figures(results: &Results, run: &Run) -> Table {
+pub(crate) fn figures(results: &Results, run: &ResilienceRun) -> TextTable {
     let headings =
         ["phase", "from", "requests/s", "requests", "failed", "p50", "p99", "max", "recovered", "errors"];
     let row = |name: &str, from: String, figures: &Figures| {
@@ -48,11 +47,11 @@ pub(crate) fn figures(results: &Results, run: &Run) -> Table {
     rows.push(row("whole run", String::new(), &run.whole));
     let name =
         if run.version.is_empty() { run.proxy.clone() } else { format!("{} {}", run.proxy, run.version) };
-    Table { caption: name, headings: headings.map(str::to_owned).into(), rows }
+    TextTable { caption: name, headings: headings.map(str::to_owned).into(), rows }
 }
 
-/// The phases of all proxies: what failed, how late the slow ones were, and when it was over.
-pub(crate) fn beside(results: &Results) -> Table {
+/// The phases of all proxies: failures, 99th percentile, and recovery.
+pub(crate) fn beside(results: &Results) -> TextTable {
     let cell = |figures: &Figures| {
         let all = figures.failed() + figures.requests;
         let failed = match figures.failed() {
@@ -68,7 +67,7 @@ pub(crate) fn beside(results: &Results) -> Table {
         [format!("{} {}", index + 1, phase.name)].into_iter().chain(cells).collect()
     };
     let headings = results.runs.iter().map(|run| run.proxy.clone());
-    Table {
+    TextTable {
         caption: "All proxies beside each other, by phase".to_owned(),
         headings: ["phase".to_owned()].into_iter().chain(headings).collect(),
         rows: results.phases.iter().enumerate().map(row).collect(),
@@ -76,8 +75,8 @@ pub(crate) fn beside(results: &Results) -> Table {
 }
 
 /// All expectations, the missed ones first.
-pub(crate) fn expectations(expectations: &[Expectation]) -> Table {
-    let mut sorted: Vec<&Expectation> = expectations.iter().collect();
+pub(crate) fn expectations(expectations: &[PhaseExpectation]) -> TextTable {
+    let mut sorted: Vec<&PhaseExpectation> = expectations.iter().collect();
     sorted.sort_by_key(|each| (each.is_met, !each.is_required));
     let rows = sorted.into_iter().map(|each| {
         let result = match (each.is_met, each.is_required) {
@@ -88,14 +87,13 @@ pub(crate) fn expectations(expectations: &[Expectation]) -> Table {
         let measured = each.measured.clone().unwrap_or_else(nothing);
         vec![each.text.clone(), each.proxy.clone(), each.phase.clone(), measured, result.to_owned()]
     });
-    Table {
+    TextTable {
         caption: "Expectations".to_owned(),
         headings: ["expectation", "proxy", "phase", "measured", "result"].map(str::to_owned).into(),
         rows: rows.collect(),
     }
 }
 
-/// A recovery in words.
 pub fn recovery(recovery: Recovery) -> String {
     match recovery {
         Recovery::AfterSeconds(0.0) => "at once".to_owned(),
@@ -104,7 +102,6 @@ pub fn recovery(recovery: Recovery) -> String {
     }
 }
 
-/// Errors by kind, in words.
 fn kinds(figures: &Figures) -> String {
     let told = figures.errors.iter().map(|(kind, count)| format!("{count} {kind}"));
     let told = told.collect::<Vec<_>>().join(", ");

@@ -1,32 +1,28 @@
-//! Streams of a case, and what they have beside other figures.
+//! Streams of a case, and their additional figures.
 
 use serde::{Deserialize, Serialize};
 
-use crate::latency::Latency;
+use crate::latency::LatencyHistogram;
 
-/// Streams of a case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Streams {
-    /// What they are.
+pub struct StreamResults {
     pub kind: StreamKind,
-    /// Streams on each connection.
     pub per_connection: usize,
-    /// Smallest size of a message that is sent; 0 if the plan says none.
+    /// Smallest size of a sent message; 0 if the plan has none.
     pub message_bytes: usize,
-    /// Streams that send, if not all do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Number of streams that send, if not all do.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub senders: Option<usize>,
 }
 
-/// What the streams of a case are.
+/// The protocol and pattern of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamKind {
-    /// Server-sent events.
     Events,
     /// WebSockets whose server returns each message.
     Echo,
-    /// WebSockets whose server gives the messages of some to all others.
+    /// WebSockets whose server sends each message of some to all others.
     FanOut,
     /// gRPC calls with one message and one response.
     GrpcUnary,
@@ -39,7 +35,6 @@ pub enum StreamKind {
 }
 
 impl StreamKind {
-    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::Events,
         Self::Echo,
@@ -76,17 +71,15 @@ impl StreamKind {
         }
     }
 
-    /// Whether the server says when messages come, and clients send none.
+    /// Whether the server decides when messages are sent, and clients send none.
     pub fn is_paced_by_server(self) -> bool {
         matches!(self, Self::Events | Self::GrpcServerStream)
     }
 
-    /// Whether its streams are WebSockets.
     pub fn is_websocket(self) -> bool {
         matches!(self, Self::Echo | Self::FanOut)
     }
 
-    /// Whether its streams are gRPC calls.
     pub fn is_grpc(self) -> bool {
         !matches!(self, Self::Events | Self::Echo | Self::FanOut)
     }
@@ -95,15 +88,13 @@ impl StreamKind {
 /// Figures that only streams have. In the other figures, a request is a message, and its latency is the delay.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StreamsMeasured {
-    /// Streams opened, also before the measured window and again.
+    /// Streams opened, including those before the measured window and reopened ones.
     pub opened: u64,
-    /// Attempts to open a stream that failed.
     pub not_opened: u64,
     /// Streams that ended before the measurement did.
     pub closed_early: u64,
-    /// Streams opened again after that.
+    /// Streams that were reopened after that.
     pub reconnected: u64,
-    /// Messages sent.
     pub sent: u64,
     /// Messages that did not arrive, or were not answered.
     pub lost: u64,
@@ -112,13 +103,13 @@ pub struct StreamsMeasured {
     /// Messages that arrived after a later one.
     pub out_of_order: u64,
     /// Times between two messages of a stream.
-    pub gaps: Latency,
+    pub gaps: LatencyHistogram,
     /// Longest time without a message on a stream, also after its last one.
     pub longest_silence_us: u64,
 }
 
 impl StreamsMeasured {
-    /// The figures of two parts of the same load.
+    /// Combines the figures of two parts of the same load.
     #[must_use]
     pub fn merged(&self, other: &Self) -> Self {
         Self {
@@ -130,7 +121,7 @@ impl StreamsMeasured {
             lost: self.lost + other.lost,
             duplicates: self.duplicates + other.duplicates,
             out_of_order: self.out_of_order + other.out_of_order,
-            gaps: Latency::merged([&self.gaps, &other.gaps]),
+            gaps: LatencyHistogram::merged([&self.gaps, &other.gaps]),
             longest_silence_us: self.longest_silence_us.max(other.longest_silence_us),
         }
     }

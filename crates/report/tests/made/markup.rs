@@ -1,13 +1,12 @@
-//! A reader of markup, for tests that look at its structure. It refuses what is not well nested.
+//! A reader of markup, for tests that check its structure. It rejects markup that is not well nested.
 
-/// An element with the text inside it.
 #[derive(Debug, Clone)]
 pub(crate) struct Element {
     pub(crate) name: String,
     pub(crate) attributes: Vec<(String, String)>,
-    /// Text of the element and of all that is in it.
+    /// Text of the element and of all elements in it.
     pub(crate) text: String,
-    /// Places of the elements around it, outermost first.
+    /// Indices of the elements around it, outermost first.
     pub(crate) around: Vec<usize>,
 }
 
@@ -21,7 +20,7 @@ impl Element {
     }
 }
 
-/// All elements, in the order of their begins.
+/// All elements, in the order of their start tags.
 pub(crate) struct Markup(pub(crate) Vec<Element>);
 
 impl Markup {
@@ -58,7 +57,6 @@ impl Markup {
         self.0.iter().filter(move |element| element.has_class(class))
     }
 
-    /// Elements inside another.
     pub(crate) fn inside<'s>(&'s self, outer: &'s Element) -> impl Iterator<Item = &'s Element> {
         let place =
             self.0.iter().position(|element| std::ptr::eq(element, outer)).expect("it is one of these");

@@ -1,15 +1,12 @@
 //! The results of a made-up run.
 
-// Each test binary takes what it needs.
-#![allow(dead_code)]
-
 /// Reads markup.
 pub(crate) mod markup;
 
 use std::collections::BTreeMap;
 
 use report::judge::Trait;
-use report::latency::Latency;
+use report::latency::LatencyHistogram;
 use report::results::*;
 
 /// A proxy's figures in one round: requests, user and system CPU seconds, memory in MiB, lowest latency.
@@ -18,16 +15,16 @@ pub(crate) type Figures = (u64, f64, f64, u64, u64);
 pub(crate) fn measured(
     (requests, user_seconds, system_seconds, memory_mib, lowest_us): Figures,
     is_direct: bool,
-) -> Measured {
-    // A long tail: each tenth as many take half as long again.
+) -> MeasuredFigures {
+    // A long tail: each further bucket has a third of the requests, and takes half as long again.
     let counts = (0..18)
         .map(|step| (lowest_us * 3u64.pow(step) / 2u64.pow(step), requests * 6 / 10 / 3u64.pow(step).max(1)));
-    Measured {
+    MeasuredFigures {
         seconds: 1.0,
         requests,
         received_bytes: requests * 300,
         errors: BTreeMap::new(),
-        latency: Latency::from_counts(counts),
+        latency: LatencyHistogram::from_counts(counts),
         lateness_p99_us: None,
         usage: (!is_direct).then_some(Usage {
             seconds: 1.01,
@@ -40,8 +37,8 @@ pub(crate) fn measured(
             voluntary_switches: 30,
             involuntary_switches: 2,
         }),
-        first_byte: Latency::default(),
-        connect: Latency::default(),
+        first_byte: LatencyHistogram::default(),
+        connect: LatencyHistogram::default(),
         load_cpu_seconds: None,
         load_threads: None,
         origins_cpu_seconds: None,
@@ -55,15 +52,15 @@ pub(crate) fn measured(
     }
 }
 
-pub(crate) fn proxy(name: &str, role: Role) -> Proxy {
-    Proxy {
+pub(crate) fn proxy(name: &str, role: ProxyRole) -> ComparedProxy {
+    ComparedProxy {
         name: name.to_owned(),
         role,
         version: "1.2.3 <test>".to_owned(),
         started: vec![Started {
             given: vec!["1 worker".to_owned()],
             cases: vec!["tiny-closed".to_owned(), "tiny-constant".to_owned()],
-            process: Process {
+            process: StartedProcess {
                 command: format!("{name} -f /tmp/{name}.conf"),
                 files: vec![File { name: format!("{name}.conf"), text: "global\n  nbthread 1\n".to_owned() }],
             },
@@ -72,7 +69,7 @@ pub(crate) fn proxy(name: &str, role: Role) -> Proxy {
     }
 }
 
-pub(crate) fn run(proxy: &Proxy, case: &Case, round: usize, outcome: Outcome) -> Run {
+pub(crate) fn run(proxy: &ComparedProxy, case: &Case, round: usize, outcome: MeasurementOutcome) -> Run {
     Run {
         proxy: proxy.name.clone(),
         case: case.name.clone(),
@@ -88,8 +85,8 @@ pub(crate) fn run(proxy: &Proxy, case: &Case, round: usize, outcome: Outcome) ->
 fn case(name: &str, payload_bytes: u64, arrivals: Arrivals) -> Case {
     Case {
         name: name.to_owned(),
-        scheme: Scheme::Http,
-        version: Version::Http1,
+        scheme: ClientScheme::Http,
+        version: ClientVersion::Http1,
         payload: "tiny".to_owned(),
         payload_bytes,
         connections: 32,
@@ -98,7 +95,7 @@ fn case(name: &str, payload_bytes: u64, arrivals: Arrivals) -> Case {
         workers: 1,
         requests: None,
         measured_seconds: None,
-        upstream: Upstream::Http,
+        upstream: OriginProtocol::Http,
         layer: Layer::Seven,
         features: Vec::new(),
         published: None,
@@ -110,10 +107,10 @@ fn case(name: &str, payload_bytes: u64, arrivals: Arrivals) -> Case {
 pub(crate) fn sample() -> Results {
     let proxies = Vec::from(
         [
-            ("direct", Role::Direct),
-            ("vanward", Role::Subject),
-            ("nginx", Role::Peer),
-            ("haproxy", Role::Peer),
+            ("direct", ProxyRole::Direct),
+            ("vanward", ProxyRole::Subject),
+            ("nginx", ProxyRole::Peer),
+            ("haproxy", ProxyRole::Peer),
         ]
         .map(|(name, role)| proxy(name, role)),
     );
@@ -132,7 +129,8 @@ pub(crate) fn sample() -> Results {
         for case in &cases {
             for (proxy, (requests, user, system, memory, lowest)) in proxies.iter().zip(figures) {
                 let figures = (requests + 300 * round, user, system, memory, lowest + round);
-                let outcome = Outcome::Measured(measured(figures, proxy.role == Role::Direct));
+                let outcome =
+                    MeasurementOutcome::Measured(measured(figures, proxy.role == ProxyRole::Direct));
                 runs.push(run(proxy, case, round as usize, outcome));
             }
         }
@@ -145,7 +143,7 @@ pub(crate) fn sample() -> Results {
         started_unix_seconds: 1_798_761_599,
         took_seconds: 49.0,
         machines: Vec::new(),
-        machine: Machine {
+        machine: RunMachine {
             processor: "A & B <fast>".to_owned(),
             architecture: "x86_64".to_owned(),
             cores: 2,
@@ -164,7 +162,7 @@ pub(crate) fn sample() -> Results {
             alike: vec!["1 worker".to_owned()],
             changes: Vec::new(),
         },
-        origins: vec![Process {
+        origins: vec![StartedProcess {
             command: "vanward origin --listen 127.0.0.1:0".to_owned(),
             files: Vec::new(),
         }],
@@ -182,8 +180,14 @@ pub(crate) fn sample() -> Results {
 }
 
 /// Fails one of a proxy's runs.
-pub(crate) fn refuse(results: &mut Results, proxy: &str, outcome: impl Fn(Measured) -> Outcome) {
+pub(crate) fn refuse(
+    results: &mut Results,
+    proxy: &str,
+    outcome: impl Fn(MeasuredFigures) -> MeasurementOutcome,
+) {
     let run = results.runs.iter_mut().find(|run| run.proxy == proxy).expect("a run");
-    let Outcome::Measured(figures) = run.outcome.clone() else { panic!("a sample without failures") };
+    let MeasurementOutcome::Measured(figures) = run.outcome.clone() else {
+        panic!("a sample without failures")
+    };
     run.outcome = outcome(figures);
 }

@@ -1,13 +1,14 @@
 //! `$apr1$`, Apache's variant of the MD5-based crypt, which `htpasswd` writes by default.
 //!
-//! A thousand rounds of MD5 are quickly tried out today; `Users::weak` lists users with such a hash. Hashes are read
-//! here, never created.
+//! Its thousand rounds of MD5 are quick to attack today; `Users::weak` lists users with such a hash. Hashes are only
+//! verified here, never created.
 
 use md5::{Digest, Md5};
 
+use super::crypt_text::write_groups;
+
 const MAGIC: &[u8] = b"$apr1$";
 const ROUNDS: usize = 1000;
-/// The length of a hash as text.
 pub(super) const TEXT_BYTES: usize = 22;
 /// The longest salt; the rest of a longer one is ignored.
 pub(super) const SALT_BYTES_MAX: usize = 8;
@@ -29,7 +30,7 @@ pub(super) fn hash(password: &[u8], salt: &[u8]) -> [u8; TEXT_BYTES] {
     for piece in password.chunks(MD5_BYTES) {
         first.update(&inner[..piece.len()]);
     }
-    // A bit of the length at a time: a zero or the first byte.
+    // For each bit of the length: a zero, or the first byte.
     let mut length = password.len();
     while length > 0 {
         first.update(if length & 1 == 1 { &[0] } else { &password[..1] });
@@ -49,18 +50,12 @@ pub(super) fn hash(password: &[u8], salt: &[u8]) -> [u8; TEXT_BYTES] {
     text_of(&state)
 }
 
-/// Six bits a character, from groups of three bytes in an order of their own.
+/// Groups of three bytes in an order of their own.
 fn text_of(state: &[u8; MD5_BYTES]) -> [u8; TEXT_BYTES] {
-    const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     const GROUPS: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
     let mut text = [0; TEXT_BYTES];
-    let groups = GROUPS.map(|group| group.map(|index| state[index])).into_iter();
-    for (to, group) in text.chunks_mut(4).zip(groups.chain([[0, 0, state[11]]])) {
-        let bits = u32::from_be_bytes([0, group[0], group[1], group[2]]);
-        for (place, digit) in to.iter_mut().enumerate() {
-            *digit = DIGITS[(bits >> (6 * place)) as usize & 63];
-        }
-    }
+    let groups = GROUPS.iter().map(|group| group.map(|index| state[index]));
+    write_groups(&mut text, groups.chain([[0, 0, state[11]]]));
     text
 }
 
@@ -68,7 +63,7 @@ fn text_of(state: &[u8; MD5_BYTES]) -> [u8; TEXT_BYTES] {
 mod tests {
     use super::*;
 
-    /// As `openssl passwd -apr1` makes them.
+    /// Created by `openssl passwd -apr1`.
     #[test]
     fn hashes() {
         for (password, salt, text) in [

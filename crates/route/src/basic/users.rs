@@ -6,45 +6,39 @@
 use std::collections::HashMap;
 use std::str::FromStr;
 
-use sha_crypt::{PasswordVerifier, ShaCrypt};
 use subtle::ConstantTimeEq;
 
-use super::{CREDENTIAL_BYTES_MAX, Credentials, apr1};
+use super::{CREDENTIAL_BYTES_MAX, Credentials, apr1, sha_crypt};
 
-/// The users in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Users {
-    list: Vec<User>,
+    list: Vec<BasicUser>,
     /// The user whose hash takes longest to verify.
     costliest: usize,
     by_name: HashMap<Box<[u8]>, usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct User {
+struct BasicUser {
     name: Box<str>,
-    hash: Hash,
+    hash: PasswordHash,
 }
 
-/// A supported password hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Hash {
+enum PasswordHash {
     Bcrypt(Box<str>),
     ShaCrypt(Box<str>),
     Apr1 { salt: Box<[u8]>, text: [u8; apr1::TEXT_BYTES] },
 }
 
-/// An invalid line of a user file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {kind}")]
 pub struct UserFault {
-    /// The line number, from 1.
+    /// From 1.
     pub line: usize,
-    /// What is wrong with the line.
     pub kind: UserFaultKind,
 }
 
-/// What is wrong with a line of a user file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UserFaultKind {
     /// There is no colon, or no name before it.
@@ -53,26 +47,21 @@ pub enum UserFaultKind {
     /// No client can send the name.
     #[error("the name has a control character, or more than {CREDENTIAL_BYTES_MAX} bytes")]
     Name,
-    /// A name occurs twice.
     #[error("{name} is on line {first} already; take one of them out")]
     Repeated {
-        /// The name.
         name: String,
         /// The line of the first occurrence.
         first: usize,
     },
-    /// The kind of hash is unsafe.
-    #[error("{0} does not protect a password; make the line anew with htpasswd -B")]
+    #[error("{0} does not protect a password; make the line again with htpasswd -B")]
     Unsafe(&'static str),
     /// The hash is of a known kind, but malformed.
-    #[error("the {0} hash is not whole; make the line anew with htpasswd -B")]
+    #[error("the {0} hash is not whole; make the line again with htpasswd -B")]
     Broken(&'static str),
     /// The hash takes too long to verify.
     #[error("a {kind} of cost {cost} takes too long; use at most {max}")]
     TooCostly {
-        /// The kind of hash.
         kind: &'static str,
-        /// The cost of the hash.
         cost: u32,
         /// The highest accepted cost.
         max: u32,
@@ -121,9 +110,9 @@ impl Users {
 
     /// Verifies credentials. Returns the number of the user, for [`Users::name`].
     ///
-    /// Takes from one millisecond to a second, depending on the hash: never call it on a thread that serves
+    /// Takes from one millisecond to a second, depending on the hash. Never call it on a thread that serves
     /// connections, nor for more requests at once than there are cores to spare. An unknown name takes as long as the
-    /// costliest hash, so that the time does not reveal whether it exists, if all hashes cost the same.
+    /// costliest hash. So the time does not reveal whether the name exists, if all hashes cost the same.
     pub fn verify(&self, credentials: &Credentials) -> Option<usize> {
         let known = self.by_name.get(credentials.user.as_slice()).copied();
         let user = self.list.get(known.unwrap_or(self.costliest))?;
@@ -131,37 +120,34 @@ impl Users {
         known.filter(|_| is_right)
     }
 
-    /// The name of a user.
     pub fn name(&self, user: usize) -> Option<&str> {
         self.list.get(user).map(|user| &*user.name)
     }
 
-    /// The number of users.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there are no users.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// Users whose hash is accepted, but should be replaced: `$apr1$`.
     pub fn weak(&self) -> impl Iterator<Item = &str> {
-        self.list.iter().filter(|user| matches!(user.hash, Hash::Apr1 { .. })).map(|user| &*user.name)
+        self.list.iter().filter(|user| matches!(user.hash, PasswordHash::Apr1 { .. })).map(|user| &*user.name)
     }
 }
 
-fn read_line(line: &str) -> Result<User, UserFaultKind> {
+fn read_line(line: &str) -> Result<BasicUser, UserFaultKind> {
     let (name, hash) =
         line.split_once(':').filter(|(name, _)| !name.is_empty()).ok_or(UserFaultKind::Form)?;
     if name.len() > CREDENTIAL_BYTES_MAX || name.chars().any(char::is_control) {
         return Err(UserFaultKind::Name);
     }
-    Ok(User { name: name.into(), hash: Hash::read(hash.trim_end())? })
+    Ok(BasicUser { name: name.into(), hash: PasswordHash::read(hash.trim_end())? })
 }
 
-impl Hash {
+impl PasswordHash {
     fn read(text: &str) -> Result<Self, UserFaultKind> {
         match text.split('$').nth(1) {
             Some("2a" | "2b" | "2y") if text.starts_with('$') => Self::bcrypt(text),
@@ -178,7 +164,7 @@ impl Hash {
     fn bcrypt(text: &str) -> Result<Self, UserFaultKind> {
         let broken = UserFaultKind::Broken("bcrypt");
         let parts = bcrypt::HashParts::from_str(text).map_err(|_| broken.clone())?;
-        // Two digits, and no other way to write a number.
+        // Only two digits are a valid cost.
         if !text.as_bytes()[4..6].iter().all(u8::is_ascii_digit) || !(4..=31).contains(&parts.get_cost()) {
             return Err(broken);
         }
@@ -220,28 +206,25 @@ impl Hash {
     /// The approximate time to verify the hash, in microseconds.
     fn cost_us(&self) -> u64 {
         const BCRYPT_US: u64 = 60;
-        const SHA_ROUNDS: u64 = 5000;
         const APR1_US: u64 = 500;
         let field = |text: &str| text.split('$').nth(2).map(str::to_owned).unwrap_or_default();
         match self {
             Self::Bcrypt(text) => BCRYPT_US << field(text).parse().unwrap_or(0).min(BCRYPT_COST_MAX),
-            // A round is about a microsecond.
+            // A round takes about a microsecond.
             Self::ShaCrypt(text) => {
                 let rounds = field(text).strip_prefix("rounds=").and_then(|rounds| rounds.parse().ok());
-                rounds.unwrap_or(SHA_ROUNDS)
+                rounds.unwrap_or(u64::from(sha_crypt::ROUNDS))
             }
             Self::Apr1 { .. } => APR1_US,
         }
     }
 
-    /// Whether the password matches. The time does not depend on how much of it is right. Bcrypt uses the first 72
-    /// bytes only, as it did when the hash was made.
+    /// Whether the password matches. The time does not depend on how much of it is right. Bcrypt uses only the first 72
+    /// bytes, as it did when the hash was created.
     fn is_of(&self, password: &[u8]) -> bool {
         match self {
             Self::Bcrypt(text) => bcrypt::verify(password, text).unwrap_or(false),
-            Self::ShaCrypt(text) => {
-                PasswordVerifier::<str>::verify_password(&ShaCrypt::default(), password, text).is_ok()
-            }
+            Self::ShaCrypt(text) => sha_crypt::verify(password, text),
             Self::Apr1 { salt, text } => apr1::hash(password, salt).ct_eq(text).into(),
         }
     }
@@ -267,7 +250,7 @@ mod tests {
         Credentials::parse(value.as_bytes()).unwrap()
     }
 
-    /// As libxcrypt and `openssl passwd` make them.
+    /// Created by libxcrypt and `openssl passwd`.
     const FILE: &str = "\
 # staff
 bcrypt:$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW
@@ -311,7 +294,7 @@ caf\u{e9}:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/
     }
 
     #[test]
-    fn who_is_not_there_takes_as_long_as_the_costliest_hash() {
+    fn an_unknown_user_takes_as_long_as_the_costliest_hash() {
         let costliest = |text: &str| {
             let users = Users::parse(text).unwrap();
             users.name(users.costliest).unwrap_or_default().to_owned()
@@ -323,7 +306,7 @@ caf\u{e9}:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/
     }
 
     #[test]
-    fn lines_that_cannot_be_taken_are_all_told() {
+    fn all_invalid_lines_are_reported() {
         let kinds = |text: &str| -> Vec<(usize, UserFaultKind)> {
             Users::parse(text).unwrap_err().into_iter().map(|fault| (fault.line, fault.kind)).collect()
         };

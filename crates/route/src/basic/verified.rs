@@ -11,19 +11,19 @@ use super::Credentials;
 ///
 /// Create a new one with another secret when the users change.
 #[derive(Debug, Clone)]
-pub struct Verified {
+pub struct VerifiedCredentials {
     secret: [u8; 32],
     lifetime_ns: u64,
     /// Sets of entries; the beginning of a digest selects the set.
-    sets: Box<[[Option<Entry>; PLACES]]>,
+    sets: Box<[[Option<CredentialEntry>; PLACES]]>,
 }
 
-/// The digest that credentials are stored as.
+/// The form in which credentials are stored.
 #[derive(Debug, Clone, Copy)]
 pub struct CredentialsDigest([u8; 32]);
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct CredentialEntry {
     digest: CredentialsDigest,
     until_ns: u64,
     user: usize,
@@ -31,18 +31,18 @@ struct Entry {
 
 const PLACES: usize = 4;
 
-impl Verified {
+impl VerifiedCredentials {
     /// Room for `entries_max` credentials, rounded up to a power of two; each takes 56 bytes. `secret` must be random.
     pub fn new(entries_max: usize, lifetime_ns: u64, secret: [u8; 32]) -> Self {
         let sets = entries_max.div_ceil(PLACES).next_power_of_two();
         Self { secret, lifetime_ns, sets: vec![[None; PLACES]; sets].into() }
     }
 
-    /// The digest of credentials. Takes a fraction of a microsecond.
+    /// Takes a fraction of a microsecond.
     pub fn digest(&self, credentials: &Credentials) -> CredentialsDigest {
         let mut hasher = Sha256::new();
         hasher.update(self.secret);
-        // With its length, so that no name goes over into a password.
+        // With its length, so that name and password cannot be confused.
         hasher.update((credentials.user.len() as u64).to_le_bytes());
         hasher.update(&credentials.user);
         hasher.update(&credentials.password);
@@ -60,12 +60,12 @@ impl Verified {
     pub fn keep(&mut self, digest: CredentialsDigest, user: usize, now_ns: u64) {
         let set = &mut self.sets[digest.set_of(self.sets.len())];
         let until_ns = now_ns.saturating_add(self.lifetime_ns);
-        let same = |entry: &Option<Entry>| entry.is_some_and(|entry| entry.digest.0 == digest.0);
+        let same = |entry: &Option<CredentialEntry>| entry.is_some_and(|entry| entry.digest.0 == digest.0);
         let place = set.iter().position(same).or_else(|| {
             let end = |place: &usize| set[*place].map(|entry| entry.until_ns);
             (0..PLACES).min_by_key(end)
         });
-        set[place.unwrap_or(0)] = Some(Entry { digest, until_ns, user });
+        set[place.unwrap_or(0)] = Some(CredentialEntry { digest, until_ns, user });
     }
 
     fn set_of(&self, digest: &CredentialsDigest) -> usize {
@@ -89,8 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_verified_is_known_for_a_while() {
-        let mut verified = Verified::new(100, 50, [7; 32]);
+    fn verified_credentials_are_known_for_a_while() {
+        let mut verified = VerifiedCredentials::new(100, 50, [7; 32]);
         let digest = verified.digest(&credentials("a", "secret"));
         assert_eq!(verified.user(&digest, 0), None);
         verified.keep(digest, 3, 10);
@@ -102,12 +102,15 @@ mod tests {
         for (user, password) in [("a", "Secret"), ("as", "ecret"), ("", "asecret"), ("asecret", "")] {
             assert_eq!(verified.user(&verified.digest(&credentials(user, password)), 60), None, "{user}");
         }
-        assert_ne!(Verified::new(100, 50, [8; 32]).digest(&credentials("a", "secret")).0, digest.0);
+        assert_ne!(
+            VerifiedCredentials::new(100, 50, [8; 32]).digest(&credentials("a", "secret")).0,
+            digest.0
+        );
     }
 
     #[test]
-    fn what_ends_first_makes_room() {
-        let mut verified = Verified::new(4, 1000, [7; 32]);
+    fn the_entry_that_expires_first_is_replaced() {
+        let mut verified = VerifiedCredentials::new(4, 1000, [7; 32]);
         let digests: Vec<_> =
             (0..6).map(|number| verified.digest(&credentials(&number.to_string(), ""))).collect();
         for (user, digest) in digests.iter().enumerate() {
@@ -115,6 +118,6 @@ mod tests {
         }
         let kept: Vec<_> = digests.iter().map(|digest| verified.user(digest, 10)).collect();
         assert_eq!(kept, [None, None, Some(2), Some(3), Some(4), Some(5)]);
-        assert_eq!(size_of::<Option<Entry>>(), 56);
+        assert_eq!(size_of::<Option<CredentialEntry>>(), 56);
     }
 }

@@ -2,12 +2,12 @@
 
 use super::key::RateKey;
 use super::states::States;
-use crate::request::{Fields, Request};
+use crate::request::{FieldLookup, RequestParts};
 
 /// Distinguishes the first requests of each key from later ones.
 ///
 /// Takes as much memory as a [`RateLimiter`](super::RateLimiter) with as many keys. If there is no room for a new key,
-/// it takes the place and the count of the key with the lowest count: there may be fewer first requests, never more.
+/// it takes the place and the count of the key with the lowest count. So there may be fewer first requests, never more.
 #[derive(Debug)]
 pub struct FirstRequests {
     count: u64,
@@ -15,12 +15,12 @@ pub struct FirstRequests {
     states: States,
 }
 
-/// The number of requests of a key, which is identified by its hash.
+/// The number of requests of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyCount {
-    /// The keyed hash.
+    /// The keyed hash of the key.
     pub key: u64,
-    /// The count; it stops at the number of first requests.
+    /// Stops at the number of first requests.
     pub count: u64,
 }
 
@@ -36,7 +36,6 @@ impl FirstRequests {
         self.states.secret()
     }
 
-    /// The counts so far.
     pub fn counts(&self) -> impl Iterator<Item = KeyCount> {
         self.states.all().map(|(key, count)| KeyCount { key, count })
     }
@@ -47,7 +46,7 @@ impl FirstRequests {
     }
 
     /// Counts a request. Returns whether it is one of the first.
-    pub fn take<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
+    pub fn take<F: FieldLookup + ?Sized>(&self, request: &RequestParts<'_, F>) -> bool {
         let tag = self.states.tag(|hasher| self.key.hash(request, "", hasher));
         self.states
             .update(tag, |counted| if counted < self.count { Ok(counted + 1) } else { Err(()) })
@@ -60,9 +59,12 @@ mod tests {
     use super::*;
     use crate::limit::RateKeyPart;
 
-    fn request<'a>(client: u8, fields: &'a [(&'a str, &'a str); 1]) -> Request<'a, [(&'a str, &'a str); 1]> {
+    fn request<'a>(
+        client: u8,
+        fields: &'a [(&'a str, &'a str); 1],
+    ) -> RequestParts<'a, [(&'a str, &'a str); 1]> {
         let client = [10, 0, 0, client].into();
-        Request { listener: 0, host: b"a", path: b"/", query: None, method: b"GET", client, fields }
+        RequestParts { listener: 0, host: b"a", path: b"/", query: None, method: b"GET", client, fields }
     }
 
     #[test]

@@ -5,7 +5,6 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// A rate with a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     requests: NonZeroU32,
@@ -60,7 +59,6 @@ impl Rate {
         (self.requests, self.per)
     }
 
-    /// The most requests at once.
     pub fn burst(self) -> NonZeroU32 {
         self.burst
     }
@@ -77,7 +75,7 @@ impl Rate {
 
     /// Decides about a request of a key. Returns the new state if it is admitted, otherwise the nanoseconds to wait.
     ///
-    /// The state of a new key is 0. In any time span, at most the burst plus what the rate gives are admitted.
+    /// The state of a new key is 0. In any time span, at most the burst plus the rate times the span is admitted.
     #[inline]
     pub(super) fn decide(self, due_ns: u64, now_ns: u64) -> Result<u64, u64> {
         let due_ns = due_ns.max(now_ns);
@@ -131,14 +129,14 @@ mod tests {
                         due_ns = next_ns;
                         admitted.push(now_ns);
                     }
-                    // Just then it is admitted, and not before.
+                    // It is admitted at exactly this time, not before.
                     Err(wait_ns) => {
                         prop_assert!(rate.decide(due_ns, now_ns + wait_ns).is_ok());
                         prop_assert!(rate.decide(due_ns, now_ns + wait_ns - 1).is_err());
                     }
                 }
             }
-            // Over any stretch of the time, not over all of it alone.
+            // In any part of the time span, not only in the whole.
             for (first, from_ns) in admitted.iter().enumerate() {
                 for (last, to_ns) in admitted.iter().enumerate().skip(first) {
                     let count = (last - first + 1) as u64;

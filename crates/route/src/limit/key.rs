@@ -1,51 +1,47 @@
-//! Keys for counting requests: the parts of a request that put it into a group.
+//! Keys for counting requests: the parts of a request that assign it to a group.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
 
 use crate::form::FormReading;
 use crate::network::network_of;
-use crate::request::{Fields, Request, cookie, parameters};
+use crate::request::{FieldLookup, RequestParts, cookie, parameters};
 
 /// The parts of a request that it is counted by. Without parts, all requests are counted together.
 ///
-/// A missing part is a value of its own: all requests without it are counted together.
+/// A missing part counts as a separate value: all requests without it are counted together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RateKey(pub Vec<RateKeyPart>);
 
-/// A part of a request that it is counted by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RateKeyPart {
     /// The client's network: the first bits of its address. An IPv6 client usually has at least 64 bits for itself.
     ClientNetwork {
-        /// The number of bits for IPv4; 32 counts each address separately.
+        /// 32 counts each address separately.
         bits_v4: u8,
-        /// The number of bits for IPv6, usually 64.
+        /// Usually 64.
         bits_v6: u8,
     },
     /// The values of a header field, from all its lines.
     Header(String),
-    /// The value of a cookie.
     Cookie(String),
     /// The value of the first query parameter with this name. Both are decoded.
     Argument(String),
-    /// The host, ignoring case.
+    /// Ignoring case.
     Host,
-    /// The listener.
     Listener,
     /// The authenticated user.
     User,
 }
 
 impl RateKey {
-    /// Whether the user is a part.
     pub fn has_user(&self) -> bool {
         self.0.contains(&RateKeyPart::User)
     }
 
-    pub(super) fn hash<F: Fields + ?Sized>(
+    pub(super) fn hash<F: FieldLookup + ?Sized>(
         &self,
-        request: &Request<'_, F>,
+        request: &RequestParts<'_, F>,
         user: &str,
         hasher: &mut impl Hasher,
     ) {
@@ -56,7 +52,12 @@ impl RateKey {
 }
 
 impl RateKeyPart {
-    fn hash<F: Fields + ?Sized>(&self, request: &Request<'_, F>, user: &str, hasher: &mut impl Hasher) {
+    fn hash<F: FieldLookup + ?Sized>(
+        &self,
+        request: &RequestParts<'_, F>,
+        user: &str,
+        hasher: &mut impl Hasher,
+    ) {
         match self {
             Self::ClientNetwork { bits_v4, bits_v6 } => {
                 match network_of(request.client, *bits_v4, *bits_v6) {
@@ -70,15 +71,15 @@ impl RateKeyPart {
             }
             Self::Cookie(name) => put(cookie(request.fields, name.as_bytes()), hasher),
             Self::Argument(name) => {
-                // As servers read it, so that there is one key for all spellings of a value.
+                // Decoded, so that there is one key for all spellings of a value.
                 let mut all = parameters(request.query.unwrap_or_default());
-                let same = |written: &[u8]| FormReading::of(written).eq(name.bytes());
+                let same = |written: &[u8]| FormReading::from_written(written).eq(name.bytes());
                 let found = all.find(|(written, _)| same(written)).map(|(_, value)| value);
                 match found.filter(|value| !FormReading::is_as_it_stands(value)) {
                     None => put(found, hasher),
                     Some(value) => {
-                        hasher.write_usize(FormReading::of(value).count());
-                        FormReading::of(value).for_each(|byte| hasher.write_u8(byte));
+                        hasher.write_usize(FormReading::from_written(value).count());
+                        FormReading::from_written(value).for_each(|byte| hasher.write_u8(byte));
                     }
                 }
             }
@@ -93,7 +94,7 @@ impl RateKeyPart {
     }
 }
 
-/// With its length, so that `a`, `bc` and `ab`, `c` are two keys; what is not there is unlike what is empty.
+/// With its length, so that `a`, `bc` and `ab`, `c` are two keys. A missing value differs from an empty one.
 fn put(value: Option<&[u8]>, hasher: &mut impl Hasher) {
     match value {
         None => hasher.write_usize(usize::MAX),
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_told_apart_by_the_parts() {
+    fn requests_are_distinguished_by_the_parts() {
         let header = |name: &str| RateKeyPart::Header(name.to_owned());
         let network = RateKeyPart::ClientNetwork { bits_v4: 32, bits_v6: 64 };
         let none: &[(&str, &str)] = &[];
@@ -162,7 +163,7 @@ mod tests {
         ] {
             let key = RateKey(key);
             let [one, other] = [one, other].map(|(client, host, query, fields)| {
-                let request = Request {
+                let request = RequestParts {
                     listener: 0,
                     host: host.as_bytes(),
                     path: b"/",
@@ -180,10 +181,10 @@ mod tests {
     }
 
     #[test]
-    fn users_are_told_apart() {
+    fn users_are_distinguished() {
         let key = RateKey(vec![RateKeyPart::User]);
         assert!(key.has_user() && !RateKey(vec![RateKeyPart::Host]).has_user());
-        let request = Request {
+        let request = RequestParts {
             listener: 0,
             host: b"a",
             path: b"/",

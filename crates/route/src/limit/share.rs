@@ -1,8 +1,8 @@
-//! Limits over several instances: what one may admit before it has heard of the others, what it tells them, and what it
-//! does while it cannot. Knows no network.
+//! Limits over several instances: the allowance of an instance before it has received the others' counts, the counts
+//! that it reports, and its behaviour while it cannot. Knows no network.
 //!
-//! Each instance has a copy of a key's state, and admits by that. A while later it tells what it has admitted, and takes
-//! over the state that follows from what all have. So everything is counted, and what is too much is paid back.
+//! Each instance has a copy of a key's state, and decides by that. Later it reports the requests that it has admitted,
+//! and adopts the state over all instances. So every request is counted, and an excess is paid back.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -13,32 +13,32 @@ use sha2::{Digest, Sha256};
 use super::gcra::Rate;
 use super::states::PLACES;
 
-/// What a shared limit does while instances cannot reach each other.
+/// The behaviour of a shared limit while instances cannot reach each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alone {
-    /// It admits all requests.
+    /// Admits all requests.
     Open,
     /// Each instance has its share of the rate and of the burst.
     Local,
-    /// It refuses all requests.
+    /// Rejects all requests.
     Closed,
 }
 
-/// How a shared limit stands.
+/// The standing of a shared limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// So many instances tell each other what they admit.
+pub enum ShareStanding {
+    /// This many instances exchange their counts.
     Together(u32),
-    /// Of so many instances, none hears of the others.
+    /// This many instances cannot reach each other.
     Alone(u32),
 }
 
-/// What a limit is to all instances. `Debug` does not show the secret.
+/// The identity of a limit on all instances. `Debug` does not show the secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SharedIdentity {
-    /// What keys are hashed with.
+    /// The secret that keys are hashed with.
     pub secret: [u64; 2],
-    /// Tells the limit from others.
+    /// Distinguishes the limit from others.
     pub id: u64,
 }
 
@@ -49,8 +49,8 @@ impl fmt::Debug for SharedIdentity {
 }
 
 impl SharedIdentity {
-    /// Of a limit that a text describes, for those who know a secret.
-    pub fn of(secret: &[u8], described: &str) -> Self {
+    /// Derived from a text that describes the limit, and a secret of the instances.
+    pub fn from_secret(secret: &[u8], described: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update((secret.len() as u64).to_le_bytes());
         hash.update(secret);
@@ -63,46 +63,46 @@ impl SharedIdentity {
     }
 }
 
-/// Requests of a key that others have not been told of.
+/// Requests of a key that were not reported to the other instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spent {
-    /// Where the limiter keeps the key.
+    /// The key's place in the limiter.
     pub place: usize,
-    /// The hash of the key.
     pub key: u64,
-    /// The number of requests.
     pub requests: u32,
 }
 
-/// By what an instance admits.
+/// The parameters by which an instance admits requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Terms {
     /// The time between requests.
     pub(super) interval_ns: u64,
-    /// So far ahead of time is a key of which nothing else is known: what is left up to the tolerance is the lease, which
-    /// the instance may use before it hears of the others.
+    /// Theoretical arrival time assumed for an unknown key, relative to now. The remaining tolerance is its lease,
+    /// which the instance may use before it has received the others' counts.
     pub(super) floor_ns: u64,
-    /// No key is further ahead.
+    /// No key is further ahead of time.
     pub(super) ceiling_ns: u64,
 }
 
 impl Terms {
-    pub(super) fn of(rate: Rate, standing: Standing, alone: Alone) -> Self {
+    pub(super) fn from_rate(rate: Rate, standing: ShareStanding, alone: Alone) -> Self {
         let (interval_ns, burst) = (rate.interval_ns(), u64::from(rate.burst().get()));
         let lease = |instances: u32| burst.div_ceil(u64::from(instances.max(1)));
         let terms = |interval_ns, floor_ns| Self { interval_ns, floor_ns, ceiling_ns: u64::MAX };
         match (standing, alone) {
-            (Standing::Together(instances), _) => {
+            (ShareStanding::Together(instances), _) => {
                 terms(interval_ns, (burst - lease(instances)).saturating_mul(interval_ns))
             }
-            (Standing::Alone(_), Alone::Open) => Self { interval_ns: 0, floor_ns: 0, ceiling_ns: 0 },
-            (Standing::Alone(instances), Alone::Local) => {
-                // The same tolerance has room for a share of the burst, at a share of the rate.
+            (ShareStanding::Alone(_), Alone::Open) => Self { interval_ns: 0, floor_ns: 0, ceiling_ns: 0 },
+            (ShareStanding::Alone(instances), Alone::Local) => {
+                // The same tolerance holds a share of the burst, at a share of the rate.
                 let interval_ns = interval_ns.saturating_mul(u64::from(instances.max(1)));
                 let used_ns = (lease(instances) - 1).saturating_mul(interval_ns);
                 terms(interval_ns, rate.tolerance_ns().saturating_sub(used_ns))
             }
-            (Standing::Alone(_), Alone::Closed) => terms(interval_ns, rate.tolerance_ns().saturating_add(1)),
+            (ShareStanding::Alone(_), Alone::Closed) => {
+                terms(interval_ns, rate.tolerance_ns().saturating_add(1))
+            }
         }
     }
 
@@ -118,30 +118,30 @@ impl Terms {
     }
 }
 
-/// What a limiter needs besides its states to be one of several.
-pub(super) struct Share {
+/// The additional state of a limiter with a shared limit.
+pub(super) struct LimitShare {
     pub(super) alone: Alone,
     interval_ns: AtomicU64,
     floor_ns: AtomicU64,
     ceiling_ns: AtomicU64,
-    /// Of each place, what was admitted and is not told yet.
+    /// Admitted requests per place that were not reported yet.
     untold: Box<[AtomicU32]>,
-    /// A bit for each set of places: whether one has something to tell.
+    /// A bit for each set of places: whether one has something to report.
     marks: Box<[AtomicU64]>,
-    /// Whether nobody looks at the marks until called.
+    /// Whether the marks are read only after a call of `caller`.
     is_idle: AtomicBool,
     is_called: AtomicBool,
     caller: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl fmt::Debug for Share {
+impl fmt::Debug for LimitShare {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Share").field("alone", &self.alone).finish_non_exhaustive()
     }
 }
 
-impl Share {
-    /// For `sets` sets of states. Until it hears of others, it is alone.
+impl LimitShare {
+    /// For `sets` sets of states. Begins with the standing `Alone`.
     pub(super) fn new(rate: Rate, alone: Alone, instances: u32, sets: usize) -> Self {
         let share = Self {
             alone,
@@ -154,13 +154,13 @@ impl Share {
             is_called: AtomicBool::new(false),
             caller: OnceLock::new(),
         };
-        share.stand(rate, Standing::Alone(instances));
+        share.stand(rate, ShareStanding::Alone(instances));
         share
     }
 
-    /// Relaxed: a request that is decided by halves of two standings is decided by one of their limits.
-    pub(super) fn stand(&self, rate: Rate, standing: Standing) {
-        let terms = Terms::of(rate, standing, self.alone);
+    /// Relaxed: a decision that mixes values of two standings still obeys one of their limits.
+    pub(super) fn stand(&self, rate: Rate, standing: ShareStanding) {
+        let terms = Terms::from_rate(rate, standing, self.alone);
         self.interval_ns.store(terms.interval_ns, Ordering::Relaxed);
         self.floor_ns.store(terms.floor_ns, Ordering::Relaxed);
         self.ceiling_ns.store(terms.ceiling_ns, Ordering::Relaxed);
@@ -176,16 +176,16 @@ impl Share {
     }
 
     pub(super) fn call_with(&self, caller: Box<dyn Fn() + Send + Sync>) {
-        // A second one is for the same listener.
+        // A second caller is for the same listener.
         let _ = self.caller.set(caller);
     }
 
-    /// Notes an admitted request. `is_last` says that the next one would be refused.
+    /// Records an admitted request. `is_last` says that the next one would be rejected.
     pub(super) fn spend(&self, place: usize, is_last: bool) {
-        // Whoever makes it one marks it; what comes until the mark is seen is told with it.
+        // The first request sets the mark. Requests until the mark is read are reported with it.
         if self.untold[place].fetch_add(1, Ordering::Relaxed) == 0 {
             let set = place / PLACES;
-            // Release: whoever sees the mark sees the request.
+            // Release: a thread that sees the mark sees the request.
             self.marks[set / 64].fetch_or(1 << (set % 64), Ordering::Release);
         }
         if is_last || self.is_idle.load(Ordering::Relaxed) {
@@ -203,7 +203,7 @@ impl Share {
         }
     }
 
-    /// Takes what is not told yet: places and numbers of requests.
+    /// Takes the unreported requests: places and numbers.
     pub(super) fn take(&self, mut each: impl FnMut(usize, u32)) {
         self.is_called.store(false, Ordering::Release);
         for (word, marks) in self.marks.iter().enumerate() {
@@ -224,12 +224,13 @@ impl Share {
         }
     }
 
-    /// What of a place is not told yet.
+    /// The unreported requests of a place.
     pub(super) fn untold(&self, place: usize) -> u32 {
         self.untold[place].load(Ordering::Relaxed)
     }
 
-    /// Has the next request call. Returns whether there is nothing to tell: if there is, it may not have called.
+    /// Lets the next request call the function. Returns whether there is nothing to report; otherwise the function may
+    /// not have been called.
     pub(super) fn rest(&self) -> bool {
         self.is_idle.store(true, Ordering::Release);
         self.is_called.store(false, Ordering::Release);
@@ -267,28 +268,29 @@ mod tests {
     #[test]
     fn shares_of_a_limit() {
         for (requests, burst, standing, alone, expected) in [
-            // A whole burst for one instance, parts for several; the rate is that of all until others are heard of.
-            (10, 20, Standing::Together(1), Alone::Local, (20, 100)),
-            (10, 20, Standing::Together(3), Alone::Local, (7, 100)),
-            (10, 20, Standing::Together(50), Alone::Local, (1, 100)),
-            (10, 1, Standing::Together(3), Alone::Local, (1, 100)),
-            (10, 20, Standing::Alone(1), Alone::Local, (20, 100)),
-            (10, 20, Standing::Alone(2), Alone::Local, (10, 50)),
-            (10, 20, Standing::Alone(4), Alone::Local, (5, 25)),
-            (10, 1, Standing::Alone(2), Alone::Local, (1, 50)),
-            (10, 20, Standing::Alone(3), Alone::Open, (1000, 10_000)),
-            (10, 20, Standing::Alone(3), Alone::Closed, (0, 0)),
-            (10, 20, Standing::Together(0), Alone::Closed, (20, 100)),
+            // One instance has the whole burst, several have parts. Each has the whole rate until it receives the
+            // others' counts.
+            (10, 20, ShareStanding::Together(1), Alone::Local, (20, 100)),
+            (10, 20, ShareStanding::Together(3), Alone::Local, (7, 100)),
+            (10, 20, ShareStanding::Together(50), Alone::Local, (1, 100)),
+            (10, 1, ShareStanding::Together(3), Alone::Local, (1, 100)),
+            (10, 20, ShareStanding::Alone(1), Alone::Local, (20, 100)),
+            (10, 20, ShareStanding::Alone(2), Alone::Local, (10, 50)),
+            (10, 20, ShareStanding::Alone(4), Alone::Local, (5, 25)),
+            (10, 1, ShareStanding::Alone(2), Alone::Local, (1, 50)),
+            (10, 20, ShareStanding::Alone(3), Alone::Open, (1000, 10_000)),
+            (10, 20, ShareStanding::Alone(3), Alone::Closed, (0, 0)),
+            (10, 20, ShareStanding::Together(0), Alone::Closed, (20, 100)),
         ] {
             let rate = rate(requests, burst);
-            let terms = Terms::of(rate, standing, alone);
+            let terms = Terms::from_rate(rate, standing, alone);
             assert_eq!(admitted(terms, rate), expected, "{requests} {burst} {standing:?} {alone:?}");
         }
     }
 
     #[test]
-    fn limits_are_told_apart() {
-        let of = |secret: &str, described| SharedIdentity::of(secret.as_bytes(), described);
+    fn limits_are_distinguished() {
+        let of = |secret: &str, described| SharedIdentity::from_secret(secret.as_bytes(), described);
         let one = of("secret", "a limit");
         assert_eq!(one, of("secret", "a limit"));
         for other in [of("secret", "another"), of("secre", "ta limit"), of("other", "a limit")] {
@@ -298,16 +300,16 @@ mod tests {
     }
 
     #[test]
-    fn one_that_opens_forgets_what_keys_owe() {
+    fn open_limits_ignore_the_debts_of_keys() {
         let rate = rate(1, 1);
-        let open = Terms::of(rate, Standing::Alone(2), Alone::Open);
+        let open = Terms::from_rate(rate, ShareStanding::Alone(2), Alone::Open);
         assert_eq!(open.decide(rate.tolerance_ns(), u64::MAX, 5), Ok(5));
     }
 
     #[test]
-    fn what_was_spent_is_told_once() {
-        let share = Share::new(rate(10, 10), Alone::Local, 1, 100);
-        let taken = |share: &Share| {
+    fn spending_is_reported_once() {
+        let share = LimitShare::new(rate(10, 10), Alone::Local, 1, 100);
+        let taken = |share: &LimitShare| {
             let mut taken = Vec::new();
             share.take(|place, requests| taken.push((place, requests)));
             taken
@@ -323,10 +325,10 @@ mod tests {
     }
 
     #[test]
-    fn whoever_tells_is_called_when_it_rests_and_when_a_lease_is_used_up() {
+    fn the_reporter_is_called_after_a_rest_and_after_a_used_up_lease() {
         use std::sync::Arc;
         let calls = Arc::new(AtomicU32::new(0));
-        let share = Share::new(rate(10, 10), Alone::Local, 1, 1);
+        let share = LimitShare::new(rate(10, 10), Alone::Local, 1, 1);
         let counted = Arc::clone(&calls);
         share.call_with(Box::new(move || {
             counted.fetch_add(1, Ordering::Relaxed);

@@ -11,17 +11,17 @@ use std::sync::{Mutex, PoisonError};
 use siphasher::sip::SipHasher13;
 
 /// The memory per key: tag and state.
-pub const KEY_BYTES: usize = size_of::<Set>() / PLACES;
+pub const KEY_BYTES: usize = size_of::<StateSet>() / PLACES;
 
-/// The entries of a set; keys whose hashes start alike share them.
+/// The entries of a set. Keys whose hashes start alike share them.
 pub(super) const PLACES: usize = 8;
 /// The number of locks, and thus of threads that can add keys at once.
 const LOCKS_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct States {
-    sets: Box<[Set]>,
-    /// Of the sets whose number, divided by theirs, leaves their place.
+    sets: Box<[StateSet]>,
+    /// Each lock guards the sets whose index modulo the number of locks is its own.
     locks: Box<[Mutex<()>]>,
     secret: [u64; 2],
 }
@@ -29,8 +29,8 @@ pub(super) struct States {
 /// A set of entries, in two cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Set {
-    /// Hashes of keys; 0 is a free place. Written under the set's lock alone.
+struct StateSet {
+    /// Hashes of keys; 0 is a free place. Written only under the set's lock.
     tags: [AtomicU64; PLACES],
     states: [AtomicU64; PLACES],
 }
@@ -43,7 +43,7 @@ impl States {
     pub(super) fn new(keys_max: usize, secret: [u64; 2]) -> Self {
         let sets = keys_max.div_ceil(PLACES).next_power_of_two();
         Self {
-            sets: (0..sets).map(|_| Set::default()).collect(),
+            sets: (0..sets).map(|_| StateSet::default()).collect(),
             locks: (0..sets.min(LOCKS_MAX)).map(|_| Mutex::default()).collect(),
             secret,
         }
@@ -55,7 +55,7 @@ impl States {
 
     /// The hashes and states of all keys.
     pub(super) fn all(&self) -> impl Iterator<Item = (u64, u64)> {
-        let of_set = |set: &Set| -> [(u64, u64); PLACES] {
+        let of_set = |set: &StateSet| -> [(u64, u64); PLACES] {
             let at = |places: &[AtomicU64; PLACES], place: usize| places[place].load(Ordering::Relaxed);
             std::array::from_fn(|place| (at(&set.tags, place), at(&set.states, place)))
         };
@@ -67,7 +67,6 @@ impl States {
         let Ok(_) = self.update(Tag(tag.max(1)), |_| Ok::<u64, Infallible>(state));
     }
 
-    /// The number of sets.
     pub(super) fn sets(&self) -> usize {
         self.sets.len()
     }
@@ -77,7 +76,7 @@ impl States {
         self.sets[place / PLACES].tags[place % PLACES].load(Ordering::Relaxed)
     }
 
-    /// Replaces the state at a place with what `make` makes, unless another key has it by now.
+    /// Replaces the state at a place with the result of `make`, unless another key has the place now.
     pub(super) fn replace(&self, place: usize, key: u64, make: impl Fn() -> u64) {
         let state = &self.sets[place / PLACES].states[place % PLACES];
         let mut known = state.load(Ordering::Relaxed);
@@ -106,11 +105,11 @@ impl States {
         let set = &self.sets[index];
         let place = set.find(tag).unwrap_or_else(|| {
             let lock = &self.locks[index % self.locks.len()];
-            // Nothing is ever half done under it.
+            // A poisoned lock is harmless, because changes under it are atomic.
             let _guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
             set.give_place(tag)
         });
-        // Relaxed: a state says all that there is to know, and no other memory goes with it.
+        // Relaxed: the state is self-contained, and orders no other memory.
         let state = &set.states[place];
         let mut known = state.load(Ordering::Relaxed);
         loop {
@@ -123,15 +122,16 @@ impl States {
     }
 }
 
-impl Set {
+impl StateSet {
     fn find(&self, tag: Tag) -> Option<usize> {
         self.tags.iter().position(|known| known.load(Ordering::Relaxed) == tag.0)
     }
 
     /// A place for a key, under the set's lock: a second thread with the same new key finds it here.
     ///
-    /// The state at the place stays. It is that of the key that has been gone for longest, or is nearest to a whole burst:
-    /// most often in the past, which is as good as new; if not, the new key pays what the old one owed.
+    /// The state at the place stays. The place is that of the longest unused key, or of the key that is nearest to a
+    /// whole burst. Its state is usually in the past, which is as good as new; otherwise the new key pays the old one's
+    /// debt.
     fn give_place(&self, tag: Tag) -> usize {
         self.find(tag).unwrap_or_else(|| {
             let state = |place: &usize| self.states[*place].load(Ordering::Relaxed);
@@ -151,7 +151,7 @@ mod tests {
         states.tag(|hasher| hasher.write_u64(key))
     }
 
-    /// The state before.
+    /// Returns the previous state.
     fn add(states: &States, key: u64, amount: u64) -> u64 {
         let before = std::cell::Cell::new(0);
         let done: Result<_, ()> = states.update(tag(states, key), |known| {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_key_gets_one_place_whoever_comes_first() {
+    fn a_new_key_gets_one_place_in_any_order() {
         for round in 0..200 {
             let states = States::new(16, [round, 2]);
             std::thread::scope(|scope| {

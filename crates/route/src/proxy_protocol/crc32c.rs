@@ -1,6 +1,6 @@
-//! CRC-32C (RFC 9260 appendix A), a byte at a time: headers are short and few.
+//! CRC-32C (RFC 9260 appendix A), a byte at a time, because headers are short and few.
 
-/// The polynomial of Castagnoli, its bits in reverse.
+/// The Castagnoli polynomial, with its bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 const TABLE: [u32; 256] = {
@@ -19,7 +19,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// The CRC-32C checksum of bytes that come in pieces.
+/// The CRC-32C checksum of several pieces.
 pub(super) fn crc32c<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     let bytes = pieces.into_iter().flatten();
     !bytes.fold(u32::MAX, |rest, byte| rest >> 8 ^ TABLE[usize::from(rest as u8 ^ byte)])

@@ -7,12 +7,12 @@ use super::{ProxyHeader, ProxyHeaderError, ProxyIntroduction, ProxyOrigin, clien
 
 pub(super) const SIGNATURE: &[u8] = b"PROXY ";
 
-/// The longest line, CRLF included.
+/// CRLF included.
 const LINE_BYTES_MAX: usize = 107;
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader<'_>>, ProxyHeaderError> {
     let seen = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
-    // Byte after byte, so that the outcome does not depend on how many there are yet.
+    // Byte by byte, so that the result does not depend on how many bytes have arrived.
     let Some(end) = seen.iter().position(|byte| !(b' '..=b'~').contains(byte)) else {
         return if seen.len() < LINE_BYTES_MAX { Ok(None) } else { Err(ProxyHeaderError::Unending) };
     };
@@ -32,7 +32,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader<'_>>, ProxyHeader
 fn origin(line: &str) -> Result<ProxyOrigin, ProxyHeaderError> {
     let parts: Vec<&str> = line.splitn(6, ' ').collect();
     let (source, destination) = match parts[..] {
-        // Whatever follows is to be ignored.
+        // The rest of the line is ignored.
         ["UNKNOWN", ..] => return Ok(ProxyOrigin::Unknown),
         ["TCP4", source, destination, source_port, destination_port] => {
             let address = |text: &str| text.parse::<Ipv4Addr>().ok().map(IpAddr::from);
@@ -51,7 +51,7 @@ fn origin(line: &str) -> Result<ProxyOrigin, ProxyHeaderError> {
 }
 
 fn socket(address: Option<IpAddr>, port: &str) -> Option<SocketAddr> {
-    // Digits without a zero before them, and no sign.
+    // Digits without a leading zero or a sign.
     let is_plain =
         port.bytes().all(|byte| byte.is_ascii_digit()) && (port.len() == 1 || !port.starts_with('0'));
     Some(SocketAddr::new(address?, port.parse().ok().filter(|_| is_plain)?))
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line() {
+    fn invalid_lines() {
         for line in [
             "PROXY \r\n",
             "PROXY TCP4\r\n",

@@ -12,7 +12,7 @@ const FIXED_BYTES: usize = 16;
 const LOCAL: u8 = 0x20;
 const PROXY: u8 = 0x21;
 
-/// Types of TLVs.
+/// Kinds of additional values (TLV).
 pub mod tlv_kind {
     /// The protocol that the client requested by ALPN.
     pub const ALPN: u8 = 0x01;
@@ -20,7 +20,6 @@ pub mod tlv_kind {
     pub const AUTHORITY: u8 = 0x02;
     /// A CRC-32C checksum of the header.
     pub const CRC32C: u8 = 0x03;
-    /// Padding.
     pub const NOOP: u8 = 0x04;
     /// An ID of the connection.
     pub const UNIQUE_ID: u8 = 0x05;
@@ -28,21 +27,18 @@ pub mod tlv_kind {
     pub const SSL: u8 = 0x20;
     /// A flag in the first byte of `SSL`: the client uses TLS.
     pub const CLIENT_SSL: u8 = 0x01;
-    /// The network namespace.
     pub const NETNS: u8 = 0x30;
 }
 
-/// A TLV of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tlv<'a> {
-    /// The type; see [`tlv_kind`].
+    /// See [`tlv_kind`].
     pub kind: u8,
-    /// The value, as it was sent.
     pub value: &'a [u8],
 }
 
 impl<'a> ProxyHeader<'a> {
-    /// The TLVs of the header; none in version 1, or for a connection of the proxy's own.
+    /// The TLVs of the header. None in version 1, or for the proxy's own connections.
     pub fn tlvs(&self) -> impl Iterator<Item = Tlv<'a>> {
         tlvs(self.tlvs).map_while(Result::ok)
     }
@@ -59,7 +55,7 @@ enum Family {
 }
 
 impl Family {
-    fn of(byte: u8) -> Result<Self, ProxyHeaderError> {
+    fn from_byte(byte: u8) -> Result<Self, ProxyHeaderError> {
         match byte {
             0x00 => Ok(Self::Unknown),
             0x11 => Ok(Self::Four),
@@ -86,8 +82,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader<'_>>, ProxyHeader
         return Err(ProxyHeaderError::Undefined);
     }
     let Some(&family) = bytes.get(SIGNATURE.len() + 1) else { return Ok(None) };
-    // Of a connection of the proxy's own, the rest is to be skipped, whatever it says.
-    let family = if command == LOCAL { Family::Unknown } else { Family::of(family)? };
+    // For the proxy's own connections, the rest must be skipped, even if it is invalid.
+    let family = if command == LOCAL { Family::Unknown } else { Family::from_byte(family)? };
     let Some(&[high, low]) = bytes.get(SIGNATURE.len() + 2..FIXED_BYTES) else { return Ok(None) };
     let len = FIXED_BYTES + usize::from(u16::from_be_bytes([high, low]));
     if len > PROXY_HEADER_BYTES_MAX {
@@ -110,7 +106,7 @@ fn origin(family: Family, addresses: &[u8]) -> ProxyOrigin {
     let four = |at: usize| addresses[at..].first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets));
     let six = |at: usize| addresses[at..].first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets));
     let pair = match family {
-        // A client that came through a socket of the proxy's own machine has no address that says anything here.
+        // A client behind a Unix socket of the proxy's machine has no usable address.
         Family::Unknown | Family::Unix => None,
         Family::Four => four(0).zip(four(4)).map(|(source, destination)| {
             (SocketAddr::new(source.into(), number(8)), SocketAddr::new(destination.into(), number(10)))
@@ -154,7 +150,7 @@ fn check_tlvs(header: &[u8], list: &[u8]) -> Result<(), ProxyHeaderError> {
             (tlv_kind::UNIQUE_ID, len) if len > UNIQUE_ID_BYTES_MAX => {
                 return Err(ProxyHeaderError::Truncated);
             }
-            // A byte of flags, four of the verification's outcome, then more of its kind.
+            // A byte of flags, four bytes with the result of the verification, then nested TLVs.
             (tlv_kind::SSL, len) => {
                 let inner = value.get(SSL_BYTES_MIN..).filter(|_| len >= SSL_BYTES_MIN);
                 for tlv in tlvs(inner.ok_or(ProxyHeaderError::Truncated)?) {
@@ -165,12 +161,12 @@ fn check_tlvs(header: &[u8], list: &[u8]) -> Result<(), ProxyHeaderError> {
         }
     }
     let Some(at) = checksum else { return Ok(()) };
-    // It is made with zeros in its own place.
+    // Computed with zeros in place of the checksum.
     let found = crc32c([&header[..at], &[0; 4], &header[at + 4..]]);
     if header[at..at + 4] == found.to_be_bytes() { Ok(()) } else { Err(ProxyHeaderError::Checksum) }
 }
 
-/// Writes the header. Values that are too long are left out: host names longer than DNS allows, IDs beyond 128 bytes.
+/// Writes the header. Omits values that are too long: host names longer than DNS allows, IDs beyond 128 bytes.
 pub(super) fn write(introduction: &ProxyIntroduction<'_>, out: &mut Vec<u8>) {
     const AUTHORITY_BYTES_MAX: usize = 255;
     const UNIQUE_ID_BYTES_MAX: usize = 128;
@@ -304,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_to_say_is_left_out() {
+    fn too_long_values_are_left_out() {
         let long = "a".repeat(300);
         let client = Some(("192.0.2.1:56324".parse().unwrap(), "192.0.2.2:443".parse().unwrap()));
         let mut bytes = Vec::new();

@@ -4,20 +4,19 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use super::frame::{self, Frame, Reader};
+use super::frame::{self, FrameReader, H2Frame};
 use crate::wait::PATIENCE;
 
 /// Client connection preface (RFC 9113 §3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// HTTP/2 client or server that the test plays. It acknowledges SETTINGS and PING, and updates windows.
-pub struct End {
+pub struct H2End {
     stream: TcpStream,
     received: Vec<u8>,
-    reader: Reader,
+    reader: FrameReader,
     /// Received frames that the test has not asked for yet.
-    passed: Vec<Frame>,
-    /// Settings of the proxy.
+    passed: Vec<H2Frame>,
     settings: HashMap<u16, u32>,
     /// Send window of the connection.
     window: i64,
@@ -25,20 +24,18 @@ pub struct End {
     windows: HashMap<u32, i64>,
     /// Whether received DATA is answered with WINDOW_UPDATE at once.
     pub takes_all: bool,
-    /// Whether PING is acknowledged.
     pub answers_pings: bool,
 }
 
-/// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum H2Ended {
     /// The connection ended with GOAWAY and this error code.
     Told(u32),
     /// The connection ended without GOAWAY.
     Untold,
 }
 
-impl End {
+impl H2End {
     fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
         stream.set_write_timeout(Some(PATIENCE)).expect("is a socket");
@@ -46,7 +43,7 @@ impl End {
         Self {
             stream,
             received: Vec::new(),
-            reader: Reader::default(),
+            reader: FrameReader::default(),
             passed: Vec::new(),
             settings: HashMap::new(),
             window: i64::from(frame::WINDOW),
@@ -56,14 +53,14 @@ impl End {
         }
     }
 
-    /// Plays a client: sends the preface and these settings.
+    /// Sends the preface and these settings.
     pub fn client(stream: TcpStream, settings: &[(u16, u32)]) -> Self {
         let mut end = Self::new(stream);
         end.sends([PREFACE.to_vec(), frame::settings(settings)].concat());
         end
     }
 
-    /// Plays a server: receives the preface and sends these settings.
+    /// Receives the preface and sends these settings.
     pub fn server(stream: TcpStream, settings: &[(u16, u32)]) -> Self {
         let mut end = Self::silent_server(stream);
         end.sends(frame::settings(settings));
@@ -81,12 +78,17 @@ impl End {
         end
     }
 
-    /// Sends bytes.
     pub fn sends(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap_or_else(|error| panic!("cannot send: {error}"));
     }
 
-    /// Sends bytes. Returns false if the proxy has closed the connection.
+    /// Sends bytes, and returns itself for chaining.
+    pub fn saying(mut self, bytes: impl AsRef<[u8]>) -> Self {
+        self.sends(bytes);
+        self
+    }
+
+    /// Returns false if the proxy has closed the connection.
     pub fn can_send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
@@ -95,7 +97,7 @@ impl End {
     pub fn is_heard(&mut self) {
         let token = fastrand::u64(..).to_be_bytes();
         self.sends(frame::ping(token));
-        self.find(|frame| *frame == Frame::PingAck(token));
+        self.find(|frame| *frame == H2Frame::PingAck(token));
     }
 
     /// Sends DATA within the windows, and waits for them to open. `ends` sets END_STREAM on the last frame.
@@ -141,7 +143,7 @@ impl End {
         of_stream.min(self.window).max(0) as usize
     }
 
-    /// Value of a setting of the proxy. Waits for its first SETTINGS.
+    /// Returns a setting of the proxy. Waits for its first SETTINGS.
     pub fn setting(&mut self, setting: u16) -> Option<u32> {
         while self.settings.is_empty() {
             let frame = self.frame();
@@ -156,34 +158,34 @@ impl End {
     }
 
     /// Receives the next frame. Handles SETTINGS, PING and WINDOW_UPDATE itself.
-    fn frame(&mut self) -> Frame {
+    fn frame(&mut self) -> H2Frame {
         self.try_frame().unwrap_or_else(|ended| panic!("{ended}; before that {:?}", self.passed))
     }
 
-    fn try_frame(&mut self) -> Result<Frame, String> {
+    fn try_frame(&mut self) -> Result<H2Frame, String> {
         loop {
             let Some(frame) = self.reader.take(&mut self.received) else {
                 self.receive()?;
                 continue;
             };
             match &frame {
-                Frame::Settings(values) => {
+                H2Frame::Settings(values) => {
                     self.settings.extend(values.iter().copied());
-                    // Whoever cares has seen them by now; 0 stands for nothing.
+                    // Entry 0, which is not a setting, marks that SETTINGS have arrived.
                     self.settings.entry(0).or_default();
                     let _ = self.can_send(&frame::raw(4, frame::ACK, 0, b""));
                 }
-                Frame::SettingsAck => continue,
-                Frame::Ping(_) if !self.answers_pings => continue,
-                Frame::Ping(payload) => {
+                H2Frame::SettingsAck => continue,
+                H2Frame::Ping(_) if !self.answers_pings => continue,
+                H2Frame::Ping(payload) => {
                     let _ = self.can_send(&frame::raw(6, frame::ACK, 0, payload));
                     continue;
                 }
-                &Frame::WindowUpdate { stream: 0, increment } => self.window += i64::from(increment),
-                &Frame::WindowUpdate { stream, increment } => {
+                &H2Frame::WindowUpdate { stream: 0, increment } => self.window += i64::from(increment),
+                &H2Frame::WindowUpdate { stream, increment } => {
                     *self.windows.entry(stream).or_default() += i64::from(increment);
                 }
-                Frame::Data { stream, bytes, ends } if self.takes_all && !bytes.is_empty() => {
+                H2Frame::Data { stream, bytes, ends } if self.takes_all && !bytes.is_empty() => {
                     let (stream, ends, len) = (*stream, *ends, bytes.len() as u32);
                     let mut updates = frame::window_update(0, len);
                     if !ends {
@@ -212,7 +214,7 @@ impl End {
     }
 
     /// Receives the first frame for which `is_it` holds. Earlier frames are kept for later calls.
-    pub fn find(&mut self, is_it: impl Fn(&Frame) -> bool) -> Frame {
+    pub fn find(&mut self, is_it: impl Fn(&H2Frame) -> bool) -> H2Frame {
         if let Some(at) = self.passed.iter().position(&is_it) {
             return self.passed.remove(at);
         }
@@ -226,91 +228,108 @@ impl End {
     }
 
     /// Receives the next HEADERS, DATA or RST_STREAM of a stream.
-    pub fn next_on(&mut self, stream: u32) -> Frame {
-        let is_it = |frame: &Frame| frame.stream() == stream && !matches!(frame, Frame::WindowUpdate { .. });
+    pub fn next_on(&mut self, stream: u32) -> H2Frame {
+        let is_it =
+            |frame: &H2Frame| frame.stream() == stream && !matches!(frame, H2Frame::WindowUpdate { .. });
         self.find(is_it)
     }
 
-    /// Receives HEADERS without END_STREAM with exactly these fields, in this order.
+    /// As [`next_on`](Self::next_on); `None` if the connection ends.
+    pub fn next_or_end(&mut self, stream: u32) -> Option<H2Frame> {
+        let is_it =
+            |frame: &H2Frame| frame.stream() == stream && !matches!(frame, H2Frame::WindowUpdate { .. });
+        if let Some(at) = self.passed.iter().position(is_it) {
+            return Some(self.passed.remove(at));
+        }
+        loop {
+            match self.try_frame() {
+                Ok(frame) if is_it(&frame) => return Some(frame),
+                Ok(frame) => self.passed.push(frame),
+                Err(ended) if ended.starts_with("nothing") => panic!("the stream goes on: {ended}"),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Expects HEADERS without END_STREAM with exactly these fields, in this order.
     #[track_caller]
     pub fn gets_headers(&mut self, stream: u32, expected: &str) {
         match self.next_on(stream) {
-            Frame::Headers { fields, ends: false, .. } => {
+            H2Frame::Headers { fields, ends: false, .. } => {
                 assert_eq!(plain(&fields), expected, "on stream {stream}");
             }
             other => panic!("no head on stream {stream} but {other:?}"),
         }
     }
 
-    /// Receives DATA with exactly these bytes, in any number of frames.
+    /// Expects DATA with exactly these bytes, in any number of frames.
     pub fn gets_data(&mut self, stream: u32, expected: &str) {
         let mut got = Vec::new();
         while got.len() < expected.len() {
             match self.next_on(stream) {
-                Frame::Data { bytes, .. } => got.extend(bytes),
+                H2Frame::Data { bytes, .. } => got.extend(bytes),
                 other => panic!("no data on stream {stream} but {other:?}"),
             }
         }
         assert_eq!(String::from_utf8_lossy(&got), expected);
     }
 
-    /// Receives RST_STREAM with this code as the next frame of the stream.
+    /// Expects RST_STREAM with this code as the next frame of the stream.
     #[track_caller]
     pub fn gets_reset(&mut self, stream: u32, code: u32) {
-        assert_eq!(self.next_on(stream), Frame::Reset { stream, code });
+        assert_eq!(self.next_on(stream), H2Frame::Reset { stream, code });
     }
 
-    /// Discards received frames that the test has not asked for.
     pub fn forgets(&mut self) {
         self.passed.clear();
     }
 
-    /// Whether the proxy refuses the request on this stream as malformed: by RST_STREAM, GOAWAY or status 400.
+    /// Whether the proxy rejects the request on this stream as malformed: by RST_STREAM, GOAWAY or status 400.
     pub fn is_refused(&mut self, stream: u32) -> bool {
-        let is_told = |frame: &Frame| frame.stream() == stream || matches!(frame, Frame::GoAway { .. });
+        let is_told = |frame: &H2Frame| frame.stream() == stream || matches!(frame, H2Frame::GoAway { .. });
         match self.find(is_told) {
-            Frame::Headers { fields, .. } => fields.starts_with(":status: 400\n"),
-            Frame::Reset { code, .. } | Frame::GoAway { code, .. } => code == frame::PROTOCOL_ERROR,
+            H2Frame::Headers { fields, .. } => fields.starts_with(":status: 400\n"),
+            H2Frame::Reset { code, .. } | H2Frame::GoAway { code, .. } => code == frame::PROTOCOL_ERROR,
             _ => false,
         }
     }
 
-    /// Receives a stream up to its end, as text: fields, a body between lines of dashes, trailers; `reset N` if it is reset.
+    /// Receives a whole stream as text: fields, a body between lines of dashes, trailers; or `reset N`.
     pub fn whole(&mut self, stream: u32) -> String {
         let mut text = String::new();
         let mut body = Vec::new();
         loop {
             let frame = self.next_on(stream);
-            if !body.is_empty() && !matches!(frame, Frame::Data { .. }) {
+            if !body.is_empty() && !matches!(frame, H2Frame::Data { .. }) {
                 text.push_str(&shown(&std::mem::take(&mut body)));
             }
             match frame {
-                Frame::Headers { fields, ends, .. } => {
+                H2Frame::Headers { fields, ends, .. } => {
                     text.push_str(&plain(&fields));
                     if ends {
                         return text;
                     }
                 }
-                Frame::Data { bytes, ends, .. } => {
+                H2Frame::Data { bytes, ends, .. } => {
                     body.extend(bytes);
                     if ends {
                         text.push_str(&shown(&body));
                         return text;
                     }
                 }
-                Frame::Reset { code, .. } => return format!("{text}reset {code}\n"),
+                H2Frame::Reset { code, .. } => return format!("{text}reset {code}\n"),
                 other => panic!("{other:?} is on no stream"),
             }
         }
     }
 
     /// Receives the end of the connection. Frames before it are skipped.
-    pub fn ends(&mut self) -> Ended {
-        let mut told = Ended::Untold;
+    pub fn ends(&mut self) -> H2Ended {
+        let mut told = H2Ended::Untold;
         loop {
             let passed = (!self.passed.is_empty()).then(|| Ok(self.passed.remove(0)));
             match passed.unwrap_or_else(|| self.try_frame()) {
-                Ok(Frame::GoAway { code, .. }) => told = Ended::Told(code),
+                Ok(H2Frame::GoAway { code, .. }) => told = H2Ended::Told(code),
                 Ok(_) => {}
                 Err(ended) if ended.starts_with("nothing") => panic!("the connection goes on: {ended}"),
                 Err(_) => return told,

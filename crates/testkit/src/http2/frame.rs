@@ -5,92 +5,68 @@ use loona_hpack::Decoder;
 
 use crate::prefixed::{fields, put_string};
 
-/// Flag of HEADERS and DATA: the stream ends.
+/// Flag of HEADERS and DATA.
 pub const END_STREAM: u8 = 1;
-/// Flag of SETTINGS and PING: an acknowledgement.
+/// Flag of SETTINGS and PING.
 pub const ACK: u8 = 1;
-/// Flag of HEADERS and CONTINUATION: the field block ends.
+/// Flag of HEADERS and CONTINUATION.
 pub const END_HEADERS: u8 = 4;
 
-/// Error code 0: graceful shutdown.
 pub const NO_ERROR: u32 = 0;
-/// Error code 1: a violation of the protocol.
 pub const PROTOCOL_ERROR: u32 = 1;
-/// Error code 2: an internal error of the sender.
 pub const INTERNAL_ERROR: u32 = 2;
-/// Error code 3: more was sent than the windows allow.
 pub const FLOW_CONTROL_ERROR: u32 = 3;
-/// Error code 7: the stream was not processed.
 pub const REFUSED_STREAM: u32 = 7;
-/// Error code 8: the stream is no longer needed.
 pub const CANCEL: u32 = 8;
-/// Error code 11: the peer causes too much load.
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// Setting: maximum number of concurrent streams.
+/// Setting.
 pub const MAX_CONCURRENT_STREAMS: u16 = 3;
-/// Setting: initial window of a stream.
+/// Setting.
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 /// Setting: extended CONNECT (RFC 8441).
 pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 
-/// Initial window of a connection, and of its streams without another setting.
+/// Initial window of a connection, and by default of its streams.
 pub const WINDOW: u32 = 65_535;
 
-/// A received frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Frame {
+pub enum H2Frame {
     /// HEADERS with its CONTINUATION frames.
     Headers {
-        /// Stream identifier.
         stream: u32,
         /// Lines of `name: value`.
         fields: String,
         /// Whether END_STREAM is set.
         ends: bool,
     },
-    /// DATA.
     Data {
-        /// Stream identifier.
         stream: u32,
-        /// Payload.
         bytes: Vec<u8>,
-        /// Whether END_STREAM is set.
         ends: bool,
     },
-    /// RST_STREAM.
     Reset {
-        /// Stream identifier.
         stream: u32,
-        /// Error code.
         code: u32,
     },
-    /// SETTINGS: pairs of identifier and value.
+    /// Pairs of identifier and value.
     Settings(Vec<(u16, u32)>),
-    /// SETTINGS with ACK.
     SettingsAck,
-    /// PING.
     Ping([u8; 8]),
-    /// PING with ACK.
     PingAck([u8; 8]),
-    /// GOAWAY.
     GoAway {
         /// Last stream that was or may be processed.
         last: u32,
-        /// Error code.
         code: u32,
     },
-    /// WINDOW_UPDATE.
     WindowUpdate {
-        /// Stream identifier.
         stream: u32,
-        /// Bytes that the window grows by.
         increment: u32,
     },
 }
 
-impl Frame {
-    /// Stream identifier of the frame; 0 for the connection.
+impl H2Frame {
+    /// Returns 0 for frames of the connection.
     pub fn stream(&self) -> u32 {
         match *self {
             Self::Headers { stream, .. }
@@ -102,7 +78,6 @@ impl Frame {
     }
 }
 
-/// Encodes a frame of any type with any payload.
 pub fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("is a frame").to_be_bytes();
     let mut bytes = vec![length[1], length[2], length[3], kind, flags];
@@ -116,27 +91,23 @@ pub fn headers(stream: u32, fields: &str) -> Vec<u8> {
     raw(1, END_HEADERS, stream, &block(fields))
 }
 
-/// Encodes HEADERS with END_STREAM.
 pub fn last_headers(stream: u32, fields: &str) -> Vec<u8> {
     raw(1, END_HEADERS | END_STREAM, stream, &block(fields))
 }
 
-/// Encodes DATA.
 pub fn data(stream: u32, bytes: impl AsRef<[u8]>) -> Vec<u8> {
     raw(0, 0, stream, bytes.as_ref())
 }
 
-/// Encodes DATA with END_STREAM.
 pub fn last_data(stream: u32, bytes: impl AsRef<[u8]>) -> Vec<u8> {
     raw(0, END_STREAM, stream, bytes.as_ref())
 }
 
-/// Encodes RST_STREAM.
 pub fn reset(stream: u32, code: u32) -> Vec<u8> {
     raw(3, 0, stream, &code.to_be_bytes())
 }
 
-/// Encodes SETTINGS: pairs of identifier and value.
+/// Encodes SETTINGS from pairs of identifier and value.
 pub fn settings(values: &[(u16, u32)]) -> Vec<u8> {
     let pairs = values.iter().flat_map(|(key, value)| {
         let (key, value) = (key.to_be_bytes(), value.to_be_bytes());
@@ -145,17 +116,14 @@ pub fn settings(values: &[(u16, u32)]) -> Vec<u8> {
     raw(4, 0, 0, &pairs.collect::<Vec<u8>>())
 }
 
-/// Encodes PING.
 pub fn ping(payload: [u8; 8]) -> Vec<u8> {
     raw(6, 0, 0, &payload)
 }
 
-/// Encodes GOAWAY.
 pub fn go_away(last: u32, code: u32) -> Vec<u8> {
     raw(7, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
 }
 
-/// Encodes WINDOW_UPDATE.
 pub fn window_update(stream: u32, increment: u32) -> Vec<u8> {
     raw(8, 0, stream, &increment.to_be_bytes())
 }
@@ -171,23 +139,21 @@ pub fn block(lines: &str) -> Vec<u8> {
     block
 }
 
-/// Reads frames from received bytes.
-pub struct Reader {
+pub struct FrameReader {
     decoder: Decoder<'static>,
-    /// A header block that continues in the next frame: stream, flags of its first frame, bytes.
+    /// A field block that continues in the next frame: stream, flags of its first frame, bytes.
     unfinished: Option<(u32, u8, Vec<u8>)>,
 }
 
-impl Default for Reader {
-    /// A reader at the start of a connection.
+impl Default for FrameReader {
     fn default() -> Self {
         Self { decoder: Decoder::new(), unfinished: None }
     }
 }
 
-impl Reader {
+impl FrameReader {
     /// Removes the next frame of a known type from the front of `bytes`, if it is complete.
-    pub fn take(&mut self, bytes: &mut Vec<u8>) -> Option<Frame> {
+    pub fn take(&mut self, bytes: &mut Vec<u8>) -> Option<H2Frame> {
         loop {
             let (header, rest) = bytes.split_first_chunk::<9>()?;
             let [a, b, c, kind, flags, stream @ ..] = *header;
@@ -200,12 +166,12 @@ impl Reader {
         }
     }
 
-    fn read(&mut self, kind: u8, flags: u8, stream: u32, payload: Vec<u8>) -> Option<Frame> {
+    fn read(&mut self, kind: u8, flags: u8, stream: u32, payload: Vec<u8>) -> Option<H2Frame> {
         let word = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().expect("is four bytes"));
         let eight = || payload[..8].try_into().expect("is eight bytes");
         let ends = flags & END_STREAM != 0;
         Some(match kind {
-            0 => Frame::Data { stream, bytes: payload, ends },
+            0 => H2Frame::Data { stream, bytes: payload, ends },
             1 | 9 => {
                 let (_, first_flags, mut block) =
                     self.unfinished.take().unwrap_or((stream, flags, Vec::new()));
@@ -215,10 +181,10 @@ impl Reader {
                     return None;
                 }
                 let fields = self.fields(&block);
-                Frame::Headers { stream, fields, ends: first_flags & END_STREAM != 0 }
+                H2Frame::Headers { stream, fields, ends: first_flags & END_STREAM != 0 }
             }
-            3 => Frame::Reset { stream, code: word(0) },
-            4 if flags & ACK != 0 => Frame::SettingsAck,
+            3 => H2Frame::Reset { stream, code: word(0) },
+            4 if flags & ACK != 0 => H2Frame::SettingsAck,
             4 => {
                 let pairs = payload.chunks_exact(6).map(|pair| {
                     (
@@ -226,12 +192,12 @@ impl Reader {
                         u32::from_be_bytes([pair[2], pair[3], pair[4], pair[5]]),
                     )
                 });
-                Frame::Settings(pairs.collect())
+                H2Frame::Settings(pairs.collect())
             }
-            6 if flags & ACK != 0 => Frame::PingAck(eight()),
-            6 => Frame::Ping(eight()),
-            7 => Frame::GoAway { last: word(0), code: word(4) },
-            8 => Frame::WindowUpdate { stream, increment: word(0) },
+            6 if flags & ACK != 0 => H2Frame::PingAck(eight()),
+            6 => H2Frame::Ping(eight()),
+            7 => H2Frame::GoAway { last: word(0), code: word(4) },
+            8 => H2Frame::WindowUpdate { stream, increment: word(0) },
             _ => return None,
         })
     }

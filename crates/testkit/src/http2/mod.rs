@@ -5,4 +5,4 @@ pub mod frame;
 /// HTTP/2 client or server on one connection.
 mod end;
 
-pub use end::{End, Ended, PREFACE};
+pub use end::{H2End, H2Ended, PREFACE};

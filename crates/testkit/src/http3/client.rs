@@ -1,39 +1,35 @@
-//! HTTP/3 client over the QUIC of `quinn`: frames written and read by hand. Each wait is bounded by `PATIENCE`.
+//! HTTP/3 client over `quinn`'s QUIC, with frames written and read by hand. `PATIENCE` limits each wait.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ConnectionError, Endpoint, RecvStream, SendStream};
+use quinn::{ConnectionError, Endpoint, RecvStream, SendStream, WriteError};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 use tokio::runtime::Runtime;
 
 use super::frame::{self, GOAWAY, request};
-use super::stream::{NO_SETTINGS, Stream, closed, hears, runtime, wait};
+use super::stream::{H3TestStream, NO_SETTINGS, closed, hears, runtime, wait};
 
-/// H3_NO_ERROR.
 const NO_ERROR: u32 = 0x100;
 
-/// A connection. Waits are bounded by [`PATIENCE`](crate::wait::PATIENCE).
-pub struct Client {
+pub struct H3TestClient {
     runtime: Arc<Runtime>,
-    /// The connection of QUIC.
     pub quic: quinn::Connection,
-    /// Its socket.
     pub endpoint: Endpoint,
     control: SendStream,
 }
 
-impl Client {
-    /// Connects, and says that it takes no dynamic table.
+impl H3TestClient {
+    /// Connects, and sends settings without a dynamic table.
     pub fn connect(address: SocketAddr) -> Self {
         Self::connect_with(address, |_| ())
     }
 
-    /// Connects with other settings of the transport.
+    /// Connects, after `change` of the transport's settings.
     pub fn connect_with(address: SocketAddr, change: impl FnOnce(&mut quinn::TransportConfig)) -> Self {
         let mut transport = quinn::TransportConfig::default();
         change(&mut transport);
@@ -43,7 +39,7 @@ impl Client {
         client
     }
 
-    /// Connects, without a word of HTTP/3 but the kind of the control stream.
+    /// Connects, and sends only the type of the control stream.
     ///
     /// # Errors
     /// If there is no connection.
@@ -63,64 +59,66 @@ impl Client {
         endpoint.set_default_client_config(config);
         let connecting = endpoint.connect(address, "test").expect("it can begin");
         let quic = wait(&runtime, "the handshake", connecting)?;
-        let mut control = wait(&runtime, "a stream", quic.open_uni()).expect("a stream");
-        wait(&runtime, "the control stream", control.write_all(&[0x00])).expect("it takes it");
+        // The server may reject the client's certificate after the client's side of the handshake.
+        let mut control = wait(&runtime, "a stream", quic.open_uni())?;
+        match wait(&runtime, "the control stream", control.write_all(&[0x00])) {
+            Ok(()) => {}
+            Err(WriteError::ConnectionLost(error)) => return Err(error),
+            Err(error) => panic!("the control stream: {error}"),
+        }
         Ok(Self { runtime: Arc::clone(&runtime), quic, endpoint, control })
     }
 
-    /// Writes on the control stream: behind its kind.
+    /// Writes to the control stream, behind its type.
     pub fn control(&mut self, bytes: &[u8]) {
-        // The settings' kind is 4: `NO_SETTINGS` begins behind the kind of the stream.
+        // `NO_SETTINGS` starts with the stream's type, which is sent already.
         let bytes = bytes.strip_prefix(&[0x00]).unwrap_or(bytes);
         wait(&self.runtime, "the control stream", self.control.write_all(bytes)).expect("it takes it");
     }
 
-    /// Ends the control stream.
     pub fn ends_control(&mut self) {
         self.control.finish().expect("it was open");
     }
 
-    /// Opens a unidirectional stream with these bytes.
     pub fn unidirectional(&self, bytes: &[u8]) -> SendStream {
         let mut stream = wait(&self.runtime, "a stream", self.quic.open_uni()).expect("a stream");
         wait(&self.runtime, "a write", stream.write_all(bytes)).expect("it takes it");
         stream
     }
 
-    /// Goes on at another address.
+    /// Continues at another address (connection migration).
     pub fn moves_to(&self, socket: std::net::UdpSocket) {
         let _inside = self.runtime.enter();
         self.endpoint.rebind(socket).expect("it can move");
     }
 
-    /// Opens a stream for a request.
-    pub fn open(&self) -> Stream {
+    pub fn open(&self) -> H3TestStream {
         let both = wait(&self.runtime, "a stream", self.quic.open_bi()).expect("a stream");
-        Stream::of(&self.runtime, both)
+        H3TestStream::new(&self.runtime, both)
     }
 
-    /// Ends the connection, and tells the server so: one that is dropped ends its runtime, and says nothing.
+    /// Closes the connection with H3_NO_ERROR. A dropped client ends its runtime, and sends the server nothing.
     pub fn ends(self) {
         self.quic.close(NO_ERROR.into(), b"");
         wait(&self.runtime, "the end", self.endpoint.wait_idle());
     }
 
-    /// Opens a stream for a request, if the connection has not ended.
-    pub fn try_open(&self) -> Option<Stream> {
+    /// Opens a request stream, if the connection has not ended.
+    pub fn try_open(&self) -> Option<H3TestStream> {
         let both = wait(&self.runtime, "a stream", self.quic.open_bi()).ok()?;
-        Some(Stream::of(&self.runtime, both))
+        Some(H3TestStream::new(&self.runtime, both))
     }
 
     /// Sends a request that ends with its head. `fields` are lines of `name: value`.
-    pub fn asks(&self, method: &str, path: &str, fields: &str) -> Stream {
+    pub fn asks(&self, method: &str, path: &str, fields: &str) -> H3TestStream {
         let mut stream = self.open();
         stream.sends_head(&request(method, path, fields));
         stream.ends();
         stream
     }
 
-    /// The stream that the last GOAWAY has named, from now on; `u64::MAX` before. It and later ones are not answered. Takes the
-    /// proxy's control stream: [`hears`](Self::hears) hears nothing any more.
+    /// Returns the stream ID of the latest GOAWAY, kept up to date; `u64::MAX` before. Requests from this ID on are not
+    /// answered. It reads the proxy's control stream, so [`hears`](Self::hears) gets nothing any more.
     pub fn last_named(&self) -> Arc<AtomicU64> {
         let last = Arc::new(AtomicU64::new(u64::MAX));
         let (quic, named) = (self.quic.clone(), Arc::clone(&last));
@@ -132,18 +130,18 @@ impl Client {
         last
     }
 
-    /// The code and the words with which the proxy ends the connection.
+    /// Waits for the proxy to close the connection. Returns the code and the reason.
     pub fn closed(&self) -> (u64, String) {
         closed(&self.runtime, &self.quic)
     }
 
-    /// The frames that the proxy sends on its control stream until there is one of this kind, whose payload it is.
+    /// Reads the proxy's control stream up to a frame of this type. Returns its payload.
     pub fn hears(&self, kind: u64) -> Vec<u8> {
         hears(&self.runtime, &self.quic, kind)
     }
 }
 
-/// Reads a stream of the proxy to its end, and notes what the frames GOAWAY of a control stream name.
+/// Reads a stream of the proxy to its end, and stores the IDs of GOAWAY frames if it is a control stream.
 async fn note_last(mut stream: RecvStream, last: Arc<AtomicU64>) {
     let (mut held, mut is_control) = (Vec::new(), None);
     while let Ok(Some(chunk)) = stream.read_chunk(1024, true).await {
@@ -162,7 +160,7 @@ async fn note_last(mut stream: RecvStream, last: Arc<AtomicU64>) {
     }
 }
 
-/// What a client does that believes everybody, with these names of protocols.
+/// TLS configuration of a client that trusts every certificate, with these ALPN protocols.
 pub fn trusting(protocols: &[&[u8]]) -> rustls::ClientConfig {
     let mut tls = rustls::ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -178,7 +176,7 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// Believes everybody: certificates are not what is tested here.
+/// Trusts every certificate: certificates are not tested here.
 #[derive(Debug)]
 struct Anyone;
 

@@ -1,13 +1,10 @@
-//! HTTP/3 frames, written and read by hand (RFC 9114 §7). Field sections are literals without compression; those that come
-//! are read by the decoder of the crate `http3`, which ls-qpack has tested.
+//! HTTP/3 frames, written and read by hand (RFC 9114 §7). Field sections are sent as literals without compression.
+//! Received ones are read by the decoder of the crate `http3`, which is tested against ls-qpack.
 
 use crate::prefixed::{fields, put_string};
 
-/// Kind of a frame with a part of a body.
 pub const DATA: u64 = 0x0;
-/// Kind of a frame with fields.
 pub const HEADERS: u64 = 0x1;
-/// Kind of a frame that names the last request.
 pub const GOAWAY: u64 = 0x7;
 
 /// The lines of a request for `test`.
@@ -15,23 +12,22 @@ pub fn request(method: &str, path: &str, fields: &str) -> String {
     format!(":method: {method}\n:scheme: https\n:authority: test\n:path: {path}\n{fields}")
 }
 
-/// A HEADERS frame of lines `name: value`.
+/// Encodes a HEADERS frame from lines `name: value`.
 pub fn headers(lines: &str) -> Vec<u8> {
     let section = section(lines);
     [&head(HEADERS, section.len())[..], &section].concat()
 }
 
-/// A whole frame.
 pub fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     [&head(kind, payload.len())[..], payload].concat()
 }
 
-/// The header of a frame (RFC 9114 §7.1).
+/// Encodes the header of a frame (RFC 9114 §7.1).
 pub fn head(kind: u64, len: usize) -> Vec<u8> {
     [varint(kind), varint(len as u64)].concat()
 }
 
-/// Encodes a number (RFC 9000 §16).
+/// RFC 9000 §16.
 pub fn varint(number: u64) -> Vec<u8> {
     match number {
         0..0x40 => vec![number as u8],
@@ -41,7 +37,7 @@ pub fn varint(number: u64) -> Vec<u8> {
     }
 }
 
-/// A field section of literals (RFC 9204 §4.5.6).
+/// Encodes a field section of literals (RFC 9204 §4.5.6).
 pub fn section(lines: &str) -> Vec<u8> {
     let mut section = vec![0, 0];
     for (name, value) in fields(lines) {
@@ -51,7 +47,7 @@ pub fn section(lines: &str) -> Vec<u8> {
     section
 }
 
-/// Takes a whole frame from the front.
+/// Removes a whole frame from the front: type and payload.
 pub fn take(held: &mut Vec<u8>) -> Option<(u64, Vec<u8>)> {
     let (kind, at) = read_varint(held)?;
     let (len, more) = read_varint(&held[at..])?;
@@ -62,7 +58,7 @@ pub fn take(held: &mut Vec<u8>) -> Option<(u64, Vec<u8>)> {
     Some((kind, payload))
 }
 
-/// Reads a number, and how long it was.
+/// Returns the number, and its length.
 pub fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let len = 1 << (bytes.first()? >> 6);
     let all = bytes.get(..len)?;
@@ -70,13 +66,12 @@ pub fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((number & ((1 << (8 * len - 2)) - 1), len))
 }
 
-/// The lines of a field section.
 pub fn lines(section: &[u8]) -> String {
     let mut lines = String::new();
-    let decoded = http3::Decoder::new(0).decode(0, section, |name, value| {
+    let decoded = http3::QpackDecoder::new(0).decode(0, section, |name, value| {
         let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
         lines += &format!("{name}: {value}\n");
     });
-    assert_eq!(decoded, Ok(http3::Decoded::Whole));
+    assert_eq!(decoded, Ok(http3::SectionOutcome::Whole));
     lines
 }

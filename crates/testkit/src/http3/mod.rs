@@ -8,10 +8,10 @@ mod stream;
 mod client;
 /// HTTP/3 server.
 mod server;
-/// HTTP/3 client of whose datagrams the test decides about each.
+/// HTTP/3 client whose datagrams the test controls.
 mod raw;
 
-pub use client::{Client, trusting};
+pub use client::{H3TestClient, trusting};
 pub use raw::RawClient;
-pub use server::{Served, Server};
-pub use stream::{Got, Stream};
+pub use server::{H3TestServer, Served};
+pub use stream::{Got, H3TestStream};

@@ -1,4 +1,4 @@
-//! HTTP/3 client of whose datagrams the test decides about each: whether it is sent, and when.
+//! HTTP/3 client for tests that decide for each datagram whether it is sent, and when.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -16,33 +16,29 @@ use super::frame::{headers, request};
 use super::trusting;
 use crate::wait::PATIENCE;
 
-/// A control stream with settings of a client that takes no dynamic table.
+/// A control stream with the settings of a client that allows no dynamic table.
 const CONTROL: &[u8] = &[0x00, 0x04, 0x00];
 
-/// A connection.
 pub struct RawClient {
-    /// Its socket.
     pub socket: UdpSocket,
-    /// What it does in QUIC.
     pub quic: Connection,
-    /// Whether what comes is thrown away.
+    /// Whether received datagrams are discarded.
     pub is_deaf: bool,
-    /// Of how many datagrams one is sent.
+    /// Only every n-th datagram is sent.
     pub sends_each: usize,
-    /// The datagrams that there were to send.
+    /// Datagrams made so far, whether sent or not.
     pub made: usize,
-    /// Longer datagrams are lost on their way to it.
+    /// Longer datagrams are lost on their way to the client.
     pub path_limit: usize,
-    /// The length of the longest that has come.
+    /// Length of the longest received datagram.
     pub longest: usize,
-    /// Why the connection has ended.
+    /// Reason why the connection has ended.
     pub lost: Option<ConnectionError>,
     endpoint: Endpoint,
     handle: ConnectionHandle,
     address: SocketAddr,
 }
 
-/// A socket that is connected.
 fn socket(address: SocketAddr) -> UdpSocket {
     let own = if address.is_ipv6() { "[::1]:0" } else { "127.0.0.1:0" };
     let socket = UdpSocket::bind(own).expect("a port is free");
@@ -52,18 +48,18 @@ fn socket(address: SocketAddr) -> UdpSocket {
 }
 
 impl RawClient {
-    /// A client that has sent nothing yet.
+    /// Makes a client that has sent nothing yet.
     pub fn new(address: SocketAddr, transport: TransportConfig) -> Self {
-        Self::of(address, trusting(&[b"h3"]), transport)
+        Self::from_address(address, trusting(&[b"h3"]), transport)
     }
 
-    /// The same with other settings of TLS.
-    pub fn of(address: SocketAddr, tls: ClientConfigOfTls, transport: TransportConfig) -> Self {
+    /// Makes such a client with other TLS settings.
+    pub fn from_address(address: SocketAddr, tls: ClientConfigOfTls, transport: TransportConfig) -> Self {
         Self::begin(address, tls, transport, None)
     }
 
-    /// A client whose handshake is done, and that retires its connection IDs all the time. One of them that it sends again, because
-    /// it was lost, may break a rule (RFC 9000 §19.15: `Retire Prior To` is too large), and end the connection.
+    /// Connects a client that retires its connection IDs all the time. A retransmitted frame may break a rule (RFC 9000
+    /// §19.15: `Retire Prior To` is too large), and end the connection.
     pub fn retiring(address: SocketAddr, transport: TransportConfig) -> Self {
         let mut client = Self::begin(address, trusting(&[b"h3"]), transport, Some(Duration::from_millis(20)));
         client.begins();
@@ -105,14 +101,14 @@ impl RawClient {
         }
     }
 
-    /// A client whose handshake is done, and that has sent its settings.
+    /// Connects a client, and sends its settings.
     pub fn connect(address: SocketAddr, transport: TransportConfig) -> Self {
         let mut client = Self::new(address, transport);
         client.begins();
         client
     }
 
-    /// Goes on until the handshake is done, and sends its settings.
+    /// Completes the handshake, and sends the settings.
     pub fn begins(&mut self) {
         self.shakes_hands();
         let control = self.quic.streams().open(Dir::Uni).expect("it may");
@@ -120,13 +116,12 @@ impl RawClient {
         self.turn();
     }
 
-    /// Goes on until the handshake is done.
     pub fn shakes_hands(&mut self) {
         self.until("no handshake", |client| !client.quic.is_handshaking());
         assert!(!self.quic.is_closed(), "the handshake fails");
     }
 
-    /// Receives and sends until this holds.
+    /// Receives and sends until `holds` returns true.
     pub fn until(&mut self, otherwise: &str, mut holds: impl FnMut(&mut Self) -> bool) {
         let began = Instant::now();
         while !holds(self) {
@@ -136,7 +131,7 @@ impl RawClient {
         }
     }
 
-    /// Receives what has come, and sends what there is to send.
+    /// Receives all waiting datagrams, and sends all due ones.
     pub fn turn(&mut self) {
         let mut buffer = [0; 65_536];
         while let Ok(count) = self.socket.recv(&mut buffer) {
@@ -156,7 +151,6 @@ impl RawClient {
         }
     }
 
-    /// Takes a datagram.
     pub fn hears(&mut self, datagram: &[u8]) {
         let (now, mut answer) = (Instant::now(), Vec::new());
         let event = self.endpoint.handle(now, self.address, None, None, datagram.into(), &mut answer);
@@ -165,7 +159,6 @@ impl RawClient {
         }
     }
 
-    /// The next datagram that there is to send.
     pub fn next_datagram(&mut self) -> Option<Vec<u8>> {
         while let Some(event) = self.quic.poll_endpoint_events() {
             if let Some(news) = self.endpoint.handle_event(self.handle, event) {
@@ -183,23 +176,23 @@ impl RawClient {
         Some(bytes)
     }
 
-    /// Sends a datagram. One that the kernel has no room for is lost.
+    /// Sends a datagram; it is lost if the kernel has no room for it.
     pub fn sends(&self, datagram: &[u8]) {
         let _ = self.socket.send(datagram);
     }
 
-    /// Goes on at another port.
+    /// Continues at another port (connection migration).
     pub fn moves(&mut self) {
         self.socket = socket(self.address);
         self.quic.local_address_changed();
     }
 
-    /// Writes on a stream, as much as there is room for.
+    /// Writes as much as the stream has room for.
     pub fn write(&mut self, stream: StreamId, bytes: &[u8]) -> usize {
         self.quic.send_stream(stream).write(bytes).unwrap_or_default()
     }
 
-    /// Takes all that has come on a stream; how many bytes that was, and whether the stream has ended.
+    /// Reads all received bytes of a stream. Returns their number, and whether the stream has ended.
     pub fn reads(&mut self, stream: StreamId) -> (usize, bool) {
         let mut source = self.quic.recv_stream(stream);
         let Ok(mut chunks) = source.read(true) else { return (0, true) };
@@ -215,12 +208,11 @@ impl RawClient {
         (count, is_over)
     }
 
-    /// Opens a stream for a request.
     pub fn open(&mut self) -> StreamId {
         self.may_open().expect("it may")
     }
 
-    /// Opens a stream for a request as soon as the server permits one. `None` if nothing is heard of it, or the connection ends.
+    /// Opens a request stream as soon as the server permits one; `None` if it is too late, or the connection ends.
     pub fn may_open(&mut self) -> Option<StreamId> {
         let began = Instant::now();
         loop {
@@ -234,14 +226,14 @@ impl RawClient {
         }
     }
 
-    /// Asks, and ends the request with its head if `ends`.
+    /// Sends a request, and ends it with its head if `ends`.
     pub fn asks(&mut self, method: &str, path: &str, fields: &str, ends: bool) -> StreamId {
         let stream = self.open();
         self.asks_on(stream, method, path, fields, ends);
         stream
     }
 
-    /// The same on a stream that is open.
+    /// Sends a request on an open stream.
     pub fn asks_on(&mut self, stream: StreamId, method: &str, path: &str, fields: &str, ends: bool) {
         self.write(stream, &headers(&request(method, path, fields)));
         if ends {

@@ -1,4 +1,4 @@
-//! HTTP/3 server over the QUIC of `quinn`: frames written and read by hand. Each wait is bounded by `PATIENCE`.
+//! HTTP/3 server over `quinn`'s QUIC, with frames written and read by hand. `PATIENCE` limits each wait.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,39 +10,35 @@ use rustls::version::TLS13;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use super::stream::{NO_SETTINGS, Stream, closed, hears, runtime, wait};
+use super::stream::{H3TestStream, NO_SETTINGS, closed, hears, runtime, wait};
 use crate::ports::loopback;
-use crate::tls::Authority;
+use crate::tls::TestAuthority;
 
-/// A server at a port of UDP.
-pub struct Server {
+pub struct H3TestServer {
     runtime: Arc<Runtime>,
-    /// Its socket.
     pub endpoint: Endpoint,
 }
 
-/// A connection that a server has accepted.
 pub struct Served {
     runtime: Arc<Runtime>,
-    /// The connection of QUIC.
     pub quic: quinn::Connection,
     control: SendStream,
 }
 
-impl Server {
-    /// A server with a certificate of a new authority, which nobody trusts.
+impl H3TestServer {
+    /// Makes a server with a certificate that no client trusts.
     pub fn new() -> Self {
         Self::with(|_| ())
     }
 
-    /// The same with other settings of the transport.
+    /// Makes such a server, after `change` of the transport's settings.
     pub fn with(change: impl FnOnce(&mut TransportConfig)) -> Self {
-        let authority = Authority::new();
-        Self::of(authority.server(&authority.issue(&["test"]), &TLS13), loopback(), change)
+        let authority = TestAuthority::new();
+        Self::from_tls(authority.server(&authority.issue(&["test"]), &TLS13), loopback(), change)
     }
 
-    /// A server with these settings of TLS and of the transport at an address. It offers HTTP/3.
-    pub fn of(
+    /// Makes a server with these TLS and transport settings at an address. It offers HTTP/3.
+    pub fn from_tls(
         mut tls: rustls::ServerConfig,
         address: SocketAddr,
         change: impl FnOnce(&mut TransportConfig),
@@ -61,27 +57,26 @@ impl Server {
         Self { runtime: Arc::clone(&runtime), endpoint }
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.endpoint.local_addr().expect("it listens")
     }
 
-    /// The next connection, to which it has sent its settings: it takes no dynamic table.
+    /// Accepts a connection, and sends settings without a dynamic table.
     pub fn accept(&self) -> Served {
         let mut served = self.accept_silently();
         served.control(&NO_SETTINGS[1..]);
         served
     }
 
-    /// The next connection, to which it has sent the kind of its control stream and nothing else.
+    /// Accepts a connection, and sends only the type of the control stream.
     pub fn accept_silently(&self) -> Served {
         self.try_accept().unwrap_or_else(|why| panic!("no connection: {why}"))
     }
 
-    /// The next connection, if its handshake succeeds.
+    /// Accepts a connection.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason why its handshake fails.
     pub fn try_accept(&self) -> Result<Served, String> {
         let incoming = wait(&self.runtime, "a connection", self.endpoint.accept()).expect("it listens");
         self.accept_incoming(incoming)
@@ -98,7 +93,7 @@ impl Server {
         Ok(Served { runtime: Arc::clone(&self.runtime), quic, control })
     }
 
-    /// The next connection, if there is one within a moment.
+    /// Accepts a connection if one arrives within a moment.
     pub fn accept_soon(&self) -> Option<Served> {
         const MOMENT: Duration = Duration::from_millis(200);
         let _inside = self.runtime.enter();
@@ -109,66 +104,61 @@ impl Server {
     }
 }
 
-impl Default for Server {
+impl Default for H3TestServer {
     fn default() -> Self {
         Self::new()
     }
 }
 
 impl Served {
-    /// Writes on the control stream: behind its kind.
+    /// Writes to the control stream, behind its type.
     pub fn control(&mut self, bytes: &[u8]) {
         wait(&self.runtime, "the control stream", self.control.write_all(bytes)).expect("it takes it");
     }
 
-    /// Ends the control stream.
     pub fn ends_control(&mut self) {
         self.control.finish().expect("it was open");
     }
 
-    /// Opens a unidirectional stream with these bytes.
     pub fn unidirectional(&self, bytes: &[u8]) -> SendStream {
         let mut stream = wait(&self.runtime, "a stream", self.quic.open_uni()).expect("a stream");
         wait(&self.runtime, "a write", stream.write_all(bytes)).expect("it takes it");
         stream
     }
 
-    /// The next request.
-    pub fn request(&self) -> Stream {
+    pub fn request(&self) -> H3TestStream {
         self.try_request().expect("the connection is there")
     }
 
-    /// The next request, unless the connection ends.
-    pub fn try_request(&self) -> Option<Stream> {
+    /// Waits for the next request; `None` if the connection ends.
+    pub fn try_request(&self) -> Option<H3TestStream> {
         let both = wait(&self.runtime, "a request", self.quic.accept_bi()).ok()?;
-        Some(Stream::of(&self.runtime, both))
+        Some(H3TestStream::new(&self.runtime, both))
     }
 
-    /// The next request, which is a GET or has been read; answers it with 200 and this body.
+    /// Answers the next request, which must be a GET or already read, with 200 and this body.
     pub fn answers(&self, body: &str) {
         let mut stream = self.request();
         stream.response();
         stream.answers(body);
     }
 
-    /// Ends the connection with this code.
     pub fn closes(&self, code: u32) {
         self.quic.close(VarInt::from_u32(code), b"");
     }
 
-    /// The code and the words with which the proxy ends the connection.
+    /// Waits for the proxy to close the connection. Returns the code and the reason.
     pub fn closed(&self) -> (u64, String) {
         closed(&self.runtime, &self.quic)
     }
 
-    /// The frames that the proxy sends on its control stream until there is one of this kind, whose payload it is.
+    /// Reads the proxy's control stream up to a frame of this type. Returns its payload.
     pub fn hears(&self, kind: u64) -> Vec<u8> {
         hears(&self.runtime, &self.quic, kind)
     }
 }
 
-impl Stream {
-    /// Answers with 200 and this body.
+impl H3TestStream {
     pub fn answers(&mut self, body: &str) {
         self.sends_head(&format!(":status: 200\ncontent-length: {}\n", body.len()));
         self.sends_data(body.as_bytes());

@@ -1,7 +1,8 @@
-//! Streams and waits of both ends of HTTP/3. Each wait is bounded by `PATIENCE`.
+//! Streams and waits of both ends of HTTP/3. `PATIENCE` limits each wait.
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quinn::{ConnectionError, RecvStream, SendStream, VarInt};
 use tokio::runtime::Runtime;
@@ -10,31 +11,29 @@ use tokio::time::timeout;
 use super::frame::{self, DATA, HEADERS, head, headers, lines, request};
 use crate::wait::PATIENCE;
 
-/// A control stream with settings of an end that takes no dynamic table.
+/// A control stream with settings that allow no dynamic table.
 pub(super) const NO_SETTINGS: &[u8] = &[0x00, 0x04, 0x00];
 
-/// A stream of a request, of either end.
-pub struct Stream {
+/// Size of a DATA frame of [`Stream::fills`].
+const PIECE_BYTES: usize = 16 * 1024;
+/// A peer that reads nothing for this long is taken to have stopped reading.
+const NOTHING_TAKEN: Duration = Duration::from_millis(500);
+
+pub struct H3TestStream {
     runtime: Arc<Runtime>,
-    /// What this end sends.
     pub send: SendStream,
-    /// What it gets.
     pub receive: RecvStream,
     held: Vec<u8>,
 }
 
-/// What comes on a stream.
+/// The next event on a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Got {
     /// Lines of `name: value`.
     Headers(String),
-    /// A part of a body.
     Data(Vec<u8>),
-    /// The stream has ended.
     End,
-    /// The stream was reset with this code.
     Reset(u64),
-    /// The connection has ended.
     Gone,
 }
 
@@ -44,13 +43,12 @@ pub(super) fn wait<T>(runtime: &Runtime, what: &str, future: impl Future<Output 
         .unwrap_or_else(|_| panic!("{what} takes too long"))
 }
 
-/// A runtime with one thread.
 pub(super) fn runtime() -> Arc<Runtime> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     Arc::new(runtime.expect("a runtime"))
 }
 
-/// The code and the words with which the peer ends the connection.
+/// Waits for the peer to close the connection. Returns the code and the reason.
 pub(super) fn closed(runtime: &Runtime, quic: &quinn::Connection) -> (u64, String) {
     match wait(runtime, "the end", quic.closed()) {
         ConnectionError::ApplicationClosed(close) => {
@@ -60,7 +58,7 @@ pub(super) fn closed(runtime: &Runtime, quic: &quinn::Connection) -> (u64, Strin
     }
 }
 
-/// The frames that the peer sends on its control stream until there is one of this kind, whose payload it is.
+/// Reads the peer's control stream up to a frame of this type. Returns its payload.
 pub(super) fn hears(runtime: &Runtime, quic: &quinn::Connection, kind: u64) -> Vec<u8> {
     loop {
         let mut stream = wait(runtime, "a stream", quic.accept_uni()).expect("a stream");
@@ -73,7 +71,7 @@ pub(super) fn hears(runtime: &Runtime, quic: &quinn::Connection, kind: u64) -> V
             }
         };
         if !is_control {
-            // Let go of, it would be stopped, and the connection needs it.
+            // Dropping the stream would send STOP_SENDING, but the connection needs it.
             std::mem::forget(stream);
             continue;
         }
@@ -91,12 +89,11 @@ pub(super) fn hears(runtime: &Runtime, quic: &quinn::Connection, kind: u64) -> V
     }
 }
 
-impl Stream {
-    pub(super) fn of(runtime: &Arc<Runtime>, (send, receive): (SendStream, RecvStream)) -> Self {
+impl H3TestStream {
+    pub(super) fn new(runtime: &Arc<Runtime>, (send, receive): (SendStream, RecvStream)) -> Self {
         Self { runtime: Arc::clone(runtime), send, receive, held: Vec::new() }
     }
 
-    /// Its ID.
     pub fn id(&self) -> u64 {
         self.send.id().into()
     }
@@ -108,32 +105,39 @@ impl Stream {
         let _ = self.send.finish();
     }
 
-    /// Sends bytes as they are.
     pub fn sends(&mut self, bytes: &[u8]) {
         wait(&self.runtime, "a write", self.send.write_all(bytes)).expect("it takes it");
     }
 
-    /// Sends bytes as they are; whether the peer takes them.
+    /// Returns whether the peer accepts the bytes.
     pub fn can_send(&mut self, bytes: &[u8]) -> bool {
         wait(&self.runtime, "a write", self.send.write_all(bytes)).is_ok()
     }
 
-    /// Sends a HEADERS frame.
     pub fn sends_head(&mut self, lines: &str) {
         self.sends(&headers(lines));
     }
 
-    /// Sends a DATA frame.
     pub fn sends_data(&mut self, bytes: &[u8]) {
         self.sends(&[&head(DATA, bytes.len())[..], bytes].concat());
     }
 
-    /// Ends what this end sends.
+    /// Sends DATA frames until the peer stops reading.
+    pub fn fills(&mut self) {
+        let piece = [&head(DATA, PIECE_BYTES)[..], &[b'x'; PIECE_BYTES]].concat();
+        let mut at = 0;
+        loop {
+            let write = async { timeout(NOTHING_TAKEN, self.send.write(&piece[at..])).await };
+            let Ok(sent) = self.runtime.block_on(write) else { return };
+            at = (at + sent.expect("the stream is open")) % piece.len();
+        }
+    }
+
     pub fn ends(&mut self) {
         self.send.finish().expect("it was open");
     }
 
-    /// The next frame, or the end.
+    /// Receives the next frame, or the end.
     pub fn gets(&mut self) -> Got {
         loop {
             if let Some((kind, payload)) = frame::take(&mut self.held) {
@@ -155,29 +159,27 @@ impl Stream {
         }
     }
 
-    /// Resets what this end sends.
     pub fn resets(&mut self, code: u64) {
         self.send.reset(VarInt::from_u64(code).expect("is a code")).expect("it was open");
     }
 
-    /// Tells the peer to send no more.
     pub fn stops(&mut self, code: u64) {
         self.receive.stop(VarInt::from_u64(code).expect("is a code")).expect("it was open");
     }
 
-    /// The code with which the peer has told to send no more; `None` if it has taken all.
+    /// Waits for the peer's STOP_SENDING, and returns its code; `None` if the peer has received everything.
     pub fn stopped(&mut self) -> Option<u64> {
         let stopped = wait(&self.runtime, "the end of a stream", self.send.stopped());
         stopped.expect("the connection is there").map(VarInt::into_inner)
     }
 
-    /// Takes bytes of whatever frames, at most so many; how many there were, 0 at the end.
+    /// Receives up to `most` bytes, without parsing. Returns their number, 0 at the end.
     pub fn receives(&mut self, most: usize) -> usize {
         let chunk = wait(&self.runtime, "more", self.receive.read_chunk(most, true));
         chunk.expect("it goes on").map_or(0, |chunk| chunk.bytes.len())
     }
 
-    /// The head of a response, or interim response.
+    /// Receives the head of a response or of an interim response.
     pub fn head(&mut self) -> String {
         match self.gets() {
             Got::Headers(lines) => lines,
@@ -185,7 +187,7 @@ impl Stream {
         }
     }
 
-    /// A message: its head, its body, and its trailers.
+    /// Receives a message: its head, its body, and its trailers.
     pub fn response(&mut self) -> (String, Vec<u8>, String) {
         let head = self.head();
         let (mut body, mut trailers) = (Vec::new(), String::new());

@@ -20,30 +20,27 @@ use tempfile::TempDir;
 use x509_parser::parse_x509_certificate;
 
 /// A certificate authority (CA), with a temporary folder for files.
-pub struct Authority {
+pub struct TestAuthority {
     issuer: Issuer<'static, rcgen::KeyPair>,
     certificate: CertificateDer<'static>,
     folder: TempDir,
-    /// File with the certificate of the CA.
+    /// The certificate of the CA.
     pub file: PathBuf,
 }
 
-/// A certificate with its key.
 pub struct Issued {
-    /// The certificate.
     pub certificate: CertificateDer<'static>,
     key: rcgen::KeyPair,
     pem: String,
 }
 
-impl Default for Authority {
+impl Default for TestAuthority {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Authority {
-    /// A new CA with a new key.
+impl TestAuthority {
     pub fn new() -> Self {
         let mut parameters = CertificateParams::new(Vec::new()).expect("no names are valid");
         parameters.distinguished_name.push(DnType::CommonName, "the test's CA");
@@ -57,12 +54,10 @@ impl Authority {
         Self { issuer: Issuer::new(parameters, key), certificate, folder, file }
     }
 
-    /// Issues a certificate for these names.
     pub fn issue(&self, names: &[&str]) -> Issued {
         self.issue_until(names, 4000)
     }
 
-    /// Issues a certificate that is valid until this year.
     pub fn issue_until(&self, names: &[&str], year: i32) -> Issued {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let mut parameters = CertificateParams::new(names).expect("the names are valid");
@@ -80,7 +75,7 @@ impl Authority {
             let draft = self.folder.path().join("draft");
             let path = self.folder.path().join(file);
             std::fs::write(&draft, content).expect("it can be written");
-            // A key that others can read is remarked on.
+            // The proxy warns about keys that others can read.
             std::fs::set_permissions(&draft, Permissions::from_mode(0o600)).expect("it is this user's");
             std::fs::rename(draft, &path).expect("it can be moved");
             path
@@ -90,12 +85,11 @@ impl Authority {
         CertificateFiles { pair: KeyPair::new(cert, key), ocsp: None, names: Vec::new() }
     }
 
-    /// Issues a certificate and writes its files.
     pub fn files(&self, name: &str, names: &[&str]) -> CertificateFiles {
         self.put(name, &self.issue(names))
     }
 
-    /// Writes a revocation list with these certificates in PEM, valid until this year, atomically replacing the last one.
+    /// Writes a revocation list with these certificates in PEM, valid until this year, replacing the last one.
     pub fn revokes(&self, revoked: &[&Issued], year: i32) -> PathBuf {
         let date = |year| rcgen::date_time_ymd(year, 1, 1);
         let revoked_certs = revoked.iter().map(|issued| {
@@ -122,7 +116,6 @@ impl Authority {
         path
     }
 
-    /// The folder of the files.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -157,7 +150,7 @@ impl Authority {
         shown.expect("the key fits")
     }
 
-    /// Configuration of a client with this certificate of another authority, and that authority's own behind it.
+    /// Configuration of a client whose certificate chain includes the CA of another authority.
     pub fn client_showing_chain(&self, issued: &Issued, authority: &Self) -> ClientConfig {
         let builder = ClientConfig::builder_with_provider(provider());
         let builder = builder.with_safe_default_protocol_versions().expect("they are spoken");
@@ -166,12 +159,10 @@ impl Authority {
         shown.with_client_auth_cert(chain, issued.private_key()).expect("the key fits")
     }
 
-    /// The authority's own certificate.
     pub fn own_certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
 
-    /// Configuration of a server with this certificate.
     pub fn server(&self, issued: &Issued, version: &'static SupportedProtocolVersion) -> ServerConfig {
         let builder = ServerConfig::builder_with_provider(provider());
         let builder = builder.with_protocol_versions(&[version]).expect("it is spoken");
@@ -192,7 +183,6 @@ impl Authority {
 }
 
 impl Issued {
-    /// The key, for a configuration of rustls.
     pub fn private_key(&self) -> PrivateKeyDer<'static> {
         PrivateKeyDer::Pkcs8(self.key.serialize_der().into())
     }

@@ -9,35 +9,31 @@ use rustls::{
     ClientConfig, ClientConnection, Connection, Error, HandshakeKind, ServerConfig, ServerConnection,
 };
 
-use crate::http1::Message;
+use crate::http1::Http1Message;
 use crate::wait::PATIENCE;
 
-/// How a connection ended for its reader.
+/// The end of a connection, as its reader sees it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ending {
+pub enum TlsEnding {
     /// With TLS: close_notify. Without TLS: the end of the stream.
     Told,
     /// The end of the stream without close_notify.
     Cut,
-    /// A reset.
     Reset,
-    /// An alert, or bytes that are no TLS record.
+    /// An alert, or bytes that are not a TLS record.
     Refused(Error),
 }
 
-/// Client or server that the test plays, with or without TLS.
-pub struct End {
-    /// TCP socket of the connection.
+pub struct TlsEnd {
     pub tcp: TcpStream,
-    /// TLS state; `None` without TLS.
+    /// `None` without TLS.
     pub tls: Option<Connection>,
     received: Vec<u8>,
-    /// How the other side has ended, if it has.
-    ending: Option<Ending>,
+    /// The end of the other side, once received.
+    ending: Option<TlsEnding>,
 }
 
-impl End {
-    /// Creates a client or server without TLS.
+impl TlsEnd {
     pub fn plain(tcp: TcpStream) -> Self {
         tcp.set_read_timeout(Some(PATIENCE)).expect("is a socket");
         tcp.set_write_timeout(Some(PATIENCE)).expect("is a socket");
@@ -58,13 +54,12 @@ impl End {
         Self { tls: Some(connection.into()), ..Self::plain(tcp) }
     }
 
-    /// The TLS state. Panics without TLS.
+    /// Panics without TLS.
     pub fn tls(&mut self) -> &mut Connection {
         self.tls.as_mut().expect("it has TLS")
     }
 
-    /// Completes the handshake on this side.
-    pub fn shakes_hands(&mut self) -> Result<HandshakeKind, Ending> {
+    pub fn shakes_hands(&mut self) -> Result<HandshakeKind, TlsEnding> {
         self.flush();
         while self.tls().is_handshaking() {
             if let Some(ending) = self.receive() {
@@ -74,7 +69,7 @@ impl End {
         Ok(self.tls().handshake_kind().expect("it is over"))
     }
 
-    /// Completes the handshake without sending the last message, which is sent with the next bytes.
+    /// Completes the handshake, but sends the last message only with the next bytes.
     pub fn shakes_hands_all_but(&mut self) -> HandshakeKind {
         self.flush();
         while self.tls().is_handshaking() {
@@ -92,14 +87,13 @@ impl End {
         }
     }
 
-    /// Sends the bytes that TLS has buffered.
     pub fn flush(&mut self) {
         let Some(tls) = &mut self.tls else { return };
         let mut bytes = Vec::new();
         while tls.wants_write() {
             tls.write_tls(&mut bytes).expect("memory takes all");
         }
-        // Who has closed is noticed by reading.
+        // A closed connection is noticed when reading.
         let _ = self.tcp.write_all(&bytes);
     }
 
@@ -115,19 +109,28 @@ impl End {
         sealed
     }
 
-    /// Sends bytes.
     pub fn sends(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
         let sealed = if self.tls.is_some() { self.sealed(bytes) } else { bytes.to_vec() };
         self.tcp.write_all(&sealed).unwrap_or_else(|error| panic!("it cannot send: {error}"));
     }
 
-    /// Sends a GET request.
+    /// Sends bytes, and returns itself for chaining.
+    pub fn saying(mut self, bytes: impl AsRef<[u8]>) -> Self {
+        self.sends(bytes);
+        self
+    }
+
     pub fn asks(&mut self, path: &str) {
         self.sends(format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n"));
     }
 
-    /// Sends a response with this body.
+    /// Sends a GET request, and returns itself for chaining.
+    pub fn asking(mut self, path: &str) -> Self {
+        self.asks(path);
+        self
+    }
+
     pub fn answers(&mut self, body: &[u8]) {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         self.sends([head.as_bytes(), body].concat());
@@ -147,7 +150,7 @@ impl End {
     }
 
     /// Waits for more bytes. Returns how the connection ended if there are none.
-    fn receive(&mut self) -> Option<Ending> {
+    fn receive(&mut self) -> Option<TlsEnding> {
         if self.ending.is_none() {
             let before = self.received.len();
             self.ending = self.receive_some();
@@ -158,22 +161,22 @@ impl End {
         self.ending.clone()
     }
 
-    fn receive_some(&mut self) -> Option<Ending> {
+    fn receive_some(&mut self) -> Option<TlsEnding> {
         let ending = self.take_in();
-        if matches!(ending, None | Some(Ending::Refused(_))) {
+        if matches!(ending, None | Some(TlsEnding::Refused(_))) {
             self.flush();
         }
         ending
     }
 
-    fn take_in(&mut self) -> Option<Ending> {
+    fn take_in(&mut self) -> Option<TlsEnding> {
         let mut bytes = [0; 64 * 1024];
         let count = match self.tcp.read(&mut bytes) {
-            Ok(0) if self.tls.is_some() => return Some(Ending::Cut),
-            Ok(0) => return Some(Ending::Told),
+            Ok(0) if self.tls.is_some() => return Some(TlsEnding::Cut),
+            Ok(0) => return Some(TlsEnding::Told),
             Ok(count) => count,
             Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("nothing comes for {PATIENCE:?}"),
-            Err(_) => return Some(Ending::Reset),
+            Err(_) => return Some(TlsEnding::Reset),
         };
         let Some(tls) = &mut self.tls else {
             self.received.extend_from_slice(&bytes[..count]);
@@ -184,13 +187,13 @@ impl End {
             tls.read_tls(&mut bytes).expect("memory takes all");
             let state = match tls.process_new_packets() {
                 Ok(state) => state,
-                Err(error) => return Some(Ending::Refused(error)),
+                Err(error) => return Some(TlsEnding::Refused(error)),
             };
             let before = self.received.len();
             self.received.resize(before + state.plaintext_bytes_to_read(), 0);
             tls.reader().read_exact(&mut self.received[before..]).expect("as much is there");
             if state.peer_has_closed() {
-                return Some(Ending::Told);
+                return Some(TlsEnding::Told);
             }
         }
         None
@@ -203,7 +206,6 @@ impl End {
         }
     }
 
-    /// Receives a head, with its empty line.
     pub fn head(&mut self) -> String {
         loop {
             if let Some(at) = self.received.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -214,7 +216,12 @@ impl End {
         }
     }
 
-    /// Receives this many bytes.
+    /// Receives any head, and returns itself for chaining.
+    pub fn after_head(mut self) -> Self {
+        self.head();
+        self
+    }
+
     pub fn exactly(&mut self, count: usize) -> Vec<u8> {
         while self.received.len() < count {
             self.fill("a body");
@@ -223,15 +230,14 @@ impl End {
     }
 
     /// Receives a message with a Content-Length, or without a body.
-    pub fn message(&mut self) -> Message {
+    pub fn message(&mut self) -> Http1Message {
         let head = self.head();
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
         let body = self.exactly(length.map_or(0, |length| length.parse().expect("is a number")));
-        Message { head, body }
+        Http1Message { head, body }
     }
 
-    /// Receives everything up to the end of the connection.
-    pub fn rest(&mut self) -> (Vec<u8>, Ending) {
+    pub fn rest(&mut self) -> (Vec<u8>, TlsEnding) {
         loop {
             if let Some(ending) = self.receive() {
                 return (std::mem::take(&mut self.received), ending);
@@ -239,9 +245,9 @@ impl End {
         }
     }
 
-    /// Receives the end of the connection, of this kind, and nothing before it.
+    /// Expects the end of the connection, of this kind, and nothing before it.
     #[track_caller]
-    pub fn ends(&mut self, expected: &Ending) {
+    pub fn ends(&mut self, expected: &TlsEnding) {
         let (rest, ending) = self.rest();
         assert_eq!((String::from_utf8_lossy(&rest).into_owned(), &ending), (String::new(), expected));
     }

@@ -7,5 +7,5 @@ mod end;
 /// TLS around a TCP connection, in a separate thread.
 pub mod tunnel;
 
-pub use authority::{Authority, Issued};
-pub use end::{End, Ending};
+pub use authority::{Issued, TestAuthority};
+pub use end::{TlsEnd, TlsEnding};

@@ -10,7 +10,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConnection};
 use socket2::SockRef;
 
-use super::Authority;
+use super::TestAuthority;
 
 /// Server name of the TLS connections.
 pub const NAME: &str = "a.example";
@@ -18,11 +18,11 @@ const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 
 /// Wraps a client connection in TLS. Returns the plaintext end.
-pub fn client(authority: &Authority, speaks_http2: bool, stream: TcpStream) -> TcpStream {
+pub fn client(authority: &TestAuthority, speaks_http2: bool, stream: TcpStream) -> TcpStream {
     client_with(authority.client(&[&rustls::version::TLS13]), speaks_http2, stream)
 }
 
-/// The same with these settings, such as a certificate of the client.
+/// Wraps a client connection with these settings, such as a client certificate.
 pub fn client_with(mut config: ClientConfig, speaks_http2: bool, stream: TcpStream) -> TcpStream {
     config.alpn_protocols = vec![if speaks_http2 { HTTP2 } else { HTTP1 }.to_vec()];
     let name = ServerName::try_from(NAME).expect("is a name");
@@ -31,12 +31,17 @@ pub fn client_with(mut config: ClientConfig, speaks_http2: bool, stream: TcpStre
 }
 
 /// Wraps a server connection in TLS. Returns the plaintext end.
-pub fn server(authority: &Authority, speaks_http2: bool, stream: TcpStream) -> TcpStream {
+pub fn server(authority: &TestAuthority, speaks_http2: bool, stream: TcpStream) -> TcpStream {
     server_named(authority, NAME, speaks_http2, stream)
 }
 
 /// Wraps a server connection in TLS, with a certificate for this name. Returns the plaintext end.
-pub fn server_named(authority: &Authority, name: &str, speaks_http2: bool, stream: TcpStream) -> TcpStream {
+pub fn server_named(
+    authority: &TestAuthority,
+    name: &str,
+    speaks_http2: bool,
+    stream: TcpStream,
+) -> TcpStream {
     let mut config = authority.server(&authority.issue(&[name]), &rustls::version::TLS13);
     config.alpn_protocols = vec![if speaks_http2 { HTTP2 } else { HTTP1 }.to_vec()];
     let connection = ServerConnection::new(Arc::new(config)).expect("it can begin");
@@ -83,7 +88,7 @@ impl Veil {
         }
     }
 
-    /// Passes on all that is possible without waiting. Returns whether more may come.
+    /// Passes on as much as is possible without waiting. Returns whether more may come.
     fn step(&mut self) -> std::io::Result<bool> {
         let Self { sealed, plain, tls, opened, ends } = self;
         if !ends[0] && opened.is_empty() {
@@ -93,7 +98,7 @@ impl Veil {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
-            // What TLS says of the end is not waited for: the connection's own may come later.
+            // A close_notify is not waited for: the connection may end without one, or later.
             let state = tls.process_new_packets().map_err(std::io::Error::other)?;
             let mut bytes = vec![0; state.plaintext_bytes_to_read()];
             tls.reader().read_exact(&mut bytes)?;
@@ -134,7 +139,6 @@ impl Veil {
         Ok(!(ends[0] && opened.is_empty() && (ends[1] || tls.is_handshaking())))
     }
 
-    /// Waits until a socket is ready.
     fn wait(&self) {
         let Self { sealed, plain, tls, opened, ends } = self;
         let mut of_sealed = PollFlags::empty();
@@ -143,7 +147,7 @@ impl Veil {
         let mut of_plain = PollFlags::empty();
         of_plain.set(PollFlags::IN, !ends[1] && !tls.is_handshaking() && !tls.wants_write());
         of_plain.set(PollFlags::OUT, !opened.is_empty());
-        // One of which nothing is wanted would wake this with its end.
+        // A socket without wanted events would still wake the thread when it ends.
         let both = [(sealed, of_sealed), (plain, of_plain)];
         let wanted = both.iter().filter(|(_, flags)| !flags.is_empty());
         let mut wanted: Vec<PollFd<'_>> = wanted.map(|(stream, flags)| PollFd::new(stream, *flags)).collect();

@@ -1,4 +1,5 @@
-//! Handshakes in memory: what a client gets from a listener's configuration, and what a server gets from an upstream's.
+//! Handshakes in memory: the certificate that a client gets from a listener, and a server from an upstream's
+//! configuration.
 
 use std::sync::Arc;
 
@@ -13,9 +14,9 @@ use rustls::{
     AlertDescription, CertificateError, ClientConfig, Error, HandshakeKind, NamedGroup, RootCertStore,
     ServerConfig,
 };
-use tls::{ClientSide, Peer, ServerSide};
+use tls::{ClientSide, ServerSide, VerifiedClient};
 
-use crate::scene::{
+use super::scene::{
     Authority, FAR_AWAY, GOOD, Refusal, Scene, USUAL, Wanted, connect, listener, ocsp_response, pem,
 };
 
@@ -52,7 +53,7 @@ fn certificates_are_chosen_by_name() {
     ] {
         assert_eq!(chosen(&server, &client, name), Some(index), "{name}");
     }
-    // The default doesn't have the name: the client is who says so.
+    // The default certificate lacks the name, so the client rejects it.
     for name in ["unknown.example", "a.b.example.com", "example.com"] {
         let refusal = connect(&server, &Arc::new(client.clone()), name).unwrap_err();
         let is_wrong_name = matches!(
@@ -87,7 +88,7 @@ fn names_of_the_configuration_come_in_place_of_those_in_the_certificate() {
     });
     let mut listener = listener(files.collect());
     if let Some(tls) = &mut listener.tls {
-        // There is one for all other names.
+        // One certificate is for all other names.
         tls.unknown_names = UnknownNames::Refuse;
     }
     let server = load(&listener).config();
@@ -126,7 +127,7 @@ fn of_two_kinds_of_keys_the_client_gets_one_that_it_understands() {
         (Some(rustls::SignatureScheme::ED25519), 1),
         (Some(rustls::SignatureScheme::ECDSA_NISTP384_SHA384), 2),
     ] {
-        // What signs the certificate itself is not what is asked about here.
+        // The signature of the certificate itself does not matter here.
         let verifying = schemes.map_or_else(aws_lc_rs::default_provider, verifying);
         let mut client = scene.client_with(verifying, &[&TLS13]);
         for has_name in [true, false] {
@@ -216,7 +217,7 @@ fn sessions_are_resumed() {
         client.resumption = resumption(kind);
         let client = Arc::new(client);
         let kinds = ["a.example", "a.example", "a.example", "b.example"].map(|name| {
-            // Each connection as on another worker: what they share is in the configuration alone.
+            // Each connection as on another worker: only the configuration is shared.
             let connected = connect(&server.config(), &client, name).unwrap();
             connected.server.handshake_kind()
         });
@@ -245,7 +246,7 @@ fn client_certificates_are_asked_for_and_verified() {
     let scene = Scene::new();
     let mut listener = listener(vec![scene.files("a", &["a.example"])]);
     let known = scene.authority.issue(&["client"], USUAL);
-    // The same CA by name, with another key.
+    // The CA's name is the same, but its key differs.
     let forged = Authority::new("the test's CA").issue(&["client"], USUAL);
     let expired = scene.authority.issue(&["client"], Wanted { years: (2000, 2001), ..USUAL });
     let modes = [
@@ -260,7 +261,7 @@ fn client_certificates_are_asked_for_and_verified() {
         let server = load(&listener).config();
         let shown = |client: ClientConfig| {
             let connected = connect(&server, &Arc::new(client), "a.example")?;
-            Ok(connected.server.peer_certificates().map(|chain| Peer::of(&chain[0])))
+            Ok(connected.server.peer_certificates().map(|chain| VerifiedClient::from_certificate(&chain[0])))
         };
         let is_asked = mode != ClientCertificates::None;
         let peer = shown(scene.client_showing(&known)).unwrap();
@@ -269,7 +270,7 @@ fn client_certificates_are_asked_for_and_verified() {
             is_asked.then_some("CN=alice"),
             "{mode:?}"
         );
-        assert_eq!(peer, is_asked.then(|| Peer::of(&known.certificate)));
+        assert_eq!(peer, is_asked.then(|| VerifiedClient::from_certificate(&known.certificate)));
         let without: Result<_, Refusal> = shown(scene.client());
         match mode {
             ClientCertificates::Required { .. } => {
@@ -306,7 +307,7 @@ fn an_ocsp_response_arrives() {
 
 pub(crate) type Seen = Arc<std::sync::Mutex<Vec<Vec<u8>>>>;
 
-/// A client that believes everything and keeps the responses that it gets.
+/// A client that accepts every certificate and keeps the OCSP responses that it gets.
 pub(crate) fn noting_ocsp(scene: &Scene) -> (Seen, Arc<ClientConfig>) {
     #[derive(Debug)]
     struct Noting(Seen, Arc<rustls::client::WebPkiServerVerifier>);
@@ -384,7 +385,7 @@ fn a_certificate_made_at_start_is_for_this_machine() {
     }
 }
 
-/// A server of rustls with one certificate, that may ask for a client's.
+/// A rustls server with one certificate. `asks` is whether it requests a client certificate.
 fn origin(scene: &Scene, names: &[&str], asks: bool, protocols: &[&str]) -> Arc<ServerConfig> {
     let issued = scene.authority.issue(names, USUAL);
     let provider = Arc::new(aws_lc_rs::default_provider());
@@ -407,7 +408,7 @@ fn origin(scene: &Scene, names: &[&str], asks: bool, protocols: &[&str]) -> Arc<
 fn upstream(server: &str) -> Upstream {
     let server: Server = server.parse().unwrap();
     let address = ([127, 0, 0, 1], 0).into();
-    config::Settings::for_servers(vec![address], vec![server]).upstreams.remove(0)
+    Upstream::clone(&config::Settings::for_servers(vec![address], vec![server]).upstreams[0])
 }
 
 #[test]

@@ -10,10 +10,10 @@ use config::{CertificateFiles, ClientCertificates, ClientTrust, ExpiredCrls, Key
 use rustls::client::Resumption;
 use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, Error, HandshakeKind};
-use tls::{ClientSide, Fault, Problem, Reload, ServerSide};
+use tls::{CertificateFault, CertificateProblem, ClientSide, Reload, ServerSide};
 
-use crate::handshake::noting_ocsp;
-use crate::scene::{
+use super::handshake::noting_ocsp;
+use super::scene::{
     Authority, FAR_AWAY, GOOD, Refusal, Scene, USUAL, Wanted, connect, listener, ocsp_response, pem,
 };
 
@@ -21,7 +21,7 @@ fn load(files: Vec<CertificateFiles>) -> ServerSide {
     ServerSide::load(&listener(files)).unwrap().unwrap()
 }
 
-/// A change is taken at the second look at it: at the first its other half may still be missing.
+/// A change is taken at its second check, because at the first check the other file may still be missing.
 fn tick(side: &ServerSide) -> Reload {
     assert_eq!(side.tick(), Reload::default());
     side.tick()
@@ -45,7 +45,7 @@ fn a_new_pair_is_taken_and_connections_stay() {
     scene.put("a", &issued);
     assert_eq!(tick(&side), taken(&[&files.pair.cert]));
     assert_eq!(side.tick(), Reload::default());
-    // The configuration is the same: whoever holds it gets the new certificate, also under its new name.
+    // The configuration is the same: its holder gets the new certificate, also under its new name.
     assert!(Arc::ptr_eq(&config, &side.config()));
     for name in ["a.example", "new.example"] {
         let after = connect(&config, &Arc::new(scene.client()), name).unwrap();
@@ -99,7 +99,7 @@ fn a_session_is_resumed_by_the_next_process_if_it_lets_in_the_same() {
             assert_eq!(connected.server.handshake_kind(), Some(kind), "{before:?} {after:?}");
         }
     }
-    // The same file, but another CA in it.
+    // The same file, with another CA.
     let first = ask(&mut listener, required.clone());
     scene.write("ca.pem", pem("CERTIFICATE", &Authority::new("the next CA").certificate));
     let next = ask(&mut listener, required);
@@ -117,21 +117,24 @@ fn a_bad_pair_is_kept_out_until_it_is_good() {
 
     let issued = scene.authority.issue(&["a.example"], USUAL);
     scene.write("a.pem", pem("CERTIFICATE", &issued.certificate));
-    // Beside a bad pair a good one is taken.
+    // A good pair is taken beside a bad one.
     let second = scene.authority.issue(&["b.example"], USUAL);
     scene.put("b", &second);
-    let fault = Fault::OtherKey(files.pair.cert.clone());
-    let problem = Problem { file: Some(files.pair.key.clone()), fault };
+    let fault = CertificateFault::OtherKey(files.pair.cert.clone());
+    let problem = CertificateProblem { file: Some(files.pair.key.clone()), fault };
     let expected = Reload { taken: vec![other.pair.cert], problems: vec![problem] };
     assert_eq!(tick(&side), expected);
     assert_eq!(shown("a.example"), before);
     assert_eq!(shown("b.example"), second.certificate);
-    // Said once, not at every tick.
+    // Reported once, not at every tick.
     assert_eq!(tick(&side), Reload::default());
 
     fs::remove_file(&files.pair.key).unwrap();
     let Reload { taken: none, problems } = tick(&side);
-    assert!(matches!(&problems[..], [Problem { fault: Fault::Unreadable(_), .. }]), "{problems:?}");
+    assert!(
+        matches!(&problems[..], [CertificateProblem { fault: CertificateFault::Unreadable(_), .. }]),
+        "{problems:?}"
+    );
     assert_eq!((none, shown("a.example")), (Vec::new(), before));
 
     scene.write("a.key", issued.key.serialize_pem());
@@ -162,7 +165,7 @@ fn a_link_that_is_turned_is_a_change() {
     for (folder, issued) in [("old", &old), ("new", &new)] {
         scene.put(&format!("{folder}/site"), issued);
     }
-    // As Kubernetes and certbot do it: the files stay, a link above them turns.
+    // As with Kubernetes and certbot: the files stay, and a link above them changes.
     symlink("old", scene.path("now")).unwrap();
     let pair = KeyPair::new(scene.path("now/site.pem"), scene.path("now/site.key"));
     let side = load(vec![CertificateFiles { pair: pair.clone(), ocsp: None, names: Vec::new() }]);
@@ -180,7 +183,10 @@ fn an_ocsp_response_is_renewed_with_its_certificate() {
     let mut files = scene.files("a", &["a.example"]);
     files.ocsp = Some(scene.path("a.ocsp"));
     let side = load(vec![files.clone()]);
-    assert!(matches!(&side.remarks()[..], [Problem { fault: Fault::UnreadableOcsp(_), .. }]));
+    assert!(matches!(
+        &side.remarks()[..],
+        [CertificateProblem { fault: CertificateFault::UnreadableOcsp(_), .. }]
+    ));
     scene.write("a.ocsp", ocsp_response(USUAL.serial, GOOD, FAR_AWAY));
     assert_eq!(tick(&side), taken(&[&files.pair.cert]));
     assert_eq!(side.remarks(), []);
@@ -202,16 +208,22 @@ fn an_ocsp_response_that_has_run_out_is_no_longer_stapled() {
     assert_eq!(side.tick_at(before), Reload::default());
     assert!(!stapled(&side).is_empty());
     let said = side.tick_at(after);
-    let fault = Fault::OcspStale { until: "3999-01-01 00:00:00 UTC".to_owned() };
-    assert_eq!(said, Reload { taken: Vec::new(), problems: vec![Problem { file: Some(ocsp), fault }] });
+    let fault = CertificateFault::OcspStale { until: "3999-01-01 00:00:00 UTC".to_owned() };
+    assert_eq!(
+        said,
+        Reload { taken: Vec::new(), problems: vec![CertificateProblem { file: Some(ocsp), fault }] }
+    );
     assert!(stapled(&side).is_empty());
     assert_eq!(side.tick_at(after), Reload::default());
 
-    // Beside a pair that can't be used just now, too.
+    // Also beside a pair that is temporarily unusable.
     let side = load(vec![files.clone()]);
     fs::remove_file(&files.pair.key).unwrap();
     let said = side.tick_at(after);
-    assert!(matches!(&said.problems[..], [Problem { fault: Fault::Unreadable(_), .. }]), "{said:?}");
+    assert!(
+        matches!(&said.problems[..], [CertificateProblem { fault: CertificateFault::Unreadable(_), .. }]),
+        "{said:?}"
+    );
     assert!(stapled(&side).is_empty());
 }
 
@@ -241,7 +253,7 @@ fn a_new_ca_ends_the_sessions_of_the_old() {
     let Reload { taken, problems } = tick(&side);
     assert_eq!(
         (taken, problems),
-        (Vec::new(), vec![Problem { file: Some(ca), fault: Fault::NoCertificate }])
+        (Vec::new(), vec![CertificateProblem { file: Some(ca), fault: CertificateFault::NoCertificate }])
     );
     connect(&side.config(), &client, "a.example").unwrap();
 }
@@ -278,23 +290,23 @@ fn a_new_revocation_list_ends_the_sessions_of_the_revoked() {
     let revoked = Error::InvalidCertificate(CertificateError::Revoked);
     assert!(matches!(&refusal, Refusal::Server(error) if *error == revoked), "{refusal:?}");
     connect(&side.config(), &good, "a.example").unwrap();
-    // What can't be used changes nothing.
+    // An unusable file changes nothing.
     for (content, fault) in [
-        (String::new(), Fault::NoCrl),
-        (pem("X509 CRL", b"none"), Fault::NotACrl(1)),
+        (String::new(), CertificateFault::NoCrl),
+        (pem("X509 CRL", b"none"), CertificateFault::NotACrl(1)),
         ("-----BEGIN X509 CRL-----\nAAAA\n".to_owned(), {
-            Fault::BrokenPem("a section has no END line".to_owned())
+            CertificateFault::BrokenPem("a section has no END line".to_owned())
         }),
     ] {
         scene.write("ca.crl", content);
-        let problems = vec![Problem { file: Some(list.clone()), fault }];
+        let problems = vec![CertificateProblem { file: Some(list.clone()), fault }];
         assert_eq!(tick(&side), Reload { taken: Vec::new(), problems });
         connect(&side.config(), &bad, "a.example").unwrap_err();
     }
 }
 
 #[test]
-fn a_revocation_list_that_expires_is_told_once_and_ends_sessions() {
+fn an_expired_revocation_list_is_reported_once_and_ends_sessions() {
     let scene = Scene::new();
     let list = scene.write("ca.crl", scene.authority.revokes(&[9], 3999));
     let issued = scene.authority.issue(&["client"], USUAL);
@@ -305,19 +317,19 @@ fn a_revocation_list_that_expires_is_told_once_and_ends_sessions() {
         connect(&side.config(), &client, "a.example").unwrap();
         let after = UnixTime::since_unix_epoch(Duration::from_secs(64_060_588_801));
         let is_refused = expired_crls == ExpiredCrls::Refuse;
-        let fault = Fault::CrlExpired { until: "3999-01-01 00:00:00 UTC".to_owned(), is_refused };
-        let problems = vec![Problem { file: Some(list.clone()), fault }];
+        let fault = CertificateFault::CrlExpired { until: "3999-01-01 00:00:00 UTC".to_owned(), is_refused };
+        let problems = vec![CertificateProblem { file: Some(list.clone()), fault }];
         assert_eq!(side.tick_at(after), Reload { taken: Vec::new(), problems: problems.clone() });
         assert_eq!(side.tick_at(after), Reload::default());
         assert_eq!(side.remarks(), problems);
-        // The session that it had is asked anew.
+        // The session must present its certificate again.
         let connected = connect(&side.config(), &client, "a.example").unwrap();
         assert_eq!(connected.server.handshake_kind(), Some(HandshakeKind::Full));
     }
 }
 
 #[test]
-fn what_is_shown_to_servers_is_renewed() {
+fn client_certificates_are_renewed() {
     let scene = Scene::new();
     let server = "https://a.example".parse().unwrap();
     let mut upstream =
@@ -335,6 +347,9 @@ fn what_is_shown_to_servers_is_renewed() {
     let current = side.config();
     scene.write("own.key", "");
     side.tick();
-    assert_eq!(side.tick().problems, [Problem { file: Some(pair.key), fault: Fault::NoKey }]);
+    assert_eq!(
+        side.tick().problems,
+        [CertificateProblem { file: Some(pair.key), fault: CertificateFault::NoKey }]
+    );
     assert!(Arc::ptr_eq(&current, &side.config()));
 }

@@ -1,4 +1,4 @@
-//! Authorities, certificates and their files; and handshakes in memory, with a client of rustls.
+//! Authorities, certificates and their files; and handshakes in memory, with a rustls client.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -24,7 +24,6 @@ pub(crate) struct Scene {
     pub(crate) authority: Authority,
 }
 
-/// A CA.
 pub(crate) struct Authority {
     issuer: Issuer<'static, rcgen::KeyPair>,
     pub(crate) certificate: CertificateDer<'static>,
@@ -41,7 +40,6 @@ impl Authority {
     }
 }
 
-/// A certificate and its key.
 pub(crate) struct Issued {
     pub(crate) certificate: CertificateDer<'static>,
     pub(crate) key: rcgen::KeyPair,
@@ -53,7 +51,7 @@ impl Issued {
     }
 }
 
-/// What a certificate is asked to be, apart from its names.
+/// The parameters of a certificate, except its names.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) algorithm: &'static SignatureAlgorithm,
@@ -79,12 +77,11 @@ impl Authority {
 }
 
 impl Authority {
-    /// Signs a certificate as it is wanted.
     pub(crate) fn sign(&self, wanted: CertificateParams, key: &rcgen::KeyPair) -> CertificateDer<'static> {
         wanted.signed_by(key, &self.issuer).unwrap().der().clone()
     }
 
-    /// A revocation list with these serial numbers, in DER, whose next update is due in this year.
+    /// A revocation list in DER with these serial numbers, whose next update is due in this year.
     pub(crate) fn revokes(&self, serials: &[u8], year: i32) -> Vec<u8> {
         let revoked = |serial: &u8| RevokedCertParams {
             serial_number: SerialNumber::from(vec![*serial]),
@@ -113,11 +110,11 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// Writes a file as a careful program does: under another name first.
+    /// Writes a file atomically: under another name first.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let draft = self.path("draft");
         fs::write(&draft, content).unwrap();
-        // A key that others can read is remarked on.
+        // A key that other users can read causes a remark.
         fs::set_permissions(&draft, fs::Permissions::from_mode(0o600)).unwrap();
         fs::rename(draft, self.path(name)).unwrap();
         self.path(name)
@@ -139,7 +136,7 @@ impl Scene {
         self.write("ca.pem", pem("CERTIFICATE", &self.authority.certificate))
     }
 
-    /// What a client starts from that believes the CA.
+    /// A client that trusts the CA.
     pub(crate) fn client(&self) -> ClientConfig {
         self.client_with(aws_lc_rs::default_provider(), &[&rustls::version::TLS13, &rustls::version::TLS12])
     }
@@ -153,7 +150,7 @@ impl Scene {
         builder.with_no_client_auth()
     }
 
-    /// The same with a certificate to show.
+    /// `client` with a client certificate.
     pub(crate) fn client_showing(&self, issued: &Issued) -> ClientConfig {
         let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
         let builder = self.builder(aws_lc_rs::default_provider(), &versions);
@@ -194,13 +191,13 @@ pub(crate) struct Connected {
 }
 
 impl Connected {
-    /// The certificate that the client was shown.
+    /// The certificate that the client got.
     pub(crate) fn shown(&self) -> CertificateDer<'static> {
         self.client.peer_certificates().unwrap()[0].clone().into_owned()
     }
 }
 
-/// Whose refusal ended a handshake.
+/// The side that ended a handshake.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Client(Error),
@@ -240,7 +237,7 @@ pub(crate) fn connect(
     Ok(Connected { client, server })
 }
 
-/// An OCSP response about the certificate with this serial number (RFC 6960 §4.2.1), signed by nobody.
+/// An unsigned OCSP response about the certificate with this serial number (RFC 6960 §4.2.1).
 pub(crate) fn ocsp_response(serial: u8, status: u8, next_update: Option<&str>) -> Vec<u8> {
     let time = |text: &str| der(0x18, &[text.as_bytes()]);
     let algorithm = der(0x30, &[&der(0x06, &[&[0x2b, 0x0e, 0x03, 0x02, 0x1a]])]);

@@ -1,5 +1,5 @@
-//! Both ends of a connection: ours, and rustls' own with its buffers as the stranger. Records that no library would send
-//! are made by hand, with the stranger's keys.
+//! Both ends of a connection: ours, and a rustls connection with its own buffers as the peer. Records that no library
+//! would send are made by hand, with the peer's keys.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -12,18 +12,17 @@ use rustls::{
     ClientConfig, ClientConnection, Connection, ConnectionTrafficSecrets, Error, ProtocolVersion,
     RootCertStore, ServerConfig, ServerConnection, SupportedCipherSuite,
 };
-use tls::{Agreed, Alert, Handshake, Opened, PLAINTEXT_MAX, RECORD_MAX, Role, Session};
+use tls::{Agreed, Alert, Handshake, OpenedRecord, PLAINTEXT_MAX, RECORD_MAX, TlsRole, TlsSession};
 
-/// All that are spoken.
 pub(crate) const SUITES: &[SupportedCipherSuite] = provider::ALL_CIPHER_SUITES;
 pub(crate) const TLS13: SupportedCipherSuite = provider::cipher_suite::TLS13_AES_128_GCM_SHA256;
 pub(crate) const TLS12: SupportedCipherSuite =
     provider::cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
 pub(crate) const TLS12_CHACHA: SupportedCipherSuite =
     provider::cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256;
-pub(crate) const ROLES: [Role; 2] = [Role::Server, Role::Client];
+pub(crate) const ROLES: [TlsRole; 2] = [TlsRole::Server, TlsRole::Client];
 
-/// A certificate signed by itself, for `a.example`.
+/// A self-signed certificate for `a.example`.
 struct Own {
     certificate: CertificateDer<'static>,
     key: Vec<u8>,
@@ -38,14 +37,14 @@ fn own(algorithm: &'static rcgen::SignatureAlgorithm) -> Own {
 static ECDSA: LazyLock<Own> = LazyLock::new(|| own(&rcgen::PKCS_ECDSA_P256_SHA256));
 static RSA: LazyLock<Own> = LazyLock::new(|| own(&rcgen::PKCS_RSA_SHA256));
 
-/// What both ends start from.
+/// The configurations of both ends.
 pub(crate) struct Configs {
     pub(crate) server: Arc<ServerConfig>,
     pub(crate) client: Arc<ClientConfig>,
 }
 
 impl Configs {
-    /// For one suite, whose name says what signs.
+    /// For one suite, whose name determines the kind of the key.
     pub(crate) fn new(suite: SupportedCipherSuite) -> Self {
         let is_rsa = format!("{:?}", suite.suite()).contains("RSA_WITH") && !is_ecdsa(suite);
         let own = if is_rsa { &RSA } else { &ECDSA };
@@ -66,23 +65,23 @@ impl Configs {
         Self { server: Arc::new(server), client: Arc::new(client) }
     }
 
-    pub(crate) fn ours(&self, role: Role) -> Handshake {
+    pub(crate) fn ours(&self, role: TlsRole) -> Handshake {
         match role {
-            Role::Server => Handshake::server(Arc::clone(&self.server)).unwrap(),
-            Role::Client => Handshake::client(Arc::clone(&self.client), name()).unwrap(),
+            TlsRole::Server => Handshake::server(Arc::clone(&self.server)).unwrap(),
+            TlsRole::Client => Handshake::client(Arc::clone(&self.client), name()).unwrap(),
         }
     }
 
-    /// The other side of ours.
-    pub(crate) fn theirs(&self, role: Role) -> Connection {
+    /// The peer of our end.
+    pub(crate) fn theirs(&self, role: TlsRole) -> Connection {
         match role {
-            Role::Server => ClientConnection::new(Arc::clone(&self.client), name()).unwrap().into(),
-            Role::Client => ServerConnection::new(Arc::clone(&self.server)).unwrap().into(),
+            TlsRole::Server => ClientConnection::new(Arc::clone(&self.client), name()).unwrap().into(),
+            TlsRole::Client => ServerConnection::new(Arc::clone(&self.server)).unwrap().into(),
         }
     }
 
-    /// Both ends after their handshake, of which ours got its bytes in pieces of this length.
-    pub(crate) fn connect(&self, role: Role, piece_len: usize) -> Ends {
+    /// Both ends after their handshake. Our end got its bytes in pieces of this length.
+    pub(crate) fn connect(&self, role: TlsRole, piece_len: usize) -> Ends {
         let (mut handshake, mut theirs) = (self.ours(role), self.theirs(role));
         let (mut received, mut out) = (Vec::new(), Vec::new());
         let mut incoming = VecDeque::new();
@@ -119,12 +118,12 @@ pub(crate) struct Ends {
     pub(crate) theirs: Connection,
 }
 
-pub(crate) fn connect(suite: SupportedCipherSuite, role: Role) -> Ends {
+pub(crate) fn connect(suite: SupportedCipherSuite, role: TlsRole) -> Ends {
     Configs::new(suite).connect(role, usize::MAX)
 }
 
 impl Ends {
-    /// Our end, and the stranger's keys to make records with.
+    /// Our end, and the peer's keys to make records with.
     pub(crate) fn forged(self) -> (Ours, Forger) {
         let Self { mut ours, theirs, .. } = self;
         assert_eq!(ours.reads().unwrap(), (Vec::new(), Outcome::Open));
@@ -134,13 +133,13 @@ impl Ends {
     }
 }
 
-/// Our end and what it has received.
+/// Our end and its received bytes.
 pub(crate) struct Ours {
-    pub(crate) session: Session,
+    pub(crate) session: TlsSession,
     pub(crate) received: Vec<u8>,
 }
 
-/// How far our end got.
+/// The state of our end after reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Open,
@@ -149,20 +148,20 @@ pub(crate) enum Outcome {
 }
 
 impl Ours {
-    /// Reads all that is there.
+    /// Reads everything that has arrived.
     pub(crate) fn reads(&mut self) -> Result<(Vec<u8>, Outcome), Alert> {
         let mut data = Vec::new();
         let mut out = vec![0; RECORD_MAX];
         loop {
             match self.session.open(&self.received, &mut out)? {
-                Opened::Partial => return Ok((data, Outcome::Open)),
-                Opened::NoRoom(room) => panic!("no record needs {room}"),
-                Opened::Data { consumed, data: count } => {
+                OpenedRecord::Partial => return Ok((data, Outcome::Open)),
+                OpenedRecord::NoRoom(room) => panic!("no record needs {room}"),
+                OpenedRecord::Data { consumed, data: count } => {
                     data.extend_from_slice(&out[..count]);
                     self.received.drain(..consumed);
                 }
-                Opened::Closed => return Ok((data, Outcome::Closed)),
-                Opened::Aborted(alert) => return Ok((data, Outcome::Aborted(alert))),
+                OpenedRecord::Closed => return Ok((data, Outcome::Closed)),
+                OpenedRecord::Aborted(alert) => return Ok((data, Outcome::Aborted(alert))),
             }
         }
     }
@@ -173,7 +172,7 @@ impl Ours {
     }
 
     pub(crate) fn seals(&mut self, plaintext: &[u8], first: usize) -> Vec<u8> {
-        let mut out = vec![0; Session::sealed_len_max(plaintext.len())];
+        let mut out = vec![0; TlsSession::sealed_len_max(plaintext.len())];
         let len = self.session.seal(plaintext, first, &mut out).unwrap();
         out.truncate(len);
         out
@@ -185,7 +184,7 @@ impl Ours {
     }
 }
 
-/// Gives the stranger bytes; returns what it read of them.
+/// Gives bytes to the peer. Returns the data that it reads.
 pub(crate) fn gives(theirs: &mut Connection, mut bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let mut data = Vec::new();
     while !bytes.is_empty() {
@@ -198,7 +197,7 @@ pub(crate) fn gives(theirs: &mut Connection, mut bytes: &[u8]) -> Result<Vec<u8>
     Ok(data)
 }
 
-/// All that the stranger has to send.
+/// All bytes that the peer has to send.
 pub(crate) fn takes(theirs: &mut Connection) -> Vec<u8> {
     let mut bytes = Vec::new();
     while theirs.wants_write() {
@@ -207,7 +206,7 @@ pub(crate) fn takes(theirs: &mut Connection) -> Vec<u8> {
     bytes
 }
 
-/// What the stranger sends to say this.
+/// The peer's records for this plaintext.
 pub(crate) fn said(theirs: &mut Connection, plaintext: &[u8]) -> Vec<u8> {
     theirs.set_buffer_limit(None);
     theirs.writer().write_all(plaintext).unwrap();
@@ -218,7 +217,7 @@ pub(crate) const ALERT: u8 = 21;
 pub(crate) const HANDSHAKE: u8 = 22;
 pub(crate) const DATA: u8 = 23;
 
-/// Makes records of every kind with the stranger's keys.
+/// Makes records of every kind with the peer's keys.
 pub(crate) struct Forger {
     key: LessSafeKey,
     iv: [u8; 12],
@@ -244,12 +243,11 @@ impl Forger {
         }
     }
 
-    /// A record of this type.
     pub(crate) fn record(&mut self, kind: u8, plaintext: &[u8]) -> Vec<u8> {
         self.padded(kind, plaintext, 0)
     }
 
-    /// The same with zeros behind the type, which TLS 1.3 has.
+    /// `record` with zeros behind the type, which TLS 1.3 allows.
     pub(crate) fn padded(&mut self, kind: u8, plaintext: &[u8], padding: usize) -> Vec<u8> {
         let mut nonce = self.iv;
         let sequence = self.sequence.to_be_bytes();

@@ -1,13 +1,13 @@
-//! Handshakes, however their bytes arrive; what comes right behind them; and how they are refused.
+//! Handshakes with any split of their bytes, data right behind them, and refusals.
 
 use std::sync::Arc;
 
 use config::{CertificateFiles, Certificates, KeyPair, Listener, ListenerTls, UnknownNames};
 use proptest::prelude::*;
 use rustls::{AlertDescription, ClientConnection, Connection, Error};
-use tls::{Handshake, Role, ServerSide};
+use tls::{Handshake, ServerSide, TlsRole};
 
-use crate::ends::{Configs, DATA, HANDSHAKE, Ours, Outcome, ROLES, SUITES, TLS12, TLS13, gives, said, takes};
+use super::ends::{Configs, DATA, HANDSHAKE, Ours, Outcome, ROLES, SUITES, TLS12, TLS13, gives, said, takes};
 
 #[test]
 fn any_split_of_the_bytes_does() {
@@ -26,14 +26,14 @@ fn any_split_of_the_bytes_does() {
 }
 
 #[test]
-fn what_comes_right_behind_a_handshake_is_the_sessions() {
+fn bytes_after_a_handshake_belong_to_the_session() {
     let configs = Configs::new(TLS13);
-    let (mut handshake, mut theirs) = (configs.ours(Role::Server), configs.theirs(Role::Server));
+    let (mut handshake, mut theirs) = (configs.ours(TlsRole::Server), configs.theirs(TlsRole::Server));
     let (mut received, mut out) = (takes(&mut theirs), Vec::new());
     let advance = handshake.advance(&mut received, &mut out).unwrap();
     received.drain(..advance.consumed);
     gives(&mut theirs, &std::mem::take(&mut out)).unwrap();
-    // A request, a new key, more of it and the end, in one piece with the handshake's last message.
+    // A request, a key update, more of the request and the end, in one piece with the handshake's last message.
     received.extend(said(&mut theirs, b"GET "));
     theirs.refresh_traffic_keys().unwrap();
     received.extend(said(&mut theirs, b"/"));
@@ -45,11 +45,11 @@ fn what_comes_right_behind_a_handshake_is_the_sessions() {
     let mut ours = Ours { session: handshake.finish().unwrap().0, received };
     assert_eq!(ours.reads(), Ok((b"GET /".to_vec(), Outcome::Closed)));
     gives(&mut theirs, &out).unwrap();
-    // The key of ours that was asked for is told.
+    // Our own key update was requested, and is sent.
     assert_eq!(ours.says(&mut theirs, b"200").unwrap(), b"200");
 }
 
-/// A record that is not sealed.
+/// A plaintext record.
 fn unsealed(kind: u8, content: &[u8]) -> Vec<u8> {
     [&[kind, 3, 3][..], &u16::try_from(content.len()).unwrap().to_be_bytes(), content].concat()
 }
@@ -57,23 +57,23 @@ fn unsealed(kind: u8, content: &[u8]) -> Vec<u8> {
 #[test]
 fn a_hello_in_parts_is_put_together_and_nothing_may_come_between() {
     let configs = Configs::new(TLS13);
-    let hello = takes(&mut configs.theirs(Role::Server));
+    let hello = takes(&mut configs.theirs(TlsRole::Server));
     let hello = &hello[5..];
     let mut out = Vec::new();
-    let mut handshake = configs.ours(Role::Server);
+    let mut handshake = configs.ours(TlsRole::Server);
     let mut received: Vec<u8> = hello.chunks(50).flat_map(|part| unsealed(HANDSHAKE, part)).collect();
     handshake.advance(&mut received, &mut out).unwrap();
     assert!(out.len() > 200, "it is answered");
 
     for (kind, content) in [(DATA, &b"a"[..]), (21, &[1, 0]), (99, b"a"), (HANDSHAKE, b"")] {
         let mut received = [unsealed(HANDSHAKE, &hello[..50]), unsealed(kind, content)].concat();
-        let refused = configs.ours(Role::Server).advance(&mut received, &mut Vec::new());
+        let refused = configs.ours(TlsRole::Server).advance(&mut received, &mut Vec::new());
         assert!(refused.is_err(), "{kind}");
     }
 }
 
 #[test]
-fn what_is_no_handshake_is_refused_with_an_alert() {
+fn other_protocols_are_refused_with_an_alert() {
     for bytes in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
         &[0x80, 0x2e, 1, 3, 1, 0, 0, 0, 0, 0],
@@ -98,10 +98,10 @@ fn what_is_no_handshake_is_refused_with_an_alert() {
 fn a_stranger_hears_why_we_do_not_believe_it() {
     for suite in [TLS13, TLS12] {
         let (configs, others) = (Configs::new(suite), Configs::new(suite));
-        // Of another name.
+        // Another name.
         let name = "b.example".try_into().unwrap();
         let mut handshake = Handshake::client(Arc::clone(&configs.client), name).unwrap();
-        let mut theirs = others.theirs(Role::Client);
+        let mut theirs = others.theirs(TlsRole::Client);
         let (mut received, mut out) = (Vec::new(), Vec::new());
         let refused = loop {
             let advance = handshake.advance(&mut received, &mut out);
@@ -152,7 +152,7 @@ fn an_unknown_name_is_refused_as_such() {
             let told = gives(&mut theirs, &out).err();
             match alert {
                 Some(alert) => assert_eq!(told, Some(Error::AlertReceived(alert)), "{suite:?} {name}"),
-                // It does not believe a certificate that is signed by itself.
+                // It does not accept a self-signed certificate.
                 None => assert!(matches!(told, Some(Error::InvalidCertificate(_))), "{told:?}"),
             }
         }
@@ -185,7 +185,7 @@ fn our_order_of_ciphers_decides() {
             let mut theirs: Connection = ClientConnection::new(Arc::new(client), name).unwrap().into();
             let mut out = Vec::new();
             Handshake::server(side.config()).unwrap().advance(&mut takes(&mut theirs), &mut out).unwrap();
-            // It refuses the certificate, but has agreed on a cipher by then.
+            // It rejects the certificate, but has agreed on a cipher before.
             gives(&mut theirs, &out).unwrap_err();
             assert_eq!(theirs.negotiated_cipher_suite().map(|suite| suite.suite()), Some(chosen));
         }
@@ -202,7 +202,7 @@ proptest! {
         framed in prop::collection::vec(20_u8..25, 8),
     ) {
         let configs = Configs::new(TLS13);
-        let mut handshake = configs.ours(if is_server { Role::Server } else { Role::Client });
+        let mut handshake = configs.ours(if is_server { TlsRole::Server } else { TlsRole::Client });
         let (mut received, mut out) = (Vec::new(), Vec::new());
         for (piece, kind) in pieces.iter().zip(framed) {
             received.extend(unsealed(kind, piece));

@@ -1,16 +1,16 @@
-//! Handshake messages after the handshake: new keys, tickets, and all that have no place there.
+//! Handshake messages after the handshake: key updates, tickets, and all that are not allowed.
 
 use std::sync::Arc;
 
 use rustls::client::Resumption;
 use rustls::{HandshakeKind, SupportedCipherSuite};
-use tls::{Alert, Role};
+use tls::{Alert, TlsRole};
 
-use crate::ends::{
+use super::ends::{
     ALERT, Configs, DATA, Forger, HANDSHAKE, Outcome, ROLES, TLS12, TLS13, connect, gives, said, takes,
 };
 
-/// RFC 8446 §4.6.3: a new key of the sender's, which asks for one of the receiver's or doesn't.
+/// RFC 8446 §4.6.3: a key update of the sender, which requests one of the receiver or does not.
 const ASKING: [u8; 5] = [24, 0, 0, 1, 1];
 const TELLING: [u8; 5] = [24, 0, 0, 1, 0];
 
@@ -20,7 +20,7 @@ fn new_keys_are_taken_and_given_both_ways() {
     for role in ROLES {
         let mut ends = connect(TLS13, role);
         for round in 0..50_u8 {
-            // The stranger tells of a new key and asks for one of ours, which is told before the next bytes, once.
+            // The peer updates its key and requests one of ours, which is announced before the next bytes, once.
             ends.theirs.refresh_traffic_keys().unwrap();
             let bytes = said(&mut ends.theirs, &[round; 100]);
             assert_eq!(ends.ours.gets(&bytes), Ok((vec![round; 100], Outcome::Open)), "{role:?}");
@@ -35,7 +35,7 @@ fn new_keys_are_taken_and_given_both_ways() {
 
 #[test]
 fn several_requests_for_a_new_key_are_answered_by_one() {
-    let mut ends = connect(TLS13, Role::Server);
+    let mut ends = connect(TLS13, TlsRole::Server);
     for _ in 0..5 {
         ends.theirs.refresh_traffic_keys().unwrap();
         let bytes = said(&mut ends.theirs, b"a");
@@ -60,11 +60,11 @@ fn new_keys_do_not_come_for_ever() {
     }
 }
 
-/// What the other end of these roles sends, and what comes of it.
-type Case<'a> = (SupportedCipherSuite, &'a [Role], &'a [u8], Result<(), Alert>);
+/// A message from the other end of these roles, and the expected result.
+type Case<'a> = (SupportedCipherSuite, &'a [TlsRole], &'a [u8], Result<(), Alert>);
 
 #[test]
-fn what_has_no_place_after_the_handshake_is_refused() {
+fn unexpected_messages_after_the_handshake_are_refused() {
     let renegotiation = Err(Alert::NoRenegotiation);
     let unexpected = Err(Alert::UnexpectedMessage);
     let undecodable = Err(Alert::DecodeError);
@@ -73,7 +73,7 @@ fn what_has_no_place_after_the_handshake_is_refused() {
         (TLS13, &ROLES, &[24, 0, 0, 1, 2], Err(Alert::IllegalParameter)),
         (TLS13, &ROLES, &[24, 0, 0, 0], undecodable),
         (TLS13, &ROLES, &[24, 0, 0, 2, 0, 0], undecodable),
-        // RFC 8446 §5.1: nothing is in one record with the last message of a key.
+        // RFC 8446 §5.1: nothing may follow the last message of a key in the same record.
         (TLS13, &ROLES, &[24, 0, 0, 1, 0, 24, 0, 0, 1, 0], unexpected),
         (TLS13, &ROLES, &[24, 0, 0, 1, 0, 24], unexpected),
         (TLS13, &ROLES, &[], unexpected),
@@ -85,16 +85,16 @@ fn what_has_no_place_after_the_handshake_is_refused() {
         (TLS13, &ROLES, &[13, 0, 0, 1, 0], unexpected),
         (TLS13, &ROLES, &[20, 0, 0, 1, 0], unexpected),
         (TLS13, &ROLES, &[99, 0, 0, 1, 0], unexpected),
-        // Refused by its first four bytes: nothing is kept of it.
-        (TLS13, &[Role::Server], &[1, 0, 0xff, 0xff], unexpected),
-        (TLS13, &[Role::Server], &[24, 0, 0xff, 0xff], undecodable),
-        (TLS13, &[Role::Client], &[4, 1, 0, 1], undecodable),
-        // A ticket is for clients, and is one.
-        (TLS13, &[Role::Server], &[4, 0, 0, 1, 0], unexpected),
-        (TLS13, &[Role::Client], &[4, 0, 0, 1, 0], undecodable),
-        // RFC 5246 §7.4.1.1, §7.2.2: no second handshake, whoever wants it.
-        (TLS12, &[Role::Client], &[0, 0, 0, 0], renegotiation),
-        (TLS12, &[Role::Server], &[1, 0, 0, 1, 0], renegotiation),
+        // Rejected by its first four bytes, so that nothing of it is kept.
+        (TLS13, &[TlsRole::Server], &[1, 0, 0xff, 0xff], unexpected),
+        (TLS13, &[TlsRole::Server], &[24, 0, 0xff, 0xff], undecodable),
+        (TLS13, &[TlsRole::Client], &[4, 1, 0, 1], undecodable),
+        // Only clients accept tickets, and only valid ones.
+        (TLS13, &[TlsRole::Server], &[4, 0, 0, 1, 0], unexpected),
+        (TLS13, &[TlsRole::Client], &[4, 0, 0, 1, 0], undecodable),
+        // RFC 5246 §7.4.1.1, §7.2.2: either side may ask for a second handshake, and is refused.
+        (TLS12, &[TlsRole::Client], &[0, 0, 0, 0], renegotiation),
+        (TLS12, &[TlsRole::Server], &[1, 0, 0, 1, 0], renegotiation),
         (TLS12, &ROLES, &[24, 0, 0, 1, 0], unexpected),
         (TLS12, &ROLES, &[4, 0, 0, 1, 0], unexpected),
         (TLS12, &ROLES, &[20, 0, 0, 1, 0], unexpected),
@@ -112,25 +112,25 @@ fn what_has_no_place_after_the_handshake_is_refused() {
 #[test]
 fn change_cipher_spec_is_refused_sealed() {
     for suite in [TLS13, TLS12] {
-        let (mut ours, mut forger) = connect(suite, Role::Server).forged();
+        let (mut ours, mut forger) = connect(suite, TlsRole::Server).forged();
         assert_eq!(ours.gets(&forger.record(20, &[1])), Err(Alert::UnexpectedMessage));
     }
 }
 
 #[test]
 fn a_message_may_be_in_parts_with_nothing_between_them() {
-    let (mut ours, mut forger) = connect(TLS13, Role::Server).forged();
+    let (mut ours, mut forger) = connect(TLS13, TlsRole::Server).forged();
     for part in [&TELLING[..1], &TELLING[1..4]] {
         assert_eq!(ours.gets(&forger.record(HANDSHAKE, part)), Ok((Vec::new(), Outcome::Open)));
     }
-    // Whole, it would change the key.
+    // As a complete message it would change the key.
     let mut other = forger.record(HANDSHAKE, &TELLING[4..]);
     assert_eq!(ours.gets(&other), Ok((Vec::new(), Outcome::Open)));
     other = forger.record(DATA, b"with the old key");
     assert_eq!(ours.gets(&other), Err(Alert::BadRecordMac));
 
     for (kind, content) in [(DATA, &b"a"[..]), (DATA, b""), (ALERT, &[1, 90]), (ALERT, &[1, 0])] {
-        let (mut ours, mut forger) = connect(TLS13, Role::Server).forged();
+        let (mut ours, mut forger) = connect(TLS13, TlsRole::Server).forged();
         assert_eq!(ours.gets(&forger.record(HANDSHAKE, &ASKING[..2])), Ok((Vec::new(), Outcome::Open)));
         assert_eq!(ours.gets(&forger.record(kind, content)), Err(Alert::UnexpectedMessage), "{kind}");
     }
@@ -142,9 +142,9 @@ fn tickets_from_a_stranger_are_used() {
         let configs = Configs::new(suite);
         let mut kinds = Vec::new();
         for _ in 0..3 {
-            let mut ends = configs.connect(Role::Client, usize::MAX);
+            let mut ends = configs.connect(TlsRole::Client, usize::MAX);
             kinds.push((ends.agreed.is_resumed, ends.theirs.handshake_kind()));
-            // In TLS 1.3 they come behind the handshake.
+            // In TLS 1.3 tickets come after the handshake.
             assert_eq!(!ends.ours.received.is_empty(), is_after);
             let bytes = said(&mut ends.theirs, b"hello");
             assert_eq!(ends.ours.gets(&bytes), Ok((b"hello".to_vec(), Outcome::Open)));
@@ -160,7 +160,7 @@ fn our_tickets_are_used_by_a_stranger() {
     for suite in [TLS13, TLS12] {
         let configs = Configs::new(suite);
         for round in 0..3 {
-            let ends = configs.connect(Role::Server, 100);
+            let ends = configs.connect(TlsRole::Server, 100);
             assert_eq!(ends.agreed.is_resumed, round > 0, "{suite:?}");
             assert_eq!(ends.agreed.is_tls13, suite == TLS13);
         }
@@ -172,8 +172,8 @@ fn a_ticket_in_parts_is_used() {
     let mut configs = Configs::new(TLS13);
     let client = Arc::make_mut(&mut configs.client);
     client.resumption = Resumption::in_memory_sessions(4);
-    let mut ends = configs.connect(Role::Client, usize::MAX);
-    // The stranger's own tickets are lost, and one is made by hand in their place.
+    let mut ends = configs.connect(TlsRole::Client, usize::MAX);
+    // The peer's own tickets are dropped, and replaced by one made by hand.
     ends.ours.received.clear();
     let secrets = ends.theirs.dangerous_extract_secrets().unwrap();
     let mut forger = Forger::new(0, &secrets.tx.1, rustls::ProtocolVersion::TLSv1_3);
@@ -194,6 +194,6 @@ fn a_ticket_in_parts_is_used() {
     }
     // The next hello shows it.
     let mut out = Vec::new();
-    configs.ours(Role::Client).advance(&mut [], &mut out).unwrap();
+    configs.ours(TlsRole::Client).advance(&mut [], &mut out).unwrap();
     assert!(out.windows(ticket.len()).any(|window| window == ticket));
 }

@@ -1,9 +1,9 @@
-//! Bytes in records: every suite, size and split, and all that somebody in between could do.
+//! Data in records: every suite, size and split, and tampering.
 
 use proptest::prelude::*;
-use tls::{Alert, Opened, PLAINTEXT_MAX, Role, Session};
+use tls::{Alert, OpenedRecord, PLAINTEXT_MAX, TlsRole, TlsSession};
 
-use crate::ends::{DATA, Outcome, ROLES, SUITES, TLS12, TLS12_CHACHA, TLS13, connect, gives, said};
+use super::ends::{DATA, Outcome, ROLES, SUITES, TLS12, TLS12_CHACHA, TLS13, connect, gives, said};
 
 fn counted(len: usize) -> Vec<u8> {
     (0..len).map(|index| (index % 251) as u8).collect()
@@ -26,10 +26,10 @@ fn every_suite_carries_bytes_both_ways() {
 }
 
 #[test]
-fn the_first_record_is_as_short_as_was_asked_for_and_all_fit_where_they_were_told_to() {
-    // Of a record without its header: type or nonce, and tag.
+fn the_first_record_has_the_requested_length() {
+    // Overhead of a record without its header: type or nonce, and tag.
     for (suite, overhead) in [(TLS13, 17), (TLS12, 24), (TLS12_CHACHA, 16)] {
-        let mut ends = connect(suite, Role::Server);
+        let mut ends = connect(suite, TlsRole::Server);
         for (len, first, records) in [
             (0, 4096, vec![]),
             (1, 4096, vec![1]),
@@ -65,7 +65,7 @@ fn records_are_opened_from_empty_to_full_and_no_larger() {
             (PLAINTEXT_MAX + 1, Err(Alert::RecordOverflow)),
             (PLAINTEXT_MAX + 200, Err(Alert::RecordOverflow)),
         ] {
-            let (mut ours, mut forger) = connect(suite, Role::Server).forged();
+            let (mut ours, mut forger) = connect(suite, TlsRole::Server).forged();
             let data = counted(len);
             let read = ours.gets(&forger.record(DATA, &data));
             assert!(read == outcome.map(|()| (data, Outcome::Open)), "{suite:?} {len}");
@@ -84,53 +84,56 @@ fn padding_is_taken_off_and_counts_towards_the_limit() {
         (1, PLAINTEXT_MAX, Err(Alert::RecordOverflow)),
         (PLAINTEXT_MAX, 1, Err(Alert::RecordOverflow)),
     ] {
-        let (mut ours, mut forger) = connect(TLS13, Role::Server).forged();
+        let (mut ours, mut forger) = connect(TLS13, TlsRole::Server).forged();
         let data = counted(len);
         let read = ours.gets(&forger.padded(DATA, &data, padding));
         assert!(read == outcome.map(|()| (data, Outcome::Open)), "{len} {padding}");
     }
     // RFC 8446 §5.4: nothing but padding.
-    let (mut ours, mut forger) = connect(TLS13, Role::Server).forged();
+    let (mut ours, mut forger) = connect(TLS13, TlsRole::Server).forged();
     assert_eq!(ours.gets(&forger.padded(0, &[], 10)), Err(Alert::UnexpectedMessage));
 }
 
 #[test]
 fn headers_are_judged_before_the_record_is_whole() {
     for (suite, header, outcome) in [
-        (TLS13, &[23, 3, 3, 0x41, 0x00][..], Ok(Opened::Partial)),
+        (TLS13, &[23, 3, 3, 0x41, 0x00][..], Ok(OpenedRecord::Partial)),
         (TLS13, &[23, 3, 3, 0x41, 0x01], Err(Alert::RecordOverflow)),
         (TLS13, &[23, 3, 3, 0xff, 0xff], Err(Alert::RecordOverflow)),
         (TLS13, &[23, 3, 3, 0, 15], Err(Alert::BadRecordMac)),
         (TLS13, &[23, 3, 1, 0, 100], Err(Alert::ProtocolVersion)),
         (TLS13, &[23, 2, 3, 0, 100], Err(Alert::ProtocolVersion)),
-        // RFC 8446 §5: after the handshake nothing travels unsealed, not even an old change_cipher_spec.
+        // RFC 8446 §5: after the handshake there are no plaintext records, not even an old change_cipher_spec.
         (TLS13, &[20, 3, 3, 0, 1], Err(Alert::UnexpectedMessage)),
         (TLS13, &[21, 3, 3, 0, 2], Err(Alert::UnexpectedMessage)),
         (TLS13, &[22, 3, 3, 0, 100], Err(Alert::UnexpectedMessage)),
         (TLS13, &[24, 3, 3, 0, 100], Err(Alert::UnexpectedMessage)),
         (TLS13, b"GET /", Err(Alert::UnexpectedMessage)),
-        (TLS13, &[23, 3, 3, 0], Ok(Opened::Partial)),
-        (TLS13, &[], Ok(Opened::Partial)),
+        (TLS13, &[23, 3, 3, 0], Ok(OpenedRecord::Partial)),
+        (TLS13, &[], Ok(OpenedRecord::Partial)),
         (TLS12, &[23, 3, 3, 0, 23], Err(Alert::BadRecordMac)),
-        (TLS12, &[23, 3, 3, 0, 24], Ok(Opened::Partial)),
-        (TLS12, &[21, 3, 3, 0, 26], Ok(Opened::Partial)),
+        (TLS12, &[23, 3, 3, 0, 24], Ok(OpenedRecord::Partial)),
+        (TLS12, &[21, 3, 3, 0, 26], Ok(OpenedRecord::Partial)),
         (TLS12, &[24, 3, 3, 0, 26], Err(Alert::UnexpectedMessage)),
         (TLS12_CHACHA, &[23, 3, 3, 0, 15], Err(Alert::BadRecordMac)),
     ] {
-        let (mut ours, _) = connect(suite, Role::Server).forged();
+        let (mut ours, _) = connect(suite, TlsRole::Server).forged();
         assert_eq!(ours.session.open(header, &mut [0; 64]), outcome, "{header:?}");
     }
 }
 
 #[test]
 fn a_record_that_has_no_room_waits_until_it_has() {
-    let (mut ours, mut forger) = connect(TLS13, Role::Server).forged();
+    let (mut ours, mut forger) = connect(TLS13, TlsRole::Server).forged();
     let record = forger.padded(DATA, b"hello", 3);
     for room in 0..9 {
-        assert_eq!(ours.session.open(&record, &mut vec![0; room]), Ok(Opened::NoRoom(9)));
+        assert_eq!(ours.session.open(&record, &mut vec![0; room]), Ok(OpenedRecord::NoRoom(9)));
     }
     let mut out = [0; 9];
-    assert_eq!(ours.session.open(&record, &mut out), Ok(Opened::Data { consumed: record.len(), data: 5 }));
+    assert_eq!(
+        ours.session.open(&record, &mut out),
+        Ok(OpenedRecord::Data { consumed: record.len(), data: 5 })
+    );
     assert_eq!(&out[..5], b"hello");
 }
 
@@ -138,15 +141,15 @@ fn a_record_that_has_no_room_waits_until_it_has() {
 fn a_tampered_record_is_refused_wherever_it_is_tampered_with() {
     for suite in [TLS13, TLS12, TLS12_CHACHA] {
         let len = {
-            let mut ends = connect(suite, Role::Server);
+            let mut ends = connect(suite, TlsRole::Server);
             said(&mut ends.theirs, b"hello").len()
         };
         for at in 0..len {
-            let mut ends = connect(suite, Role::Server);
+            let mut ends = connect(suite, TlsRole::Server);
             let mut record = said(&mut ends.theirs, b"hello");
             record[at] ^= 1 << (at % 8);
             let read = ends.ours.gets(&record);
-            // A length that has grown promises more.
+            // A larger length announces more bytes.
             let is_waiting = (at == 3 || at == 4) && read == Ok((Vec::new(), Outcome::Open));
             assert!(read.is_err() || is_waiting, "{suite:?}, byte {at}: {read:?}");
             if is_waiting {
@@ -160,7 +163,7 @@ fn a_tampered_record_is_refused_wherever_it_is_tampered_with() {
 fn records_that_are_lost_repeated_or_in_another_order_are_refused() {
     for suite in [TLS13, TLS12, TLS12_CHACHA] {
         for order in [&[0, 0][..], &[1], &[1, 0], &[0, 2], &[0, 1, 0]] {
-            let mut ends = connect(suite, Role::Client);
+            let mut ends = connect(suite, TlsRole::Client);
             assert_eq!(ends.ours.reads().unwrap().1, Outcome::Open);
             let records: Vec<_> = [&b"a"[..], b"b", b"c"].map(|data| said(&mut ends.theirs, data)).into();
             let bytes: Vec<u8> = order.iter().flat_map(|&index: &usize| records[index].clone()).collect();
@@ -171,7 +174,7 @@ fn records_that_are_lost_repeated_or_in_another_order_are_refused() {
 
 #[test]
 fn after_a_refusal_nothing_is_opened_or_sealed_any_more() {
-    let mut ends = connect(TLS13, Role::Server);
+    let mut ends = connect(TLS13, TlsRole::Server);
     let good = said(&mut ends.theirs, b"good");
     let mut bad = good.clone();
     *bad.last_mut().unwrap() ^= 1;
@@ -188,7 +191,7 @@ fn after_a_refusal_nothing_is_opened_or_sealed_any_more() {
 #[test]
 fn empty_records_are_let_pass_up_to_a_limit() {
     for suite in [TLS13, TLS12] {
-        let (mut ours, mut forger) = connect(suite, Role::Server).forged();
+        let (mut ours, mut forger) = connect(suite, TlsRole::Server).forged();
         for _ in 0..3 {
             for _ in 0..32 {
                 assert_eq!(ours.gets(&forger.record(DATA, b"")), Ok((Vec::new(), Outcome::Open)));
@@ -211,9 +214,9 @@ proptest! {
         pieces in prop::collection::vec(1_usize..5000, 1..20),
         room in 1_usize..40_000,
     ) {
-        let mut ends = connect(suite, Role::Server);
+        let mut ends = connect(suite, TlsRole::Server);
         let all: Vec<Vec<u8>> = lens.iter().map(|&len| counted(len)).collect();
-        // Theirs to ours, in pieces, into a buffer that may be too small for the next record.
+        // From the peer to our end, in pieces, into a buffer that may be too small for the next record.
         let bytes: Vec<u8> = all.iter().flat_map(|data| said(&mut ends.theirs, data)).collect();
         let (mut read, mut out) = (Vec::new(), vec![0; room]);
         let (mut received, mut rest) = (Vec::new(), &bytes[..]);
@@ -223,15 +226,15 @@ proptest! {
             rest = behind;
             loop {
                 match ends.ours.session.open(&received, &mut out).unwrap() {
-                    Opened::Data { consumed, data } => {
+                    OpenedRecord::Data { consumed, data } => {
                         read.extend_from_slice(&out[..data]);
                         received.drain(..consumed);
                     }
-                    Opened::NoRoom(needed) => {
+                    OpenedRecord::NoRoom(needed) => {
                         prop_assert!(needed > out.len());
                         out.resize(needed, 0);
                     }
-                    Opened::Partial => break,
+                    OpenedRecord::Partial => break,
                     other => prop_assert!(false, "{:?}", other),
                 }
             }
@@ -241,9 +244,9 @@ proptest! {
         }
         prop_assert!(received.is_empty());
         prop_assert!(read == all.concat());
-        // Ours to theirs.
+        // From our end to the peer.
         for data in &all {
-            let mut sealed = vec![0; Session::sealed_len_max(data.len())];
+            let mut sealed = vec![0; TlsSession::sealed_len_max(data.len())];
             let len = ends.ours.session.seal(data, first, &mut sealed).unwrap();
             prop_assert!(gives(&mut ends.theirs, &sealed[..len]).unwrap() == *data);
         }

@@ -1,6 +1,6 @@
-//! `vanward adapt`: turns the configuration of another proxy into `vanward.toml`.
+//! `vanward adapt`: translates the configuration of another proxy to `vanward.toml`.
 //!
-//! It reads files, and those that they include; what they mean is the business of the crate `adapt`.
+//! It reads files and their includes; the crate `adapt` translates them.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -8,35 +8,37 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use adapt::Adapted;
+use clap::ValueEnum as _;
 use config::Mistake;
 
-/// Longer files are refused.
+/// Longer files are rejected.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Turns the configuration of another proxy into vanward.toml.
+/// Translates the configuration of another proxy to vanward.toml.
 ///
-/// What can be said is written to standard output, each option with a comment that names the line that it came from. Every
-/// directive that is not there is told on standard error: those that cannot be taken over with the reason and what to do,
-/// those that work differently, and those that need nothing. Files that the configuration includes are read too, relative to
-/// its folder. See docs/adapt.md.
+/// The result is written to standard output. A comment at each option names the line that it came from. Standard
+/// error lists every other directive: those that need nothing, those that work differently, and those that cannot be
+/// taken over, with the reason and what to do. Included files are read, too, relative to the folder of the file. See
+/// docs/adapt.md.
 ///
-/// The exit code is 0, with --check 1 if a directive cannot be taken over, and 78 if the file is not of its proxy's syntax.
+/// The exit code is 0; with --check, it is 1 if a directive cannot be taken over. It is 78 if the file has a syntax
+/// error, or nothing that can be taken over.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    /// The proxy that the configuration is for.
+pub(crate) struct AdaptArgs {
+    /// Proxy that the configuration is for.
     #[arg(value_name = "PROXY")]
-    peer: Peer,
+    peer: OtherProxy,
 
-    /// Its configuration; `-` is standard input.
+    /// Configuration file of that proxy; `-` is standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Only say how much can be taken over.
+    /// Only report how much can be taken over.
     #[arg(long, conflicts_with = "output")]
     check: bool,
 
-    /// Print an object with remarks, numbers and the result (`toml`) as JSON on standard output.
+    /// Print an object with remarks, counts and the result (`toml`) as JSON on standard output.
     #[arg(long)]
     json: bool,
 
@@ -60,9 +62,9 @@ Examples:
   vanward adapt traefik /etc/traefik/traefik.yml         with the files of its providers.file
   vanward adapt nginx nginx.conf --json | jq -r '.remarks[] | select(.kind == \"not taken over\").directive'";
 
-/// A proxy whose configurations can be read.
+/// A proxy whose configurations can be translated.
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Peer {
+enum OtherProxy {
     Nginx,
     Haproxy,
     Caddy,
@@ -73,21 +75,21 @@ enum Peer {
     Traefik,
 }
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &AdaptArgs) -> ExitCode {
     let (name, text) = match read(&arguments.file) {
         Ok(read) => read,
         Err(why) => return super::fail(super::FAILED, format_args!("{}: {why}", arguments.file.display())),
     };
     let folder = arguments.file.parent().map(Path::to_owned).unwrap_or_default();
     let adapt = match arguments.peer {
-        Peer::Nginx => adapt::nginx,
-        Peer::Haproxy => adapt::haproxy,
-        Peer::Caddy => adapt::caddy,
-        Peer::Varnish => adapt::varnish,
-        Peer::Squid => adapt::squid,
-        Peer::Pound => adapt::pound,
-        Peer::Zproxy => adapt::zproxy,
-        Peer::Traefik => adapt::traefik,
+        OtherProxy::Nginx => adapt::nginx,
+        OtherProxy::Haproxy => adapt::haproxy,
+        OtherProxy::Caddy => adapt::caddy,
+        OtherProxy::Varnish => adapt::varnish,
+        OtherProxy::Squid => adapt::squid,
+        OtherProxy::Pound => adapt::pound,
+        OtherProxy::Zproxy => adapt::zproxy,
+        OtherProxy::Traefik => adapt::traefik,
     };
     let adapted = match adapt(&text, &name, &mut |pattern| included(&folder, pattern)) {
         Ok(adapted) => adapted,
@@ -96,6 +98,13 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             return ExitCode::from(super::BAD_CONFIGURATION);
         }
     };
+    if adapted.taken == 0 {
+        let _ = std::io::stderr().write_all(remarks(&adapted, &name, arguments).as_bytes());
+        let peer = arguments.peer.to_possible_value().map(|peer| peer.get_name().to_owned());
+        let peer = peer.unwrap_or_default();
+        let why = format!("{name}: nothing can be taken over; is it a configuration of {peer}?");
+        return super::fail(super::BAD_CONFIGURATION, why);
+    }
     if let Some(output) = &arguments.output
         && let Err(why) = write_to(output, &adapted.toml, arguments.force)
     {
@@ -111,7 +120,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         }
     }
     match std::io::stdout().lock().write_all(said.as_bytes()) {
-        // Whoever closed the pipe has read enough.
+        // A closed pipe means that the reader has seen enough.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             super::fail(super::FAILED, format_args!("cannot write to standard output: {error}"))
         }
@@ -120,10 +129,9 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
 }
 
-/// The remarks, the mistakes of the result on this machine, and the summary.
-fn remarks(adapted: &Adapted, name: &str, arguments: &Args) -> String {
+fn remarks(adapted: &Adapted, name: &str, arguments: &AdaptArgs) -> String {
     let mut text = String::new();
-    // What has to be done stands last, where it is read.
+    // What the user has to do comes last, where it is read.
     let mut told: Vec<_> = adapted.remarks.iter().collect();
     told.sort_by_key(|remark| remark.kind);
     for remark in told {
@@ -136,14 +144,14 @@ fn remarks(adapted: &Adapted, name: &str, arguments: &Args) -> String {
     text
 }
 
-/// What `vanward check` would say of the result: files that are not on this machine, most of all.
-fn mistakes(adapted: &Adapted, arguments: &Args) -> Vec<String> {
+/// Lists the mistakes that `vanward check` would find in the result, most often missing files.
+fn mistakes(adapted: &Adapted, arguments: &AdaptArgs) -> Vec<String> {
     if arguments.check {
         return Vec::new();
     }
     let name = arguments.output.as_ref().map_or("vanward.toml".to_owned(), |path| path.display().to_string());
     let mistakes = config::examine(&adapted.toml, &name).mistakes;
-    // A page that is missing is missing for each route: said once.
+    // A missing page is missing for each route, but is reported once.
     let mut said: Vec<&Mistake> = Vec::new();
     for mistake in &mistakes {
         if !said.iter().any(|other| is_same(other, mistake)) {
@@ -157,7 +165,7 @@ fn mistakes(adapted: &Adapted, arguments: &Args) -> Vec<String> {
     said.iter().map(shown).collect()
 }
 
-/// Whether two mistakes are the same, whatever their places.
+/// Whether two mistakes are equal, regardless of their places.
 fn is_same(mistake: &Mistake, other: &Mistake) -> bool {
     (&mistake.message, &mistake.expected) == (&other.message, &other.expected)
 }
@@ -171,7 +179,7 @@ fn summary(adapted: &Adapted, name: &str) -> String {
     format!("{name}: {directives} directives: {taken} taken over, {needless} need nothing, {listed}")
 }
 
-fn json(adapted: &Adapted, name: &str, arguments: &Args) -> serde_json::Value {
+fn json(adapted: &Adapted, name: &str, arguments: &AdaptArgs) -> serde_json::Value {
     let remarks = adapted.remarks.iter().map(|remark| {
         serde_json::json!({
             "file": remark.file, "line": remark.line, "directive": remark.directive,
@@ -211,7 +219,7 @@ fn all_of(reader: impl Read) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The files of an `include`, in the order of their names.
+/// Reads the files of an `include`, sorted by name.
 fn included(folder: &Path, pattern: &str) -> Result<Vec<(String, String)>, String> {
     let whole = folder.join(pattern);
     let has_wildcard = pattern.contains(['*', '?', '[']);

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use config::{Authority, Certificates, KeyUrl, ListenerTls, Settings};
+use config::{KeyUrl, ListenAddress};
+use toml_text::literal as quoted;
 
 /// The port of HTTP: a listener there stays without TLS.
 const HTTP: u16 = 80;
@@ -10,8 +11,8 @@ const HTTP: u16 = 80;
 /// Flags for automatic certificates.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Flags {
-    /// Serve HTTPS with a certificate that an authority issues for this host name (ACME), by default Let's Encrypt; to
-    /// use it means to agree to its terms. A listener at port 80 redirects to HTTPS. Can be repeated.
+    /// Serve HTTPS with a certificate for this host name from a certificate authority (ACME), by default Let's
+    /// Encrypt; using it means agreeing to its terms. A listener at port 80 redirects to HTTPS. Can be repeated.
     #[arg(long, value_name = "NAME", value_parser = config::certificate_name, conflicts_with_all = ["cert", "key", "self_signed"])]
     domain: Vec<String>,
 
@@ -23,7 +24,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", requires = "domain")]
     acme_ca: Option<PathBuf>,
 
-    /// E-mail address that the authority may write to.
+    /// E-mail address for messages of the authority.
     #[arg(long, value_name = "EMAIL", value_parser = config::email, requires = "domain")]
     acme_email: Vec<String>,
 
@@ -33,30 +34,40 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Applies the flags to the settings.
-    pub(crate) fn over(&self, settings: &mut Settings) {
+    /// Whether a listener redirects to one with a certificate.
+    pub(crate) fn redirects(&self, address: &ListenAddress) -> bool {
+        !self.domain.is_empty() && address.port() == Some(HTTP)
+    }
+
+    /// The option `tls` of a listener, if it has automatic certificates.
+    pub(crate) fn tls(&self, address: &ListenAddress) -> Option<String> {
+        if self.domain.is_empty() || self.redirects(address) {
+            return None;
+        }
+        let names: Vec<String> = self.domain.iter().map(|name| quoted(name)).collect();
+        Some(format!("{{ certificates = \"auto\", names = [{}] }}", names.join(", ")))
+    }
+
+    /// Writes `[acme]`: its header with an empty option, then options with values.
+    pub(crate) fn write(&self, set: &mut dyn FnMut(&str, &str)) {
         if self.domain.is_empty() {
             return;
         }
-        let acme = &mut settings.acme;
-        let Authority { directory, ca, .. } = &mut acme.authority;
+        set("", "[acme]");
         if let Some(url) = &self.acme_directory {
-            directory.clone_from(url);
+            set("directory", &quoted(&url.to_string()));
         }
-        ca.clone_from(&self.acme_ca);
-        acme.contact.clone_from(&self.acme_email);
+        if let Some(ca) = &self.acme_ca {
+            set("ca", &quoted(&ca.display().to_string()));
+        }
+        if !self.acme_email.is_empty() {
+            let contact: Vec<String> = self.acme_email.iter().map(|email| quoted(email)).collect();
+            set("contact", &format!("[{}]", contact.join(", ")));
+        }
         if let Some(folder) = &self.acme_folder {
-            // The form of a file of options has the whole path.
-            acme.folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
-        }
-        let certificates =
-            || Certificates::Automatic { names: self.domain.clone(), folder: acme.folder.clone() };
-        for listener in &mut settings.listeners {
-            if listener.address.port() == Some(HTTP) {
-                listener.redirect_to_https = true;
-                continue;
-            }
-            listener.tls = Some(ListenerTls::new(certificates()));
+            // A file has the whole path.
+            let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+            set("folder", &quoted(&folder.display().to_string()));
         }
     }
 }

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use api::cache::{PurgeOrder, Purged, PurgedElsewhere};
 
 use super::cache_explain::{Explain, explain};
-use super::reach::Reach;
+use super::reach::ProxySelection;
 
 /// Purges and explains the cache of the running proxy.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct CacheArgs {
     #[command(subcommand)]
-    command: Command,
+    command: CacheCommand,
 }
 
 const EXAMPLES: &str = "\
@@ -23,7 +23,7 @@ Examples:
   vanward cache explain https://www.example.com/news";
 
 #[derive(clap::Subcommand)]
-enum Command {
+enum CacheCommand {
     Purge(Purge),
     Explain(Explain),
 }
@@ -68,7 +68,7 @@ struct Purge {
     json: bool,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 const PURGE_EXAMPLES: &str = "\
@@ -81,10 +81,10 @@ Examples:
   vanward cache purge 'www.example.com/*.css' --host '*.example.org'
   vanward cache purge --all --socket /run/vanward.sock";
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &CacheArgs) -> ExitCode {
     let done = match &arguments.command {
-        Command::Purge(arguments) => purge(arguments),
-        Command::Explain(arguments) => explain(arguments),
+        CacheCommand::Purge(arguments) => purge(arguments),
+        CacheCommand::Explain(arguments) => explain(arguments),
     };
     done.map_or_else(|code| code, |()| ExitCode::SUCCESS)
 }
@@ -112,7 +112,7 @@ fn purge(arguments: &Purge) -> Result<(), ExitCode> {
     if (is_nothing && !allow_none) || !is_whole { Err(ExitCode::FAILURE) } else { Ok(()) }
 }
 
-/// Text: `purged: 3 stored responses`, and a line for each name if there are several, or if a name matched nothing.
+/// Formats `purged: 3 stored responses`, and a line for each name if there are several, or if a name matched nothing.
 fn page(is_soft: bool, purged: &Purged) -> String {
     let counted = |count: usize| match count {
         0 => "nothing".to_owned(),
@@ -151,7 +151,7 @@ fn page(is_soft: bool, purged: &Purged) -> String {
 }
 
 pub(super) fn print(text: &[u8]) {
-    // Who reads no further has seen enough.
+    // A closed pipe means that the reader has seen enough.
     let _ = std::io::stdout().lock().write_all(text);
 }
 
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_purge_says_what_it_met_and_which_names_met_nothing() {
+    fn a_purge_reports_matches_and_names_without_a_match() {
         let purged = |responses, met: &[(&str, usize)], is_more_on_disk| Purged {
             named: met.len(),
             responses,

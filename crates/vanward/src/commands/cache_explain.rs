@@ -1,11 +1,11 @@
-//! `vanward cache explain`: what is cached for a URL, why its last request was no hit, and what to change.
+//! `vanward cache explain`: shows what is cached for a URL, why its last request was no hit, and what to change.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use api::cache::{CacheVerdict, ExplainOrder, Explained, LastMiss, StoredResponse};
 
-use super::reach::Reach;
+use super::reach::ProxySelection;
 
 /// Explains what is cached for a URL, how fresh it is, why its last request was no hit, and what to change at the
 /// server.
@@ -26,7 +26,7 @@ pub(crate) struct Explain {
     json: bool,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 const EXAMPLES: &str = "\
@@ -55,7 +55,7 @@ pub(crate) fn explain(arguments: &Explain) -> Result<(), ExitCode> {
 fn page(explained: &Explained) -> String {
     let mut page = String::new();
     let mut line = |name: &str, text: &str| {
-        // Writing into a String does not fail.
+        // Writing to a String does not fail.
         let _ = writeln!(page, "{name:12}{text}");
     };
     line("route", &explained.route);
@@ -104,7 +104,7 @@ fn now(now: &CacheVerdict) -> String {
     }
 }
 
-/// Text of a variant: `200, 5 bytes, age 3 s, fresh for 57 s; varies by accept-encoding; ETag "a"`.
+/// Formats a variant: `200, 5 bytes, age 3 s, fresh for 57 s; varies by accept-encoding; ETag "a"`.
 fn variant(stored: &StoredResponse) -> String {
     let StoredResponse { status, body_bytes, age_seconds, ttl_seconds, .. } = stored;
     let mut text = format!("{status}, {body_bytes} bytes, age {age_seconds} s, ");
@@ -125,6 +125,12 @@ fn variant(stored: &StoredResponse) -> String {
         if let Some(value) = value {
             let _ = write!(text, "; {name} {value}");
         }
+    }
+    if !stored.tags.is_empty() {
+        let _ = write!(text, "; tags {}", stored.tags.join(", "));
+    }
+    if stored.tags_untold > 0 {
+        let _ = write!(text, "; {} more tags", stored.tags_untold);
     }
     text
 }
@@ -162,8 +168,17 @@ mod tests {
             memory_bytes: 600,
             etag: Some("\"a\"".to_owned()),
             last_modified: None,
+            tags: vec!["news".to_owned(), "front page".to_owned()],
+            tags_untold: 2,
         };
-        let other = StoredResponse { is_asked_for: false, ttl_seconds: -2, etag: None, ..stored.clone() };
+        let other = StoredResponse {
+            is_asked_for: false,
+            ttl_seconds: -2,
+            etag: None,
+            tags: Vec::new(),
+            tags_untold: 0,
+            ..stored.clone()
+        };
         Explained {
             route: "/".to_owned(),
             key: Some("http://test/a\nx-kind=b".to_owned()),
@@ -194,7 +209,7 @@ route       /
 found by    http://test/a
             x-kind=b
 a GET now   is a hit
-stored      200, 5 bytes, age 3 s, fresh for 57 s; varies by accept-encoding, x-kind; ETag \"a\"
+stored      200, 5 bytes, age 3 s, fresh for 57 s; varies by accept-encoding, x-kind; ETag \"a\"; tags news, front page; 2 more tags
             200, 5 bytes, age 3 s, stale for 2 s; varies by accept-encoding, x-kind, which does not match this request
             and 1 more variants
             4 variants were evicted for others of this URL

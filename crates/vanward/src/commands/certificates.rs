@@ -1,47 +1,47 @@
-//! `vanward certificates`: the certificates of the running proxy, and their renewal.
+//! `vanward certificates`: lists and renews the certificates of the running proxy.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use api::certificates::{CertificateSource, CertificateStatus, Renewal, RenewalOrder, Suggested};
+use api::certificates::{CertificateSource, CertificateStatus, RenewalOrder, RenewalState, Suggested};
 
-use super::reach::Reach;
+use super::reach::ProxySelection;
 
-/// Lists the certificates of the running proxy: names, issuer, end, source, next renewal, and what is wrong.
+/// Lists the certificates of the running proxy: names, issuer, expiry, source, next renewal, and problems.
 ///
-/// Exits with 1 if one is wrong: expired, self-signed in place of an automatic one, or not renewed.
+/// Exits with 1 if one has a problem: expired, self-signed in place of an automatic one, or not renewed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct Args {
+pub(crate) struct CertificatesArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<CertificatesCommand>,
 
     #[command(flatten)]
-    list: List,
+    list: ListedCertificates,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum CertificatesCommand {
     /// Renews an automatic certificate now
     Renew {
         /// Name, as configured
         name: String,
-        /// Revoke the old one when the new one is in force, because its key has leaked
+        /// Revoke the old certificate when the new one is in force, because its key has leaked
         #[arg(long)]
         revoke: bool,
         #[command(flatten)]
-        reach: Reach,
+        reach: ProxySelection,
     },
 }
 
 #[derive(clap::Args)]
-struct List {
+struct ListedCertificates {
     /// Print the certificates as JSON
     #[arg(long)]
     json: bool,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 const EXAMPLES: &str = "\
@@ -50,15 +50,15 @@ Examples:
   vanward certificates --json | jq '.[] | select(.days_left < 14)'
   vanward certificates renew www.example.com";
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &CertificatesArgs) -> ExitCode {
     let done = match &arguments.what {
         None => list(&arguments.list),
-        Some(What::Renew { name, revoke, reach }) => renew(name, *revoke, reach),
+        Some(CertificatesCommand::Renew { name, revoke, reach }) => renew(name, *revoke, reach),
     };
     done.unwrap_or_else(|code| code)
 }
 
-fn list(List { json, reach }: &List) -> Result<ExitCode, ExitCode> {
+fn list(ListedCertificates { json, reach }: &ListedCertificates) -> Result<ExitCode, ExitCode> {
     let answer = reach.get("/certificates")?;
     let certificates: Vec<CertificateStatus> = answer.told()?;
     let text = match json {
@@ -66,20 +66,19 @@ fn list(List { json, reach }: &List) -> Result<ExitCode, ExitCode> {
         false if certificates.is_empty() => "no listener has a certificate\n".to_owned(),
         false => certificates.iter().map(shown).collect(),
     };
-    // Who reads no further has seen enough.
+    // A closed pipe means that the reader has seen enough.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     let is_wrong = certificates.iter().any(|certificate| !wrong(certificate).is_empty());
     Ok(if is_wrong { ExitCode::from(super::FAILED) } else { ExitCode::SUCCESS })
 }
 
-fn renew(name: &str, revoke: bool, reach: &Reach) -> Result<ExitCode, ExitCode> {
+fn renew(name: &str, revoke: bool, reach: &ProxySelection) -> Result<ExitCode, ExitCode> {
     let order = RenewalOrder { name: name.to_owned(), revoke };
     let RenewalOrder { name, .. } = reach.post("/certificates/renew", &order)?.told()?;
     super::say(format_args!("{name} is being renewed; `vanward certificates` shows the result"));
     Ok(ExitCode::SUCCESS)
 }
 
-/// A certificate as a paragraph.
 fn shown(certificate: &CertificateStatus) -> String {
     let CertificateStatus { listener, names, issuer, valid_until, days_left, source, file, renewal, .. } =
         certificate;
@@ -93,7 +92,7 @@ fn shown(certificate: &CertificateStatus) -> String {
     };
     let mut text = format!("{names}\n  listener  {listener}\n  issuer    {issuer}\n");
     text += &format!("  until     {valid_until}, {}\n  source    {source}\n", left(*days_left));
-    if let Some(Renewal { next, suggested, elsewhere, .. }) = renewal {
+    if let Some(RenewalState { next, suggested, elsewhere, .. }) = renewal {
         text += &match elsewhere {
             true => "  renewal   another process that shares the folder asks for it\n".to_owned(),
             false => format!("  renewal   {next}\n"),
@@ -117,10 +116,10 @@ fn left(days: i64) -> String {
     }
 }
 
-/// What is wrong with a certificate.
 fn wrong(certificate: &CertificateStatus) -> Vec<String> {
     let mut wrong = certificate.problems.clone();
-    if let Some(Renewal { failures: failures @ 1.., last_failure: Some(why), .. }) = &certificate.renewal {
+    if let Some(RenewalState { failures: failures @ 1.., last_failure: Some(why), .. }) = &certificate.renewal
+    {
         let times = if *failures == 1 { "once".to_owned() } else { format!("{failures} times") };
         wrong.push(format!("not issued, tried {times}: {why}"));
     } else if certificate.source == CertificateSource::StandIn {
@@ -134,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_is_told_with_what_is_wrong() {
+    fn a_certificate_is_shown_with_its_problems() {
         let status = CertificateStatus {
             listener: "web".to_owned(),
             names: vec!["www.example.com".to_owned()],
@@ -146,7 +145,7 @@ mod tests {
             days_left: 1,
             source: CertificateSource::Auto,
             file: Some("/acme/www.example.com/fullchain.pem".to_owned()),
-            renewal: Some(Renewal {
+            renewal: Some(RenewalState {
                 name: "www.example.com".to_owned(),
                 next_seconds: 60,
                 next: "1970-01-01 00:01:00 UTC".to_owned(),

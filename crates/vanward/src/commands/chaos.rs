@@ -1,12 +1,11 @@
-//! `vanward chaos`: flags, the line with the address of the API, and signals. The crate `chaos` has the proxies and the
-//! API.
+//! `vanward chaos`: flags, the line with the API's address, and signals. The crate `chaos` has the proxies and the API.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::chaos::{Chaos, Config, Mistake, Options};
+use ::chaos::{Chaos, ChaosOptions, Config, Mistake};
 use telemetry::message;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -17,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// keep it on loopback. SIGINT and SIGTERM end it, with all its connections.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct ChaosArgs {
     /// Address of the API; port 0 lets the system choose.
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8474)))]
     listen: SocketAddr,
@@ -63,19 +62,20 @@ Toxics and their attributes (stream: downstream by default, or upstream; toxicit
   half_open     bytes until it blocks        corrupt       every: one byte in so many changes
   packet_loss   percent, delay (ms) until a lost packet is sent again"#;
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &ChaosArgs) -> ExitCode {
     arguments.messages.speak();
     let config = match arguments.config.as_deref().map_or_else(|| Ok(Config::default()), Config::load) {
         Ok(config) => config,
         Err(mistakes) => return mistaken(&mistakes, arguments.messages.are_json()),
     };
-    let running = match ::chaos::start(Options { listen: arguments.listen, seed: arguments.seed, config }) {
-        Ok(running) => running,
-        Err(error) => return super::not_run(&error.to_string()),
-    };
+    let running =
+        match ::chaos::start(ChaosOptions { listen: arguments.listen, seed: arguments.seed, config }) {
+            Ok(running) => running,
+            Err(error) => return super::not_run(&error.to_string()),
+        };
     if running.address().ip().is_unspecified() {
         message::warn(&format!(
-            "the API listens on every address of this machine ({}): whoever reaches it can open ports and connections here; \
+            "the API listens on every address of this machine ({}): any client that reaches it can open ports and connections here; \
              --listen 127.0.0.1:{} keeps it on loopback",
             running.address(),
             running.address().port()
@@ -87,24 +87,22 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
 }
 
-/// Reports the mistakes of the file with their lines, or as JSON.
 fn mistaken(mistakes: &[Mistake], is_json: bool) -> ExitCode {
     if is_json {
         mistakes.iter().for_each(|mistake| message::error(&mistake.to_string()));
     } else {
         let lines: String =
             mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown())).collect();
-        // The exit code tells as well, where nobody reads standard error.
+        // The exit code says the same if standard error is closed.
         let _ = io::stderr().lock().write_all(lines.as_bytes());
     }
     ExitCode::from(super::BAD_CONFIGURATION)
 }
 
-/// Waits for a signal that ends the command.
 fn wait(running: &Chaos, seed: u64) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        // Before anybody is told that it listens: a signal right after that must find them.
+        // Installed before the address is printed: a signal right after that must be handled.
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         message::info(&format!("chaos: listening on {}, seed {seed}", running.address()));

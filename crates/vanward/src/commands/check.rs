@@ -7,31 +7,32 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use config::{Config, Mistake, Owner, Reading, Settings};
+use config::{Config, Mistake, Needed, Owner, Reading, Settings};
 use control::RouteExplained;
-use tls::{ClientSide, Problem, ServerSide};
+use tls::{CertificateProblem, ClientSide, ServerSide};
 
 use super::check_needs::with_needs;
 use super::check_route::RouteQuery;
+use super::features;
 
 /// Validates a configuration file and reports every mistake at once.
 ///
 /// Each mistake is on standard error: file, line, column, the problem and the expected value, followed by the line of
 /// the file. Certificates and keys in the file are checked too; an expired one is a mistake here, although `vanward
-/// run` would start with it. A missing directory for a log or socket is a mistake, and so is a folder, CA or key that
-/// automatic certificates cannot use; a server name that does not resolve is a warning. The exit code is 78 with
-/// mistakes, otherwise 0; warnings do not change it.
+/// run` would start with it. A missing directory for a log, a socket or `files` is a mistake. So is a folder, CA or
+/// key that automatic certificates cannot use. A server name that does not resolve is a warning. The exit code is 78
+/// with mistakes, otherwise 0; warnings do not change it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct CheckArgs {
     /// The configuration file [default: vanward.toml, or /etc/vanward/vanward.toml if there is none here].
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Print the configuration as one file with every option, including defaults, and without secrets.
+    /// Print the configuration as one file, as it was written: with its comments, and without secrets.
     ///
-    /// What came from a file or an environment variable with a secret is printed as `${file:PATH}` or `${NAME}`; values of
-    /// Authorization, Cookie and similar fields that are written in the file as `***`.
+    /// References such as `${file:PATH}` and `${NAME}` stay. Values of Authorization, Cookie and similar fields that are
+    /// written in the file are printed as `***`.
     #[arg(long, conflicts_with = "route")]
     print: bool,
 
@@ -51,7 +52,7 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   vanward check vanward.toml
-  vanward check --print vanward.toml        one file, with every default
+  vanward check --print vanward.toml        all files as one, without secrets
   vanward check --print --json vanward.toml | jq .configuration.upstream
   vanward check --json vanward.toml | jq -r '.[].message'
   vanward check vanward.toml --route GET https://www.example.com/api/users
@@ -59,10 +60,10 @@ Examples:
   vanward check vanward.toml --route GET /api --json | jq -r .route
   vanward check --schema > vanward.schema.json";
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &CheckArgs) -> ExitCode {
     if arguments.schema {
         let output = format!("{:#}\n", config::schema());
-        return tell(&Answer { output, remarks: String::new(), code: 0 });
+        return tell(&CheckOutput { output, remarks: String::new(), code: 0 });
     }
     let file = super::file_or_usual(arguments.file.as_deref());
     let reading = with_files(config::examine_file(&file), |problem| !problem.is_advice());
@@ -73,24 +74,24 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             Ok(RouteExplained { text, json, is_routed }) => {
                 let output = if arguments.json { format!("{json:#}\n") } else { text };
                 let code = if is_routed { 0 } else { super::FAILED };
-                tell(&Answer { output, remarks: remarks(&reading), code })
+                tell(&CheckOutput { output, remarks: remarks(&reading), code })
             }
             Err(why) => super::fail(super::USAGE, why),
         };
     }
     let form = match (arguments.json, arguments.print) {
-        (true, true) => Form::PrintedJson,
-        (true, false) => Form::Json,
-        (false, true) => Form::File,
-        (false, false) => Form::Summary,
+        (true, true) => CheckForm::PrintedJson,
+        (true, false) => CheckForm::Json,
+        (false, true) => CheckForm::File,
+        (false, false) => CheckForm::Summary,
     };
     tell(&answer(&reading, &file.display().to_string(), form))
 }
 
-fn tell(Answer { output, remarks, code }: &Answer) -> ExitCode {
+fn tell(CheckOutput { output, remarks, code }: &CheckOutput) -> ExitCode {
     let _ = std::io::stderr().lock().write_all(remarks.as_bytes());
     match std::io::stdout().lock().write_all(output.as_bytes()) {
-        // Whoever closed the pipe has read enough.
+        // A closed pipe means that the reader has seen enough.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             super::fail(super::FAILED, format_args!("cannot write to standard output: {error}"))
         }
@@ -98,26 +99,22 @@ fn tell(Answer { output, remarks, code }: &Answer) -> ExitCode {
     }
 }
 
-/// Output for a file.
 #[derive(Clone, Copy)]
-enum Form {
+enum CheckForm {
     Summary,
     File,
     Json,
     PrintedJson,
 }
 
-/// Output and exit code of a check.
 #[derive(Debug, PartialEq)]
-struct Answer {
-    /// Text for standard output.
+struct CheckOutput {
     output: String,
-    /// Text for standard error.
     remarks: String,
     code: u8,
 }
 
-fn answer(reading: &Reading, file: &str, form: Form) -> Answer {
+fn answer(reading: &Reading, file: &str, form: CheckForm) -> CheckOutput {
     let Reading { config, mistakes, warnings, .. } = reading;
     let code = if config.is_some() { 0 } else { super::BAD_CONFIGURATION };
     let findings = || -> serde_json::Value {
@@ -125,35 +122,39 @@ fn answer(reading: &Reading, file: &str, form: Form) -> Answer {
         mistakes.chain(warnings.iter().map(|warning| json(warning, "warning"))).collect()
     };
     let value = match form {
-        Form::Json => Some(findings()),
-        Form::PrintedJson => Some(serde_json::json!({
+        CheckForm::Json => Some(findings()),
+        CheckForm::PrintedJson => Some(serde_json::json!({
             "sources": reading.sources,
             "configuration": reading.printed().and_then(|text| text.parse::<toml::Table>().ok()),
             "mistakes": findings(),
         })),
-        Form::Summary | Form::File => None,
+        CheckForm::Summary | CheckForm::File => None,
     };
     if let Some(value) = value {
-        return Answer { output: format!("{value:#}\n"), remarks: String::new(), code };
+        return CheckOutput { output: format!("{value:#}\n"), remarks: String::new(), code };
     }
     let remarks = remarks(reading);
     let output = match (config, form) {
         (None, _) => String::new(),
-        (Some(_), Form::File) => reading.printed().unwrap_or_default(),
+        (Some(_), CheckForm::File) => reading.printed().unwrap_or_default(),
         (Some(config), _) => format!("{file}: valid: {}\n{}", summary(config), included(reading)),
     };
-    Answer { output, remarks, code }
+    CheckOutput { output, remarks, code }
 }
 
-/// Adds problems of the files that the configuration names: those that `counts` selects as mistakes, the others as
-/// warnings.
-pub(super) fn with_files(mut reading: Reading, counts: fn(&Problem) -> bool) -> Reading {
+/// Adds problems of the files that the configuration refers to: those that `counts` selects as mistakes, the others
+/// as warnings. Adds a mistake for Redis in a build without it.
+pub(super) fn with_files(mut reading: Reading, counts: fn(&CertificateProblem) -> bool) -> Reading {
     let Some(config) = &reading.config else { return reading };
     let (mut found, mut warnings) = (Vec::new(), std::mem::take(&mut reading.warnings));
     for (owner, problem) in problems(config) {
         let list = if counts(&problem) { &mut found } else { &mut warnings };
-        let Problem { file, fault } = problem;
+        let CertificateProblem { file, fault } = problem;
         list.extend(reading.mistake_about(owner, file.as_deref(), &fault.to_string(), fault.expected()));
+    }
+    if let Some(missing) = features::FLEET.missing() {
+        let redis = reading.needs.iter().filter(|need| need.what == Needed::Redis);
+        found.extend(redis.map(|need| need.mistake(&missing, None)));
     }
     for list in [&mut found, &mut warnings] {
         reading.in_order(list);
@@ -166,8 +167,7 @@ pub(super) fn with_files(mut reading: Reading, counts: fn(&Problem) -> bool) -> 
     reading
 }
 
-/// Problems of the certificates, keys and CAs that a configuration names.
-pub(super) fn problems(config: &Settings) -> Vec<(Owner, Problem)> {
+pub(super) fn problems(config: &Settings) -> Vec<(Owner, CertificateProblem)> {
     let of_listeners = config.listeners.iter().enumerate().map(|(index, listener)| {
         let problems = match ServerSide::load(listener) {
             Ok(tls) => tls.map(|tls| tls.remarks()).unwrap_or_default(),
@@ -186,7 +186,7 @@ pub(super) fn problems(config: &Settings) -> Vec<(Owner, Problem)> {
     all.flat_map(|(owner, problems)| problems.into_iter().map(move |problem| (owner, problem))).collect()
 }
 
-/// Text about a file: for each mistake and warning a line with its place, and the line of the file.
+/// Formats each mistake and warning with its place and the line of the file.
 pub(super) fn remarks(reading: &Reading) -> String {
     let mistakes = reading.mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown()));
     mistakes.chain(reading.warnings.iter().map(warning)).collect()
@@ -211,7 +211,6 @@ fn json(mistake: &Mistake, severity: &str) -> serde_json::Value {
     })
 }
 
-/// The files that were read, if there are several.
 fn included(reading: &Reading) -> String {
     match reading.sources.as_slice() {
         [] | [_] => String::new(),
@@ -219,7 +218,7 @@ fn included(reading: &Reading) -> String {
     }
 }
 
-/// Text: `2 listeners, 1 route, 1 upstream, 3 servers`.
+/// Formats `2 listeners, 1 route, 1 upstream, 3 servers`.
 fn summary(config: &Config) -> String {
     let servers = config.upstreams.iter().map(|upstream| upstream.servers.len()).sum();
     let counts = [
@@ -244,25 +243,28 @@ upstream = \"app\"
 servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
 ";
 
-    fn of(text: &str, form: Form) -> Answer {
+    fn check_text(text: &str, form: CheckForm) -> CheckOutput {
         answer(&config::examine(text, "f.toml"), "f.toml", form)
     }
 
-    /// Keeps the lines that begin with a place.
-    fn without_excerpts(answer: Answer) -> Answer {
+    /// Keeps only the lines that begin with a place.
+    fn without_excerpts(answer: CheckOutput) -> CheckOutput {
         let lines = answer.remarks.lines().filter(|line| !line.starts_with(' '));
-        Answer { remarks: lines.map(|line| format!("{line}\n")).collect(), ..answer }
+        CheckOutput { remarks: lines.map(|line| format!("{line}\n")).collect(), ..answer }
     }
 
     #[test]
     fn a_valid_file_is_summed_up() {
         let output = "f.toml: valid: 1 listener, 1 route, 1 upstream, 2 servers\n".to_owned();
-        assert_eq!(of(VALID, Form::Summary), Answer { output, remarks: String::new(), code: 0 });
+        assert_eq!(
+            check_text(VALID, CheckForm::Summary),
+            CheckOutput { output, remarks: String::new(), code: 0 }
+        );
     }
 
     #[test]
     fn a_printed_file_means_the_same() {
-        let Answer { output, code, .. } = of(VALID, Form::File);
+        let CheckOutput { output, code, .. } = check_text(VALID, CheckForm::File);
         assert_eq!(code, 0);
         assert_eq!(config::parse(&output, "printed"), config::parse(VALID, "f.toml"));
     }
@@ -278,10 +280,10 @@ f.toml:5:1: unknown key \"hots\" in [[route]]; did you mean \"host\"? Expected n
     5 | hots = \"a\"
       | ^^^^
 ";
-        for form in [Form::Summary, Form::File] {
-            let expected = Answer { output: String::new(), remarks: remarks.to_owned(), code: 78 };
-            let mut said = of(&text, form);
-            // Not all options of a route.
+        for form in [CheckForm::Summary, CheckForm::File] {
+            let expected = CheckOutput { output: String::new(), remarks: remarks.to_owned(), code: 78 };
+            let mut said = check_text(&text, form);
+            // The list of a route's options is cut.
             let list = said.remarks.find(", path, methods").expect("all are named");
             let end = list + said.remarks[list..].find('\n').expect("it is a line");
             said.remarks.replace_range(list..end, "…");
@@ -292,7 +294,7 @@ f.toml:5:1: unknown key \"hots\" in [[route]]; did you mean \"host\"? Expected n
     #[test]
     fn warnings_are_lines_and_the_code_is_0() {
         let text = format!("{VALID}[upstream.old]\nservers = [\"http://old\"]\n");
-        let Answer { remarks, code, .. } = of(&text, Form::Summary);
+        let CheckOutput { remarks, code, .. } = check_text(&text, CheckForm::Summary);
         let excerpt = "    7 | [upstream.old]\n      |           ^^^\n";
         assert_eq!(remarks, format!("f.toml:7:11: warning: no route leads to upstream \"old\"\n{excerpt}"));
         assert_eq!(code, 0);
@@ -320,8 +322,8 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
              -----BEGIN PRIVATE KEY-----\n\
              f.toml:13:77: ca: /dev/null: it has no certificate; {pem}\n"
         );
-        let expected = Answer { output: String::new(), remarks, code: 78 };
-        assert_eq!(without_excerpts(answer(&reading, "f.toml", Form::Summary)), expected);
+        let expected = CheckOutput { output: String::new(), remarks, code: 78 };
+        assert_eq!(without_excerpts(answer(&reading, "f.toml", CheckForm::Summary)), expected);
         let unusable = with_files(config::examine(&text, "f.toml"), |problem| !problem.is_usable());
         assert_eq!(unusable.mistakes, reading.mistakes);
         let none = with_files(config::examine(&text, "f.toml"), |_| false);
@@ -329,13 +331,13 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
     }
 
     #[test]
-    fn json_is_an_array_whatever_is_found() {
+    fn json_is_always_an_array() {
         assert_eq!(
-            of(VALID, Form::Json),
-            Answer { output: "[]\n".to_owned(), remarks: String::new(), code: 0 }
+            check_text(VALID, CheckForm::Json),
+            CheckOutput { output: "[]\n".to_owned(), remarks: String::new(), code: 0 }
         );
         let text = VALID.replace("address", "adress");
-        let Answer { output, remarks, code } = of(&text, Form::Json);
+        let CheckOutput { output, remarks, code } = check_text(&text, CheckForm::Json);
         let expected = serde_json::json!([{
             "severity": "mistake",
             "file": "f.toml",
@@ -354,14 +356,14 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
     fn a_printed_configuration_is_json_too_without_secrets() {
         let secret = "upstream = \"app\"\nrequest_headers = { set = { Authorization = \"Basic abc\" } }";
         let text = VALID.replace("upstream = \"app\"", secret);
-        let Answer { output, remarks, code } = of(&text, Form::PrintedJson);
+        let CheckOutput { output, remarks, code } = check_text(&text, CheckForm::PrintedJson);
         let printed: serde_json::Value = serde_json::from_str(&output).unwrap();
         assert_eq!(printed["sources"], serde_json::json!(["f.toml"]));
         assert_eq!(printed["configuration"]["upstream"]["app"]["servers"].as_array().unwrap().len(), 2);
         assert_eq!(printed["configuration"]["route"][0]["request_headers"]["set"]["Authorization"], "***");
         assert_eq!((&printed["mistakes"], remarks.as_str(), code), (&serde_json::json!([]), "", 0));
-        assert!(!of(&text, Form::File).output.contains("abc"));
-        let wrong = of(&VALID.replace("address", "adress"), Form::PrintedJson);
+        assert!(!check_text(&text, CheckForm::File).output.contains("abc"));
+        let wrong = check_text(&VALID.replace("address", "adress"), CheckForm::PrintedJson);
         let printed: serde_json::Value = serde_json::from_str(&wrong.output).unwrap();
         assert_eq!((&printed["configuration"], wrong.code), (&serde_json::Value::Null, 78));
         assert_eq!(printed["mistakes"][0]["line"], 2);

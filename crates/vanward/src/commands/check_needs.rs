@@ -1,5 +1,5 @@
-//! What `vanward check` looks at on this machine besides certificates: folders, names that resolve, and what automatic
-//! certificates need.
+//! Checks by `vanward check` on this machine besides certificates: folders, host names, and the needs of automatic
+//! certificates.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, Metadata};
@@ -7,14 +7,12 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use config::{Need, Needed, Reading, SecretForm, ServerHost};
+use config::{Mistake, Need, Needed, Reading, SecretForm, ServerHost};
 use rustix::fs::{Access, access};
 
-/// What is wrong, and what is expected instead.
 type Wrong = (String, Option<&'static str>);
 
-/// Adds what is missing as mistakes. Names that do not resolve are warnings: they may resolve at run time, and the proxy
-/// keeps asking.
+/// Adds unmet needs as mistakes. Unresolved names are warnings: they may resolve at run time, and the proxy retries.
 pub(super) fn with_needs(mut reading: Reading) -> Reading {
     let names = reading.needs.iter().filter_map(|need| match &need.what {
         Needed::AddressOf(name) => Some(name.clone()),
@@ -23,7 +21,7 @@ pub(super) fn with_needs(mut reading: Reading) -> Reading {
     let names: BTreeSet<ServerHost> = names.collect();
     let unresolved: HashMap<ServerHost, String> = match names.is_empty() {
         true => HashMap::new(),
-        // Where no thread can be had for it nothing is known of names.
+        // Without a thread for look-ups, nothing is known about names.
         false => ::control::unresolved(names.into_iter().collect()).unwrap_or_default().into_iter().collect(),
     };
     let (mut mistakes, mut warnings) =
@@ -35,10 +33,17 @@ pub(super) fn with_needs(mut reading: Reading) -> Reading {
                 warnings.extend(unresolved.get(name).map(|reason| need.mistake(reason, None)));
             }
             Needed::OwnFolder(folder) => warnings.extend(open_to_others(folder).map(told)),
-            Needed::FolderOf(_) | Needed::Authorities(_) | Needed::Secret(..) => {}
+            Needed::FolderOf(_)
+            | Needed::FilesRoot(_)
+            | Needed::Authorities(_)
+            | Needed::Secret(..)
+            | Needed::Redis => {}
         }
         mistakes.extend(missing(need).map(told));
     }
+    // A warning of `run` that is a mistake here.
+    let place = |mistake: &Mistake| (mistake.file.clone(), mistake.line, mistake.column);
+    warnings.retain(|warning| !mistakes.iter().any(|mistake| place(mistake) == place(warning)));
     for list in [&mut mistakes, &mut warnings] {
         reading.in_order(list);
     }
@@ -52,13 +57,15 @@ pub(super) fn with_needs(mut reading: Reading) -> Reading {
 fn missing(need: &Need) -> Option<Wrong> {
     match &need.what {
         Needed::FolderOf(file) => folder_of(file),
+        Needed::FilesRoot(folder) => files_root(folder),
         Needed::OwnFolder(folder) => own_folder(folder),
         Needed::Authorities(file) => {
             let problem = tls::check_authorities(file).err()?;
             Some((format!("{}: {}", file.display(), problem.fault), problem.fault.expected()))
         }
         Needed::Secret(file, form) => secret(file, *form),
-        Needed::AddressOf(_) => None,
+        // A build without Redis rejects it with the files, as `run` does.
+        Needed::AddressOf(_) | Needed::Redis => None,
     }
 }
 
@@ -66,12 +73,22 @@ fn folder_of(file: &Path) -> Option<Wrong> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         let what = format!("{}: there is no folder {}", file.display(), folder.display());
-        return Some((what, Some("a folder that is there, or that is made first")));
+        return Some((what, Some("an existing folder, or create it first")));
     }
     file.is_dir().then(|| (format!("{} is a folder", file.display()), Some("the name of a file in it")))
 }
 
-/// A folder that this user can write to, or make.
+fn files_root(folder: &Path) -> Option<Wrong> {
+    let expected = "the directory of the files; until it exists, requests get 404";
+    let shown = folder.display();
+    match fs::metadata(folder) {
+        Ok(found) if found.is_dir() => None,
+        Ok(_) => Some((format!("{shown} is not a directory"), Some(expected))),
+        Err(error) => Some((format!("{shown}: {error}"), Some(expected))),
+    }
+}
+
+/// Checks a folder that this user must be able to write or create.
 fn own_folder(folder: &Path) -> Option<Wrong> {
     const EXPECTED: Option<&str> = Some("a folder of the user of the process, with mode 0700");
     let shown = folder.display();
@@ -100,13 +117,13 @@ fn own_folder(folder: &Path) -> Option<Wrong> {
     })
 }
 
-/// A folder that other users may write to. Keys that they may read are remarked on as those of files are.
+/// Warns about a folder that other users may write to. Readable keys have warnings like those for files.
 fn open_to_others(folder: &Path) -> Option<Wrong> {
     let found = fs::metadata(folder).ok().filter(Metadata::is_dir)?;
     let mode = found.permissions().mode() & 0o777;
     (mode & 0o022 != 0).then(|| {
         let what = format!("{}: other users can write there (mode {mode:04o})", folder.display());
-        (what, Some("mode 0700: whoever writes there has the keys of these names"))
+        (what, Some("mode 0700: users who can write there control the keys of these names"))
     })
 }
 
@@ -140,7 +157,7 @@ fn secret(file: &Path, form: SecretForm) -> Option<Wrong> {
     }
     let text = text.strip_suffix(b"==").or(text.strip_suffix(b"=")).unwrap_or(text);
     let is_of_form = |byte: &u8| byte.is_ascii_alphanumeric() || special.contains(byte);
-    // A group of four characters may be cut to two or three.
+    // The last group of four characters may be cut to two or three.
     if text.is_empty() || text.len() % 4 == 1 || !text.iter().all(is_of_form) {
         return wrong("it has no secret".to_owned());
     }
@@ -163,7 +180,6 @@ upstream = \"app\"
 servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
 ";
 
-    /// The remarks on a file without excerpts, and whether it is valid.
     fn told(text: &str) -> (String, bool) {
         let reading = with_needs(config::examine(text, "f.toml"));
         let lines = remarks(&reading);
@@ -177,21 +193,42 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
             "admin = \"/nowhere/admin\"\n{VALID}[log]\ntarget = \"/nowhere/else/access.log\"\n[[listen]]\n\
              address = \"unix:/nowhere/web\"\n"
         );
-        let expected = "; expected a folder that is there, or that is made first";
+        let expected = "; expected an existing folder, or create it first";
         let remarks = format!(
             "f.toml:1:9: admin: /nowhere/admin: there is no folder /nowhere{expected}\n\
              f.toml:9:10: target: /nowhere/else/access.log: there is no folder /nowhere/else{expected}\n\
              f.toml:11:11: address: /nowhere/web: there is no folder /nowhere{expected}\n"
         );
         assert_eq!(told(&text), (remarks, false));
-        // RFC 6761 §6.4: there never is such a name, and no name server is asked for it.
+        // RFC 6761 §6.4: the name never exists, and no name server is asked.
         let text = VALID.replace("127.0.0.1:9001", "app.invalid:9001") + "[log]\ntarget = \"/tmp\"\n";
         let remarks = "f.toml:8:10: target: /tmp is a folder; expected the name of a file in it\n\
                        f.toml:6:37: warning: servers: cannot resolve app.invalid: there is no such name\n";
         assert_eq!(told(&text).0, remarks);
     }
 
-    /// A file with automatic certificates, whose challenges can be answered.
+    #[test]
+    fn a_root_of_files_that_does_not_exist_is_a_mistake() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let root = |root: &Path| {
+            format!(
+                "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[route]]\nfiles = {{ root = {:?} }}\n",
+                root.display()
+            )
+        };
+        assert_eq!(told(&root(place.path())), (String::new(), true));
+        fs::write(place.path().join("file"), "").expect("it is writable");
+        for (name, what) in
+            [("none", ": No such file or directory (os error 2)"), ("file", " is not a directory")]
+        {
+            let path = place.path().join(name);
+            let expected = "expected the directory of the files; until it exists, requests get 404";
+            let said = format!("f.toml:4:18: root: {}{what}; {expected}\n", path.display());
+            assert_eq!(told(&root(&path)), (said, false));
+        }
+    }
+
+    /// A file with automatic certificates whose challenges can be answered.
     fn automatic(acme: &str) -> String {
         format!(
             "listen = [{{ address = \"*:443\", tls = {{ certificates = \"auto\" }} }}]\n\
@@ -201,7 +238,7 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
     }
 
     #[test]
-    fn what_automatic_certificates_need_is_looked_at() {
+    fn needs_of_automatic_certificates_are_checked() {
         let place = tempfile::tempdir().expect("a temporary folder");
         let path = |name: &str| place.path().join(name).display().to_string();
         let write = |name: &str, text: &str| fs::write(path(name), text).expect("it is writable");

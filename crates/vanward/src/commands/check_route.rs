@@ -33,7 +33,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 }
 
 impl RouteQuery {
-    /// The request that the flags describe, if they describe one.
+    /// Returns the request that the flags describe, if they do.
     pub(crate) fn order(&self) -> Option<RouteOrder> {
         let [method, url] = self.route.as_deref()? else { return None };
         Some(RouteOrder {

@@ -1,4 +1,4 @@
-//! `vanward completions`: what a shell needs to complete commands and flags.
+//! `vanward completions`: completions of commands and flags for a shell.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -7,11 +7,11 @@ use clap_complete::Shell;
 
 /// Prints the completions of commands and flags for a shell.
 ///
-/// A package has them installed already. They are made from the same source as the help.
+/// Packages install them already. They are generated from the same source as the help.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    /// The shell.
+pub(crate) struct CompletionsArgs {
+    /// Shell that reads the completions
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }
@@ -23,7 +23,7 @@ Examples:
   vanward completions fish > ~/.config/fish/completions/vanward.fish
   vanward completions elvish >> ~/.config/elvish/rc.elv";
 
-pub(crate) fn run(arguments: &Args, mut command: clap::Command) -> ExitCode {
+pub(crate) fn run(arguments: &CompletionsArgs, mut command: clap::Command) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "vanward", &mut script);
     match io::stdout().write_all(&script) {

@@ -1,44 +1,44 @@
 //! `vanward demo`: a short run of the lab, with a table and a page.
 //!
-//! This module selects what to measure and where to write the report; the crates `lab` and `report` do the rest.
+//! This module selects the measurements and the place of the report; the crates `lab` and `report` do the rest.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ::lab::{
-    CasePlan, Features, Load, Message, OriginPlan, Own, Payload, Placement, Plan, Progress, Serving, Sites,
-    Timing, generator, proxies,
+    CasePlan, ExperimentProgress, Features, LabPlan, OriginPayload, OriginPlan, OwnProgram, Placement,
+    PlanLoad, RequestOptions, Serving, Sites, Timing, generator, proxies,
 };
-use report::results::{Layer, Scheme, Upstream, Version};
-use report::{Results, Summary, figure};
+use report::results::{ClientScheme, ClientVersion, Layer, OriginProtocol};
+use report::{Summary, figure};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Note of a program that was not built for measurements.
+use super::lab_files::RunFolder;
+use super::verdict;
+
 const DEBUG_BUILD: &str =
     "This Vanward is a debug build, several times slower than a release: its figures mean nothing.";
-/// Exit code: figures are missing or invalid.
-const INVALID_RUN: u8 = 98;
 
 /// Measures the cost of a proxied request: Vanward beside the installed peers.
 ///
 /// Starts two test servers and, in random order and several rounds, Vanward and each of nginx and HAProxy that is
 /// installed, with the same features. It loads each with a small and a large response: as fast as possible, at one
-/// rate for all, and as fast as possible over HTTPS, with one certificate and one cipher suite (TLS 1.3,
+/// rate for all, and as fast as possible over HTTPS. All use the same certificate and cipher suite (TLS 1.3,
 /// TLS_AES_128_GCM_SHA256). All measurements have the same duration; with both peers, 16 of 22 are HTTP and 6 HTTPS.
 /// Prints the figures with their spread, and writes report.html and results.json.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct DemoArgs {
     /// Maximum duration in seconds; longer gives more and longer rounds
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(5..=3600))]
     seconds: u64,
-    /// Directory for report.html and results.json; created if missing
+    /// Directory for report.html, results.json and junit.xml; created if missing. Earlier results in it are moved
+    /// to earlier-1, earlier-2 and so on
     #[arg(long, value_name = "DIR", default_value = "vanward-demo")]
     out: PathBuf,
     /// Leave Vanward and its test servers running afterwards, until Ctrl-C
@@ -64,13 +64,12 @@ Exit codes: 0 done, 1 failed or interrupted, 98 a figure is missing or invalid."
 /// Client connections: enough to keep a proxy busy, few enough for one core of load.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(32).expect("not zero");
 const ORIGINS: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
-/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Constant rate, as a share of the slowest proxy's capacity. Every proxy can keep it, and the generator too if it
+/// Constant rate as a share of the slowest proxy's capacity. Every proxy can sustain it, even if the generator
 /// shares a core with the origins: single requests cost both twice as much as batches.
 const RATE_SHARE: f64 = 0.3;
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &DemoArgs) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let shown = runtime.map_err(|error| format!("cannot start: {error}")).and_then(|runtime| {
         runtime.block_on(show(arguments)) // Dropping what runs inside ends every process that it started.
@@ -81,12 +80,13 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
 }
 
-async fn show(arguments: &Args) -> Result<ExitCode, String> {
-    let own = Own {
+async fn show(arguments: &DemoArgs) -> Result<ExitCode, String> {
+    let own = OwnProgram {
         program: std::env::current_exe()
             .map_err(|error| format!("cannot find this program's file: {error}"))?,
         version: env!("VANWARD_VERSION").to_owned(),
     };
+    let mut folder = RunFolder::open(&arguments.out, false)?;
     let plan = plan(arguments, &own);
     let mut interrupted = false;
     let told = ProgressLine::new();
@@ -96,7 +96,7 @@ async fn show(arguments: &Args) -> Result<ExitCode, String> {
     };
     let results = {
         let (here, mut interrupt) = (Placement::default(), pin!(interrupt));
-        // Asked first, so that the handlers of signals are there before the first process is.
+        // Polled first, so that signal handlers are installed before the first process starts.
         let sites = tokio::select! {
             biased;
             () = &mut interrupt => Err(::lab::Error::Interrupted),
@@ -104,7 +104,7 @@ async fn show(arguments: &Args) -> Result<ExitCode, String> {
         };
         match sites {
             Ok(sites) => {
-                let mut watcher = |progress: Progress<'_>| told.progress(&progress);
+                let mut watcher = |progress: ExperimentProgress<'_>| told.progress(&progress);
                 ::lab::run(&plan, sites, None, interrupt, &mut watcher).await
             }
             Err(error) => Err(error),
@@ -112,34 +112,33 @@ async fn show(arguments: &Args) -> Result<ExitCode, String> {
     };
     told.clear();
     let results = results.map_err(|error| error.to_string())?;
-    let summary = Summary::of(&results);
-    write_report(&arguments.out, &results, &summary)?;
-    let text = if arguments.json { results.to_json() + "\n" } else { report::text::render(&summary) };
-    print(&text)?;
-    if !arguments.json {
-        print(&format!("\nReport: {}\n", arguments.out.join("report.html").display()))?;
+    let summary = Summary::from_results(&results);
+    let judged = match interrupted {
+        true => Err((super::FAILED, "interrupted: the report has what was measured until then".to_owned())),
+        false => verdict::of_lab(&results, &summary),
+    };
+    let written = folder.write_demo(&results, &summary);
+    // Even if the files fail, the figures are on the terminal.
+    let mut text = if arguments.json { results.to_json() + "\n" } else { report::text::render(&summary) };
+    if !arguments.json && written.is_ok() {
+        text += &format!("\nReport: {}\n", folder.file("report.html").display());
     }
-    if interrupted {
-        return Err("interrupted: the report has what was measured until then".to_owned());
-    }
-    if arguments.serve {
+    let judged = verdict::after(written.and(print(&text)), &judged);
+    let filed = folder.judge(&verdict::junit_of_lab(&results, &judged));
+    if arguments.serve && !interrupted {
         serve(&own).await?;
     }
-    Ok(if summary.is_complete() {
-        ExitCode::SUCCESS
-    } else {
-        super::fail(
-            INVALID_RUN,
-            "some figures are missing, for the reasons in the report; try again on an idle machine, or with more --seconds",
-        )
-    })
+    if matches!(judged, Err((verdict::INVALID, _))) {
+        super::say("try again on an idle machine, or with more --seconds");
+    }
+    Ok(verdict::ended(verdict::after(filed, &judged)))
 }
 
 fn not_here(name: &str) -> String {
     format!("{name} is not installed here and was left out; to compare with it: apt-get install {name}.")
 }
 
-fn plan(arguments: &Args, own: &Own) -> Plan {
+fn plan(arguments: &DemoArgs, own: &OwnProgram) -> LabPlan {
     let proxies = proxies::installed(own);
     let mut notes: Vec<String> = proxies::missing(&proxies).into_iter().map(not_here).collect();
     notes.push(
@@ -152,19 +151,19 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
             .to_owned(),
     );
     notes.extend(cfg!(debug_assertions).then(|| DEBUG_BUILD.to_owned()));
-    let case = |scheme: Scheme, payload: Payload, load: Load| {
-        let scheme_name = if scheme == Scheme::Https { "-https" } else { "" };
-        let load_name = if load == Load::Closed { "closed" } else { "constant" };
+    let case = |scheme: ClientScheme, payload: OriginPayload, load: PlanLoad| {
+        let scheme_name = if scheme == ClientScheme::Https { "-https" } else { "" };
+        let load_name = if load == PlanLoad::Closed { "closed" } else { "constant" };
         CasePlan {
             name: format!("{}{scheme_name}-{load_name}", payload.name),
             scheme,
             payload,
-            version: Version::Http1,
-            upstream: Upstream::Http,
+            version: ClientVersion::Http1,
+            upstream: OriginProtocol::Http,
             layer: Layer::Seven,
             urls: None,
             requests_from: None,
-            message: Message::default(),
+            message: RequestOptions::default(),
             streams: None,
             generator: generator::ALL[0],
             load,
@@ -174,21 +173,22 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
             requests: None,
             measured: None,
             timeout: TIMEOUT,
+            responses: ::load::Responses::Same,
             features: Features::default(),
             published: None,
         }
     };
     let cases: Vec<CasePlan> = [
-        (Scheme::Http, Load::Closed),
-        (Scheme::Http, Load::ShareOfSlowest(RATE_SHARE)),
-        (Scheme::Https, Load::Closed),
+        (ClientScheme::Http, PlanLoad::Closed),
+        (ClientScheme::Http, PlanLoad::ShareOfSlowest(RATE_SHARE)),
+        (ClientScheme::Https, PlanLoad::Closed),
     ]
     .into_iter()
     .flat_map(|(scheme, load)| {
-        [Payload::tiny(), Payload::large()].map(|payload| case(scheme, payload, load.clone()))
+        [OriginPayload::tiny(), OriginPayload::large()].map(|payload| case(scheme, payload, load.clone()))
     })
     .collect();
-    Plan {
+    LabPlan {
         title: "What a proxied request costs".to_owned(),
         command: format!("vanward demo --seconds {} --seed {}", arguments.seconds, arguments.seed),
         own: own.clone(),
@@ -208,21 +208,7 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
     }
 }
 
-fn write_report(folder: &Path, results: &Results, summary: &Summary<'_>) -> Result<(), String> {
-    let failed = |path: &Path, error: std::io::Error| {
-        format!("cannot write {}: {error}; choose another folder with --out", path.display())
-    };
-    fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-    let page = report::page::render(summary).map_err(|error| error.to_string())?;
-    for (name, text) in [("results.json", results.to_json()), ("report.html", page)] {
-        let path = folder.join(name);
-        fs::write(&path, text).map_err(|error| failed(&path, error))?;
-    }
-    Ok(())
-}
-
-/// Keeps the proxy running until a signal.
-async fn serve(own: &Own) -> Result<(), String> {
+async fn serve(own: &OwnProgram) -> Result<(), String> {
     let mut stop = pin!(interruption());
     let mut serving = tokio::select! {
         biased;
@@ -240,10 +226,10 @@ async fn serve(own: &Own) -> Result<(), String> {
     }
 }
 
-/// Ready after SIGINT or SIGTERM.
+/// Completes on SIGINT, SIGTERM or SIGHUP.
 pub(super) async fn interruption() {
     let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-    // Without the handlers these signals end the process at once, as they do by default.
+    // Without handlers these signals end the process, as they do by default.
     let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = signals else {
         return std::future::pending().await;
     };
@@ -257,18 +243,18 @@ pub(super) async fn interruption() {
 pub(super) fn print(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Who reads it has seen enough; the report is in its file.
+        // The reader has seen enough; the report is in its file.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         result => result.map_err(|error| format!("cannot write to standard output: {error}")),
     }
 }
 
-/// Current time, in seconds since 1970.
+/// In seconds since 1970.
 pub(super) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Progress line on standard error that overwrites itself, if standard error is a terminal.
+/// A progress line on standard error that overwrites itself, if standard error is a terminal.
 pub(super) struct ProgressLine {
     is_terminal: bool,
 }
@@ -278,8 +264,8 @@ impl ProgressLine {
         Self { is_terminal: std::io::stderr().is_terminal() }
     }
 
-    pub(super) fn progress(&self, progress: &Progress<'_>) {
-        let Progress { done, total, proxy, case, round, left } = progress;
+    pub(super) fn progress(&self, progress: &ExperimentProgress<'_>) {
+        let ExperimentProgress { done, total, proxy, case, round, left } = progress;
         let end = figure::date(unix_seconds() + left.as_secs());
         let left = figure::span(left.as_secs_f64());
         self.write(&format!("[{done}/{total}] round {round}: {case}, {proxy}; {left} left, until {end}"));
@@ -291,7 +277,7 @@ impl ProgressLine {
 
     fn write(&self, text: &str) {
         if self.is_terminal {
-            // A terminal that is gone is no reason to end the run.
+            // A closed terminal is no reason to end the run.
             let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
         }
     }

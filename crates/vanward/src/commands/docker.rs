@@ -1,9 +1,10 @@
-//! `vanward docker`: follows the containers of Docker or Podman, and keeps a file of the routes and upstreams that their labels ask for.
+//! `vanward docker`: follows the containers of Docker or Podman, and maintains a file with the routes and upstreams
+//! from their labels.
 //!
-//! A process of its own, so that the proxy needs no access to the socket of Docker, which is as good as root. What labels mean is
-//! the business of the crate `discover`.
+//! It is a separate process, because access to Docker's socket is equivalent to root, and the proxy should not have
+//! it. The crate `discover` translates labels.
 
-/// The API of Docker and Podman, which is only read.
+/// The read-only client of Docker's and Podman's API.
 mod engine;
 
 use std::collections::BTreeSet;
@@ -14,28 +15,27 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use api::status::ReloadResult;
+use api::status::{ReloadResult, SourceReport};
 use discover::{Container, Fragment, Remark, translate};
-use engine::Engine;
+use engine::DockerEngine;
 
-use super::reach::{Line, Reach};
+use super::reach::{AdminLine, ProxySelection};
 use super::units;
 
-/// How long a reload may take: it waits for names and workers.
+/// Maximum time of a reload, which waits for names and workers.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Pauses between attempts while the engine is gone.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Follows containers of Docker or Podman, and keeps the routes that their labels ask for.
+/// Follows containers of Docker or Podman, and maintains the routes from their labels.
 ///
-/// Containers with the label vanward.enable=true, or with routers of Traefik, become routes and upstreams in a file that the
-/// proxy's configuration includes. Whenever containers come, go, or change their health, the file is written anew and the
-/// running proxy reloads. Labels that cannot be taken over are told with the container. While the engine is gone the file stays as
-/// it is. The socket is only read (GET). See docs/discovery.md.
+/// Containers with the label vanward.enable=true, or with routers of Traefik, become routes and upstreams in a file
+/// that the proxy's configuration includes. Whenever containers start, stop, or change their health, the file is
+/// written again and the running proxy reloads. Labels that cannot be taken over are reported with the container.
+/// While the engine is unreachable, the file stays unchanged. The socket is only read (GET). See docs/discovery.md.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct DockerArgs {
     /// Socket of the engine's API
     #[arg(long, value_name = "PATH", default_value = "/var/run/docker.sock")]
     engine: PathBuf,
@@ -44,12 +44,12 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
 
-    /// Write the file once, without a reload, and end
+    /// Write the file once without a reload, then exit
     #[arg(long)]
     once: bool,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 const EXAMPLES: &str = "\
@@ -58,10 +58,15 @@ Examples:
   vanward docker --output conf.d/docker.toml --engine /run/podman/podman.sock
   vanward docker --output docker.toml --once && vanward check";
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
-    let engine = Engine::new(&arguments.engine);
-    let mut keeper =
-        Keeper { output: &arguments.output, line: None, kept: None, refused: None, told: BTreeSet::new() };
+pub(crate) fn run(arguments: &DockerArgs) -> ExitCode {
+    let engine = DockerEngine::new(&arguments.engine);
+    let mut keeper = FileKeeper {
+        output: &arguments.output,
+        line: None,
+        kept: None,
+        refused: None,
+        told: BTreeSet::new(),
+    };
     if arguments.once {
         return match engine.containers().and_then(|containers| keeper.keep(&containers)) {
             Ok(()) => ExitCode::SUCCESS,
@@ -75,9 +80,11 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     let (mut pause, mut last) = (PAUSE_MIN, String::new());
     loop {
         let Err(why) = follow(&engine, &mut keeper, &mut pause);
-        // What repeats is said once.
+        let why = format!("{why}; {} stays as it is", arguments.output.display());
+        keeper.report(Some(&why));
+        // A repeated reason is reported once.
         if last != why {
-            super::say(format_args!("{why}; {} stays as it is", arguments.output.display()));
+            super::say(&why);
             last = why;
         }
         thread::sleep(pause);
@@ -85,39 +92,34 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
 }
 
-/// Keeps the file as long as the engine answers. Returns why it does not.
+/// Maintains the file while the engine responds. Returns why it no longer does.
 fn follow(
-    engine: &Engine,
-    keeper: &mut Keeper<'_>,
+    engine: &DockerEngine,
+    keeper: &mut FileKeeper<'_>,
     pause: &mut Duration,
 ) -> Result<std::convert::Infallible, String> {
-    // Events first: nothing that happens meanwhile is missed.
+    // Events come first, so that no change in between is missed.
     let mut events = engine.events()?;
     loop {
         keeper.keep(&engine.containers()?)?;
+        keeper.report(None);
         *pause = PAUSE_MIN;
         events.wait()?;
     }
 }
 
-/// Keeps the file.
-struct Keeper<'a> {
+struct FileKeeper<'a> {
     output: &'a Path,
-    /// The way to the proxy, if it is to reload.
-    line: Option<Line>,
-    /// What the file has, and the proxy with it.
+    /// The connection to the proxy, unless it should not reload.
+    line: Option<AdminLine>,
+    /// The content of the file that the proxy uses.
     kept: Option<String>,
-    /// What the proxy has refused.
     refused: Option<String>,
-    /// Remarks that were said.
     told: BTreeSet<Remark>,
 }
 
-impl Keeper<'_> {
-    /// Writes what containers ask for, and has the proxy reload if that is something else.
-    ///
-    /// # Errors
-    /// Why the file is not written, or the proxy not reached.
+impl FileKeeper<'_> {
+    /// Writes the routes of containers, and reloads the proxy if they changed.
     fn keep(&mut self, containers: &[Container]) -> Result<(), String> {
         let Fragment { toml, remarks, routes, servers } = usable(containers);
         for remark in &remarks {
@@ -148,7 +150,7 @@ impl Keeper<'_> {
                 Ok(())
             }
             Ok(false) => {
-                // A proxy that starts next has to be able to.
+                // A proxy that starts next must be able to use the file.
                 match &before {
                     Some(before) => self.write(before)?,
                     None => fs::remove_file(self.output).map_err(|error| failed(self.output, &error))?,
@@ -161,18 +163,25 @@ impl Keeper<'_> {
         }
     }
 
-    /// Has the proxy reload, if there is one. Returns whether it takes the file.
-    ///
-    /// # Errors
-    /// Why it is not reached.
+    /// Reports to the proxy why containers are unknown, or that they are known, for its status and metrics. If the
+    /// proxy is unreachable, the next report reaches it.
+    fn report(&self, failure: Option<&str>) {
+        let Some(line) = &self.line else { return };
+        let report = SourceReport { source: "docker".to_owned(), failure: failure.map(str::to_owned) };
+        if let Ok(body) = serde_json::to_vec(&report) {
+            let _ = line.exchange("POST", "/sources", &body, PATIENCE);
+        }
+    }
+
+    /// Reloads the proxy, if there is one. Returns whether it accepts the file. Fails if the proxy is unreachable.
     fn reload(&self) -> Result<bool, String> {
         let Some(line) = &self.line else { return Ok(true) };
         let answer = line.exchange("POST", "/reload", b"null", PATIENCE)?;
-        // What is wrong is said there.
+        // The proxy's response has the mistakes.
         Ok(answer.told::<ReloadResult>().is_ok())
     }
 
-    /// In one step: whoever reads it finds the old or the new one.
+    /// Writes atomically: readers see the old or the new file.
     fn write(&self, text: &[u8]) -> Result<(), String> {
         let name = self.output.file_name().ok_or_else(|| format!("{} is no file", self.output.display()))?;
         let mut draft = std::ffi::OsString::from(".");
@@ -193,7 +202,7 @@ fn failed(path: &Path, error: &io::Error) -> String {
     format!("{} cannot be written: {error}", path.display())
 }
 
-/// What containers ask for, without those whose labels make mistakes: one that is wrong holds up none that is right.
+/// Translates containers, without those whose labels cause mistakes, so that valid containers stay available.
 fn usable(containers: &[Container]) -> Fragment {
     let whole = translate(containers);
     if mistake(&whole).is_none() {
@@ -217,13 +226,12 @@ fn usable(containers: &[Container]) -> Fragment {
     fragment
 }
 
-/// The first mistake of a part of a configuration.
 fn mistake(fragment: &Fragment) -> Option<String> {
     if fragment.routes == 0 {
         return None;
     }
     let whole = format!("[[listen]]\naddress = \"127.0.0.1:0\"\n{}", fragment.toml);
     let mistakes = config::parse(&whole, "labels").err()?;
-    // Its line is of no file that anybody has.
+    // Its line number refers to no existing file.
     mistakes.first().map(|mistake| mistake.to_string().lines().next().unwrap_or_default().to_owned())
 }

@@ -1,4 +1,4 @@
-//! `vanward fleet`: the instances with a configuration in etcd, its versions, trials, and the way back.
+//! `vanward fleet`: instances with a configuration in etcd, its versions, trials and rollbacks.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -7,23 +7,25 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use ::fleet::{
-    Client, FIRST, Failure, Location, Member, Policy, State, Store, Tree, Verdict, Version, WrittenSecrets,
+    EtcdClient, EtcdFailure, EtcdStore, FIRST, InstanceState, Location, RolloutPolicy, SeenState,
+    StoreMember, StoredVersion, Tree, TrialVerdict, WrittenSecrets, runs_everywhere,
 };
 use serde::Serialize;
 
-use super::etcd_flags::EtcdFlags;
+use super::fleet_flags::EtcdFlags;
 use super::run_fleet::on_a_thread;
 use super::table::{Align, table};
 use super::units;
 
-/// Shows the instances that share a configuration in etcd: which version each runs, and what it does with the one in etcd.
+/// Shows the instances that share a configuration in etcd: which version each runs, and its state relative to the
+/// one in etcd.
 ///
-/// Exits with 1 if one does not run the version in etcd.
+/// Exits with 0 if all instances run the version in etcd, and 1 if one does not, if none runs, or if etcd is empty.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct Args {
+pub(crate) struct FleetViewArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<FleetCommand>,
 
     #[command(flatten)]
     show: Show,
@@ -35,13 +37,17 @@ struct Show {
     #[arg(long)]
     json: bool,
 
+    /// Wait up to this long until all instances run the version in etcd, or it was found bad
+    #[arg(long, value_name = "TIME", value_parser = trial_time)]
+    wait: Option<Duration>,
+
     #[command(flatten)]
-    place: Place,
+    place: ConfigLocation,
 }
 
-/// Where the configuration is.
+/// Location of the configuration.
 #[derive(Clone, clap::Args)]
-struct Place {
+struct ConfigLocation {
     /// The configuration in etcd: etcd://HOST:PORT,HOST:PORT/PREFIX, or etcd+http:// in the clear
     /// [default: $VANWARD_FLEET]
     #[arg(long, short, value_name = "URL")]
@@ -52,44 +58,44 @@ struct Place {
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Puts a file, or a folder with vanward.toml, to etcd as a new version, after a check
+enum FleetCommand {
+    /// Checks a file, or a folder with vanward.toml, and writes it to etcd as a new version
     Push {
         /// A file, or a folder whose `*.toml` files become the tree
         #[arg(value_name = "PATH")]
         path: PathBuf,
         #[command(flatten)]
-        place: Place,
+        place: ConfigLocation,
     },
-    /// Lists the versions that are kept, the newest first
+    /// Lists the stored versions, newest first
     Versions {
         /// Print them as JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        place: Place,
+        place: ConfigLocation,
     },
-    /// Puts an earlier version to etcd again: the one before, unless one is named
+    /// Writes an earlier version to etcd again: the previous one, unless one is named
     Rollback {
-        /// The version
+        /// Version to write [default: the previous one]
         #[arg(value_name = "VERSION")]
         version: Option<String>,
         #[command(flatten)]
-        place: Place,
+        place: ConfigLocation,
     },
-    /// Shows or sets how new versions reach the instances
+    /// Shows or sets the rollout of new versions to the instances
     Canary {
-        /// How long one instance tries a new version before the others take it up; 0: all take it up at once
+        /// How long one instance tries a new version before the others apply it; 0: all apply it at once
         #[arg(long, value_name = "TIME", value_parser = trial_time)]
         time: Option<Duration>,
-        /// The most requests that may fail meanwhile, in percent
+        /// Maximum share of failed requests during a trial, in percent
         #[arg(long, value_name = "PERCENT", value_parser = percent)]
         errors: Option<f64>,
         /// The instance that tries new versions [default: the first by name]
         #[arg(long, value_name = "NAME")]
         instance: Option<String>,
         #[command(flatten)]
-        place: Place,
+        place: ConfigLocation,
     },
 }
 
@@ -98,24 +104,23 @@ Examples:
   vanward fleet --config etcd://etcd1:2379/edge
   vanward run --config etcd://etcd1:2379,etcd2:2379/edge --instance edge-1
   export VANWARD_FLEET=etcd://etcd1:2379/edge
-  vanward fleet push vanward.toml
+  vanward fleet push vanward.toml && vanward fleet --wait 30s
   vanward fleet canary --time 30s --errors 1
   vanward fleet rollback";
 
-/// How long a command waits for etcd.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
-/// The beginning of what is said while etcd is gone.
+/// Prefix of messages while etcd is unreachable.
 const NOT_REACHED: &str = "etcd is not reached";
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &FleetViewArgs) -> ExitCode {
     let place = match &arguments.what {
         None => &arguments.show.place,
         Some(
-            What::Push { place, .. }
-            | What::Versions { place, .. }
-            | What::Rollback { place, .. }
-            | What::Canary { place, .. },
+            FleetCommand::Push { place, .. }
+            | FleetCommand::Versions { place, .. }
+            | FleetCommand::Rollback { place, .. }
+            | FleetCommand::Canary { place, .. },
         ) => place,
     };
     if let Err(why) = place.location() {
@@ -123,10 +128,10 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
     let done = match &arguments.what {
         None => show(&arguments.show),
-        Some(What::Push { path, place }) => push(path, place),
-        Some(What::Versions { json, place }) => versions(*json, place),
-        Some(What::Rollback { version, place }) => rollback(version.as_deref(), place),
-        Some(What::Canary { time, errors, instance, place }) => {
+        Some(FleetCommand::Push { path, place }) => push(path, place),
+        Some(FleetCommand::Versions { json, place }) => versions(*json, place),
+        Some(FleetCommand::Rollback { version, place }) => rollback(version.as_deref(), place),
+        Some(FleetCommand::Canary { time, errors, instance, place }) => {
             canary(*time, *errors, instance.as_ref(), place)
         }
     };
@@ -145,49 +150,74 @@ fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| "expected a share in percent, from 0 to 100".to_owned())
 }
 
-impl Place {
+impl ConfigLocation {
     fn location(&self) -> Result<Location, String> {
         let url = self.config.clone().or_else(|| std::env::var("VANWARD_FLEET").ok());
         let url = url.ok_or("which fleet? --config etcd://HOST:PORT/PREFIX, or $VANWARD_FLEET")?;
         Location::parse(&url)
     }
 
-    fn store(&self) -> Result<Store, String> {
-        Ok(Store { client: Client::new(self.location()?, self.etcd.access())? })
+    fn store(&self) -> Result<EtcdStore, String> {
+        Ok(EtcdStore { client: EtcdClient::new(self.location()?, self.etcd.access())? })
     }
 }
 
-/// All of a fleet, as JSON.
 #[derive(Serialize)]
-struct Fleet {
-    /// The version in etcd; empty if there is none.
+struct FleetReport {
+    /// Empty if there is no version in etcd.
     version: String,
-    verdict: Option<Verdict>,
-    policy: Policy,
-    instances: Vec<Member>,
+    problem: Option<String>,
+    verdict: Option<TrialVerdict>,
+    policy: RolloutPolicy,
+    instances: Vec<StoreMember>,
 }
 
-fn show(Show { json, place }: &Show) -> Result<ExitCode, String> {
-    let fleet = patiently(async || {
-        let store = place.store()?;
-        let seen = store.look().await.map_err(told)?;
-        let instances = store.members().await.map_err(told)?;
-        Ok(Fleet { version: seen.wanted(), verdict: seen.verdict, policy: seen.policy, instances })
-    })?;
+impl FleetReport {
+    /// Whether at least one instance runs, and all run the version in etcd.
+    fn is_whole(&self) -> bool {
+        runs_everywhere(&self.version, &self.instances)
+    }
+
+    /// Whether waiting is useless: the instances run the version, or it was found bad.
+    fn is_settled(&self) -> bool {
+        self.is_whole() || self.verdict.as_ref().is_some_and(|verdict| !verdict.is_good)
+    }
+}
+
+fn show(Show { json, wait, place }: &Show) -> Result<ExitCode, String> {
+    let until = Instant::now() + wait.unwrap_or_default();
+    let fleet = loop {
+        let seen = look(place);
+        let is_late = Instant::now() >= until;
+        match seen {
+            Ok(fleet) if is_late || fleet.is_settled() => break fleet,
+            Err(why) if is_late || !why.starts_with(NOT_REACHED) => return Err(why),
+            _ => std::thread::sleep(PAUSE),
+        }
+    };
     let text = match json {
         true => json_text(&fleet)?,
         false => shown(&fleet),
     };
     write(&text);
-    let is_whole = fleet.instances.iter().all(|member| member.state == State::Current);
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+    Ok(if fleet.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
 }
 
-fn shown(Fleet { version, verdict, policy, instances }: &Fleet) -> String {
-    let mut text = match verdict {
-        _ if version.is_empty() => "etcd has no configuration that can be read\n".to_owned(),
-        None => format!("version {version}\n"),
-        Some(Verdict { is_good, by, why }) => {
+fn look(place: &ConfigLocation) -> Result<FleetReport, String> {
+    patiently(async || {
+        let store = place.store()?;
+        let SeenState { version, verdict, policy, tree, .. } = store.look().await.map_err(told)?;
+        let instances = store.members().await.map_err(told)?;
+        Ok(FleetReport { version, problem: tree.err(), verdict, policy, instances })
+    })
+}
+
+fn shown(fleet: &FleetReport) -> String {
+    let FleetReport { version, problem, verdict, policy, instances } = fleet;
+    let mut text = match (problem, verdict) {
+        (Some(why), _) => format!("{why}\n"),
+        (None, None) => format!("version {version}\n"),
+        (None, Some(TrialVerdict { is_good, by, why })) => {
             let word = if *is_good { "good" } else { "bad" };
             format!("version {version}, found {word} by {by}: {why}\n")
         }
@@ -196,7 +226,7 @@ fn shown(Fleet { version, verdict, policy, instances }: &Fleet) -> String {
     if instances.is_empty() {
         return text + "no instance runs\n";
     }
-    let rows: Vec<[String; 8]> = instances.iter().map(row).collect();
+    let rows: Vec<[String; 8]> = instances.iter().map(|member| row(member, version)).collect();
     let columns = [
         ("INSTANCE", Align::Left),
         ("VERSION", Align::Left),
@@ -210,13 +240,10 @@ fn shown(Fleet { version, verdict, policy, instances }: &Fleet) -> String {
     text + &table(columns, &rows)
 }
 
-fn row(member: &Member) -> [String; 8] {
-    let state = match member.state {
-        State::Current => "current",
-        State::Trying => "trying",
-        State::Waiting => "waiting",
-        State::Refusing => "refusing",
-    };
+fn row(member: &StoreMember, wanted: &str) -> [String; 8] {
+    // The instance has not looked since the push, or is gone while its lease lasts.
+    let is_behind = member.state == InstanceState::Current && member.version != wanted;
+    let state = if is_behind { "behind" } else { member.state.word() };
     [
         member.name.clone(),
         member.version.clone(),
@@ -229,8 +256,8 @@ fn row(member: &Member) -> [String; 8] {
     ]
 }
 
-fn canary_text(policy: &Policy) -> String {
-    let Policy { canary_seconds, errors_percent, instance } = policy;
+fn canary_text(policy: &RolloutPolicy) -> String {
+    let RolloutPolicy { canary_seconds, errors_percent, instance } = policy;
     if *canary_seconds == 0 {
         return "new versions reach all instances at once\n".to_owned();
     }
@@ -240,47 +267,54 @@ fn canary_text(policy: &Policy) -> String {
     )
 }
 
-fn push(path: &Path, place: &Place) -> Result<ExitCode, String> {
-    let tree = read(path)?;
-    patiently(async || {
-        let store = place.store()?;
-        let location = store.client.location();
-        if location.is_one_file() && tree.files.len() > 1 {
-            return Err(format!("{location} is one file, and {} has several", path.display()));
-        }
-        let reading = tree.examine(location, place.etcd.secrets());
-        let mistakes: Vec<String> = reading.mistakes.iter().map(ToString::to_string).collect();
-        if !mistakes.is_empty() {
-            return Err(mistakes.join("\n"));
-        }
-        reading.warnings.iter().for_each(super::say);
-        replace(&store, &tree).await
-    })
+fn push(path: &Path, place: &ConfigLocation) -> Result<ExitCode, String> {
+    let (tree, location) = (read(path)?, place.location()?);
+    if location.is_one_file() && tree.files.len() > 1 {
+        return Err(format!("{location} is one file, and {} has several", path.display()));
+    }
+    let reading = tree.examine_for_others(&location, place.etcd.secrets());
+    let mistakes: Vec<String> = reading.mistakes.iter().map(ToString::to_string).collect();
+    if !mistakes.is_empty() {
+        return Err(mistakes.join("\n"));
+    }
+    reading.warnings.iter().for_each(super::say);
+    patiently(async || replace(&place.store()?, &tree).await)
 }
 
-/// Puts a version in place of the one in etcd.
-async fn replace(store: &Store, tree: &Tree) -> Result<ExitCode, String> {
+async fn replace(store: &EtcdStore, tree: &Tree) -> Result<ExitCode, String> {
     let (_, there) = store.client.read(&[store.client.location().keys()]).await.map_err(told)?;
     let there: Vec<_> = there.into_iter().flatten().collect();
     let version = tree.version();
-    let before = Tree::of(store.client.location(), &there).unwrap_or_default();
-    if before == *tree {
+    let before = Tree::new(store.client.location(), &there).unwrap_or_default();
+    let is_again = before == *tree;
+    if is_again && !is_refused(store).await? {
         super::say(format_args!("version {version} is in etcd already"));
         return Ok(ExitCode::SUCCESS);
     }
-    // One that came another way is a way back too, if it can be used at all.
-    if before.examine(store.client.location(), WrittenSecrets::Allowed).config.is_some() {
+    // A version without a trial is a valid rollback, too, if it can be used.
+    let examined = before.examine_for_others(store.client.location(), WrittenSecrets::Allowed);
+    if examined.mistakes.is_empty() {
         store.keep(&before).await.map_err(told)?;
     }
     if !store.replace(tree, &there).await.map_err(told)? {
         return Err("the configuration in etcd was changed meanwhile; look at it, and try again".to_owned());
     }
     store.keep(tree).await.map_err(told)?;
-    super::say(format_args!("version {version} is in etcd; `vanward fleet` shows who runs it"));
+    let again = if is_again { " already, and was refused: it is tried again" } else { "" };
+    super::say(format_args!(
+        "version {version} is in etcd{again}; `vanward fleet` shows which instances run it"
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
-/// A file, or the files of a folder.
+/// Whether the version in etcd was found bad, or an instance refuses it.
+async fn is_refused(store: &EtcdStore) -> Result<bool, String> {
+    let verdict = store.look().await.map_err(told)?.verdict;
+    let members = store.members().await.map_err(told)?;
+    let is_bad = verdict.is_some_and(|verdict| !verdict.is_good);
+    Ok(is_bad || members.iter().any(|member| member.state == InstanceState::Refusing))
+}
+
 fn read(path: &Path) -> Result<Tree, String> {
     let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     let mut files = BTreeMap::new();
@@ -311,10 +345,10 @@ fn read(path: &Path) -> Result<Tree, String> {
     }
 }
 
-fn versions(json: bool, place: &Place) -> Result<ExitCode, String> {
+fn versions(json: bool, place: &ConfigLocation) -> Result<ExitCode, String> {
     let (wanted, versions, verdicts) = patiently(async || {
         let store = place.store()?;
-        let wanted = store.look().await.map_err(told)?.wanted();
+        let wanted = store.look().await.map_err(told)?.version;
         Ok((wanted, store.versions().await.map_err(told)?, store.verdicts().await.map_err(told)?))
     })?;
     if json {
@@ -325,10 +359,10 @@ fn versions(json: bool, place: &Place) -> Result<ExitCode, String> {
         |version: &str| verdicts.iter().find(|(known, _)| known == version).map(|(_, verdict)| verdict);
     let rows: Vec<[String; 4]> = versions
         .iter()
-        .map(|Version { version, at, tree }| {
+        .map(|StoredVersion { version, at, tree }| {
             let note = match verdict(version) {
-                Some(Verdict { is_good: false, by, why }) => format!("found bad by {by}: {why}"),
-                Some(Verdict { by, .. }) => format!("found good by {by}"),
+                Some(TrialVerdict { is_good: false, by, why }) => format!("found bad by {by}: {why}"),
+                Some(TrialVerdict { by, .. }) => format!("found good by {by}"),
                 None => String::new(),
             };
             let place = if *version == wanted { "in etcd" } else { "" };
@@ -347,10 +381,10 @@ fn versions(json: bool, place: &Place) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn rollback(version: Option<&str>, place: &Place) -> Result<ExitCode, String> {
+fn rollback(version: Option<&str>, place: &ConfigLocation) -> Result<ExitCode, String> {
     patiently(async || {
         let store = place.store()?;
-        let wanted = store.look().await.map_err(told)?.wanted();
+        let wanted = store.look().await.map_err(told)?.version;
         let (kept, verdicts) = (store.versions().await.map_err(told)?, store.verdicts().await.map_err(told)?);
         let is_bad =
             |version: &str| verdicts.iter().any(|(known, verdict)| known == version && !verdict.is_good);
@@ -373,7 +407,7 @@ fn canary(
     time: Option<Duration>,
     errors: Option<f64>,
     instance: Option<&String>,
-    place: &Place,
+    place: &ConfigLocation,
 ) -> Result<ExitCode, String> {
     let policy = patiently(async || {
         let store = place.store()?;
@@ -391,8 +425,8 @@ fn canary(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tries again for a while: nodes of etcd that have lost their leader elect one within seconds. What is done begins with
-/// a look, so that nothing is done twice.
+/// Retries for a while, because nodes of etcd without a leader elect one within seconds. `act` begins with a look,
+/// so that a retry repeats nothing.
 fn patiently<T>(act: impl AsyncFn() -> Result<T, String>) -> Result<T, String> {
     on_a_thread(async || {
         let began = Instant::now();
@@ -407,10 +441,10 @@ fn patiently<T>(act: impl AsyncFn() -> Result<T, String>) -> Result<T, String> {
     })
 }
 
-fn told(failure: Failure) -> String {
+fn told(failure: EtcdFailure) -> String {
     match failure {
-        Failure::Unreachable(why) => format!("{NOT_REACHED}: {why}"),
-        Failure::Refused(_) => failure.to_string(),
+        EtcdFailure::Unreachable(why) => format!("{NOT_REACHED}: {why}"),
+        EtcdFailure::Refused(_) => failure.to_string(),
     }
 }
 
@@ -419,11 +453,11 @@ fn json_text(value: &impl Serialize) -> Result<String, String> {
 }
 
 fn write(text: &str) {
-    // Who reads no further has seen enough.
+    // A closed pipe means that the reader has seen enough.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
-/// How long ago a moment was.
+/// Formats the time since a moment in seconds since 1970.
 fn age(seconds: u64) -> String {
     units::time(::fleet::now().saturating_sub(seconds))
 }

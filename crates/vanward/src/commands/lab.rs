@@ -9,7 +9,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use ::lab::generator::{self, Generator};
-use ::lab::{Changes, Forecast, Own, Plan, Progress, Server, Sites, Target, Watcher, Written, experiments};
+use ::lab::{
+    AgentService, Changes, ExperimentProgress, Forecast, LabPlan, MeasuredService, OwnProgram, Sites,
+    Watcher, WrittenPlan, experiments,
+};
 use config::Mistake;
 use report::chart::{self, Theme};
 use report::results::{File, Results};
@@ -17,31 +20,28 @@ use report::{Summary, figure, text};
 use serde_json::json;
 
 use super::demo::{ProgressLine, interruption, print, unix_seconds};
-use super::lab_files::Kept;
-use super::{lab_compare, lab_files, lab_resilience};
+use super::lab_files::{RunFolder, SavedResults};
+use super::{lab_compare, lab_files, lab_resilience, verdict};
 
-/// Exit code: figures are missing or invalid.
-pub(super) const INVALID_RUN: u8 = 98;
-/// Exit code: an expectation was missed.
-pub(super) const MISSED: u8 = 99;
+pub(super) use super::verdict::{INVALID as INVALID_RUN, MISSED};
+
 /// Maximum size of a plan file, which is written by hand.
 pub(super) const PLAN_BYTES_MAX: u64 = 1024 * 1024;
-/// Interval at which results are saved during a run.
 const BETWEEN_KEEPING: Duration = Duration::from_secs(5);
 
 /// Compares proxies: built-in experiments, or your own from a short file.
 ///
-/// Each proxy is started anew for each measurement, in random order and several rounds, on its own cores if there are
+/// Each proxy is restarted for each measurement, in random order and several rounds, on separate cores if there are
 /// enough. Proxies that are not installed are left out, with a message.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct LabArgs {
     #[command(subcommand)]
-    command: Command,
+    command: LabCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
+enum LabCommand {
     /// List the built-in experiments
     List,
     /// Print the plan of an experiment, to change it and run it as a file
@@ -50,7 +50,7 @@ enum Command {
         name: String,
     },
     /// Run an experiment and write its results and report
-    Run(Run),
+    Run(LabRunArgs),
     /// Show which proxies and load generators are installed, and how to get the others
     Doctor {
         /// Print JSON
@@ -68,8 +68,8 @@ enum Command {
         #[command(flatten)]
         plots: Plots,
     },
-    Compare(lab_compare::Args),
-    Resilience(lab_resilience::Args),
+    Compare(lab_compare::LabCompareArgs),
+    Resilience(lab_resilience::LabResilienceArgs),
     /// Agent of a lab on this machine; reads its orders from standard input
     #[command(hide = true)]
     Agent {
@@ -80,7 +80,7 @@ enum Command {
 }
 
 #[derive(clap::Args)]
-struct Run {
+struct LabRunArgs {
     /// Name of an experiment, or a plan file
     plan: String,
     /// Use the `quick` tables of the plan: minutes instead of hours
@@ -100,7 +100,7 @@ struct Run {
     cases: Vec<String>,
     /// Measure this service, which runs already, in place of the plan's proxies: `http://HOST[:PORT]`
     #[arg(long, value_name = "URL", value_parser = target, conflicts_with = "proxies")]
-    target: Option<Server>,
+    target: Option<AgentService>,
     /// Trust the authorities in this PEM file for the certificate of --target, in place of the system's
     #[arg(long, value_name = "FILE", requires = "target")]
     ca: Option<PathBuf>,
@@ -126,20 +126,20 @@ struct Run {
     json: bool,
 }
 
-/// Charts as files.
+/// Flags for chart files.
 #[derive(clap::Args)]
 struct Plots {
     /// Also write each chart as SVG and PNG files, to `plots`
     #[arg(long)]
     plots: bool,
     /// Colours of these files: for bright and dark screens, or for print in black and white
-    #[arg(long, value_name = "STYLE", value_enum, default_value_t = Style::Screen, requires = "plots")]
-    style: Style,
+    #[arg(long, value_name = "STYLE", value_enum, default_value_t = ChartStyle::Screen, requires = "plots")]
+    style: ChartStyle,
 }
 
-/// Colours of charts as files.
+/// Colours of chart files.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Style {
+enum ChartStyle {
     Screen,
     Paper,
 }
@@ -148,8 +148,8 @@ impl Plots {
     fn themes(&self) -> &'static [Theme] {
         match (self.plots, self.style) {
             (false, _) => &[],
-            (true, Style::Screen) => &[chart::LIGHT, chart::DARK],
-            (true, Style::Paper) => &[chart::PAPER],
+            (true, ChartStyle::Screen) => &[chart::LIGHT, chart::DARK],
+            (true, ChartStyle::Paper) => &[chart::PAPER],
         }
     }
 }
@@ -173,21 +173,22 @@ Examples:
   vanward lab resilience dying-servers --quick    what clients get while servers die; see its --help
 
 A run writes results.json, results.csv, report.html, report.md and junit.xml to its directory, latency distributions to
-latency/*.hgrm, and the CPU, memory and network use of proxy, generator and origins per second to usage/*.csv.
+latency/*.hgrm, and the CPU, memory and network use of proxy, generator and origins per second to usage/*.csv. Results that
+are there already are moved to earlier-1, earlier-2 and so on in that directory. junit.xml fails whenever the exit code is not 0.
 
 Exit codes: 0 done, 1 failed or interrupted, 78 mistake in the plan, 98 figures missing or invalid,
 99 an expectation of the plan failed.";
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &LabArgs) -> ExitCode {
     let done = match &arguments.command {
-        Command::List => list(),
-        Command::Show { name } => show(name),
-        Command::Run(run) => return run_plan(run),
-        Command::Resilience(arguments) => return lab_resilience::run(arguments),
-        Command::Agent { silence } => agent(*silence),
-        Command::Doctor { json } => doctor(*json),
-        Command::Report { folders, page, plots } => remake(folders, *page, plots),
-        Command::Compare(arguments) => {
+        LabCommand::List => list(),
+        LabCommand::Show { name } => show(name),
+        LabCommand::Run(run) => return run_plan(run),
+        LabCommand::Resilience(arguments) => return lab_resilience::run(arguments),
+        LabCommand::Agent { silence } => agent(*silence),
+        LabCommand::Doctor { json } => doctor(*json),
+        LabCommand::Report { folders, page, plots } => remake(folders, *page, plots),
+        LabCommand::Compare(arguments) => {
             return lab_compare::run(arguments).unwrap_or_else(|message| super::fail(super::FAILED, message));
         }
     };
@@ -216,15 +217,15 @@ fn show(name: &str) -> Result<(), String> {
     };
     let experiment = experiments::named(name)
         .ok_or_else(|| format!("there is no experiment {name:?}; expected one of {}", names()))?;
-    // Not in the plan itself, which is somebody's to change.
+    // Not in the plan itself, which the user may change.
     super::say(format_args!("{name}: {}", title_and_times(experiment)?.1));
     print(experiment.text)
 }
 
 /// Title of an experiment, and its duration with every proxy, in full and with `--quick`.
-fn title_and_times(experiment: experiments::Experiment) -> Result<(String, String), String> {
+fn title_and_times(experiment: experiments::BuiltInPlan) -> Result<(String, String), String> {
     let plan = |is_quick| {
-        Written::read(experiment.text, experiment.name, is_quick)
+        WrittenPlan::read(experiment.text, experiment.name, is_quick)
             .map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     };
     let (full, quick) = (plan(false)?, plan(true)?);
@@ -233,15 +234,15 @@ fn title_and_times(experiment: experiments::Experiment) -> Result<(String, Strin
     Ok((title, format!("{times}; with --quick {times_quick}")))
 }
 
-/// Reports the mistakes of a plan: a line with the place of each, and the line of the file.
+/// Reports the mistakes of a plan, each with its place and the line of the file.
 pub(super) fn refused(mistakes: &[Mistake]) -> ExitCode {
     let lines: String = mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown())).collect();
-    // The exit code tells as well, where nobody reads standard error.
+    // The exit code says the same if standard error is closed.
     let _ = std::io::stderr().lock().write_all(lines.as_bytes());
     ExitCode::from(super::BAD_CONFIGURATION)
 }
 
-/// Duration of a run, as far as its plan determines it.
+/// Formats the duration of a run, as far as its plan determines it.
 fn times(forecast: &Forecast) -> String {
     let least = forecast.least().as_secs_f64();
     let longest = forecast.longest_searches().as_secs_f64();
@@ -256,10 +257,10 @@ fn times(forecast: &Forecast) -> String {
     said
 }
 
-pub(super) fn own() -> Result<Own, String> {
+pub(super) fn own() -> Result<OwnProgram, String> {
     let program =
         std::env::current_exe().map_err(|error| format!("cannot find this program's file: {error}"))?;
-    Ok(Own { program, version: env!("VANWARD_VERSION").to_owned() })
+    Ok(OwnProgram { program, version: env!("VANWARD_VERSION").to_owned() })
 }
 
 /// Runs the agent, and ends its processes after a signal too.
@@ -326,14 +327,14 @@ fn doctor(as_json: bool) -> Result<(), String> {
     print(&out)
 }
 
-/// Parses a duration that is not zero.
+/// Parses a nonzero duration.
 fn some_time(text: &str) -> Result<Duration, String> {
     let time = config::duration(text).map_err(|error| error.to_string())?;
     if time.is_zero() { Err("expected more than nothing".to_owned()) } else { Ok(time) }
 }
 
-fn target(url: &str) -> Result<Server, String> {
-    Server::try_from(url.to_owned())
+fn target(url: &str) -> Result<AgentService, String> {
+    AgentService::try_from(url.to_owned())
 }
 
 fn one_generator(name: &str) -> Result<&'static Generator, String> {
@@ -343,25 +344,27 @@ fn one_generator(name: &str) -> Result<&'static Generator, String> {
 fn remake(folders: &[PathBuf], only_page: bool, plots: &Plots) -> Result<(), String> {
     for folder in folders {
         let results = match lab_files::read_kept(folder)? {
-            Kept::Lab(results) => results,
-            Kept::Resilience(results) => {
+            SavedResults::Lab(results) => results,
+            SavedResults::Resilience(results) => {
                 lab_resilience::remake(folder, &results, only_page, !plots.themes().is_empty())?;
                 continue;
             }
         };
-        let summary = Summary::of(&results);
+        let summary = Summary::from_results(&results);
         if only_page {
             lab_files::write_page(folder, &summary)?;
             print(&format!("{}\n", folder.join("report.html").display()))?;
         } else {
             lab_files::write_reports(folder, &results, &summary, plots.themes())?;
+            let judged = verdict::of_lab(&results, &summary);
+            lab_files::judge(folder, &verdict::junit_of_lab(&results, &judged))?;
             print(&text::render(&summary))?;
         }
     }
     Ok(())
 }
 
-fn run_plan(run: &Run) -> ExitCode {
+fn run_plan(run: &LabRunArgs) -> ExitCode {
     let (name, text) = match experiments::named(&run.plan) {
         Some(experiment) => (format!("{}.toml", experiment.name), experiment.text.to_owned()),
         None => match lab_files::read(Path::new(&run.plan), PLAN_BYTES_MAX) {
@@ -377,7 +380,7 @@ fn run_plan(run: &Run) -> ExitCode {
         Ok(target) => target,
         Err(message) => return super::fail(super::USAGE, message),
     };
-    let mut written = match Written::read_for(target, &text, &name, run.quick) {
+    let mut written = match WrittenPlan::read_for(target, &text, &name, run.quick) {
         Ok(written) => written,
         Err(mistakes) => return refused(&mistakes),
     };
@@ -387,22 +390,21 @@ fn run_plan(run: &Run) -> ExitCode {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.map_err(|error| format!("cannot start: {error}")).and_then(|runtime| {
-        // Dropping what runs inside ends every process that it started.
+        // Dropping the future ends every process that it started.
         runtime.block_on(measure(run, written, changes, File { name, text }))
     });
     done.unwrap_or_else(|message| super::fail(super::FAILED, message))
 }
 
-impl Run {
-    /// The service that is measured in place of the plan's proxies.
-    fn target(&self) -> Result<Option<Target>, String> {
+impl LabRunArgs {
+    fn target(&self) -> Result<Option<MeasuredService>, String> {
         let Some(server) = self.target.clone() else { return Ok(None) };
         if self.ca.is_some() && !server.url.starts_with("https://") {
             return Err("--ca is about certificates; expected --target https://HOST".to_owned());
         }
         let authority = self.ca.as_deref().map(::lab::authority_of).transpose();
         let authority = authority.map_err(|message| format!("--ca: {message}"))?;
-        Ok(Some(Target { server, authority }))
+        Ok(Some(MeasuredService { server, authority }))
     }
 
     /// Changes of the command line to the plan, without its `quick` tables.
@@ -417,7 +419,6 @@ impl Run {
         }
     }
 
-    /// Command that repeats the run.
     fn command(&self) -> String {
         let list = |flag: &str, names: &[String]| {
             (!names.is_empty()).then(|| format!("{flag} '{}'", names.join(",")))
@@ -440,13 +441,13 @@ impl Run {
     }
 }
 
-/// Plan of the run, and its machines.
+/// Builds the plan of the run, and connects its machines.
 async fn plan(
-    run: &Run,
-    written: Written,
+    run: &LabRunArgs,
+    written: WrittenPlan,
     mut changes: Vec<String>,
     file: File,
-) -> Result<(Plan, Sites), String> {
+) -> Result<(LabPlan, Sites), String> {
     let own = own()?;
     let of_all = written.cases.iter().map(|case| case.workers);
     let of_some = written.wanted.deviations.values().filter_map(|deviation| deviation.workers);
@@ -467,7 +468,7 @@ async fn plan(
     if run.quick {
         changes.insert(0, "its short form, by --quick".to_owned());
     }
-    let plan = Plan {
+    let plan = LabPlan {
         title: written.title,
         command: run.command(),
         file: Some(file),
@@ -488,77 +489,57 @@ async fn plan(
     Ok((plan, sites))
 }
 
-/// Default output directory: `lab-zproxy` for `zproxy` and for `plans/zproxy.toml`.
-fn folder(run: &Run) -> PathBuf {
+/// The default output directory: `lab-zproxy` for `zproxy` and for `plans/zproxy.toml`.
+fn folder(run: &LabRunArgs) -> PathBuf {
     let stem = Path::new(&run.plan).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     run.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{stem}")))
 }
 
-async fn measure(run: &Run, written: Written, changes: Vec<String>, file: File) -> Result<ExitCode, String> {
+async fn measure(
+    run: &LabRunArgs,
+    written: WrittenPlan,
+    changes: Vec<String>,
+    file: File,
+) -> Result<ExitCode, String> {
     let out = folder(run);
     let earlier = run.resume.then(|| lab_files::read_results(&out)).transpose()?;
-    lab_files::make(&out)?;
+    let folder = RunFolder::open(&out, run.resume)?;
     let mut interrupted = pin!(interruption());
-    // Asked first, so that the handlers of signals are there before the first process is.
+    // Polled first, so that signal handlers are installed before the first process starts.
     let (plan, sites) = tokio::select! {
         biased;
         () = &mut interrupted => return Err(::lab::Error::Interrupted.to_string()),
         made = plan(run, written, changes, file) => made?,
     };
-    let mut keeper =
-        Keeper { told: ProgressLine::new(), folder: out.clone(), kept: Instant::now(), failed: None };
+    let mut keeper = ResultKeeper { told: ProgressLine::new(), folder, kept: Instant::now(), failed: None };
     let results = ::lab::run(&plan, sites, earlier, interrupted, &mut keeper).await;
     keeper.told.clear();
     if let Some(error) = keeper.failed {
         super::say(format_args!("{error}; the run went on, and the results are written again now"));
     }
     let results = results.map_err(|error| error.to_string())?;
-    let summary = Summary::of(&results);
-    let written = lab_files::write(&out, &results, &summary, run.plots.themes());
-    print(&if run.json { results.to_json() + "\n" } else { text::render(&summary) })?;
-    // The figures are on the terminal at least.
-    written?;
-    if !run.json {
-        print(&format!("\nReport: {}\n", out.join("report.html").display()))?;
+    let summary = Summary::from_results(&results);
+    let written = keeper.folder.write(&results, &summary, run.plots.themes());
+    // Even if the files fail, the figures are on the terminal.
+    let mut text = if run.json { results.to_json() + "\n" } else { text::render(&summary) };
+    if !run.json && written.is_ok() {
+        text += &format!("\nReport: {}\n", keeper.folder.file("report.html").display());
     }
-    if let Some(missing) = &results.incomplete {
-        return Err(format!("{missing} The report has what was measured until then."));
-    }
-    let missed = results.expectations.iter().filter(|each| !each.is_met).count();
-    if missed > 0 {
-        let message = format!("{missed} of {} expectations were missed", results.expectations.len());
-        return Ok(super::fail(MISSED, message));
-    }
-    Ok(if is_complete(&results, &summary) {
-        ExitCode::SUCCESS
-    } else {
-        super::fail(INVALID_RUN, "some figures are missing or invalid, for the reasons in the report")
-    })
-}
-
-/// Whether each proxy has a figure in each case that it supports.
-fn is_complete(results: &Results, summary: &Summary<'_>) -> bool {
-    summary.cases.iter().all(|case| {
-        case.rows.iter().all(|row| {
-            let lacks = results
-                .lacking
-                .iter()
-                .any(|each| each.proxy == row.proxy.name && each.case == case.case.name);
-            row.valid > 0 || lacks
-        })
-    })
+    let judged = verdict::after(written.and(print(&text)), &verdict::of_lab(&results, &summary));
+    let filed = keeper.folder.judge(&verdict::junit_of_lab(&results, &judged));
+    Ok(verdict::ended(verdict::after(filed, &judged)))
 }
 
 /// Shows the progress of a run, and saves its results.
-struct Keeper {
+struct ResultKeeper {
     told: ProgressLine,
-    folder: PathBuf,
+    folder: RunFolder,
     kept: Instant,
     /// Why the last attempt to save failed.
     failed: Option<String>,
 }
 
-impl Watcher for Keeper {
+impl Watcher for ResultKeeper {
     fn begins(&mut self, forecast: &Forecast) {
         let done = unix_seconds() + forecast.least().as_secs();
         let there = match forecast.skipped() {
@@ -573,7 +554,7 @@ impl Watcher for Keeper {
         ));
     }
 
-    fn next(&mut self, progress: Progress<'_>) {
+    fn next(&mut self, progress: ExperimentProgress<'_>) {
         self.told.progress(&progress);
     }
 
@@ -582,6 +563,6 @@ impl Watcher for Keeper {
             return;
         }
         self.kept = Instant::now();
-        self.failed = lab_files::keep(&self.folder, results).err();
+        self.failed = self.folder.keep(&results.to_json()).err();
     }
 }

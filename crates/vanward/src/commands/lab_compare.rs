@@ -4,21 +4,22 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use report::compare::{Comparison, show};
-use report::{markdown, page, text};
+use report::compare::{ChangeVerdict, Comparison, FigureChange, Gate, show};
+use report::{figure, markdown, page, text};
 
 use super::demo::print;
 use super::lab_files;
 
-/// Exit code: nothing could be judged.
-const UNJUDGED: u8 = 98;
+/// Exit code: nothing to compare, or a figure is undecided.
+const UNDECIDED: u8 = 98;
 /// Exit code: a figure became worse.
 const MISSED: u8 = 99;
+const NAMED_MOST: usize = 4;
 
 /// Compares two results, with intervals.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(super) struct LabCompareArgs {
     /// Directory, results.json or results.json.gz of the first result (the baseline)
     before: PathBuf,
     /// The second result
@@ -32,7 +33,7 @@ pub(super) struct Args {
     /// Also write an HTML page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Exit with 99 if a figure of Vanward became worse by at least this percentage, beyond noise
+    /// Exit with 99 if a figure of Vanward became worse by at least this percentage, beyond noise, and with 98 if one is undecided
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_on: Option<f64>,
 }
@@ -46,15 +47,22 @@ Examples:
   vanward lab compare main branch --fail-on 3       for a CI job
   vanward lab compare amd64 arm64 --html arms.html  two machines
 
---fail-on judges Vanward, or if neither result has it the programs of [command]. It does not judge peers, nor figures that the
-judge of either run rejected.
+--fail-on judges Vanward, or if neither result has it the programs of [command], and not peers. Each figure of the first result is
+better, worse, equal or undecided in the second. A figure is undecided if the second result does not have it, if fewer than three
+rounds count, if the judge of either run does not rank it, or if it spreads so much that it may be worse by half. Lost rounds, errors
+and responses of another size are worse at any percentage.
 
-Exit codes: 0 done, 1 failed, 98 --fail-on found nothing to judge, 99 a figure became worse by --fail-on or more.";
+Exit codes: 0 done, 1 failed, 98 the results have nothing in common, or with --fail-on a figure is undecided, 99 a figure became
+worse by --fail-on or more.";
 
-pub(super) fn run(arguments: &Args) -> Result<ExitCode, String> {
-    let [before, after] = [&arguments.before, &arguments.after].map(|path| lab_files::read_results(path));
+pub(super) fn run(arguments: &LabCompareArgs) -> Result<ExitCode, String> {
+    let [before, after] = [&arguments.before, &arguments.after].map(|path| {
+        let measure = format!("; measure it first: vanward lab run PLAN --out {}", path.display());
+        let remedy = if lab_files::has_results(path) { "" } else { &measure };
+        lab_files::read_results(path).map_err(|why| why + remedy)
+    });
     let (before, after) = (before?, after?);
-    let comparison = Comparison::of(&before, &after);
+    let comparison = Comparison::new(&before, &after);
     if let Some(path) = &arguments.html {
         let page = page::comparison(&comparison).map_err(|error| error.to_string())?;
         fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
@@ -66,22 +74,51 @@ pub(super) fn run(arguments: &Args) -> Result<ExitCode, String> {
     } else {
         text::comparison(&comparison)
     })?;
+    if comparison.is_disjoint {
+        let message = "nothing is compared: the two results have no proxy and case in common";
+        return Ok(super::fail(UNDECIDED, message));
+    }
     let Some(threshold) = arguments.fail_on else { return Ok(ExitCode::SUCCESS) };
-    let regressions = comparison.regressions(threshold).count();
-    if regressions == 0 && comparison.has_judged() {
-        return Ok(ExitCode::SUCCESS);
+    Ok(match comparison.gate(threshold) {
+        Gate::Passed => ExitCode::SUCCESS,
+        Gate::Worse(changes) => {
+            let (count, names) = (figure::things(changes.len(), "figure"), named(&changes));
+            let message = format!("{count} became worse by {:.1}% or more: {names}", threshold * 100.0);
+            super::fail(MISSED, message)
+        }
+        Gate::Undecided(changes) => {
+            let (count, names) = (figure::things(changes.len(), "figure"), named(&changes));
+            super::fail(
+                UNDECIDED,
+                format!("undecided: {count}: {names}; measure again, or with more --repeats"),
+            )
+        }
+        Gate::Nothing => {
+            let whose = match comparison.gated.as_slice() {
+                [] => "the first result has no proxy that is to be judged".to_owned(),
+                names => {
+                    format!(
+                        "no figure of {} counts in both results, in three rounds or more",
+                        names.join(", ")
+                    )
+                }
+            };
+            super::fail(UNDECIDED, format!("--fail-on has nothing to go by: {whose}"))
+        }
+    })
+}
+
+/// Lists the first figures: `errors, tiny; memory, small (not ranked)`.
+fn named(changes: &[&FigureChange]) -> String {
+    let named = changes.iter().take(NAMED_MOST).map(|change| match change.verdict {
+        ChangeVerdict::Undecided(doubt) => format!("{} ({})", show::place(change), show::why(doubt)),
+        ChangeVerdict::Better | ChangeVerdict::Worse | ChangeVerdict::Equal => show::place(change),
+    });
+    let named = named.collect::<Vec<_>>().join("; ");
+    match changes.len().saturating_sub(NAMED_MOST) {
+        0 => named,
+        more => format!("{named}; and {more} more"),
     }
-    if regressions == 0 {
-        let whose = match comparison.gated.as_slice() {
-            [] => "whoever is to be judged is not in both results".to_owned(),
-            names => {
-                format!("no figure of {} counts in both results, in three rounds or more", names.join(", "))
-            }
-        };
-        return Ok(super::fail(UNJUDGED, format!("--fail-on has nothing to go by: {whose}")));
-    }
-    let message = format!("{regressions} figures became worse by {:.1}% or more", threshold * 100.0);
-    Ok(super::fail(MISSED, message))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -1,4 +1,4 @@
-//! Reads and writes the files of a lab run. The crate `report` makes their content.
+//! Reads and writes the files of a lab run. The crate `report` renders their content.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Error, ErrorKind, Read};
@@ -9,28 +9,103 @@ use report::chart::Theme;
 use report::export::Plot;
 use report::{Results, Summary, export, markdown, page};
 
+use super::features;
+
 /// Maximum size of a results file, far above that of the largest matrix.
 const RESULTS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Name of the results file.
 const RESULTS: &str = "results.json";
-/// Name of a results file compressed with gzip, which needs a fifth of the space.
+/// Compressed results need a fifth of the space.
 const RESULTS_GZIPPED: &str = "results.json.gz";
+const EARLIER: [&str; 2] = [RESULTS, RESULTS_GZIPPED];
 
-/// Writes all files of a run; each chart also as files for these themes.
-///
-/// The results are written first, because they matter most on a disk that is nearly full.
-pub(super) fn write(
-    folder: &Path,
-    results: &Results,
-    summary: &Summary<'_>,
-    themes: &[Theme],
-) -> Result<(), String> {
-    make(folder)?;
-    keep(folder, results)?;
-    write_reports(folder, results, summary, themes)
+const JUNIT: &str = "junit.xml";
+
+/// Directory of a run, for its results and reports.
+pub(super) struct RunFolder {
+    path: PathBuf,
+    /// Whether it has results of an earlier run, which new ones must not replace.
+    has_earlier: bool,
 }
 
-/// Writes everything but the results.
+impl RunFolder {
+    /// Creates the directory, and checks before the measurement that files can be written there. Removes the
+    /// verdict of an earlier run, so that it is not taken for that of an interrupted run. With `is_resumed`,
+    /// earlier results are replaced.
+    pub(super) fn open(path: &Path, is_resumed: bool) -> Result<Self, String> {
+        fs::create_dir_all(path).map_err(|error| failed(path, &error))?;
+        put(path, JUNIT, "")?;
+        let junit = path.join(JUNIT);
+        fs::remove_file(&junit).map_err(|error| failed(&junit, &error))?;
+        let has_earlier = !is_resumed && EARLIER.iter().any(|name| path.join(name).exists());
+        Ok(Self { path: path.to_owned(), has_earlier })
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Writes the results file. Earlier results are moved to a separate directory, once the new ones are on disk.
+    pub(super) fn keep(&mut self, results: &str) -> Result<(), String> {
+        let beside = write_beside(&self.path, RESULTS, results)?;
+        if self.has_earlier {
+            if let Err(message) = set_aside(&self.path) {
+                let _ = fs::remove_file(&beside);
+                return Err(message);
+            }
+            self.has_earlier = false;
+        }
+        put_in_place(&self.path, RESULTS, &beside)
+    }
+
+    /// Writes all files of a lab run except its verdict; each chart also as files in these themes.
+    ///
+    /// The results are written first, because they matter most on an almost full disk.
+    pub(super) fn write(
+        &mut self,
+        results: &Results,
+        summary: &Summary<'_>,
+        themes: &[Theme],
+    ) -> Result<(), String> {
+        self.keep(&results.to_json())?;
+        write_reports(&self.path, results, summary, themes)
+    }
+
+    pub(super) fn write_demo(&mut self, results: &Results, summary: &Summary<'_>) -> Result<(), String> {
+        self.keep(&results.to_json())?;
+        write_page(&self.path, summary)
+    }
+
+    pub(super) fn write_resilience(&mut self, results: &report::resilience::Results) -> Result<(), String> {
+        self.keep(&results.to_json())?;
+        write_resilience_page(&self.path, results)
+    }
+
+    /// Writes the JUnit file. It comes last, so that its verdict includes all other files and the printed output.
+    pub(super) fn judge(&self, junit: &str) -> Result<(), String> {
+        judge(&self.path, junit)
+    }
+}
+
+pub(super) fn judge(folder: &Path, junit: &str) -> Result<(), String> {
+    put(folder, JUNIT, junit)
+}
+
+/// Moves the results of an earlier run to the first free `earlier-N`. Their reports can be rendered again.
+fn set_aside(folder: &Path) -> Result<(), String> {
+    let aside = (1..).map(|number| folder.join(format!("earlier-{number}"))).find(|path| !path.exists());
+    let aside = aside.expect("some number is free");
+    fs::create_dir(&aside).map_err(|error| failed(&aside, &error))?;
+    for name in EARLIER {
+        match fs::rename(folder.join(name), aside.join(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&aside, &error)),
+            _ => {}
+        }
+    }
+    super::say(format_args!("{} had results already: they are in {} now", folder.display(), aside.display()));
+    Ok(())
+}
+
+/// Writes everything except the results and the verdict.
 pub(super) fn write_reports(
     folder: &Path,
     results: &Results,
@@ -39,27 +114,30 @@ pub(super) fn write_reports(
 ) -> Result<(), String> {
     put(folder, "report.md", markdown::render(summary))?;
     put(folder, "results.csv", export::csv(results))?;
-    if !results.expectations.is_empty() {
-        put(folder, "junit.xml", ::lab::expect::junit(&results.title, &results.expectations))?;
-    }
     let texts =
         |files: Vec<(String, String)>| files.into_iter().map(|(name, text)| (name, text.into_bytes()));
     put_folder(folder, "latency", texts(export::distributions(summary)))?;
     put_folder(folder, "usage", texts(export::collections(summary)))?;
     if !themes.is_empty() {
         let plots = export::plots(summary, themes);
-        let drawn = |plot: &Plot| {
-            let png = plot.png().map(|png| (format!("{}.png", plot.name), png));
-            std::iter::once((format!("{}.svg", plot.name), plot.svg().into_bytes())).chain(png)
-        };
         put_folder(folder, "plots", plots.iter().flat_map(drawn))?;
+        if let Some(missing) = features::PICTURES.missing() {
+            super::say(format_args!("plots are SVG alone: {missing}"));
+        }
     }
-    // The one that can be too much: a page has an end, the others have not.
+    // The page has a size limit and may fail; the others cannot.
     write_page(folder, summary)
 }
 
-/// Writes files into a folder of their own. What an earlier run left there of cases that this one has not would be taken
-/// for its own.
+/// Renders a plot as SVG, and in a build with pictures also as PNG.
+fn drawn(plot: &Plot) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let svg = std::iter::once((format!("{}.svg", plot.name), plot.svg().into_bytes()));
+    #[cfg(feature = "pictures")]
+    let svg = svg.chain(plot.png().map(|png| (format!("{}.png", plot.name), png)));
+    svg
+}
+
+/// Replaces a folder of files. Otherwise files of cases that only an earlier run had would seem to belong to this one.
 fn put_folder(
     folder: &Path,
     name: &str,
@@ -77,31 +155,11 @@ fn put_folder(
     files.try_for_each(|(name, content)| put(&inside, &name, content))
 }
 
-/// Writes the page.
 pub(super) fn write_page(folder: &Path, summary: &Summary<'_>) -> Result<(), String> {
     let page = page::render(summary).map_err(|error| error.to_string())?;
     put(folder, "report.html", page)
 }
 
-/// Writes the files of a resilience run.
-pub(super) fn write_resilience(folder: &Path, results: &report::resilience::Results) -> Result<(), String> {
-    make(folder)?;
-    put(folder, RESULTS, results.to_json())?;
-    let required = results.expectations.iter().filter(|each| each.is_required);
-    let cases: Vec<_> = required
-        .map(|each| report::results::Expectation {
-            text: each.text.clone(),
-            proxy: each.proxy.clone(),
-            case: each.phase.clone(),
-            measured: each.measured.clone(),
-            is_met: each.is_met,
-        })
-        .collect();
-    put(folder, "junit.xml", ::lab::expect::junit(&results.title, &cases))?;
-    write_resilience_page(folder, results)
-}
-
-/// Writes the page of a resilience run.
 pub(super) fn write_resilience_page(
     folder: &Path,
     results: &report::resilience::Results,
@@ -110,43 +168,46 @@ pub(super) fn write_resilience_page(
     put(folder, "report.html", page)
 }
 
-/// Writes the results file.
-pub(super) fn keep(folder: &Path, results: &Results) -> Result<(), String> {
-    put(folder, RESULTS, results.to_json())
-}
-
-/// Results of either kind.
-pub(super) enum Kept {
+pub(super) enum SavedResults {
     Lab(Box<Results>),
     Resilience(Box<report::resilience::Results>),
 }
 
 /// Reads the results of an experiment or of a resilience run.
-pub(super) fn read_kept(at: &Path) -> Result<Kept, String> {
+pub(super) fn read_kept(at: &Path) -> Result<SavedResults, String> {
     let (path, text) = read_text(at)?;
-    // Their fields differ: what one kind is read as is not the other.
+    // Their fields differ, so neither is parsed as the other.
     match Results::from_json(&text) {
-        Ok(results) => Ok(Kept::Lab(Box::new(results))),
+        Ok(results) => Ok(SavedResults::Lab(Box::new(results))),
         Err(error) => match report::resilience::Results::from_json(&text) {
-            Ok(results) => Ok(Kept::Resilience(Box::new(results))),
+            Ok(results) => Ok(SavedResults::Resilience(Box::new(results))),
             Err(_) => Err(format!("cannot read {}: {error}", path.display())),
         },
     }
 }
 
-/// Reads the results of a directory or a file, also if compressed with gzip.
+/// Reads the results in a directory or a file, also if compressed with gzip.
 pub(super) fn read_results(at: &Path) -> Result<Results, String> {
     let (path, text) = read_text(at)?;
     Results::from_json(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-fn read_text(at: &Path) -> Result<(PathBuf, String), String> {
+pub(super) fn has_results(at: &Path) -> bool {
+    results_file(at).exists()
+}
+
+/// The file with the results of a directory, or the file itself.
+fn results_file(at: &Path) -> PathBuf {
     let (plain, gzipped) = (at.join(RESULTS), at.join(RESULTS_GZIPPED));
-    let path = match at.is_dir() {
+    match at.is_dir() {
         true if gzipped.exists() && !plain.exists() => gzipped,
         true => plain,
         false => at.to_owned(),
-    };
+    }
+}
+
+fn read_text(at: &Path) -> Result<(PathBuf, String), String> {
+    let path = results_file(at);
     let text = if path.extension().is_some_and(|extension| extension == "gz") {
         let file = File::open(&path).map_err(|error| unreadable(&path, &error))?;
         read_from(&path, MultiGzDecoder::new(BufReader::new(file)), RESULTS_BYTES_MAX)?
@@ -180,17 +241,30 @@ fn unreadable(path: &Path, error: &Error) -> String {
     format!("cannot read {}: {error}{remedy}", path.display())
 }
 
-/// Creates a directory if it does not exist.
-pub(super) fn make(folder: &Path) -> Result<(), String> {
+fn make(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| failed(folder, &error))
 }
 
 /// Writes a file under another name, then renames it: on a full disk, the previous file stays intact.
 fn put(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> Result<(), String> {
-    let (path, beside) = (folder.join(name), folder.join(format!("{name}.part")));
-    let written = fs::write(&beside, content).and_then(|()| fs::rename(&beside, &path));
-    written.map_err(|error| {
+    let beside = write_beside(folder, name, content)?;
+    put_in_place(folder, name, &beside)
+}
+
+/// Writes the content of a file under another name, which it returns.
+fn write_beside(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf, String> {
+    let beside = folder.join(format!("{name}.part"));
+    fs::write(&beside, content).map_err(|error| {
         let _ = fs::remove_file(&beside);
+        failed(&folder.join(name), &error)
+    })?;
+    Ok(beside)
+}
+
+fn put_in_place(folder: &Path, name: &str, beside: &Path) -> Result<(), String> {
+    let path = folder.join(name);
+    fs::rename(beside, &path).map_err(|error| {
+        let _ = fs::remove_file(beside);
         failed(&path, &error)
     })
 }

@@ -1,10 +1,10 @@
-//! `vanward lab resilience`: runs a plan with faults and events beside the load. The crate `lab` runs it, the crate `report`
-//! interprets the results.
+//! `vanward lab resilience`: runs a plan with faults and events during the load. The crate `lab` runs it, the crate
+//! `report` interprets the results.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::lab::resilience::{self, Plan, Told};
+use ::lab::resilience::{self, ResiliencePlan, RunReport};
 use ::lab::{Grammar, experiments};
 use report::resilience::{Results, render};
 use report::results::File;
@@ -14,11 +14,11 @@ use super::{lab, lab_files};
 
 /// Shows what clients get while servers die, links slow down and configurations are reloaded.
 ///
-/// Load has a constant rate, and at the times of the plan something happens to origins, proxy or links. Each proxy does the
-/// same with its origins started anew. Figures are told by phase, with the time to recover.
+/// Load has a constant rate, and at the times of the plan something happens to origins, proxy or links. Each proxy
+/// does the same with restarted origins. Figures are reported by phase, with the time to recover.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct LabResilienceArgs {
     /// Name of a built-in plan, as in `vanward lab list`, or a plan file
     plan: String,
     /// Multiply the times of the plan by `times` of its `[quick]`
@@ -64,7 +64,7 @@ A plan:
 
 Exit codes: 0 done, 1 failed or interrupted, 78 mistake in the plan, 98 figures invalid, 99 an expectation was missed.";
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &LabResilienceArgs) -> ExitCode {
     let (name, text) = match experiments::resilience_named(&arguments.plan) {
         Some(plan) => (format!("{}.toml", plan.name), plan.text.to_owned()),
         None => match lab_files::read(Path::new(&arguments.plan), lab::PLAN_BYTES_MAX) {
@@ -78,22 +78,22 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             }
         },
     };
-    let mut plan = match Plan::read(&text, &name, arguments.quick, grammar()) {
+    let mut plan = match ResiliencePlan::read(&text, &name, arguments.quick, grammar()) {
         Ok(plan) => plan,
         Err(mistakes) => return lab::refused(&mistakes),
     };
-    if let Err(message) = plan.choose(&arguments.proxies) {
-        return super::fail(super::USAGE, message);
+    match plan.choose(&arguments.proxies) {
+        Ok(left_out) => left_out.iter().for_each(super::say),
+        Err(message) => return super::fail(super::USAGE, message),
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.map_err(|error| format!("cannot start: {error}")).and_then(|runtime| {
-        // Dropping what runs inside ends every process that it started.
+        // Dropping the future ends every process that it started.
         runtime.block_on(measure(arguments, &plan, File { name, text }))
     });
     done.unwrap_or_else(|message| super::fail(super::FAILED, message))
 }
 
-/// Names of the built-in profiles.
 static PROFILES: std::sync::LazyLock<Vec<&'static str>> =
     std::sync::LazyLock::new(|| config::PROFILES.iter().map(|profile| profile.name).collect());
 
@@ -101,12 +101,12 @@ fn grammar() -> Grammar {
     Grammar { fault, profiles: &PROFILES }
 }
 
-/// The built-in plans, with their durations.
+/// Lists the built-in plans with their durations.
 pub(super) fn list() -> Result<String, String> {
     let mut out = "\nResilience runs (vanward lab resilience NAME)\n".to_owned();
     for built_in in experiments::RESILIENCE {
         let plan = |quick| {
-            Plan::read(built_in.text, built_in.name, quick, grammar())
+            ResiliencePlan::read(built_in.text, built_in.name, quick, grammar())
                 .map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
         };
         let (full, quick) = (plan(false)?, plan(true)?);
@@ -118,31 +118,53 @@ pub(super) fn list() -> Result<String, String> {
     Ok(out)
 }
 
+/// Rejects faults that an injector cannot produce: it speaks plain HTTP/1.1 over TCP.
 fn fault(text: &str) -> Result<(), String> {
-    config::injection(text).map(drop).map_err(|error| error.to_string())
+    let injection = config::injection(text).map_err(|error| error.to_string())?;
+    let (listen, server) = ("127.0.0.1:1".parse(), "http://127.0.0.1:2".parse());
+    let (Ok(listen), Ok(server)) = (listen, server) else { return Ok(()) };
+    let injector = config::Config::for_servers(vec![listen], vec![server]);
+    let rules = super::faults::rules(&[injection]);
+    let written: String = rules.iter().map(|rule| config::written_rule(rule, &injector)).collect();
+    match config::faults(&written, "the fault", &injector) {
+        Ok(_) => Ok(()),
+        Err(mistakes) => Err(mistakes.first().map_or_else(String::new, |mistake| {
+            let expected = mistake.expected.as_ref().map(|expected| format!("; expected {expected}"));
+            format!(
+                "{text:?} cannot be injected in a resilience run: {}{}",
+                mistake.message,
+                expected.unwrap_or_default()
+            )
+        })),
+    }
 }
 
-async fn measure(arguments: &Args, plan: &Plan, file: File) -> Result<ExitCode, String> {
+async fn measure(
+    arguments: &LabResilienceArgs,
+    plan: &ResiliencePlan,
+    file: File,
+) -> Result<ExitCode, String> {
     let own = lab::own()?;
     let out = folder(arguments);
-    lab_files::make(&out)?;
-    let mut told = |told: Told<'_>| match told {
-        Told::Begins(proxy) => super::say(format_args!("{proxy}: {:?} of load", plan.duration)),
-        Told::Step(proxy, at, words) => super::say(format_args!("{proxy}: {at:?} {words}")),
+    let mut folder = lab_files::RunFolder::open(&out, false)?;
+    let mut told = |told: RunReport<'_>| match told {
+        RunReport::Begins(proxy) => super::say(format_args!("{proxy}: {:?} of load", plan.duration)),
+        RunReport::Step(proxy, at, words) => super::say(format_args!("{proxy}: {at:?} {words}")),
     };
     let results = resilience::run(plan, &own, file, command(arguments), interruption(), &mut told).await;
     let results = results.map_err(|error| error.to_string())?;
-    let written = lab_files::write_resilience(&out, &results);
-    print(&if arguments.json { results.to_json() + "\n" } else { render(&results) })?;
-    // The figures are on the terminal at least.
-    written?;
-    if !arguments.json {
-        print(&format!("\nReport: {}\n", out.join("report.html").display()))?;
+    let written = folder.write_resilience(&results);
+    // Even if the files fail, the figures are on the terminal.
+    let mut text = if arguments.json { results.to_json() + "\n" } else { render(&results) };
+    if !arguments.json && written.is_ok() {
+        text += &format!("\nReport: {}\n", folder.file("report.html").display());
     }
-    Ok(verdict(&results).map_or_else(|(code, message)| super::fail(code, message), |()| ExitCode::SUCCESS))
+    let judged = super::verdict::after(written.and(print(&text)), &verdict(&results));
+    let filed = folder.judge(&super::verdict::junit_of_resilience(&results, &judged));
+    Ok(super::verdict::ended(super::verdict::after(filed, &judged)))
 }
 
-/// Writes the page of a run again, and prints the tables unless the page is all that is wanted.
+/// Renders the page of a run again, and prints the tables unless only the page is wanted.
 pub(super) fn remake(
     folder: &Path,
     results: &Results,
@@ -159,7 +181,7 @@ pub(super) fn remake(
     }
 }
 
-/// Judges a run. Where the load generator had too little CPU time, a missed expectation is not held against the proxy.
+/// Judges a run. If the load generator had too little CPU time, a missed expectation does not count against the proxy.
 fn verdict(results: &Results) -> Result<(), (u8, String)> {
     if results.interrupted {
         let message = "interrupted; the results are those of the proxies before";
@@ -181,14 +203,13 @@ fn verdict(results: &Results) -> Result<(), (u8, String)> {
     }
 }
 
-/// Default output directory: `resilience-dying` for `plans/dying.toml`.
-fn folder(arguments: &Args) -> PathBuf {
+/// The default output directory: `resilience-dying` for `plans/dying.toml`.
+fn folder(arguments: &LabResilienceArgs) -> PathBuf {
     let stem = Path::new(&arguments.plan).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("resilience-{stem}")))
 }
 
-/// Command that repeats the run.
-fn command(arguments: &Args) -> String {
+fn command(arguments: &LabResilienceArgs) -> String {
     let proxies =
         (!arguments.proxies.is_empty()).then(|| format!(" --proxies {}", arguments.proxies.join(",")));
     let quick = if arguments.quick { " --quick" } else { "" };
@@ -229,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_counts_where_the_figures_are_valid() {
+    fn missed_expectations_count_if_the_figures_are_valid() {
         for (runs, expected) in [
             (&[("a", true, true), ("b", true, true)][..], None),
             (&[("a", true, false), ("b", true, true)], Some(lab::MISSED)),

@@ -2,25 +2,27 @@
 
 /// Values of flags.
 mod values;
-/// Flags about connections and TLS.
+/// Flags for connections and TLS.
 mod connecting;
-/// The plan that flags describe.
+/// Builds the plan from the flags.
 mod planned;
 /// Streams in place of requests.
 mod streams;
-/// Loads of several machines.
+/// Load from several machines.
 mod agents;
 /// Runs with several numbers of connections.
 mod sweep;
 /// Expectations of a run.
 mod expect;
+/// Limits on failures, and the verdict on a run.
+mod limits;
 /// Progress of a run.
 mod watch;
 /// Prometheus remote write.
 mod remote_write;
 /// The files of a run.
 mod out;
-/// The page of a run, and of several.
+/// The page of one or several runs.
 mod page;
 
 use std::io::Write;
@@ -28,18 +30,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgGroup;
-use load::{Outcome, Plan, ThinkTime};
-use report::condition::Condition;
+use load::{LoadPlan, RunOutcome, ThinkTime};
+use report::condition::FigureCondition;
 
 use connecting::Connecting;
+use limits::FailureLimits;
 use remote_write::RemoteWrite;
 use values::{By, MaxErrors, Stages, max_errors, rate, seconds, whole_number};
-use watch::Watch;
+use watch::RunWatch;
 
-/// Exit code: the run is invalid.
-const INVALID: u8 = 98;
-/// Exit code: an expectation was missed.
-const MISSED: u8 = 99;
+use super::verdict::{self, Judged};
 
 /// Generates load over HTTP/1.1, HTTP/2 or HTTP/3, with or without TLS, and measures latency.
 ///
@@ -52,9 +52,9 @@ const MISSED: u8 = 99;
 #[command(group(ArgGroup::new("seeded").args(["poisson", "requests_from"]).multiple(true)))]
 #[command(group(ArgGroup::new("multiplexed").args(["h2", "h3"])))]
 #[command(group(ArgGroup::new("listed").args(["urls", "requests_from"])))]
-pub(crate) struct Args {
+pub(crate) struct LoadArgs {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<LoadCommand>,
     /// `http://HOST[:PORT]/PATH`, or https. Optional with --urls and --requests-from; with them, what starts with / in the
     /// file is a path of this host.
     #[arg(required_unless_present = "listed")]
@@ -86,13 +86,14 @@ pub(crate) struct Args {
     /// Without a rate: pause of each connection between response and next request, 100ms or at random 100ms..1s
     #[arg(long, value_name = "DURATION", value_parser = values::think_time, conflicts_with = "paced")]
     think_time: Option<ThinkTime>,
-    /// Request the URLs of this file in turn, one per line, or METHOD URL, and a body or @FILE behind it; # starts a comment
+    /// Request the URLs of this file in turn, one per line, or METHOD URL, optionally followed by a body or @FILE;
+    /// # starts a comment
     #[arg(long, value_name = "FILE")]
     urls: Option<PathBuf>,
     /// Send the requests of this file by their weights: TOML with `[[request]]`, .http, or .har
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body"])]
     requests_from: Option<PathBuf>,
-    /// Format of --requests-from [default: by the end of its name]
+    /// Format of --requests-from [default: by the file name's extension]
     #[arg(long, value_name = "FORMAT", requires = "requests_from")]
     requests_format: Option<RequestsFormat>,
     /// Send the requests of a recording (HAR) to these hosts only [default: the host of the URL]
@@ -110,16 +111,16 @@ pub(crate) struct Args {
     /// Request body: text, @FILE, or @- for standard input
     #[arg(long, value_name = "TEXT")]
     body: Option<String>,
-    /// Credentials for HTTP Basic authentication: NAME:PASSWORD, or @FILE with that. They are in no output
+    /// Credentials for HTTP Basic authentication: NAME:PASSWORD, or @FILE with that. They appear in no output
     #[arg(short = 'u', long, value_name = "USER")]
     user: Option<String>,
-    /// Cookies that each connection has at first, 'a=b; c=d' or '' for none; it keeps those that servers set
+    /// Initial cookies of each connection, 'a=b; c=d' or '' for none; it keeps those that servers set
     #[arg(short = 'b', long = "cookie", value_name = "COOKIES")]
     cookies: Option<String>,
     /// Follow redirects to hosts of the URLs; a request then counts once, with its last response
     #[arg(short = 'L', long, visible_alias = "location")]
     follow: bool,
-    /// Most redirects that a request follows
+    /// Maximum number of redirects that a request follows
     #[arg(long, value_name = "N", requires = "follow", default_value_t = 10)]
     max_redirs: u32,
     /// Open a new connection for each request; its time counts as part of the request
@@ -136,6 +137,13 @@ pub(crate) struct Args {
     streams: u64,
     #[command(flatten)]
     connecting: Connecting,
+    /// Check each response: 'status 200', 'header Content-Type text/*', 'size 1KB..', 'contains total' or 'digest
+    /// crc32:0d4a1185'. Can be repeated. Not for requests of a file with their own checks
+    #[arg(long = "check", value_name = "CHECK", value_parser = values::check)]
+    checks: Vec<String>,
+    /// Without a check: whether responses must match the first ones to the same request
+    #[arg(long, value_name = "WHICH", default_value = "same")]
+    responses: ResponsesOf,
     /// Timeout of a request, until its response is complete
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "10s")]
     timeout: f64,
@@ -145,7 +153,7 @@ pub(crate) struct Args {
     max_errors: Option<MaxErrors>,
     /// Exit with 99 unless this holds: 'p99 < 50ms', 'errors < 0.1%', 'rate > 1000/s'. Can be repeated
     #[arg(long = "expect", value_name = "CONDITION", value_parser = expect::condition)]
-    expectations: Vec<Condition>,
+    expectations: Vec<FigureCondition>,
     /// Warm-up: send load for this time without counting it
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "0s")]
     warm_up: f64,
@@ -167,12 +175,12 @@ pub(crate) struct Args {
     /// Label of what --remote-write pushes, NAME=VALUE. Can be repeated
     #[arg(long = "remote-label", value_name = "LABEL", requires = "remote_write")]
     remote_labels: Vec<String>,
-    /// Send a part of the load from where this command leads, which runs `vanward load agent` there: 'ssh HOST vanward load
-    /// agent', 'kubectl attach -qi POD'. Given once for each machine
+    /// Send a part of the load from another machine. The command runs `vanward load agent` there: 'ssh HOST vanward
+    /// load agent', 'kubectl attach -qi POD'. Given once for each machine
     #[arg(long = "agent", value_name = "COMMAND")]
     agents: Vec<String>,
-    /// An agent of which nothing is heard for this time is lost, and so is one that has not ended so long after its time: the
-    /// result is that of the others, and invalid
+    /// An agent is lost if it is silent for this time, or has not ended this long after its time. The result is
+    /// then that of the others, and invalid
     #[arg(long, value_name = "DURATION", value_parser = seconds, requires = "agents", default_value = "30s")]
     agent_timeout: f64,
     /// Do not show progress
@@ -184,12 +192,12 @@ pub(crate) struct Args {
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
-    Report(page::Args),
+enum LoadCommand {
+    Report(page::LoadPageArgs),
     Events(streams::EventsArgs),
     Websocket(streams::WebSocketArgs),
     Grpc(streams::GrpcArgs),
-    /// Sends a part of a load, as `vanward load --agent COMMAND` asks for it on standard input
+    /// Sends a part of a load, controlled by `vanward load --agent COMMAND` over standard input
     Agent,
 }
 
@@ -199,9 +207,19 @@ enum RequestsFormat {
     Toml,
     Http,
     Har,
-    /// From a lab that has read it.
+    /// Passed on by a lab that has read the list.
     #[value(hide = true)]
     Handed,
+}
+
+/// Requirement for responses without a check.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ResponsesOf {
+    /// A status, type or body different from the first responses is an error; a body that varies from the start may
+    /// vary
+    Same,
+    /// Any response with status 2xx or 3xx is good
+    Any,
 }
 
 const EXAMPLES: &str = "\
@@ -244,14 +262,16 @@ With https, TLS handshakes have their own times and counts, full and resumed. Ke
 before the measured period. A failed handshake or an untrusted certificate is an error of class TLS; a request that an
 HTTP/2 server resets or refuses is an error of class reset.
 
-With -d a run ends within a second of its time. It reports the number and age of unfinished requests; they are not in
-the times, nor are requests that timed out. With -n alone it ends when the server is gone: no response for 5 seconds, and
+With -d a run ends within a second of its time. Requests without an answer then, those that timed out, and those of a rate
+that could not be sent are in the times with their age: percentiles among them are printed with ≥, at least, and meet no
+upper limit of --expect. With -n alone it ends when the server is gone: no response for 5 seconds, and
 every connection failed at least twice.
 
 A run with -R is invalid (exit code 98) if own lateness at p99 is above 1 ms and above a tenth of the main figure's
 p99; if the last request was sent later than a hundredth of the run (at least 10 ms); or if more than one request
-in a hundred was never sent. The exit code is 1 without a success, if the server was gone before the end, or if more
-requests failed than --max-errors allows.
+in a hundred was never sent. Any run is invalid if requests hang at its end, the oldest for more than 500 ms and four times
+the slowest answer. The exit code is 1 without a success, if the run was interrupted or
+the server gone before the end, if more requests failed than --max-errors allows, or if WebSockets or gRPC calls lost messages. The reason is on standard error.
 
 --follow leads only to hosts that a URL of the run names, on any port; another host is an error of class redirect, so that
 load is sent to nobody else. Methods change as in a browser (RFC 9110): 303 asks with GET, and so do 301 and 302 after
@@ -259,7 +279,8 @@ POST. Credentials and a given Host or Cookie field are not sent to another origi
 of its own; over HTTP/2, each stream.
 
 --requests-from takes a list in TOML: [[request]] with path or url, and name, method, headers = { .. }, body or body_file,
-weight, and check = { status = [200, \"4xx\"], header = { Content-Type = \"text/*\" }, contains = \"total\", size = \"1KB..\" }.
+weight, and check = { status = [200, \"4xx\"], header = { Content-Type = \"text/*\" }, contains = \"total\", size = \"1KB..\",
+digest = \"crc32:0d4a1185\" }.
 In path, headers and body {{counter}}, {{random 1 100}}, {{uuid}}, {{timestamp}} and {{timestamp_ms}} differ each time.
 A response that misses a check is an error of class check. It also takes .http files of VS Code's REST Client and of IntelliJ,
 with '# @weight 3' and '# @check status 200' in comments, and HAR recordings, of which only the hosts of --hosts or of the URL
@@ -270,13 +291,13 @@ mean and max; errors, 2xx, 3xx, 4xx and 5xx as a number or with % as a share of 
 per second. Each is printed with what was measured. If one is missed the exit code is 99, before all other codes; what
 was not measured is missed.";
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &LoadArgs) -> ExitCode {
     match &arguments.command {
-        Some(Command::Report(arguments)) => return page::run(arguments),
-        Some(Command::Events(arguments)) => return streams::run(arguments.plan(), arguments.common()),
-        Some(Command::Websocket(arguments)) => return streams::run(arguments.plan(), arguments.common()),
-        Some(Command::Grpc(arguments)) => return streams::run(arguments.plan(), arguments.common()),
-        Some(Command::Agent) => return agents::agent(),
+        Some(LoadCommand::Report(arguments)) => return page::run(arguments),
+        Some(LoadCommand::Events(arguments)) => return streams::run(arguments.plan(), arguments.common()),
+        Some(LoadCommand::Websocket(arguments)) => return streams::run(arguments.plan(), arguments.common()),
+        Some(LoadCommand::Grpc(arguments)) => return streams::run(arguments.plan(), arguments.common()),
+        Some(LoadCommand::Agent) => return agents::agent(),
         None => {}
     }
     if !arguments.agents.is_empty() {
@@ -296,33 +317,51 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     told(arguments, &outcome)
 }
 
-/// Prints a result. Returns its exit code.
-fn told(arguments: &Args, outcome: &Outcome) -> ExitCode {
-    match present(arguments.hgrm.as_deref(), arguments.json, outcome) {
-        Ok(()) => verdict(max_errors_of(arguments), outcome),
-        // Nobody reads any longer: as with any filter, that is no failure of this command.
-        Err(Unwritten::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => super::fail(super::FAILED, error),
+impl LoadArgs {
+    fn limits(&self) -> FailureLimits<'_> {
+        FailureLimits { max_errors: self.max_errors, expectations: &self.expectations }
     }
 }
 
-/// Runs a plan, shows its progress, and writes its files to the directory. Prints why, if that fails.
-fn measured(arguments: &Args, plan: &Plan, folder: Option<&Path>) -> Result<Outcome, ExitCode> {
+/// Prints a result. Returns its exit code.
+fn told(arguments: &LoadArgs, outcome: &RunOutcome) -> ExitCode {
+    let printed = present(arguments.hgrm.as_deref(), arguments.json, outcome);
+    settled(arguments.out.as_deref(), outcome, printed, &arguments.limits().judge(outcome))
+}
+
+/// Returns the exit code of a run, independent of readers of the printed output. The JUnit file says the same.
+fn settled(
+    folder: Option<&Path>,
+    outcome: &RunOutcome,
+    printed: Result<(), Unwritten>,
+    judged: &Judged,
+) -> ExitCode {
+    let printed = match printed {
+        // A closed pipe is no failure, as with any filter.
+        Err(Unwritten::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed.map_err(|error| error.to_string()),
+    };
+    let judged = verdict::after(printed, judged);
+    let filed = folder.map_or(Ok(()), |folder| out::judge(folder, outcome, &judged));
+    verdict::ended(verdict::after(filed, &judged))
+}
+
+/// Runs a plan, shows its progress, and writes its files to the directory. Prints the reason if that fails.
+fn measured(arguments: &LoadArgs, plan: &LoadPlan, folder: Option<&Path>) -> Result<RunOutcome, ExitCode> {
     let failed = |message| super::fail(super::FAILED, message);
-    let folder = folder.map(out::Folder::create).transpose().map_err(failed)?;
-    let seconds = folder.as_ref().map(out::Folder::seconds);
+    let folder = folder.map(out::OutFolder::create).transpose().map_err(failed)?;
+    let seconds = folder.as_ref().map(out::OutFolder::seconds);
     let remote = arguments.remote_write.as_deref();
     let remote = remote.map(|url| RemoteWrite::start(url, &arguments.remote_labels, plan)).transpose();
     let remote = remote.map_err(|message| super::fail(super::USAGE, message))?;
-    let mut watch = Watch::new(arguments.quiet, plan, seconds, remote).map_err(failed)?;
+    let mut watch = RunWatch::new(arguments.quiet, plan, seconds, remote).map_err(failed)?;
     let outcome = load::start(plan).and_then(|running| watch.wait(running)).map_err(refused)?;
-    let outcome = Outcome { expectations: expect::judge(&arguments.expectations, &outcome), ..outcome };
+    let outcome = RunOutcome { expectations: expect::judge(&arguments.expectations, &outcome), ..outcome };
     watch.failure().map_err(failed)?;
     folder.map_or(Ok(()), |folder| folder.write(&outcome)).map_err(failed)?;
     Ok(outcome)
 }
 
-/// Prints why a run could not start.
 fn refused(error: load::Error) -> ExitCode {
     match error {
         load::Error::Plan { .. }
@@ -335,36 +374,6 @@ fn refused(error: load::Error) -> ExitCode {
     }
 }
 
-/// The exit code of a run, with the reason on standard error.
-fn verdict(max_errors: Option<MaxErrors>, outcome: &Outcome) -> ExitCode {
-    if let Some(message) = expect::missed(outcome) {
-        return super::fail(MISSED, message);
-    }
-    if let Some(reason) = &outcome.server_gone {
-        return super::fail(super::FAILED, format_args!("the server is gone: {reason}"));
-    }
-    if outcome.requests == 0 {
-        let what = if outcome.stream.is_some() { "no message was received" } else { "no request succeeded" };
-        return super::fail(super::FAILED, what);
-    }
-    if let Some(most) = max_errors.filter(|most| most.are_exceeded_by(outcome)) {
-        let (failed, what) =
-            (outcome.errors.total(), if outcome.stream.is_some() { "streams" } else { "requests" });
-        return super::fail(
-            super::FAILED,
-            format_args!("{failed} {what} failed, and --max-errors is {most}"),
-        );
-    }
-    if outcome.is_valid() { ExitCode::SUCCESS } else { ExitCode::from(INVALID) }
-}
-
-/// Limit on failed requests: none by default if an expectation is about them.
-fn max_errors_of(arguments: &Args) -> Option<MaxErrors> {
-    let is_expected = arguments.expectations.iter().any(expect::is_about_errors);
-    arguments.max_errors.or((!is_expected).then_some(MaxErrors::Count(0)))
-}
-
-/// Why results could not be written.
 enum Unwritten {
     Output(std::io::Error),
     Json(serde_json::Error),
@@ -385,7 +394,7 @@ impl std::fmt::Display for Unwritten {
     }
 }
 
-fn present(hgrm: Option<&Path>, is_json: bool, outcome: &Outcome) -> Result<(), Unwritten> {
+fn present(hgrm: Option<&Path>, is_json: bool, outcome: &RunOutcome) -> Result<(), Unwritten> {
     if let Some(file) = hgrm {
         let text = load::percentiles(&outcome.latency).map_err(Unwritten::Histogram)?;
         std::fs::write(file, text).map_err(|error| Unwritten::Percentiles(file.to_owned(), error))?;

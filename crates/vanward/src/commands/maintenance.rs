@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use api::maintenance::{MaintenanceOrder, MaintenanceStatus, MaintenanceSwitched};
 
-use super::reach::Reach;
+use super::reach::ProxySelection;
 use super::table::{self, Align};
 
 /// Takes routes of the running proxy out of service and back: clients get 503 with Retry-After.
@@ -16,42 +16,42 @@ use super::table::{self, Align};
 /// it is switched again; a restart forgets it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct Args {
+pub(crate) struct MaintenanceArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<MaintenanceCommand>,
 
     #[command(flatten)]
-    list: List,
+    list: MaintenanceList,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum MaintenanceCommand {
     On(On),
-    /// Serves routes again, also where the file has them under maintenance
+    /// Serves routes again, also if the file has them under maintenance
     Off {
         #[command(flatten)]
-        target: Target,
+        target: RouteFlags,
         #[command(flatten)]
-        reach: Reach,
+        reach: ProxySelection,
     },
     /// Lists the routes that are under maintenance
-    List(List),
+    List(MaintenanceList),
 }
 
 /// Puts routes under maintenance.
 ///
-/// What no flag says is that of the route's `maintenance` in the file. A new switch replaces the old.
+/// Details that no flag sets come from the route's `maintenance` in the file. A new switch replaces the old.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 struct On {
     #[command(flatten)]
-    target: Target,
+    target: RouteFlags,
 
     /// Page that clients get [default: the error page for 503]
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
 
-    /// When clients may come again: 10m, 1h [default: 5m]
+    /// When clients may retry: 10m, 1h [default: 5m]
     #[arg(long, value_name = "DURATION")]
     retry_after: Option<String>,
 
@@ -60,23 +60,23 @@ struct On {
     allow: Option<Vec<String>>,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 #[derive(clap::Args)]
-struct List {
+struct MaintenanceList {
     /// Print the routes as JSON
     #[arg(long)]
     json: bool,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 /// Flags that select routes.
 #[derive(clap::Args)]
 #[group(required = true)]
-struct Target {
+struct RouteFlags {
     /// Name of a route: `name` in the file, else its host and path. Can be repeated
     #[arg(long = "route", value_name = "NAME", conflicts_with = "all")]
     routes: Vec<String>,
@@ -93,19 +93,24 @@ Examples:
   vanward maintenance list
   vanward maintenance off --all";
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+/// The maximum number of switched routes that are named.
+const NAMED_MAX: usize = 10;
+
+pub(crate) fn run(arguments: &MaintenanceArgs) -> ExitCode {
     let done = match &arguments.what {
         None => list(&arguments.list),
-        Some(What::List(arguments)) => list(arguments),
-        Some(What::On(on)) => order(on).and_then(|order| {
+        Some(MaintenanceCommand::List(arguments)) => list(arguments),
+        Some(MaintenanceCommand::On(on)) => order(on).and_then(|order| {
             switch(&on.reach, "on", &order, "is under maintenance, which the proxy answers with 503")
         }),
-        Some(What::Off { target, reach }) => switch(reach, "off", &target.order(), "is served again"),
+        Some(MaintenanceCommand::Off { target, reach }) => {
+            switch(reach, "off", &target.order(), "is served again")
+        }
     };
     done.map_or_else(|code| code, |()| ExitCode::SUCCESS)
 }
 
-fn list(List { json, reach }: &List) -> Result<(), ExitCode> {
+fn list(MaintenanceList { json, reach }: &MaintenanceList) -> Result<(), ExitCode> {
     let answer = reach.get("/maintenance")?;
     let routes: Vec<MaintenanceStatus> = answer.told()?;
     let text = match (json, routes.is_empty()) {
@@ -113,26 +118,35 @@ fn list(List { json, reach }: &List) -> Result<(), ExitCode> {
         (false, true) => "no route is under maintenance\n".to_owned(),
         (false, false) => table(&routes),
     };
-    // Who reads no further has seen enough.
+    // A closed pipe means that the reader has seen enough.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     Ok(())
 }
 
-fn switch(reach: &Reach, what: &str, order: &MaintenanceOrder, now: &str) -> Result<(), ExitCode> {
+fn switch(reach: &ProxySelection, what: &str, order: &MaintenanceOrder, now: &str) -> Result<(), ExitCode> {
     let MaintenanceSwitched { routes } = reach.post(&format!("/maintenance/{what}"), order)?.told()?;
-    for route in routes {
-        super::say(format_args!("route {route} {now}"));
+    for line in switched(&routes, now) {
+        super::say(line);
     }
     Ok(())
 }
 
-impl Target {
+/// The lines about switched routes: one for each, or a count of them.
+fn switched(routes: &[String], now: &str) -> Vec<String> {
+    match routes {
+        [] => vec!["nothing changed: none of the routes was under maintenance".to_owned()],
+        routes if routes.len() > NAMED_MAX => vec![format!("each of {} routes {now}", routes.len())],
+        routes => routes.iter().map(|route| format!("route {route} {now}")).collect(),
+    }
+}
+
+impl RouteFlags {
     fn order(&self) -> MaintenanceOrder {
         MaintenanceOrder { routes: self.routes.clone(), all: self.all, ..MaintenanceOrder::default() }
     }
 }
 
-/// The order to the proxy, which may run in another folder.
+/// Builds the order to the proxy, whose working directory may differ.
 fn order(on: &On) -> Result<MaintenanceOrder, ExitCode> {
     let absolute = |page: &PathBuf| {
         std::path::absolute(page)
@@ -147,13 +161,12 @@ fn order(on: &On) -> Result<MaintenanceOrder, ExitCode> {
     })
 }
 
-/// Routes as a table.
 pub(super) fn table(routes: &[MaintenanceStatus]) -> String {
     let rows: Vec<_> = routes.iter().map(|status| [status.route.clone(), told(status)]).collect();
     table::table([("", Align::Left), ("", Align::Left)], &rows)
 }
 
-/// Text of a route: `503, retry after 5m, for all but 10.0.0.0/8; by command`.
+/// Formats a route: `503, retry after 5m, for all but 10.0.0.0/8; by command`.
 fn told(status: &MaintenanceStatus) -> String {
     let source = if status.by_command { "by command" } else { "by the file" };
     if !status.is_on {
@@ -171,6 +184,18 @@ fn told(status: &MaintenanceStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_switched_routes_are_counted() {
+        let lines = |count: usize| {
+            let routes: Vec<_> = (0..count).map(|number| number.to_string()).collect();
+            switched(&routes, "is served again")
+        };
+        assert_eq!(lines(0), ["nothing changed: none of the routes was under maintenance"]);
+        assert_eq!(lines(1), ["route 0 is served again"]);
+        assert_eq!(lines(10)[9], "route 9 is served again");
+        assert_eq!(lines(11), ["each of 11 routes is served again"]);
+    }
 
     #[test]
     fn routes_are_told_with_who_switched_them() {

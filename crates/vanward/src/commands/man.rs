@@ -8,11 +8,11 @@ use clap_mangen::Man;
 
 /// Writes the help as man pages: vanward.1, and vanward-COMMAND.1 for each command.
 ///
-/// A package has them installed already.
+/// Packages install them already.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    /// The folder; it is made if it is missing.
+pub(crate) struct ManArgs {
+    /// Folder of the pages; created if missing.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
@@ -22,7 +22,7 @@ Examples:
   vanward man --out ~/.local/share/man/man1 && man vanward-run
   vanward man --out pages && man ./pages/vanward.1";
 
-pub(crate) fn run(arguments: &Args, mut command: clap::Command) -> ExitCode {
+pub(crate) fn run(arguments: &ManArgs, mut command: clap::Command) -> ExitCode {
     command.build();
     match write_all(&arguments.out, &command) {
         Ok(count) => {
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Args, mut command: clap::Command) -> ExitCode {
     }
 }
 
-/// Writes the page of a command and those of its subcommands; returns how many.
+/// Writes the page of a command and those of its subcommands. Returns their number.
 fn write_all(folder: &Path, command: &clap::Command) -> io::Result<usize> {
     std::fs::create_dir_all(folder)?;
     Man::new(command.clone()).generate_to(folder)?;

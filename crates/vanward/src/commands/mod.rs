@@ -6,6 +6,9 @@ pub(crate) mod demo;
 /// `vanward lab`: runs experiments.
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
+/// Verdicts on measurements: exit codes and JUnit files.
+#[cfg(feature = "lab")]
+mod verdict;
 /// `vanward lab compare`: compares two results.
 #[cfg(feature = "lab")]
 mod lab_compare;
@@ -21,19 +24,26 @@ pub(crate) mod proxy;
 mod automatic;
 /// `vanward run`: runs a proxy from a file.
 pub(crate) mod run;
+/// Cargo features that a build may lack.
+pub(crate) mod features;
 /// Flags for a configuration in etcd.
-mod etcd_flags;
+mod fleet_flags;
+/// Flags for a Kubernetes cluster.
+mod kubernetes_flags;
 /// `vanward run` with a configuration in etcd.
+#[cfg(feature = "fleet")]
 mod run_fleet;
 /// `vanward run` in a Kubernetes cluster.
+#[cfg(feature = "kubernetes")]
 mod run_kubernetes;
 /// `vanward fleet`: the instances with a configuration in etcd.
+#[cfg(feature = "fleet")]
 pub(crate) mod fleet;
 /// `vanward check`: validates a configuration file.
 pub(crate) mod check;
-/// `vanward adapt`: turns the configuration of another proxy into one of Vanward.
+/// `vanward adapt`: translates the configuration of another proxy.
 pub(crate) mod adapt;
-/// What `vanward check` looks at on this machine.
+/// Checks by `vanward check` on this machine.
 mod check_needs;
 /// `vanward check --route`: explains which route a request takes.
 mod check_route;
@@ -41,7 +51,7 @@ mod check_route;
 mod reach;
 /// Tables on the terminal.
 mod table;
-/// Numbers for people.
+/// Formats numbers for readers.
 mod units;
 /// `vanward status`: shows the state of the running proxy.
 pub(crate) mod status;
@@ -49,6 +59,8 @@ pub(crate) mod status;
 pub(crate) mod top;
 /// `vanward reload`: reloads the configuration of the running proxy.
 pub(crate) mod reload;
+/// Flags that address a server, and hints for old forms.
+mod address;
 /// `vanward drain`, `restore`, `weigh`, `add`, `remove`: change servers of the running proxy.
 pub(crate) mod servers;
 /// `vanward certificates`: lists and renews the certificates of the running proxy.
@@ -57,7 +69,7 @@ pub(crate) mod certificates;
 pub(crate) mod docker;
 /// `vanward cache`: purges and explains the cache of the running proxy.
 pub(crate) mod cache;
-/// `vanward cache explain`: what is cached for a URL, and why not.
+/// `vanward cache explain`: shows what is cached for a URL.
 mod cache_explain;
 /// `vanward faults`: injects faults in the running proxy.
 pub(crate) mod faults;
@@ -94,25 +106,24 @@ pub(crate) const USAGE: u8 = 2;
 /// Exit code: invalid configuration (EX_CONFIG of sysexits.h).
 pub(crate) const BAD_CONFIGURATION: u8 = 78;
 
-/// Writes an error to standard error, and returns the exit code.
 pub(crate) fn fail(code: u8, message: impl Display) -> ExitCode {
-    // Nothing can be done where nobody listens, or their disk is full.
+    // Nothing can be done if standard error is closed, or its disk is full.
     let _ = io::stderr()
         .lock()
         .write_all(&message::marked(message::Level::Error, &format!("vanward: {message}\n")));
     ExitCode::from(code)
 }
 
-/// Place of the configuration in a folder, and that of an installed package.
+/// The configuration file in the working directory, and that of an installed package.
 const FILE: &str = "vanward.toml";
 const INSTALLED_FILE: &str = "/etc/vanward/vanward.toml";
 
-/// The configuration file of a command that starts no proxy: the one that is named, or that of this folder, or that of the package.
+/// Returns the configuration file of a command that starts no proxy: named, in the working directory, or the package's.
 fn file_or_usual(named: Option<&Path>) -> PathBuf {
     named.map_or_else(|| usual(Path::new(FILE), Path::new(INSTALLED_FILE)), Path::to_owned)
 }
 
-/// The file of this folder, unless only the installed one exists: where there is none, messages are about the one of this folder.
+/// Returns the file of the working directory, unless only the installed one exists. Messages are about the former.
 fn usual(here: &Path, installed: &Path) -> PathBuf {
     if !here.exists() && installed.exists() { installed.to_owned() } else { here.to_owned() }
 }
@@ -151,6 +162,15 @@ impl MessageFlags {
         messages.level = self.message_level.unwrap_or(messages.level);
     }
 
+    /// The options of `[messages]` that the flags set, with their words.
+    pub(crate) fn words(&self) -> Vec<(&'static str, &'static str)> {
+        let format =
+            MessageFormat::NAMED.into_iter().find(|(_, format)| self.message_format == Some(*format));
+        let level = MessageLevel::NAMED.into_iter().find(|(_, level)| self.message_level == Some(*level));
+        let named = [("format", format.map(|(word, _)| word)), ("level", level.map(|(word, _)| word))];
+        named.into_iter().filter_map(|(option, word)| Some((option, word?))).collect()
+    }
+
     /// Whether messages are JSON, also mistakes of the file.
     pub(crate) fn are_json(&self) -> bool {
         self.message_format == Some(MessageFormat::Json)
@@ -164,31 +184,34 @@ impl MessageFlags {
     }
 }
 
-/// A parser for one of a few words.
+/// Builds a parser for one of a few words.
 fn words<V: Copy + Send + Sync>(named: &'static [(&'static str, V)]) -> impl TypedValueParser<Value = V> {
     PossibleValuesParser::new(named.iter().map(|(name, _)| *name)).map(|word| {
-        // It is one of them: the parser lets no other pass.
+        // The parser accepts no other word.
         named.iter().find(|(name, _)| *name == word).map_or(named[0].1, |(_, value)| *value)
     })
 }
 
 impl Operation {
-    /// Applies the flags to the settings.
     pub(crate) fn over(&self, settings: &mut config::Settings) {
-        if let Some(admin) = &self.admin {
-            // A flag may name a file of the working directory; a file of options has the whole path.
-            settings.admin = Some(std::path::absolute(admin).unwrap_or_else(|_| admin.clone()));
+        if let Some(admin) = self.admin() {
+            settings.admin = Some(admin);
         }
         self.messages.over(&mut settings.messages);
     }
+
+    /// The socket of the admin API. A flag may name a file of the working directory; a file of options has the whole path.
+    pub(crate) fn admin(&self) -> Option<PathBuf> {
+        let admin = self.admin.as_ref()?;
+        Some(std::path::absolute(admin).unwrap_or_else(|_| admin.clone()))
+    }
 }
 
-/// What the previous process hands over, if this process was started by an upgrade, or the service manager.
+/// Receives the handover of the previous process, if this process was started by an upgrade, or of the service manager.
 pub(crate) fn inheritance() -> Result<::control::Inheritance, ExitCode> {
     ::control::Inheritance::claim().map_err(|error| fail(FAILED, error))
 }
 
-/// Runs a proxy until a signal ends it.
 pub(crate) fn serve(config: config::Config, setup: ::control::Setup, operation: &Operation) -> ExitCode {
     serve_with(config, setup, operation, |_| ())
 }
@@ -201,10 +224,12 @@ pub(crate) fn serve_with(
     begun: impl FnOnce(&::control::Running),
 ) -> ExitCode {
     say_panics();
+    let setup = ::control::Setup { release_memory: Some(crate::allocator::release), ..setup };
     let running = match ::control::start_with(config, setup) {
         Ok(running) => running,
         Err(error) => return not_run(&error.to_string()),
     };
+    crate::allocator::release();
     if rustix::process::geteuid().is_root() {
         message::warn(AS_ROOT);
     }
@@ -227,10 +252,9 @@ pub(crate) fn serve_with(
 }
 
 /// Ports below 1024 need no root.
-const AS_ROOT: &str = "running as root: whoever breaks in owns the machine; run it as a user of its own, with the capability \
+const AS_ROOT: &str = "running as root: an attacker who breaks in owns the machine; run it as a separate user, with the capability \
     CAP_NET_BIND_SERVICE for ports below 1024, as contrib/systemd/vanward.service does";
 
-/// Writes why the program does not run, as a message.
 pub(crate) fn not_run(why: &str) -> ExitCode {
     message::error(why);
     ExitCode::from(FAILED)
@@ -251,7 +275,7 @@ fn say_panics() {
 
 /// Writes to standard error: standard output is for results and the access log.
 pub(crate) fn say(message: impl Display) {
-    // Nothing can be done where nobody listens, or their disk is full.
+    // Nothing can be done if standard error is closed, or its disk is full.
     let _ = writeln!(io::stderr(), "vanward: {message}");
 }
 

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use origin::Certificate;
+use origin::OriginCertificate;
 use tokio::signal::unix::{SignalKind, signal};
 
 const EXAMPLES: &str = "\
@@ -27,7 +27,7 @@ SIGINT and SIGTERM end it.";
 /// without TLS, and HTTP/3.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct OriginArgs {
     /// Address to listen on. Can be repeated. Port 0 lets the kernel choose.
     #[arg(long, value_name = "ADDRESS", default_values_t = [SocketAddr::from((Ipv4Addr::LOCALHOST, 9000))])]
     listen: Vec<SocketAddr>,
@@ -55,8 +55,8 @@ pub(crate) struct Args {
     /// Send `Connection: keep-alive` in HTTP/1.1 responses too, for proxies that otherwise close connections
     #[arg(long)]
     say_keep_alive: bool,
-    /// Work on this number of requests at once: those with a delay (/delay/50ms, ?delay=50ms). Others wait their turn. What
-    /// was asked for is done even if the client has gone, as by a server with a pool of threads
+    /// Work on this number of requests at once: those with a delay (/delay/50ms, ?delay=50ms). Others wait their
+    /// turn. A request is processed even if its client has gone, as in a server with a thread pool
     #[arg(long, value_name = "N")]
     capacity: Option<NonZeroUsize>,
     /// Print nothing on standard output.
@@ -64,27 +64,27 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &OriginArgs) -> ExitCode {
     match serve(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => super::fail(super::FAILED, format_args!("origin: {error}")),
     }
 }
 
-fn serve(arguments: &Args) -> io::Result<()> {
+fn serve(arguments: &OriginArgs) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        // Before anybody is told that it listens: a signal right after that must find them.
+        // Installed before the address is printed: a signal right after that must be handled.
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let certificate = match (&arguments.cert, &arguments.key) {
             (Some(certificate), Some(key)) => {
-                Some(Certificate::Files { certificate: certificate.clone(), key: key.clone() })
+                Some(OriginCertificate::Files { certificate: certificate.clone(), key: key.clone() })
             }
-            _ => arguments.self_signed.then_some(Certificate::SelfSigned),
+            _ => arguments.self_signed.then_some(OriginCertificate::SelfSigned),
         };
         let everywhere = certificate.is_some() && arguments.listen_tls.is_empty();
-        let options = origin::Options {
+        let options = origin::OriginOptions {
             listen: arguments.listen.clone(),
             workers: arguments.workers,
             certificate,

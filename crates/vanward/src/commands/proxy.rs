@@ -1,7 +1,9 @@
-//! `vanward proxy`: turns flags into a configuration and runs a proxy.
+//! `vanward proxy`: builds a configuration from flags and runs a proxy.
+
+/// The text of a file for the flags.
+mod text;
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,12 +11,8 @@ use std::sync::Arc;
 
 use ::control::Setup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use config::{
-    AccessLog, Auth, Bandwidth, Bandwidths, CacheStore, CertificateFiles, Certificates, Config, Files,
-    KeyPair, ListenAddress, Listener, ListenerTls, LogFormat, LogTarget, Mistake, PROFILES, Profile, Server,
-    Settings, Shaping,
-};
-use route::{AllowedOrigin, Cors, Users};
+use config::{Auth, Bandwidth, ListenAddress, Mistake, PROFILES, Profile, Server};
+use route::{AllowedOrigin, Users};
 use shape::{Delay, Fault, Occasion};
 
 /// Runs a reverse proxy, or serves files, from flags.
@@ -23,7 +21,7 @@ use shape::{Delay, Fault, Occasion};
 /// SIGUSR1 reopens the log. SIGUSR2 upgrades to the installed program without losing a request.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct ProxyArgs {
     /// Address to listen on: `127.0.0.1:8080`, `[::]:8080` for IPv6, `*:8080` or `:8080` for both families. Port 0 lets
     /// the system choose. Can be repeated.
     #[arg(long, value_name = "ADDR", required = true, value_parser = listen_address)]
@@ -45,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 
-    /// Serve HTTPS with a new self-signed certificate, for tests: clients must be told to accept it.
+    /// Serve HTTPS with a new self-signed certificate, for tests: clients reject it unless configured to accept it.
     #[arg(long, conflicts_with_all = ["cert", "key"])]
     self_signed: bool,
 
@@ -86,7 +84,7 @@ pub(crate) struct Args {
 
     /// Format of the access log.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "extended", requires = "log")]
-    log_format: Format,
+    log_format: ProxyLogFormat,
 
     /// Limit the rate of responses, all together and shared fairly: `5KB/s`, `10Mbit/s`. `burst 64KB` after it makes
     /// a token bucket; `per client`, `per client/24`, `per connection` or `per request` gives each its own limit. Can
@@ -106,8 +104,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_parser = profiles())]
     profile: Option<&'static Profile>,
 
-    /// Never reject requests because servers are slow. By default, requests above what keeps the servers busy get
-    /// 503.
+    /// Never reject requests because servers are slow. By default, requests above what keeps the servers busy get 503.
     #[arg(long)]
     no_shed: bool,
 
@@ -124,12 +121,12 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Format {
+enum ProxyLogFormat {
     /// The Combined Log Format of Apache httpd, then all other fields as `name=value`.
     Extended,
-    /// The Combined Log Format alone.
+    /// The Combined Log Format without additions.
     Combined,
-    /// One JSON object per line, with timings and causes of failures.
+    /// A JSON object per line, with timings and causes of failures.
     Json,
 }
 
@@ -148,43 +145,19 @@ Examples:
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --fail 1%:503 --fail '5%:cut 10KB'
   vanward proxy --from [::1]:8080 --to http://app.internal:9000 --workers 2 --log access.json --log-format json";
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
-    let mut settings = source(arguments);
-    settings.listeners = arguments.from.iter().cloned().map(Listener::at).collect();
-    settings.workers = arguments.workers;
-    if arguments.no_shed {
-        settings.shed.concurrency = None;
-    }
-    for route in &mut settings.routes {
-        route.policies.auth = arguments.auth.clone();
-        route.policies.cors = cors(&arguments.cors);
-        let bandwidths = Bandwidths { down: arguments.rate.clone(), up: arguments.upload_rate.clone() };
-        route.shaping = Shaping { bandwidths, delay: arguments.delay.clone(), ..Shaping::default() };
-    }
-    if let Some(memory_bytes) = arguments.cache {
-        settings.cache = Some(CacheStore::of(memory_bytes));
-        for route in &mut settings.routes {
-            route.cache = Some(cache::Policy::default());
+pub(crate) fn run(arguments: &ProxyArgs) -> ExitCode {
+    let text = match text::text(arguments) {
+        Ok(text) => text,
+        Err(why) => return super::fail(super::BAD_CONFIGURATION, why),
+    };
+    let config = match config::parse(&text, "the flags") {
+        Ok(config) => config,
+        Err(mistakes) => {
+            let mistakes: Vec<String> = mistakes.iter().map(Mistake::sentence).collect();
+            return super::fail(super::BAD_CONFIGURATION, mistakes.join("\nvanward: "));
         }
-    }
-    if arguments.compress {
-        for route in &mut settings.routes {
-            route.policies.options.compress = Some(Arc::default());
-        }
-    }
-    settings.faults.seed = arguments.seed;
-    settings.faults.rules = super::faults::rules(&arguments.fail);
-    for listener in &mut settings.listeners {
-        if let Some(profile) = arguments.profile {
-            (listener.bandwidths, listener.link) = (profile.bandwidths(), profile.link());
-        }
-        listener.tls = certificates(arguments).map(ListenerTls::new);
-    }
-    arguments.automatic.over(&mut settings);
-    if let Err(why) = add_http3(arguments, &mut settings.listeners) {
-        return super::fail(super::BAD_CONFIGURATION, why);
-    }
-    let problems: BTreeSet<String> = super::check::problems(&settings)
+    };
+    let problems: BTreeSet<String> = super::check::problems(&config)
         .into_iter()
         .filter(|(_, problem)| !problem.is_usable())
         .map(|(_, problem)| problem.to_string())
@@ -193,55 +166,11 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         let problems: Vec<String> = problems.into_iter().collect();
         return super::fail(super::BAD_CONFIGURATION, problems.join("\nvanward: "));
     }
-    settings.access_logs = access_log(arguments).into_iter().collect();
-    arguments.operation.over(&mut settings);
-    let config = match Config::new(settings) {
-        Ok(config) => config,
-        Err(mistakes) => {
-            let mistakes: Vec<String> = mistakes.iter().map(Mistake::sentence).collect();
-            return super::fail(super::BAD_CONFIGURATION, mistakes.join("\nvanward: "));
-        }
-    };
     match super::inheritance() {
         Ok(inheritance) => {
-            super::serve(config, Setup { reread: None, inheritance, instance: None }, &arguments.operation)
+            super::serve(config, Setup { inheritance, ..Setup::default() }, &arguments.operation)
         }
         Err(code) => code,
-    }
-}
-
-/// The access log, if there is to be one.
-fn access_log(arguments: &Args) -> Option<AccessLog> {
-    let path = arguments.log.as_ref()?;
-    let target = match path.as_os_str().as_encoded_bytes() {
-        b"-" => LogTarget::Stdout,
-        _ => LogTarget::File(path.clone()),
-    };
-    let format = match arguments.log_format {
-        Format::Extended => LogFormat::Extended,
-        Format::Combined => LogFormat::Combined,
-        Format::Json => LogFormat::Json,
-    };
-    Some(AccessLog::new(target, format))
-}
-
-/// Switches HTTP/3 on where it is asked for, and with a self-signed certificate by itself: at each address that has TLS and is
-/// one of UDP as well.
-fn add_http3(arguments: &Args, listeners: &mut [Listener]) -> Result<(), &'static str> {
-    if arguments.no_http3 || !(arguments.http3 || arguments.self_signed) {
-        return Ok(());
-    }
-    let mut some_have = false;
-    for listener in listeners {
-        listener.http3 = listener.tls.is_some() && listener.address.port().is_some();
-        some_have |= listener.http3;
-    }
-    match (arguments.http3 && !some_have, arguments.self_signed || arguments.cert.is_some()) {
-        (false, _) => Ok(()),
-        (true, true) => Err("--http3 needs an address with a port: QUIC is spoken over UDP"),
-        (true, false) => Err(
-            "--http3 needs a certificate: QUIC is always encrypted; add --cert and --key, --domain, or --self-signed",
-        ),
     }
 }
 
@@ -261,7 +190,7 @@ fn users(text: &str) -> Result<Auth, String> {
         faults.join("; ")
     })?;
     if users.is_empty() {
-        return Err("nobody is in it; `htpasswd -B -c FILE NAME` adds somebody".to_owned());
+        return Err("it has no users; `htpasswd -B -c FILE NAME` adds one".to_owned());
     }
     Ok(Auth { realm: "Restricted".to_owned(), file, users: Arc::new(users) })
 }
@@ -273,27 +202,6 @@ fn origin(text: &str) -> Result<AllowedOrigin, String> {
     text.parse().map_err(why)
 }
 
-/// Any method and any field but Authorization: what a page may do is up to the servers.
-fn cors(origins: &[AllowedOrigin]) -> Option<Cors> {
-    let any = || vec!["*".to_owned()];
-    (!origins.is_empty()).then(|| Cors {
-        origins: origins.to_vec(),
-        methods: any(),
-        headers: any(),
-        ..Cors::default()
-    })
-}
-
-/// Settings with what answers requests: servers, or a directory.
-fn source(arguments: &Args) -> Settings {
-    // Clap requires an address.
-    let placeholder = vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)];
-    match &arguments.files {
-        Some(root) => Settings::for_files(placeholder, Files::of(root.clone())),
-        None => Settings::for_servers(placeholder, arguments.to.clone()),
-    }
-}
-
 /// A parser for names of links, with their descriptions.
 fn profiles() -> impl TypedValueParser<Value = &'static Profile> {
     let names = PROFILES.iter().map(|profile| PossibleValue::new(profile.name).help(profile.doc));
@@ -301,7 +209,7 @@ fn profiles() -> impl TypedValueParser<Value = &'static Profile> {
         .try_map(|name| Profile::named(&name).ok_or_else(|| format!("no link is named {name}")))
 }
 
-/// A parser for the path of a directory that there is.
+/// Parses the path of an existing directory.
 fn directory(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.metadata() {
@@ -311,7 +219,6 @@ fn directory(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// A parser for the size of a cache.
 fn cache_size(text: &str) -> Result<u64, String> {
     match config::size(text) {
         Ok(bytes) if bytes >= CACHE_BYTES_MIN => Ok(bytes),
@@ -322,16 +229,3 @@ fn cache_size(text: &str) -> Result<u64, String> {
 
 /// Minimum size of the cache, equal to that of `memory` in [cache].
 const CACHE_BYTES_MIN: u64 = 1 << 20;
-
-/// Certificate for clients; `None` for HTTP.
-fn certificates(arguments: &Args) -> Option<Certificates> {
-    if arguments.self_signed {
-        return Some(Certificates::SelfSigned);
-    }
-    let (cert, key) = arguments.cert.clone().zip(arguments.key.clone())?;
-    Some(Certificates::Files(vec![CertificateFiles {
-        pair: KeyPair::new(cert, key),
-        ocsp: None,
-        names: Vec::new(),
-    }]))
-}

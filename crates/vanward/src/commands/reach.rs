@@ -1,6 +1,7 @@
 //! Client of the admin API: finds the admin socket by flag or configuration file, and sends HTTP requests to it.
 //!
-//! `proxy::status` defines the JSON of the responses.
+//! `proxy::status` defines the JSON of the responses. This is not `http_client`, which is asynchronous: a command blocks, and
+//! one response on a local socket, which ends with its connection, needs no runtime.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use api::status::Refused;
+use api::status::RefusedOrder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -19,7 +20,7 @@ const RESPONSE_BYTES_MAX: u64 = 256 << 20;
 
 /// Flags that select the proxy.
 #[derive(Clone, clap::Args)]
-pub(crate) struct Reach {
+pub(crate) struct ProxySelection {
     /// Admin socket of the proxy [default: `admin` of the configuration file]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -29,44 +30,39 @@ pub(crate) struct Reach {
     config: Option<PathBuf>,
 }
 
-/// A response of the admin API.
-pub(crate) struct Answer {
+pub(crate) struct AdminResponse {
     is_done: bool,
     pub(crate) body: Vec<u8>,
 }
 
-impl Reach {
-    /// GET: reads something.
-    pub(crate) fn get(&self, path: &str) -> Result<Answer, ExitCode> {
+impl ProxySelection {
+    pub(crate) fn get(&self, path: &str) -> Result<AdminResponse, ExitCode> {
         self.ask("GET", path, b"")
     }
 
-    /// POST with a JSON body.
-    pub(crate) fn post(&self, path: &str, order: &impl Serialize) -> Result<Answer, ExitCode> {
+    pub(crate) fn post(&self, path: &str, order: &impl Serialize) -> Result<AdminResponse, ExitCode> {
         let body = serde_json::to_vec(order).map_err(|error| super::fail(super::FAILED, error))?;
         self.ask("POST", path, &body)
     }
 
-    /// POST with a text body.
-    pub(crate) fn post_text(&self, path: &str, text: &str) -> Result<Answer, ExitCode> {
+    pub(crate) fn post_text(&self, path: &str, text: &str) -> Result<AdminResponse, ExitCode> {
         self.ask("POST", path, text.as_bytes())
     }
 
-    /// DELETE: removes something.
-    pub(crate) fn delete(&self, path: &str) -> Result<Answer, ExitCode> {
+    pub(crate) fn delete(&self, path: &str) -> Result<AdminResponse, ExitCode> {
         self.ask("DELETE", path, b"")
     }
 
-    fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<Answer, ExitCode> {
+    fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<AdminResponse, ExitCode> {
         self.line()?.exchange(method, path, body, PATIENCE).map_err(|error| super::fail(super::FAILED, error))
     }
 
-    /// The way to the proxy, for a command that asks several times.
-    pub(crate) fn line(&self) -> Result<Line, ExitCode> {
-        self.socket().map(|socket| Line { socket })
+    /// Returns a connection to the proxy, for a command with several requests.
+    pub(crate) fn line(&self) -> Result<AdminLine, ExitCode> {
+        self.socket().map(|socket| AdminLine { socket })
     }
 
-    /// Path of the socket. A file with mistakes elsewhere still gives it.
+    /// Finds the path of the socket. A file with mistakes elsewhere still has it.
     fn socket(&self) -> Result<PathBuf, ExitCode> {
         if let Some(socket) = &self.socket {
             return Ok(socket.clone());
@@ -92,28 +88,24 @@ impl Reach {
     }
 }
 
-/// The way to a proxy.
-pub(crate) struct Line {
+pub(crate) struct AdminLine {
     socket: PathBuf,
 }
 
-impl Line {
-    /// Where the proxy is, for people.
+impl AdminLine {
+    /// The socket's path, for messages.
     pub(crate) fn place(&self) -> String {
         self.socket.display().to_string()
     }
 
-    /// Sends a request, and waits for the response as long as `patience` at each step.
-    ///
-    /// # Errors
-    /// Why there is no response, and what to do about it.
+    /// Sends a request, and waits for the response up to `patience` at each step. An error says what to do about it.
     pub(crate) fn exchange(
         &self,
         method: &str,
         path: &str,
         body: &[u8],
         patience: Duration,
-    ) -> Result<Answer, String> {
+    ) -> Result<AdminResponse, String> {
         let failed = |what: &str, error: std::io::Error| {
             let remedy = match error.kind() {
                 ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
@@ -142,32 +134,27 @@ impl Line {
     }
 }
 
-impl Answer {
-    /// Reads the JSON of the response.
-    ///
-    /// # Errors
-    /// In one line, why the proxy rejected the request, or that this is no such JSON.
+impl AdminResponse {
+    /// Parses the JSON of the response. The error, one line, is the proxy's rejection, or why the JSON is invalid.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
         if self.is_done {
-            return serde_json::from_slice(&self.body)
-                .map_err(|error| format!("the proxy's response is invalid: {error}"));
+            return serde_json::from_slice(&self.body).map_err(|error| invalid(&error));
         }
         match serde_json::from_slice(&self.body) {
-            Ok(Refused { error, .. }) => Err(error),
+            Ok(RefusedOrder { error, .. }) => Err(error),
             Err(_) => {
                 Err(format!("the proxy rejects it: {}", String::from_utf8_lossy(&self.body).trim_end()))
             }
         }
     }
 
-    /// Reads the JSON of the response, or reports why the request failed.
+    /// Parses the JSON of the response, or reports why the request failed.
     pub(crate) fn told<T: DeserializeOwned>(&self) -> Result<T, ExitCode> {
         if self.is_done {
-            return serde_json::from_slice(&self.body).map_err(|error| {
-                super::fail(super::FAILED, format_args!("the proxy's response is invalid: {error}"))
-            });
+            return serde_json::from_slice(&self.body)
+                .map_err(|error| super::fail(super::FAILED, invalid(&error)));
         }
-        let Ok(Refused { error, mistakes }) = serde_json::from_slice(&self.body) else {
+        let Ok(RefusedOrder { error, mistakes }) = serde_json::from_slice(&self.body) else {
             let body = String::from_utf8_lossy(&self.body);
             return Err(super::fail(super::FAILED, format_args!("the proxy rejects it: {body}")));
         };
@@ -178,24 +165,45 @@ impl Answer {
     }
 }
 
-/// Reports the mistakes of the configuration, each with its place, and the consequence.
+fn invalid(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return "the proxy closed the connection before its response was complete: has it ended?".to_owned();
+    }
+    format!("the proxy's response is invalid: {error}")
+}
+
 fn mistaken(mistakes: impl Iterator<Item = String>, consequence: &str) -> ExitCode {
     let lines: String = mistakes.map(|mistake| mistake + "\n").collect();
-    // The exit code tells as well, where nobody reads standard error.
+    // The exit code says the same if standard error is closed.
     let _ = std::io::stderr().lock().write_all(lines.as_bytes());
     super::fail(super::BAD_CONFIGURATION, consequence)
 }
 
-/// Status and body of a response that ends with its connection.
-fn parse(response: &[u8]) -> Option<Answer> {
+/// Parses status and body of a response that ends with its connection.
+fn parse(response: &[u8]) -> Option<AdminResponse> {
     let at = response.windows(4).position(|window| window == b"\r\n\r\n")?;
     let status = response.strip_prefix(b"HTTP/1.1 ")?.first()?;
-    Some(Answer { is_done: *status == b'2', body: response[at + 4..].to_vec() })
+    Some(AdminResponse { is_done: *status == b'2', body: response[at + 4..].to_vec() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_truncated_response_is_reported_as_such() {
+        let read =
+            |body: &str| AdminResponse { is_done: true, body: body.into() }.read::<serde_json::Value>();
+        for body in ["", "{", "[1,"] {
+            let said = read(body).expect_err("it is cut off");
+            assert_eq!(
+                said,
+                "the proxy closed the connection before its response was complete: has it ended?"
+            );
+        }
+        assert!(read("no").expect_err("it is no JSON").starts_with("the proxy's response is invalid: "));
+        assert!(read("{}").is_ok());
+    }
 
     #[test]
     fn a_response_is_a_status_and_a_body() {

@@ -4,17 +4,17 @@ use std::process::ExitCode;
 
 use api::status::ReloadResult;
 
-use super::reach::Reach;
+use super::reach::ProxySelection;
 
 /// Reloads the configuration of the running proxy.
 ///
 /// The file is the one that the proxy was started with. If it has a mistake, nothing changes, and the exit code is
-/// 78. What has not changed keeps its connections, pools and health states; running requests continue.
+/// 78. Unchanged parts keep their connections, pools and health states; running requests continue.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct ReloadArgs {
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 const EXAMPLES: &str = "\
@@ -23,7 +23,7 @@ Examples:
   vanward reload --socket /run/vanward.sock
   vanward check && vanward reload            reports mistakes without contacting the proxy";
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &ReloadArgs) -> ExitCode {
     let told = arguments.reach.post("/reload", &()).and_then(|answer| answer.told());
     let ReloadResult { warnings, remarks } = match told {
         Ok(told) => told,

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use telemetry::message;
 
-use super::run_fleet::{self, FleetFlags};
-use super::run_kubernetes::{self, KubernetesFlags};
+use super::features;
+use super::fleet_flags::FleetFlags;
+use super::kubernetes_flags::KubernetesFlags;
 
 /// Runs a reverse proxy from a configuration file.
 ///
@@ -15,7 +16,7 @@ use super::run_kubernetes::{self, KubernetesFlags};
 /// reopens the log, and SIGUSR2 upgrades to the installed program without losing a request.
 #[derive(clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{SMALLEST_FILE}"))]
-pub(crate) struct Args {
+pub(crate) struct RunArgs {
     /// The configuration file; or etcd://HOST:PORT,HOST:PORT/PREFIX for one that several instances share; or
     /// kubernetes:// for the Gateway API of a cluster
     #[arg(long, short, value_name = "FILE", default_value = "vanward.toml")]
@@ -50,28 +51,42 @@ The smallest file:
   [upstream.app]
   servers = [\"http://127.0.0.1:9000\"]";
 
-/// Instances learn of each other through etcd or from the file.
+/// Warns about a cache without peers: instances learn of each other only through etcd or from the file.
 fn warn_of_loneliness(config: &config::Config) {
     let peers = config.cache.as_ref().and_then(|cache| cache.peers.as_ref());
     if peers.is_some_and(|peers| peers.members.is_none()) {
         message::warn(
-            "[cache.peers] has no members, and the configuration is not in etcd: this instance shares with nobody",
+            "[cache.peers] has no members, and the configuration is not in etcd: this instance shares with no other",
         );
     }
 }
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &RunArgs) -> ExitCode {
     arguments.operation.messages.speak();
     let inheritance = match super::inheritance() {
         Ok(inheritance) => inheritance,
         Err(code) => return code,
     };
-    if let Some(location) = arguments.config.to_str().filter(|text| ::fleet::Location::is_one(text)) {
-        return run_fleet::run(location, &arguments.fleet, &arguments.operation, inheritance);
+    let text = arguments.config.to_str();
+    let in_etcd = text.filter(|text| features::is_in_etcd(text));
+    let in_kubernetes = text.filter(|text| features::is_in_kubernetes(text));
+    for (location, feature) in [(in_etcd, &features::FLEET), (in_kubernetes, &features::KUBERNETES)] {
+        if let (Some(location), Some(missing)) = (location, feature.missing()) {
+            return super::fail(super::USAGE, format_args!("{location}: {missing}"));
+        }
     }
-    if let Some(url) = arguments.config.to_str().filter(|text| ::kubernetes::Access::is_one(text)) {
-        let flags = (&arguments.kubernetes, &arguments.fleet);
-        return run_kubernetes::run(url, flags, &arguments.operation, inheritance);
+    #[cfg(feature = "fleet")]
+    if let Some(location) = in_etcd {
+        return super::run_fleet::run(location, &arguments.fleet, &arguments.operation, inheritance);
+    }
+    #[cfg(feature = "kubernetes")]
+    if let Some(url) = in_kubernetes {
+        return super::run_kubernetes::run(
+            url,
+            (&arguments.kubernetes, &arguments.fleet),
+            &arguments.operation,
+            inheritance,
+        );
     }
     if arguments.kubernetes.are_used() {
         let why = "flags of Kubernetes are for a cluster: --config kubernetes://";
@@ -87,7 +102,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         return ExitCode::from(super::BAD_CONFIGURATION);
     }
     if reading.config.is_none() {
-        // The exit code tells as well, where nobody reads standard error.
+        // The exit code says the same if standard error is closed.
         let remarks = message::marked(message::Level::Error, &super::check::remarks(&reading));
         let _ = std::io::stderr().lock().write_all(&remarks);
     }
@@ -98,7 +113,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             warn_of_loneliness(&config);
             let (file, operation) = (arguments.config.clone(), arguments.operation.clone());
             let reread: control::Reread = Box::new(move || read(&file, &operation));
-            let setup = control::Setup { reread: Some(reread), inheritance, instance: None };
+            let setup = control::Setup { reread: Some(reread), inheritance, ..Default::default() };
             super::serve(config, setup, &arguments.operation)
         }
         None if is_missing(&arguments.config) => super::fail(super::BAD_CONFIGURATION, without_a_file()),
@@ -106,8 +121,8 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
 }
 
-/// The configuration that a proxy begins with, from elsewhere than a file: tells its warnings, or its mistakes and returns the
-/// exit code.
+/// Returns the first configuration that is not from a file, and reports its warnings; or the exit code for mistakes.
+#[cfg(any(feature = "fleet", feature = "kubernetes"))]
 pub(super) fn first(reading: config::Reading) -> Result<config::Config, ExitCode> {
     let Some(config) = reading.config else {
         reading.mistakes.iter().for_each(|mistake| message::error(&mistake.to_string()));
@@ -118,14 +133,13 @@ pub(super) fn first(reading: config::Reading) -> Result<config::Config, ExitCode
     Ok(config)
 }
 
-/// Combines the file and the flags.
 fn read(file: &Path, operation: &super::Operation) -> config::Reading {
     with_flags(config::examine_file(file), operation)
 }
 
-/// Adds what is wrong with the files that a configuration names, and what flags say.
+/// Adds problems of the files that a configuration refers to, and applies the flags.
 pub(crate) fn with_flags(reading: config::Reading, operation: &super::Operation) -> config::Reading {
-    // What can be used all the same is said by the proxy as it takes it up.
+    // Problems that do not prevent use are reported by the proxy when it applies the configuration.
     let mut reading = super::check::with_files(reading, |problem| !problem.is_usable());
     if let Some(config) = reading.config.take() {
         match config.edit(|settings| operation.over(settings)) {
@@ -136,7 +150,6 @@ pub(crate) fn with_flags(reading: config::Reading, operation: &super::Operation)
     reading
 }
 
-/// Whether the configuration file does not exist.
 fn is_missing(file: &Path) -> bool {
     file.try_exists().is_ok_and(|exists| !exists)
 }

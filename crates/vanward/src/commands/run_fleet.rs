@@ -1,87 +1,23 @@
-//! `vanward run --config etcd://…`: one of several instances with a configuration that is kept in etcd.
+//! `vanward run --config etcd://…`: an instance with a configuration in etcd.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::JoinHandle;
 
-use ::fleet::{Beginning, Location, Options};
+use ::control::{SharedConfiguration, SourceFailure};
+use ::fleet::{FollowStart, InstanceOptions, InstanceStanding, Location};
 use telemetry::message;
 use tokio::sync::oneshot::Receiver;
 
 use super::Operation;
-use super::etcd_flags::EtcdFlags;
+use super::fleet_flags::FleetFlags;
 
-/// Flags of an instance.
-#[derive(Clone, Default, clap::Args)]
-#[command(next_help_heading = "Options of etcd")]
-pub(crate) struct FleetFlags {
-    #[command(flatten)]
-    etcd: EtcdFlags,
-
-    /// Name of this instance among those with the same configuration [default: the name of the machine]
-    #[arg(long, value_name = "NAME")]
-    instance: Option<String>,
-
-    /// Folder for the last good configuration, for a start while etcd is gone [default: the folder `fleet` in
-    /// $STATE_DIRECTORY, or /var/lib/vanward/fleet]
-    #[arg(long, value_name = "DIR")]
-    fleet_dir: Option<PathBuf>,
-}
-
-impl FleetFlags {
-    /// Whether any of them is given.
-    pub(crate) fn are_used(&self) -> bool {
-        self.are_of_etcd() || self.instance.is_some()
-    }
-
-    /// Whether any of them is given that only a configuration in etcd needs.
-    pub(crate) fn are_of_etcd(&self) -> bool {
-        self.etcd.are_used() || self.fleet_dir.is_some()
-    }
-
-    /// The name of this instance.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub(crate) fn name(&self) -> Result<String, String> {
-        let name = self.instance.clone().unwrap_or_else(host_name);
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
-        if name.is_empty() || name.len() > 200 || !name.bytes().all(is_name) {
-            return Err(format!("--instance: {name:?} is no name: letters, digits and -_.:@"));
-        }
-        Ok(name)
-    }
-
-    fn folder(&self) -> PathBuf {
-        let state = std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
-        let default = || state.unwrap_or_else(|| PathBuf::from("/var/lib/vanward")).join("fleet");
-        self.fleet_dir.clone().unwrap_or_else(default)
-    }
-
-    fn options(&self, location: &str) -> Result<Options, String> {
-        Ok(Options {
-            location: Location::parse(location)?,
-            access: self.etcd.access(),
-            name: self.name()?,
-            folder: self.folder(),
-            program: env!("VANWARD_VERSION").to_owned(),
-            secrets: self.etcd.secrets(),
-        })
-    }
-}
-
-fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
-}
-
-/// Runs an instance until a signal ends it.
 pub(crate) fn run(
     location: &str,
     flags: &FleetFlags,
     operation: &Operation,
     inheritance: ::control::Inheritance,
 ) -> ExitCode {
-    let options = match flags.options(location) {
+    let options = match options(flags, location) {
         Ok(options) => options,
         Err(why) => return super::fail(super::USAGE, why),
     };
@@ -104,7 +40,8 @@ pub(crate) fn run(
         Ok(config) => config,
         Err(code) => return code,
     };
-    let setup = ::control::Setup { reread: Some(reread), inheritance, instance: Some(name) };
+    let setup =
+        ::control::Setup { reread: Some(reread), inheritance, instance: Some(name), ..Default::default() };
     let (end, ended) = tokio::sync::oneshot::channel();
     let mut thread = None;
     let code = super::serve_with(config, setup, &operation, |running| {
@@ -117,13 +54,23 @@ pub(crate) fn run(
     code
 }
 
-/// Follows the configuration on a thread of its own.
-fn follow(beginning: Beginning, handle: ::control::Handle, ended: Receiver<()>) -> Option<JoinHandle<()>> {
+fn options(flags: &FleetFlags, location: &str) -> Result<InstanceOptions, String> {
+    Ok(InstanceOptions {
+        location: Location::parse(location)?,
+        access: flags.etcd.access(),
+        name: flags.name()?,
+        folder: flags.folder(),
+        program: env!("VANWARD_VERSION").to_owned(),
+        secrets: flags.etcd.secrets(),
+    })
+}
+
+fn follow(beginning: FollowStart, handle: ::control::Handle, ended: Receiver<()>) -> Option<JoinHandle<()>> {
     let started = std::thread::Builder::new().name("fleet".to_owned()).spawn(move || {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
         match runtime {
-            Ok(runtime) => runtime.block_on(beginning.follow(Running(handle), ended)),
+            Ok(runtime) => runtime.block_on(beginning.follow(FleetProxy(handle), ended)),
             Err(error) => message::error(&format!("etcd is not watched: {error}")),
         }
     });
@@ -139,9 +86,9 @@ pub(crate) fn on_a_thread<T, F: Future<Output = Result<T, String>>>(
 }
 
 /// The proxy as an instance sees it.
-struct Running(::control::Handle);
+struct FleetProxy(::control::Handle);
 
-impl ::fleet::Proxy for Running {
+impl ::fleet::FollowedProxy for FleetProxy {
     fn reload(&self) -> Result<(), String> {
         self.0.reload(", as etcd has a new version")
     }
@@ -159,6 +106,16 @@ impl ::fleet::Proxy for Running {
         if let Err(why) = self.0.take_peers(addresses) {
             message::warn(&format!("the instances of [cache.peers] stay as they were: {why}"));
         }
+    }
+
+    fn note(&self, standing: &InstanceStanding) {
+        let InstanceStanding { version, version_since, state, lost, losses } = standing.clone();
+        let failure = lost.map(|(since_seconds, why)| SourceFailure {
+            since_seconds,
+            why: format!("etcd does not answer, version {version} stays in force: {why}"),
+        });
+        let (since_seconds, state) = (version_since, state.word());
+        self.0.note_configuration(SharedConfiguration { version, since_seconds, state, failure, losses });
     }
 
     fn warn(&self, message: &str) {

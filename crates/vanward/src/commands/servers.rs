@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use api::status::{Changed, ServerNamed, ServerOrder, Status};
+use api::status::{Changed, ServerNamed, ServerOrder, StatusReport};
 
-use super::reach::Reach;
+use super::address::{ServerFlags, hint, quoted_word};
+use super::reach::ProxySelection;
 
 /// Interval between checks for running requests.
 const LOOK: Duration = Duration::from_millis(200);
@@ -14,10 +15,10 @@ const LOOK: Duration = Duration::from_millis(200);
 ///
 /// The change survives reloads and upgrades, until `vanward restore`; a restart forgets it.
 #[derive(clap::Args)]
-#[command(after_help = DRAIN_EXAMPLES)]
+#[command(after_help = DRAIN_EXAMPLES, override_usage = "vanward drain --server <SERVER> [OPTIONS]")]
 pub(crate) struct Drain {
     #[command(flatten)]
-    target: Target,
+    target: ServerFlags,
     /// Wait until the server has no running requests
     #[arg(long)]
     wait: bool,
@@ -25,57 +26,63 @@ pub(crate) struct Drain {
     #[arg(long, value_name = "DURATION", value_parser = config::duration, default_value = "10m", requires = "wait")]
     timeout: Duration,
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 const DRAIN_EXAMPLES: &str = "\
 Examples:
-  vanward drain http://10.0.0.1:9000          in every upstream that has it
-  vanward drain 10.0.0.1:9000 --upstream app
-  vanward drain 10.0.0.1:9000 --wait && ssh 10.0.0.1 systemctl restart app && vanward restore 10.0.0.1:9000";
+  vanward drain --server http://10.0.0.1:9000          in every upstream that has it
+  vanward drain --server 10.0.0.1:9000 --upstream app
+  vanward drain --server 10.0.0.1:9000 --wait && ssh 10.0.0.1 systemctl restart app && vanward restore --server 10.0.0.1:9000";
 
-/// Sends requests to a server again that is drained, or `down` in the file.
+/// Puts a drained or `down` server back into service.
 #[derive(clap::Args)]
-#[command(after_help = RESTORE_EXAMPLES)]
+#[command(after_help = RESTORE_EXAMPLES, override_usage = "vanward restore --server <SERVER> [OPTIONS]")]
 pub(crate) struct Restore {
     #[command(flatten)]
-    target: Target,
+    target: ServerFlags,
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 const RESTORE_EXAMPLES: &str = "\
 Examples:
-  vanward restore 10.0.0.1:9000
-  vanward restore http://10.0.0.1:9000 --upstream app";
+  vanward restore --server 10.0.0.1:9000
+  vanward restore --server http://10.0.0.1:9000 --upstream app";
 
 /// Changes the weight of a server. With 0 it gets only requests of its sticky sessions.
 ///
 /// The change survives reloads and upgrades; a restart forgets it.
 #[derive(clap::Args)]
-#[command(after_help = WEIGH_EXAMPLES)]
+#[command(after_help = WEIGH_EXAMPLES, override_usage = "vanward weigh --server <SERVER> --weight <N> [OPTIONS]")]
 pub(crate) struct Weigh {
     #[command(flatten)]
-    target: Target,
+    target: ServerFlags,
     /// Weight relative to the other servers, 0 to 1000
-    weight: u32,
+    #[arg(long, value_name = "N", required_unless_present = "old_weight")]
+    weight: Option<u32>,
+    #[arg(hide = true, value_name = "N", requires = "old_server", conflicts_with = "weight")]
+    old_weight: Option<u32>,
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 const WEIGH_EXAMPLES: &str = "\
 Examples:
-  vanward weigh 10.0.0.1:9000 5
-  vanward weigh canary 1 --upstream app       by its name in the file";
+  vanward weigh --server 10.0.0.1:9000 --weight 5
+  vanward weigh --server canary --upstream app --weight 1       by its name in the file";
 
 /// Adds a server to an upstream.
 ///
 /// The change survives reloads and upgrades; a restart forgets it.
 #[derive(clap::Args)]
-#[command(after_help = ADD_EXAMPLES)]
+#[command(after_help = ADD_EXAMPLES, override_usage = "vanward add --server <URL> [OPTIONS]")]
 pub(crate) struct Add {
     /// `http://HOST[:PORT]` or `https://HOST[:PORT]`
-    server: String,
+    #[arg(long, value_name = "URL", required_unless_present = "old_server")]
+    server: Option<String>,
+    #[arg(hide = true, value_name = "URL", conflicts_with = "server")]
+    old_server: Option<String>,
     /// Name of the upstream; optional if there is only one
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
@@ -83,46 +90,30 @@ pub(crate) struct Add {
     #[arg(long, value_name = "N", default_value = "1")]
     weight: u32,
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 const ADD_EXAMPLES: &str = "\
 Examples:
-  vanward add http://10.0.0.3:9000
-  vanward add http://10.0.0.3:9000 --upstream app --weight 2";
+  vanward add --server http://10.0.0.3:9000
+  vanward add --server http://10.0.0.3:9000 --upstream app --weight 2";
 
 /// Removes a server: running requests finish, then its connections are closed.
 ///
 /// The change survives reloads and upgrades; a restart forgets it.
 #[derive(clap::Args)]
-#[command(after_help = REMOVE_EXAMPLES)]
+#[command(after_help = REMOVE_EXAMPLES, override_usage = "vanward remove --server <SERVER> [OPTIONS]")]
 pub(crate) struct Remove {
     #[command(flatten)]
-    target: Target,
+    target: ServerFlags,
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 const REMOVE_EXAMPLES: &str = "\
 Examples:
-  vanward remove 10.0.0.3:9000
-  vanward remove http://10.0.0.3:9000 --upstream app";
-
-/// Flags that select a server.
-#[derive(clap::Args)]
-struct Target {
-    /// URL, HOST:PORT, or name in the file
-    server: String,
-    /// Only in this upstream, instead of all that have the server
-    #[arg(long, value_name = "NAME")]
-    upstream: Option<String>,
-}
-
-impl Target {
-    fn order(&self, weight: Option<u32>) -> ServerOrder {
-        ServerOrder { server: self.server.clone(), upstream: self.upstream.clone(), weight }
-    }
-}
+  vanward remove --server 10.0.0.3:9000
+  vanward remove --server http://10.0.0.3:9000 --upstream app";
 
 pub(crate) fn drain(arguments: &Drain) -> ExitCode {
     let changed = order(&arguments.reach, "drain", &arguments.target.order(None), "is drained");
@@ -138,13 +129,19 @@ pub(crate) fn restore(arguments: &Restore) -> ExitCode {
 }
 
 pub(crate) fn weigh(arguments: &Weigh) -> ExitCode {
-    let what = format!("has weight {}", arguments.weight);
-    done(order(&arguments.reach, "weigh", &arguments.target.order(Some(arguments.weight)), &what))
+    // clap requires one of both.
+    let weight = arguments.weight.or(arguments.old_weight).unwrap_or_default();
+    let what = format!("has weight {weight}");
+    done(order(&arguments.reach, "weigh", &arguments.target.order(Some(weight)), &what))
 }
 
 pub(crate) fn add(arguments: &Add) -> ExitCode {
-    let Add { server, upstream, weight, reach } = arguments;
-    let wanted = ServerOrder { server: server.clone(), upstream: upstream.clone(), weight: Some(*weight) };
+    let Add { server, old_server, upstream, weight, reach } = arguments;
+    if let Some(server) = old_server {
+        hint(&[Some(format!("--server {}", quoted_word(server)))]);
+    }
+    let server = server.as_ref().or(old_server.as_ref()).cloned().unwrap_or_default();
+    let wanted = ServerOrder { server, upstream: upstream.clone(), weight: Some(*weight) };
     done(order(reach, "add", &wanted, &format!("is added with weight {weight}")))
 }
 
@@ -156,8 +153,12 @@ fn done(outcome: Result<Vec<ServerNamed>, ExitCode>) -> ExitCode {
     outcome.map_or_else(|code| code, |_| ExitCode::SUCCESS)
 }
 
-/// Sends the change to the proxy, and reports the servers that it affected.
-fn order(reach: &Reach, what: &str, order: &ServerOrder, now: &str) -> Result<Vec<ServerNamed>, ExitCode> {
+fn order(
+    reach: &ProxySelection,
+    what: &str,
+    order: &ServerOrder,
+    now: &str,
+) -> Result<Vec<ServerNamed>, ExitCode> {
     let Changed { servers } = reach.post(&format!("/servers/{what}"), order)?.told()?;
     for ServerNamed { upstream, server } in &servers {
         super::say(format_args!("{server} of {upstream} {now}"));
@@ -165,11 +166,10 @@ fn order(reach: &Reach, what: &str, order: &ServerOrder, now: &str) -> Result<Ve
     Ok(servers)
 }
 
-/// Waits until these servers have no running requests.
-fn wait(reach: &Reach, servers: &[ServerNamed], patience: Duration) -> ExitCode {
+fn wait(reach: &ProxySelection, servers: &[ServerNamed], patience: Duration) -> ExitCode {
     let began = Instant::now();
     loop {
-        let status: Status = match reach.get("/status").and_then(|answer| answer.told()) {
+        let status: StatusReport = match reach.get("/status").and_then(|answer| answer.told()) {
             Ok(status) => status,
             Err(code) => return code,
         };

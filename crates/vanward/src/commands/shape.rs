@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use api::shaping::{PlaceKind, PlaceNamed, ShapingCleared, ShapingOrder, ShapingStatus};
 use config::PROFILES;
 
+use super::address::{hint, quoted_word};
 use super::faults::escaped;
-use super::reach::Reach;
+use super::reach::ProxySelection;
 use super::table::{self, Align};
 
 /// Shows and changes rate limits and delays of the running proxy.
@@ -16,31 +17,71 @@ use super::table::{self, Align};
 /// nothing, and survives reloads and upgrades.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct Args {
+pub(crate) struct ShapeArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<ShapeCommand>,
 
     /// Print the settings as JSON
     #[arg(long)]
     json: bool,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    Set(Box<Set>),
-    /// Return one place, or all, to the settings of the file
+enum ShapeCommand {
+    Set(Box<ShapeSet>),
+    /// Return one listener, route or upstream, or all, to the settings of the file
     Clear {
-        /// Kind of the place; default: all places
-        #[arg(value_enum, requires = "name")]
-        place: Option<Place>,
-        /// Name in the file
+        #[command(flatten)]
+        target: Option<Target>,
+        #[arg(hide = true, requires = "place")]
         name: Option<String>,
         #[command(flatten)]
-        reach: Reach,
+        reach: ProxySelection,
     },
+}
+
+/// Flags that select a listener, a route or an upstream. If there is only one, its name can be left out.
+#[derive(clap::Args)]
+#[group(id = "target", required = true, multiple = false)]
+struct Target {
+    /// A listener, by its name or address in the file; without NAME the only one
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    listener: Option<String>,
+
+    /// A route, by its name in the file; without NAME the only one
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    route: Option<String>,
+
+    /// An upstream, by its name in the file; without NAME the only one
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    upstream: Option<String>,
+
+    /// The form of version 0.2: `shape set route /`
+    #[arg(value_enum, hide = true)]
+    place: Option<ShapePlace>,
+}
+
+impl Target {
+    /// Returns the kind and the name. `name` is the second word of the old form, which gets a hint.
+    fn named(&self, name: Option<&str>) -> (ShapePlace, Option<String>) {
+        let flags = [
+            (ShapePlace::Listener, &self.listener),
+            (ShapePlace::Route, &self.route),
+            (ShapePlace::Upstream, &self.upstream),
+        ];
+        if let Some((place, name)) = flags.into_iter().find_map(|(place, name)| Some((place, name.as_ref()?)))
+        {
+            return (place, Some(name.clone()).filter(|name| !name.is_empty()));
+        }
+        // clap requires one of the group.
+        let place = self.place.unwrap_or(ShapePlace::Listener);
+        let flag = format!("--{}", word(place.into()));
+        hint(&[Some(flag), name.map(quoted_word)]);
+        (place, name.map(str::to_owned))
+    }
 }
 
 /// Changes rates and delays of a listener, a route or an upstream.
@@ -48,16 +89,15 @@ enum What {
 /// A new change replaces the old; settings that it does not name return to the file's. `none` removes a limit or a
 /// delay of the file.
 #[derive(clap::Args)]
-#[command(after_help = SET_EXAMPLES)]
+#[command(after_help = SET_EXAMPLES, override_usage = SET_USAGE)]
 #[group(id = "what", required = true, multiple = true, args = [
     "profile", "rate", "upload_rate", "connect_delay", "latency", "loss", "delay", "response_delay",
 ])]
-struct Set {
-    /// Kind of the place
-    #[arg(value_enum)]
-    place: Place,
+struct ShapeSet {
+    #[command(flatten)]
+    target: Target,
 
-    /// Name in the file [default: the only one]
+    #[arg(hide = true, requires = "place")]
     name: Option<String>,
 
     /// Link to emulate, built in or `[profile.NAME]` of the file, with rate, round-trip time and packet loss; for
@@ -98,14 +138,14 @@ struct Set {
     expires: Option<String>,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Place {
+enum ShapePlace {
     /// An address that clients connect to
     Listener,
-    /// A route
+    /// A `[[route]]` of the file
     Route,
     /// A group of servers
     Upstream,
@@ -114,17 +154,19 @@ enum Place {
 const EXAMPLES: &str = "\
 Examples:
   vanward shape                                all rates and delays
-  vanward shape set route / --rate 5KB/s --delay 2s±100ms
-  vanward shape set listener --profile lte --expires 5m
+  vanward shape set --route / --rate 5KB/s --delay 2s±100ms
+  vanward shape set --listener --profile lte --expires 5m
   vanward shape clear";
+
+const SET_USAGE: &str = "vanward shape set <--listener [NAME]|--route [NAME]|--upstream [NAME]> <--rate RATE|--delay DELAY|…> [OPTIONS]";
 
 const SET_EXAMPLES: &str = "\
 Examples:
-  vanward shape set route / --rate 5KB/s --delay 2s±100ms
-  vanward shape set listener --profile lte --expires 5m
-  vanward shape set listener 127.0.0.1:8080 --rate '1MB/s per client' --latency '50ms±10ms normal'
-  vanward shape set upstream app --latency 20ms --loss '0.5% 300ms'
-  vanward shape set route /api --rate none     no limit, whatever the file says";
+  vanward shape set --route / --rate 5KB/s --delay 2s±100ms
+  vanward shape set --listener --profile lte --expires 5m
+  vanward shape set --listener 127.0.0.1:8080 --rate '1MB/s per client' --latency '50ms±10ms normal'
+  vanward shape set --upstream app --latency 20ms --loss '0.5% 300ms'
+  vanward shape set --route /api --rate none   no limit, whatever the file says";
 
 fn profile_help() -> String {
     let known = PROFILES.iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ");
@@ -134,32 +176,39 @@ fn profile_help() -> String {
     )
 }
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
-    let Args { what, json, reach } = arguments;
+pub(crate) fn run(arguments: &ShapeArgs) -> ExitCode {
+    let ShapeArgs { what, json, reach } = arguments;
     let done = match what {
         None => list(reach, *json),
-        Some(What::Set(set)) => sets(set),
-        Some(What::Clear { place, name, reach }) => clears(reach, place.zip(name.as_deref())),
+        Some(ShapeCommand::Set(set)) => sets(set),
+        Some(ShapeCommand::Clear { target, name, reach }) => {
+            clears(reach, target.as_ref().map(|target| target.named(name.as_deref())))
+        }
     };
     done.map_or_else(|code| code, |()| ExitCode::SUCCESS)
 }
 
-fn list(reach: &Reach, is_json: bool) -> Result<(), ExitCode> {
+fn list(reach: &ProxySelection, is_json: bool) -> Result<(), ExitCode> {
     let answer = reach.get("/shaping")?;
     let places: Vec<ShapingStatus> = answer.told()?;
     let text = if is_json { String::from_utf8_lossy(&answer.body).into_owned() } else { table(&places) };
-    // Who reads no further has seen enough.
+    // A closed pipe means that the reader has seen enough.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     Ok(())
 }
 
-fn sets(set: &Set) -> Result<(), ExitCode> {
+fn sets(set: &ShapeSet) -> Result<(), ExitCode> {
     let PlaceNamed { place, name } = set.reach.post("/shaping", &order(set))?.told()?;
-    super::say(format_args!("{} {name:?} is changed", word(place)));
+    let places: Vec<ShapingStatus> = set.reach.get("/shaping")?.told()?;
+    let now = places.iter().find(|status| status.place == place && status.name == name);
+    let now =
+        now.map_or_else(|| "changed".to_owned(), |status| format!("{}; {}", told(status), note(status)));
+    super::say(format_args!("{} {name:?}: {now}", word(place)));
     Ok(())
 }
 
-fn order(set: &Set) -> ShapingOrder {
+fn order(set: &ShapeSet) -> ShapingOrder {
+    let (place, name) = set.target.named(set.name.as_deref());
     ShapingOrder {
         profile: set.profile.clone(),
         rate: set.rate.clone(),
@@ -170,18 +219,38 @@ fn order(set: &Set) -> ShapingOrder {
         delay: set.delay.clone(),
         response_delay: set.response_delay.clone(),
         expires: set.expires.clone(),
-        ..ShapingOrder::of(set.place.into(), set.name.clone())
+        ..ShapingOrder::new(place.into(), name)
     }
 }
 
-fn clears(reach: &Reach, which: Option<(Place, &str)>) -> Result<(), ExitCode> {
+fn clears(reach: &ProxySelection, which: Option<(ShapePlace, Option<String>)>) -> Result<(), ExitCode> {
     let path = match which {
-        Some((place, name)) => format!("/shaping/{}/{}", word(place.into()), escaped(name)),
+        Some((place, name)) => {
+            let name = name.map_or_else(|| only(reach, place), Ok)?;
+            format!("/shaping/{}/{}", word(place.into()), escaped(&name))
+        }
         None => "/shaping".to_owned(),
     };
     let ShapingCleared { cleared } = reach.delete(&path)?.told()?;
     say_cleared(cleared);
     Ok(())
+}
+
+/// Returns the name of the only listener, route or upstream.
+fn only(reach: &ProxySelection, place: ShapePlace) -> Result<String, ExitCode> {
+    let kind = PlaceKind::from(place);
+    let all: Vec<ShapingStatus> = reach.get("/shaping")?.told()?;
+    let mut names = all.into_iter().filter(|status| status.place == kind).map(|status| status.name);
+    match (names.next(), names.next()) {
+        (Some(name), None) => Ok(name),
+        (None, _) => Err(super::fail(super::FAILED, format_args!("the proxy has no {}", word(kind)))),
+        (Some(one), Some(other)) => {
+            let all = [one, other].into_iter().chain(names).map(|name| format!("{name:?}"));
+            let all = all.collect::<Vec<_>>().join(", ");
+            let flag = word(kind);
+            Err(super::fail(super::FAILED, format_args!("name one with --{flag} NAME: there are {all}")))
+        }
+    }
 }
 
 /// Reports how many places returned to the file's settings.
@@ -190,7 +259,6 @@ pub(super) fn say_cleared(cleared: usize) {
     super::say(format_args!("{places} returned to the settings of the file"));
 }
 
-/// Places as a table.
 pub(super) fn table(places: &[ShapingStatus]) -> String {
     let rows: Vec<[String; 3]> = places
         .iter()
@@ -199,7 +267,7 @@ pub(super) fn table(places: &[ShapingStatus]) -> String {
     table::table([("", Align::Left), ("", Align::Left), ("", Align::Left)], &rows)
 }
 
-/// Text of a place: `rate 1MB/s and 100KB/s per client, latency 50ms`.
+/// Formats a place: `rate 1MB/s and 100KB/s per client, latency 50ms`.
 fn told(place: &ShapingStatus) -> String {
     let rates = [("rate", &place.rate), ("upload rate", &place.upload_rate)];
     let rates = rates.into_iter().filter(|(_, rates)| !rates.is_empty());
@@ -214,7 +282,7 @@ fn told(place: &ShapingStatus) -> String {
     let delays =
         delays.into_iter().filter_map(|(name, delay)| delay.as_ref().map(|delay| format!("{name} {delay}")));
     let all: Vec<String> = rates.chain(delays).collect();
-    if all.is_empty() { "as it comes".to_owned() } else { all.join(", ") }
+    if all.is_empty() { "not shaped".to_owned() } else { all.join(", ") }
 }
 
 fn note(place: &ShapingStatus) -> String {
@@ -233,12 +301,12 @@ fn word(place: PlaceKind) -> &'static str {
     }
 }
 
-impl From<Place> for PlaceKind {
-    fn from(place: Place) -> Self {
+impl From<ShapePlace> for PlaceKind {
+    fn from(place: ShapePlace) -> Self {
         match place {
-            Place::Listener => Self::Listener,
-            Place::Route => Self::Route,
-            Place::Upstream => Self::Upstream,
+            ShapePlace::Listener => Self::Listener,
+            ShapePlace::Route => Self::Route,
+            ShapePlace::Upstream => Self::Upstream,
         }
     }
 }
@@ -264,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_with_what_is_changed() {
+    fn places_are_shown_with_their_changes() {
         let places = [
             ShapingStatus {
                 rate: vec!["1MB/s".to_owned(), "5KB/s per client".to_owned()],
@@ -279,22 +347,25 @@ mod tests {
         let expected = "  \
   listener 127.0.0.1:8080  rate 1MB/s and 5KB/s per client, latency 50ms±5ms  changed, expires in 12.0 s
   route /                  delay 2s
-  upstream app             as it comes                                        changed
+  upstream app             not shaped                                         changed
 ";
         assert_eq!(table(&places), expected);
     }
 
     #[test]
     fn flags_are_what_the_admin_api_takes() {
-        let words =
-            ["set", "upstream", "app", "--rate", "1MB/s", "--rate", "5KB/s per client", "--loss", "1% 5ms"];
-        let set = <Set as clap::Args>::augment_args(clap::Command::new("set")).get_matches_from(words);
-        let set = <Set as clap::FromArgMatches>::from_arg_matches(&set).expect("are flags");
+        let flags = ["--rate", "1MB/s", "--rate", "5KB/s per client", "--loss", "1% 5ms"];
         let expected = ShapingOrder {
             rate: Some(vec!["1MB/s".to_owned(), "5KB/s per client".to_owned()]),
             loss: Some("1% 5ms".to_owned()),
-            ..ShapingOrder::of(PlaceKind::Upstream, Some("app".to_owned()))
+            ..ShapingOrder::new(PlaceKind::Upstream, Some("app".to_owned()))
         };
-        assert_eq!(order(&set), expected);
+        for target in [&["--upstream", "app"][..], &["--upstream=app"], &["upstream", "app"]] {
+            let words = [&["set"], target, &flags].concat();
+            let set =
+                <ShapeSet as clap::Args>::augment_args(clap::Command::new("set")).get_matches_from(words);
+            let set = <ShapeSet as clap::FromArgMatches>::from_arg_matches(&set).expect("are flags");
+            assert_eq!(order(&set), expected, "{target:?}");
+        }
     }
 }

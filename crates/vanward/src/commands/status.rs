@@ -13,29 +13,29 @@ use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use api::status::Status;
+use api::status::StatusReport;
 use api::traffic::TrafficStatus;
 use clap::ValueEnum;
 
 pub(super) use servers::priority;
 
-use super::reach::Reach;
+use super::reach::ProxySelection;
 use super::units::{bytes, count, milliseconds, percent, rate, time};
 use super::{faults, maintenance, shape};
 
 /// Shows the state of the running proxy: totals and rates of the last minute, routes, and upstreams with their servers.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct StatusArgs {
     /// Print everything as JSON, including counters and failures by cause
     #[arg(long, conflicts_with = "configuration")]
     json: bool,
 
-    /// Print the active configuration with every option, as a file
+    /// Print the active configuration as one file: as it was written, with all changes
     #[arg(long)]
     configuration: bool,
 
-    /// Show it again every so many seconds, until interrupted; with --json a line each time
+    /// Show it again at this interval in seconds, until interrupted; with --json a line each time
     #[arg(
         long,
         value_name = "SECONDS",
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     )]
     watch: Option<Duration>,
 
-    /// Sort routes and servers, the most first; names from A to Z [default: the order of the file]
+    /// Sort routes and servers, highest first; names from A to Z [default: the order of the file]
     #[arg(long, value_name = "BY", value_enum, conflicts_with_all = ["json", "configuration"])]
     sort: Option<Sort>,
 
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     filter: Option<String>,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 const EXAMPLES: &str = "\
@@ -70,10 +70,10 @@ Examples:
   vanward status --json | jq '.upstreams[].servers[] | select(.state != \"up\")'
   vanward status --configuration               the active one, including servers of `vanward add`";
 
-/// What rows are sorted by.
+/// Sort key of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sort {
-    /// Name
+    /// In the order of names
     Name,
     /// Requests since the start
     Requests,
@@ -85,21 +85,20 @@ pub(crate) enum Sort {
     P99,
 }
 
-/// How the status is shown.
 #[derive(Debug, Default)]
-struct View {
+struct StatusView {
     sort: Option<Sort>,
     filter: Option<String>,
     has_colour: bool,
 }
 
-impl View {
+impl StatusView {
     fn shows(&self, name: &str) -> bool {
         self.filter.as_ref().is_none_or(|text| name.contains(text.as_str()))
     }
 }
 
-/// The order of two rows by their traffic, the most first. Names are left to the rows.
+/// Orders two rows by their traffic, highest first. The rows themselves order names.
 fn by_traffic(sort: Sort, one: &TrafficStatus, other: &TrafficStatus) -> Ordering {
     let key = |traffic: &TrafficStatus| {
         let last_minute = &traffic.last_minute;
@@ -123,12 +122,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &StatusArgs) -> ExitCode {
     let Some(pause) = arguments.watch else {
         return shown(arguments).map_or_else(
             |code| code,
             |text| {
-                // Who reads no further has seen enough.
+                // A closed pipe means that the reader has seen enough.
                 let _ = std::io::stdout().lock().write_all(text.as_bytes());
                 ExitCode::SUCCESS
             },
@@ -137,9 +136,8 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     watch(arguments, pause)
 }
 
-/// Shows the status again and again: in the same place of a terminal, else one after the other. Ends when nobody reads
-/// any more, or the proxy has gone.
-fn watch(arguments: &Args, pause: Duration) -> ExitCode {
+/// Shows the status repeatedly: in place on a terminal, else one after the other. Ends with the reader or the proxy.
+fn watch(arguments: &StatusArgs, pause: Duration) -> ExitCode {
     let is_terminal = std::io::stdout().is_terminal();
     loop {
         let text = match shown(arguments) {
@@ -160,25 +158,25 @@ fn watch(arguments: &Args, pause: Duration) -> ExitCode {
     }
 }
 
-fn shown(arguments: &Args) -> Result<String, ExitCode> {
+fn shown(arguments: &StatusArgs) -> Result<String, ExitCode> {
     if arguments.configuration {
         return Ok(String::from_utf8_lossy(&arguments.reach.get("/configuration")?.body).into_owned());
     }
     let answer = arguments.reach.get("/status")?;
     if arguments.json && arguments.watch.is_some() {
-        // A line for each.
+        // One line for each status.
         return Ok(answer.told::<serde_json::Value>()?.to_string());
     }
-    let status: Status = answer.told()?;
+    let status: StatusReport = answer.told()?;
     if arguments.json {
         return Ok(String::from_utf8_lossy(&answer.body).into_owned());
     }
     let has_colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let view = View { sort: arguments.sort, filter: arguments.filter.clone(), has_colour };
+    let view = StatusView { sort: arguments.sort, filter: arguments.filter.clone(), has_colour };
     Ok(page(&status, &view))
 }
 
-fn page(status: &Status, view: &View) -> String {
+fn page(status: &StatusReport, view: &StatusView) -> String {
     let mut page = String::new();
     summary(&mut page, status);
     routes::show(&mut page, &status.routes, view);
@@ -203,9 +201,8 @@ fn page(status: &Status, view: &View) -> String {
     page
 }
 
-/// What concerns the proxy as a whole.
-fn summary(page: &mut String, status: &Status) {
-    // Writing into a String does not fail.
+fn summary(page: &mut String, status: &StatusReport) {
+    // Writing to a String does not fail.
     let _ = writeln!(
         page,
         "vanward {}, process {}, up {}, {}, {}",
@@ -260,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_says_who_runs_where_and_how_it_goes() {
+    fn a_page_shows_process_traffic_and_servers() {
         let listener = |address: &str, has_tls| ListenerStatus {
             name: "front".to_owned(),
             address: address.to_owned(),
@@ -286,7 +283,7 @@ mod tests {
             queued: 0,
             servers: Vec::new(),
         };
-        let status = Status {
+        let status = StatusReport {
             version: "1.2.3".to_owned(),
             process: 77,
             uptime_seconds: 3661,
@@ -327,7 +324,7 @@ routes
 upstream kept (least-connections), 1 session
   SERVER  STATE  WEIGHT  RUNNING  REQUESTS  /S  FAILED/S  P50  P99
 ";
-        assert_eq!(page(&status, &View::default()), expected);
+        assert_eq!(page(&status, &StatusView::default()), expected);
     }
 
     #[test]

@@ -2,21 +2,18 @@
 
 use std::fmt::Write;
 
-/// How the cells of a column are aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Align {
-    /// Words.
     Left,
-    /// Numbers.
     Right,
 }
 
-/// A table with a heading for each column. The last column may be notes without a heading.
+/// Formats a table with a heading for each column. The last column may be notes without a heading.
 pub(super) fn table<const N: usize>(columns: [(&str, Align); N], rows: &[[String; N]]) -> String {
     coloured(columns, rows, |_, _| None)
 }
 
-/// A table whose cells may have a colour, an escape sequence: of the cell in this row and column.
+/// Formats a table whose cells may have a colour: the escape sequence for a row and column.
 pub(super) fn coloured<const N: usize>(
     columns: [(&str, Align); N],
     rows: &[[String; N]],
@@ -38,7 +35,7 @@ pub(super) fn coloured<const N: usize>(
         for (column, cell) in cells.iter().enumerate() {
             let (width, colour) = (widths[column], row.and_then(|row| colour(row, column)));
             let (on, off) = colour.map_or(("", ""), |colour| (colour, "\x1b[0m"));
-            // Writing into a String does not fail.
+            // Writing to a String does not fail.
             let _ = match aligns[column] {
                 Align::Left => write!(line, "  {on}{cell:width$}{off}"),
                 Align::Right => write!(line, "  {on}{cell:>width$}{off}"),

@@ -1,48 +1,52 @@
 //! `vanward top`: a live view of the running proxy in the terminal, with keys that change it.
 //!
-//! A thread asks the admin API once a second, another reads keys, and the main thread draws. All state is in `state`.
+//! One thread polls the admin API once a second, another reads keys, and the main thread draws. All state is in
+//! `state`.
 
-/// What a key sends to the proxy.
+/// Orders of keys to the proxy.
 mod order;
 /// The tables of the tabs.
 mod sheets;
-/// What is shown, and what keys do about it.
+/// Parses keys of a terminal.
+mod keys;
+/// The displayed state, and the effect of keys.
 mod state;
+/// The terminal.
+mod screen;
 /// Draws the state.
 mod draw;
-/// Asks the proxy, and carries out orders.
+/// Polls the proxy, and executes orders.
 mod feed;
 /// A proxy for tests.
 #[cfg(test)]
 mod sample;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Read as _};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Instant;
 
-use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event};
-
-use super::reach::Reach;
+use super::reach::ProxySelection;
 use feed::Fresh;
-use order::Order;
-use state::{Course, State};
+use keys::KeyCommand;
+use order::TopOrder;
+use screen::Terminal;
+use state::{KeyEffect, TopState};
 
-/// Shows what the running proxy does, live: routes, servers, clients, requests under way, cache, faults.
+/// Shows the activity of the running proxy, live: routes, servers, clients, requests under way, cache, faults.
 ///
-/// Rates and percentiles are those of the last minute, as in `vanward status`. Keys drain, restore and weigh servers, purge
-/// the cache and clear faults; `?` lists them. The proxy is asked once a second, over its admin socket.
+/// Rates and percentiles are those of the last minute, as in `vanward status`. Keys drain, restore and weigh servers,
+/// purge the cache and clear faults; `?` lists them. The proxy is polled once a second, over its admin socket.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct TopArgs {
     /// Show only rows whose name contains this text
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     filter: String,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: ProxySelection,
 }
 
 const EXAMPLES: &str = "\
@@ -53,16 +57,16 @@ Examples:
   vanward top --socket /run/vanward.sock
   vanward top --filter shop                 what has `shop` in its name";
 
-/// What the main thread is told.
-enum Told {
-    Terminal(Event),
+enum TopEvent {
+    Key(KeyCommand),
+    Size,
     Fresh(Box<Result<Fresh, String>>),
     Done(Result<String, String>),
-    /// The process is asked to end.
+    /// A signal asks the process to end.
     End,
 }
 
-pub(crate) fn run(arguments: &Args) -> ExitCode {
+pub(crate) fn run(arguments: &TopArgs) -> ExitCode {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         let message =
             "vanward top draws on a terminal, and this is none: use `vanward status --watch` for a text";
@@ -80,86 +84,99 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     let (orders, sent) = channel();
     let end = Ends(tell.clone());
     thread::spawn(move || feed::run(&line, &sent, |fresh| end.0.send(fresh).is_ok()));
-    // It restores the terminal also when the program panics.
-    let mut terminal = match ratatui::try_init() {
+    let terminal = match Terminal::take() {
         Ok(terminal) => terminal,
         Err(error) => return super::fail(super::FAILED, format_args!("cannot use the terminal: {error}")),
     };
     thread::spawn(move || read_keys(&Ends(tell)));
     let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let mut state = State::new(place, arguments.filter.clone(), has_colour);
-    let outcome = show(&mut terminal, &mut state, &told, &orders);
-    ratatui::restore();
+    let mut state = TopState::new(place, arguments.filter.clone(), has_colour);
+    let outcome = show(&terminal, &mut state, &told, &orders);
+    drop(terminal);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => super::fail(super::FAILED, format_args!("cannot draw on the terminal: {error}")),
     }
 }
 
-/// Draws and obeys until the user quits, or a signal ends it.
+/// Draws and handles keys until the user quits, or a signal ends it.
 fn show(
-    terminal: &mut DefaultTerminal,
-    state: &mut State,
-    told: &Receiver<Told>,
-    orders: &Sender<Order>,
+    terminal: &Terminal,
+    state: &mut TopState,
+    told: &Receiver<TopEvent>,
+    orders: &Sender<TopOrder>,
 ) -> io::Result<()> {
     loop {
         state.now = Instant::now();
-        terminal.draw(|frame| draw::draw(frame, state))?;
+        terminal.show(|screen| draw::draw(screen, state))?;
         let Ok(first) = told.recv() else { return Ok(()) };
-        // Draws once for all that has come meanwhile.
+        // Draws once for all waiting messages.
         for told in std::iter::once(first).chain(std::iter::from_fn(|| told.try_recv().ok())) {
             match told {
-                Told::Terminal(Event::Key(key)) if key.is_press() => match state.press(key) {
-                    Course::Stay => {}
-                    Course::Send(order) => drop(orders.send(order)),
-                    Course::Quit => return Ok(()),
+                TopEvent::Key(key) => match state.press(key) {
+                    KeyEffect::Stay => {}
+                    KeyEffect::Send(order) => drop(orders.send(order)),
+                    KeyEffect::Quit => return Ok(()),
                 },
-                // Whatever else, such as another size: it is drawn anew.
-                Told::Terminal(_) => {}
-                Told::Fresh(fresh) => state.learn(*fresh),
-                Told::Done(outcome) => state.done(outcome),
-                Told::End => return Ok(()),
+                // Drawing again is enough.
+                TopEvent::Size => {}
+                TopEvent::Fresh(fresh) => state.learn(*fresh),
+                TopEvent::Done(outcome) => state.done(outcome),
+                TopEvent::End => return Ok(()),
             }
         }
     }
 }
 
-/// The end of a thread, however it comes, is that of the program: a panic has restored the terminal already.
-struct Ends(Sender<Told>);
+/// Ends the program when a thread ends, also by a panic, which has restored the terminal already.
+struct Ends(Sender<TopEvent>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        let _ = self.0.send(Told::End);
+        let _ = self.0.send(TopEvent::End);
     }
 }
 
-/// Hands on keys and changes of the size, until the terminal is gone.
+/// Sends keys until the terminal is closed.
 fn read_keys(tell: &Ends) {
-    while let Ok(event) = event::read() {
-        if tell.0.send(Told::Terminal(event)).is_err() {
+    let mut bytes = [0; 256];
+    loop {
+        let count = match io::stdin().lock().read(&mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Ok(0) | Err(_) => return,
+            Ok(count) => count,
+        };
+        if keys::keys(&bytes[..count]).into_iter().any(|key| tell.0.send(TopEvent::Key(key)).is_err()) {
             return;
         }
     }
 }
 
-/// Has SIGTERM, SIGHUP and SIGINT end the program as a key does, so that the terminal is restored.
-fn end_on_signals(tell: Sender<Told>) -> io::Result<()> {
+/// Sends changes of the size. SIGTERM, SIGHUP and SIGINT end the program like a key, so that the terminal is restored.
+fn end_on_signals(tell: Sender<TopEvent>) -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut terminate, mut hang_up, mut interrupt) = {
+    let (mut terminate, mut hang_up, mut interrupt, mut size) = {
         let _inside = runtime.enter();
-        (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?, signal(SignalKind::interrupt())?)
+        (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::window_change())?,
+        )
     };
     thread::spawn(move || {
         runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = hang_up.recv() => {}
-                _ = interrupt.recv() => {}
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => return,
+                    _ = hang_up.recv() => return,
+                    _ = interrupt.recv() => return,
+                    _ = size.recv() => drop(tell.send(TopEvent::Size)),
+                }
             }
         });
-        let _ = tell.send(Told::End);
+        let _ = tell.send(TopEvent::End);
     });
     Ok(())
 }

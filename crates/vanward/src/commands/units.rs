@@ -1,16 +1,16 @@
-//! Numbers for people: three digits and a unit.
+//! Formats numbers for readers: three digits and a unit.
 
-/// `1 session`, `2 sessions`.
+/// Formats `1 session`, `2 sessions`.
 pub(super) fn count(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A rate: `0`, `0.25`, `50.0`, `1234`.
+/// Formats a rate: `0`, `0.25`, `50.0`, `1234`.
 pub(super) fn rate(per_second: f64) -> String {
     if per_second == 0.0 { "0".to_owned() } else { digits(per_second) }
 }
 
-/// A duration: `1.25 ms`, `1.23 s`; `-` if there is none.
+/// Formats a duration: `1.25 ms`, `1.23 s`; `-` if there is none.
 pub(super) fn milliseconds(milliseconds: Option<f64>) -> String {
     match milliseconds {
         None => "-".to_owned(),
@@ -19,7 +19,7 @@ pub(super) fn milliseconds(milliseconds: Option<f64>) -> String {
     }
 }
 
-/// Bytes: `12 B`, `1.50 kB`, `2.00 GB`.
+/// Formats bytes: `12 B`, `1.50 kB`, `2.00 GB`.
 pub(super) fn bytes(bytes: f64) -> String {
     let units = ["kB", "MB", "GB", "TB"];
     let mut value = bytes;
@@ -33,12 +33,12 @@ pub(super) fn bytes(bytes: f64) -> String {
     if unit == "B" { format!("{value:.0} B") } else { format!("{} {unit}", digits(value)) }
 }
 
-/// A share of 1: `0%`, `0.12%`, `50.0%`.
+/// Formats a share of 1: `0%`, `0.12%`, `50.0%`.
 pub(super) fn percent(share: f64) -> String {
     format!("{}%", rate(share * 100.0))
 }
 
-/// Text of a duration: `3 d 4 h`, `4 h 5 min`, `5 min 6 s`, `6 s`.
+/// Formats a duration: `3 d 4 h`, `4 h 5 min`, `5 min 6 s`, `6 s`.
 pub(super) fn time(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
@@ -49,7 +49,7 @@ pub(super) fn time(seconds: u64) -> String {
     }
 }
 
-/// Three digits, or all before the point.
+/// Formats three digits, or all before the point.
 fn digits(value: f64) -> String {
     match value {
         ..9.995 => format!("{value:.2}"),

@@ -1,4 +1,4 @@
-//! The requests that a peer and Vanward get, and their answers as they are compared.
+//! Requests to a peer and to Vanward, and the compared responses.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -32,7 +32,6 @@ pub(crate) const PATHS: [&str; 24] = [
     "/.git/config",
 ];
 
-/// The fields of a response that configurations set.
 const FIELDS: [&str; 12] = [
     "location",
     "cache-control",
@@ -48,21 +47,19 @@ const FIELDS: [&str; 12] = [
     "upgrade",
 ];
 
-/// A request.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) method: &'static str,
     pub(crate) host: &'static str,
     pub(crate) target: &'static str,
-    /// Further fields, each with its end of line.
+    /// Each with its end of line.
     pub(crate) fields: String,
     pub(crate) body: &'static str,
 }
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Got {
-    /// 0: the connection ended without an answer.
+    /// 0: the connection ended without a response.
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) body: String,
@@ -74,7 +71,6 @@ impl Got {
     }
 }
 
-/// All requests of a configuration, for these hosts.
 pub(crate) fn asks(hosts: &[&'static str]) -> Vec<Ask> {
     let plain = |method, host, target| Ask { method, host, target, fields: String::new(), body: "" };
     let mut asks = Vec::new();
@@ -122,12 +118,12 @@ pub(crate) fn asks(hosts: &[&'static str]) -> Vec<Ask> {
     for fields in odd {
         asks.push(Ask { fields, ..plain("GET", host, "/ws") });
     }
-    // Rates: more than any of the samples allows.
+    // More requests than any sample's rate allows.
     asks.extend((0..8).map(|_| plain("GET", host, "/login")));
     asks
 }
 
-/// Paths that servers read in several ways, and targets that are rare.
+/// Paths that servers read in several ways, and unusual targets.
 const ODD: [&str; 18] = [
     "/%61pi/users",
     "/api%2Fusers",
@@ -149,7 +145,7 @@ const ODD: [&str; 18] = [
     "/a+b/~c/'d'",
 ];
 
-/// Asks, and reads the answer to its end.
+/// Sends a request, and reads the response to its end.
 pub(crate) fn ask(address: SocketAddr, ask: &Ask) -> Got {
     let mut stream = connect(address);
     let Ask { method, host, target, fields, body } = ask;
@@ -160,7 +156,7 @@ pub(crate) fn ask(address: SocketAddr, ask: &Ask) -> Got {
     };
     let close = if fields.contains("Upgrade") { "" } else { "Connection: close\r\n" };
     let request = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{close}{length}{fields}\r\n{body}");
-    // Whoever refuses a request may close before it has read all.
+    // A server that rejects a request may close before it has read everything.
     let _ = stream.write_all(request.as_bytes());
     let mut bytes = Vec::new();
     let mut piece = [0; 16 << 10];
@@ -173,7 +169,7 @@ pub(crate) fn ask(address: SocketAddr, ask: &Ask) -> Got {
     got(&bytes)
 }
 
-/// Whether an answer has come to its end, if that can be told before the connection ends.
+/// Whether a response is complete, if its head determines the end.
 fn is_whole(bytes: &[u8], method: &str) -> bool {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! A server whose pages are what it was asked: target, the fields that configurations send, and the body.
+//! An origin whose pages echo the request: target, the fields that configurations send, and the body.
 //!
 //! `/missing` is 404, an upgrade is 101 with a few bytes.
 
@@ -8,11 +8,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 /// Fields that configurations send to servers.
 const TOLD: [&str; 6] = ["host:", "x-site:", "x-real-ip:", "x-secret:", "x-tenant:", "x-odd:"];
 
-/// The answer to an upgrade with the key of [`crate::asked`], and the first bytes behind it.
+/// The response to an upgrade with the key of [`super::asked`], and the first bytes after it.
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                         Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n\r\nhello";
 
-/// Starts it; it ends with the process.
+/// Starts the origin, which ends with the process.
 pub(crate) fn origin() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it listens");

@@ -1,14 +1,13 @@
-//! The peers: how each is started with a configuration, and how what it says by itself is recognized.
+//! The peers: how to start each with a configuration, and how to recognize its own responses.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::asked::{Ask, Got, ask};
+use super::asked::{Ask, Got, ask};
 use crate::process::Patience;
 
-/// A proxy whose configurations are adapted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Peer {
     Nginx,
@@ -21,7 +20,7 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// As `vanward adapt` and its program are called.
+    /// The name in `vanward adapt`, which is also the program's.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
@@ -34,12 +33,11 @@ impl Peer {
         }
     }
 
-    /// Its program.
     pub(crate) fn program(self) -> &'static str {
         if self == Self::Varnish { "varnishd" } else { self.word() }
     }
 
-    /// The samples that run without certificates and other servers.
+    /// Samples that run without certificates and other servers.
     pub(crate) fn samples(self) -> &'static [&'static str] {
         match self {
             Self::Nginx => &[
@@ -87,7 +85,7 @@ impl Peer {
         }
     }
 
-    /// Whether an answer is one that the peer has written itself.
+    /// Whether the peer itself wrote the response.
     pub(crate) fn is_own(self, got: &Got) -> bool {
         match self {
             Self::Nginx => got.body.contains("<center>") || got.body.is_empty(),
@@ -95,13 +93,12 @@ impl Peer {
             Self::Caddy => got.body.is_empty(),
             Self::Squid => got.body.contains("squid") || got.body.is_empty(),
             Self::Pound => got.body.contains("<h1>") || got.body.is_empty(),
-            // The name of its status.
+            // The body is the status's name.
             Self::Traefik => got.body.len() < 40 && !got.body.contains('/') || got.body.is_empty(),
             Self::Varnish => got.body.contains("Varnish cache server") || got.body.is_empty(),
         }
     }
 
-    /// Starts it in a folder with a configuration that has it listen at an address.
     pub(crate) fn start(self, program: &Path, folder: &Path, text: &str, address: SocketAddr) -> Running {
         let file = folder.join("peer.conf");
         let mut command = Command::new(program);
@@ -113,7 +110,7 @@ impl Peer {
                 command.arg("-p").arg(folder).arg("-c").arg(&file).args(["-e", "stderr"]);
             }
             Self::Haproxy => {
-                // Who it runs as is the business of the test.
+                // The test decides on user and group.
                 let of_the_service = ["chroot", "user ", "group", "daemon", "log /dev/log", "stats socket"];
                 let lines = text.lines().filter(|line| {
                     line.starts_with("userlist")
@@ -126,14 +123,14 @@ impl Peer {
             Self::Squid => {
                 let quiet = "pid_filename none\ncache_log /dev/null\naccess_log none\npinger_enable off\nshutdown_lifetime 0 seconds\n";
                 write(&file, &format!("{quiet}{text}"));
-                // Processes with one name share memory, and only the first of them starts.
+                // Processes with the same name share memory, and only the first of them starts.
                 let name: String = address.to_string().chars().filter(char::is_ascii_digit).collect();
                 let name = format!("adapt{name}");
                 command.arg("-N").arg("-f").arg(&file).arg("-n").arg(&name);
                 memory = Some(format!("{name}-"));
             }
             Self::Pound => {
-                // Who it runs as, and where it tells what, is the business of the test.
+                // The test decides on user, group and log.
                 let of_the_service = ["user ", "group ", "daemon", "control", "loglevel"];
                 let lines = text.lines().filter(|line| {
                     let line = line.trim_start().to_ascii_lowercase();
@@ -162,7 +159,7 @@ impl Peer {
                 }
             }
         }
-        // These tell what they do in detail.
+        // These have verbose logs.
         let told = if matches!(self, Self::Caddy | Self::Varnish | Self::Squid) {
             Stdio::null()
         } else {
@@ -173,7 +170,6 @@ impl Peer {
         Running { child, memory }
     }
 
-    /// Waits until it answers.
     fn wait(self, child: &mut Child, address: SocketAddr) {
         let patience = Patience::new();
         while TcpStream::connect(address).is_err() {
@@ -182,7 +178,7 @@ impl Peer {
             patience.wait_a_little("the peer does not listen");
         }
         if self == Self::Traefik {
-            // It listens before it has read its routes.
+            // The peer listens before it has read its routes.
             let first =
                 Ask { method: "GET", host: "app.example.com", target: "/", fields: String::new(), body: "" };
             while ask(address, &first).status == 404 {
@@ -192,7 +188,7 @@ impl Peer {
     }
 }
 
-/// A configuration of nginx that writes into a folder alone, and stays in the foreground.
+/// Adapts a configuration of nginx to write only into a folder, and to stay in the foreground.
 fn of_nginx(text: &str, folder: &Path) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
@@ -209,7 +205,7 @@ fn write(file: &Path, text: &str) {
 /// A running peer; killed when dropped.
 pub(crate) struct Running {
     child: Child,
-    /// How the names of its shared memory begin, which outlives it.
+    /// Prefix of its shared memory's names, which outlives the process.
     memory: Option<String>,
 }
 
@@ -226,7 +222,7 @@ impl Drop for Running {
     }
 }
 
-/// Where a program is; on CI it has to be somewhere.
+/// Finds a program. In CI it must be installed.
 pub(crate) fn installed(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
@@ -235,15 +231,13 @@ pub(crate) fn installed(program: &str) -> Option<PathBuf> {
     found
 }
 
-/// An address with a free port. Each is of another loopback address: nobody takes it as the port of a client before the peer
-/// listens there.
+/// Returns an address with a free port. Each is another loopback address, whose port no client can use meanwhile.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let host = Ipv4Addr::new(127, 77, NEXT.fetch_add(1, Ordering::Relaxed), 1);
     TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr()).expect("a port is free")
 }
 
-/// The files that samples name.
 pub(crate) fn site(folder: &Path) {
     for (name, text) in [
         ("www/index.html", "<p>index</p>\n"),

@@ -1,9 +1,8 @@
-//! Differences between the answers of a peer and of Vanward that have a reason.
+//! Known reasons for differences between the responses of a peer and of Vanward.
 
-use crate::asked::{Ask, Got};
-use crate::peers::Peer;
+use super::asked::{Ask, Got};
+use super::peers::Peer;
 
-/// The two answers to a request.
 #[derive(Debug)]
 pub(crate) struct Pair<'a> {
     pub(crate) peer: Peer,
@@ -25,7 +24,7 @@ impl Pair<'_> {
         self.ask.target.split('?').next().unwrap_or_default()
     }
 
-    /// Why they differ, if there is a reason.
+    /// Returns the reason for a difference, if one is known.
     pub(crate) fn reason(&self) -> Option<&'static str> {
         let all = REASONS.iter().chain(match self.peer {
             Peer::Nginx => NGINX,
@@ -40,10 +39,10 @@ impl Pair<'_> {
     }
 }
 
-/// A reason, and whether it explains how two answers differ.
+/// A reason, and whether it explains a difference.
 type Reason = (&'static str, fn(&Pair<'_>) -> bool);
 
-/// Of all peers.
+/// For all peers.
 const REASONS: &[Reason] = &[
     ("names that begin with a dot are never sent as files", |pair| {
         pair.path().starts_with("/.") && [403, 404].contains(&pair.mine.status)

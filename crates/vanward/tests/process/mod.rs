@@ -1,9 +1,8 @@
-//! The built program as a process: what it says, how it ends, and how HTTP is spoken with it in a few lines.
+//! The built program as a process: its output, its end, and short HTTP exchanges with it.
 //!
-//! Every wait has the same patience, which only fails a test; nothing takes its time from it.
+//! Every wait has the same timeout, which only fails a test; no test depends on its length.
 
-// Each test binary takes what it needs.
-#![allow(dead_code)]
+#![cfg_attr(not(feature = "lab"), allow(dead_code, reason = "some of it only tests of the lab use"))]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,24 +14,26 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Far beyond what anything here takes on a busy machine, or where the kernel is slow to take processes apart.
+/// Far longer than any step on a busy machine, or with a slow kernel.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+/// Maximum number of concurrent measurements: more would mostly measure each other.
+const MEASURING_MAX: usize = 2;
+
+static MEASURING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
 /// A running `vanward`; killed when dropped.
 pub(crate) struct Process {
     child: Child,
     output: Said,
     errors: Said,
+    turn: Option<Turn>,
 }
 
-/// A `vanward` that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
-    /// What it wrote to standard output.
     pub(crate) output: String,
-    /// What it wrote to standard error.
     pub(crate) errors: String,
 }
 
@@ -41,12 +42,17 @@ impl Process {
         Self::start_in(Path::new(env!("CARGO_MANIFEST_DIR")), arguments)
     }
 
+    /// Starts a command in a folder. Measurements wait for their turn.
     pub(crate) fn start_in(folder: &Path, arguments: &[&str]) -> Self {
+        let measures = matches!(arguments, ["demo", ..] | ["lab", "run" | "resilience", ..]);
+        let turn = measures.then(Turn::wait);
         let mut command = Command::new(env!("CARGO_BIN_EXE_vanward"));
-        Self::of(command.args(arguments).current_dir(folder))
+        let mut started = Self::of(command.args(arguments).current_dir(folder));
+        started.turn = turn;
+        started
     }
 
-    /// A `vanward` that a command of one's own starts.
+    /// Starts a `vanward` by another command.
     pub(crate) fn of(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -56,14 +62,14 @@ impl Process {
             .expect("the program was built");
         let output = Said::gather(child.stdout.take().expect("it is piped"));
         let errors = Said::gather(child.stderr.take().expect("it is piped"));
-        Self { child, output, errors }
+        Self { child, output, errors, turn: None }
     }
 
-    /// The address in the line that says where it listens, once it has said so.
+    /// Waits for the line with the listening address, and returns the address.
     pub(crate) fn address(&mut self) -> SocketAddr {
         let patience = Patience::new();
         loop {
-            // The origin says it on standard output, the proxy on standard error.
+            // The origin writes it to standard output, the proxy to standard error.
             for said in [&self.output, &self.errors] {
                 if let Some(address) = said.lines().iter().find_map(|line| listened_on(line)) {
                     return address;
@@ -75,28 +81,27 @@ impl Process {
         }
     }
 
-    /// Waits until standard error has a line with this text.
     pub(crate) fn warns(&self, text: &str) {
         self.errors.wait_for(text);
     }
 
-    /// What stands behind this text in a line of standard error.
+    /// Returns the text after `before` in a line of standard error.
     pub(crate) fn told(&self, before: &str) -> Option<String> {
         let lines = self.errors.lines();
         lines.iter().find_map(|line| line.split_once(before)).map(|(_, told)| told.to_owned())
     }
 
-    /// The whole lines of standard output so far.
+    /// The complete lines of standard output so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.output.lines()
     }
 
-    /// In how many lines of standard error it has said this so far.
+    /// Counts the lines of standard error with this text so far.
     pub(crate) fn said(&self, text: &str) -> usize {
         self.errors.lines().iter().filter(|line| line.contains(text)).count()
     }
 
-    /// Waits until so many lines of standard error have this text.
+    /// Waits until this number of lines on standard error have this text.
     pub(crate) fn warns_again(&self, text: &str, times: usize) {
         let patience = Patience::new();
         while self.said(text) < times {
@@ -111,7 +116,7 @@ impl Process {
 
     /// Sends a signal to a process that has a handler for it.
     ///
-    /// A signal that comes before the handler would end the process, and test nothing.
+    /// A signal before the handler is installed would end the process, and test nothing.
     pub(crate) fn signal(&self, signal: Signal) {
         let patience = Patience::new();
         while !self.catches(signal) {
@@ -134,7 +139,6 @@ impl Process {
         self.child.try_wait().expect("it is a child of ours").is_none()
     }
 
-    /// Waits for its end.
     pub(crate) fn ended(mut self) -> Ended {
         let patience = Patience::new();
         let status = loop {
@@ -143,6 +147,7 @@ impl Process {
                 None => patience.wait_a_little("it does not end"),
             }
         };
+        self.turn = None;
         Ended { status, output: self.output.all(), errors: self.errors.all() }
     }
 }
@@ -155,7 +160,7 @@ impl Drop for Process {
 }
 
 impl Ended {
-    /// Checks the exit code; a wrong one shows all that was said.
+    /// Checks the exit code; a wrong one shows the whole output.
     #[track_caller]
     pub(crate) fn with_code(self, code: i32) -> Self {
         assert_eq!(self.status.code(), Some(code), "{self:?}");
@@ -163,17 +168,35 @@ impl Ended {
     }
 }
 
-/// Runs a command to its end.
+/// Permission to measure.
+struct Turn;
+
+impl Turn {
+    fn wait() -> Self {
+        let (measuring, ended) = &MEASURING;
+        let is_full = |measuring: &mut usize| *measuring == MEASURING_MAX;
+        let turns = measuring.lock().expect("nobody panics with it");
+        *ended.wait_while(turns, is_full).expect("nobody panics with it") += 1;
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *MEASURING.0.lock().expect("nobody panics with it") -= 1;
+        MEASURING.1.notify_one();
+    }
+}
+
 pub(crate) fn run(arguments: &[&str]) -> Ended {
     Process::start(arguments).ended()
 }
 
-/// Runs a command to its end in a folder.
 pub(crate) fn run_in(folder: &Path, arguments: &[&str]) -> Ended {
     Process::start_in(folder, arguments).ended()
 }
 
-/// A stream of the process, read as it comes.
+/// An output stream of the process, read in the background.
 struct Said {
     lines: Arc<(Mutex<Vec<String>>, Condvar)>,
     reader: Option<JoinHandle<()>>,
@@ -204,7 +227,7 @@ impl Said {
         assert!(!waited.timed_out(), "it does not say {text:?}, but {lines:?}");
     }
 
-    /// All of it, once the process has ended.
+    /// Returns everything, once the process has ended.
     fn all(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
             reader.join().expect("no reader panics");
@@ -213,14 +236,13 @@ impl Said {
     }
 }
 
-/// `listening http://ADDRESS` and `vanward: listening on ADDRESS[, ADDRESS]`.
+/// Parses `listening http://ADDRESS` and `vanward: listening on ADDRESS[, ADDRESS]`.
 fn listened_on(line: &str) -> Option<SocketAddr> {
     let (_, said) = line.split_once("listening ")?;
     let address = said.trim_start_matches("on ").trim_start_matches("http://").trim_start_matches("https://");
     address.split(',').next()?.parse().ok()
 }
 
-/// How long something may take before the test has failed.
 pub(crate) struct Patience(Instant);
 
 impl Patience {
@@ -235,19 +257,19 @@ impl Patience {
     }
 }
 
-/// A connection to what listens there, which must not be silent for longer than any test has patience.
+/// Connects with the common timeout for reads.
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
     stream
 }
 
-/// The whole response to a GET on a connection of its own.
+/// Returns the whole response to a GET on a new connection.
 pub(crate) fn get(address: SocketAddr, path: &str) -> String {
     response(address, path, "")
 }
 
-/// The whole response to a GET with further fields, each with CRLF, on a connection of its own.
+/// Returns the whole response to a GET with further fields, each with CRLF, on a new connection.
 pub(crate) fn response(address: SocketAddr, path: &str, fields: &str) -> String {
     let mut stream = connect(address);
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n{fields}Connection: close\r\n\r\n");
@@ -257,7 +279,7 @@ pub(crate) fn response(address: SocketAddr, path: &str, fields: &str) -> String 
     response
 }
 
-/// Reads up to and with the empty line that ends a head.
+/// Reads up to the empty line that ends a head, inclusive.
 pub(crate) fn read_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -268,7 +290,7 @@ pub(crate) fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).expect("heads here are text")
 }
 
-/// The command lines of the processes that run in a folder. Whatever the program starts stays in its own.
+/// Lists the command lines of the processes in a folder. Children of the program keep its working directory.
 pub(crate) fn all_in(folder: &Path) -> Vec<String> {
     let folder = folder.canonicalize().expect("it is there");
     let processes = std::fs::read_dir("/proc").expect("the kernel tells").filter_map(Result::ok);
@@ -281,7 +303,6 @@ pub(crate) fn all_in(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Waits until something is measured there: a load runs in the folder.
 pub(crate) fn wait_for_a_load_in(folder: &Path) {
     let patience = Patience::new();
     while !all_in(folder).iter().any(|command| command.contains("vanward load ")) {

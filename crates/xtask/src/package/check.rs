@@ -1,19 +1,18 @@
-//! Tries what was packaged: the unit with its filter of system calls and under a systemd that boots, the life of the Debian package, and
-//! that two builds of a package are the same.
+//! Tests the packages: the unit with its filter of system calls and under a booting systemd, installation to
+//! removal of the Debian package, and reproducible builds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::deb::Compression;
-use super::payload::Payload;
-use super::{absolute, deb, tarball};
+use super::payload::PackageFolder;
+use super::{PROFILE, absolute, deb, tarball};
 use crate::say;
 use crate::scratch::Scratch;
 use crate::step;
 use crate::workspace::{Workspace, output_of};
 
-/// Programs of the checks, and the Debian packages that they are in.
 const NEEDED: [(&str, &str); 9] = [
     ("adduser", "adduser"),
     ("curl", "curl"),
@@ -26,7 +25,7 @@ const NEEDED: [(&str, &str); 9] = [
     ("systemd-analyze", "systemd"),
 ];
 
-/// Fails where the checks cannot run: they mount and install, and need some programs.
+/// Fails if the checks cannot run: they mount and install, and need some programs.
 pub(crate) fn is_possible() -> Result<(), String> {
     if output_of(Command::new("id").arg("-u"))?.trim() != "0" {
         return Err("packages are tried as root, in namespaces of their own".to_owned());
@@ -44,12 +43,12 @@ pub(crate) fn is_possible() -> Result<(), String> {
     }
 }
 
-/// Tries the unit and the packages with a program; without one, with a release build.
+/// Tests the unit and the packages with a program; without one, with a build for packages.
 pub(crate) fn check(workspace: &Workspace, program: Option<&Path>) -> Result<(), String> {
     is_possible()?;
-    let program = program.map_or_else(|| release_build(workspace), absolute)?;
+    let program = program.map_or_else(|| built(workspace), absolute)?;
     step::run(Command::new(workspace.root.join("contrib/systemd/check")).arg(&program))?;
-    let payload = Payload::stage(workspace, &program, &workspace.host()?)?;
+    let payload = PackageFolder::stage(workspace, &program, &workspace.host()?)?;
     let folder = Scratch::new("packages")?;
     let [first, second] = ["1", "2"].map(|version| (version, folder.path().join(format!("{version}.deb"))));
     let build_deb =
@@ -63,12 +62,15 @@ pub(crate) fn check(workspace: &Workspace, program: Option<&Path>) -> Result<(),
     step::run(Command::new(workspace.root.join("contrib/debian/try")).args([first.1, second.1]))
 }
 
-/// The program of `cargo build --release`, as it is linked on this machine.
-fn release_build(workspace: &Workspace) -> Result<PathBuf, String> {
+fn built(workspace: &Workspace) -> Result<PathBuf, String> {
     let mut build = Command::new("cargo");
-    step::run(build.args(["build", "--release", "--quiet", "-p", "vanward"]).current_dir(&workspace.root))?;
-    Ok(workspace.target_directory()?.join("release/vanward"))
+    step::run(build.args(BUILD).current_dir(&workspace.root))?;
+    Ok(workspace.target_directory()?.join(PROFILE).join("vanward"))
 }
+
+/// Arguments of cargo for the program of packages, linked for this machine.
+pub(crate) const BUILD: [&str; 7] =
+    ["build", "--profile", PROFILE, "--all-features", "--quiet", "-p", "vanward"];
 
 /// Builds a file twice, and fails if the two differ.
 fn is_repeatable(what: &str, file: &Path, build: impl Fn() -> Result<(), String>) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The Debian package. Its scripts, its description and what belongs to it are in `contrib/debian`.
+//! The Debian package. Its scripts, its description and its other files are in `contrib/debian`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::Command;
 
 use super::payload::From::File;
-use super::payload::{self, From, Payload};
+use super::payload::{self, From, PackageFolder};
 use crate::scratch::Scratch;
 use crate::step;
 use crate::workspace::{Workspace, output_of};
 
-/// What this package has beside what all have.
+/// Files of this package besides the common ones.
 const OWN: [(From<'_>, &str); 5] = [
     (File("contrib/debian/vanward.toml"), "etc/vanward/vanward.toml"),
     (File("contrib/debian/logrotate"), "etc/logrotate.d/vanward"),
@@ -22,14 +22,13 @@ const OWN: [(From<'_>, &str); 5] = [
 
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
-/// How much time goes into a small file.
+/// Compression effort: time for size.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
     Small,
     Fast,
 }
 
-/// Debian's name of a target's machine.
 pub(super) fn architecture(target: &str) -> Result<&'static str, String> {
     match target.split('-').next() {
         Some("x86_64") => Ok("amd64"),
@@ -40,10 +39,9 @@ pub(super) fn architecture(target: &str) -> Result<&'static str, String> {
     }
 }
 
-/// Builds the package as the file `out`.
 pub(super) fn build(
     workspace: &Workspace,
-    payload: &Payload,
+    payload: &PackageFolder,
     version: &str,
     compression: Compression,
     out: &Path,
@@ -56,7 +54,7 @@ pub(super) fn build(
         Command::new("gzip").args(["-9", "--no-name"]).arg(tree.join("usr/share/doc/vanward/changelog")),
     )?;
     write_control(workspace, payload, version, tree)?;
-    // Folders readable for all, whatever the umask of this machine.
+    // Readable by all users, regardless of this machine's umask.
     step::run(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(tree))?;
     let mut deb = Command::new("dpkg-deb");
     deb.args(["--root-owner-group", "--build"]);
@@ -68,8 +66,13 @@ pub(super) fn build(
     output_of(&mut deb).map(drop)
 }
 
-/// Writes `DEBIAN`: the description, the scripts, the files of the administrator and the checksums.
-fn write_control(workspace: &Workspace, payload: &Payload, version: &str, tree: &Path) -> Result<(), String> {
+/// Writes `DEBIAN`: the description, the scripts, the list of conffiles and the checksums.
+fn write_control(
+    workspace: &Workspace,
+    payload: &PackageFolder,
+    version: &str,
+    tree: &Path,
+) -> Result<(), String> {
     let from = workspace.root.join("contrib/debian");
     let failed = |error| format!("{}: {error}", tree.display());
     let read = |name: &str| {
@@ -95,13 +98,13 @@ fn write_control(workspace: &Workspace, payload: &Payload, version: &str, tree: 
     output_of(&mut lists).map(drop)
 }
 
-/// Files of /etc, which an upgrade does not overwrite where they were changed; and the sum of each file.
+/// Lists the files in /etc, whose changes an upgrade keeps, and each file's checksum.
 const LISTS: &str = "
 find etc -type f -printf '/%p\\n' | sort >DEBIAN/conffiles
 find . -type f ! -path './DEBIAN/*' -printf '%P\\0' | sort --zero-terminated | xargs --null md5sum >DEBIAN/md5sums
 ";
 
-/// The packages of the libraries that the program needs, each with a comma behind it; none for a static one.
+/// Returns the packages of the libraries that the program needs, each followed by a comma; none for a static program.
 fn libraries(program: &Path) -> Result<String, String> {
     let folder = Scratch::new("shlibdeps")?;
     let debian = folder.path().join("debian");

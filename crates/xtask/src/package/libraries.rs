@@ -1,5 +1,5 @@
-//! The libraries that the program is linked from, as CycloneDX 1.5. `cargo metadata` knows them for one target; tools that write such
-//! lists from the lock file add what only tests and build scripts use.
+//! The list of linked libraries as CycloneDX 1.5. `cargo metadata` knows them for one target; tools that read the
+//! lock file also list those of tests and build scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -8,10 +8,18 @@ use serde_json::{Value, json};
 
 use crate::workspace::{Workspace, output_of, targets, text};
 
-/// The list, without a time or a random number: two builds give one text.
+/// Returns the list without time or random numbers, so that two builds are equal.
 pub(super) fn listed(workspace: &Workspace, target: &str) -> Result<String, String> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
+    cargo.args([
+        "metadata",
+        "--format-version",
+        "1",
+        "--all-features",
+        "--locked",
+        "--filter-platform",
+        target,
+    ]);
     let said = output_of(cargo.current_dir(&workspace.root))?;
     let metadata =
         serde_json::from_str(&said).map_err(|error| format!("cargo metadata wrote no JSON: {error}"))?;
@@ -19,7 +27,6 @@ pub(super) fn listed(workspace: &Workspace, target: &str) -> Result<String, Stri
     Ok(format!("{list:#}\n"))
 }
 
-/// What is linked into the program `name`.
 fn list_of(metadata: &Value, name: &str) -> Option<Value> {
     let packages: BTreeMap<&str, &Value> =
         array(&metadata["packages"]).iter().map(|package| (text(package, "id"), package)).collect();
@@ -29,7 +36,7 @@ fn list_of(metadata: &Value, name: &str) -> Option<Value> {
     let linked = |id: &str| -> Vec<&str> {
         let dependencies = nodes.get(id).map(|node| array(&node["deps"])).unwrap_or_default();
         let ids = dependencies.iter().filter(|dependency| is_linked(dependency)).map(|of| text(of, "pkg"));
-        // Macros run in the compiler, and so does what they need.
+        // Macros and their dependencies run only in the compiler.
         ids.filter(|id| packages.get(id).is_some_and(|package| targets(package, "proc-macro").is_empty()))
             .collect()
     };
@@ -63,7 +70,7 @@ fn array(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Whether a dependency is needed by more than tests and build scripts: cargo names no kind for it.
+/// Whether a dependency is more than a dev- or build-dependency: cargo names no kind for it.
 fn is_linked(dependency: &Value) -> bool {
     array(&dependency["dep_kinds"]).iter().any(|of| of["kind"].is_null())
 }
@@ -82,7 +89,7 @@ fn component(package: &Value, kind: &str) -> Value {
         "purl": reference,
     });
     if let Some(license) = package["license"].as_str() {
-        // Older crates write `MIT/Apache-2.0` for OR, which is no expression of SPDX.
+        // Older crates write `MIT/Apache-2.0` for OR, which is invalid in SPDX.
         component["licenses"] = json!([{ "expression": license.replace('/', " OR ") }]);
     }
     component
@@ -93,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_linked_is_listed() {
+    fn only_linked_libraries_are_listed() {
         let package = |id: &str, license: Value, kind: &str| json!({ "id": id, "name": id, "version": "1.0.0", "license": license, "targets": [{ "kind": [kind], "name": id }] });
         let of = |id: &str, kind: Value| json!({ "pkg": id, "dep_kinds": [{ "kind": kind }] });
         let normal = Value::Null;

@@ -1,48 +1,48 @@
-//! `cargo xtask package`: what a release consists of, and the checks that each part does what docs/install.md says of it.
+//! `cargo xtask package`: builds the packages of a release, and checks that each works as docs/install.md says.
 
-/// What all packages have: the stripped program, man pages, completions, the list of libraries.
+/// Common content of all packages: the stripped program, man pages, completions, the list of libraries.
 mod payload;
-/// The libraries that are linked in, as CycloneDX.
+/// The list of linked libraries, as CycloneDX.
 mod libraries;
 /// The Debian package.
 mod deb;
 /// The tarball, and the Homebrew formula that downloads it.
 mod tarball;
-/// Tries what was packaged.
+/// Tests the packages.
 mod check;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(crate) use check::{check, is_possible};
-use payload::Payload;
+pub(crate) use check::{BUILD, check, is_possible};
+use payload::PackageFolder;
 
 use crate::say;
 use crate::step;
 use crate::workspace::Workspace;
 
-/// What is packaged, and for which machines.
+/// Selection of packages and targets.
 #[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Package this program in place of a release build.
+pub(crate) struct PackageArgs {
+    /// Package this program instead of building one.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Target of the build; its toolchain and linker must be installed. Default: this machine's, linked with glibc.
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
-    /// Where the tarball is downloaded from, for the Homebrew formula.
+    /// Download URL of the tarball, for the Homebrew formula.
     #[arg(long, value_name = "URL", default_value = "https://vanward.invalid/releases")]
     url: String,
-    /// Make a container image of a program without the lab, too (needs buildah).
+    /// Build a container image of a program without the lab, too (needs buildah).
     #[arg(long)]
     image: bool,
-    /// Package a release build as it is linked on this machine, and try each package; as root.
+    /// Package a build linked for this machine, and test each package; requires root.
     #[arg(long, conflicts_with_all = ["target", "image", "url"])]
     check: bool,
 }
 
-pub(crate) fn run(arguments: &Args) -> Result<(), String> {
+pub(crate) fn run(arguments: &PackageArgs) -> Result<(), String> {
     let workspace = Workspace::find()?;
     if arguments.check {
         return check(&workspace, arguments.program.as_deref());
@@ -50,17 +50,16 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
     release(&workspace, arguments)
 }
 
-/// Makes all packages of a version in `target/package`.
-fn release(workspace: &Workspace, arguments: &Args) -> Result<(), String> {
+fn release(workspace: &Workspace, arguments: &PackageArgs) -> Result<(), String> {
     let target = arguments.target.clone().map_or_else(|| workspace.host(), Ok)?;
     let program = match &arguments.program {
         Some(program) => absolute(program)?,
-        None => build(workspace, &target, Extent::Whole)?,
+        None => build(workspace, &target, ProgramExtent::Whole)?,
     };
     let version = payload::version(workspace)?;
     let out = workspace.target_directory()?.join("package").join(&version);
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let payload = Payload::stage(workspace, &program, &target)?;
+    let payload = PackageFolder::stage(workspace, &program, &target)?;
     payload.is_static()?;
     let name = format!("vanward-{version}-{target}");
     let tarball = out.join(format!("{name}.tar.gz"));
@@ -73,7 +72,7 @@ fn release(workspace: &Workspace, arguments: &Args) -> Result<(), String> {
         let image = out.join(format!("{name}.image.tar"));
         let program = match &arguments.program {
             Some(_) => program,
-            None => build(workspace, &target, Extent::Production)?,
+            None => build(workspace, &target, ProgramExtent::Production)?,
         };
         step::run(Command::new(workspace.root.join("contrib/image/build")).arg(&program).arg(image))?;
     }
@@ -85,34 +84,41 @@ fn release(workspace: &Workspace, arguments: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// What is in a program.
+/// The profile of packages: whole-program optimization, which takes a quarter of an hour on one core.
+const PROFILE: &str = "dist";
+
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Extent {
+enum ProgramExtent {
     Whole,
     /// Without the lab, the load generator and the origin.
     Production,
 }
 
-/// Builds a static program. No path of this machine gets into it, so that another one builds the same bytes.
-fn build(workspace: &Workspace, target: &str, extent: Extent) -> Result<PathBuf, String> {
+/// Builds a static program without paths of this machine, so that another machine builds the same bytes.
+fn build(workspace: &Workspace, target: &str, extent: ProgramExtent) -> Result<PathBuf, String> {
     let target_directory = workspace.target_directory()?;
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home = cargo_home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
     let cargo_home = cargo_home.ok_or("neither CARGO_HOME nor HOME is set: set one")?;
-    // The last one that fits counts.
+    // The last matching prefix counts.
     let places = [(&cargo_home, "/cargo"), (&workspace.root, "/vanward"), (&target_directory, "/target")];
     let mapped =
         |flag: &str| places.map(|(place, name)| format!("{flag}={}={name}", place.display())).join(" ");
     let mut command = Command::new("cargo");
-    command.args(["build", "--release", "--locked", "-p", "vanward", "--target", target]);
-    if extent == Extent::Production {
-        command.arg("--no-default-features");
-    }
-    let rust = format!("-C target-feature=+crt-static {}", mapped("--remap-path-prefix"));
+    command.args(["build", "--profile", PROFILE, "--locked", "-p", "vanward", "--target", target]);
+    command.args(match extent {
+        ProgramExtent::Whole => &["--all-features"][..],
+        ProgramExtent::Production => &["--no-default-features", "--features", "fleet,kubernetes"],
+    });
+    // Packed, the relocations are 30 KiB instead of 940, all of which a start reads. A static program does not depend on a loader
+    // that knows them.
+    // GNU ld 2.40 has them for x86-64 alone.
+    let packed = if target.starts_with("x86_64") { "-C link-arg=-Wl,-z,pack-relative-relocs" } else { "" };
+    let rust = format!("-C target-feature=+crt-static {packed} {}", mapped("--remap-path-prefix"));
     command.env("RUSTFLAGS", rust).env("CFLAGS", mapped("-ffile-prefix-map"));
     command.env("CARGO_INCREMENTAL", "0").env("SOURCE_DATE_EPOCH", payload::time_of_last_commit(workspace)?);
     step::run(command.current_dir(&workspace.root))?;
-    Ok(target_directory.join(target).join("release/vanward"))
+    Ok(target_directory.join(target).join(PROFILE).join("vanward"))
 }
 
 fn absolute(program: &Path) -> Result<PathBuf, String> {
@@ -121,7 +127,6 @@ fn absolute(program: &Path) -> Result<PathBuf, String> {
 
 const SUMS: &str = "SHA256SUMS";
 
-/// Writes the checksums of all packages beside them.
 fn write_sums(out: &Path) -> Result<(), String> {
     let mut sums = Command::new("sh");
     sums.args(["-euc", "rm -f SHA256SUMS; sha256sum -- * >.sums; mv .sums SHA256SUMS"]).current_dir(out);

@@ -1,4 +1,4 @@
-//! What all packages have, in one folder: the program and what it writes of itself.
+//! The common content of all packages in one folder: the program, and the files that it generates.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,14 +10,14 @@ use crate::scratch::Scratch;
 use crate::step;
 use crate::workspace::{Workspace, output_of};
 
-/// Shells with a folder for completions, and the names of the files there. For others there is `vanward completions`.
+/// Shells with a folder for completions, and the file names there. Users of others run `vanward completions`.
 const SHELLS: [(&str, &str); 3] = [("bash", "vanward"), ("zsh", "_vanward"), ("fish", "vanward.fish")];
 
-/// What every package has of the workspace, and its place below /usr or /usr/local.
+/// Files from the workspace in every package, and their places below /usr or /usr/local.
 const FILES: [(From<'_>, &str); 7] = [
     (From::File("contrib/welcome/index.html"), "share/vanward/welcome/index.html"),
     (From::File("README.md"), "share/doc/vanward/README.md"),
-    // Beside each other as in the workspace, so that links lead there.
+    // In the same layout as in the workspace, so that links work.
     (From::All("docs", ".md"), "share/doc/vanward/docs"),
     (From::All("docs", ".svg"), "share/doc/vanward/docs"),
     (From::All("examples", ".toml"), "share/doc/vanward/examples"),
@@ -25,7 +25,7 @@ const FILES: [(From<'_>, &str); 7] = [
     (From::All("contrib/systemd/examples", ".socket"), "share/doc/vanward/examples"),
 ];
 
-/// The same of what is made for packages, but for the completions of zsh: systems differ in their folder.
+/// Generated files in every package. Completions of zsh are missing, because systems use different folders.
 const MADE: [(From<'_>, &str); 5] = [
     (From::File("vanward"), "bin/vanward"),
     (From::All("man", ".gz"), "share/man/man1"),
@@ -34,17 +34,18 @@ const MADE: [(From<'_>, &str); 5] = [
     (From::File("sbom.cdx.json"), "share/doc/vanward/sbom.cdx.json"),
 ];
 
-/// The folder with what is packaged: `vanward`, `man`, `completions` and `sbom.cdx.json`. Dropping it removes it.
-pub(super) struct Payload {
+/// The folder with the packaged files: `vanward`, `man`, `completions` and `sbom.cdx.json`. Dropping it removes it.
+pub(super) struct PackageFolder {
     folder: Scratch,
-    /// For these machines.
+    /// The target triple.
     pub(super) target: String,
-    /// Time of the last commit, in seconds since 1970: that of every file in a package, so that two builds are equal.
+    /// Time of the last commit, in seconds since 1970, and of every file in a package, so that two builds are equal.
     pub(super) time: String,
 }
 
-impl Payload {
-    /// Puts it all into a folder. The program writes man pages and completions itself; that of another machine under an emulator.
+impl PackageFolder {
+    /// Collects the files in a folder. The program itself writes man pages and completions; a program for another
+    /// machine runs under an emulator.
     pub(super) fn stage(workspace: &Workspace, program: &Path, target: &str) -> Result<Self, String> {
         let folder = Scratch::new("payload")?;
         let place = folder.path();
@@ -77,8 +78,8 @@ impl Payload {
         self.folder.path()
     }
 
-    /// Copies what every package has to a folder that is /usr or /usr/local where the package is installed; `zsh` is the folder of
-    /// completions there.
+    /// Copies the files of every package to `prefix`, later /usr or /usr/local; `zsh` is zsh's completions folder
+    /// there.
     pub(super) fn lay_out(&self, workspace: &Workspace, prefix: &Path, zsh: &str) -> Result<(), String> {
         place_all(&workspace.root, &FILES, prefix)?;
         place_all(self.folder(), &MADE, prefix)?;
@@ -102,12 +103,11 @@ impl Payload {
     }
 }
 
-/// The machine of a target, if it is not this one.
+/// The architecture of a target, if it is not this machine's.
 fn other_machine(target: &str) -> Option<&str> {
     target.split('-').next().filter(|machine| *machine != std::env::consts::ARCH)
 }
 
-/// Version of the programs of the workspace.
 pub(super) fn version(workspace: &Workspace) -> Result<String, String> {
     let packages = workspace.packages("Cargo.toml")?;
     let vanward = packages.iter().find(|package| package["name"] == "vanward");
@@ -122,7 +122,7 @@ pub(super) fn time_of_last_commit(workspace: &Workspace) -> Result<String, Strin
     output_of(&mut git).map(|time| time.trim().to_owned())
 }
 
-/// What is copied into a package: a file, or all files of a folder whose names end in so.
+/// A source of copied files: a single file, or all files in a folder with this suffix.
 pub(super) enum From<'w> {
     File(&'w str),
     All(&'w str, &'w str),
@@ -149,7 +149,7 @@ pub(super) fn place_all(root: &Path, files: &[(From<'_>, &str)], tree: &Path) ->
     Ok(())
 }
 
-/// Copies a file, readable for all and with the right to be run kept, whatever the umask of this machine.
+/// Copies a file, readable by all users and with its execute permission, regardless of this machine's umask.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |error| format!("{} to {}: {error}", from.display(), to.display());
     if let Some(folder) = to.parent() {

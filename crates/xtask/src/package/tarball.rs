@@ -1,16 +1,16 @@
-//! The tarball: the program and what belongs to it, laid out as below /usr/local; and the Homebrew formula that downloads it.
+//! The tarball: the program and its files, laid out as below /usr/local; and the Homebrew formula that downloads it.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use super::payload::From::File;
-use super::payload::{self, From, Payload};
+use super::payload::{self, From, PackageFolder};
 use crate::scratch::Scratch;
 use crate::step;
 use crate::workspace::{Workspace, output_of};
 
-/// What it has beside what all packages have.
+/// Files besides the common ones.
 const OWN: [(From<'_>, &str); 7] = [
     (File("contrib/systemd/vanward.service"), "lib/systemd/system/vanward.service"),
     (File("contrib/sysusers.d/vanward.conf"), "lib/sysusers.d/vanward.conf"),
@@ -22,7 +22,12 @@ const OWN: [(From<'_>, &str); 7] = [
 ];
 
 /// Builds the tarball `out`, in which everything is below the folder `name`.
-pub(super) fn build(workspace: &Workspace, payload: &Payload, name: &str, out: &Path) -> Result<(), String> {
+pub(super) fn build(
+    workspace: &Workspace,
+    payload: &PackageFolder,
+    name: &str,
+    out: &Path,
+) -> Result<(), String> {
     let folder = Scratch::new("tarball")?;
     let tree = folder.path().join(name);
     payload.lay_out(workspace, &tree, "share/zsh/site-functions")?;
@@ -36,11 +41,11 @@ pub(super) fn build(workspace: &Workspace, payload: &Payload, name: &str, out: &
 
 const FORMULA: &str = "contrib/homebrew/vanward.rb";
 
-/// Machines of the formula: its words in the template, and the target.
+/// Machines of the formula: words of the template, and target.
 const MACHINES: [(&str, &str); 2] =
     [("amd64", "x86_64-unknown-linux-gnu"), ("arm64", "aarch64-unknown-linux-gnu")];
 
-/// Writes the formula beside the tarballs that are there, with the digest of each.
+/// Writes the formula next to the existing tarballs, with the digest of each.
 pub(super) fn write_formula(
     workspace: &Workspace,
     version: &str,
@@ -82,19 +87,18 @@ pub(super) fn fits_formula(workspace: &Workspace, tarball: &Path) -> Result<(), 
     }
 }
 
-/// What a formula takes from the tarball: `bin/vanward`, `share/man/man1/*`.
+/// Lists the files that a formula takes from the tarball: `bin/vanward`, `share/man/man1/*`.
 fn installed(template: &str) -> Vec<&str> {
     let lines = template.lines().filter(|line| line.contains(".install "));
     lines.filter_map(|line| line.split('"').nth(1)).collect()
 }
 
-/// The SHA-256 digest of a file.
 pub(super) fn digest(file: &Path) -> Result<String, String> {
     let said = output_of(Command::new("sha256sum").arg("--").arg(file))?;
     Ok(said.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
-/// The formula, without the blocks of machines that have no tarball.
+/// Fills the template, and removes the blocks of machines without a tarball.
 fn formula(template: &str, version: &str, url: &str, digests: &[(&str, String)]) -> String {
     let mut text = template.replace("${version}", version).replace("${url}", url.trim_end_matches('/'));
     for (machine, _) in MACHINES {
@@ -107,7 +111,7 @@ fn formula(template: &str, version: &str, url: &str, digests: &[(&str, String)])
     text
 }
 
-/// Removes the block `  on_… do` to `  end` that a word is in.
+/// Removes the block from `  on_… do` to `  end` that contains a word.
 fn without_block(text: &str, word: &str) -> String {
     let Some(at) = text.find(word) else { return text.to_owned() };
     let begin = text[..at].rfind("\n\n  on_").map_or(0, |at| at + 1);

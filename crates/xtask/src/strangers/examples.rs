@@ -1,4 +1,4 @@
-//! The lab as a library for tests: the examples for Go and pytest, run as a reader of them would.
+//! The lab as a library for tests: the examples for Go and pytest, run as readers would.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,7 @@ const FOLDER: &str = "examples/resilience";
 const PYTEST: &[&str] = &["pytest==9.2.0"];
 /// Timeout of a run: it takes seconds, or longer on a busy machine.
 const LIMIT: Duration = Duration::from_secs(180);
-/// What the output of a test has if the figures of its run do not count, because the machine was too busy. The example fails then,
-/// as it has to; this check runs it again.
+/// Output of a test whose figures a busy machine made invalid. The example rightly fails; this check repeats it.
 const INVALID: [&str; 2] = ["vanward: the figures of vanward are invalid", "returncode=98"];
 const ATTEMPTS: usize = 10;
 /// Tests that passed: each expectation of the plan, and in Go the chaos proxy.
@@ -49,7 +48,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     Ok(())
 }
 
-/// How it ends and what it says, in a run whose figures count if there is one.
+/// Returns exit status and output of a run, if possible one with valid figures.
 fn run(name: &str, command: &mut Command, folder: &Path) -> Result<(ExitStatus, String), String> {
     let name_of_log = name.replace(' ', "-");
     let mut attempt = 0;
@@ -63,7 +62,6 @@ fn run(name: &str, command: &mut Command, folder: &Path) -> Result<(ExitStatus, 
     }
 }
 
-/// Copies the files of a folder.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("cannot copy {}: {error}", from.display());
     fs::create_dir(to).map_err(failed)?;

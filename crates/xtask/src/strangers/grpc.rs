@@ -1,5 +1,5 @@
-//! gRPC end to end: the Go stack's interoperability client and server, with the proxy between them. With or without TLS
-//! to the client, without TLS to the server. And gRPC-Web, by clients of two projects.
+//! gRPC end to end: the Go stack's interoperability client and server with the proxy between them, with or without
+//! TLS to the client, without TLS to the server. Also gRPC-Web, with clients of two projects.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use super::process::{Process, free_address};
 use super::programs::{self, MODULE, NODE};
-use super::subject::{Against, Pair, Subject};
+use super::subject::{Against, PairFiles, RunningProxy};
 use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
-/// What is between client and server.
+/// The program between client and server.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct GrpcStrangerArgs {
     /// The proxy between client and server.
     #[arg(long, value_enum, value_name = "PROXY", default_value = "vanward")]
     against: Against,
@@ -25,13 +25,12 @@ pub(crate) struct Args {
     direct: bool,
 }
 
-impl Args {
+impl GrpcStrangerArgs {
     pub(super) fn through(&self) -> Through {
         if self.direct { Through::Nothing } else { Through::Proxy(self.against) }
     }
 }
 
-/// What is between client and server: a proxy, or nothing.
 #[derive(Clone, Copy)]
 pub(super) enum Through {
     Proxy(Against),
@@ -49,13 +48,13 @@ impl fmt::Display for Through {
 
 const CLIENT: &str = "google.golang.org/grpc/interop/client";
 const SERVER: &str = "google.golang.org/grpc/interop/server";
-/// A client of gRPC-Web, with the library of Connect for Go. It knows the binary form.
+/// A gRPC-Web client with the library of Connect for Go. It supports the binary form.
 const GO_WEB_CLIENT: &str = "vanward/strangers/grpcweb";
-/// The client of gRPC-Web for browsers, and what a browser has and Node.js has not. It knows both forms.
+/// The gRPC-Web client for browsers, and a browser environment for Node.js. It supports both forms.
 const NODE_WEB_CLIENT: &str = "grpc-web@2.1.1";
 const BROWSER: &str = "xhr2@0.2.1";
 
-/// Test cases that need no cloud credentials, by their names in the client: all kinds of calls, their ends, metadata.
+/// Test cases without cloud credentials, by the client's names: all kinds of calls, their ends, metadata.
 const CASES: &[&str] = &[
     "empty_unary",
     "large_unary",
@@ -77,20 +76,20 @@ const CASES: &[&str] = &[
 ];
 /// Number of calls without a pause: enough to reach a peer's limits per second.
 const SOAK: [&str; 2] = ["-soak_iterations=400", "-soak_overall_timeout_seconds=50"];
-/// Timeout of a case: some have none of their own, and a busy machine is slow.
+/// Timeout of a case: some have none, and a busy machine is slow.
 const CASE_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch, through: Through) -> Result<(), String> {
     let [client, server] = programs::build(workspace, [CLIENT, SERVER])?;
     let folder = scratch.path();
-    let pair = Pair::make(folder)?;
+    let pair = PairFiles::make(folder)?;
     let (_servers, doors) = match through {
         Through::Proxy(against) => {
             let vanward = programs::build_vanward(workspace)?;
             let (process, address) = start_server(&server, "server", &[], folder)?;
-            let subject = Subject::before_http2(against, &vanward, address, &pair, folder)?;
+            let subject = RunningProxy::before_http2(against, &vanward, address, &pair, folder)?;
             let doors = Doors { tls: subject.tls, plain: subject.plain };
-            (Running { _servers: vec![process], _subject: Some(subject) }, doors)
+            (GrpcProcesses { _servers: vec![process], _subject: Some(subject) }, doors)
         }
         Through::Nothing => {
             let files = [("-tls_cert_file", &pair.cert), ("-tls_key_file", &pair.key)];
@@ -98,7 +97,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, through: Through) 
             let flags = ["-use_tls", &files[0], &files[1]];
             let (secured, tls) = start_server(&server, "server-tls", &flags, folder)?;
             let (process, plain) = start_server(&server, "server", &[], folder)?;
-            (Running { _servers: vec![secured, process], _subject: None }, Doors { tls, plain })
+            (GrpcProcesses { _servers: vec![secured, process], _subject: None }, Doors { tls, plain })
         }
     };
     let ca = format!("-ca_file={}", pair.cert.display());
@@ -115,13 +114,13 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, through: Through) 
     }
     match through {
         Through::Proxy(Against::Vanward) => check_web(workspace, &doors, &pair, folder),
-        // The others do not translate it.
+        // These do not translate it.
         Through::Proxy(Against::Nginx) | Through::Nothing => Ok(()),
     }
 }
 
-/// gRPC-Web over HTTP/1.1 in the clear and over HTTP/2 with TLS.
-fn check_web(workspace: &Workspace, doors: &Doors, pair: &Pair, folder: &Path) -> Result<(), String> {
+/// gRPC-Web over HTTP/1.1 without TLS, and over HTTP/2 with TLS.
+fn check_web(workspace: &Workspace, doors: &Doors, pair: &PairFiles, folder: &Path) -> Result<(), String> {
     let [go_client] = programs::build(workspace, [GO_WEB_CLIENT])?;
     let node_client = programs::from_npm(workspace, &[NODE_WEB_CLIENT, BROWSER], folder)?;
     let (plain, secured) = (format!("http://{}", doors.plain), format!("https://{}", doors.tls));
@@ -143,13 +142,11 @@ fn check_web(workspace: &Workspace, doors: &Doors, pair: &Pair, folder: &Path) -
     Ok(())
 }
 
-/// Processes that must run during the cases.
-struct Running {
-    _subject: Option<Subject>,
+struct GrpcProcesses {
+    _subject: Option<RunningProxy>,
     _servers: Vec<Process>,
 }
 
-/// Addresses for the client.
 struct Doors {
     tls: SocketAddr,
     plain: SocketAddr,

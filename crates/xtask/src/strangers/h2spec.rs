@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::process::Process;
 use super::programs;
-use super::subject::{self, Against, Subject};
+use super::subject::{self, Against, RunningProxy};
 use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
@@ -34,7 +34,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, against: Against) 
     let vanward = programs::build_vanward(workspace)?;
     let folder = scratch.path();
     let (_origin, server) = subject::origin(&vanward, folder)?;
-    let subject = Subject::before_http1(against, &vanward, server, folder)?;
+    let subject = RunningProxy::before_http1(against, &vanward, server, folder)?;
     // Most of its time is waiting, so both at once take no longer than one.
     let (over_tls, in_the_clear) = thread::scope(|scope| {
         let over_tls = scope.spawn(|| run(&h2spec, OVER_TLS, &["--tls", "--insecure"], subject.tls, folder));
@@ -55,12 +55,12 @@ fn run(h2spec: &Path, way: &str, more: &[&str], address: SocketAddr, folder: &Pa
     command.args(["--port", &address.port().to_string()]).args(more);
     let name = format!("h2spec {way}");
     let (status, said) = Process::start(&name, &mut command, folder)?.finish(RUN_LIMIT)?;
-    let Some(counts) = Counts::of(&said) else {
+    let Some(counts) = SpecCounts::parse(&said) else {
         return Err(format!("{name} ended with {status} and no count of its cases:\n{said}"));
     };
     say(format_args!("{name}: {} of {CASES} cases passed", counts.passed));
     let failed = failed(&said);
-    // As many as are told, so that none is overlooked.
+    // The numbers must match, so that no failure is overlooked.
     let is_whole = counts.tests == CASES && counts.passed + failed.len() as u32 == CASES;
     let reason = |title: &&str| ACCEPTED.iter().find(|accepted| (accepted.0, accepted.1) == (way, *title));
     for (_, title, reason) in failed.iter().filter_map(reason) {
@@ -74,13 +74,13 @@ fn run(h2spec: &Path, way: &str, more: &[&str], address: SocketAddr, folder: &Pa
 
 /// Counts in a line `146 tests, 145 passed, 0 skipped, 1 failed`.
 #[derive(Debug, PartialEq, Eq)]
-struct Counts {
+struct SpecCounts {
     tests: u32,
     passed: u32,
 }
 
-impl Counts {
-    fn of(said: &str) -> Option<Self> {
+impl SpecCounts {
+    fn parse(said: &str) -> Option<Self> {
         said.lines().rev().find_map(|line| {
             let (tests, rest) = line.split_once(" tests, ")?;
             let (passed, _) = rest.split_once(" passed, ")?;
@@ -89,12 +89,11 @@ impl Counts {
     }
 }
 
-/// Details of the failed cases, which h2spec prints at its end.
+/// Returns the details of the failed cases, which h2spec prints at its end.
 fn failures(said: &str) -> &str {
     said.find("\nFailures:").map_or(said, |at| said[at..].trim())
 }
 
-/// Titles of the failed cases.
 fn failed(said: &str) -> Vec<&str> {
     let lines = said.find("\nFailures:").map_or("", |at| &said[at..]).lines();
     let cases = lines.filter_map(|line| line.trim_start().strip_prefix('×'));
@@ -110,12 +109,12 @@ mod tests {
 
     #[test]
     fn cases_are_counted() {
-        assert_eq!(Counts::of(SAID), Some(Counts { tests: 146, passed: 145 }));
-        assert_eq!(Counts::of("Error: connection refused\n"), None);
+        assert_eq!(SpecCounts::parse(SAID), Some(SpecCounts { tests: 146, passed: 145 }));
+        assert_eq!(SpecCounts::parse("Error: connection refused\n"), None);
     }
 
     #[test]
-    fn what_failed_is_told_without_what_passed() {
+    fn only_details_of_failed_cases_are_returned() {
         assert!(failures(SAID).starts_with("Failures: \n\nHTTP/2"));
         assert_eq!(failures("other words"), "other words");
         assert_eq!(failed(SAID), ["two: it"]);

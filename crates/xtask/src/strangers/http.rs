@@ -1,13 +1,12 @@
-//! A request over plain HTTP, for what curl would have to be started for each time.
+//! A request over plain HTTP, without starting curl for each.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// The longest wait for an answer, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The response to a request, with its head. The request is one of HTTP/1.0, so that the body is as it is, not in chunks.
+/// Returns the response to a request, with its head. The request is HTTP/1.0, so that the body is not chunked.
 pub(super) fn get(address: SocketAddr, host: &str, target: &str) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("http://{address}{target}: {error}");
     let mut stream = TcpStream::connect(address).map_err(failed)?;

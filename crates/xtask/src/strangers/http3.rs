@@ -1,6 +1,6 @@
-//! HTTP/3 with others: aioquic (Python) and quic-go (Go), each as client and server, and Chromium, which comes by Alt-Svc. With
-//! the proxy, the origin and the load generator. The cases are in their languages, in `strangers/http3` and `strangers/quic`.
-//! Servers that the proxy asks are in `http3_servers`.
+//! HTTP/3 with other implementations: aioquic (Python) and quic-go (Go), each as client and server, and Chromium,
+//! which follows Alt-Svc. They run with the proxy, the origin and the load generator. The cases are in
+//! `strangers/http3` and `strangers/quic`. Servers behind the proxy are in `http3_servers`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,6 @@ use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
-/// The programs of the clients and servers.
 pub(super) const NEEDED: [programs::Needed; 8] = [
     programs::PYTHON,
     programs::OPENSSL,
@@ -27,9 +26,9 @@ pub(super) const NEEDED: [programs::Needed; 8] = [
     programs::NGINX,
 ];
 const PACKAGE: &str = "aioquic==1.7.2";
-/// Time for all cases: a few seconds, or longer on a busy machine.
+/// Timeout of all cases: they take a few seconds, or longer on a busy machine.
 const CLIENT_LIMIT: Duration = Duration::from_secs(120);
-/// Seconds and rounds of the load generator beside quic-go's client.
+/// Seconds and rounds of the comparison between the load generator and quic-go's client.
 const PACED: (u64, usize) = (1, 3);
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
@@ -38,12 +37,12 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     let [go] = programs::build_quic(workspace)?;
     let driver = programs::from_npm(workspace, &dashboard::PACKAGES, folder)?;
     let vanward = programs::build_vanward(workspace)?;
-    let pair = subject::Pair::make(folder)?;
+    let pair = subject::PairFiles::make(folder)?;
     let (_origin, server) = subject::origin(&vanward, folder)?;
     let (file, log) = (folder.join("vanward.toml"), folder.join("access.log"));
-    let subject::Pair { cert, key } = &pair;
+    let subject::PairFiles { cert, key } = &pair;
     let text = format!(
-        // One worker meets all clients of the flood.
+        // A single worker gets all clients of the flood.
         "workers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ cert = {cert:?}, key = {key:?} }}\nhttp3 = true\n\n\
          [[route]]\nupstream = \"app\"\n\n[upstream.app]\nservers = [\"http://{server}\"]\n\n[log]\ntarget = {log:?}\n"
     );
@@ -83,11 +82,11 @@ struct Programs {
     go: PathBuf,
 }
 
-/// The origin with the clients of others, and the generator with their servers.
+/// Runs the origin with other clients, and the generator with other servers.
 fn lab(
     workspace: &Workspace,
     programs: &Programs,
-    subject::Pair { cert, key }: &subject::Pair,
+    subject::PairFiles { cert, key }: &subject::PairFiles,
     folder: &Path,
 ) -> Result<(), String> {
     let Programs { vanward, python, go } = programs;

@@ -1,5 +1,5 @@
-//! HTTP/3 to servers of others: quic-go, aioquic, Caddy, nginx where it has HTTP/3, and the origin. The cases are those of
-//! `strangers/http3/upstream.py`: pages, uploads, and many requests at once while the proxy reloads.
+//! HTTP/3 to other servers: quic-go, aioquic, Caddy, nginx if it has HTTP/3, and the origin. The cases of
+//! `strangers/http3/upstream.py` are pages, uploads, and many concurrent requests during reloads of the proxy.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,18 +9,17 @@ use std::time::Duration;
 
 use super::process::{Process, free_address};
 use super::programs::{CADDY, MODULE, NGINX, run};
-use super::subject::{self, Pair};
+use super::subject::{self, PairFiles};
 use crate::say;
 use crate::workspace::Workspace;
 
-/// Time for all cases with one server: a second or two, or longer on a busy machine.
+/// Timeout of all cases with one server: they take a second or two, or longer on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
-/// The pages that servers of files have; others make them.
+/// Sizes of the pages for file servers; other servers generate pages.
 const SIZES: [usize; 3] = [128, 166_000, 10_000_000];
-/// And those of the requests at once.
+/// Sizes of the pages for concurrent requests.
 const SHORT: std::ops::Range<usize> = 1000..1020;
 
-/// The programs that take part.
 pub(super) struct Programs<'a> {
     pub(super) vanward: &'a Path,
     pub(super) python: &'a Path,
@@ -33,7 +32,7 @@ pub(super) fn check(workspace: &Workspace, programs: &Programs<'_>, folder: &Pat
     for size in SIZES.into_iter().chain(SHORT) {
         subject::write(&folder.join(format!("root/blank/{size}")), &"x".repeat(size))?;
     }
-    let pair = Pair::of_no_authority(folder)?;
+    let pair = PairFiles::of_no_authority(folder)?;
     let scripts = workspace.root.join(MODULE).join("http3");
     let mut names = Vec::new();
     for (name, server) in [
@@ -77,7 +76,7 @@ fn ask(
     let address = proxy.addresses()?.into_iter().next().ok_or("vanward listens nowhere")?;
     let mut client = Command::new(programs.python);
     client.arg(scripts.join("upstream.py")).arg(address.ip().to_string()).arg(address.port().to_string());
-    // The origin answers a POST of a page with the page.
+    // The origin responds to a POST of a page with the page.
     let upload = if name == "vanward origin" { "/blank/5" } else { "/upload" };
     let told = run("upstream", client.arg(proxy.id().to_string()).arg(upload), folder, LIMIT);
     told.map_err(|why| format!("with {name} as the server: {why}\nvanward said:\n{}", proxy.said()))
@@ -85,32 +84,37 @@ fn ask(
 
 type Server = Option<(Process, SocketAddr)>;
 
-fn quic_go(programs: &Programs<'_>, pair: &Pair, folder: &Path) -> Result<Server, String> {
+fn quic_go(programs: &Programs<'_>, pair: &PairFiles, folder: &Path) -> Result<Server, String> {
     let mut command = Command::new(programs.go);
     started("serve-quic-go", command.arg("serve").arg(&pair.cert).arg(&pair.key), folder)
 }
 
-fn aioquic(programs: &Programs<'_>, scripts: &Path, pair: &Pair, folder: &Path) -> Result<Server, String> {
+fn aioquic(
+    programs: &Programs<'_>,
+    scripts: &Path,
+    pair: &PairFiles,
+    folder: &Path,
+) -> Result<Server, String> {
     let mut command = Command::new(programs.python);
     started("serve-aioquic", command.arg(scripts.join("serve.py")).arg(&pair.cert).arg(&pair.key), folder)
 }
 
-fn origin(programs: &Programs<'_>, pair: &Pair, folder: &Path) -> Result<Server, String> {
+fn origin(programs: &Programs<'_>, pair: &PairFiles, folder: &Path) -> Result<Server, String> {
     let mut command = Command::new(programs.vanward);
     command.args(["origin", "--listen", "127.0.0.1:0", "--h3", "--cert"]).arg(&pair.cert);
     started("serve-origin", command.arg("--key").arg(&pair.key), folder)
 }
 
-/// Starts a server that says where it listens.
+/// Starts a server that prints its address.
 fn started(name: &str, command: &mut Command, folder: &Path) -> Result<Server, String> {
     let mut server = Process::start(name, command, folder)?;
     let address = server.addresses()?.into_iter().next().ok_or("it listens nowhere")?;
     Ok(Some((server, address)))
 }
 
-fn caddy(pair: &Pair, folder: &Path) -> Result<Server, String> {
+fn caddy(pair: &PairFiles, folder: &Path) -> Result<Server, String> {
     let address = free_address()?;
-    let (Pair { cert, key }, root) = (pair, folder.join("root"));
+    let (PairFiles { cert, key }, root) = (pair, folder.join("root"));
     let file = folder.join("Caddyfile");
     let text = format!(
         "{{\n    admin off\n    auto_https off\n    servers {{\n        protocols h1 h2 h3\n    }}\n}}\n\
@@ -120,14 +124,14 @@ fn caddy(pair: &Pair, folder: &Path) -> Result<Server, String> {
     );
     subject::write(&file, &text)?;
     let mut command = Command::new(CADDY.find()?);
-    // Where it keeps the last configuration: before 2.7 it cannot be told not to.
+    // The folder of the last configuration: before 2.7, saving it cannot be disabled.
     command.env("XDG_CONFIG_HOME", folder).env("XDG_DATA_HOME", folder);
     command.args(["run", "--adapter", "caddyfile", "--config"]).arg(&file);
     Ok(Some((Process::start("serve-caddy", &mut command, folder)?.listening_on(address)?, address)))
 }
 
-/// `None` if the installed one is built without HTTP/3, as Debian's is.
-fn nginx(Pair { cert, key }: &Pair, folder: &Path) -> Result<Server, String> {
+/// Returns `None` if the installed nginx lacks HTTP/3, as Debian's does.
+fn nginx(PairFiles { cert, key }: &PairFiles, folder: &Path) -> Result<Server, String> {
     let program = NGINX.find()?;
     let built = Command::new(&program).arg("-V").output().map_err(|error| error.to_string())?;
     if !String::from_utf8_lossy(&built.stderr).contains("http_v3_module") {

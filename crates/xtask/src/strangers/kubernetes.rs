@@ -1,4 +1,4 @@
-//! Gateways and Ingresses with the API server of Kubernetes and etcd: what is served, and what is written into the objects.
+//! Gateways and Ingresses with the API server of Kubernetes and etcd: their responses, and the statuses of objects.
 
 /// The cluster.
 mod cluster;
@@ -18,28 +18,32 @@ use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 use cluster::{Cluster, answer, until};
 
-/// What it needs on the system, beside the API server, which is built.
+/// Programs that it needs on the system, besides the API server, which is built.
 pub(super) const NEEDED: [programs::Needed; 4] = [programs::GO, programs::ETCD, CURL, programs::OPENSSL];
 
 /// The group of the Gateway API, with a version.
 const GATEWAY: &str = "gateway.networking.k8s.io/v1";
 
-/// What `kubernetes` takes.
+/// Flags of `kubernetes`.
 #[derive(Default, clap::Args)]
-pub(crate) struct Args {
-    /// Run the conformance suite of the Gateway API instead, in minutes, at the ports 80, 443 and 8080
+pub(crate) struct ClusterStrangerArgs {
+    /// Run the conformance suite of the Gateway API instead; takes minutes, and uses the ports 80, 443 and 8080
     #[arg(long)]
     conformance: bool,
 }
 
-pub(super) fn check(workspace: &Workspace, scratch: &Scratch, arguments: &Args) -> Result<(), String> {
+pub(super) fn check(
+    workspace: &Workspace,
+    scratch: &Scratch,
+    arguments: &ClusterStrangerArgs,
+) -> Result<(), String> {
     let program = programs::build_apiserver(workspace)?;
     let vanward = programs::build_vanward(workspace)?;
     let cluster = Cluster::start(program, scratch.path())?;
     cluster.install(workspace)?;
     for object in include_str!("../../../../contrib/kubernetes/vanward.yaml").split("\n---\n") {
         if object.contains("kind: DaemonSet") {
-            // Nobody here runs pods.
+            // Nothing here runs pods.
             cluster.dry_run(object)?;
         } else {
             cluster.apply_text(object)?;
@@ -49,7 +53,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, arguments: &Args) 
     if arguments.conformance {
         return conformance::run(workspace, &cluster, &vanward, scratch.path());
     }
-    let mut scene = Scene::start(cluster, vanward.as_path(), scratch.path())?;
+    let mut scene = KubernetesScene::start(cluster, vanward.as_path(), scratch.path())?;
     scene.gateway_over_http_and_https()?;
     scene.tls_to_servers()?;
     scene.tls_that_is_passed_on()?;
@@ -58,8 +62,8 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, arguments: &Args) 
     scene.without_the_api_server()
 }
 
-/// The agents of a load: the API server takes their Job, admits its pods where the strictest rules for pods hold, and lets those that
-/// have the role attach to them, nobody else.
+/// The manifest of load agents: the API server accepts the Job, admits its pods under the strictest pod security
+/// standard, and lets only users with the role attach to them.
 fn accepts_agents(cluster: &Cluster<'_>) -> Result<(), String> {
     let mut template = None;
     for object in include_str!("../../../../contrib/kubernetes/load.yaml").split("\n---\n") {
@@ -99,8 +103,8 @@ fn accepts_agents(cluster: &Cluster<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A cluster with a gateway, and Vanward that serves it.
-struct Scene<'s> {
+/// A cluster with a gateway, served by Vanward.
+struct KubernetesScene<'s> {
     cluster: Cluster<'s>,
     folder: &'s Path,
     vanward: &'s Path,
@@ -109,11 +113,10 @@ struct Scene<'s> {
     passed_on: SocketAddr,
     ingress: [SocketAddr; 2],
     gateway: Process,
-    /// Servers, which end with the scene.
     servers: Vec<Process>,
 }
 
-impl<'s> Scene<'s> {
+impl<'s> KubernetesScene<'s> {
     fn start(cluster: Cluster<'s>, vanward: &'s Path, folder: &'s Path) -> Result<Self, String> {
         let [http, https, passed_on] = [free_address()?, free_address()?, free_address()?];
         let ingress = [free_address()?, free_address()?];
@@ -163,7 +166,6 @@ impl<'s> Scene<'s> {
                 "rules": [{ "backendRefs": [{ "name": service, "port": 80 }] }] } }))
     }
 
-    /// Waits until a request for a host gets a status.
     fn gets(&self, url: &str, at: SocketAddr, expected: u16) -> Result<(), String> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -181,7 +183,6 @@ impl<'s> Scene<'s> {
         found.map_err(|why| format!("{why}, but {last}; the gateway said:\n{}", self.gateway.said()))
     }
 
-    /// Waits until a condition of an object at a path of the API has a reason.
     fn says(&self, path: &str, conditions: &str, kind: &str, reason: &str) -> Result<(), String> {
         let mut last = Value::Null;
         let found = until(&format!("{path}: {kind} is {reason}"), || {
@@ -194,7 +195,6 @@ impl<'s> Scene<'s> {
     }
 }
 
-/// The metadata of an object of the namespace `shop`.
 fn named(name: &str) -> Value {
     json!({ "name": name, "namespace": "shop" })
 }
@@ -203,12 +203,11 @@ fn host(name: &str) -> String {
     format!("{name}.example")
 }
 
-/// A path of the API in the namespace `shop`.
 fn of_shop(group: &str, plural: &str, name: &str) -> String {
     format!("/apis/{group}/namespaces/shop/{plural}/{name}")
 }
 
-impl Scene<'_> {
+impl KubernetesScene<'_> {
     fn gateway_over_http_and_https(&mut self) -> Result<(), String> {
         let secret = |cert: &str, key: &str| {
             json!({ "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
@@ -247,7 +246,7 @@ impl Scene<'_> {
         let pair = ["--cert", &cert.display().to_string(), "--key", &key.display().to_string()];
         self.serve("secret", &pair)?;
         self.route("secret", "secret")?;
-        // It is asked without TLS, and does not understand that.
+        // Without a policy the proxy sends plain HTTP, which the TLS server rejects.
         self.gets("http://secret.example/", self.http, 502)?;
         let pem = std::fs::read_to_string(&cert).map_err(|error| error.to_string())?;
         self.apply(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": named("ca"), "data": { "ca.crt": pem } }))?;
@@ -279,7 +278,7 @@ impl Scene<'_> {
                 "rules": [{ "backendRefs": [{ "name": "secret", "port": 80 }] }] } }))?;
         self.gets("https://localhost/", self.passed_on, 200)?;
         self.says(&of_shop(version, "tlsroutes", "passed"), "/parents/0/conditions", "Accepted", "Accepted")?;
-        // No route is for that name: the connection is reset.
+        // No route has that name, so the connection is reset.
         self.gets("https://other.example/", self.passed_on, 0)?;
         say(format_args!("TLS is passed on by the name that clients ask for"));
         Ok(())
@@ -325,7 +324,7 @@ impl Scene<'_> {
         self.passwords(&ingress)
     }
 
-    /// The users of a Secret are those of the Ingress, also when they change.
+    /// The Ingress uses the Secret's users, also after a change.
     fn passwords(&self, ingress: &impl Fn(&str, Value) -> Value) -> Result<(), String> {
         let secret = |user: &str| {
             json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": named("users"),
@@ -347,7 +346,7 @@ impl Scene<'_> {
 
     fn endpoints_move(&mut self) -> Result<(), String> {
         self.serve("cart", &[])?;
-        // The server that is left is the new one.
+        // The remaining server is the new one.
         self.servers.remove(0);
         self.gets("http://cart.example/", self.http, 200)?;
         say(format_args!("an endpoint moves"));

@@ -1,5 +1,5 @@
-//! The access log, as programs of others read it: rsyslog gets it over a socket of the machine, UDP, TCP and TLS, and GoAccess
-//! counts its files. All logs are written at once, by one proxy.
+//! The access log with other programs: rsyslog receives it over a local socket, UDP, TCP and TLS, and GoAccess
+//! reads its files. One proxy writes all logs at once.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,24 +9,23 @@ use std::time::{Duration, Instant};
 
 use super::process::{Process, free_address};
 use super::programs::{self, CURL, GOACCESS, RSYSLOGD, run};
-use super::subject::{self, Pair};
+use super::subject::{self, PairFiles};
 use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
-/// Requests of each target.
 const REQUESTS: usize = 50;
-/// Targets that are there, and one that answers 404.
+/// Existing targets, and one that gets 404.
 const PATHS: [&str; 3] = ["/tiny?page=2", "/tiny?q=%22%C3%A9", "/nothing"];
 const USER_AGENT: &str = "a \"quoted\" agent \\ with é";
-/// How each message comes to rsyslog, by the name of its input.
+/// The name of rsyslog's input by transport.
 const INPUTS: [&str; 4] = ["imuxsock", "udp", "tcp", "tls"];
-/// The logs that are files, for GoAccess.
+/// The logs in files, for GoAccess.
 const FILES: [&str; 3] = ["combined", "virtual hosts", "json"];
 const VIRTUAL_HOSTS: &str =
     r#"$host $client - $user [$time.common] "$request" $status $body_bytes_sent "$referer" "$user_agent""#;
 const JSON: &str = r#"{"at":$time,"ip":$client,"method":$method,"path":$target,"status":"$status","bytes":"$bytes_sent","agent":$user_agent,"took":"$duration_s"}"#;
-/// The same for GoAccess.
+/// The JSON format in GoAccess's syntax.
 const JSON_READ: &str = r#"{"at":"%dT%t.%^","ip":"%h","method":"%m","path":"%U","status":"%s","bytes":"%b","agent":"%u","took":"%T"}"#;
 const LIMIT: Duration = Duration::from_secs(60);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -34,7 +33,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let folder = scratch.path();
     let vanward = programs::build_vanward(workspace)?;
-    let pair = Pair::of_no_authority(folder)?;
+    let pair = PairFiles::of_no_authority(folder)?;
     let receiver = Receiver::start(&pair, folder)?;
     let (_origin, server) = subject::origin(&vanward, folder)?;
     let (proxy, address) = proxy(&vanward, server, &receiver, &pair, folder)?;
@@ -47,7 +46,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     counted("json", JSON_READ, folder)
 }
 
-/// A rsyslogd that writes what it has understood of each message.
+/// A rsyslogd that writes each message as parsed.
 struct Receiver {
     socket: PathBuf,
     udp: SocketAddr,
@@ -58,7 +57,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    fn start(Pair { cert, key }: &Pair, folder: &Path) -> Result<Self, String> {
+    fn start(PairFiles { cert, key }: &PairFiles, folder: &Path) -> Result<Self, String> {
         let [udp, tcp, tls] = [free_address()?, free_address()?, free_address()?];
         let (socket, got, file) =
             (folder.join("log.socket"), folder.join("got"), folder.join("rsyslog.conf"));
@@ -85,12 +84,11 @@ impl Receiver {
     }
 }
 
-/// A proxy with seven logs.
 fn proxy(
     vanward: &Path,
     server: SocketAddr,
     receiver: &Receiver,
-    pair: &Pair,
+    pair: &PairFiles,
     folder: &Path,
 ) -> Result<(Process, SocketAddr), String> {
     let file = folder.join("logging.toml");
@@ -130,7 +128,7 @@ fn requests(address: SocketAddr, folder: &Path) -> Result<(), String> {
     run("curl", &mut curl, folder, LIMIT)
 }
 
-/// Waits until rsyslog has each message of each input, and checks what it has understood.
+/// Waits until rsyslog has each message of each input, and checks how it parsed them.
 fn received(got: &Path) -> Result<(), String> {
     let expected = r#" 134 edge access 404 "GET /nothing HTTP/1.1" "a \"quoted\" agent \\ with \xc3\xa9""#;
     let of = |said: &str, input: &str| {
@@ -145,12 +143,10 @@ fn received(got: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until a file has a line for each request.
 fn written(log: &Path) -> Result<(), String> {
     until(log, |said| said.lines().count() == REQUESTS).map(drop)
 }
 
-/// Waits until a file has what is wanted of it, and returns what it has.
 fn until(file: &Path, is_there: impl Fn(&str) -> bool) -> Result<String, String> {
     let began = Instant::now();
     loop {
@@ -165,7 +161,7 @@ fn until(file: &Path, is_there: impl Fn(&str) -> bool) -> Result<String, String>
     }
 }
 
-/// Has GoAccess read a file, and checks that it understands every line.
+/// Runs GoAccess on a file, and checks that it parses every line.
 fn counted(name: &str, format: &str, folder: &Path) -> Result<(), String> {
     let (log, report) = (folder.join(name), folder.join("report.json"));
     let mut goaccess = Command::new(GOACCESS.find()?);

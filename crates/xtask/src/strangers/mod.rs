@@ -1,11 +1,10 @@
-//! Tests of the proxy with programs of other projects: a conformance suite, clients and servers of another stack, a
-//! scanner, a compressor, clients of another chaos proxy, readers of logs, a test suite for
-//! caches, a judge of pages, test runners.
+//! Tests of the proxy with programs of other projects: conformance suites, clients and servers, a scanner, log
+//! readers, test runners and more.
 //!
 //! The tests of the crate `proxy` use curl and nginx.
 
 /// A running program: its addresses, output and end.
-mod process;
+pub(crate) mod process;
 /// A request over plain HTTP.
 mod http;
 /// Programs of other projects: found on the system, or built in pinned versions.
@@ -24,9 +23,9 @@ mod testssl;
 mod qpack;
 /// HTTP/3 with aioquic, quic-go and Chromium.
 mod http3;
-/// The load generator over HTTP/3 beside quic-go's client.
+/// Compares the load generator over HTTP/3 with quic-go's client.
 mod paced;
-/// HTTP/3 to servers of others.
+/// HTTP/3 to other servers.
 mod http3_servers;
 /// Automatic certificates with Pebble.
 mod acme;
@@ -40,7 +39,7 @@ mod fleet;
 mod kubernetes;
 /// BIND's name server.
 mod named;
-/// Servers that others know of: SRV records of BIND.
+/// Service discovery with Consul and BIND.
 mod discovery;
 /// Metrics, rules and the board with Prometheus.
 mod prometheus;
@@ -54,7 +53,7 @@ mod pages;
 mod dashboard;
 /// Examples of resilience runs as tests.
 mod examples;
-/// Adapted configurations beside Traefik.
+/// Adapted configurations compared with Traefik.
 mod adapt;
 /// Licences and sources of the libraries with cargo-deny.
 mod deny;
@@ -63,8 +62,8 @@ mod book;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use grpc::Args as GrpcArgs;
-pub(crate) use kubernetes::Args as KubernetesArgs;
+pub(crate) use grpc::GrpcStrangerArgs as GrpcArgs;
+pub(crate) use kubernetes::ClusterStrangerArgs as KubernetesArgs;
 pub(crate) use programs::build_vanward;
 pub(crate) use subject::Against;
 
@@ -73,7 +72,7 @@ use crate::scratch::Scratch;
 use crate::step::Steps;
 use crate::workspace::Workspace;
 
-/// Measures `vanward load --h3` beside quic-go's client, so many rounds of so many seconds; nothing without Go.
+/// Compares `vanward load --h3` with quic-go's client, in rounds of some seconds; does nothing without Go.
 pub(crate) fn paced(
     workspace: &Workspace,
     vanward: &Path,
@@ -88,31 +87,31 @@ pub(crate) fn paced(
     paced::check(vanward, &quic, extent, folder)
 }
 
-/// What `h2spec`, `testssl` and `caches` take.
+/// Flags of `h2spec`, `testssl` and `caches`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
-    /// What is checked; others show what a finding is worth, and that the check itself works.
+pub(crate) struct StrangersArgs {
+    /// The tested program; others show how significant a finding is, and that the check itself works.
     #[arg(long, value_enum, value_name = "PROXY", default_value = "vanward")]
     against: Against,
 }
 
-/// What `dashboard` takes.
+/// Flags of `dashboard`.
 #[derive(clap::Args)]
 pub(crate) struct DashboardArgs {
-    /// Keep pictures of the page in this folder.
+    /// Save screenshots of the page in this folder.
     #[arg(long, value_name = "FOLDER")]
     pictures: Option<PathBuf>,
 }
 
-pub(crate) fn run_h2spec(arguments: &Args) -> Result<(), String> {
+pub(crate) fn run_h2spec(arguments: &StrangersArgs) -> Result<(), String> {
     alone(|workspace, steps| h2spec_step(workspace, arguments.against, steps))
 }
 
-pub(crate) fn run_testssl(arguments: &Args) -> Result<(), String> {
+pub(crate) fn run_testssl(arguments: &StrangersArgs) -> Result<(), String> {
     alone(|workspace, steps| testssl_step(workspace, arguments.against, steps))
 }
 
-pub(crate) fn run_caches(arguments: &Args) -> Result<(), String> {
+pub(crate) fn run_caches(arguments: &StrangersArgs) -> Result<(), String> {
     alone(|workspace, steps| caches_step(workspace, arguments.against, steps))
 }
 
@@ -142,10 +141,10 @@ pub(crate) fn run_logs() -> Result<(), String> {
 
 #[derive(clap::Args)]
 pub(crate) struct FleetArgs {
-    /// Measure memory and traffic of many instances and many routes instead, as root; minutes
+    /// Measure memory and traffic of many instances and many routes instead; requires root and takes minutes
     #[arg(long)]
     sizes: bool,
-    /// Already in a network of its own
+    /// Runs in a separate network namespace already
     #[arg(long, hide = true, requires = "sizes")]
     inside: bool,
 }
@@ -274,7 +273,7 @@ fn may_run(name: &str, needed: &[programs::Needed]) -> bool {
             say(format_args!("\n=== {name}: left out: {missing}"));
             false
         }
-        // On CI the check itself says what is missing, and fails.
+        // On CI the check itself reports what is missing, and fails.
         _ => true,
     }
 }
@@ -330,7 +329,7 @@ fn fleet_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     steps.run("fleet", heading, || fleet::check(workspace, &Scratch::new("fleet")?))
 }
 
-/// Building the API server takes minutes: who has not built it is not made to wait.
+/// Building the API server takes minutes, so the check runs only if it is built already.
 fn kubernetes_if_built(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     match programs::apiserver(workspace)? {
         Some(_) if may_run("kubernetes", &kubernetes::NEEDED) => {

@@ -1,4 +1,4 @@
-//! BIND's name server, in a folder of its own.
+//! BIND's name server in a separate folder.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::process::Command;
 use super::process::Process;
 use super::programs::NAMED;
 
-/// Starts it in the folder `named`, with a configuration in which `DIR`, `ADDRESS` and `PORT` are replaced, and files of zones.
+/// Starts it in the folder `named` with zone files and a configuration, where `DIR`, `ADDRESS` and `PORT` are replaced.
 pub(super) fn start(
     folder: &Path,
     address: SocketAddr,
@@ -25,7 +25,7 @@ pub(super) fn start(
     let config = config.replace("ADDRESS", &address.ip().to_string());
     put("named.conf", &config.replace("PORT", &address.port().to_string()))?;
     zones.iter().try_for_each(|(name, text)| put(name, text))?;
-    // A copy: systems that confine it by its path let it read only their own folders.
+    // A copy, because systems that confine programs by path restrict the original to its own folders.
     let program = own.join("named");
     fs::copy(NAMED.find()?, &program).map_err(|error| format!("named cannot be copied: {error}"))?;
     let mut command = Command::new(program);

@@ -1,6 +1,6 @@
-//! `vanward load --h3` beside quic-go's client: both ask the same server for the same pages at the same rate, in turn. They have
-//! to count the same, and their percentiles have to be within 5% of each other. Of each time the least of all rounds counts: a
-//! busy machine makes times longer, never shorter. So further rounds help on a busy machine, and a generator that is wrong stays wrong.
+//! Compares `vanward load --h3` with quic-go's client: both send requests for the same pages to the same server at the
+//! same rate, in turn. Counts must be equal, and percentiles within 5%. The shortest time of all rounds counts, because
+//! a busy machine only lengthens times. So further rounds help on a busy machine, but do not hide a wrong generator.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -16,29 +16,27 @@ use crate::step;
 /// Requests per second.
 const RATE: u64 = 100;
 const CONNECTIONS: u64 = 4;
-/// When the pages come, in ms. Each percentile is well within one of them: so it is the server's, and not that of a moment in
-/// which the machine was busy.
+/// Delays of the pages in ms. Each percentile is well inside the requests with one delay, so it shows the server's
+/// time and not a moment in which the machine was busy.
 const DELAYS_MS: [u64; 7] = [100, 150, 200, 250, 300, 350, 400];
-/// By how much figures may differ.
+/// Maximum relative difference.
 const TOLERANCE: f64 = 0.05;
 const TIMES: [&str; 5] = ["mean_us", "p50_us", "p75_us", "p90_us", "p99_us"];
-/// What both count.
+/// Counts that must be equal.
 const COUNTS: [&str; 2] = ["requests", "body_bytes"];
-/// Rounds after which the times have to agree, however busy the machine is.
+/// Rounds after which the times must agree, however busy the machine is.
 const ROUNDS_MAX: usize = 20;
-/// Time beyond that of the schedule.
+/// Time in addition to that of the schedule.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a generator tells of its rounds: counts, which are those of each round, and times, each the least: what a busy machine
-/// changes is always longer.
-struct Told {
+/// A generator's results over all rounds: counts, which are equal in each round, and the shortest times.
+struct RoundReport {
     name: &'static str,
     counts: [u64; 2],
     times: [f64; 5],
 }
 
-/// Compares them over at least so many rounds of so many seconds each, and over more until they agree. `quic` is the program in
-/// Go.
+/// Compares them over at least this number of rounds, and over more until they agree. `quic` is the program in Go.
 pub(super) fn check(
     vanward: &Path,
     quic: &Path,
@@ -66,7 +64,7 @@ pub(super) fn check(
         for (name, command, figures) in &mut seen {
             figures.push(one_round(name, command, limit, folder)?);
         }
-        let [own, others] = seen.each_ref().map(|(name, _, figures)| Told::of(name, figures));
+        let [own, others] = seen.each_ref().map(|(name, _, figures)| RoundReport::from_name(name, figures));
         own.counts_as(&others, RATE * seconds)?;
         if round < rounds {
             continue;
@@ -79,19 +77,19 @@ pub(super) fn check(
     }
 }
 
-/// What a generator tells of one round. That it was late for its schedule is no failure: the machine may be busy.
+/// Runs a round. A generator that was late for its schedule is no failure, because the machine may be busy.
 fn one_round(name: &str, command: &mut Command, limit: Duration, folder: &Path) -> Result<Value, String> {
     let shown = step::shown(command);
     let (status, said) = Process::start(name, command, folder)?.finish(limit)?;
-    // What is not JSON is a warning.
+    // Other lines are warnings.
     let told = said.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
     let is_told = status.success() || status.code() == Some(step::INVALID_RUN);
     told.filter(|_| is_told).ok_or_else(|| format!("`{shown}`: {status}; it said:\n{said}"))
 }
 
-impl Told {
-    /// Sums the rounds up. What a round does not tell is zero, and so is a count in which rounds differ.
-    fn of(name: &'static str, rounds: &[Value]) -> Self {
+impl RoundReport {
+    /// Combines rounds. Missing values become zero, and so do counts that differ between rounds.
+    fn from_name(name: &'static str, rounds: &[Value]) -> Self {
         let count = |key: &str| {
             let mut counts = rounds.iter().map(|round| round[key].as_u64().unwrap_or(0));
             let first = counts.next().unwrap_or(0);
@@ -126,13 +124,13 @@ impl Told {
     }
 }
 
-fn table(all: &[&Told]) -> String {
+fn table(all: &[&RoundReport]) -> String {
     let mut table =
         "| HTTP/3 | requests | bytes | mean | p50 | p75 | p90 | p99 |\n|---|---|---|---|---|---|---|---|\n"
             .to_owned();
-    for Told { name, counts: [requests, bytes], times } in all {
+    for RoundReport { name, counts: [requests, bytes], times } in all {
         let times: Vec<String> = times.iter().map(|ms| format!("{ms:.1} ms")).collect();
-        // Writing into a String does not fail.
+        // Writing to a String does not fail.
         let _ = writeln!(table, "| {name} | {requests} | {bytes} | {} |", times.join(" | "));
     }
     table
@@ -150,9 +148,9 @@ mod tests {
             let times = json!({"mean_us": us, "p50_us": us, "p75_us": us, "p90_us": us, "p99_us": us});
             json!({"requests": requests, "body_bytes": 24, "latency": times})
         };
-        let told = |rounds: &[Value]| Told::of("it", rounds);
+        let told = |rounds: &[Value]| RoundReport::from_name("it", rounds);
         let fixed = told(&[round(2, 100_000.0)]);
-        let agree = |own: &Told, others: &Told, requests| {
+        let agree = |own: &RoundReport, others: &RoundReport, requests| {
             own.counts_as(others, requests).and_then(|()| own.times_as(others)).is_ok()
         };
         for (rounds, agrees) in [
@@ -163,7 +161,7 @@ mod tests {
             (vec![round(1, 100_000.0)], false),
             (vec![json!({"requests": 2, "body_bytes": 24})], false),
             (vec![], false),
-            // One round in which the machine was busy changes nothing.
+            // A single round on a busy machine changes nothing.
             (vec![round(2, 900_000.0), round(2, 100_000.0), round(2, 107_000.0)], true),
             (vec![round(2, 100_000.0), round(1, 100_000.0), round(2, 100_000.0)], false),
         ] {

@@ -1,4 +1,4 @@
-//! Accessibility of the report pages, as axe-core judges them in Chromium: bright and dark, on a desk and on a phone.
+//! Accessibility of the report pages, checked by axe-core in Chromium: bright and dark, on desktop and phone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,15 @@ use crate::step;
 use crate::workspace::Workspace;
 
 const AXE: &str = "axe-core@4.14.1";
-/// Kept results whose pages are judged.
+/// Stored results whose pages are checked.
 const RESULTS: [&str; 2] = ["zproxy/results.json.gz", "resilience/dying-servers/results.json.gz"];
 const WIDTHS: [u32; 2] = [1400, 400];
 /// Timeout of all pages together: they take seconds, or longer on a busy machine.
 const PAGES_LIMIT: Duration = Duration::from_secs(240);
 /// Timeout of a load, which takes seconds.
 const LOAD_LIMIT: Duration = Duration::from_secs(60);
-/// Begin and end of the verdicts.
 const VERDICT: (&str, &str) = ("AXE-BEGIN", "AXE-END");
-/// Opens everything, and sends to the page around it which rules are broken seriously.
+/// Opens all details, and sends serious violations to the parent page.
 const SCRIPT: &str = "document.querySelectorAll('details').forEach(one => one.open = true);\
     axe.run().then(found => {\
       const bad = found.violations.filter(rule => ['serious', 'critical'].includes(rule.impact));\
@@ -54,7 +53,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     }
     let all = pages.len() * WIDTHS.len();
     let around = folder.join("all.html");
-    // Chromium's own window is no narrower than 500 pixels; a frame is.
+    // Chromium's own window is at least 500 pixels wide, but a frame can be narrower.
     let text = format!(
         "<!doctype html><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\"><script>const said = [];\
          onmessage = event => {{ if (said.push(event.data) === {all}) \
@@ -71,7 +70,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     Ok(())
 }
 
-/// The pages by name: of kept results, made anew, and of the load generator.
+/// Renders the pages by name: from stored results, and from the load generator.
 fn pages(workspace: &Workspace, folder: &Path) -> Result<Vec<(&'static str, PathBuf)>, String> {
     let vanward = programs::build_vanward(workspace)?;
     let mut pages = Vec::new();
@@ -90,7 +89,7 @@ fn pages(workspace: &Workspace, folder: &Path) -> Result<Vec<(&'static str, Path
         let mut load = Command::new(&vanward);
         load.args(["load", &format!("http://{server}{path}"), "--rate", "200", "--duration", "3s"]);
         load.args(["--connections", "5", "--expect", expected, "--out"]).arg(folder.join(name));
-        // A miss, or invalid figures on a busy machine: the page says so.
+        // A missed expectation, or invalid figures on a busy machine: the page shows them.
         let (status, said) = Process::start(name, &mut load, folder)?.finish(LOAD_LIMIT)?;
         if !matches!(status.code(), Some(0 | step::INVALID_RUN | 99)) {
             return Err(format!("the load: {status}; it said:\n{said}"));
@@ -105,7 +104,6 @@ fn pages(workspace: &Workspace, folder: &Path) -> Result<Vec<(&'static str, Path
     Ok(pages)
 }
 
-/// The verdicts on all pages, a line each.
 fn verdicts(around: &Path, scheme: u8, folder: &Path) -> Result<String, String> {
     let profile = Scratch::new("chromium")?;
     let mut chromium = Command::new(CHROMIUM.find()?);
@@ -124,13 +122,12 @@ fn verdicts(around: &Path, scheme: u8, folder: &Path) -> Result<String, String> 
         .arg(format!("file://{}", around.display()));
     let (status, said) =
         Process::start(&format!("chromium-{scheme}"), &mut chromium, folder)?.finish(PAGES_LIMIT)?;
-    // What the script puts in place of the body, and thereby of the frames.
+    // The script replaces the body, including the frames, by the verdicts.
     let found = said.rsplit_once(VERDICT.1).and_then(|(before, _)| before.rsplit_once(VERDICT.0));
     let (_, found) = found.ok_or_else(|| format!("axe-core gave no verdicts ({status}): {said}"))?;
     Ok(found.to_owned())
 }
 
-/// Judges the line of a page.
 fn judge(verdict: &str) -> Result<String, String> {
     let mut parts = verdict.split('|');
     let [name, passed, broken, wide] = [(); 4].map(|()| parts.next().unwrap_or_default());
@@ -146,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_says_what_is_broken() {
+    fn a_verdict_names_the_violations() {
         for (verdict, expected) in [
             ("load, 400 px|40 rules passed||0", Ok("load, 400 px: 40 rules passed")),
             ("load, 400 px|40 rules passed||12", Err("load, 400 px: it is 12 pixels wider than its window")),

@@ -16,7 +16,7 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// A started program. Dropping it kills the program.
-pub(super) struct Process {
+pub(crate) struct Process {
     name: String,
     child: Child,
     log: PathBuf,
@@ -24,7 +24,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a program. `name` is unique in the folder, where the output is written to `NAME.log`.
-    pub(super) fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Self, String> {
+    pub(crate) fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Self, String> {
         let log = folder.join(format!("{name}.log"));
         let failed = |error| format!("{} cannot be written: {error}", log.display());
         let output = File::create(&log).map_err(failed)?;
@@ -34,44 +34,40 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, log })
     }
 
-    /// Output of the program so far.
-    pub(super) fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
     /// Waits for the line with the listening addresses, in the format of `vanward`, and returns the addresses.
-    pub(super) fn addresses(&mut self) -> Result<Vec<SocketAddr>, String> {
+    pub(crate) fn addresses(&mut self) -> Result<Vec<SocketAddr>, String> {
         self.until(|process| {
             let addresses = process.said().lines().map(listened_on).find(|found| !found.is_empty());
             addresses.ok_or("it does not say where it listens")
         })
     }
 
-    /// Waits until the program accepts connections at an address that it was given.
-    pub(super) fn listening_on(mut self, address: SocketAddr) -> Result<Self, String> {
+    pub(crate) fn listening_on(mut self, address: SocketAddr) -> Result<Self, String> {
         self.until(|_| TcpStream::connect(address).map(drop).map_err(|_| "it does not listen"))?;
         Ok(self)
     }
 
     /// Sends a signal, named as kill(1) does: `-STOP`.
-    pub(super) fn signal(&self, signal: &str) -> Result<(), String> {
+    pub(crate) fn signal(&self, signal: &str) -> Result<(), String> {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         let is_sent = sent.map_err(|error| format!("kill cannot be run: {error}"))?.success();
         if is_sent { Ok(()) } else { Err(self.problem("has ended")) }
     }
 
-    /// Its number.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether the program has not ended yet.
-    pub(super) fn is_running(&mut self) -> bool {
+    pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Waits until the program ends, at most `limit`. Returns its exit status and complete output.
-    pub(super) fn finish(mut self, limit: Duration) -> Result<(ExitStatus, String), String> {
+    pub(crate) fn finish(mut self, limit: Duration) -> Result<(ExitStatus, String), String> {
         let began = Instant::now();
         loop {
             match self.child.try_wait() {
@@ -115,8 +111,8 @@ impl Drop for Process {
     }
 }
 
-/// Addresses in a line such as `listening http://ADDRESS`, `Listening on http://ADDRESS/` or `vanward: listening on
-/// ADDRESS, ADDRESS`.
+/// Addresses in lines such as `listening http://ADDRESS`, `Listening on http://ADDRESS/`, `listening on ADDRESS,
+/// ADDRESS`.
 fn listened_on(line: &str) -> Vec<SocketAddr> {
     let Some((_, said)) = line.split_once("istening ") else { return Vec::new() };
     let words = said.split([' ', ',']).map(|word| {
@@ -126,12 +122,12 @@ fn listened_on(line: &str) -> Vec<SocketAddr> {
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Loopback address with a port that was just free, for programs that cannot let the kernel choose one. It is below those that
-/// the kernel gives to connections, so that none of them takes it meanwhile.
-pub(super) fn free_address() -> Result<SocketAddr, String> {
+/// Returns a loopback address with a currently free port, for programs that cannot let the kernel select one. It is
+/// below the kernel's range for outgoing connections, so that none of them takes it meanwhile.
+pub(crate) fn free_address() -> Result<SocketAddr, String> {
     const PORTS: std::ops::Range<u32> = 16_384..32_768;
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Processes that run at the same time begin at different places.
+    // Concurrent processes begin at different ports.
     let first = std::process::id().wrapping_mul(97);
     for _ in PORTS {
         let place = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % (PORTS.end - PORTS.start);

@@ -1,5 +1,4 @@
-//! Programs of other projects: those that the system must have, Go programs built from their modules, and packages
-//! installed from their registries.
+//! Programs of other projects: installed ones, Go programs built from their modules, and packages from registries.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::process::Process;
+use crate::arm64::OF_PROGRAM;
 use crate::step;
 use crate::workspace::Workspace;
 
-/// A program that must be installed on the system.
 pub(super) struct Needed {
     program: &'static str,
     package: &'static str,
@@ -18,7 +17,7 @@ pub(super) struct Needed {
 
 pub(super) const CADDY: Needed = Needed { program: "caddy", package: "caddy" };
 pub(super) const CHROMIUM: Needed = Needed { program: "chromium", package: "chromium" };
-/// Where it is installed: Debian has none.
+/// Optional, because Debian lacks it.
 pub(super) const CONSUL: Needed = Needed { program: "consul", package: "consul" };
 pub(super) const CURL: Needed = Needed { program: "curl", package: "curl" };
 pub(super) const DIG: Needed = Needed { program: "dig", package: "bind9-dnsutils" };
@@ -37,16 +36,15 @@ pub(super) const PYTHON: Needed = Needed { program: "python3", package: "python3
 pub(super) const REDIS: Needed = Needed { program: "redis-server", package: "redis-server" };
 pub(super) const RSYSLOGD: Needed = Needed { program: "rsyslogd", package: "rsyslog rsyslog-openssl" };
 pub(super) const TESTSSL: Needed = Needed { program: "testssl", package: "testssl.sh" };
-/// Where it is installed: Debian 12 has it among its backports.
+/// Optional, because Debian 12 has it only in its backports.
 pub(super) const VALKEY: Needed = Needed { program: "valkey-server", package: "valkey-server" };
 pub(super) const TMUX: Needed = Needed { program: "tmux", package: "tmux" };
 
 impl Needed {
-    /// Path of the program.
     pub(super) fn find(&self) -> Result<PathBuf, String> {
         let Self { program, package } = self;
         let path = std::env::var_os("PATH").unwrap_or_default();
-        // Servers are installed where only root's path leads.
+        // Servers are installed in folders of root's path.
         let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
         let found = places.map(|place| place.join(program)).find(|file| file.is_file());
         found.ok_or_else(|| format!("{program} is not installed: apt-get install {package}"))
@@ -58,8 +56,8 @@ pub(super) const MODULE: &str = "crates/xtask/strangers";
 
 const AUTHORITY: &str = "crates/xtask/strangers/acme";
 
-/// Builds Go programs in the target directory, and returns their paths in the order of the packages. Takes a second if
-/// nothing has changed, because Go caches the builds.
+/// Builds Go programs in the target directory, and returns their paths in the order of the packages. Takes a second
+/// if nothing has changed, because Go caches the builds.
 pub(super) fn build<const N: usize>(
     workspace: &Workspace,
     packages: [&str; N],
@@ -67,31 +65,31 @@ pub(super) fn build<const N: usize>(
     build_in(workspace, MODULE, packages)
 }
 
-/// Builds the test authority of ACME and its challenge server. They are a module of their own, as they need a newer Go.
+/// Builds the test authority of ACME and its challenge server, in a separate module, because they need a newer Go.
 pub(super) fn build_authority(workspace: &Workspace) -> Result<[PathBuf; 2], String> {
     const PEBBLE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble";
     build_in(workspace, AUTHORITY, [PEBBLE, &format!("{PEBBLE}-challtestsrv")])
 }
 
-/// Builds OpenTelemetry's collector: a module of its own, as it needs a newer Go. Takes a minute the first time.
+/// Builds OpenTelemetry's collector, in a separate module, because it needs a newer Go. Takes a minute the first time.
 pub(super) fn build_collector(workspace: &Workspace) -> Result<[PathBuf; 1], String> {
     build_in(workspace, "crates/xtask/strangers/collector", ["vanward/collector"])
 }
 
-/// Builds quic-go's client and server: a module of its own, as it needs a newer Go.
+/// Builds quic-go's client and server, in a separate module, because they need a newer Go.
 pub(super) fn build_quic(workspace: &Workspace) -> Result<[PathBuf; 1], String> {
     build_in(workspace, "crates/xtask/strangers/quic", ["vanward/quic"])
 }
 
 const GATEWAY_API: &str = "crates/xtask/strangers/gatewayapi";
 
-/// The API server of Kubernetes, if it is there: whoever only wants to know must not wait for its build.
+/// Returns the API server of Kubernetes if it is built already, so that callers need not wait for the build.
 pub(super) fn apiserver(workspace: &Workspace) -> Result<Option<PathBuf>, String> {
     let program = workspace.target_directory()?.join("strangers/apiserver");
     Ok(program.is_file().then_some(program))
 }
 
-/// Builds the API server of Kubernetes, unless it is there: several minutes, the first time.
+/// Builds the API server of Kubernetes, unless it exists: the first time takes several minutes.
 pub(super) fn build_apiserver(workspace: &Workspace) -> Result<PathBuf, String> {
     if let Some(program) = apiserver(workspace)? {
         return Ok(program);
@@ -100,7 +98,7 @@ pub(super) fn build_apiserver(workspace: &Workspace) -> Result<PathBuf, String> 
     Ok(program)
 }
 
-/// The folder of the module of the Gateway API, which Go downloads.
+/// Returns the folder of the Gateway API's module, which Go downloads.
 pub(super) fn gateway_api(workspace: &Workspace) -> Result<PathBuf, String> {
     let go = |words: &[&str]| {
         let mut command = Command::new(GO.find()?);
@@ -117,7 +115,7 @@ pub(super) fn gateway_api(workspace: &Workspace) -> Result<PathBuf, String> {
     }
 }
 
-/// Builds what plays the pods of a cluster, the echo server and the suite of the Gateway API.
+/// Builds the simulator of pods, the echo server and the suite of the Gateway API.
 pub(super) fn build_conformance(workspace: &Workspace) -> Result<[PathBuf; 3], String> {
     const SUITE: &str = "sigs.k8s.io/gateway-api/conformance";
     let [pods, echo] =
@@ -142,7 +140,7 @@ fn build_in<const N: usize>(
         .arg(&folder)
         .args(packages)
         .current_dir(workspace.root.join(module));
-    // The versions and hashes that are written down, and the toolchain that is installed.
+    // The pinned versions and hashes, and the installed toolchain.
     command.env("GOFLAGS", "-mod=readonly").env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0");
     std::fs::create_dir_all(&folder)
         .map_err(|error| format!("{} cannot be created: {error}", folder.display()))?;
@@ -150,11 +148,11 @@ fn build_in<const N: usize>(
     Ok(packages.map(|package| folder.join(package.rsplit('/').next().unwrap_or(package))))
 }
 
-/// Builds `vanward` as the tests of the workspace do, so that nothing is built twice: `-p vanward` would take other features of
-/// libraries, and a test of a crate is built with its program.
+/// Builds `vanward` as the tests of the workspace do, so that nothing is built twice. `-p vanward` would select
+/// other features of libraries, and a crate's test is built with its program.
 pub(crate) fn build_vanward(workspace: &Workspace) -> Result<PathBuf, String> {
     let mut command = Command::new("cargo");
-    command.args(["test", "--quiet", "--workspace", "--no-run", "--test", "commands"]);
+    command.args(["test", "--quiet", "--workspace", "--all-features", "--no-run", "--test", OF_PROGRAM]);
     command.current_dir(&workspace.root);
     step::run(&mut command)?;
     Ok(workspace.target_directory()?.join("debug/vanward"))
@@ -202,7 +200,7 @@ fn installed(
         return Ok(folder.to_owned());
     }
     let failed = |error| format!("{} cannot be written: {error}", folder.display());
-    // What an install that was broken off left behind.
+    // Left by an interrupted installation.
     drop(fs::remove_dir_all(folder));
     fs::create_dir_all(folder).map_err(failed)?;
     install(folder)?;

@@ -1,13 +1,13 @@
-//! Metrics, as Debian's Prometheus reads them: text, OpenMetrics with exemplars, native histograms. The rules and their
-//! tests, each query of the board, and what six faults look like.
+//! Metrics with Debian's Prometheus: text, OpenMetrics with exemplars, native histograms. Also the rules and their
+//! tests, each query of the board, and the symptoms of six faults.
 
-/// Requests, and questions to Prometheus.
+/// Requests, and queries to Prometheus.
 mod web;
 /// The proxy, its load, and a Prometheus.
 mod scene;
 /// `vanward top` in a terminal.
 mod top;
-/// Six faults, and what each place says of them.
+/// Six faults, and their symptoms.
 mod six_faults;
 
 use std::fs;
@@ -17,14 +17,14 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use self::scene::{BOARD, Load, Proxy, RULES, prometheus, promtool};
+use self::scene::{BOARD, BackgroundLoad, RULES, ScrapedProxy, prometheus, promtool};
 use self::web::{Api, encoded, get, until};
 use super::programs::{self, PROMTOOL};
 use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
-/// Days until the certificate of the proxy ends: so many that no alert fires.
+/// Days until the proxy's certificate expires: far enough that no alert fires.
 const DAYS: u32 = 90;
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
@@ -33,13 +33,13 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     let alerts = described(workspace)?;
     let (vanward, folder) = (programs::build_vanward(workspace)?, scratch.path());
     let log = folder.join("access.log").display().to_string();
-    let proxy = Proxy::start(&vanward, folder, &log, DAYS)?;
-    let load = Load::on(proxy.address);
+    let proxy = ScrapedProxy::start(&vanward, folder, &log, DAYS)?;
+    let load = BackgroundLoad::on(proxy.address);
     let rules = workspace.root.join(RULES).join("vanward.rules.yml");
     let (_classic, api) = prometheus("classic", folder, &proxy, Some(&rules), "exemplar-storage")?;
     let (_native, native) = prometheus("native", folder, &proxy, None, "native-histograms,exemplar-storage")?;
     lint(&get(proxy.metrics, "/metrics")?.1)?;
-    // What changes has to be seen before, too.
+    // Prometheus must see the values before the change, too.
     api.has("vanward_build_info")?;
     proxy.says(&["reload"])?;
     let queries = board(workspace)?;
@@ -57,7 +57,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     six_faults::check(workspace, &vanward, &folder)
 }
 
-/// Checks that each alert has a paragraph in the docs and is tested. Returns how many there are.
+/// Checks that each alert has a paragraph in the docs and is tested. Returns their number.
 fn described(workspace: &Workspace) -> Result<usize, String> {
     let read = |path: &str| {
         fs::read_to_string(workspace.root.join(path)).map_err(|error| format!("{path}: {error}"))
@@ -82,7 +82,7 @@ fn described(workspace: &Workspace) -> Result<usize, String> {
     Ok(alerts.len())
 }
 
-/// Has promtool judge names and units.
+/// Checks names and units with promtool.
 fn lint(page: &str) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("promtool check metrics: {error}");
     let mut command = Command::new(PROMTOOL.find()?);
@@ -99,7 +99,7 @@ fn lint(page: &str) -> Result<(), String> {
     }
 }
 
-/// The queries of the board, with its variables replaced.
+/// Reads the queries of the board, with its variables replaced.
 fn board(workspace: &Workspace) -> Result<Vec<String>, String> {
     let text = fs::read_to_string(workspace.root.join(BOARD)).map_err(|error| format!("{BOARD}: {error}"))?;
     let board: Value = serde_json::from_str(&text).map_err(|error| format!("{BOARD}: {error}"))?;
@@ -116,7 +116,7 @@ fn board(workspace: &Workspace) -> Result<Vec<String>, String> {
     if queries.is_empty() { Err(format!("{BOARD} has no queries")) } else { Ok(queries) }
 }
 
-/// Waits until each rule was evaluated, and checks that none failed. Returns how many there are.
+/// Waits until each rule was evaluated, and checks that none failed. Returns their number.
 fn healthy_rules(api: Api) -> Result<usize, String> {
     let rules = || -> Result<Vec<Value>, String> {
         let groups = api.ask("/api/v1/rules")?["groups"].as_array().cloned().unwrap_or_default();
@@ -130,7 +130,7 @@ fn healthy_rules(api: Api) -> Result<usize, String> {
     }
 }
 
-/// Waits for an exemplar of a series: it has the ID of a trace.
+/// Waits for an exemplar of a series, with the ID of a trace.
 fn exemplars(api: Api, series: &str) -> Result<(), String> {
     let target = format!("/api/v1/query_exemplars?query={}&start=0&end=9999999999", encoded(series));
     until(&format!("an exemplar of {series}"), || {
@@ -140,20 +140,19 @@ fn exemplars(api: Api, series: &str) -> Result<(), String> {
     })
 }
 
-/// Checks native histograms: they have counts, and quantiles that lie where classic buckets could not tell.
+/// Checks native histograms: they have counts, and quantiles more precise than classic buckets.
 fn native_histograms(api: Api) -> Result<(), String> {
     api.has("histogram_count(vanward_request_duration_seconds{route=\"/\"}) > 0")?;
     let quantile = |route: &str| {
         format!("histogram_quantile(0.9, rate(vanward_request_duration_seconds{{route=\"{route}\"}}[10s]))")
     };
-    // A bucket ends 19% above its beginning: what takes 0.7 s is told as less than a second.
+    // Buckets are 19% wide. A classic histogram reports 0.7 s only as less than a second.
     api.has(&format!("{} > 0.6 < 0.9", quantile("slow")))?;
     api.has("histogram_quantile(0.5, rate(vanward_request_held_seconds[10s])) > 0")?;
     let classic = api.query("vanward_request_duration_seconds_bucket")?;
     if classic.is_empty() { Ok(()) } else { Err("Prometheus has stored classic buckets".to_owned()) }
 }
 
-/// Reads a file of the workspace; `path` begins at its root.
 fn read(workspace: &Workspace, path: &Path) -> Result<String, String> {
     fs::read_to_string(workspace.root.join(path)).map_err(|error| format!("{}: {error}", path.display()))
 }

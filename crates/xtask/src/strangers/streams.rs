@@ -1,5 +1,5 @@
-//! Streams of `vanward load` with servers of the Go stack: server-sent events (net/http), WebSockets (gorilla) and gRPC
-//! (grpc-go), over HTTP/1.1, HTTPS and HTTP/2; and a client of that stack that counts the same streams.
+//! Streams of `vanward load` with servers of the Go stack, over HTTP/1.1, HTTPS and HTTP/2: server-sent events
+//! (net/http), WebSockets (gorilla) and gRPC (grpc-go). A client of that stack counts the same streams.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,23 +8,21 @@ use std::time::Duration;
 
 use super::process::{Process, free_address};
 use super::programs;
-use super::subject::Pair;
+use super::subject::PairFiles;
 use crate::say;
 use crate::scratch::Scratch;
 use crate::step;
 use crate::workspace::Workspace;
 
 const PROGRAM: &str = "vanward/strangers/streams";
-/// Timeout of a measurement: a busy machine is slow.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Service of gRPC's interoperability tests.
 const SERVICE: &str = "/grpc.testing.TestService/";
-/// `StreamingOutputCallRequest` for one response of 100 bytes, and for three that are a millisecond apart.
+/// `StreamingOutputCallRequest` for one response of 100 bytes, and for three at intervals of a millisecond.
 const ONE_RESPONSE: &str = "hex:12020864";
 const THREE_RESPONSES: &str = "hex:1205086410e807 1205086410e807 1205086410e807";
 
-/// Where the server listens.
 struct Doors {
     http: SocketAddr,
     https: SocketAddr,
@@ -36,7 +34,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     let [program] = programs::build(workspace, [PROGRAM])?;
     let vanward = programs::build_vanward(workspace)?;
     let folder = scratch.path();
-    let pair = Pair::make(folder)?;
+    let pair = PairFiles::make(folder)?;
     let doors = Doors {
         http: free_address()?,
         https: free_address()?,
@@ -70,7 +68,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
 /// A workload: its name, and the arguments of `vanward load`.
 type Case = (&'static str, Vec<String>);
 
-/// What is expected of each workload; the last only of those whose messages have a time.
+/// Expectations of each workload; the last only for those whose messages have a time.
 const GOOD: [&str; 6] =
     ["errors = 0", "lost = 0", "duplicates = 0", "out-of-order = 0", "closed-early = 0", "p99 < 30s"];
 const GOOD_UNTIMED: &[&str] = GOOD.split_at(5).0;
@@ -81,7 +79,6 @@ fn case(name: &'static str, flags: &str, expected: &[&str], url: String) -> Case
     (name, flags.chain(expected).chain([url]).collect())
 }
 
-/// Event streams and WebSockets.
 fn web_cases(doors: &Doors, ca: &str) -> Vec<Case> {
     let (http, https) = (format!("http://{}", doors.http), format!("https://{}", doors.https));
     let good = |name, flags: &str, url: String| case(name, flags, &GOOD, url);
@@ -153,7 +150,7 @@ fn run(vanward: &Path, number: usize, arguments: &[String], folder: &Path) -> Re
     let mut command = Command::new(vanward);
     command.arg("load").args(arguments).arg("--quiet");
     let (status, said) = Process::start(&format!("load-{number}"), &mut command, folder)?.finish(LIMIT)?;
-    // Calls that are refused succeed never, as it is expected.
+    // Rejected calls never succeed, as expected.
     let is_refusal =
         status.code() == Some(1) && said.contains("UNIMPLEMENTED 50") && !said.contains("MISSED");
     if status.success() || status.code() == Some(step::INVALID_RUN) || is_refusal {
@@ -162,10 +159,10 @@ fn run(vanward: &Path, number: usize, arguments: &[String], folder: &Path) -> Re
     Err(format!("{status}; it said:\n{}", said.trim_end()))
 }
 
-/// The same streams, counted by a client of the Go stack and by `vanward load`.
+/// Compares the counts of the same streams by a client of the Go stack and by `vanward load`.
 fn compare(program: &Path, vanward: &Path, doors: &Doors, folder: &Path) -> Result<(), String> {
     let http = format!("http://{}", doors.http);
-    // What comes before its measured window is not counted by ours.
+    // `vanward load` does not count messages before its measured window.
     let events =
         [format!("{http}/events?rate=500&count=200"), format!("{http}/events?rate=500&count=100000")];
     let echo = [format!("{http}/echo"), format!("{http}/echo")];

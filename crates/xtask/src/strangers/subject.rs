@@ -28,7 +28,7 @@ impl fmt::Display for Against {
 }
 
 /// A running proxy. Dropping it ends the proxy.
-pub(super) struct Subject {
+pub(super) struct RunningProxy {
     /// Address with TLS: h2 and http/1.1 by ALPN.
     pub(super) tls: SocketAddr,
     /// Address without TLS: HTTP/2 by prior knowledge.
@@ -36,7 +36,7 @@ pub(super) struct Subject {
     _processes: Vec<Process>,
 }
 
-impl Subject {
+impl RunningProxy {
     /// Starts the proxy in front of an HTTP/1.1 server. Vanward is started from flags and makes its own certificate.
     pub(super) fn before_http1(
         against: Against,
@@ -45,7 +45,7 @@ impl Subject {
         folder: &Path,
     ) -> Result<Self, String> {
         if against == Against::Nginx {
-            let pair = Pair::make(folder)?;
+            let pair = PairFiles::make(folder)?;
             return nginx(&pair, &format!("proxy_pass http://{server};"), folder);
         }
         let start = |name: &str, more: &[&str]| {
@@ -65,14 +65,14 @@ impl Subject {
         against: Against,
         vanward: &Path,
         server: SocketAddr,
-        pair: &Pair,
+        pair: &PairFiles,
         folder: &Path,
     ) -> Result<Self, String> {
         if against == Against::Nginx {
             return nginx(pair, &format!("grpc_pass grpc://{server};"), folder);
         }
         let file = folder.join("vanward.toml");
-        let Pair { cert, key } = pair;
+        let PairFiles { cert, key } = pair;
         let text = format!(
             "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ cert = {cert:?}, key = {key:?} }}\n\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\n\n\
@@ -133,22 +133,21 @@ fn first(addresses: Vec<SocketAddr>) -> Result<SocketAddr, String> {
 }
 
 /// Files of a certificate for localhost and its key.
-pub(super) struct Pair {
+pub(super) struct PairFiles {
     pub(super) cert: PathBuf,
     pub(super) key: PathBuf,
 }
 
-impl Pair {
+impl PairFiles {
     pub(super) fn make(folder: &Path) -> Result<Self, String> {
         Self::ending_in(folder, 90)
     }
 
-    /// A certificate that no client may take for that of an authority: strict ones refuse a server with such a one.
+    /// Creates a certificate that is no CA: strict clients reject a server with a CA's.
     pub(super) fn of_no_authority(folder: &Path) -> Result<Self, String> {
         Self::with(folder, 90, &["-addext", "basicConstraints=critical,CA:FALSE"])
     }
 
-    /// A certificate that ends in so many days.
     pub(super) fn ending_in(folder: &Path, days: u32) -> Result<Self, String> {
         Self::with(folder, days, &[])
     }
@@ -172,9 +171,9 @@ impl Pair {
     }
 }
 
-fn nginx(pair: &Pair, pass: &str, folder: &Path) -> Result<Subject, String> {
+fn nginx(pair: &PairFiles, pass: &str, folder: &Path) -> Result<RunningProxy, String> {
     let (tls, plain) = (free_address()?, free_address()?);
-    let Pair { cert, key } = pair;
+    let PairFiles { cert, key } = pair;
     let text = format!(
         "proxy_request_buffering off;
          server {{
@@ -184,14 +183,13 @@ fn nginx(pair: &Pair, pass: &str, folder: &Path) -> Result<Subject, String> {
          }}"
     );
     let process = nginx_of(&text, folder)?.listening_on(tls)?;
-    Ok(Subject { tls, plain, _processes: vec![process] })
+    Ok(RunningProxy { tls, plain, _processes: vec![process] })
 }
 
-/// Starts an nginx with these lines in its block `http`.
 pub(super) fn nginx_of(lines: &str, folder: &Path) -> Result<Process, String> {
     let own = folder.display();
     let file = folder.join("nginx.conf");
-    // One process, so that it ends when it is killed.
+    // A single process, so that it ends when it is killed.
     let text = format!(
         "daemon off; master_process off; pid {own}/nginx.pid; error_log stderr;
          events {{ worker_connections 512; }}

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::process::Process;
 use super::programs;
-use super::subject::{self, Against, Subject};
+use super::subject::{self, Against, RunningProxy};
 use crate::say;
 use crate::scratch::Scratch;
 use crate::workspace::{Workspace, text};
@@ -36,13 +36,13 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch, against: Against) 
     let vanward = programs::build_vanward(workspace)?;
     let folder = scratch.path();
     let (_origin, server) = subject::origin(&vanward, folder)?;
-    let subject = Subject::before_http1(against, &vanward, server, folder)?;
+    let subject = RunningProxy::before_http1(against, &vanward, server, folder)?;
 
     let file = folder.join("findings.json");
     let mut command = Command::new(program);
     command.args(["--quiet", "--color", "0", "--warnings", "off", "--nodns", "none", "--ip"]);
     command.arg(subject.tls.ip().to_string()).arg("--jsonfile").arg(&file).args(SECTIONS);
-    // It asks git about the folder that it runs in, and writes beside it.
+    // It calls git in the folder that it runs in, and writes files there.
     command.arg(format!("localhost:{}", subject.tls.port())).current_dir(folder);
     let (status, said) = Process::start("testssl", &mut command, folder)?.finish(RUN_LIMIT)?;
     let findings = read(&file).map_err(|problem| format!("{problem}; it ended with {status}:\n{said}"))?;
@@ -74,7 +74,7 @@ fn judge(findings: &[Value]) -> Result<(), String> {
 
 /// Whether a finding is a weakness: severity medium or higher, FATAL (an aborted scan), or an unknown word.
 fn is_weakness(severity: &str) -> bool {
-    // WARN is about the scanner: what the openssl that it uses can't do.
+    // WARN is about the scanner: limits of its openssl.
     !matches!(severity, "OK" | "INFO" | "LOW" | "WARN" | "DEBUG")
 }
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_medium_or_worse_fails() {
+    fn only_findings_of_medium_severity_or_higher_fail() {
         for (id, severity, expected) in [
             ("LUCKY13", "LOW", Ok(())),
             ("cert_chain_of_trust", "CRITICAL", Ok(())),

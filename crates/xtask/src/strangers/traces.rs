@@ -1,5 +1,5 @@
-//! Traces, as OpenTelemetry's own collector gets them: the trace of curl's request goes on, a failed request is recorded
-//! though it was not chosen, and a collector that is gone for a while costs no request and no span.
+//! Traces with OpenTelemetry's own collector: curl's trace continues, a failed request is recorded although it was
+//! not sampled, and a temporarily unreachable collector costs no request and no span.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,10 +16,8 @@ use crate::workspace::Workspace;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
-/// The longest wait for spans, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
-/// The requests of each part.
 const REQUESTS: usize = 50;
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
@@ -30,7 +28,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     let endpoint = free_address()?;
     let start = |name: &str| collector(&program, name, endpoint, folder);
     let mut first = start("collector")?;
-    let proxy = Proxy::start(&vanward, server, endpoint, folder)?;
+    let proxy = TracedProxy::start(&vanward, server, endpoint, folder)?;
 
     let context = format!("traceparent: 00-{TRACE}-{PARENT}-01");
     proxy.get("/", &["-H", &context], 1)?;
@@ -48,15 +46,15 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     proxy.get("/gone", &[], 1)?;
     until(&mut first, "the failed request, and no other that was not chosen", |said| {
         let spans = spans(said);
-        let failed = |span: &&Span<'_>| {
+        let failed = |span: &&PrintedSpan<'_>| {
             span.has("Kind", "Server") && span.text.contains("-> http.response.status_code: Int(502)")
         };
-        // What was asked for, and what failed.
+        // The sampled request, and the failed one.
         spans.iter().filter(failed).count() == 1
             && spans.iter().filter(|span| span.has("Kind", "Server")).count() == 2
     })?;
 
-    // It is told that it ends, so that it has printed what it has taken.
+    // It is ended by a signal, so that it prints all received spans.
     drop(first);
     proxy.get("/", &["-H", &context], REQUESTS)?;
     let mut second = start("collector-again")?;
@@ -67,7 +65,6 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     Ok(())
 }
 
-/// A collector that prints the spans that it gets.
 fn collector(program: &Path, name: &str, endpoint: SocketAddr, folder: &Path) -> Result<Process, String> {
     let file = folder.join("collector.yaml");
     let text = format!(
@@ -82,15 +79,14 @@ fn collector(program: &Path, name: &str, endpoint: SocketAddr, folder: &Path) ->
     Process::start(name, &mut command, folder)?.listening_on(endpoint)
 }
 
-struct Proxy {
+struct TracedProxy {
     curl: PathBuf,
     address: SocketAddr,
     _process: Process,
 }
 
-impl Proxy {
-    /// Starts the proxy: callers decide which traces are recorded, the proxy itself chooses none. `/gone` goes to a server
-    /// that there is not.
+impl TracedProxy {
+    /// Starts the proxy: callers decide which traces are recorded, it samples none. `/gone` goes to a missing server.
     fn start(
         vanward: &Path,
         server: SocketAddr,
@@ -113,7 +109,7 @@ impl Proxy {
         Ok(Self { curl: CURL.find()?, address, _process: process })
     }
 
-    /// Sends requests, all of which have to be answered: by the server, or with 502 where there is none.
+    /// Sends requests, which must all get a response: from the server, or 502 if it is missing.
     fn get(&self, path: &str, arguments: &[&str], count: usize) -> Result<(), String> {
         let urls = (0..count).map(|_| format!("http://{}{path}", self.address));
         let mut command = Command::new(&self.curl);
@@ -126,7 +122,7 @@ impl Proxy {
             "--output",
             "/dev/null",
         ]);
-        // Each URL has an output of its own.
+        // Each URL has a separate output.
         command.args(std::iter::repeat_n(["--output", "/dev/null"], count - 1).flatten());
         let output = command.args(arguments).args(urls).output();
         let output = output.map_err(|error| format!("curl cannot be run: {error}"))?;
@@ -140,7 +136,6 @@ impl Proxy {
     }
 }
 
-/// Waits until the collector has printed what is expected.
 fn until(collector: &mut Process, what: &str, is_there: impl Fn(&str) -> bool) -> Result<(), String> {
     let began = Instant::now();
     while !is_there(&collector.said()) {
@@ -153,15 +148,15 @@ fn until(collector: &mut Process, what: &str, is_there: impl Fn(&str) -> bool) -
 }
 
 /// A span as the collector prints it: lines of `Name : value`, and attributes.
-struct Span<'a> {
+struct PrintedSpan<'a> {
     text: &'a str,
 }
 
-fn spans(said: &str) -> Vec<Span<'_>> {
-    said.split("\nSpan #").skip(1).map(|text| Span { text }).collect()
+fn spans(said: &str) -> Vec<PrintedSpan<'_>> {
+    said.split("\nSpan #").skip(1).map(|text| PrintedSpan { text }).collect()
 }
 
-impl<'a> Span<'a> {
+impl<'a> PrintedSpan<'a> {
     fn value(&self, name: &str) -> Option<&'a str> {
         let lines = self.text.lines().filter_map(|line| line.split_once(" : "));
         lines.filter(|(known, _)| known.trim() == name).map(|(_, value)| value.trim()).next()

@@ -1,6 +1,7 @@
 //! Rules for Rust files: a short doc comment at the head, a maximum length, and no vague names of files and folders.
 
 use super::Finding;
+use super::items::is_reason;
 use crate::workspace::TextFile;
 
 const FILE_LINES_MAX: usize = 800;
@@ -17,7 +18,7 @@ pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
     let mut find =
         |line, what, remedy| findings.push(Finding { path: file.path.clone(), line, what, remedy });
 
-    let lines = file.text.lines().count();
+    let lines = file.text.lines().filter(|line| !is_reason(line)).count();
     let may_be_long = LONG_FILES.iter().any(|(path, _)| *path == file.path);
     if lines > FILE_LINES_MAX && !may_be_long {
         let what = format!("{lines} lines, more than {FILE_LINES_MAX}");

@@ -1,7 +1,6 @@
-//! Order of the folders of `proxy`: a folder may use those below it. Exceptions are in a list, which is printed and can
-//! only shrink: an unneeded entry is a finding.
+//! Order of the folders of `proxy` and `config`, which only use those below them, and the size of cycles between modules.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::{self, Visit};
 use syn::{ItemMod, ItemUse, Path};
@@ -10,127 +9,193 @@ use super::Finding;
 use super::items::{flatten, is_test};
 use crate::workspace::TextFile;
 
-const ROOT: &str = "crates/proxy/src/";
+/// A crate whose folders have an order.
+struct OrderedFolders {
+    root: &'static str,
+    /// The folders from top to bottom.
+    order: &'static [&'static str],
+    /// The most modules that may use each other in a circle.
+    cycle_max: usize,
+}
 
-/// The folders from top to bottom: the order of a request, and what it is based on.
-const ORDER: &[&str] = &[
+const CRATES: &[OrderedFolders] = &[
+    OrderedFolders { root: "crates/proxy/src/", order: PROXY, cycle_max: 20 },
+    OrderedFolders { root: "crates/config/src/", order: CONFIG, cycle_max: 10 },
+];
+
+/// A configuration, its checks, its tables, the kinds of options in them, and the text that they are read from.
+const CONFIG: &[&str] = &["printed", "read", "config", "checks", "tables", "option", "document"];
+
+/// The order of a request, and what it is based on.
+const PROXY: &[&str] = &[
     "worker",
     "connection",
-    "exchange",
+    "path",
+    "gate",
     "cache",
     "files",
+    "subrequest",
     "forward",
+    "answer",
+    "outgoing",
+    "exchange",
+    "record",
+    "context",
+    "owned",
     "faults",
+    "open_files",
     "upstream",
     "body",
     "shaping",
-    "context",
+    "listening",
+    "context/plan",
+    "store",
+    "shared",
+    "failure",
 ];
 
-/// Exceptions: modules that use a folder above them, and that folder. Most are around the worker: it owns the state of
-/// each stage, and stages reach it by reference.
-const ALLOWED: &[(&str, &str)] = &[
-    ("body/upload", "upstream"),
-    ("context/client", "shaping"),
-    ("context/client", "upstream"),
-    ("context/exchange", "shaping"),
-    ("context/exchange_slot", "body"),
-    ("context/exchange_state", "faults"),
-    ("context/explain", "body"),
-    ("context/plan", "cache"),
-    ("context/plan", "forward"),
-    ("context/plan", "shaping"),
-    ("context/plan/routes", "files"),
-    ("context/plan/routes", "shaping"),
-    ("context/plan/upstreams", "shaping"),
-    ("context/snapshot", "upstream"),
-    ("context/worker", "faults"),
-    ("context/worker", "files"),
-    ("context/worker", "shaping"),
-    ("context/worker", "upstream"),
-];
-
-/// Prints the exceptions, for people who shorten the list.
-pub(super) fn allowed() -> String {
-    let of = |folder: &str| {
-        let entries = ALLOWED.iter().filter(|(module, _)| module.split('/').next() == Some(folder));
-        entries.map(|(module, above)| format!("{module} uses {above}")).collect::<Vec<_>>()
-    };
-    let lines: Vec<_> = ORDER
-        .iter()
-        .map(|folder| of(folder))
-        .filter(|entries| !entries.is_empty())
-        .map(|entries| format!("\n  {}", entries.join(", ")))
-        .collect();
-    format!("{} imports against the order of the folders are allowed:{}", ALLOWED.len(), lines.concat())
-}
-
-/// Checks all files at once, because the list is about all of them.
+/// Checks all files at once, because a cycle goes through several.
 pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {
-    let mut needed = BTreeSet::new();
-    let mut findings = Vec::new();
-    for file in files {
-        let Some(module) = file.path.strip_prefix(ROOT).and_then(|path| path.strip_suffix(".rs")) else {
-            continue;
-        };
-        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
-        if module == "lib" || module.ends_with("/tests") {
-            continue;
-        }
-        let folder = module.split('/').next().unwrap_or(module);
-        let finding = |line, what, remedy| Finding { path: file.path.clone(), line, what, remedy };
-        let Some(own) = rank(folder) else {
-            let remedy = "give it a place in ORDER of crates/xtask/src/tidy/folders.rs";
-            findings.push(finding(0, format!("the folder {folder} has no place in the order"), remedy));
-            continue;
-        };
-        let mut uses = Uses::default();
-        uses.visit_file(&parsed);
-        for (line, used) in uses.0 {
-            if rank(&used).is_none_or(|rank| rank >= own) {
+    CRATES.iter().flat_map(|ordered| ordered.check(files)).collect()
+}
+
+/// The lines and paths that each module uses.
+type Modules<'f> = BTreeMap<&'f str, Vec<(usize, String)>>;
+
+impl OrderedFolders {
+    fn check(&self, files: &[TextFile]) -> Vec<Finding> {
+        let mut modules = BTreeMap::new();
+        for file in files {
+            let Some(module) = file.path.strip_prefix(self.root).and_then(|path| path.strip_suffix(".rs"))
+            else {
                 continue;
+            };
+            let Ok(parsed) = syn::parse_file(&file.text) else { continue };
+            if module != "lib" && !module.ends_with("/tests") {
+                let mut uses = Uses { module, found: Vec::new() };
+                uses.visit_file(&parsed);
+                modules.insert(module, uses.found);
             }
-            match ALLOWED.iter().find(|(from, above)| *from == module && *above == used) {
-                Some(entry) => _ = needed.insert(entry),
-                None => findings.push(finding(
-                    line,
-                    format!("{folder} uses {used}, which is above it"),
-                    "move the data that both need to context, or pass it in as a value",
-                )),
+        }
+        let mut findings = self.against_order(&modules);
+        findings.extend(self.large_cycles(&modules));
+        findings
+    }
+
+    fn against_order(&self, modules: &Modules<'_>) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (module, uses) in modules {
+            let path = format!("{}{module}.rs", self.root);
+            let finding = |line, what, remedy| Finding { path: path.clone(), line, what, remedy };
+            let folder = self.folder(module);
+            let Some(own) = self.rank(folder) else {
+                let remedy = "give it a place in the order of crates/xtask/src/tidy/folders.rs";
+                findings.push(finding(0, format!("the folder {folder} has no place in the order"), remedy));
+                continue;
+            };
+            for (line, used) in uses {
+                let used = self.folder(used);
+                if self.rank(used).is_some_and(|rank| rank < own) {
+                    let remedy = "move what both need to a folder below, or pass it in as a value";
+                    findings.push(finding(*line, format!("{folder} uses {used}, which is above it"), remedy));
+                }
+            }
+        }
+        findings
+    }
+
+    /// The folder of a module: the longest that has a place, else the first part of its path.
+    fn folder<'m>(&self, module: &'m str) -> &'m str {
+        let is_in = |folder: &&&str| {
+            module.strip_prefix(**folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let known = self.order.iter().filter(is_in).max_by_key(|folder| folder.len());
+        known.copied().unwrap_or_else(|| module.split('/').next().unwrap_or(module))
+    }
+
+    fn rank(&self, folder: &str) -> Option<usize> {
+        self.order.iter().position(|known| *known == folder)
+    }
+
+    fn large_cycles(&self, modules: &Modules<'_>) -> Vec<Finding> {
+        let reached: BTreeMap<&str, BTreeSet<&str>> =
+            modules.keys().map(|module| (*module, reached_from(module, modules))).collect();
+        let mut seen = BTreeSet::new();
+        let mut findings = Vec::new();
+        for (module, others) in &reached {
+            let cycle: Vec<_> =
+                others.iter().copied().filter(|other| reached[other].contains(module)).collect();
+            if cycle.len() > self.cycle_max && seen.insert(cycle.clone()) {
+                findings.push(Finding {
+                    path: format!("{}{module}.rs", self.root),
+                    line: 0,
+                    what: format!("{} modules use each other in a circle: {}", cycle.len(), cycle.join(", ")),
+                    remedy: "move what they share to a module below",
+                });
+            }
+        }
+        findings
+    }
+}
+
+/// Returns the modules that a module uses, directly or through others.
+fn reached_from<'f>(module: &str, modules: &Modules<'f>) -> BTreeSet<&'f str> {
+    let mut reached = BTreeSet::new();
+    let mut next = vec![module];
+    while let Some(module) = next.pop() {
+        for (_, used) in &modules[module] {
+            if let Some(used) = module_of(used, modules)
+                && used != module
+                && reached.insert(used)
+            {
+                next.push(used);
             }
         }
     }
-    let has_product = files.iter().any(|file| file.path.starts_with(ROOT));
-    for (module, above) in ALLOWED.iter().filter(|&entry| has_product && !needed.contains(entry)) {
-        findings.push(Finding {
-            path: "crates/xtask/src/tidy/folders.rs".to_owned(),
-            line: 0,
-            what: format!("{module} no longer uses {above}"),
-            remedy: "remove the entry from ALLOWED",
-        });
+    reached
+}
+
+/// Returns the module in a path that may continue to an item.
+fn module_of<'f>(path: &str, modules: &Modules<'f>) -> Option<&'f str> {
+    let mut rest = path;
+    loop {
+        if let Some((module, _)) = modules.get_key_value(rest) {
+            return Some(module);
+        }
+        rest = rest.rsplit_once('/')?.0;
     }
-    findings
 }
 
-fn rank(folder: &str) -> Option<usize> {
-    ORDER.iter().position(|known| *known == folder)
+/// Paths that a module uses outside of tests, from the root of the crate: line and path.
+struct Uses<'f> {
+    module: &'f str,
+    found: Vec<(usize, String)>,
 }
 
-/// Uses of `crate::…` paths outside of tests: line and folder.
-#[derive(Default)]
-struct Uses(Vec<(usize, String)>);
-
-impl Uses {
+impl Uses<'_> {
     fn take(&mut self, line: usize, segments: &[String]) {
-        if let [first, folder, ..] = segments
-            && first == "crate"
-        {
-            self.0.push((line, folder.clone()));
+        let Some((first, rest)) = segments.split_first() else { return };
+        let mut base: Vec<&str> = self.module.split('/').collect();
+        let mut rest = rest;
+        match first.as_str() {
+            "crate" => base.clear(),
+            "super" => {
+                base.pop();
+                while let Some(("super", more)) = rest.split_first().map(|(next, more)| (next.as_str(), more))
+                {
+                    base.pop();
+                    rest = more;
+                }
+            }
+            // A child, or another crate, whose path matches no module.
+            child => base.extend((child != "self").then_some(child)),
         }
+        let path: Vec<&str> = base.into_iter().chain(rest.iter().map(String::as_str)).collect();
+        self.found.push((line, path.join("/")));
     }
 }
 
-impl<'ast> Visit<'ast> for Uses {
+impl<'ast> Visit<'ast> for Uses<'_> {
     fn visit_item_mod(&mut self, module: &'ast ItemMod) {
         if !module.attrs.iter().any(is_test) {
             visit::visit_item_mod(self, module);
@@ -156,7 +221,9 @@ impl<'ast> Visit<'ast> for Uses {
     fn visit_path(&mut self, path: &'ast Path) {
         let segments: Vec<_> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         let line = path.segments.first().map_or(0, |segment| segment.ident.span().start().line);
-        self.take(line, &segments);
+        if segments.len() > 1 {
+            self.take(line, &segments);
+        }
         visit::visit_path(self, path);
     }
 }
@@ -165,25 +232,29 @@ impl<'ast> Visit<'ast> for Uses {
 mod tests {
     use super::*;
 
+    fn file(path: &str, text: &str) -> TextFile {
+        TextFile { path: format!("{}{path}", CRATES[0].root), text: text.to_owned() }
+    }
+
     fn findings(path: &str, text: &str) -> Vec<String> {
-        let file = TextFile { path: format!("{ROOT}{path}"), text: text.to_owned() };
-        let found = check(&[file]);
-        // What the list says of other files is not the matter here.
-        found.iter().filter(|finding| finding.path.starts_with(ROOT)).map(ToString::to_string).collect()
+        check(&[file(path, text)]).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_folder_uses_those_below_it() {
         for (path, text, expected) in [
             ("cache/hit.rs", "use crate::context::plan::Plan;\nuse crate::cache::tier;\n", 0),
-            ("cache/hit.rs", "use crate::exchange::run;\n", 1),
-            ("cache/hit.rs", "use crate::{exchange::run, context::plan};\n", 1),
+            ("cache/hit.rs", "use crate::path::run;\n", 1),
+            ("cache/hit.rs", "use crate::{path::run, context::plan};\n", 1),
             ("cache/hit.rs", "fn f() {\n    crate::connection::client::serve();\n}\n", 1),
-            ("cache/hit.rs", "#[cfg(test)]\nmod tests {\n    use crate::exchange::run;\n}\n", 0),
+            ("cache/hit.rs", "fn f() {\n    super::super::connection::client::serve();\n}\n", 1),
+            ("cache/hit.rs", "#[cfg(test)]\nmod tests {\n    use crate::path::run;\n}\n", 0),
             ("shaping.rs", "use transport::alarm;\nuse ::cache::Store;\n", 0),
             ("worker.rs", "use crate::connection::client;\n", 0),
             ("context/worker.rs", "use crate::upstream::Server;\n", 0),
             ("context/worker.rs", "use crate::exchange::run;\n", 1),
+            ("context/plan/routes.rs", "use crate::context::worker::Worker;\n", 1),
+            ("context/worker.rs", "use crate::context::plan::Plan;\n", 0),
             ("elsewhere/file.rs", "", 1),
         ] {
             assert_eq!(findings(path, text).len(), expected, "{path}: {text}");
@@ -191,27 +262,27 @@ mod tests {
         assert_eq!(
             findings("body/pump.rs", "\nuse crate::cache::hit;\n"),
             [
-                "crates/proxy/src/body/pump.rs:2: body uses cache, which is above it; move the data that both need to context, or \
-              pass it in as a value"
+                "crates/proxy/src/body/pump.rs:2: body uses cache, which is above it; move what both need to a folder below, \
+              or pass it in as a value"
             ]
         );
     }
 
     #[test]
-    fn what_is_allowed_and_not_needed_is_told() {
-        let file = TextFile {
-            path: format!("{ROOT}context/worker.rs"),
-            text: "use crate::upstream::Server;\n".to_owned(),
+    fn a_circle_of_modules_has_a_limit() {
+        let circle = |count: usize| -> Vec<TextFile> {
+            let next = |number| format!("use crate::cache::m{}::Item;\n", (number + 1) % count);
+            (0..count).map(|number| file(&format!("cache/m{number}.rs"), &next(number))).collect()
         };
-        let found: Vec<_> = check(&[file]).iter().map(ToString::to_string).collect();
-        assert_eq!(found.len(), ALLOWED.len() - 1);
-        assert!(
-            found.iter().any(|line| line.contains("context/worker no longer uses faults; remove the entry")),
-            "{found:?}"
-        );
-        assert!(
-            !found.iter().any(|line| line.contains("context/worker no longer uses upstream")),
-            "{found:?}"
-        );
+        assert_eq!(check(&circle(CRATES[0].cycle_max)), []);
+        let found = check(&circle(CRATES[0].cycle_max + 1));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].what.starts_with("21 modules use each other in a circle: cache/m0, "), "{found:?}");
+        // Through a parent, a child and a path in code, too.
+        let mut files = circle(CRATES[0].cycle_max);
+        files[0].text = "fn f() {\n    super::outer::f();\n}\n".to_owned();
+        files.push(file("cache/outer.rs", "pub use inner::g;\n"));
+        files.push(file("cache/outer/inner.rs", "use crate::cache::m1::Item;\n"));
+        assert_eq!(check(&files).len(), 1);
     }
 }

@@ -16,8 +16,10 @@ const FUNCTION_LINES_MAX: usize = 70;
 const VAGUE_ENDINGS: &[&str] = &["Manager", "Helper", "Util", "Utils", "Info"];
 
 pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
+    let lines: Vec<&str> = file.text.lines().collect();
     let mut items = Items {
         path: &file.path,
+        lines: &lines,
         findings,
         in_tests: is_test_file(&file.path),
         in_trait_impl: false,
@@ -27,10 +29,16 @@ pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
     match parsed.and_then(|tokens| syn::parse2::<syn::File>(tokens.clone()).map(|tree| (tokens, tree))) {
         Ok((tokens, tree)) => {
             items.visit_file(&tree);
-            items.check_unsafe(tokens, &file.text.lines().collect::<Vec<_>>());
+            items.check_unsafe(tokens, &lines);
         }
         Err(error) => items.find(error.span(), format!("no valid Rust: {error}"), "make it compile first"),
     }
+}
+
+/// Whether a line is a comment other than documentation.
+pub(super) fn is_reason(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("//") && !line.starts_with("///") && !line.starts_with("//!")
 }
 
 fn is_test_file(path: &str) -> bool {
@@ -45,6 +53,8 @@ fn crate_of(path: &str) -> Option<&str> {
 
 struct Items<'c> {
     path: &'c str,
+    /// The lines of the file.
+    lines: &'c [&'c str],
     findings: &'c mut Vec<Finding>,
     in_tests: bool,
     in_trait_impl: bool,
@@ -63,7 +73,11 @@ impl Items<'_> {
             self.find(signature.span(), what, "name it after what it returns");
         }
 
-        let mut lines = lines_of(signature.span().start().line, body.span());
+        let start = signature.span().start().line;
+        let mut lines = lines_of(start, body.span());
+        // Reasons are wanted, so they take no room.
+        let of_function = &self.lines[start - 1..body.span().end().line];
+        lines -= of_function.iter().filter(|line| is_reason(line)).count();
         if self.in_tests || attributes.iter().any(is_test) {
             let mut tables = Tables { lines: 0 };
             tables.visit_block(body);

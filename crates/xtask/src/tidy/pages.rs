@@ -1,4 +1,4 @@
-//! Each page of the documentation is in the contents of the book, and what pages link to is there.
+//! Each page of the documentation is in the table of contents, and links lead to existing files and headings.
 
 use std::path::Path;
 
@@ -38,7 +38,6 @@ pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {
     findings
 }
 
-/// The links of a line to pages, or headings of pages, that are not there.
 fn broken(from: &TextFile, files: &[TextFile], line: &str) -> impl Iterator<Item = String> {
     links(line).filter_map(|link| {
         let (page, heading) =
@@ -62,12 +61,10 @@ fn broken(from: &TextFile, files: &[TextFile], line: &str) -> impl Iterator<Item
     })
 }
 
-/// The targets of Markdown links to files of the project.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split(')').next()).filter(|link| !link.contains("://"))
 }
 
-/// What a heading is linked by.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = text.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));

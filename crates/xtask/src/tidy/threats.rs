@@ -1,4 +1,4 @@
-//! The tests that the table of threats names exist.
+//! The tests named in the table of threats exist.
 
 use super::Finding;
 use crate::workspace::TextFile;
@@ -26,7 +26,7 @@ pub(super) fn check(files: &[TextFile]) -> Vec<Finding> {
     findings
 }
 
-/// What is named as `FILE.rs::TEST` in a line.
+/// Returns the tests named as `FILE.rs::TEST` in a line.
 fn tests_in(line: &str) -> impl Iterator<Item = (&str, &str)> {
     line.split('`').skip(1).step_by(2).filter_map(|code| {
         let (place, name) = code.split_once("::")?;

@@ -1,5 +1,5 @@
 //! Forbidden words: paths of one machine, hosts that only a package client should know, and notes about work that
-//! belongs in the tracker. They are written in two halves here, so that this file passes too.
+//! belongs in the tracker. They are split in two here, so that this file passes, too.
 
 use super::Finding;
 use crate::workspace::TextFile;
@@ -64,7 +64,7 @@ pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
 
 /// Whether a line contains the text. A whole word has no letter, digit or dot before it, and no letter or digit after
 /// it, unless it ends with a slash.
-fn contains(line: &str, text: &str, whole_word: bool) -> bool {
+pub(super) fn contains(line: &str, text: &str, whole_word: bool) -> bool {
     line.match_indices(text).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         let after = line[at + text.len()..].chars().next();

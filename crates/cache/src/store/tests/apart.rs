@@ -1,27 +1,27 @@
-//! What one request brings for itself.
+//! Responses to requests that did not lead a fetch.
 
 use std::sync::Arc;
 
 use super::behaviour::{is_stored, join, lead, store};
 use super::{key, opening};
 use crate::fill::Lead;
-use crate::purge::{Force, Scope};
-use crate::store::{Joined, Store};
+use crate::purge::{Force, PurgeScope};
+use crate::store::{MemoryStore, MissRole};
 
-/// Somebody asks for itself; what comes has that length.
-pub(super) fn asks(store: &Arc<Store>) -> impl Fn(Option<u64>) -> Option<Lead> {
+/// Sends a separate request. The returned function takes the length of its response.
+pub(super) fn asks(store: &Arc<MemoryStore>) -> impl Fn(Option<u64>) -> Option<Lead> {
     let apart = store.apart(key(1), 0);
     move |body_bytes| store.lead_apart(key(1), apart, body_bytes)
 }
 
 #[test]
-fn what_one_asks_for_itself_is_stored_and_ends_the_mark() {
+fn a_separate_response_is_stored_and_ends_the_mark() {
     let store = store();
     lead(&store, key(1)).refuse(60);
-    assert!(matches!(join(&store, key(1)), Joined::Pass));
+    assert!(matches!(join(&store, key(1)), MissRole::Pass));
     let (mut fill, _reader) = asks(&store)(None).expect("nothing is in the way").open(opening("k"));
-    assert!(matches!(join(&store, key(1)), Joined::Stream(_)));
-    // Another one for the same is not held in memory beside it.
+    assert!(matches!(join(&store, key(1)), MissRole::Stream(_)));
+    // Another response for the key is not held in memory beside it.
     assert!(asks(&store)(None).is_none());
     fill.push(b"body", 60);
     fill.finish();
@@ -29,13 +29,13 @@ fn what_one_asks_for_itself_is_stored_and_ends_the_mark() {
 }
 
 #[test]
-fn a_purge_meets_what_one_has_asked_for_itself() {
+fn a_purge_matches_separate_responses() {
     for sweeps in [false, true] {
         for (scope, is_met) in [
             (None, true),
-            (Some(Scope::All), true),
-            (Some(Scope::Prefix(b"k"[..].into())), true),
-            (Some(Scope::Prefix(b"other"[..].into())), false),
+            (Some(PurgeScope::All), true),
+            (Some(PurgeScope::Prefix(b"k"[..].into())), true),
+            (Some(PurgeScope::Prefix(b"other"[..].into())), false),
         ] {
             let store = store();
             let comes = asks(&store);
@@ -51,7 +51,7 @@ fn a_purge_meets_what_one_has_asked_for_itself() {
                 fill.push(b"body", 60);
                 fill.finish();
             }
-            // Once the sweep has forgotten what was purged, it may have been this.
+            // The purge was forgotten by the sweep, and it may have matched this response.
             let is_stored_in_spite = !is_met && !sweeps;
             assert_eq!(is_stored(&store, key(1)), is_stored_in_spite, "{scope:?} {sweeps}");
         }
@@ -59,7 +59,7 @@ fn a_purge_meets_what_one_has_asked_for_itself() {
 }
 
 #[test]
-fn what_was_too_large_is_not_tried_again_unless_its_length_is_told() {
+fn too_large_responses_are_retried_only_with_a_known_length() {
     let store = store();
     let (mut fill, _reader) = lead(&store, key(1)).open(opening("k"));
     fill.push(&vec![0; store.object_bytes_max() as usize + 1], 60);

@@ -1,5 +1,4 @@
-//! The store as its callers see it: what is found, who waits for whom, what a purge leaves. Whether a hit allocates and
-//! what all of it takes in memory is measured elsewhere.
+//! The store as its callers see it: lookups, waiting clients, and purges. Other tests measure allocations and memory.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -11,32 +10,32 @@ use bytes::Bytes;
 
 use super::{key, no_variant, opening};
 use crate::fill::flight::Flight;
-use crate::fill::{Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
-use crate::key::{Key, KeySecret, Space, Uri};
-use crate::named::{Address, Named};
+use crate::fill::{BodyDemand, FillReader, Filled, HeadWait, Lead, ReadError, Waited};
+use crate::key::{CacheKey, KeySecret, Space, Uri};
+use crate::named::{PurgeTarget, UrlParts};
 use crate::policy::KeyOptions;
-use crate::purge::{Force, Label, Rules, Scope};
+use crate::purge::{Force, Label, PurgeRules, PurgeScope};
 use crate::store::object::{Object, Opening, SHORT_BODY_BYTES_MAX, allocated_bytes};
 use crate::store::shelf::{Shelf, Shelved, Shelving};
-use crate::store::{Joined, Store, StoreSettings};
+use crate::store::{MemoryStore, MissRole, StoreSettings};
 use crate::stored::{Stored, Traits};
 use crate::vary::{VariantKey, Vary};
 
-pub(super) fn store() -> Arc<Store> {
-    Arc::new(Store::new(StoreSettings { memory_bytes: 64 << 20, object_bytes_max: 1 << 20 }, None))
+pub(super) fn store() -> Arc<MemoryStore> {
+    Arc::new(MemoryStore::new(StoreSettings { memory_bytes: 64 << 20, object_bytes_max: 1 << 20 }, None))
 }
 
-/// A store with a shelf, if it has one, that takes bodies of up to this many bytes.
-pub(super) fn store_with(shelf: Option<u64>) -> Arc<Store> {
+/// A store whose shelf, if it has one, accepts bodies of up to this many bytes.
+pub(super) fn store_with(shelf: Option<u64>) -> Arc<MemoryStore> {
     let settings = StoreSettings { memory_bytes: 64 << 20, object_bytes_max: 1 << 20 };
-    let store = Store::new(settings, None);
+    let store = MemoryStore::new(settings, None);
     Arc::new(match shelf {
         Some(room_bytes) => store.with_shelf(Arc::new(Board { room_bytes })),
         None => store,
     })
 }
 
-/// A shelf that is a vector for each body.
+/// A shelf that keeps each body in a vector.
 #[derive(Debug)]
 pub(super) struct Board {
     pub(super) room_bytes: u64,
@@ -71,7 +70,7 @@ impl Shelved for Plank {
     }
 }
 
-/// What a disk would get of an object whose body is in the allocator's memory.
+/// The record for the disk, from an object whose body is in the allocator's memory.
 fn recorded_by_parts(object: &Object, body: &[u8]) -> Vec<u8> {
     let parts = [Bytes::copy_from_slice(body)];
     Object::new(object.key(), object.epoch(), object.opening(), &parts).record().concat()
@@ -82,42 +81,42 @@ fn labelled(text: &str, tags: &[&str]) -> Opening {
     Opening { labels, ..opening(text) }
 }
 
-fn tag(tag: &str) -> Scope {
-    Scope::Label(Label::tag(KeySecret::default(), tag.as_bytes()))
+fn tag(tag: &str) -> PurgeScope {
+    PurgeScope::Label(Label::tag(KeySecret::default(), tag.as_bytes()))
 }
 
-pub(super) fn join(store: &Arc<Store>, key: Key) -> Joined {
+pub(super) fn join(store: &Arc<MemoryStore>, key: CacheKey) -> MissRole {
     store.join(key, None, no_variant, 0)
 }
 
 #[track_caller]
-pub(super) fn lead(store: &Arc<Store>, key: Key) -> Lead {
+pub(super) fn lead(store: &Arc<MemoryStore>, key: CacheKey) -> Lead {
     match join(store, key) {
-        Joined::Lead(lead) => lead,
+        MissRole::Lead(lead) => lead,
         other => panic!("expected to lead, got {other:?}"),
     }
 }
 
 #[track_caller]
-pub(super) fn wait(store: &Arc<Store>, key: Key) -> Wait {
+pub(super) fn wait(store: &Arc<MemoryStore>, key: CacheKey) -> HeadWait {
     match join(store, key) {
-        Joined::Wait(wait) => wait,
+        MissRole::Wait(wait) => wait,
         other => panic!("expected to wait, got {other:?}"),
     }
 }
 
 #[track_caller]
-fn put(store: &Arc<Store>, key: Key, opening: Opening, body: &[u8]) {
+fn put(store: &Arc<MemoryStore>, key: CacheKey, opening: Opening, body: &[u8]) {
     let (mut fill, _) = lead(store, key).open(opening);
     fill.push(body, 0);
     assert!(matches!(fill.finish(), Filled::Stored(_)));
 }
 
-pub(super) fn is_stored(store: &Store, key: Key) -> bool {
+pub(super) fn is_stored(store: &MemoryStore, key: CacheKey) -> bool {
     store.look(key, no_variant).is_some()
 }
 
-/// Counts how often it was woken.
+/// Counts wake-ups.
 #[derive(Default)]
 pub(super) struct Woken(pub(super) AtomicUsize);
 
@@ -131,7 +130,7 @@ pub(super) fn no_waker() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-/// Polls until there is a result, asleep in between.
+/// Polls until there is a result, and sleeps in between.
 fn block_on<T>(mut poll: impl FnMut(&Context<'_>) -> Poll<T>) -> T {
     struct Unpark(thread::Thread);
     impl Wake for Unpark {
@@ -149,7 +148,7 @@ fn block_on<T>(mut poll: impl FnMut(&Context<'_>) -> Poll<T>) -> T {
     }
 }
 
-pub(super) fn read_all(mut reader: Reader) -> Result<Vec<u8>, ReadError> {
+pub(super) fn read_all(mut reader: FillReader) -> Result<Vec<u8>, ReadError> {
     let mut body = Vec::new();
     while let Some(part) = block_on(|context| reader.poll_next(context)) {
         body.extend_from_slice(&part?);
@@ -157,13 +156,13 @@ pub(super) fn read_all(mut reader: Reader) -> Result<Vec<u8>, ReadError> {
     Ok(body)
 }
 
-/// A body whose every byte tells its place.
+/// A body in which every byte depends on its position.
 pub(super) fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
 #[test]
-fn what_is_stored_is_found_whole_whatever_the_parts_it_came_in() {
+fn responses_are_found_whole_however_they_arrived() {
     let sizes = [0, 1, SHORT_BODY_BYTES_MAX, SHORT_BODY_BYTES_MAX + 1, 64 << 10, (64 << 10) + 1, 300_000];
     for (number, (bytes, part_bytes)) in
         sizes.into_iter().flat_map(|bytes| [1000, 16 << 10, 100_000].map(|part| (bytes, part))).enumerate()
@@ -176,7 +175,7 @@ fn what_is_stored_is_found_whole_whatever_the_parts_it_came_in() {
             let body = pattern(bytes);
             let opening = Opening { body_bytes, ..opening("http://a/b") };
             let (mut fill, reader) = lead(&store, key(number as u64)).open(opening);
-            body.chunks(part_bytes).for_each(|part| assert_eq!(fill.push(part, 0), Wanted::ToStore));
+            body.chunks(part_bytes).for_each(|part| assert_eq!(fill.push(part, 0), BodyDemand::ToStore));
             assert!(matches!(fill.finish(), Filled::Stored(_)));
             assert_eq!(read_all(reader).as_deref(), Ok(&body[..]));
             let object = store.look(key(number as u64), no_variant).expect("stored");
@@ -204,7 +203,7 @@ fn variants_lie_beside_each_other_and_take_only_their_own_place() {
     let vary = || Vary::from_bytes(b"accept-language");
     let variant = |number| move |_: &Vary| VariantKey::from_u128(number);
     for number in [1, 2, 3, 2] {
-        let Joined::Lead(lead) =
+        let MissRole::Lead(lead) =
             store.join(key(1), store.look(key(1), variant(number)).as_ref(), variant(number), 0)
         else {
             panic!("nothing answers variant {number} yet")
@@ -226,16 +225,16 @@ fn variants_lie_beside_each_other_and_take_only_their_own_place() {
 #[test]
 fn variants_that_are_too_much_together_displace_the_oldest_and_nothing_else() {
     let settings = StoreSettings { memory_bytes: 64 << 20, object_bytes_max: u64::MAX };
-    let store = Arc::new(Store::new(settings, None));
+    let store = Arc::new(MemoryStore::new(settings, None));
     put(&store, key(2), opening("k"), b"another");
     let variant = |number| move |_: &Vary| VariantKey::from_u128(number);
     let bytes = 3_460_000;
     let body = pattern(bytes);
     for number in 0..45 {
-        let Joined::Lead(lead) = store.join(key(1), None, variant(number), 0) else { panic!("leads") };
+        let MissRole::Lead(lead) = store.join(key(1), None, variant(number), 0) else { panic!("leads") };
         let (vary, variant) = (Vary::from_bytes(b"accept-language"), VariantKey::from_u128(number));
         let (mut fill, _) = lead.open(Opening { vary, variant, ..opening("k") });
-        body.chunks(64 << 10).for_each(|part| assert_eq!(fill.push(part, 0), Wanted::ToStore));
+        body.chunks(64 << 10).for_each(|part| assert_eq!(fill.push(part, 0), BodyDemand::ToStore));
         assert!(matches!(fill.finish(), Filled::Stored(_)));
     }
     let found: Vec<u128> = (0..45).filter(|&number| store.look(key(1), variant(number)).is_some()).collect();
@@ -251,24 +250,24 @@ fn variants_that_are_too_much_together_displace_the_oldest_and_nothing_else() {
 fn fetches_for_variants_that_are_known_to_differ_do_not_wait_for_each_other() {
     let store = store();
     let variant = |number| move |_: &Vary| VariantKey::from_u128(number);
-    let Joined::Lead(first) = store.join(key(1), None, variant(1), 0) else { panic!("leads") };
-    // Nobody knows yet that it varies.
-    let Joined::Wait(mut other) = store.join(key(1), None, variant(2), 0) else { panic!("waits") };
+    let MissRole::Lead(first) = store.join(key(1), None, variant(1), 0) else { panic!("leads") };
+    // It is not known yet that the resource varies.
+    let MissRole::Wait(mut other) = store.join(key(1), None, variant(2), 0) else { panic!("waits") };
     let vary = Vary::from_bytes(b"accept-language");
     let (mut fill, _) = first.open(Opening { vary, variant: VariantKey::from_u128(1), ..opening("k") });
     let Poll::Ready(Waited::Stream(reader)) = other.poll(&no_waker()) else { panic!("the head is there") };
     assert_eq!(reader.opening().variant, VariantKey::from_u128(1));
-    assert!(matches!(store.join(key(1), None, variant(1), 0), Joined::Stream(_)));
-    let Joined::Lead(second) = store.join(key(1), None, variant(2), 0) else {
+    assert!(matches!(store.join(key(1), None, variant(1), 0), MissRole::Stream(_)));
+    let MissRole::Lead(second) = store.join(key(1), None, variant(2), 0) else {
         panic!("a variant of its own")
     };
     fill.push(b"1", 0);
     assert!(matches!(fill.finish(), Filled::Stored(_)));
     drop(second);
-    // By what is stored it is known now.
-    let Joined::Lead(_second) = store.join(key(1), None, variant(2), 0) else { panic!("leads") };
-    let Joined::Lead(_third) = store.join(key(1), None, variant(3), 0) else { panic!("leads as well") };
-    assert!(matches!(store.join(key(1), None, variant(3), 0), Joined::Wait(_)));
+    // The stored response has shown that it varies.
+    let MissRole::Lead(_second) = store.join(key(1), None, variant(2), 0) else { panic!("leads") };
+    let MissRole::Lead(_third) = store.join(key(1), None, variant(3), 0) else { panic!("leads as well") };
+    assert!(matches!(store.join(key(1), None, variant(3), 0), MissRole::Wait(_)));
 }
 
 #[test]
@@ -282,11 +281,11 @@ fn rfc9111_4_a_body_that_comes_is_joined_only_while_its_response_is_fresh() {
         let opening = Opening { stored: Stored { traits, ..opening.stored }, ..opening };
         let (_fill, _reader) = lead(&store, key(1)).open(opening);
         let joined = store.join(key(1), None, no_variant, now_seconds);
-        assert_eq!(matches!(joined, Joined::Stream(_)), is_joined, "{directive} {now_seconds}");
-        // Else it is asked for anew, and once for all who come then.
-        assert_eq!(matches!(joined, Joined::Lead(_)), !is_joined);
+        assert_eq!(matches!(joined, MissRole::Stream(_)), is_joined, "{directive} {now_seconds}");
+        // Otherwise it is fetched again, once for all waiting requests.
+        assert_eq!(matches!(joined, MissRole::Lead(_)), !is_joined);
         if !is_joined {
-            assert!(matches!(store.join(key(1), None, no_variant, now_seconds), Joined::Wait(_)));
+            assert!(matches!(store.join(key(1), None, no_variant, now_seconds), MissRole::Wait(_)));
         }
     }
 }
@@ -298,11 +297,11 @@ fn ten_thousand_wait_for_one_and_read_all_of_it() {
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(woken.clone());
     let context = Context::from_waker(&waker);
-    let mut waits: Vec<Wait> = (0..10_000).map(|_| wait(&store, key(1))).collect();
+    let mut waits: Vec<HeadWait> = (0..10_000).map(|_| wait(&store, key(1))).collect();
     assert!(waits.iter_mut().all(|wait| wait.poll(&context).is_pending()));
     let (mut fill, _) = leader.open(opening("k"));
     assert_eq!(woken.0.load(SeqCst), 10_000);
-    let mut readers: Vec<Reader> = waits
+    let mut readers: Vec<FillReader> = waits
         .iter_mut()
         .map(|wait| match wait.poll(&context) {
             Poll::Ready(Waited::Stream(reader)) => reader,
@@ -319,7 +318,7 @@ fn ten_thousand_wait_for_one_and_read_all_of_it() {
     }
     assert!(matches!(fill.finish(), Filled::Stored(_)));
     assert!(readers.iter_mut().all(|reader| matches!(reader.poll_next(&context), Poll::Ready(None))));
-    assert!(matches!(join(&store, key(1)), Joined::Hit(_)));
+    assert!(matches!(join(&store, key(1)), MissRole::Hit(_)));
 }
 
 #[test]
@@ -327,7 +326,7 @@ fn a_leader_that_goes_hands_over_to_one_and_no_wake_is_lost() {
     let store = store();
     let first = lead(&store, key(1));
     let woken: Vec<Arc<Woken>> = (0..3).map(|_| Arc::default()).collect();
-    let mut waits: Vec<Wait> = woken
+    let mut waits: Vec<HeadWait> = woken
         .iter()
         .map(|woken| {
             let mut wait = wait(&store, key(1));
@@ -338,7 +337,7 @@ fn a_leader_that_goes_hands_over_to_one_and_no_wake_is_lost() {
     drop(first);
     let count = |index: usize| woken[index].0.load(SeqCst);
     assert_eq!([count(0), count(1), count(2)], [0, 0, 1]);
-    // It goes without having seen that it leads: the next one is woken.
+    // The next leader leaves without having noticed its role, so another client is woken.
     drop(waits.pop());
     assert_eq!([count(0), count(1)], [0, 1]);
     let Poll::Ready(Waited::Lead(second)) = waits[1].poll(&no_waker()) else { panic!("leads") };
@@ -346,26 +345,26 @@ fn a_leader_that_goes_hands_over_to_one_and_no_wake_is_lost() {
     second.fail();
     assert_eq!(count(0), 1);
     assert!(matches!(waits[0].poll(&no_waker()), Poll::Ready(Waited::Failed)));
-    // Nothing is left of it.
+    // No client is left.
     drop(lead(&store, key(1)));
     drop(lead(&store, key(1)));
 }
 
 #[test]
-fn what_may_not_be_stored_lets_all_go_and_is_remembered() {
+fn an_unstorable_response_releases_all_and_is_remembered() {
     let store = store();
     let leader = lead(&store, key(1));
     let mut waiting = wait(&store, key(1));
     assert!(waiting.poll(&no_waker()).is_pending());
     leader.refuse(100);
     assert!(matches!(waiting.poll(&no_waker()), Poll::Ready(Waited::Refused)));
-    assert!(matches!(store.join(key(1), None, no_variant, 99), Joined::Pass));
-    assert!(matches!(store.join(key(1), None, no_variant, 100), Joined::Lead(_)));
-    assert!(matches!(join(&store, key(2)), Joined::Lead(_)));
+    assert!(matches!(store.join(key(1), None, no_variant, 99), MissRole::Pass));
+    assert!(matches!(store.join(key(1), None, no_variant, 100), MissRole::Lead(_)));
+    assert!(matches!(join(&store, key(2)), MissRole::Lead(_)));
 }
 
 #[test]
-fn a_fetch_that_dies_breaks_what_is_read_and_leaves_nothing() {
+fn a_broken_fetch_breaks_its_readers_and_leaves_nothing() {
     let store = store();
     let (mut fill, mut reader) = lead(&store, key(1)).open(opening("k"));
     fill.push(b"half", 0);
@@ -379,14 +378,18 @@ fn a_fetch_that_dies_breaks_what_is_read_and_leaves_nothing() {
 }
 
 #[test]
-fn a_body_beyond_the_limit_is_read_by_those_who_keep_up_and_not_stored() {
+fn fast_readers_get_a_body_beyond_the_limit_and_it_is_not_stored() {
     let store = store();
     let (mut fill, mut quick) = lead(&store, key(1)).open(opening("k"));
-    let Joined::Stream(mut slow) = join(&store, key(1)) else { panic!("it can be joined") };
+    let MissRole::Stream(mut slow) = join(&store, key(1)) else { panic!("it can be joined") };
     let part = pattern(64 << 10);
     for number in 0..48 {
         let wanted = fill.push(&part, 50);
-        assert_eq!(wanted, if number < 16 { Wanted::ToStore } else { Wanted::ToRead }, "part {number}");
+        assert_eq!(
+            wanted,
+            if number < 16 { BodyDemand::ToStore } else { BodyDemand::ToRead },
+            "part {number}"
+        );
         while let Poll::Ready(Some(Ok(bytes))) = quick.poll_next(&no_waker()) {
             assert!(!bytes.is_empty());
         }
@@ -395,9 +398,9 @@ fn a_body_beyond_the_limit_is_read_by_those_who_keep_up_and_not_stored() {
     }
     assert_eq!(quick.read_bytes(), 48 << 16);
     assert!(matches!(slow.poll_next(&no_waker()), Poll::Ready(Some(Err(ReadError::Behind)))));
-    assert!(matches!(join(&store, key(1)), Joined::Pass));
+    assert!(matches!(join(&store, key(1)), MissRole::Pass));
     drop((quick, slow));
-    assert_eq!(fill.push(&part, 50), Wanted::No);
+    assert_eq!(fill.push(&part, 50), BodyDemand::No);
     assert_eq!(store.tally().filling_bytes, 0);
     assert!(matches!(fill.finish(), Filled::TooLarge));
     assert!(!is_stored(&store, key(1)));
@@ -409,11 +412,11 @@ fn a_validation_renews_the_head_of_its_variant_alone() {
         let (store, key) = (store_with(shelf), key(bytes as u64));
         put(&store, key, opening("k"), &pattern(bytes));
         let old = store.look(key, no_variant).expect("stored");
-        let Joined::Lead(lead) = store.join(key, Some(&old), no_variant, 0) else {
+        let MissRole::Lead(lead) = store.join(key, Some(&old), no_variant, 0) else {
             panic!("what was seen is no hit")
         };
         let mut waiting = match store.join(key, Some(&old), no_variant, 0) {
-            Joined::Wait(wait) => wait,
+            MissRole::Wait(wait) => wait,
             other => panic!("{other:?}"),
         };
         let new = lead.renew(&old, Opening { head: b"new"[..].into(), ..opening("k") });
@@ -434,13 +437,14 @@ fn bodies_under_way_take_an_eighth_of_the_memory_wherever_they_go() {
         let body = pattern(1 << 20);
         let mut fills: Vec<_> =
             (0..10).map(|number| lead(&store, key(number)).open(opening("k")).0).collect();
-        let kept = fills.iter_mut().filter_map(|fill| (fill.push(&body, 0) == Wanted::ToStore).then_some(()));
+        let kept =
+            fills.iter_mut().filter_map(|fill| (fill.push(&body, 0) == BodyDemand::ToStore).then_some(()));
         assert_eq!(kept.count(), most, "{shelf:?}");
     }
 }
 
 #[test]
-fn what_comes_back_from_behind_the_store_goes_to_the_shelf_if_it_is_long() {
+fn long_bodies_from_behind_the_store_go_to_the_shelf() {
     for (bytes, is_shelved) in [(10, false), (200_000, true)] {
         let store = store_with(Some(u64::MAX));
         let parts = [Bytes::from(pattern(bytes))];
@@ -454,33 +458,33 @@ fn what_comes_back_from_behind_the_store_goes_to_the_shelf_if_it_is_long() {
 }
 
 #[test]
-fn what_is_good_but_no_longer_to_be_stored_answers_once() {
+fn a_valid_but_unstorable_response_answers_once() {
     let store = store();
     put(&store, key(1), opening("k"), b"body");
     let old = store.look(key(1), no_variant).expect("stored");
-    let Joined::Lead(lead) = store.join(key(1), Some(&old), no_variant, 0) else { panic!("leads") };
-    let Joined::Wait(mut other) = store.join(key(1), Some(&old), no_variant, 0) else { panic!("waits") };
+    let MissRole::Lead(lead) = store.join(key(1), Some(&old), no_variant, 0) else { panic!("leads") };
+    let MissRole::Wait(mut other) = store.join(key(1), Some(&old), no_variant, 0) else { panic!("waits") };
     let answer = lead.release(&old, Opening { head: b"new"[..].into(), ..opening("k") }, 60);
     assert_eq!((answer.head(), answer.body_at(0)), (&b"new"[..], &b"body"[..]));
     assert!(!is_stored(&store, key(1)) && !store.holds(key(1)));
     assert!(matches!(other.poll(&no_waker()), Poll::Ready(Waited::Refused)));
-    assert!(matches!(join(&store, key(1)), Joined::Pass));
+    assert!(matches!(join(&store, key(1)), MissRole::Pass));
     let (fill, _) = super::apart::asks(&store)(Some(4)).expect("nothing is in the way").open(opening("k"));
     fill.finish();
     assert!(is_stored(&store, key(1)));
 }
 
 #[test]
-fn what_was_purged_meanwhile_does_not_stand_in() {
+fn a_response_purged_meanwhile_is_not_used() {
     for (force, expected) in [(Force::Hard, [false; 3]), (Force::Soft, [true, true, false])] {
-        let stands_in = |is_in_memory: bool, scope: Option<Scope>| {
+        let stands_in = |is_in_memory: bool, scope: Option<PurgeScope>| {
             let store = store();
             put(&store, key(1), labelled("k", &["t"]), b"body");
             let old = store.look(key(1), no_variant).expect("stored");
             if !is_in_memory {
                 store.shard(key(1)).remove(key(1));
             }
-            let Joined::Lead(lead) = store.join(key(1), Some(&old), no_variant, 0) else { panic!("leads") };
+            let MissRole::Lead(lead) = store.join(key(1), Some(&old), no_variant, 0) else { panic!("leads") };
             assert!(lead.may_stand_in(&old));
             match scope {
                 Some(scope) => store.purge(scope, force).expect("few rules"),
@@ -488,14 +492,14 @@ fn what_was_purged_meanwhile_does_not_stand_in() {
             }
             lead.may_stand_in(&old)
         };
-        // The last one was evicted, or is on a disk: there nothing is kept that was softly purged.
+        // The last response was evicted, or is on a disk, which keeps no softly purged responses.
         let found = [stands_in(true, Some(tag("t"))), stands_in(true, None), stands_in(false, None)];
         assert_eq!(found, expected, "{force:?}");
     }
 }
 
 #[test]
-fn purges_meet_what_they_name_and_only_that() {
+fn purges_match_exactly_their_scope() {
     let store = store();
     let secret = KeySecret::default();
     let fill_up = || {
@@ -519,10 +523,10 @@ fn purges_meet_what_they_name_and_only_that() {
         (tag("t2"), [false, false, true]),
         (tag("t4"), [true, true, false]),
         (tag("none"), [true, true, true]),
-        (Scope::Label(Label::host(secret, b"a")), [false, false, true]),
-        (Scope::Prefix(b"http://a/x"[..].into()), [false, true, true]),
-        (Scope::Prefix(b"http://"[..].into()), [false, false, false]),
-        (Scope::All, [false, false, false]),
+        (PurgeScope::Label(Label::host(secret, b"a")), [false, false, true]),
+        (PurgeScope::Prefix(b"http://a/x"[..].into()), [false, true, true]),
+        (PurgeScope::Prefix(b"http://"[..].into()), [false, false, false]),
+        (PurgeScope::All, [false, false, false]),
     ];
     for (scope, expected) in table {
         fill_up();
@@ -543,41 +547,41 @@ fn purges_meet_what_they_name_and_only_that() {
 }
 
 #[test]
-fn rfc5861_what_was_softly_purged_is_stale_from_the_purge_on_whoever_asks_then() {
-    let address = Address::parse("http://a.example/b").expect("is one");
+fn rfc5861_a_softly_purged_response_is_stale_from_the_purge_on() {
+    let address = UrlParts::parse("http://a.example/b").expect("is one");
     let purges = [
-        Named::Url(address.clone()),
-        Named::Prefix(address),
-        Named::Host(b"a.example"[..].into()),
-        Named::Tag(b"t"[..].into()),
-        Named::All,
+        PurgeTarget::Url(address.clone()),
+        PurgeTarget::Prefix(address),
+        PurgeTarget::Host(b"a.example"[..].into()),
+        PurgeTarget::Tag(b"t"[..].into()),
+        PurgeTarget::All,
     ];
     let secret = KeySecret::default();
     let spaces = [Space { secret, options: KeyOptions::default() }];
     for named in purges {
         let store = store();
         let uri = Uri::new(false, b"a.example", b"/b");
-        let key = Key::of_uri(secret, &uri, &spaces[0].options);
+        let key = CacheKey::of_uri(secret, &uri, &spaces[0].options);
         let labels = [Label::host(secret, b"a.example"), Label::tag(secret, b"t")];
         let opening = Opening { labels: labels.into(), ..opening("http://a.example/b") };
         put(&store, key, opening, b"body");
         for at_seconds in [10, 40] {
             named.purge(&store, secret, &spaces, Force::Soft, at_seconds * 1000).expect("few rules");
-            // The second purge meets what is stale already.
+            // The response is already stale at the second purge.
             for now_ms in [40_000, 50_000] {
                 let object = store.look(key, no_variant).expect("it is there");
                 assert!(object.is_softly_purged(), "{named:?}");
                 assert_eq!(object.made_stale(now_ms).fresh_until_ms, 10_000, "{named:?}");
             }
         }
-        // To a clock that lags it is no fresher.
+        // A lagging clock does not make it fresher.
         let object = store.look(key, no_variant).expect("it is there");
         assert!(!object.made_stale(9_000).is_fresh(9_000));
     }
 }
 
 #[test]
-fn rfc5861_what_was_softly_purged_at_an_unknown_time_is_stale_from_when_that_is_seen() {
+fn rfc5861_a_soft_purge_at_an_unknown_time_counts_from_its_discovery() {
     let store = store();
     put(&store, key(1), opening("k"), b"body");
     store.purge_key(key(1), Force::Soft);
@@ -591,13 +595,13 @@ fn rfc5861_what_was_softly_purged_at_an_unknown_time_is_stale_from_when_that_is_
 fn a_purge_looks_at_no_object_however_many_it_meets() {
     let settings = StoreSettings { memory_bytes: 2 << 30, object_bytes_max: 1 << 20 };
     for objects in [10, 1_000_000] {
-        let store = Arc::new(Store::new(settings, None));
+        let store = Arc::new(MemoryStore::new(settings, None));
         for number in 0..objects {
             let (key, opening) = (key(number), labelled("http://a/", &["everywhere"]));
             assert!(store.put(&Flight::new(key, None, 0), &Arc::new(Object::new(key, 0, opening, &[]))));
         }
         {
-            // Nobody but the purge could go on: it takes no lock that objects are behind.
+            // Only the purge can continue: it takes no lock of a shard.
             let shards: Vec<_> =
                 store.shards.iter().map(|shard| shard.lock().expect("nobody panicked")).collect();
             store.purge(tag("everywhere"), Force::Hard).expect("few rules");
@@ -613,13 +617,13 @@ fn a_purge_looks_at_no_object_however_many_it_meets() {
 
 #[test]
 fn a_fetch_under_way_across_a_purge_is_not_stored_and_not_joined() {
-    let scopes = [tag("t"), Scope::Prefix(b"http://a"[..].into()), Scope::All];
+    let scopes = [tag("t"), PurgeScope::Prefix(b"http://a"[..].into()), PurgeScope::All];
     for (force, scope) in [Force::Hard, Force::Soft]
         .into_iter()
         .flat_map(|force| scopes.iter().cloned().map(Some).chain([None]).map(move |scope| (force, scope)))
     {
         let store = store();
-        let purge = |scope: &Option<Scope>| match scope {
+        let purge = |scope: &Option<PurgeScope>| match scope {
             Some(scope) => store.purge(scope.clone(), force).expect("few rules"),
             None => assert_eq!(store.purge_key(key(1), force), 0),
         };
@@ -630,7 +634,7 @@ fn a_fetch_under_way_across_a_purge_is_not_stored_and_not_joined() {
         asked.push(b"old", 0);
         store.sweep();
         assert!(matches!(asked.finish(), Filled::Purged), "{scope:?}");
-        assert!(matches!(join(&store, key(1)), Joined::Stream(_)));
+        assert!(matches!(join(&store, key(1)), MissRole::Stream(_)));
         purge(&scope);
         streaming.push(b"old", 0);
         assert!(matches!(streaming.finish(), Filled::Purged), "{scope:?}");
@@ -645,20 +649,20 @@ fn more_purges_than_can_be_remembered_sweep_first() {
     let store = store();
     put(&store, key(1), labelled("k", &["kept"]), b"body");
     put(&store, key(2), labelled("k", &["7"]), b"body");
-    for number in 0..Rules::LABELS_MAX as u64 + 10 {
-        let label = if number == 7 { tag("7") } else { Scope::Label(Label::from_u64(number)) };
+    for number in 0..PurgeRules::LABELS_MAX as u64 + 10 {
+        let label = if number == 7 { tag("7") } else { PurgeScope::Label(Label::from_u64(number)) };
         store.purge(label, Force::Hard).expect("sweeps");
     }
     assert_eq!(store.tally().purge_rules, 10);
     assert!(is_stored(&store, key(1)));
     assert!(!is_stored(&store, key(2)));
-    // A fetch that is older than all of them still needs them.
+    // A fetch that is older than all rules still needs them.
     let _old = lead(&store, key(3));
-    for number in 0..Rules::TEXTS_MAX {
-        store.purge(Scope::Prefix(number.to_string().as_bytes().into()), Force::Hard).expect("room");
+    for number in 0..PurgeRules::TEXTS_MAX {
+        store.purge(PurgeScope::Prefix(number.to_string().as_bytes().into()), Force::Hard).expect("room");
     }
-    assert!(store.purge(Scope::Prefix(b"one more"[..].into()), Force::Hard).is_err());
-    assert!(store.purge(Scope::All, Force::Hard).is_ok());
+    assert!(store.purge(PurgeScope::Prefix(b"one more"[..].into()), Force::Hard).is_err());
+    assert!(store.purge(PurgeScope::All, Force::Hard).is_ok());
 }
 
 #[test]
@@ -683,8 +687,8 @@ fn sizes_of_allocations() {
     }
 }
 
-/// Threads that join, lead, die, read and purge at random, on few keys: every body that is read to its end is whole, and
-/// nobody sleeps for ever.
+/// Threads that join, lead, die, read and purge at random, on few keys: every body that is read to its end is complete,
+/// and no thread sleeps forever.
 #[test]
 fn threads_that_lead_die_and_read_lose_no_wake_and_tear_no_body() {
     const THREADS: u64 = 8;
@@ -710,25 +714,25 @@ fn threads_that_lead_die_and_read_lose_no_wake_and_tear_no_body() {
     assert_eq!(store.tally().filling_bytes, 0);
 }
 
-fn take_part(store: &Arc<Store>, key: Key, random: u64, body: &[u8]) {
+fn take_part(store: &Arc<MemoryStore>, key: CacheKey, random: u64, body: &[u8]) {
     let lead = match join(store, key) {
-        Joined::Lead(lead) => lead,
-        Joined::Wait(mut wait) if random.is_multiple_of(5) => {
+        MissRole::Lead(lead) => lead,
+        MissRole::Wait(mut wait) if random.is_multiple_of(5) => {
             let _ = wait.poll(&no_waker());
             return;
         }
-        Joined::Wait(mut wait) => match block_on(|context| wait.poll(context)) {
+        MissRole::Wait(mut wait) => match block_on(|context| wait.poll(context)) {
             Waited::Lead(lead) => lead,
             Waited::Stream(reader) => return check(reader, body),
             Waited::Hit(_) | Waited::Refused | Waited::Failed => return,
         },
-        Joined::Stream(reader) => return check(reader, body),
-        Joined::Hit(object) => {
+        MissRole::Stream(reader) => return check(reader, body),
+        MissRole::Hit(object) => {
             assert_eq!(object.body(0..40_000).collect::<Vec<_>>().concat(), body);
             store.purge_key(key, Force::Hard);
             return;
         }
-        Joined::Pass => return,
+        MissRole::Pass => return,
     };
     match random % 7 {
         0 => drop(lead),
@@ -748,7 +752,7 @@ fn take_part(store: &Arc<Store>, key: Key, random: u64, body: &[u8]) {
     }
 }
 
-fn check(reader: Reader, body: &[u8]) {
+fn check(reader: FillReader, body: &[u8]) {
     match read_all(reader) {
         Ok(read) => assert!(read == body, "a torn body"),
         Err(error) => assert_eq!(error, ReadError::Broken),

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use super::{key, no_variant, opening};
 use crate::store::object::INDEX_BYTES;
-use crate::store::{Joined, Store, StoreSettings};
+use crate::store::{MemoryStore, MissRole, StoreSettings};
 
-/// A trace: so many requests over so many keys, into so much memory.
 struct Trace {
     requests: u64,
     keys: usize,
     memory_bytes: u64,
     exponent: f64,
-    /// Every so many requests, a scan over as many keys as a quarter of all, each asked for once.
+    /// Whether the trace has scans. A scan requests a quarter of all keys, each once.
     has_scans: bool,
 }
 
@@ -39,38 +38,38 @@ impl Trace {
         })
     }
 
-    fn run(&self, policy: &mut dyn Policy) -> f64 {
+    fn run(&self, policy: &mut dyn PolicyCase) -> f64 {
         let hits = self.requests().filter(|&key| policy.request(key)).count();
         hits as f64 / self.requests as f64
     }
 }
 
-/// How long a key's body is: the same each time, from 100 to 2,100 bytes.
+/// The length of a key's body: always the same, from 100 to 2,100 bytes.
 fn body_bytes(key: u64) -> usize {
     100 + (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % 2000
 }
 
-/// What the others count for an object: as much as the store does.
+/// The weight of an object in the other policies, as in the store.
 fn weight(key: u64) -> u64 {
     body_bytes(key) as u64 + 350 + INDEX_BYTES
 }
 
-trait Policy {
-    /// Whether a request is a hit; if not, its object is offered.
+trait PolicyCase {
+    /// Whether a request is a hit. If not, its object is offered.
     fn request(&mut self, key: u64) -> bool;
 }
 
 struct OurStore {
-    store: Arc<Store>,
+    store: Arc<MemoryStore>,
     body: Vec<u8>,
 }
 
-impl Policy for OurStore {
+impl PolicyCase for OurStore {
     fn request(&mut self, number: u64) -> bool {
         if self.store.look(key(number), no_variant).is_some() {
             return true;
         }
-        let Joined::Lead(lead) = self.store.join(key(number), None, no_variant, 0) else { panic!("alone") };
+        let MissRole::Lead(lead) = self.store.join(key(number), None, no_variant, 0) else { panic!("alone") };
         let (mut fill, _) = lead.open(opening("k"));
         fill.push(&self.body[..body_bytes(number)], 0);
         fill.finish();
@@ -78,7 +77,7 @@ impl Policy for OurStore {
     }
 }
 
-/// Keys in the order of their last use or of their coming, with the weight of all.
+/// Keys in the order of insertion or last use, with their total weight.
 #[derive(Default)]
 struct Ordered {
     turns: HashMap<u64, u64>,
@@ -123,7 +122,7 @@ struct Lru {
     memory_bytes: u64,
 }
 
-impl Policy for Lru {
+impl PolicyCase for Lru {
     fn request(&mut self, key: u64) -> bool {
         let is_hit = self.keys.has(key);
         self.keys.push(key);
@@ -175,7 +174,7 @@ impl S3Fifo {
     }
 }
 
-impl Policy for S3Fifo {
+impl PolicyCase for S3Fifo {
     fn request(&mut self, key: u64) -> bool {
         if let Some(uses) = self.uses.get_mut(&key) {
             *uses = (*uses + 1).min(3);
@@ -191,7 +190,8 @@ impl Policy for S3Fifo {
     }
 }
 
-/// Einziger, Friedman and Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", 2017; exact counts for the sketch.
+/// Einziger, Friedman and Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", 2017; exact counts replace the
+/// sketch.
 #[derive(Default)]
 struct WTinyLfu {
     window: Ordered,
@@ -231,7 +231,7 @@ impl WTinyLfu {
     }
 }
 
-impl Policy for WTinyLfu {
+impl PolicyCase for WTinyLfu {
     fn request(&mut self, key: u64) -> bool {
         self.count(key);
         if self.window.has(key) {
@@ -263,7 +263,7 @@ impl Policy for WTinyLfu {
 fn compare(trace: &Trace) {
     let memory_bytes = trace.memory_bytes;
     let settings = StoreSettings { memory_bytes, object_bytes_max: u64::MAX };
-    let mut ours = OurStore { store: Arc::new(Store::new(settings, None)), body: vec![b'x'; 4096] };
+    let mut ours = OurStore { store: Arc::new(MemoryStore::new(settings, None)), body: vec![b'x'; 4096] };
     let found = trace.run(&mut ours);
     let survey = ours.store.hit_rates().expect("enough was seen");
     let told = ours.store.tally();

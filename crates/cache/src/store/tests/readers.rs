@@ -1,4 +1,4 @@
-//! Who reads a body as it comes, at any speed: what is held for them, and where they have it from.
+//! Readers of an arriving body at any speed: the memory held for them, and the source of their bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -6,22 +6,22 @@ use std::task::{Context, Poll, Waker};
 
 use super::behaviour::{Board, Woken, join, lead, no_waker, pattern, read_all, store, store_with, wait};
 use super::{key, opening};
-use crate::fill::{Filled, Reader, Waited, Wanted};
-use crate::purge::{Force, Scope};
-use crate::store::{Joined, Store, StoreSettings};
+use crate::fill::{BodyDemand, FillReader, Filled, Waited};
+use crate::purge::{Force, PurgeScope};
+use crate::store::{MemoryStore, MissRole, StoreSettings};
 
 #[test]
-fn who_leaves_takes_nothing_from_those_who_read_more_slowly() {
+fn a_reader_that_leaves_takes_nothing_from_slower_ones() {
     let part = pattern(64 << 10);
-    // It leaves while the body is still to be stored, while it is not any more, and when it is whole.
+    // It leaves while the body is still to be stored, after it was given up, and after it is complete.
     for leaves_at in [8, 17, 18] {
         let store = store();
         let (mut fill, quick) = lead(&store, key(1)).open(opening("k"));
-        let Joined::Stream(slow) = join(&store, key(1)) else { panic!("it can be joined") };
+        let MissRole::Stream(slow) = join(&store, key(1)) else { panic!("it can be joined") };
         let mut quick = Some(quick);
         for number in 0..18 {
             quick.take_if(|_| number == leaves_at);
-            assert_ne!(fill.push(&part, 50), Wanted::No);
+            assert_ne!(fill.push(&part, 50), BodyDemand::No);
             if let Some(quick) = &mut quick {
                 assert!(
                     matches!(quick.poll_next(&no_waker()), Poll::Ready(Some(Ok(bytes))) if bytes == part)
@@ -36,7 +36,7 @@ fn who_leaves_takes_nothing_from_those_who_read_more_slowly() {
 }
 
 #[test]
-fn who_reads_slowly_what_is_not_kept_slows_its_fetch_and_loses_nothing() {
+fn a_slow_reader_of_an_unkept_body_slows_the_fetch_and_loses_nothing() {
     let store = store();
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(woken.clone());
@@ -51,7 +51,7 @@ fn who_reads_slowly_what_is_not_kept_slows_its_fetch_and_loses_nothing() {
             wakes += 1;
             assert_eq!(woken.0.load(SeqCst), wakes);
         }
-        assert_ne!(fill.push(part, 50), Wanted::No);
+        assert_ne!(fill.push(part, 50), BodyDemand::No);
         assert!(store.tally().filling_bytes <= (1 << 20) + (256 << 10));
     }
     assert!(wakes > 0);
@@ -61,7 +61,7 @@ fn who_reads_slowly_what_is_not_kept_slows_its_fetch_and_loses_nothing() {
 }
 
 #[test]
-fn who_waited_for_what_is_gone_already_asks_alone() {
+fn a_waiter_for_released_bytes_sends_a_separate_request() {
     let store = store();
     let body = pattern(1 << 20);
     let _full: Vec<_> = (10..18)
@@ -78,25 +78,25 @@ fn who_waited_for_what_is_gone_already_asks_alone() {
     let Poll::Ready(Waited::Stream(mut early)) = waits[0].poll(&no_waker()) else {
         panic!("the head is there")
     };
-    assert_eq!(fill.push(b"body", 0), Wanted::ToRead);
+    assert_eq!(fill.push(b"body", 0), BodyDemand::ToRead);
     assert!(matches!(reader.poll_next(&no_waker()), Poll::Ready(Some(Ok(part))) if *part == *b"body"));
     assert!(matches!(early.poll_next(&no_waker()), Poll::Ready(Some(Ok(part))) if *part == *b"body"));
     assert!(matches!(waits[1].poll(&no_waker()), Poll::Ready(Waited::Refused)));
 }
 
 #[test]
-fn what_is_stored_is_not_under_way_any_more_however_slow_its_readers_are() {
+fn a_stored_response_frees_the_memory_for_arriving_bodies() {
     for shelf in [None, Some(u64::MAX)] {
         let store = store_with(shelf);
-        // More than all that bodies under way may take, of lengths that end within a block and at its end.
+        // More than the limit for arriving bodies. The lengths end within a block and at its end.
         let bodies: Vec<_> = (0..12).map(|number| pattern((1 << 20) - 200_000 - number * 4096)).collect();
-        let readers: Vec<Reader> = bodies
+        let readers: Vec<FillReader> = bodies
             .iter()
             .zip(0..)
             .map(|(body, number)| {
                 let (mut fill, mut reader) = lead(&store, key(number)).open(opening("k"));
-                body.chunks(50_000).for_each(|part| assert_eq!(fill.push(part, 0), Wanted::ToStore));
-                // Some have begun to read.
+                body.chunks(50_000).for_each(|part| assert_eq!(fill.push(part, 0), BodyDemand::ToStore));
+                // Some readers have begun.
                 (0..number).for_each(|_| drop(reader.poll_next(&no_waker())));
                 let filled = fill.finish();
                 assert!(matches!(filled, Filled::Stored(_)), "{number}: {filled:?}");
@@ -104,8 +104,8 @@ fn what_is_stored_is_not_under_way_any_more_however_slow_its_readers_are() {
                 reader
             })
             .collect();
-        // Nor does it matter to them whether it stays stored.
-        store.purge(Scope::All, Force::Hard).expect("few rules");
+        // Readers continue even if the response is purged.
+        store.purge(PurgeScope::All, Force::Hard).expect("few rules");
         store.sweep();
         for (reader, body) in readers.into_iter().zip(&bodies) {
             let read_bytes = reader.read_bytes() as usize;
@@ -115,7 +115,7 @@ fn what_is_stored_is_not_under_way_any_more_however_slow_its_readers_are() {
 }
 
 #[test]
-fn who_waited_for_what_is_stored_by_now_has_it_from_there() {
+fn a_waiter_for_a_stored_response_gets_it_from_the_store() {
     for (bytes, is_read) in [(10, false), (10, true), (100_000, false)] {
         let store = store();
         let leader = lead(&store, key(1));
@@ -143,14 +143,14 @@ fn who_waited_for_what_is_stored_by_now_has_it_from_there() {
 fn one_body_alone_may_be_as_long_as_any_object() {
     for shelf in [None, Some(u64::MAX)] {
         let settings = StoreSettings { memory_bytes: 64 << 20, object_bytes_max: u64::MAX };
-        let store = Store::new(settings, None);
+        let store = MemoryStore::new(settings, None);
         let store = Arc::new(match shelf {
             Some(room_bytes) => store.with_shelf(Arc::new(Board { room_bytes })),
             None => store,
         });
         let body = pattern(8_300_000);
         let (mut fill, _) = lead(&store, key(1)).open(opening("k"));
-        body.chunks(64 << 10).for_each(|part| assert_eq!(fill.push(part, 0), Wanted::ToStore));
+        body.chunks(64 << 10).for_each(|part| assert_eq!(fill.push(part, 0), BodyDemand::ToStore));
         assert!(matches!(fill.finish(), Filled::Stored(_)));
     }
 }

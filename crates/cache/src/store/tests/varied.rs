@@ -7,11 +7,11 @@ use super::{key, opening};
 use crate::fill::Filled;
 use crate::purge::Force;
 use crate::store::object::Opening;
-use crate::store::{Joined, Store, StoreSettings};
+use crate::store::{MemoryStore, MissRole, StoreSettings};
 use crate::vary::{VariantKey, Vary};
 
-fn put(store: &Arc<Store>, vary: &Vary, variant: VariantKey, body: &[u8]) {
-    let Joined::Lead(lead) = store.join(key(1), None, |_| VariantKey::from_u128(u128::MAX), 0) else {
+fn put(store: &Arc<MemoryStore>, vary: &Vary, variant: VariantKey, body: &[u8]) {
+    let MissRole::Lead(lead) = store.join(key(1), None, |_| VariantKey::from_u128(u128::MAX), 0) else {
         panic!("leads")
     };
     let (mut fill, _) = lead.open(Opening { vary: vary.clone(), variant, ..opening("k") });
@@ -19,7 +19,7 @@ fn put(store: &Arc<Store>, vary: &Vary, variant: VariantKey, body: &[u8]) {
     assert!(matches!(fill.finish(), Filled::Stored(_)));
 }
 
-fn body(store: &Store, variant_of: impl Fn(&Vary) -> VariantKey) -> Option<Vec<u8>> {
+fn body(store: &MemoryStore, variant_of: impl Fn(&Vary) -> VariantKey) -> Option<Vec<u8>> {
     store.look(key(1), variant_of).map(|object| object.body_at(0).to_vec())
 }
 
@@ -36,7 +36,7 @@ fn variants_are_bounded_by_memory_and_not_by_number() {
         (store.variants(key(1)).len(), store.displaced(key(1)).0, store.tally().evicted),
         (5000, 0, 0)
     );
-    // One in the place of another.
+    // A variant replaces its previous response.
     put(&store, &vary, of(7), b"new");
     assert_eq!((body(&store, |_| of(7)), store.variants(key(1)).len()), (Some(b"new".to_vec()), 5000));
     assert_eq!(store.purge_key(key(1), Force::Hard), 5000);
@@ -46,7 +46,7 @@ fn variants_are_bounded_by_memory_and_not_by_number() {
 #[test]
 fn the_oldest_make_room_and_that_is_counted() {
     let settings = StoreSettings { memory_bytes: 1 << 20, object_bytes_max: 1 << 20 };
-    let store = Arc::new(Store::new(settings, None));
+    let store = Arc::new(MemoryStore::new(settings, None));
     let vary = Vary::from_bytes(b"x-kind");
     let of = VariantKey::from_u128;
     (0..1000).for_each(|number| put(&store, &vary, of(number), &[b'x'; 2000]));

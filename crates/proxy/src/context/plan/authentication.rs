@@ -1,4 +1,4 @@
-//! How clients of a route prove who they are.
+//! The proofs of identity that a route requires from its clients.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,29 +11,27 @@ use super::forward_auth::ForwardAuth;
 use super::routes::Auth;
 use super::tokens::Tokens;
 
-/// The proofs that a route asks for. Without any, everybody is let in.
+/// The proofs that a route requires.
 pub(crate) struct Authentication {
-    /// What is asked for, in this order: what is decided at once comes first.
+    /// In the order of judging: those that need no wait come first.
     pub(crate) proofs: Vec<Proof>,
-    /// Whether one of them is enough.
+    /// Whether any of them suffices, or all are required.
     pub(crate) require: Require,
 }
 
-/// A kind of proof, with what is needed to judge one. Another kind is a variant here and its arms in
-/// `forward/authenticate`.
+/// A kind of proof, with the data to judge it. A new kind is a variant here and match arms in `gate/authenticate`.
 pub(crate) enum Proof {
     /// Name and password (RFC 7617).
     Password(Arc<Auth>),
     /// A token (RFC 7519).
     Token(Arc<Tokens>),
-    /// Another server decides.
     Server(Arc<ForwardAuth>),
     /// The signature of a bot (RFC 9421).
     Bot(Arc<Bots>),
 }
 
 impl Authentication {
-    /// `None` if no proof is asked for.
+    /// `None` if no proof is required.
     pub(crate) fn new(require: Require, proofs: impl IntoIterator<Item = Proof>) -> Option<Self> {
         let proofs: Vec<Proof> = proofs.into_iter().collect();
         (!proofs.is_empty()).then_some(Self { proofs, require })
@@ -55,7 +53,7 @@ impl Authentication {
         })
     }
 
-    /// What another server is asked, if one is.
+    /// The authentication server, if there is one.
     pub(crate) fn server(&self) -> Option<&Arc<ForwardAuth>> {
         self.proofs.iter().find_map(|proof| match proof {
             Proof::Server(auth) => Some(auth),
@@ -63,7 +61,7 @@ impl Authentication {
         })
     }
 
-    /// The bots that are let in, if their signatures are proofs.
+    /// The admitted bots, if their signatures are proofs.
     pub(crate) fn bots(&self) -> Option<&Arc<Bots>> {
         self.proofs.iter().find_map(|proof| match proof {
             Proof::Bot(bots) => Some(bots),
@@ -71,21 +69,21 @@ impl Authentication {
         })
     }
 
-    /// The names of fields that only this proxy tells servers: what a client says under them is removed.
+    /// The names of fields that only this proxy may send to servers: a client's fields with these names are removed.
     pub(crate) fn own_fields(&self) -> impl Iterator<Item = &str> {
         let of_server = self.server().into_iter().flat_map(|auth| &auth.settings.copy_headers);
         let of_token = self.tokens().into_iter().flat_map(|tokens| tokens.removed_fields());
         of_token.chain(of_server.map(String::as_str))
     }
 
-    /// RFC 9110 §11.6.1: what a client may prove itself by, each a value of WWW-Authenticate. `refusal` says why its token
-    /// was refused. An authentication server says it in its answer.
+    /// Returns the values of WWW-Authenticate (RFC 9110 §11.6.1). `refusal` is the reason why the token was refused. An
+    /// authentication server sends its own.
     pub(crate) fn challenges(&self, refusal: Option<Refusal>) -> impl Iterator<Item = Cow<'_, str>> {
         self.proofs.iter().filter_map(move |proof| match proof {
             Proof::Password(auth) => Some(auth.challenge.as_str().into()),
             Proof::Token(_) => Some(refusal.unwrap_or(Refusal::Missing).challenge().into()),
             Proof::Server(_) => None,
-            // There is no scheme for it.
+            // No scheme exists for signatures.
             Proof::Bot(_) => None,
         })
     }

@@ -1,73 +1,70 @@
-//! Decisions of authentication servers that instances share. Who carries them knows them as bytes under a key.
+//! Authentication decisions that instances share. The control side carries them as bytes under a key.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::elsewhere::{Outlet, Way};
+use super::elsewhere::{InstanceWay, Outlet};
 use super::forward_auth::{Decision, RefusedAnswer};
-use crate::context::vouched::Vouched;
+use crate::shared::vouched::Vouched;
 
-/// Something for other instances, or from them.
+/// A message for other instances.
 #[derive(Debug)]
 pub enum DecisionExchange {
-    /// Asks for a decision.
     Look {
-        /// What was asked, the same on all instances.
+        /// Identifies the question; equal on all instances.
         key: Vec<u8>,
-        /// Where it is told; nothing, if there is none.
+        /// Receives the decision; `None` if there is none.
         found: oneshot::Sender<Option<Vec<u8>>>,
     },
-    /// Gives others a decision.
     Keep {
-        /// What was asked.
+        /// As in `Look`.
         key: Vec<u8>,
-        /// The decision.
         decision: Vec<u8>,
-        /// How long it counts.
+        /// Remaining lifetime, after which other instances drop it.
         lifetime: Duration,
     },
 }
 
 /// The decisions about one kind of question, on other instances.
 pub struct Elsewhere {
-    /// What tells questions apart that are asked otherwise.
+    /// Distinguishes questions with other settings.
     question: Vec<u8>,
     outlet: Outlet<DecisionExchange>,
 }
 
 impl Elsewhere {
-    /// For questions to this upstream by these settings.
+    /// Creates the channel for questions to this upstream with these settings.
     pub(super) fn new(upstream: &str, settings: &config::ForwardAuth) -> Self {
-        // The index of the upstream is of one plan, and how long an instance waits and where it sends clients is its own
-        // affair.
+        // The index of the upstream belongs to one plan. Time-out and login page are local to an instance.
         let alike =
             config::ForwardAuth { upstream: 0, timeout: Duration::ZERO, sign_in: None, ..settings.clone() };
         let question = format!("{upstream}\0{alike:?}").into_bytes();
         Self { question, outlet: Outlet::default() }
     }
 
-    /// From now on decisions are shared this way.
-    pub fn share_by(&self, way: Option<Way<DecisionExchange>>) {
+    /// Sets the channel by which decisions are shared.
+    pub fn share_by(&self, way: Option<InstanceWay<DecisionExchange>>) {
         self.outlet.lead(way);
     }
 
-    /// Asks for a decision; `None` if there is nobody to ask.
+    /// Asks for a decision; `None` if no other instance is reachable.
     pub(crate) fn look(&self, key: &[u8]) -> Option<oneshot::Receiver<Option<Vec<u8>>>> {
         let (found, receiver) = oneshot::channel();
         self.outlet.send(DecisionExchange::Look { key: self.key(key), found })?;
         Some(receiver)
     }
 
-    /// Gives others a decision, if there is room. It counts until then, in milliseconds since 1970.
+    /// Shares a decision, if the channel has room. It is valid until then, in milliseconds since 1970.
     pub(crate) fn keep(&self, key: &[u8], decision: &Decision, until_ms: u64, lifetime: Duration) {
         let decision = written(decision, until_ms);
-        // Without room others ask for themselves.
+        // Without room, other instances ask the server themselves.
         let _ = self.outlet.send(DecisionExchange::Keep { key: self.key(key), decision, lifetime });
     }
 
     fn key(&self, key: &[u8]) -> Vec<u8> {
+        // The length keeps question and key apart: without it, two different pairs could give the same bytes.
         [&(self.question.len() as u64).to_be_bytes()[..], &self.question, key].concat()
     }
 }
@@ -75,7 +72,7 @@ impl Elsewhere {
 const ADMITTED: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// A decision, and until when it counts.
+/// Encodes a decision and the end of its validity.
 fn written(decision: &Decision, until_ms: u64) -> Vec<u8> {
     let mut bytes = until_ms.to_be_bytes().to_vec();
     let push = |bytes: &mut Vec<u8>, part: &[u8]| {
@@ -98,7 +95,7 @@ fn written(decision: &Decision, until_ms: u64) -> Vec<u8> {
     bytes
 }
 
-/// Reads what was written; `None` if it is something else.
+/// Decodes a decision; `None` if the bytes are not one.
 pub(crate) fn read(bytes: &[u8]) -> Option<(Decision, u64)> {
     let (until_ms, rest) = bytes.split_first_chunk()?;
     let (kind, mut rest) = rest.split_first()?;
@@ -123,6 +120,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<(Decision, u64)> {
         }
         _ => return None,
     };
+    // Further bytes mean another format: such a decision is ignored.
     rest.is_empty().then_some((decision, u64::from_be_bytes(*until_ms)))
 }
 
@@ -173,7 +171,7 @@ mod tests {
         let elsewhere = Elsewhere::new("auth", &settings);
         assert!(elsewhere.look(b"key").is_none(), "there is no way");
         let ((exchanges, mut heard), is_open) = (channel(1), Arc::new(AtomicBool::new(false)));
-        elsewhere.share_by(Some(Way { exchanges, is_open: Arc::clone(&is_open) }));
+        elsewhere.share_by(Some(InstanceWay { exchanges, is_open: Arc::clone(&is_open) }));
         assert!(elsewhere.look(b"key").is_none(), "the way is closed");
         is_open.store(true, Ordering::Relaxed);
         assert!(elsewhere.look(b"key").is_some());

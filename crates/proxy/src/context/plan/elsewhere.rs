@@ -1,29 +1,29 @@
-//! Ways to other instances. Who carries what is exchanged is on the control side; this side knows neither Redis nor the way, and
-//! waits for no room.
+//! Channels to other instances. The control side carries the messages (by Redis); the request path never waits for
+//! room.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc::Sender;
 
-/// A way to other instances.
+/// A channel to other instances.
 #[derive(Debug)]
-pub struct Way<T> {
-    /// What is exchanged. Nobody waits for room.
+pub struct InstanceWay<T> {
+    /// Bounded. Senders do not wait for room.
     pub exchanges: Sender<T>,
-    /// Whether others are reached.
+    /// Whether other instances are reachable.
     pub is_open: Arc<AtomicBool>,
 }
 
-impl<T> Clone for Way<T> {
+impl<T> Clone for InstanceWay<T> {
     fn clone(&self) -> Self {
         Self { exchanges: self.exchanges.clone(), is_open: Arc::clone(&self.is_open) }
     }
 }
 
-/// Where what is exchanged leaves by the way of the moment.
+/// Sends messages on the current channel.
 #[derive(Debug)]
-pub(super) struct Outlet<T>(Mutex<Option<Way<T>>>);
+pub(super) struct Outlet<T>(Mutex<Option<InstanceWay<T>>>);
 
 impl<T> Default for Outlet<T> {
     fn default() -> Self {
@@ -32,15 +32,15 @@ impl<T> Default for Outlet<T> {
 }
 
 impl<T> Outlet<T> {
-    /// From now on it leaves this way.
-    pub(super) fn lead(&self, way: Option<Way<T>>) {
+    pub(super) fn lead(&self, way: Option<InstanceWay<T>>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = way;
     }
 
-    /// Sends something; `None` if others are not reached, or there is no room.
+    /// Sends a message; `None` if other instances are not reachable, or there is no room.
     pub(super) fn send(&self, exchange: T) -> Option<()> {
         let way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Way { exchanges, is_open } = way.as_ref()?;
+        let InstanceWay { exchanges, is_open } = way.as_ref()?;
+        // A stale flag costs one message, which is lost or not sent. The request goes on in both cases.
         is_open.load(Ordering::Relaxed).then(|| exchanges.try_send(exchange).ok())?
     }
 }

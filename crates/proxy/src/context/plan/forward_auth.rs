@@ -1,7 +1,7 @@
 //! Forward authentication of a route, and the decisions that it remembers. Shared by all workers.
 //!
-//! Decisions are in shards, each behind a lock that is held for one look. Of all requests that want the same decision at
-//! once, one asks for it, and the others wait.
+//! Decisions are in shards, each behind a lock that is held for one look-up. Concurrent requests for the same decision
+//! are collapsed: one asks, and the others wait.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
@@ -14,29 +14,28 @@ use config::AuthCache;
 use tokio::sync::watch;
 
 use super::decisions_elsewhere::Elsewhere;
-use crate::context::failure::Failure;
-use crate::context::vouched::Vouched;
+use crate::failure::Failure;
+use crate::shared::vouched::Vouched;
 use transport::deadline::Ticks;
 
 const SHARDS: usize = 16;
 
-/// The forward authentication of a route.
 pub(crate) struct ForwardAuth {
-    /// The name of the upstream, whose index is of one plan.
+    /// Name of the upstream; its index would belong to one plan.
     upstream: String,
     pub(crate) settings: config::ForwardAuth,
     pub(crate) timeout: Ticks,
     pub(crate) memory: Option<Decisions>,
 }
 
-/// What an authentication server has decided.
+/// The decision of an authentication server.
 #[derive(Clone)]
 pub(crate) enum Decision {
     Admitted(Arc<Vouched>),
     Refused(Arc<RefusedAnswer>),
 }
 
-/// An answer that is passed on to the client.
+/// A response that is passed on to the client.
 pub(crate) struct RefusedAnswer {
     pub(crate) status: u16,
     /// Field lines, each with CRLF, without those about the connection and the length.
@@ -44,12 +43,12 @@ pub(crate) struct RefusedAnswer {
     pub(crate) body: Vec<u8>,
 }
 
-/// What those that wait for one question learn.
+/// The result for requests that wait for the same question.
 #[derive(Clone)]
-pub(crate) enum Told {
+pub(crate) enum QuestionOutcome {
     Decision(Decision),
     Failed(Failure),
-    /// The answer is for one request only: each asks for itself.
+    /// The answer only holds for one request: each asks separately.
     Private,
 }
 
@@ -66,53 +65,52 @@ impl ForwardAuth {
         }
     }
 
-    /// Whether it asks the same.
+    /// Whether it asks the same questions.
     pub(crate) fn is_alike(&self, upstream: &str, settings: &config::ForwardAuth) -> bool {
         self.upstream == upstream && self.settings == *settings
     }
 }
 
-/// The decisions that are remembered.
+/// The remembered decisions, in shards.
 pub(crate) struct Decisions {
     pub(crate) settings: AuthCache,
     hasher: RandomState,
-    shards: Box<[Mutex<Shard>]>,
-    /// Entries of a shard.
+    shards: Box<[Mutex<DecisionShard>]>,
+    /// Entries per shard.
     entries_max: usize,
     /// Decisions of other instances, if they are shared.
     pub(crate) elsewhere: Option<Arc<Elsewhere>>,
 }
 
 #[derive(Default)]
-struct Shard {
-    entries: HashMap<Box<[u8]>, Entry>,
-    /// The keys of entries with their numbers, the oldest first. What was replaced since is still in it.
+struct DecisionShard {
+    entries: HashMap<Box<[u8]>, DecisionEntry>,
+    /// The keys of entries with their numbers, the oldest first. Replaced entries remain in it.
     order: VecDeque<(Box<[u8]>, u64)>,
-    /// The questions that are under way.
-    questions: HashMap<Box<[u8]>, watch::Receiver<Option<Told>>>,
+    /// The questions under way, by key.
+    questions: HashMap<Box<[u8]>, watch::Receiver<Option<QuestionOutcome>>>,
     number: u64,
 }
 
-struct Entry {
+struct DecisionEntry {
     decision: Decision,
     until: Time,
     number: u64,
 }
 
-/// How a request gets its decision.
-pub(crate) enum Joined<'a> {
+/// The way in which a request gets its decision.
+pub(crate) enum DecisionSource<'a> {
     Known(Decision),
-    /// Another request asks for the same.
-    Waits(watch::Receiver<Option<Told>>),
-    /// This one asks, for all.
-    Asks(Question<'a>),
+    Waits(watch::Receiver<Option<QuestionOutcome>>),
+    /// This request asks, for all.
+    Asks(OpenQuestion<'a>),
 }
 
-/// A question under way, until it is dropped: then those that wait ask for themselves.
-pub(crate) struct Question<'a> {
+/// A question under way. If it is dropped, the waiting requests ask themselves.
+pub(crate) struct OpenQuestion<'a> {
     decisions: &'a Decisions,
     pub(crate) key: &'a [u8],
-    told: watch::Sender<Option<Told>>,
+    told: watch::Sender<Option<QuestionOutcome>>,
 }
 
 impl Decisions {
@@ -126,32 +124,34 @@ impl Decisions {
         }
     }
 
-    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, DecisionShard> {
+        // The hash is seeded at random, so that clients cannot aim their keys at one shard.
         let shard = &self.shards[self.hasher.hash_one(key) as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A decision that still counts.
+    /// Returns a decision that is still valid.
     pub(crate) fn known(&self, key: &[u8], now: Time) -> Option<Decision> {
         self.shard(key).known(key, now)
     }
 
-    /// A decision that still counts, or how to get one.
-    pub(crate) fn join<'a>(&'a self, key: &'a [u8], now: Time) -> Joined<'a> {
+    /// Returns a decision that is still valid, or how to get one.
+    pub(crate) fn join<'a>(&'a self, key: &'a [u8], now: Time) -> DecisionSource<'a> {
         let mut shard = self.shard(key);
         if let Some(decision) = shard.known(key, now) {
-            return Joined::Known(decision);
+            return DecisionSource::Known(decision);
         }
         if let Some(told) = shard.questions.get(key) {
-            return Joined::Waits(told.clone());
+            return DecisionSource::Waits(told.clone());
         }
+        // Entered under the lock of the look-up, so that only one request asks.
         let (told, receiver) = watch::channel(None);
         shard.questions.insert(key.into(), receiver);
-        Joined::Asks(Question { decisions: self, key, told })
+        DecisionSource::Asks(OpenQuestion { decisions: self, key, told })
     }
 }
 
-impl Shard {
+impl DecisionShard {
     fn known(&self, key: &[u8], now: Time) -> Option<Decision> {
         self.entries.get(key).filter(|entry| entry.until > now).map(|entry| entry.decision.clone())
     }
@@ -159,9 +159,11 @@ impl Shard {
     fn keep(&mut self, key: &[u8], decision: Decision, until: Time, entries_max: usize) {
         self.number += 1;
         self.order.push_back((key.into(), self.number));
-        self.entries.insert(key.into(), Entry { decision, until, number: self.number });
+        self.entries.insert(key.into(), DecisionEntry { decision, until, number: self.number });
+        // A replaced entry leaves its old key in the order, which must not grow without bound.
         while self.entries.len() > entries_max || self.order.len() > 2 * entries_max {
             let Some((key, number)) = self.order.pop_front() else { break };
+            // A newer number means that the entry was replaced, and is still wanted.
             if self.entries.get(&key).is_some_and(|entry| entry.number == number) {
                 self.entries.remove(&key);
             }
@@ -169,10 +171,10 @@ impl Shard {
     }
 }
 
-impl Question<'_> {
-    /// Tells those that wait, and remembers a decision for as long as it counts.
-    pub(crate) fn answer(self, told: Told, lifetime: Option<Duration>, now: Time) {
-        if let (Told::Decision(decision), Some(lifetime)) = (&told, lifetime) {
+impl OpenQuestion<'_> {
+    /// Answers the waiting requests, and remembers a decision for its lifetime.
+    pub(crate) fn answer(self, told: QuestionOutcome, lifetime: Option<Duration>, now: Time) {
+        if let (QuestionOutcome::Decision(decision), Some(lifetime)) = (&told, lifetime) {
             let until = now + lifetime;
             self.decisions.shard(self.key).keep(
                 self.key,
@@ -185,8 +187,9 @@ impl Question<'_> {
     }
 }
 
-impl Drop for Question<'_> {
+impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
+        // However the question has ended, a later request may ask again.
         self.decisions.shard(self.key).questions.remove(self.key);
     }
 }
@@ -207,9 +210,13 @@ mod tests {
     }
 
     fn keep(decisions: &Decisions, key: &[u8], seconds: u64) {
-        let Joined::Asks(question) = decisions.join(key, Time::from_micros(0)) else { return };
+        let DecisionSource::Asks(question) = decisions.join(key, Time::from_micros(0)) else { return };
         let decision = Decision::Admitted(Arc::default());
-        question.answer(Told::Decision(decision), Some(Duration::from_secs(seconds)), Time::from_micros(0));
+        question.answer(
+            QuestionOutcome::Decision(decision),
+            Some(Duration::from_secs(seconds)),
+            Time::from_micros(0),
+        );
     }
 
     #[test]
@@ -229,15 +236,17 @@ mod tests {
     fn one_asks_and_what_is_dropped_is_asked_again() {
         let decisions = decisions(16);
         let now = Time::from_micros(0);
-        let Joined::Asks(question) = decisions.join(b"k", now) else { panic!("the first one asks") };
-        let Joined::Waits(mut waits) = decisions.join(b"k", now) else { panic!("the second one waits") };
+        let DecisionSource::Asks(question) = decisions.join(b"k", now) else { panic!("the first one asks") };
+        let DecisionSource::Waits(mut waits) = decisions.join(b"k", now) else {
+            panic!("the second one waits")
+        };
         drop(question);
         assert!(waits.has_changed().is_err(), "nobody asks any more");
-        let Joined::Asks(question) = decisions.join(b"k", now) else { panic!("the next one asks") };
-        let Joined::Waits(mut told) = decisions.join(b"k", now) else { panic!("the others wait") };
-        question.answer(Told::Private, Some(Duration::from_secs(1)), now);
-        assert!(matches!(&*told.borrow_and_update(), Some(Told::Private)));
-        assert!(matches!(decisions.join(b"k", now), Joined::Asks(_)), "nothing is remembered");
+        let DecisionSource::Asks(question) = decisions.join(b"k", now) else { panic!("the next one asks") };
+        let DecisionSource::Waits(mut told) = decisions.join(b"k", now) else { panic!("the others wait") };
+        question.answer(QuestionOutcome::Private, Some(Duration::from_secs(1)), now);
+        assert!(matches!(&*told.borrow_and_update(), Some(QuestionOutcome::Private)));
+        assert!(matches!(decisions.join(b"k", now), DecisionSource::Asks(_)), "nothing is remembered");
         drop(waits.borrow_and_update());
     }
 }

@@ -1,4 +1,4 @@
-//! The servers of a configuration, with names replaced by the addresses that they resolve to now.
+//! The servers of a configuration, with names replaced by the addresses that they currently resolve to.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -6,29 +6,29 @@ use std::net::{IpAddr, SocketAddr};
 use balance::{SERVERS_MAX, ServerId, WEIGHT_MAX};
 use config::{Dns, Server, ServerHost, Upstream};
 
-use transport::resolve::{Found, Names, Target};
+use transport::resolve::{Resolved, ServerNames, ServiceTarget};
 
-/// A server of an upstream, as it was listed.
+/// A server of an upstream, as listed in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listed {
-    /// The index in the configuration; servers of one name with several addresses share it.
+    /// Index in the configuration; servers from one name with several addresses share it.
     pub(crate) place: usize,
-    /// The server's identity, which stays over reloads.
+    /// Identity of the server, kept across reloads.
     pub(crate) id: ServerId,
-    /// The label for operators: name or `host:port` if that is unique in the upstream, else the URL; with the address,
-    /// if the name has several, or with host and port of a service.
+    /// For operators: name or `host:port` if that is unique in the upstream, else the URL. With the address if the name
+    /// has several, or with host and port of a service.
     pub(crate) label: String,
-    /// The server's address, if its name stands for several servers.
+    /// The server's address, if its name has several.
     pub(crate) address: Option<IpAddr>,
     /// The addresses to connect to, in order; empty until the name is resolved.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// As it is configured; of a service with the host, port, priority and weight of the record.
+    /// As configured; for a service with host, port, priority and weight of the record.
     pub(crate) server: Server,
 }
 
 /// Lists the servers of an upstream: at least one, each ID once.
-pub(crate) fn listed(upstream: &Upstream, names: &Names) -> Vec<Listed> {
-    // One for each that is written fits; the rest is for those who come first.
+pub(crate) fn listed(upstream: &Upstream, names: &ServerNames) -> Vec<Listed> {
+    // There is room for one server per configured entry; further addresses share the rest, in order.
     let mut room = SERVERS_MAX.saturating_sub(upstream.servers.len());
     let mut all = Vec::with_capacity(upstream.servers.len());
     for (((place, server), key), label) in
@@ -37,7 +37,7 @@ pub(crate) fn listed(upstream: &Upstream, names: &Names) -> Vec<Listed> {
         let at = |address: &IpAddr| SocketAddr::new(*address, server.port);
         let one = |addresses: &[IpAddr]| Listed {
             place,
-            id: ServerId::of(&key),
+            id: ServerId::from_name(&key),
             label: label.clone(),
             address: None,
             addresses: addresses.iter().map(at).collect(),
@@ -45,12 +45,13 @@ pub(crate) fn listed(upstream: &Upstream, names: &Names) -> Vec<Listed> {
         };
         let several = match (&server.host, names.found(&server.host).as_deref()) {
             (ServerHost::Address(address), _) => vec![one(&[*address])],
-            (_, Some(Found::Targets(targets))) => of_service(&one(&[]), &key, targets),
-            (_, Some(Found::Addresses(found))) if upstream.dns == Dns::One => vec![one(found)],
-            (_, Some(Found::Addresses(found))) => one_by_one(found)
+            (_, Some(Resolved::Targets(targets))) => of_service(&one(&[]), &key, targets),
+            (_, Some(Resolved::Addresses(found))) if upstream.dns == Dns::One => vec![one(found)],
+            (_, Some(Resolved::Addresses(found))) => one_by_one(found)
                 .iter()
                 .map(|addresses| Listed {
-                    id: ServerId::of(&format!("{key}@{}", addresses[0])),
+                    // The address is part of the identity: a server keeps its health while others come and go.
+                    id: ServerId::from_name(&format!("{key}@{}", addresses[0])),
                     label: format!("{label} ({})", addresses[0]),
                     address: Some(addresses[0]),
                     ..one(addresses)
@@ -58,6 +59,7 @@ pub(crate) fn listed(upstream: &Upstream, names: &Names) -> Vec<Listed> {
                 .collect(),
             (_, None) => vec![one(&[])],
         };
+        // At least one server is listed, even without an address, so that no upstream is empty.
         if several.is_empty() {
             all.push(one(&[]));
             continue;
@@ -69,10 +71,11 @@ pub(crate) fn listed(upstream: &Upstream, names: &Names) -> Vec<Listed> {
     all
 }
 
-/// The servers of a service, one for each of its records whose host has an address; `one` is what is configured.
-fn of_service(one: &Listed, key: &str, targets: &[Target]) -> Vec<Listed> {
+/// Returns the servers of a service, one for each of its records whose host has an address; `one` is the configured
+/// server.
+fn of_service(one: &Listed, key: &str, targets: &[ServiceTarget]) -> Vec<Listed> {
     let weights = weights(targets);
-    let server = |(target, weight): (&Target, u32)| {
+    let server = |(target, weight): (&ServiceTarget, u32)| {
         let authority = format!("{}:{}", target.host, target.port);
         let weight = one.server.weight.saturating_mul(weight).min(WEIGHT_MAX);
         let server = Server {
@@ -83,7 +86,7 @@ fn of_service(one: &Listed, key: &str, targets: &[Target]) -> Vec<Listed> {
             ..one.server.clone()
         };
         Listed {
-            id: ServerId::of(&format!("{key}@{authority}")),
+            id: ServerId::from_name(&format!("{key}@{authority}")),
             label: format!("{} ({authority})", one.label),
             addresses: target
                 .addresses
@@ -94,17 +97,17 @@ fn of_service(one: &Listed, key: &str, targets: &[Target]) -> Vec<Listed> {
             ..one.clone()
         }
     };
-    let is_found = |(target, _): &(&Target, u32)| !target.addresses.is_empty();
+    let is_found = |(target, _): &(&ServiceTarget, u32)| !target.addresses.is_empty();
     targets.iter().zip(weights).filter(is_found).map(server).collect()
 }
 
-/// How many times a record without a weight fits in one with the weight 1.
+/// A record with weight 1 gets this many times the weight of one without weight.
 const WITHOUT_WEIGHT: u32 = 100;
 
-/// Weights that a fleet takes: in the proportion of the records with the same priority, none of them 0. RFC 2782: a record with
-/// the weight 0 has a very small chance beside others.
-fn weights(targets: &[Target]) -> Vec<u32> {
-    let of = |target: &Target| {
+/// Returns weights for a fleet, proportional among records of the same priority, none of them 0. RFC 2782: a record
+/// with weight 0 has a very small chance beside others.
+fn weights(targets: &[ServiceTarget]) -> Vec<u32> {
+    let of = |target: &ServiceTarget| {
         let alike = targets.iter().filter(|other| other.priority == target.priority);
         let (mut most, mut has_none) = (1, false);
         for other in alike {
@@ -113,18 +116,21 @@ fn weights(targets: &[Target]) -> Vec<u32> {
         }
         let wanted = if has_none { WITHOUT_WEIGHT } else { 1 };
         let weight = u32::from(target.weight);
+        // Weights beyond the largest permitted one are scaled down together, which keeps their proportion.
         let scaled = if most * wanted <= WEIGHT_MAX { weight * wanted } else { weight * WEIGHT_MAX / most };
+        // Weight 0 would drain the server. RFC 2782 only gives it a very small share.
         scaled.max(1)
     };
     targets.iter().map(of).collect()
 }
 
-/// The addresses of each server that a name stands for, in an order that does not depend on that of its records.
+/// Returns the addresses of each server of a name, in an order independent of that of its records.
 ///
-/// A machine with an address of each family is one server: those of IPv4 count. Where there is just one of these, the
-/// others are tried after it: who calls himself `localhost` may listen on `::1` alone.
+/// A machine with both families is one server, known by its IPv4 address. If there is a single IPv4 address, the IPv6
+/// addresses are tried after it: a server on `localhost` may only listen on `::1`.
 fn one_by_one(found: &[IpAddr]) -> Vec<Vec<IpAddr>> {
     let (mut four, mut six): (Vec<_>, Vec<_>) = found.iter().partition(|address| address.is_ipv4());
+    // DNS servers rotate their records. Sorted, these lead to the same servers.
     for family in [&mut four, &mut six] {
         family.sort_unstable();
         family.dedup();
@@ -136,7 +142,7 @@ fn one_by_one(found: &[IpAddr]) -> Vec<Vec<IpAddr>> {
     }
 }
 
-/// What operators read: two servers never share it, as they would a series of the metrics.
+/// Returns the label of each server, unique within the upstream, because metrics use it.
 fn labels(upstream: &Upstream) -> impl Iterator<Item = String> {
     let called = |server: &Server| server.name.clone().unwrap_or_else(|| server.authority());
     let mut counts: HashMap<String, usize> = HashMap::new();
@@ -149,7 +155,7 @@ fn labels(upstream: &Upstream) -> impl Iterator<Item = String> {
     })
 }
 
-/// What each server is called; one that is there already, with how many of the same precede it.
+/// Returns a key for each server: its label, with the number of earlier equal ones.
 fn keys(upstream: &Upstream) -> impl Iterator<Item = String> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     upstream.servers.iter().map(move |server| {
@@ -166,26 +172,25 @@ mod tests {
 
     use super::*;
 
-    /// An upstream of these servers, and names that are not resolved yet.
-    fn upstream(servers: &[&str]) -> (Upstream, Names) {
+    /// Returns an upstream of these servers, with unresolved names.
+    fn upstream(servers: &[&str]) -> (Upstream, ServerNames) {
         let servers = servers.iter().map(|url| url.parse().expect("is a URL")).collect();
         let config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], servers);
-        let (names, _) = Names::of(&config, None);
-        (config.upstreams[0].clone(), names)
+        let (names, _) = ServerNames::from_config(&config, None);
+        (Upstream::clone(&config.upstreams[0]), names)
     }
 
     fn app() -> ServerHost {
         ServerHost::Name("app.test".to_owned())
     }
 
-    fn ips(addresses: &[&str]) -> Found {
-        Found::Addresses(addresses.iter().map(|address| address.parse().expect("is an address")).collect())
+    fn ips(addresses: &[&str]) -> Resolved {
+        Resolved::Addresses(addresses.iter().map(|address| address.parse().expect("is an address")).collect())
     }
 
-    /// A record: host and port, priority, weight.
-    fn target(host: &str, port: u16, priority: u16, weight: u16) -> Target {
+    fn target(host: &str, port: u16, priority: u16, weight: u16) -> ServiceTarget {
         let host = host.parse().map_or_else(|_| ServerHost::Name(host.to_owned()), ServerHost::Address);
-        Target { host, port, priority, weight, addresses: vec![[10, 0, 0, 1].into()] }
+        ServiceTarget { host, port, priority, weight, addresses: vec![[10, 0, 0, 1].into()] }
     }
 
     #[test]
@@ -193,8 +198,8 @@ mod tests {
         let (mut upstream, names) = upstream(&["http+srv://_http._tcp.app.test", "http://10.9.9.9"]);
         (upstream.servers[0].weight, upstream.servers[0].priority) = (2, 5);
         let service = ServerHost::Service("_http._tcp.app.test".to_owned());
-        let shown = |targets: &[Target]| -> Vec<String> {
-            names.set(&service, Found::Targets(targets.to_vec()));
+        let shown = |targets: &[ServiceTarget]| -> Vec<String> {
+            names.set(&service, Resolved::Targets(targets.to_vec()));
             let listed = listed(&upstream, &names);
             assert_eq!(listed[listed.len() - 1].label, "10.9.9.9");
             let shown = |one: &Listed| {
@@ -210,7 +215,7 @@ mod tests {
             listed[..listed.len() - 1].iter().map(shown).collect()
         };
         assert_eq!(shown(&[]), ["_http._tcp.app.test _http._tcp.app.test 2 5 "], "without an address");
-        let lost = Target { addresses: Vec::new(), ..target("c.test", 80, 1, 1) };
+        let lost = ServiceTarget { addresses: Vec::new(), ..target("c.test", 80, 1, 1) };
         assert_eq!(
             shown(&[target("::1", 8080, 0, 1)]),
             ["_http._tcp.app.test ([::1]:8080) [::1]:8080 2 5 10.0.0.1:8080"]
@@ -233,7 +238,8 @@ mod tests {
             (&[0, 60], &[1, 1000]),
             (&[65535, 32768, 1, 0], &[1000, 500, 1, 1]),
         ] {
-            let targets: Vec<Target> = given.iter().map(|&weight| target("a.test", 80, 1, weight)).collect();
+            let targets: Vec<ServiceTarget> =
+                given.iter().map(|&weight| target("a.test", 80, 1, weight)).collect();
             let other = target("b.test", 80, 2, 7);
             let all = [targets, vec![other]].concat();
             let expected: Vec<u32> = expected.iter().copied().chain([7]).collect();

@@ -1,20 +1,17 @@
-//! Which requests of a route are in the access log.
+//! Sampling of the access log.
 
 use config::RouteLog;
 use telemetry::WHOLE;
 
-/// Which requests of a route are in the access log.
+/// The requests of a route that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Logged {
-    /// All of them.
     All,
-    /// None.
     Off,
-    /// A share, and all that fail.
+    /// A sample, and all failed requests.
     Sample {
-        /// How many of a million.
         millionths: u32,
-        /// How many requests a line stands for, in hundredths.
+        /// The number of requests that a line represents, in hundredths.
         weight: u32,
     },
 }
@@ -26,18 +23,19 @@ impl Logged {
             Some(RouteLog::Off) => Self::Off,
             Some(RouteLog::Share(share)) => {
                 let millionths = share.millionths();
-                // Without a share only those are logged that fail, each for itself.
+                // With share 0, only failed requests are logged, each representing itself.
                 let weight = (u64::from(WHOLE) * 1_000_000).checked_div(millionths.into());
                 Self::Sample { millionths, weight: weight.map_or(WHOLE, |weight| weight as u32) }
             }
         }
     }
 
-    /// How many requests the line of one stands for, in hundredths; `None` if it has none. `random` draws a number.
+    /// Returns how many requests the log line represents, in hundredths; `None` if the request is not logged.
     pub(crate) fn weight(self, has_failed: bool, random: impl FnOnce() -> u32) -> Option<u32> {
         match self {
             Self::All => Some(WHOLE),
             Self::Off => None,
+            // All failures are logged, so each line stands for itself.
             Self::Sample { .. } if has_failed => Some(WHOLE),
             Self::Sample { millionths, weight } => (random() % 1_000_000 < millionths).then_some(weight),
         }
@@ -46,14 +44,14 @@ impl Logged {
 
 #[cfg(test)]
 mod tests {
-    use shape::Share;
+    use shape::Millionths;
 
     use super::*;
 
     #[test]
     fn a_line_of_a_sample_stands_for_those_without_one() {
         let sample =
-            |millionths| Logged::new(Some(RouteLog::Share(Share::of_millionths(millionths).unwrap())));
+            |millionths| Logged::new(Some(RouteLog::Share(Millionths::of_millionths(millionths).unwrap())));
         for (logged, has_failed, drawn, weight) in [
             (Logged::new(None), false, 999_999, Some(100)),
             (Logged::new(Some(RouteLog::Off)), true, 0, None),

@@ -3,25 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use shape::Share;
+use shape::Millionths;
 
-/// A route's mirror, shared by all workers.
+/// Shared by all workers.
 pub(crate) struct Mirror {
-    /// The index of the upstream.
     pub(crate) upstream: usize,
     pub(crate) body_bytes_max: u64,
-    /// The line that tells servers that a request is a copy; empty if none does.
+    /// The line that marks a request as a copy for its server; empty if there is none.
     pub(crate) mark: Vec<u8>,
     requests_max: u32,
-    /// The share in 2⁻⁶⁴, rounded up; `None` is every request.
+    /// The share in 2⁻⁶⁴, rounded up; `None` copies every request.
     step: Option<u64>,
-    /// The sum of the steps so far. A request is copied whenever it wraps, so that the share is exact.
+    /// The sum of the steps so far. A request is copied whenever it overflows, so the share is exact.
     sum: AtomicU64,
     under_way: AtomicU32,
 }
 
-/// A copy under way, until it is dropped.
-pub(crate) struct Place(Arc<Mirror>);
+/// Counts a copy under way until it is dropped.
+pub(crate) struct MirrorPermit(Arc<Mirror>);
 
 impl Mirror {
     pub(crate) fn new(settings: &config::Mirror) -> Self {
@@ -40,24 +39,27 @@ impl Mirror {
     /// Whether the next request is copied.
     pub(crate) fn is_next(&self) -> bool {
         let Some(step) = self.step else { return true };
+        // Only the sum counts, not the order of the requests, so Relaxed suffices.
         self.sum.fetch_add(step, Ordering::Relaxed).overflowing_add(step).1
     }
 
-    /// A place for one more copy, if there are not too many.
-    pub(crate) fn place(self: &Arc<Self>) -> Option<Place> {
-        let place = Place(Arc::clone(self));
+    /// Returns a place for another copy, if the limit permits.
+    pub(crate) fn place(self: &Arc<Self>) -> Option<MirrorPermit> {
+        // Beyond the limit, dropping the guard takes the count back.
+        let place = MirrorPermit(Arc::clone(self));
         (self.under_way.fetch_add(1, Ordering::Relaxed) < self.requests_max).then_some(place)
     }
 }
 
-impl Drop for Place {
+impl Drop for MirrorPermit {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn step(share: Share) -> Option<u64> {
-    let whole = u128::from(Share::WHOLE.millionths());
+fn step(share: Millionths) -> Option<u64> {
+    let whole = u128::from(Millionths::WHOLE.millionths());
+    // Rounded up: rounded down, a share of 1 in n would copy only every (n + 1)th request at times.
     u64::try_from((u128::from(share.millionths()) << 64).div_ceil(whole)).ok()
 }
 
@@ -68,7 +70,7 @@ mod tests {
     fn mirror(millionths: u32) -> Arc<Mirror> {
         Arc::new(Mirror::new(&config::Mirror {
             upstream: 0,
-            share: Share::of_millionths(millionths).unwrap(),
+            share: Millionths::of_millionths(millionths).unwrap(),
             body_bytes_max: 0,
             requests_max: 2,
             mark: Some("X-Copy".to_owned()),

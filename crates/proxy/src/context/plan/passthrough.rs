@@ -1,21 +1,21 @@
-//! Where TLS goes that is passed on as it is: by the name and the protocols that a client asks for.
+//! Routes undecrypted TLS by the server name and the protocols that a client requests.
 
 use config::Config;
 use route::Split;
-use tls::{ClientHello, Names};
+use tls::{ClientHello, HostNames};
 
-/// The rules of a listener about TLS that is passed on.
+/// A listener's rules for TLS that is passed on.
 #[derive(Debug)]
 pub(crate) struct Passthrough {
-    names: Names,
-    /// Rules for all clients.
+    names: HostNames,
+    /// Rules without server name.
     any: Vec<usize>,
-    rules: Vec<Rule>,
+    rules: Vec<PassthroughRule>,
 }
 
 #[derive(Debug)]
-struct Rule {
-    /// One of these has to be offered (ALPN); none means that any client will do.
+struct PassthroughRule {
+    /// The client must offer one of these (ALPN); empty accepts any client.
     protocols: Vec<String>,
     to: Split,
     /// Indices and names of the upstreams.
@@ -23,24 +23,25 @@ struct Rule {
 }
 
 impl Passthrough {
-    /// The rules of a listener; `None` without any.
+    /// Compiles the rules of a listener; `None` without any.
     pub(crate) fn new(listener: &config::Listener, config: &Config) -> Option<Self> {
         let passthrough = &listener.passthrough;
         let is_any = |names: &[String]| names.iter().any(|name| name == "*");
-        let rules = passthrough.iter().map(|one| Rule {
+        let rules = passthrough.iter().map(|one| PassthroughRule {
             protocols: one.protocols.clone(),
             to: one.to.clone(),
             upstreams: one.upstreams().map(|index| (index, config.upstreams[index].name.clone())).collect(),
         });
         (!passthrough.is_empty()).then(|| Self {
-            names: Names::new(passthrough.iter().map(|one| one.names.as_slice())),
+            names: HostNames::new(passthrough.iter().map(|one| one.names.as_slice())),
             any: (0..passthrough.len()).filter(|rule| is_any(&passthrough[*rule].names)).collect(),
             rules: rules.collect(),
         })
     }
 
-    /// Index and name of the upstream that a client goes to, by a random number; `None` if its TLS is not passed on.
+    /// Returns index and name of the upstream for a client, by a random number; `None` if its TLS is not passed on.
     pub(crate) fn upstream(&self, hello: &ClientHello, random: u64) -> Option<&(usize, String)> {
+        // Rules for the client's name come before those for any name.
         let named = hello.server_name.iter().flat_map(|name| self.names.having(name));
         let mut rules = named.chain(self.any.iter().copied()).map(|rule| &self.rules[rule]);
         let found = rules.find(|rule| {
@@ -68,7 +69,7 @@ mod tests {
             Settings::for_servers(vec![address], vec!["http://127.0.0.1:1".parse().expect("is one")]);
         let first = settings.upstreams[0].clone();
         settings.upstreams = ["app", "a", "b", "c", "d", "e"]
-            .map(|name| Upstream { name: name.to_owned(), ..first.clone() })
+            .map(|name| Upstream { name: name.to_owned(), ..Upstream::clone(&first) }.into())
             .into();
         settings.listeners[0].tcp = Some(0);
         let one = |names: &[&str], protocols: &[&str], upstream| config::Passthrough {
@@ -112,7 +113,7 @@ mod tests {
         let mut settings =
             Settings::for_servers(vec![address], vec!["http://127.0.0.1:1".parse().expect("is one")]);
         let first = settings.upstreams[0].clone();
-        settings.upstreams.push(Upstream { name: "none".to_owned(), ..first });
+        settings.upstreams.push(Upstream { name: "none".to_owned(), ..Upstream::clone(&first) }.into());
         settings.listeners[0].tcp = Some(0);
         settings.listeners[0].passthrough = vec![config::Passthrough {
             names: vec!["*".to_owned()],

@@ -1,7 +1,7 @@
 //! Routes as the request path uses them: matching, requirements and actions.
 //!
-//! Request counts and verified users are shared by all workers, and survive a configuration change that leaves their
-//! settings as they were.
+//! Request counts and verified users are shared by all workers, and survive configuration changes that leave their
+//! settings unchanged.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,141 +11,163 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cache::{KeySecret, Space};
-use config::{Action, Compress, Config, Jwt, KeySource, RateLimit, Redis, TokenKeys, WebBotAuth};
+use config::{Action, Compress, Config, Jwt, KeySource, RateLimit, Redis, Shared, TokenKeys, WebBotAuth};
 use route::{
-    AccessList, Credentials, CredentialsDigest, PathRule, Pattern, RateLimiter, Request, RouteTable, Rule,
-    SharedIdentity, Users, Verified,
+    AccessList, BytePattern, Credentials, CredentialsDigest, PathRule, RateLimiter, RequestParts, RouteRule,
+    RouteTable, SharedIdentity, Users, VerifiedCredentials,
 };
 
+use super::sent_tags::SentTags;
 use super::split_key::SplitKey;
 use super::stickiness::CookieSecret;
-use crate::context::exchange_slot::Texts;
-use crate::context::failure::Failure;
+use crate::context::plan::Plan;
 use crate::context::plan::authentication::{Authentication, Proof};
 use crate::context::plan::bots::Bots;
 use crate::context::plan::decisions_elsewhere::Elsewhere;
 use crate::context::plan::forward_auth::ForwardAuth;
 use crate::context::plan::logged::Logged;
 use crate::context::plan::mirror::Mirror;
-use crate::context::plan::tokens::{Keys, Tokens};
-use crate::context::seen::Fields;
-use crate::context::snapshot::{ClientLimits, TimeoutTicks};
-use crate::files::RouteFiles;
-use crate::shaping::Limits;
+use crate::context::plan::tokens::{LiveTokenKeys, Tokens};
+use crate::failure::Failure;
+use crate::shared::client_limits::{ClientLimits, TimeoutTicks};
+use crate::shared::limits::BandwidthLimits;
+use crate::shared::request_fields::RequestFields;
+use crate::shared::route_files::RouteFiles;
+pub use crate::shared::secret::secret;
 use transport::delay::Delayed;
 
-/// How many credentials are remembered as verified for a file of users, and for how long.
+/// How many verified credentials are remembered per user file, and for how long.
 const VERIFIED_MAX: usize = 1024;
 const VERIFIED_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// The index of the upstream of a route that has none.
+/// The index in place of an upstream's for a route without one.
 const NO_UPSTREAM: usize = usize::MAX;
 
-/// A route of the plan.
-pub struct Route {
-    /// The index of the upstream; of none if the policies have an action without one.
+pub struct PlanRoute {
+    /// Index of the upstream; `NO_UPSTREAM` if the action needs none.
     pub(crate) upstream: usize,
-    /// The name in the log.
+    /// For log and metrics.
     pub label: String,
-    /// The policies, if the route has any.
-    pub(crate) policies: Option<Box<Policies>>,
-    /// Whether responses are cached.
+    /// `None` if the route has no policies, which makes its requests cheaper.
+    pub(crate) policies: Option<Box<RoutePolicies>>,
     pub(crate) is_cached: bool,
-    /// Which requests are in the access log.
     pub(crate) logged: Logged,
-    /// How bodies are coded for clients, if they are.
     pub(crate) compress: Option<Compression>,
-    /// Whether the route is only for listeners without TLS: then its requests are not redirected to https.
+    /// Whether requests are delayed, or may need other conditions for their server.
+    pub(crate) prepares_requests: bool,
+    /// Whether the route is only for listeners without TLS, so that its requests are not redirected to https.
     pub(crate) is_for_plain_http: bool,
-    /// What keys are hashed with, for each of its upstreams; empty where nothing is stored.
+    /// The secret of cache keys, for each of its upstreams; empty without a cache.
     key_secrets: Box<[(usize, KeySecret)]>,
-    /// The bandwidth limits of bodies; `None` if there are none.
-    pub(crate) limits: Option<Arc<Limits>>,
+    /// The bandwidth limits of bodies.
+    pub(crate) limits: Option<Arc<BandwidthLimits>>,
     /// The weight of the route's bodies under limits that it shares with other routes.
     pub(crate) weight: NonZeroU32,
-    /// The delay of requests.
     pub(crate) delay: Option<Arc<Delayed>>,
-    /// The delay of responses.
     pub(crate) response_delay: Option<Arc<Delayed>>,
 }
 
-/// The policies of a route: requirements on requests, and actions besides the choice of one upstream.
-pub struct Policies {
+/// A route's policies: requirements on requests, and actions besides the choice of one upstream.
+pub struct RoutePolicies {
     pub(crate) action: Action,
-    pub(crate) access: Option<AccessList>,
+    pub(crate) access: Option<Box<AccessList>>,
     pub(crate) limits: Vec<Limit>,
-    /// Whether one of them counts users.
+    /// Whether a rate limit counts users.
     pub(crate) limits_users: bool,
-    /// Copies requests for another upstream.
     pub(crate) mirror: Option<Arc<Mirror>>,
-    /// How clients prove who they are, if they have to.
+    /// The proofs that clients must give, if any.
     pub(crate) authentication: Option<Authentication>,
     /// The configured policies for messages.
-    pub(crate) settings: config::Policies,
-    /// The files, if the route answers with some.
+    pub(crate) settings: Shared<config::Policies>,
+    /// The files, if the route serves some.
     pub(crate) files: Option<Arc<RouteFiles>>,
-    /// What keeps clients on their side of a split; see `Route::sign_splits`.
-    pub(crate) split_key: Option<SplitKey>,
-    /// The path pattern, whose groups edits of fields may use.
-    pub(crate) pattern: Option<Pattern>,
+    /// Keeps clients on their side of a split; see `Route::sign_splits`.
+    pub(crate) split_key: Option<Box<SplitKey>>,
+    /// The path pattern, whose groups edits may use.
+    pub(crate) pattern: Option<BytePattern>,
     /// Whether the policies may need a request ID.
     pub(crate) names_request: bool,
-    /// The time-outs, if the route has any of its own.
-    pub(crate) ticks: Option<TimeoutTicks>,
-    /// The limits on clients, if the route has any of its own.
-    pub(crate) client_limits: Option<ClientLimits>,
+    /// `None` if the global ones apply.
+    pub(crate) ticks: Option<Box<TimeoutTicks>>,
+    /// `None` if the global ones apply.
+    pub(crate) client_limits: Option<Box<ClientLimits>>,
 }
 
-/// How a route codes bodies.
+/// Content coding of a route's bodies.
 #[derive(Debug, Clone)]
 pub(crate) struct Compression {
     pub(crate) settings: Arc<Compress>,
-    /// Tells the settings from others: what was noted under those does not count.
+    /// A hash of the settings: notes made under other settings are ignored.
     pub(crate) number: u64,
+    /// The kinds of tags that the route's servers send; some leave the proxy as weak ones.
+    pub(crate) sent_tags: Arc<SentTags>,
 }
 
 impl Compression {
-    fn new(settings: &Arc<Compress>) -> Self {
+    /// Keeps the previous route's knowledge about its servers.
+    fn new(settings: &Arc<Compress>, last: Option<&Self>) -> Self {
         let mut hash = DefaultHasher::new();
         format!("{settings:?}").hash(&mut hash);
-        Self { settings: Arc::clone(settings), number: hash.finish() }
+        let sent_tags = last.map(|last| Arc::clone(&last.sent_tags)).unwrap_or_default();
+        Self { settings: Arc::clone(settings), number: hash.finish(), sent_tags }
     }
 }
 
-/// A rate limit on requests.
 pub(crate) struct Limit {
     settings: RateLimit,
-    /// Whether users are counted, who have to be known.
+    /// Whether the key contains the user, who must then be known.
     pub(crate) of_users: bool,
     pub(crate) limiter: Arc<RateLimiter>,
-    /// What it is to other instances, if they share it.
+    /// Its identity among instances, if they share it.
     identity: Option<SharedIdentity>,
+    /// The lines that describe it to clients, up to the remaining quota; `None` if they are not sent.
+    pub(crate) told: Option<Box<[u8]>>,
 }
 
-/// A rate limit that instances share.
 #[derive(Debug, Clone)]
 pub struct SharedLimit {
-    /// The same for all instances.
+    /// Equal on all instances.
     pub id: u64,
-    /// The limiter of this one.
+    /// The limiter of this instance.
     pub limiter: Arc<RateLimiter>,
 }
 
 impl Limit {
-    /// The limit as instances share it, if they do.
+    /// Returns the limit as instances share it, if they do.
     pub(super) fn shared(&self) -> Option<SharedLimit> {
         let SharedIdentity { id, .. } = self.identity?;
         Some(SharedLimit { id, limiter: Arc::clone(&self.limiter) })
     }
 }
 
-/// The users who may send requests.
+/// Returns the lines that describe a limit to clients: its policy, and the beginning of the remaining quota
+/// (draft-ietf-httpapi-ratelimit-headers-10 §3, §4). `names` are those of earlier limits.
+fn told(settings: &RateLimit, names: &mut Vec<String>) -> Box<[u8]> {
+    let rate = settings.rate;
+    let (requests, per) = rate.requests_per();
+    let mut name = format!("{requests}/{}", config::written_duration(per));
+    // Names distinguish the policies of a response.
+    if names.contains(&name) {
+        name = format!("{name}-{}", names.len() + 1);
+    }
+    // The burst and the time in which it is restored. A window is in whole seconds.
+    let window_ns = u128::from(rate.interval_ns()) * u128::from(rate.burst().get());
+    let window = match window_ns.div_ceil(1_000_000_000) {
+        _ if window_ns < 1_000_000_000 => String::new(),
+        seconds => format!(";w={seconds}"),
+    };
+    let lines = format!("RateLimit-Policy: \"{name}\";q={}{window}\r\nRateLimit: \"{name}\"", rate.burst());
+    names.push(name);
+    lines.into_bytes().into()
+}
+
+/// The users of a route with passwords.
 pub struct Auth {
     pub(crate) users: Arc<Users>,
     /// The value of WWW-Authenticate.
     pub(crate) challenge: String,
-    /// Held for the length of a look-up.
-    verified: Mutex<Verified>,
+    /// Locked for a single look-up.
+    verified: Mutex<VerifiedCredentials>,
 }
 
 impl Auth {
@@ -154,11 +176,11 @@ impl Auth {
         Self {
             users: Arc::clone(&settings.users),
             challenge: route::challenge(&settings.realm).unwrap_or_else(|| "Basic realm=\"\"".to_owned()),
-            verified: Mutex::new(Verified::new(VERIFIED_MAX, lifetime_ns, secret())),
+            verified: Mutex::new(VerifiedCredentials::new(VERIFIED_MAX, lifetime_ns, secret())),
         }
     }
 
-    /// The digest of credentials, and the index of the user if they were verified lately.
+    /// Returns the digest of credentials, and the index of the user if they were verified recently.
     pub(crate) fn known(&self, credentials: &Credentials, now_ns: u64) -> (CredentialsDigest, Option<usize>) {
         let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         let digest = verified.digest(credentials);
@@ -166,7 +188,6 @@ impl Auth {
         (digest, user)
     }
 
-    /// Remembers credentials as verified.
     pub(crate) fn keep(&self, digest: CredentialsDigest, user: usize, now_ns: u64) {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner).keep(digest, user, now_ns);
     }
@@ -174,39 +195,38 @@ impl Auth {
 
 /// The table that selects the route of a request.
 #[derive(Clone)]
-pub struct Table {
+pub struct PlanRouteTable {
     rules: RouteTable,
     /// The route of each rule.
     of_rule: Arc<[usize]>,
     only: Option<usize>,
-    /// Whether searches need scratch space, which threads had better not share.
+    /// Whether searches need scratch space, which threads should not share.
     has_patterns: bool,
 }
 
-impl Table {
+impl PlanRouteTable {
     pub(crate) fn new(config: &Config) -> Self {
-        let (of_rule, rules): (Vec<usize>, Vec<route::Rule>) =
-            config.rules().map(|(route, rule)| (route, rule.clone())).unzip();
-        let has_patterns = rules.iter().any(route::Rule::has_pattern);
-        let rules = RouteTable::compile(rules);
+        let (of_rule, rules): (Vec<usize>, Vec<&RouteRule>) = config.rules().unzip();
+        let has_patterns = rules.iter().any(|rule| rule.has_pattern());
+        let rules = RouteTable::choosing(&rules);
         let only = rules.only().map(|rule| of_rule[rule]);
         Self { rules, of_rule: of_rule.into(), only, has_patterns }
     }
 
-    /// A copy of the table for one more worker.
+    /// Returns a copy of the table for another worker, or the same table if it can be shared.
     pub(crate) fn for_worker(table: &Arc<Self>) -> Arc<Self> {
         if table.has_patterns { Arc::new(Self::clone(table)) } else { Arc::clone(table) }
     }
 
-    /// The route of every request, if there is only one.
+    /// Returns the route of every request, if there is only one.
     #[inline]
     pub(crate) fn only(&self) -> Option<usize> {
         self.only
     }
 
-    /// Selects the route for a request.
-    pub(crate) fn choose(&self, request: &Request<'_, Fields<'_>>) -> Result<usize, Failure> {
-        // Where the path decides, it must not be read in two ways.
+    /// Selects the route for a request. Called once per request, during admission.
+    pub(crate) fn choose(&self, request: &RequestParts<'_, RequestFields<'_>>) -> Result<usize, Failure> {
+        // If a rule depends on the path, it must not be ambiguous.
         if self.rules.is_ambiguous(request) {
             return Err(Failure::AmbiguousPath);
         }
@@ -214,35 +234,85 @@ impl Table {
     }
 }
 
-/// Compiles the routes. Counts and verified users of `previous` are kept. Cache keys are hashed with secrets that
-/// derive from the cache's secret.
+/// Compiles the routes. Unchanged routes of `alike` are kept; it is the previous plan if everything around its routes
+/// is unchanged, too. Other routes keep counts and verified users of `previous`. Secrets of cache keys derive from the
+/// cache's secret.
 pub(crate) fn routes(
     config: &Config,
-    previous: Option<(&Config, &[Route])>,
-    secret: Option<KeySecret>,
-) -> Vec<Route> {
-    let mut kept = Kept::of(previous);
-    config.routes.iter().map(|route| Route::new(config, route, &mut kept, secret)).collect()
+    previous: Option<&Plan>,
+    alike: Option<&Plan>,
+    (cache_secret, split_secret): (Option<KeySecret>, &CookieSecret),
+) -> Vec<Arc<PlanRoute>> {
+    let mut kept = None;
+    let route = |(place, settings): (usize, &Shared<config::Route>)| {
+        let is_same = |before: &&Plan, place: usize| {
+            before.config.routes.get(place).is_some_and(|before| before.is_one_with(settings))
+        };
+        // Unchanged routes are shared, so that an edit of one among thousands costs little.
+        if let Some(alike) = alike.filter(|alike| is_same(alike, place)) {
+            return Arc::clone(&alike.routes[place]);
+        }
+        // The maps of earlier state are only made once a route has changed.
+        let kept = kept.get_or_insert_with(|| KeptState::from_previous(previous));
+        let moved = kept.places.get(settings.name.as_str()).copied();
+        if let Some((alike, place)) = alike.zip(moved).filter(|(alike, place)| is_same(alike, *place)) {
+            return Arc::clone(&alike.routes[place]);
+        }
+        let mut route = PlanRoute::new(config, settings, kept, cache_secret);
+        route.sign_splits(split_secret);
+        Arc::new(route)
+    };
+    config.routes.iter().enumerate().map(route).collect()
 }
 
-/// The cache spaces of these routes, without duplicates.
-pub(crate) fn spaces(config: &Config, routes: &[Route]) -> Vec<Space> {
+/// Whether equal route settings have the same meaning in two configurations.
+pub(crate) fn are_surroundings_alike(one: &Config, other: &Config) -> bool {
+    let has_tls = |config: &Config| -> Vec<bool> {
+        config.listeners.iter().map(|listener| listener.tls.is_some()).collect()
+    };
+    let is_named_alike = |(one, other): (&Shared<config::Upstream>, &Shared<config::Upstream>)| {
+        one.is_one_with(other) || one.name == other.name
+    };
+    (&one.limits, &one.timeouts, &one.redis) == (&other.limits, &other.timeouts, &other.redis)
+        && one.upstreams.len() == other.upstreams.len()
+        && one.upstreams.iter().zip(&other.upstreams).all(is_named_alike)
+        && has_tls(one) == has_tls(other)
+}
+
+/// Whether the rules of two configurations lead to the same routes.
+pub(crate) fn have_same_rules(one: &Config, other: &Config) -> bool {
+    let is_ruled_alike = |(one, other): (&Shared<config::Route>, &Shared<config::Route>)| {
+        one.is_one_with(other) || one.rules == other.rules
+    };
+    one.routes.len() == other.routes.len() && one.routes.iter().zip(&other.routes).all(is_ruled_alike)
+}
+
+/// Whether these are identical routes.
+pub(crate) fn are_same(before: &[Arc<PlanRoute>], routes: &[Arc<PlanRoute>]) -> bool {
+    before.len() == routes.len() && before.iter().zip(routes).all(|(one, other)| Arc::ptr_eq(one, other))
+}
+
+/// Returns the cache spaces of these routes, without duplicates.
+pub(crate) fn spaces(config: &Config, routes: &[Arc<PlanRoute>]) -> Vec<Space> {
     let mut spaces: Vec<Space> = Vec::new();
+    // Nearly every secret has a single space.
+    let mut known: HashMap<KeySecret, Vec<usize>> = HashMap::new();
     for (settings, route) in config.routes.iter().zip(routes) {
         let Some(policy) = &settings.cache else { continue };
         for &(_, secret) in &route.key_secrets {
-            let space = Space { secret, options: policy.key.clone() };
-            if !spaces.contains(&space) {
-                spaces.push(space);
+            let known = known.entry(secret).or_default();
+            if !known.iter().any(|place| spaces[*place].options == policy.key) {
+                known.push(spaces.len());
+                spaces.push(Space { secret, options: policy.key.clone() });
             }
         }
     }
     spaces
 }
 
-/// The name of the space in which a route stores what an upstream answers: the same after every start and change that
-/// leaves both as they were. Where a URL alone does not lead to the route, others may have the same one, and other answers
-/// to it.
+/// Returns the name of the space in which a route stores an upstream's responses: stable across restarts and changes of
+/// other settings. If a route matches on more than host and path, other routes may answer the same URL, so its space is
+/// separate.
 fn space_name(config: &Config, route: &config::Route, upstream: usize) -> Vec<u8> {
     let upstream = config.upstreams[upstream].name.as_bytes();
     let mut name = (upstream.len() as u64).to_le_bytes().to_vec();
@@ -253,14 +323,9 @@ fn space_name(config: &Config, route: &config::Route, upstream: usize) -> Vec<u8
     name
 }
 
-fn is_for_plain_http(config: &Config, rule: &Rule) -> bool {
-    let has_no_tls = |listener: &usize| config.listeners[*listener].tls.is_none();
-    !rule.listeners.is_empty() && rule.listeners.iter().all(has_no_tls)
-}
-
-/// Whether more counts of a request than its host and path.
-fn has_conditions(rule: &Rule) -> bool {
-    let Rule { listeners, host: _, path: _, methods, headers, cookies, query, claims, clients } = rule;
+/// Whether a rule matches on more than host and path.
+fn has_conditions(rule: &RouteRule) -> bool {
+    let RouteRule { listeners, host: _, path: _, methods, headers, cookies, query, claims, clients } = rule;
     !(listeners.is_empty()
         && methods.is_empty()
         && headers.is_empty()
@@ -270,21 +335,24 @@ fn has_conditions(rule: &Rule) -> bool {
         && clients.is_empty())
 }
 
-/// Whether no policy is set but those that have a place of their own in the route.
-fn is_default(policies: &config::Policies) -> bool {
+/// Whether all policies are default, except those with a separate field in `Route`.
+fn is_default(policies: &config::Policies, default: &config::Policies) -> bool {
+    let options = &policies.options;
+    // The usual case needs no copy of the policies.
+    if options.compress.is_none() && options.access_log.is_none() {
+        return policies == default;
+    }
     let mut policies = policies.clone();
-    policies.options.compress = None;
-    policies.options.access_log = None;
-    policies == config::Policies::default()
+    (policies.options.compress, policies.options.access_log) = (None, None);
+    policies == *default
 }
 
-impl Route {
-    /// Its rate limits that instances share.
+impl PlanRoute {
     pub(super) fn shared_limits(&self) -> impl Iterator<Item = SharedLimit> {
         self.policies.iter().flat_map(|policies| policies.limits.iter().filter_map(Limit::shared))
     }
 
-    /// The decisions about its requests that instances share, if they do.
+    /// The channel of authentication decisions about its requests, if they are shared.
     pub(super) fn shared_decisions(&self) -> Option<&Arc<Elsewhere>> {
         let authentication = self.policies.as_ref()?.authentication.as_ref()?;
         authentication.server()?.memory.as_ref()?.elsewhere.as_ref()
@@ -293,67 +361,74 @@ impl Route {
     fn new(
         config: &Config,
         settings: &config::Route,
-        kept: &mut Kept<'_>,
+        kept: &mut KeptState<'_>,
         secret: Option<KeySecret>,
     ) -> Self {
-        let is_plain = matches!(settings.action, Action::Upstream(_)) && is_default(&settings.policies);
+        let is_plain =
+            matches!(settings.action, Action::Upstream(_)) && is_default(&settings.policies, &kept.default);
         let secret = secret.filter(|_| settings.cache.is_some());
         let key_secrets = secret.map_or_else(Box::default, |secret| {
             let of = |upstream| (upstream, secret.of_space(&space_name(config, settings, upstream)));
             settings.action.upstreams().map(of).collect()
         });
-        let before = kept.delays.get(settings.name.as_str()).copied();
+        let before = kept.routes.get(settings.name.as_str()).copied();
         let [delay, response_delay] =
             before.map_or([None, None], |route| [&route.delay, &route.response_delay].map(Option::as_ref));
+        let last = before.and_then(|route| route.compress.as_ref());
+        let compress =
+            settings.policies.options.compress.as_ref().map(|settings| Compression::new(settings, last));
+        let delay = Delayed::new(settings.shaping.delay.as_ref(), delay);
         Self {
             upstream: settings.action.upstreams().next().unwrap_or(NO_UPSTREAM),
             label: settings.name.clone(),
             is_cached: settings.cache.is_some() && config.cache.is_some(),
             logged: Logged::new(settings.policies.options.access_log),
-            compress: settings.policies.options.compress.as_ref().map(Compression::new),
-            is_for_plain_http: settings.rules.iter().all(|rule| is_for_plain_http(config, rule)),
+            prepares_requests: delay.is_some() || compress.is_some(),
+            compress,
+            is_for_plain_http: config.is_for_plain_http(settings),
             key_secrets,
-            limits: Limits::new(
+            limits: BandwidthLimits::new(
                 &settings.shaping.bandwidths,
                 kept.bandwidths.get(settings.name.as_str()).copied(),
             ),
             weight: settings.shaping.weight,
-            delay: Delayed::new(settings.shaping.delay.as_ref(), delay),
+            delay,
             response_delay: Delayed::new(settings.shaping.response_delay.as_ref(), response_delay),
-            policies: (!is_plain).then(|| Box::new(Policies::new(config, settings, kept))),
+            policies: (!is_plain).then(|| Box::new(RoutePolicies::new(config, settings, kept))),
         }
     }
 
-    /// The keys of tokens and of bots that are fetched.
-    pub fn fetched_keys(&self) -> impl Iterator<Item = &Arc<Keys>> {
+    /// The keys of tokens and bots that are fetched.
+    pub fn fetched_keys(&self) -> impl Iterator<Item = &Arc<LiveTokenKeys>> {
         let policies = self.policies.as_deref();
-        let of_tokens = policies.and_then(Policies::tokens).map(|tokens| &tokens.keys);
-        let bots = policies.and_then(Policies::bots);
+        let of_tokens = policies.and_then(RoutePolicies::tokens).map(|tokens| &tokens.keys);
+        let bots = policies.and_then(RoutePolicies::bots);
         let of_bots = bots.into_iter().flat_map(|bots| bots.agents.iter().map(|agent| &agent.keys));
+        // Keys from a file only change with the configuration.
         of_tokens.into_iter().chain(of_bots).filter(|keys| keys.remote.is_some())
     }
 
-    /// Has the cookies of the route's split signed with this secret, if the configuration has none.
+    /// Sets the secret that signs the route's split cookies, if the configuration has none.
     pub(super) fn sign_splits(&mut self, secret: &CookieSecret) {
         if let Some(policies) = &mut self.policies {
             let key = policies.settings.split_key.as_ref();
-            policies.split_key = key.map(|key| SplitKey::new(key, secret));
+            policies.split_key = key.map(|key| Box::new(SplitKey::new(key, secret)));
         }
     }
 
-    /// The secret for the cache keys of an upstream's responses; `None` if the route has no cache.
+    /// The secret of cache keys for an upstream's responses; `None` without a cache.
     #[inline]
     pub(crate) fn key_secret(&self, upstream: usize) -> Option<KeySecret> {
         self.key_secrets.iter().find(|(known, _)| *known == upstream).map(|(_, secret)| *secret)
     }
 
-    /// The secrets for the cache keys of all the route's upstreams.
+    /// The secrets of cache keys of all the route's upstreams.
     pub(crate) fn key_secrets(&self) -> impl Iterator<Item = KeySecret> {
         self.key_secrets.iter().map(|(_, secret)| *secret)
     }
 }
 
-impl Policies {
+impl RoutePolicies {
     /// The name of a listed user; empty for `None`.
     fn user_name(&self, user: Option<usize>) -> &str {
         let name = || self.password()?.users.name(user?);
@@ -361,42 +436,48 @@ impl Policies {
     }
 
     /// The name of a request's user, listed or vouched for; empty if there is none.
-    pub(crate) fn user<'a>(&'a self, listed: Option<usize>, texts: &'a Texts) -> &'a str {
-        let vouched = texts.user();
+    pub(crate) fn user<'a>(&'a self, listed: Option<usize>, vouched: &'a str) -> &'a str {
         if vouched.is_empty() { self.user_name(listed) } else { vouched }
     }
 
-    /// The bots that are let in, if their signatures are asked for.
+    /// The admitted bots, if their signatures are proofs.
     fn bots(&self) -> Option<&Arc<Bots>> {
         self.authentication.as_ref()?.bots()
     }
 
-    /// The rules of tokens, if tokens are asked for.
+    /// The rules of tokens, if tokens are proofs.
     pub(crate) fn tokens(&self) -> Option<&Arc<Tokens>> {
         self.authentication.as_ref()?.tokens()
     }
 
-    /// The listed users, if passwords are asked for.
+    /// The listed users, if passwords are proofs.
     pub(crate) fn password(&self) -> Option<&Arc<Auth>> {
         self.authentication.as_ref()?.password()
     }
 
-    fn new(config: &Config, route: &config::Route, kept: &mut Kept<'_>) -> Self {
-        let settings = &*route.policies;
-        let config::Access { allow, deny } = &settings.access;
+    fn new(config: &Config, route: &config::Route, kept: &mut KeptState<'_>) -> Self {
+        let settings = &route.policies;
+        let config::Access { allow, deny } = &*settings.access;
         let is_open = allow.is_empty() && deny.is_empty();
         let pattern = route.rules.first().and_then(|rule| match &rule.path {
             PathRule::Pattern(pattern) => Some(pattern.clone()),
             PathRule::Exact(_) | PathRule::Prefix(_) => None,
         });
         let authentication = kept.authentication(config, settings);
+        // The mark of a mirror is a field of this proxy, too, which clients must not set.
         let mark = settings.mirror.iter().filter_map(|mirror| mirror.mark.as_deref());
         let own_fields = authentication.iter().flat_map(Authentication::own_fields).chain(mark);
-        let request_headers = settings.request_headers.clone().removing(own_fields);
-        let has_waits = settings.timeouts != config::RouteTimeouts::default();
+        let own_fields: Vec<&str> = own_fields.collect();
+        let mut own_settings = Shared::clone(settings);
+        // Servers trust these fields, which only this proxy may send: a client's own are removed.
+        if !own_fields.is_empty() {
+            own_settings.request_headers = settings.request_headers.clone().removing(own_fields);
+        }
+        let has_waits = *settings.timeouts != config::RouteTimeouts::default();
         Self {
             action: route.action.clone(),
-            access: (!is_open).then(|| AccessList::new(allow.iter().copied(), deny.iter().copied())),
+            access: (!is_open)
+                .then(|| Box::new(AccessList::new(allow.iter().copied(), deny.iter().copied()))),
             limits: kept.limits(config, &route.name, &settings.rate_limits),
             limits_users: settings.rate_limits.iter().any(|limit| limit.key.has_user()),
             authentication,
@@ -405,19 +486,21 @@ impl Policies {
                 Action::Files(settings) => Some(kept.files(&route.name, settings)),
                 Action::Upstream(_) | Action::Split(_) | Action::Redirect(_) | Action::Respond(_) => None,
             },
+            // `sign_splits` sets it, because the secret may come from the previous process.
             split_key: None,
             pattern,
             names_request: names_request(&route.action, settings),
-            client_limits: (settings.limits != config::RouteLimits::default())
-                .then(|| ClientLimits::of_route(&config.limits, &settings.limits)),
-            ticks: has_waits.then(|| TimeoutTicks::of_route(&config.timeouts, &settings.timeouts)),
-            settings: config::Policies { request_headers, ..settings.clone() },
+            client_limits: (*settings.limits != config::RouteLimits::default())
+                .then(|| Box::new(ClientLimits::of_route(&config.limits, &settings.limits))),
+            ticks: has_waits.then(|| Box::new(TimeoutTicks::of_route(&config.timeouts, &settings.timeouts))),
+            settings: own_settings,
         }
     }
 }
 
-/// Whether a template may name `$request_id`. One that is not named is not made.
+/// Whether a template may use `$request_id`. Otherwise no ID is made.
 fn names_request(action: &Action, policies: &config::Policies) -> bool {
+    // A text that only looks like the variable costs an ID that is never used.
     let is_named = |text: &str| text.contains("request_id");
     let location = match action {
         Action::Redirect(redirect) => Some(redirect.to()),
@@ -437,34 +520,43 @@ fn names_request(action: &Action, policies: &config::Policies) -> bool {
         })
 }
 
-/// What a limit is to all instances: those with the same settings for a route of the same name count together.
+/// Returns a limit's identity among instances: equal settings on routes of the same name count together.
 fn identity(redis: &Redis, route: &str, settings: &RateLimit) -> SharedIdentity {
     let secret = redis.secret.as_ref().map_or(redis.name.as_bytes(), |secret| &secret.bytes);
     let RateLimit { rate, key, .. } = settings;
-    SharedIdentity::of(secret, &format!("{route}\n{:?} {} {key:?}", rate.requests_per(), rate.burst()))
+    SharedIdentity::from_secret(
+        secret,
+        &format!("{route}\n{:?} {} {key:?}", rate.requests_per(), rate.burst()),
+    )
 }
 
-/// What the plan before has that may go on, and what this one has by now.
-struct Kept<'p> {
-    bandwidths: HashMap<&'p str, &'p Arc<Limits>>,
-    /// Those that hold messages back.
-    delays: HashMap<&'p str, &'p Route>,
+/// State of the previous plan to keep, and objects of this plan to share.
+struct KeptState<'p> {
+    /// The index of each route.
+    places: HashMap<&'p str, usize>,
+    /// The policies of a route without any.
+    default: config::Policies,
+    bandwidths: HashMap<&'p str, &'p Arc<BandwidthLimits>>,
+    /// Routes with delays or compression.
+    routes: HashMap<&'p str, &'p PlanRoute>,
     limits: HashMap<&'p str, &'p [Limit]>,
     files: HashMap<&'p str, &'p Arc<RouteFiles>>,
     /// By realm and file.
     auths: HashMap<(String, PathBuf), Arc<Auth>>,
     tokens: Vec<Arc<Tokens>>,
     bots: Vec<Arc<Bots>>,
-    /// Keys that are fetched.
-    keys: HashMap<KeySource, Arc<Keys>>,
+    /// Keys from URLs, by source.
+    keys: HashMap<KeySource, Arc<LiveTokenKeys>>,
     forward_auths: Vec<Arc<ForwardAuth>>,
 }
 
-impl<'p> Kept<'p> {
-    fn of(previous: Option<(&'p Config, &'p [Route])>) -> Self {
+impl<'p> KeptState<'p> {
+    fn from_previous(previous: Option<&'p Plan>) -> Self {
         let mut kept = Self {
+            places: HashMap::new(),
+            default: config::Policies::default(),
             bandwidths: HashMap::new(),
-            delays: HashMap::new(),
+            routes: HashMap::new(),
             limits: HashMap::new(),
             files: HashMap::new(),
             auths: HashMap::new(),
@@ -474,43 +566,55 @@ impl<'p> Kept<'p> {
             forward_auths: Vec::new(),
         };
         let (config, routes) =
-            previous.map_or((&[][..], &[][..]), |(config, routes)| (&config.routes, routes));
-        for (settings, route) in config.iter().zip(routes) {
+            previous.map_or((&[][..], &[][..]), |plan| (&plan.config.routes, &plan.routes));
+        for (place, (settings, route)) in config.iter().zip(routes).enumerate() {
+            kept.places.insert(&settings.name, place);
             if let Some(limits) = &route.limits {
                 kept.bandwidths.insert(&settings.name, limits);
             }
-            if route.delay.is_some() || route.response_delay.is_some() {
-                kept.delays.insert(&settings.name, route);
+            if route.delay.is_some() || route.response_delay.is_some() || route.compress.is_some() {
+                kept.routes.insert(&settings.name, route);
             }
             let Some(policies) = &route.policies else { continue };
             if !policies.limits.is_empty() {
                 kept.limits.insert(&settings.name, &policies.limits);
             }
             let authentication = policies.authentication.as_ref();
-            kept.forward_auths.extend(authentication.and_then(Authentication::server).cloned());
+            if let Some(server) = authentication.and_then(Authentication::server)
+                // Neighbouring routes with equal settings share one object, which is kept once.
+                && kept.forward_auths.last().is_none_or(|last| !Arc::ptr_eq(last, server))
+            {
+                kept.forward_auths.push(Arc::clone(server));
+            }
             if let Some(files) = &policies.files {
                 kept.files.insert(&settings.name, files);
             }
             if let (Some(settings), Some(auth)) = (&settings.policies.auth, policies.password()) {
                 kept.auths.insert((settings.realm.clone(), settings.file.clone()), Arc::clone(auth));
             }
-            if let Some(tokens) = policies.tokens() {
+            if let Some(tokens) = policies.tokens()
+                && kept.tokens.last().is_none_or(|last| !Arc::ptr_eq(last, tokens))
+            {
                 kept.keep_tokens(tokens);
             }
-            if let Some(bots) = policies.bots() {
+            if let Some(bots) = policies.bots()
+                && kept.bots.last().is_none_or(|last| !Arc::ptr_eq(last, bots))
+            {
                 kept.keep_bots(bots);
             }
         }
         kept
     }
 
-    /// The limits of a route of this name: those that it had count on.
+    /// Returns the limits of a route of this name; existing ones keep their counts.
     fn limits(&self, config: &Config, route: &str, settings: &[RateLimit]) -> Vec<Limit> {
+        let mut names = Vec::new();
         let mut before: Vec<&Limit> = self.limits.get(route).copied().unwrap_or_default().iter().collect();
         let limit = |settings: &RateLimit| {
             let shared = settings.shared.zip(config.redis.as_ref());
             let identity = shared.map(|(_, redis)| identity(redis, route, settings));
-            let is_same = |limit: &&Limit| limit.settings == *settings && limit.identity == identity;
+            let is_same = |limit: &&Limit| limit.settings.counts_like(settings) && limit.identity == identity;
+            // Each earlier limit is taken once, so that two equal limits of a route keep separate counts.
             let place = before.iter().position(is_same);
             let limiter = match (place.map(|place| before.remove(place)), shared.zip(identity)) {
                 (Some(limit), _) => Arc::clone(&limit.limiter),
@@ -519,6 +623,7 @@ impl<'p> Kept<'p> {
                     Arc::new(RateLimiter::shared(rate, key, keys_max, secret, (alone, redis.instances)))
                 }
                 (None, None) => {
+                    // Random, so that clients cannot choose keys that collide.
                     let [low, high] = [secret(), secret()].map(u64::from_le_bytes);
                     Arc::new(RateLimiter::new(
                         settings.rate,
@@ -528,12 +633,13 @@ impl<'p> Kept<'p> {
                     ))
                 }
             };
-            Limit { of_users: settings.key.has_user(), settings: settings.clone(), limiter, identity }
+            let told = settings.fields.then(|| told(settings, &mut names));
+            Limit { of_users: settings.key.has_user(), settings: settings.clone(), limiter, identity, told }
         };
         settings.iter().map(limit).collect()
     }
 
-    /// The proofs that a route asks for: those that are decided at once come first.
+    /// Returns the proofs that a route requires: those that need no wait come first.
     fn authentication(&mut self, config: &Config, settings: &config::Policies) -> Option<Authentication> {
         let password = settings.auth.as_ref().map(|auth| Proof::Password(self.auth(auth)));
         let token = settings.jwt.as_ref().map(|jwt| Proof::Token(self.tokens(jwt)));
@@ -543,7 +649,8 @@ impl<'p> Kept<'p> {
         Authentication::new(settings.require, password.into_iter().chain(token).chain(bot).chain(server))
     }
 
-    /// Routes that ask for the same tokens share what has been verified, and those with the same URL their keys.
+    /// Returns the tokens for these settings. Routes with equal settings share verified tokens; those with the same URL
+    /// share keys.
     fn tokens(&mut self, settings: &Jwt) -> Arc<Tokens> {
         if let Some(tokens) = self.tokens.iter().find(|tokens| tokens.settings == *settings) {
             return Arc::clone(tokens);
@@ -557,16 +664,16 @@ impl<'p> Kept<'p> {
         tokens
     }
 
-    /// Routes that let in the same bots share them, and agents their keys.
+    /// Returns the bots for these settings. Routes with equal settings share them, and agents share keys.
     fn bots(&mut self, settings: &WebBotAuth) -> Arc<Bots> {
         if let Some(bots) = self.bots.iter().find(|bots| bots.settings == *settings) {
             return Arc::clone(bots);
         }
         let keys = settings.agents.iter().map(|source| {
-            let new = || Arc::new(Keys::new(&TokenKeys::Fetched(source.clone())));
+            let new = || Arc::new(LiveTokenKeys::new(&TokenKeys::Fetched(source.clone())));
             Arc::clone(self.keys.entry(source.clone()).or_insert_with(new))
         });
-        let keys: Vec<Arc<Keys>> = keys.collect();
+        let keys: Vec<Arc<LiveTokenKeys>> = keys.collect();
         let bots = Arc::new(Bots::new(settings, keys));
         self.keep_bots(&bots);
         bots
@@ -586,7 +693,7 @@ impl<'p> Kept<'p> {
         self.tokens.push(Arc::clone(tokens));
     }
 
-    /// Routes that ask the same question share the decisions.
+    /// Returns the forward authentication for these settings. Routes with equal settings share decisions.
     fn forward_auth(&mut self, config: &Config, settings: &config::ForwardAuth) -> Arc<ForwardAuth> {
         let upstream = config.upstreams[settings.upstream].name.as_str();
         if let Some(auth) = self.forward_auths.iter().find(|auth| auth.is_alike(upstream, settings)) {
@@ -597,15 +704,16 @@ impl<'p> Kept<'p> {
         auth
     }
 
-    /// The files of a route of this name, if they are the same: what is open of them stays open.
+    /// Returns the files of a route of this name. If unchanged, open files stay open.
     fn files(&self, route: &str, settings: &Arc<config::Files>) -> Arc<RouteFiles> {
         let before = self.files.get(route).filter(|files| files.is_of(settings));
         before.map_or_else(|| Arc::new(RouteFiles::new(settings)), |files| Arc::clone(files))
     }
 
-    /// Routes with the same users share who has been verified.
+    /// Returns the users for these settings. Routes with the same users share verified credentials.
     fn auth(&mut self, settings: &config::Auth) -> Arc<Auth> {
         let key = (settings.realm.clone(), settings.file.clone());
+        // Changed users get a new table: a removed user must not stay verified.
         if let Some(auth) = self.auths.get(&key)
             && (Arc::ptr_eq(&auth.users, &settings.users) || auth.users == settings.users)
         {
@@ -615,14 +723,4 @@ impl<'p> Kept<'p> {
         self.auths.insert(key, Arc::clone(&auth));
         auth
     }
-}
-
-/// Random bytes for a secret.
-pub fn secret<const LEN: usize>() -> [u8; LEN] {
-    let mut bytes = [0; LEN];
-    if rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).is_err() {
-        // A system without randomness serves no TLS either; what is left is seeded by the standard library's hashes.
-        fastrand::fill(&mut bytes);
-    }
-    bytes
 }

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use balance::{Health, Time};
 
-/// The findings about a server. Kept over reloads, together with its health; no request reads them.
+/// The findings about a server. Kept across reloads, together with its health; no request reads them.
 #[derive(Default)]
-pub struct Watch(Mutex<Findings>);
+pub struct ServerWatch(Mutex<ServerFindings>);
 
-/// The results of health checks and outlier comparisons.
+/// Results of health checks and outlier comparisons.
 #[derive(Debug, Clone)]
-pub struct Findings {
+pub struct ServerFindings {
     /// The health by the last check; `Unknown` if there was none.
     pub health: Health,
     /// When checks last found a change between up and down.
@@ -19,17 +19,14 @@ pub struct Findings {
     pub(crate) checked_at: Option<Time>,
     /// Why the last check failed, if it did.
     pub failure: Option<String>,
-    /// The number of checks.
     pub checks: u64,
-    /// The number of failed checks.
     pub failures: u64,
-    /// The number of ejections.
     pub ejections: u64,
-    /// The end and the reason of the last ejection as an outlier.
+    /// End and reason of the last ejection as an outlier.
     pub outlier: Option<(Time, String)>,
 }
 
-impl Default for Findings {
+impl Default for ServerFindings {
     fn default() -> Self {
         Self {
             health: Health::Unknown,
@@ -44,21 +41,21 @@ impl Default for Findings {
     }
 }
 
-impl Watch {
-    /// The current findings.
-    pub fn findings(&self) -> Findings {
+impl ServerWatch {
+    pub fn findings(&self) -> ServerFindings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts an ejection, whatever its reason.
+    /// Counts an ejection for any reason.
     pub fn count_ejection(&self) {
         self.change(|findings| findings.ejections += 1);
     }
 
-    /// Records the outcome of a check, and the health that follows from it.
+    /// Records the outcome of a check, and the resulting health.
     pub fn checked(&self, health: Health, outcome: &Result<(), String>, now: Time) {
         self.change(|findings| {
             let was_down = matches!(findings.health, Health::Down { .. });
+            // The time marks a change between up and down, not each check.
             if findings.since.is_none() || was_down != matches!(health, Health::Down { .. }) {
                 findings.since = Some(now);
             }
@@ -70,15 +67,16 @@ impl Watch {
         });
     }
 
-    /// Removes the results of checks, as the server is not checked any more.
+    /// Removes the results of checks, because the server is no longer checked.
     pub fn forget_checks(&self) {
         self.change(|findings| {
-            *findings = Findings {
+            // Counts go on, because metrics must not fall.
+            *findings = ServerFindings {
                 outlier: findings.outlier.take(),
                 checks: findings.checks,
                 failures: findings.failures,
                 ejections: findings.ejections,
-                ..Findings::default()
+                ..ServerFindings::default()
             };
         });
     }
@@ -88,12 +86,12 @@ impl Watch {
         self.change(|findings| findings.outlier = Some((until, reason)));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Findings)) {
+    fn change(&self, change: impl FnOnce(&mut ServerFindings)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// Keeps the findings of the previous plan, or begins with none.
-pub(crate) fn watch_of(known: Option<&Arc<Watch>>) -> Arc<Watch> {
+/// Returns the findings of the previous plan, or empty ones.
+pub(crate) fn watch_of(known: Option<&Arc<ServerWatch>>) -> Arc<ServerWatch> {
     known.map(Arc::clone).unwrap_or_default()
 }

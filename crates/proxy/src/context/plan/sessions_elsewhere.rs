@@ -1,58 +1,55 @@
-//! Sessions that instances share. Each instance has those that it meets in its own table; what it does not have, or has in doubt, it
-//! asks the others for.
+//! Sessions that instances share. Each instance has a table of the sessions that it meets; it asks the others for
+//! unknown or doubtful ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
-use balance::{Secret, ServerId, SessionKey, Source, Time};
+use balance::{HashSecret, ServerId, SessionKey, SessionSource, Time};
 use config::SharedSecret;
 use tokio::sync::oneshot;
 
-use super::elsewhere::{Outlet, Way};
+use super::elsewhere::{InstanceWay, Outlet};
 
-/// Something about sessions for other instances, or from them.
+/// A message about sessions for other instances.
 #[derive(Debug)]
 pub enum SessionExchange {
-    /// Asks where a session is.
+    /// Asks for the server of a session.
     Look {
-        /// The session.
         key: SessionKey,
-        /// Where it is told; nothing, if nobody knows.
+        /// Receives the server; `None` if no instance knows it.
         found: oneshot::Sender<Option<ServerId>>,
     },
-    /// Tells others where a session is.
+    /// Shares the server of a session.
     Tell {
-        /// The session.
         key: SessionKey,
-        /// Its server.
         server: ServerId,
-        /// How long others know it.
+        /// How long other instances keep it.
         lifetime: Duration,
-        /// What holds if others know it at another server.
+        /// Which server wins if others know another one.
         precedence: Precedence,
     },
 }
 
-/// What holds if two instances know a session at different servers.
+/// Which server wins if two instances know different ones for a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precedence {
-    /// What was told before: a session that begins, or goes on.
+    /// The one shared before: the session begins, or continues.
     Known,
-    /// What is told now: it had to leave its server, or a server has begun it.
+    /// The one shared now: the session had to leave its server, or a server has begun it.
     New,
 }
 
-/// How the sessions of an upstream are shared.
+/// Sharing of an upstream's sessions with other instances.
 #[derive(Debug)]
 pub struct SharedSessions {
     outlet: Outlet<SessionExchange>,
     ttl: Duration,
-    /// Those that were not used since are in doubt, in microseconds: another instance may have moved them.
+    /// In microseconds. Sessions that were not used since are doubtful: another instance may have moved them.
     doubted_at: AtomicU64,
 }
 
-/// In so many parts of its lifetime a session is told anew at most, while it is used.
+/// Divisor: a used session is shared again at most once in this part of its lifetime.
 const TOLD_IN_LIFETIME: u32 = 4;
 
 impl SharedSessions {
@@ -60,49 +57,52 @@ impl SharedSessions {
         Self { outlet: Outlet::default(), ttl, doubted_at: AtomicU64::new(0) }
     }
 
-    /// From now on sessions are shared this way.
-    pub fn share_by(&self, way: Option<Way<SessionExchange>>) {
+    /// Sets the channel by which sessions are shared.
+    pub fn share_by(&self, way: Option<InstanceWay<SessionExchange>>) {
         self.outlet.lead(way);
     }
 
-    /// Has all sessions looked up when they are used next.
+    /// Makes all sessions doubtful, so that each is looked up at its next use.
     pub fn doubt(&self, now: Time) {
         self.doubted_at.store(now.as_micros(), Ordering::Relaxed);
     }
 
-    /// Sessions that were not used since are in doubt.
+    /// The time before which unused sessions are doubtful.
     pub(crate) fn doubted_at(&self) -> Time {
         Time::from_micros(self.doubted_at.load(Ordering::Relaxed))
     }
 
-    /// Whether a session that was used before has to be told anew, so that others do not forget it.
+    /// Whether a used session must be shared again, so that other instances keep it.
     pub(crate) fn is_due(&self, used_at: Time, now: Time) -> bool {
         let part = (self.ttl / TOLD_IN_LIFETIME).as_micros().max(1) as u64;
+        // Intervals of equal length need no state: the first use in each one shares the session again.
         used_at.as_micros() / part != now.as_micros() / part
     }
 
-    /// Asks where a session is; `None` if there is nobody to ask.
+    /// Asks for the server of a session; `None` if no other instance is reachable.
     pub(crate) fn look(&self, key: SessionKey) -> Option<oneshot::Receiver<Option<ServerId>>> {
         let (found, receiver) = oneshot::channel();
         self.outlet.send(SessionExchange::Look { key, found })?;
         Some(receiver)
     }
 
-    /// Tells others where a session is, if there is room.
+    /// Shares the server of a session, if the channel has room.
     pub(crate) fn tell(&self, key: SessionKey, server: ServerId, precedence: Precedence) {
-        // As long as it lasts here if it is used just before it would be told anew.
+        // Outlasts the local lifetime if the session is used just before it would be shared again.
         let lifetime = self.ttl + self.ttl / TOLD_IN_LIFETIME;
-        // Without room others find their own server for it.
+        // Without room, other instances choose a server themselves.
         let _ = self.outlet.send(SessionExchange::Tell { key, server, lifetime, precedence });
     }
 }
 
-/// What keys of an upstream's sessions are hashed with: the same on all instances, and another one for each upstream.
-pub(super) fn secret_of_all(secret: &SharedSecret, upstream: &str, source: &Source) -> Secret {
+/// Returns the secret that hashes the session keys of an upstream: equal on all instances, and different for each
+/// upstream.
+pub(super) fn secret_of_all(secret: &SharedSecret, upstream: &str, source: &SessionSource) -> HashSecret {
+    // Keyed by the upstream's name, so that equal keys of two upstreams never meet.
     let key = hmac::Key::new(hmac::HMAC_SHA256, &secret.bytes);
     let tag = hmac::sign(&key, format!("sessions\0{upstream}\0{source:?}").as_bytes());
     let bits = tag.as_ref().first_chunk().map_or(0, |half| u128::from_be_bytes(*half));
-    Secret::new(bits)
+    HashSecret::new(bits)
 }
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn sessions_are_called_the_same_on_instances_with_the_same_secret() {
         let secret = |byte| SharedSecret { file: "secret".into(), bytes: vec![byte; 32].into() };
-        let cookie = |name: &str| Source::Cookie(name.to_owned());
+        let cookie = |name: &str| SessionSource::Cookie(name.to_owned());
         let one = secret_of_all(&secret(1), "app", &cookie("id"));
         assert!(one == secret_of_all(&secret(1), "app", &cookie("id")));
         for (byte, upstream, name) in [(2, "app", "id"), (1, "other", "id"), (1, "app", "other")] {

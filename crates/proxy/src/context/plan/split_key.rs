@@ -1,31 +1,30 @@
-//! What keeps a client on its side of a split: a number in a signed cookie, or a part of its requests.
+//! Keeps a client on its side of a split: by a number in a signed cookie, or by a part of its requests.
 //!
-//! Nothing is remembered: the side follows from the number and the weights, so that each worker, process and proxy with
-//! the same secret finds the same one, and as few clients as possible move when weights change.
+//! Nothing is stored: the side follows from the number and the weights. So each worker, process and proxy with the same
+//! secret finds the same side, and as few clients as possible move when weights change.
 
-use balance::{InsertedCookie, Parts, ServerId, Source};
+use balance::{InsertedCookie, ServerId, SessionParts, SessionSource};
 use route::Split;
 
 use super::stickiness::CookieSecret;
-use crate::context::seen::Fields;
+use crate::shared::request_fields::RequestFields;
 
-/// Distinguishes these cookies from those of sessions with the same secret. The same for all splits.
+/// Distinguishes these cookies from session cookies with the same secret. Equal for all splits.
 const CONTEXT: &str = "a split of a route";
 
-/// The compiled key of a split.
 pub(crate) enum SplitKey {
     Cookie(InsertedCookie),
-    Source(Source),
+    Source(SessionSource),
 }
 
-/// What is known of a request besides its parts.
-pub(crate) struct Asking {
+/// Facts about a request besides its parts.
+pub(crate) struct SplitInput {
     pub(crate) unix_seconds: u64,
     pub(crate) is_https: bool,
 }
 
 impl SplitKey {
-    /// Cookies are signed with `secret`, if the configuration has none.
+    /// Creates the key. `secret` signs cookies if the configuration has no secret.
     pub(crate) fn new(settings: &config::SplitKey, secret: &CookieSecret) -> Self {
         match settings {
             config::SplitKey::Source(source) => Self::Source(source.clone()),
@@ -41,23 +40,25 @@ impl SplitKey {
         }
     }
 
-    /// The upstream for a request. A client without a number gets one: the line for its response goes to `set_cookie`.
+    /// Returns the upstream for a request. A client without a number gets one: `set_cookie` receives the line for its
+    /// response.
     pub(crate) fn choose(
         &self,
         split: &Split,
-        parts: &Parts<'_, Fields<'_>>,
-        Asking { unix_seconds, is_https }: Asking,
+        parts: &SessionParts<'_, RequestFields<'_>>,
+        SplitInput { unix_seconds, is_https }: SplitInput,
         set_cookie: &mut Vec<u8>,
     ) -> usize {
         let cookie = match self {
             Self::Source(source) => {
                 let side = source.session(parts, |key| split.of_key(key));
+                // A request without the key goes to any side.
                 return side.unwrap_or_else(|| split.draw(fastrand::u64(..)));
             }
             Self::Cookie(cookie) => cookie,
         };
         let known = cookie.read(parts.fields, unix_seconds);
-        // It stands where that of a session has its server.
+        // The number is in the place of a session cookie's server.
         let number = known.map_or_else(|| fastrand::u64(..), |known| known.server.as_u64());
         if known.is_none_or(|known| known.is_to_be_renewed) {
             set_cookie.extend_from_slice(b"Set-Cookie: ");

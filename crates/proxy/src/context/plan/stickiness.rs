@@ -1,51 +1,66 @@
-//! Session affinity of an upstream, shared by all workers, and kept over changes that leave its settings as they were.
+//! Session affinity of an upstream, shared by all workers, and kept across changes of other settings.
 
-use balance::{InsertedCookie, Secret, Sessions, Source, Time};
+use balance::{HashSecret, InsertedCookie, SessionSource, Sessions, Time};
 use config::StickySessions;
 
 use super::sessions_elsewhere::{SharedSessions, secret_of_all};
-use crate::context::handover_state::HandoverState;
+use crate::shared::handover_state::{HandoverPart, HandoverState, Hidden};
 
 /// The secret that signs session cookies, if the configuration has none.
 pub(crate) type CookieSecret = [u8; 32];
 
-/// The mechanism that keeps clients on their servers.
+/// Keeps clients on their servers.
 pub enum Stickiness {
     /// A cookie that names the server, and the secret that was generated for it.
     Cookie(InsertedCookie, Option<CookieSecret>),
-    /// A table of sessions.
     Table {
-        /// What names them.
-        source: Source,
-        /// Where each is.
+        /// The part of a request that identifies a session.
+        source: SessionSource,
         sessions: Sessions,
-        /// The cookie that begins them, in responses.
+        /// The cookie whose Set-Cookie in a response begins a session.
         learns: Option<String>,
-        /// How instances share them, if they do.
+        /// Set if instances share sessions.
         shared: Option<SharedSessions>,
     },
 }
 
-/// Bytes that nobody can guess.
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let secure = rustls::crypto::aws_lc_rs::default_provider().secure_random;
     if secure.fill(&mut bytes).is_err() {
-        // Not seen on a system that has started; never all zeros.
+        // Does not happen on a running system; prevents all zeros.
         bytes.fill_with(|| fastrand::u8(..));
     }
     bytes
 }
 
 impl Stickiness {
-    /// Builds the affinity of the upstream with this name. Sessions of `previous` continue if they are named in the
-    /// same way.
+    /// Builds the affinity of the upstream with this name. Sessions of `previous` continue if they have the same
+    /// source.
     pub(crate) fn new(sticky: &StickySessions, upstream: &str, previous: Option<&Self>, now: Time) -> Self {
-        let known = previous.map(|previous| HandoverState::of_sessions(upstream, previous, now));
-        Self::going_on(sticky, upstream, &known.unwrap_or_default(), now)
+        // A reload continues sessions as an upgrade does, by the same path.
+        let mut known = HandoverState::default();
+        previous.map(|previous| previous.hand_over(upstream, &mut known, usize::MAX, now));
+        Self::going_on(sticky, upstream, &known, now)
     }
 
-    /// Builds the affinity with the state of the previous process. The sessions' timers start anew.
+    /// Adds the secrets and at most `room` sessions to the state for another process or plan. Returns how many
+    /// sessions.
+    pub(crate) fn hand_over(&self, upstream: &str, to: &mut HandoverState, room: usize, now: Time) -> usize {
+        match self {
+            Self::Cookie(_, Some(secret)) => {
+                let secret = Hidden::new(secret.to_vec());
+                to.push(HandoverPart::CookieSecret { upstream: upstream.to_owned(), secret });
+                0
+            }
+            Self::Table { source, sessions, .. } => {
+                to.push_sessions(upstream, &format!("{source:?}"), sessions, room, now)
+            }
+            Self::Cookie(_, None) => 0,
+        }
+    }
+
+    /// Builds the affinity with the state of the previous process. The sessions' timers restart.
     pub(crate) fn going_on(
         sticky: &StickySessions,
         upstream: &str,
@@ -54,6 +69,7 @@ impl Stickiness {
     ) -> Self {
         match sticky {
             StickySessions::Cookie(cookie) => {
+                // A configured secret is the same in every process. A generated one must be handed over.
                 let made = match &cookie.secrets {
                     Some(_) => None,
                     None => Some(handover_state.cookie_secret(upstream).unwrap_or_else(random)),
@@ -69,16 +85,17 @@ impl Stickiness {
                 let known = handover_state.session_secret(upstream, &format!("{:?}", table.source));
                 let of_all =
                     table.shared.as_ref().map(|secret| secret_of_all(secret, upstream, &table.source));
-                let random = || Secret::new(u128::from_ne_bytes(random()));
+                let random = || HashSecret::new(u128::from_ne_bytes(random()));
                 let secret = of_all.or(known).unwrap_or_else(random);
                 let sessions = Sessions::new(table.sessions_max, table.ttl, secret);
+                // Keys are hashed by the secret: under another one, the old sessions would never be found.
                 if known == Some(secret) {
                     handover_state
                         .sessions(upstream)
                         .for_each(|(key, server)| sessions.bind(key, server, now));
                 }
                 let learns = match &table.source {
-                    Source::Cookie(name) => Some(name.clone()),
+                    SessionSource::Cookie(name) => Some(name.clone()),
                     _ => None,
                 };
                 let shared = table.shared.as_ref().map(|_| SharedSessions::new(table.ttl));
@@ -87,7 +104,7 @@ impl Stickiness {
         }
     }
 
-    /// The table that instances share, and how they do.
+    /// Returns the table and its channel, if instances share it.
     pub(super) fn shared(&self) -> Option<(&Sessions, &SharedSessions)> {
         match self {
             Self::Table { sessions, shared: Some(shared), .. } => Some((sessions, shared)),
@@ -100,14 +117,14 @@ impl Stickiness {
 mod tests {
     use std::time::Duration;
 
-    use balance::{CookieAttributes, Fields, ServerId};
+    use balance::{CookieAttributes, ServerId, SessionFields};
     use config::{StickyCookie, StickyTable};
 
     use super::*;
 
     struct Cookies(Vec<u8>);
 
-    impl Fields for Cookies {
+    impl SessionFields for Cookies {
         fn values<'a>(&'a self, _: &'a str) -> impl Iterator<Item = &'a [u8]> {
             std::iter::once(self.0.as_slice())
         }
@@ -137,7 +154,7 @@ mod tests {
             assert_eq!(stuck.map(|stuck| stuck.server), expected);
         }
         let table = |name: &str, sessions_max| {
-            let source = Source::Header(name.to_owned());
+            let source = SessionSource::Header(name.to_owned());
             let ttl = Duration::from_secs(60);
             StickySessions::Table(StickyTable { source, ttl, sessions_max, shared: None })
         };

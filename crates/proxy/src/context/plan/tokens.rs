@@ -1,45 +1,45 @@
-//! Tokens as the request path uses them: rules, keys, and the tokens that were verified lately.
+//! Tokens as the request path uses them: rules, keys, and recently verified tokens.
 //!
-//! Keys from a URL are fetched on the control side (`control/keys`), which finds them here and replaces them here.
+//! The control side (`control/keys`) fetches keys from a URL and replaces them here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use config::{Jwt, KeySource, TokenKeys};
-use jwt::{KeySet, TokenDigest, Verified};
+use jwt::{KeySet, TokenDigest, VerifiedTokens};
 use route::TokenSource;
 use tokio::sync::{Notify, watch};
 
 use super::routes::secret;
-use crate::context::vouched::Vouched;
+use crate::shared::vouched::Vouched;
 
-/// How many verified tokens are remembered, and the locks that they are spread over.
+/// How many verified tokens are remembered, and in how many shards.
 const VERIFIED_MAX: usize = 16_384;
 const SHARDS: usize = 16;
-/// Fetches that requests may cause at once, for want of a key, and how long it takes until another one may.
+/// How many fetches requests may cause at once because of an unknown key, and the interval until another one.
 const ASKED_MAX: u64 = 4;
 const ASKED_EVERY_NS: u64 = 30_000_000_000;
 
-/// How a route verifies tokens. Shared by all workers.
+/// Verifies the tokens of a route. Shared by all workers.
 pub struct Tokens {
     pub(crate) settings: Jwt,
-    pub(crate) keys: Arc<Keys>,
-    verified: [Mutex<Verified<Vouched>>; SHARDS],
+    pub(crate) keys: Arc<LiveTokenKeys>,
+    verified: [Mutex<VerifiedTokens<Vouched>>; SHARDS],
 }
 
 impl Tokens {
-    /// The tokens of a route. Keys that are fetched stay those of `before`.
-    pub(super) fn new(settings: &Jwt, before: Option<Arc<Keys>>) -> Self {
+    /// Creates the tokens of a route. Fetched keys of `before` are kept.
+    pub(super) fn new(settings: &Jwt, before: Option<Arc<LiveTokenKeys>>) -> Self {
         let secret = secret();
         Self {
             settings: settings.clone(),
-            keys: before.unwrap_or_else(|| Arc::new(Keys::new(&settings.keys))),
-            verified: [(); SHARDS].map(|()| Mutex::new(Verified::new(VERIFIED_MAX / SHARDS, secret))),
+            keys: before.unwrap_or_else(|| Arc::new(LiveTokenKeys::new(&settings.keys))),
+            verified: [(); SHARDS].map(|()| Mutex::new(VerifiedTokens::new(VERIFIED_MAX / SHARDS, secret))),
         }
     }
 
-    /// The digest of a token, and who bears it if these keys have verified it.
+    /// Returns the digest of a token, and its bearer if these keys have verified it.
     pub(crate) fn known(
         &self,
         token: &[u8],
@@ -57,21 +57,12 @@ impl Tokens {
         self.shard(digest.shard()).keep(digest, keys.number, until_s, bearer);
     }
 
-    fn shard(&self, shard: u8) -> std::sync::MutexGuard<'_, Verified<Vouched>> {
+    fn shard(&self, shard: u8) -> std::sync::MutexGuard<'_, VerifiedTokens<Vouched>> {
         let shard = &self.verified[usize::from(shard) % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The field that the token is in.
-    pub(crate) fn field(&self) -> &str {
-        match &self.settings.from {
-            TokenSource::Bearer => "Authorization",
-            TokenSource::Header(name) => name,
-            TokenSource::Cookie(_) => "Cookie",
-        }
-    }
-
-    /// The cookie that servers do not get.
+    /// The cookie that is removed from requests to servers.
     pub(crate) fn removed_cookie(&self) -> Option<&str> {
         match &self.settings.from {
             TokenSource::Cookie(name) if self.settings.remove_token => Some(name),
@@ -79,11 +70,17 @@ impl Tokens {
         }
     }
 
-    /// Fields that servers do not get from clients: those that claims are passed on in, and that of the token.
+    /// The query parameter that is removed from requests to servers.
+    pub(crate) fn removed_parameter(&self) -> Option<&str> {
+        self.settings.from.parameter().filter(|_| self.settings.remove_token)
+    }
+
+    /// The client's fields that are removed from requests to servers: those for claims, and the token's.
     pub(super) fn removed_fields(&self) -> impl Iterator<Item = &str> {
         let of_token = match &self.settings.from {
-            TokenSource::Cookie(_) => None,
-            TokenSource::Bearer | TokenSource::Header(_) => Some(self.field()),
+            TokenSource::Cookie(_) | TokenSource::Query(_) => None,
+            TokenSource::Bearer => Some("Authorization"),
+            TokenSource::Header(name) => Some(name.as_str()),
         };
         let of_claims = self.settings.rules.passed.iter().map(|(field, _)| field.as_str());
         of_claims.chain(of_token.filter(|_| self.settings.remove_token))
@@ -94,46 +91,45 @@ impl Tokens {
         self.settings.from == TokenSource::Bearer
     }
 
-    /// Whether the server learns who asks: by the token or by claims. Its response may then be for one user alone.
+    /// Whether the server learns the user, by the token or by claims. Its response may then be for that user only.
     pub(crate) fn tells_server(&self) -> bool {
         !self.settings.remove_token || !self.settings.rules.passed.is_empty()
     }
 }
 
 /// Keys, which may be replaced while requests are under way.
-pub struct Keys {
+pub struct LiveTokenKeys {
     current: ArcSwapOption<NumberedKeys>,
-    /// Where they are fetched from; `None` if they are from a file.
+    /// `None` if they are from a file.
     pub remote: Option<RemoteKeys>,
 }
 
-/// A key set with a number of its own.
+/// A key set with a unique number.
 pub struct NumberedKeys {
     number: u64,
     pub(crate) set: Arc<KeySet>,
 }
 
-/// What workers and the control side tell each other about keys that are fetched.
+/// Connects workers with the control side, which fetches keys.
 pub struct RemoteKeys {
-    /// The URL.
     pub source: KeySource,
-    /// Told when a token names an unknown key.
+    /// Notified when a token names an unknown key.
     pub wanted: Notify,
     /// Counts the fetches that have ended.
     fetches: watch::Sender<u64>,
-    asked: Mutex<Asked>,
+    asked: Mutex<KeyFetchBucket>,
 }
 
-/// A bucket of fetches that requests may cause.
+/// A bucket that limits the fetches caused by requests.
 #[derive(Default)]
-struct Asked {
-    /// The time of those so far, if they had been spread evenly.
+struct KeyFetchBucket {
+    /// The time up to which the bucket is used, if its fetches were spread evenly.
     spent_until_ns: u64,
-    /// The fetch that was asked for last, as a count.
+    /// Value of `fetches` when a fetch was last requested.
     last: Option<u64>,
 }
 
-impl Keys {
+impl LiveTokenKeys {
     pub(super) fn new(keys: &TokenKeys) -> Self {
         let keys_of = |set: &Arc<KeySet>, remote| {
             let current = ArcSwapOption::empty();
@@ -154,20 +150,22 @@ impl Keys {
         }
     }
 
-    /// The keys in use; `None` until they have been fetched.
+    /// The keys in use; `None` until they are fetched.
     pub fn current(&self) -> arc_swap::Guard<Option<Arc<NumberedKeys>>> {
         self.current.load()
     }
 
-    /// Replaces the keys by fetched ones, unless they are the same; `None` if the fetch failed. Returns whether other keys
-    /// count now.
+    /// Replaces the keys by fetched ones, unless they are equal; `None` if the fetch failed. Returns whether the keys
+    /// have changed.
     pub fn fetched(&self, set: Option<KeySet>) -> bool {
+        // An equal set keeps its number, and so all tokens that it has verified.
         let is_new = |set: &KeySet| self.current.load().as_ref().is_none_or(|known| *known.set != *set);
         let news = set.filter(is_new);
         let has_news = news.is_some();
         if let Some(set) = news {
             self.current.store(Some(Arc::new(NumberedKeys::new(Arc::new(set)))));
         }
+        // Counted after the keys are in place, because requests that wait read them then.
         if let Some(remote) = &self.remote {
             remote.fetches.send_modify(|count| *count += 1);
         }
@@ -178,31 +176,33 @@ impl Keys {
 impl NumberedKeys {
     fn new(set: Arc<KeySet>) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
+        // Numbers are unique in the process: what one set has verified never counts for another.
         Self { number: NUMBER.fetch_add(1, Ordering::Relaxed), set }
     }
 }
 
 impl RemoteKeys {
-    /// The first fetch, if it is under way: what is returned changes when it has ended.
+    /// Returns a receiver that reports the end of the first fetch, if that is under way.
     pub(crate) fn first(&self) -> Option<watch::Receiver<u64>> {
         let fetches = self.fetches.subscribe();
         let is_first = *fetches.borrow() == 0;
         is_first.then_some(fetches)
     }
 
-    /// Asks for a fetch, unless there were too many lately. What is returned changes when the fetch has ended.
+    /// Requests a fetch, unless there were too many lately. The receiver reports its end.
     #[cold]
     pub(crate) fn ask(&self, now_ns: u64) -> Option<watch::Receiver<u64>> {
+        // Subscribed before the count is read, so that a fetch that ends in between is noticed.
         let fetches = self.fetches.subscribe();
         let count = *fetches.borrow();
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that is under way serves all who wait.
+        // A fetch under way serves all waiting requests.
         if asked.last != Some(count) {
             let spent_until_ns = asked.spent_until_ns.max(now_ns) + ASKED_EVERY_NS;
             if spent_until_ns > now_ns + ASKED_MAX * ASKED_EVERY_NS {
                 return None;
             }
-            *asked = Asked { spent_until_ns, last: Some(count) };
+            *asked = KeyFetchBucket { spent_until_ns, last: Some(count) };
             self.wanted.notify_one();
         }
         Some(fetches)

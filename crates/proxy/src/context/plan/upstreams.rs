@@ -1,7 +1,7 @@
-//! Upstreams as all workers share them: their servers, the health of each, and the protocol.
+//! Upstreams as all workers share them: servers, their health, and the protocol.
 //!
-//! A configuration change takes over everything that it does not alter: a worker's pool belongs to a `ServerPlan`, and
-//! so lives for as long as that is taken over.
+//! A configuration change keeps everything that it does not alter: a worker's pool belongs to a `ServerPlan`, and so
+//! lives as long as that.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,82 +10,76 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use balance::{Changes, Event, Fleet, Member, RetryReserve, ServerHealth, Time, WaitingWorkers};
-use config::{Protocol, Scheme, Server, Upstream};
-use tls::{ClientSide, Problem};
+use balance::{Changes, Fleet, FleetMember, RetryReserve, ServerEvent, ServerHealth, Time, WaitingWorkers};
+use config::{Protocol, Scheme, Server, ServerHost, Shared, Upstream};
+use tls::{CertificateProblem, ClientSide};
 
 use super::stickiness::Stickiness;
 use config::written_duration;
 use telemetry::message::{self, Level};
 
-use crate::context::failure::Failure;
-use crate::context::handover_state::HandoverState;
 use crate::context::plan::listed::{Listed, listed};
-use crate::context::plan::server_state::{Watch, watch_of};
-use crate::shaping::Limits;
-use transport::latency_emulation::Link;
-use transport::resolve::Names;
+use crate::context::plan::server_state::{ServerWatch, watch_of};
+use crate::failure::Failure;
+use crate::shared::handover_state::HandoverState;
+use crate::shared::limits::BandwidthLimits;
+use transport::latency_emulation::EmulatedLink;
+use transport::resolve::ServerNames;
 
 /// The addresses of a server, tried in order. They are replaced when its name is resolved again.
 pub(crate) type Addresses = Arc<ArcSwap<Vec<SocketAddr>>>;
 
-/// An upstream of the plan.
 pub struct UpstreamPlan {
-    /// The configuration of the upstream.
-    pub config: Upstream,
+    pub config: Shared<Upstream>,
     /// The health of the servers, in the order of `servers`.
     pub fleet: Arc<Fleet>,
-    /// The servers. A name with several addresses stands for several servers.
+    /// Each address of a name may be a separate server.
     pub servers: Vec<Arc<ServerPlan>>,
     /// The control thread's findings about each server.
-    pub watches: Vec<Arc<Watch>>,
-    /// Of each server, its place in the configuration.
+    pub watches: Vec<Arc<ServerWatch>>,
+    /// The index of each server in the configuration.
     places: Vec<usize>,
     tls: Option<Arc<ClientSide>>,
-    /// The number of retries that are allowed however few requests there are.
+    /// Retries that are permitted even if there are few requests.
     pub(crate) reserve: Arc<RetryReserve>,
     /// The workers with requests in the wait queue.
     pub(crate) waiting: Arc<WaitingWorkers>,
-    /// Session affinity, if it is configured.
     pub stickiness: Option<Arc<Stickiness>>,
     /// The bandwidth limits of bodies.
-    pub(crate) limits: Option<Arc<Limits>>,
+    pub(crate) limits: Option<Arc<BandwidthLimits>>,
     /// The emulated network link of the servers.
-    pub(crate) link: Option<Arc<Link>>,
+    pub(crate) link: Option<Arc<EmulatedLink>>,
 }
 
-/// A server of an upstream.
 pub struct ServerPlan {
-    /// The configuration of the server.
     pub config: Server,
-    /// As it is asked: of a service with the host and port of its record.
+    /// The server with the host and port to connect to: for a service, those of its record.
     pub asked: Server,
     /// `host:port`, for Host and the log.
     pub authority: String,
-    /// The label for operators: see `Listed::label`.
+    /// For operators: see `Listed::label`.
     pub label: String,
-    /// The TLS configuration of the upstream, and the index of this server in it.
+    /// The upstream's TLS configuration, and the index of this server in it.
     pub tls: Option<(Arc<ClientSide>, usize)>,
-    /// The current addresses.
     pub addresses: Addresses,
-    /// Whether the last try of a request to connect to it has failed.
+    /// Whether the last connection attempt of a request has failed.
     is_gone: AtomicBool,
-    /// The number of connections of all workers that were in use lately.
+    /// Connections of all workers that were recently in use.
     pub(crate) in_use: AtomicUsize,
 }
 
 impl UpstreamPlan {
-    /// Builds an upstream from its configuration and from the current addresses of its names. Everything of `previous`,
-    /// the upstream with its name in the plan before, that has not changed is kept.
+    /// Builds an upstream from its configuration and the current addresses of its names. Unchanged parts of `previous`,
+    /// the upstream of the same name in the previous plan, are kept.
     ///
     /// # Errors
     /// Problems of certificates.
     pub(crate) fn new(
-        config: &Upstream,
+        config: &Shared<Upstream>,
         previous: Option<&Arc<Self>>,
         now: Time,
-        names: &Names,
-    ) -> Result<Arc<Self>, Vec<Problem>> {
+        names: &ServerNames,
+    ) -> Result<Arc<Self>, Vec<CertificateProblem>> {
         let same = previous.filter(|previous| previous.config == *config);
         if let Some(same) = same.filter(|same| same.follows(names)) {
             return Ok(Arc::clone(same));
@@ -110,14 +104,15 @@ impl UpstreamPlan {
             });
             let health = match known {
                 Some((previous, index)) => Arc::clone(&previous.fleet.members()[index].health),
+                // A server that joins a running upstream gets its share of requests slowly.
                 None if previous.is_some() => ServerHealth::joining(&changes, now),
                 None => ServerHealth::new(&changes),
             };
-            members.push(Member {
+            members.push(FleetMember {
                 priority: server.priority,
                 in_flight_max: server.max_requests,
-                // With 0 it is drained, and its sessions need no weight.
-                ..Member::new(one.id, server.weight.max(1), &health)
+                // A server with weight 0 is drained; its sessions continue regardless of the weight.
+                ..FleetMember::new(one.id, server.weight.max(1), &health)
             });
             watches.push(watch_of(known.map(|(previous, index)| &previous.watches[index])));
             let same = known.filter(|(previous, index)| is_same(previous, *index, config, one));
@@ -143,8 +138,11 @@ impl UpstreamPlan {
             reserve,
             waiting: previous.map(|previous| Arc::clone(&previous.waiting)).unwrap_or_default(),
             stickiness,
-            link: Link::new(&config.link, previous.and_then(|previous| previous.link.as_ref())),
-            limits: Limits::new(&config.bandwidths, previous.and_then(|previous| previous.limits.as_ref())),
+            link: EmulatedLink::new(&config.link, previous.and_then(|previous| previous.link.as_ref())),
+            limits: BandwidthLimits::new(
+                &config.bandwidths,
+                previous.and_then(|previous| previous.limits.as_ref()),
+            ),
         }))
     }
 
@@ -161,13 +159,17 @@ impl UpstreamPlan {
             sticky.map(|sticky| Arc::new(Stickiness::going_on(sticky, name, handover_state, now)));
     }
 
-    /// Whether the servers are still the ones that the names resolve to. If only the addresses within a server changed,
+    /// Whether the servers are still the ones that the names resolve to. If only addresses within a server changed,
     /// they are replaced.
-    pub fn follows(&self, names: &Names) -> bool {
+    pub fn follows(&self, names: &ServerNames) -> bool {
+        let is_fixed = |server: &Server| matches!(server.host, ServerHost::Address(_) | ServerHost::Unix(_));
+        if self.config.servers.iter().all(is_fixed) {
+            return true;
+        }
         let listed = listed(&self.config, names);
         let members = self.fleet.members();
-        // Of a service, records say how much each gets.
-        let is_member = |one: &Listed, member: &Member| {
+        // Records of a service set priority and weight.
+        let is_member = |one: &Listed, member: &FleetMember| {
             let Server { priority, weight, .. } = one.server;
             (one.id, priority, weight.max(1)) == (member.id, member.priority, member.weight)
         };
@@ -179,7 +181,7 @@ impl UpstreamPlan {
         is_same
     }
 
-    /// The TLS configuration for a server, whatever its scheme.
+    /// Returns the TLS configuration for a server, also if its scheme is http.
     pub fn tls_of(&self, server: usize) -> Option<(Arc<ClientSide>, usize)> {
         self.tls.as_ref().map(|tls| (Arc::clone(tls), self.places[server]))
     }
@@ -189,7 +191,7 @@ impl UpstreamPlan {
         self.fleet.members().iter().any(|member| member.in_flight_max.is_some())
     }
 
-    /// Tells the operator that an ejected server responds again.
+    /// Logs that an ejected server responds again.
     #[cold]
     pub(crate) fn tell_revived(&self, server: usize) {
         let Self { config, servers, .. } = self;
@@ -199,37 +201,35 @@ impl UpstreamPlan {
         ));
     }
 
-    /// Tells the operator how the end of a request changed a server's state. `last` is what came of the request.
+    /// Logs how the end of a request changed a server's state. `last` is the request's result.
     #[cold]
-    pub(crate) fn tell(&self, server: usize, event: Event, now: Time, last: Last) {
-        // Nobody means fractions of a millisecond.
+    pub(crate) fn tell(&self, server: usize, event: ServerEvent, now: Time, last: Last) {
+        // Rounded up to whole milliseconds, for readability.
         let whole = |time: Duration| Duration::from_millis(time.as_micros().div_ceil(1000) as u64);
         let span = |until: Time| written_duration(whole(until.since(now)));
         let what = match event {
-            Event::Ejected(until) => {
+            ServerEvent::Ejected(until) => {
                 self.watches[server].count_ejection();
                 format!("ejected for {}: too many failures in a row, the last one {last}", span(until))
             }
-            Event::CircuitOpened(until) => {
+            ServerEvent::CircuitOpened(until) => {
                 format!("its circuit is open for {}: requests fail, the last one {last}", span(until))
             }
-            Event::CircuitClosed => {
+            ServerEvent::CircuitClosed => {
                 "its circuit is closed again: trial requests succeed; its share of requests grows slowly"
                     .to_owned()
             }
         };
         let Self { config, servers, .. } = self;
-        let level = if event == Event::CircuitClosed { Level::Info } else { Level::Warn };
+        let level = if event == ServerEvent::CircuitClosed { Level::Info } else { Level::Warn };
         message::say(level, &format!("upstream {}, server {}: {what}", config.name, servers[server].label));
     }
 }
 
-/// What came of the request that changed a server's state.
+/// The result of the request that changed a server's state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Last {
-    /// The server answered with this status.
     Answered(u16),
-    /// It gave no answer.
     Failed(Failure),
 }
 
@@ -242,7 +242,7 @@ impl fmt::Display for Last {
     }
 }
 
-/// Sessions, which are kept where they are configured alike, and go on in another table or with another cookie else.
+/// Returns the sessions: kept if their settings are unchanged, otherwise continued in a new table or with a new cookie.
 fn stickiness(config: &Upstream, previous: Option<&Arc<UpstreamPlan>>, now: Time) -> Option<Arc<Stickiness>> {
     let kept = previous.filter(|previous| previous.config.sticky == config.sticky);
     match kept {
@@ -255,10 +255,11 @@ fn stickiness(config: &Upstream, previous: Option<&Arc<UpstreamPlan>>, now: Time
     }
 }
 
-/// Whether a server of the plan before is this one, and connections to it are as good as new ones.
+/// Whether a server of the previous plan is the same, so that its connections can be kept.
 fn is_same(previous: &UpstreamPlan, index: usize, config: &Upstream, listed: &Listed) -> bool {
     let Listed { server, label, .. } = listed;
     let ServerPlan { asked: before, label: label_before, .. } = &*previous.servers[index];
+    // TLS settings do not concern a server without TLS.
     let is_same_tls = server.scheme == Scheme::Http || previous.config.tls == config.tls;
     (before.scheme, &before.host, before.port) == (server.scheme, &server.host, server.port)
         && previous.config.protocol == config.protocol
@@ -281,25 +282,24 @@ impl ServerPlan {
         }
     }
 
-    /// Whether it is asked over HTTP/3.
     pub fn speaks_http3(&self) -> bool {
         self.tls.as_ref().is_some_and(|(tls, _)| tls.protocol() == Protocol::Http3)
     }
 
     /// Records whether a request could connect to the server.
     pub(crate) fn was_reached(&self, is_reached: bool) {
-        // Written where it is another one only: all workers read what is beside it.
+        // Written only on a change, because all workers read the same cache line.
         if self.is_gone() == is_reached {
             self.is_gone.store(!is_reached, Relaxed);
         }
     }
 
-    /// Whether the last attempt of a request to connect to the server failed.
+    /// Whether the last connection attempt of a request has failed.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Relaxed)
     }
 
-    /// Has it reached where it is now.
+    /// Replaces the addresses if they have changed.
     fn is_at(&self, listed: &Listed) {
         if **self.addresses.load() != listed.addresses {
             self.addresses.store(Arc::new(listed.addresses.clone()));

@@ -1,5 +1,5 @@
-//! The API of Docker and Podman over its Unix socket: containers, and events that say when to look again. HTTP/1.0, in which a
-//! response ends with its connection.
+//! The API of Docker and Podman over its Unix socket: containers, and events that trigger another look. Uses
+//! HTTP/1.0, in which a response ends with its connection.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,56 +10,50 @@ use std::time::Duration;
 use discover::Container;
 use serde_json::Value;
 
-/// How long the engine may take for each piece of an answer.
+/// Maximum time for each piece of a response.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Answers are smaller.
+/// Far above real responses.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
-/// Without an event, containers are looked at again after this.
+/// Without an event, containers are read again after this time.
 const LOOK: Duration = Duration::from_secs(60);
-/// Events come in groups: what follows so soon belongs to it.
+/// Events come in groups: those within this time are handled together.
 const GROUP: Duration = Duration::from_millis(200);
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Events after which containers are looked at.
 const EVENTS: &str = "/events?filters=%7B%22type%22%3A%5B%22container%22%5D%7D";
 
-/// Where the engine is.
-pub(super) struct Engine(PathBuf);
+pub(super) struct DockerEngine(PathBuf);
 
-/// Its events.
-pub(super) struct Events {
+pub(super) struct EngineEvents {
     stream: UnixStream,
     place: PathBuf,
 }
 
-impl Engine {
+impl DockerEngine {
     pub(super) fn new(socket: &Path) -> Self {
         Self(socket.to_owned())
     }
 
-    /// All containers that run.
-    ///
-    /// # Errors
-    /// Why they are not known, and what to do.
+    /// Lists the running containers. An error says what to do.
     pub(super) fn containers(&self) -> Result<Vec<Container>, String> {
         let list = self
             .get("/containers/json")?
             .ok_or_else(|| format!("{} knows no containers", self.0.display()))?;
-        let ids = list.as_array().into_iter().flatten().filter_map(|one| one["Id"].as_str());
+        // Only a list says which containers run, even if it is empty.
+        let listed = list.as_array().ok_or_else(|| format!("{} answers with no list", self.0.display()))?;
+        let ids = listed.iter().filter_map(|one| one["Id"].as_str());
         let mut containers = Vec::new();
         for id in ids.filter(|id| id.bytes().all(|byte| byte.is_ascii_alphanumeric())) {
-            // It may be gone by now.
+            // The container may be gone by now.
             let Some(told) = self.get(&format!("/containers/{id}/json"))? else { continue };
-            containers.extend(Container::read(&told));
+            let container = Container::read(&told);
+            let garbled = || format!("{}: its answer about {id} is no container", self.0.display());
+            containers.push(container.ok_or_else(garbled)?);
         }
         Ok(containers)
     }
 
-    /// Begins to listen to events.
-    ///
-    /// # Errors
-    /// As [`containers`](Self::containers).
-    pub(super) fn events(&self) -> Result<Events, String> {
+    pub(super) fn events(&self) -> Result<EngineEvents, String> {
         let mut stream = self.begin(EVENTS)?;
         let mut head = Vec::new();
         let mut byte = [0];
@@ -72,12 +66,12 @@ impl Engine {
             head.push(byte[0]);
         }
         match status(&head) {
-            Some(200) => Ok(Events { stream, place: self.0.clone() }),
+            Some(200) => Ok(EngineEvents { stream, place: self.0.clone() }),
             _ => Err(self.refused(&head)),
         }
     }
 
-    /// The JSON at a path; `None` if there is none (any more).
+    /// Returns the JSON at a path; `None` if it does not exist (any more).
     fn get(&self, path: &str) -> Result<Option<Value>, String> {
         let mut answer = Vec::new();
         let stream = self.begin(path)?;
@@ -120,11 +114,8 @@ impl Engine {
     }
 }
 
-impl Events {
-    /// Waits until something may have happened: for an event, and a little for those that belong to it, or for a minute.
-    ///
-    /// # Errors
-    /// There are no more.
+impl EngineEvents {
+    /// Waits for an event and others shortly after it, or for a minute. Fails once the stream of events has ended.
     pub(super) fn wait(&mut self) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("{}: events end: {error}", self.place.display());
         self.stream.set_read_timeout(Some(LOOK)).map_err(|error| failed(&error))?;

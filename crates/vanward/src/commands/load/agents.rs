@@ -1,10 +1,9 @@
-//! `--agent COMMAND`: a load of several machines. At the other end of a command's standard input and output, through ssh or
-//! kubectl, `vanward load agent` sends a part of it. Agents have no port: who may have one send load is a matter of that command.
-//!
-//! Orders and answers are lines of JSON. All agents read the same arguments, and begin once all are ready. Of one that is lost
-//! later the part is missing, which the result says.
+//! `--agent COMMAND`: load from several machines. The command runs `vanward load agent` on another machine, for example
+//! through ssh, and connects its standard input and output. Agents have no port, so that command controls access.
+//! Orders and answers are lines of JSON. All agents read the same arguments, and begin once all are ready. If one is
+//! lost later, its part is missing, and the result says so.
 
-/// The lines that go to and fro.
+/// Messages between both ends.
 mod line;
 /// The other end.
 mod agent;
@@ -14,20 +13,19 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use load::{Outcome, Problem, Seconds, SecondsOf};
+use load::{RunOutcome, RunProblem, Seconds, SecondsOf};
 
 pub(super) use agent::run as agent;
-use line::{Answer, Ask};
+use line::{AgentLineOrder, AgentLineReply};
 
-use super::watch::Watch;
-use super::{Args, expect, out};
+use super::watch::RunWatch;
+use super::{LoadArgs, expect, out};
 use crate::commands;
 
-/// Options whose values are of no use to agents.
+/// Options whose values agents do not need.
 const OWN: [&str; 4] = ["--agent", "--agent-timeout", "--out", "--hgrm"];
 
-/// Runs a load on agents, and prints one result.
-pub(super) fn run(arguments: &Args) -> ExitCode {
+pub(super) fn run(arguments: &LoadArgs) -> ExitCode {
     if let Err(message) = suited(arguments) {
         return commands::fail(commands::USAGE, message);
     }
@@ -37,8 +35,8 @@ pub(super) fn run(arguments: &Args) -> ExitCode {
     }
 }
 
-/// What cannot be had of several machines.
-fn suited(arguments: &Args) -> Result<(), String> {
+/// Rejects options that several machines do not support.
+fn suited(arguments: &LoadArgs) -> Result<(), String> {
     expect::check(&arguments.expectations, false, false)?;
     if arguments.pid.is_some() {
         return Err(
@@ -61,23 +59,22 @@ fn suited(arguments: &Args) -> Result<(), String> {
     Err("--agent: one number of connections is expected; run it once for each".to_owned())
 }
 
-fn together(arguments: &Args) -> Result<Outcome, String> {
-    let folder = arguments.out.as_deref().map(out::Folder::create).transpose()?;
+fn together(arguments: &LoadArgs) -> Result<RunOutcome, String> {
+    let folder = arguments.out.as_deref().map(out::OutFolder::create).transpose()?;
     let typed = for_agents(std::env::args().skip_while(|argument| argument != "load").skip(1));
     let patience = Duration::from_secs_f64(arguments.agent_timeout);
     let mut crew = Crew::start(&arguments.agents, patience)?;
     let Planned { window_seconds, end } = crew.prepare(&typed)?;
-    let seconds_file = folder.as_ref().map(out::Folder::seconds);
-    let mut watch = Watch::of(arguments.quiet, window_seconds, seconds_file)?;
+    let seconds_file = folder.as_ref().map(out::OutFolder::seconds);
+    let mut watch = RunWatch::begin(arguments.quiet, window_seconds, seconds_file)?;
     let outcome = crew.send(end, &mut watch)?;
     let expectations = expect::judge(&arguments.expectations, &outcome);
-    let outcome = Outcome { expectations, seconds: watch.ended(), ..outcome };
+    let outcome = RunOutcome { expectations, seconds: watch.ended(), ..outcome };
     watch.failure()?;
     folder.map_or(Ok(()), |folder| folder.write(&outcome))?;
     Ok(outcome)
 }
 
-/// The arguments that agents get.
 fn for_agents(arguments: impl Iterator<Item = String>) -> Vec<String> {
     let mut arguments = arguments;
     let mut kept = Vec::new();
@@ -92,35 +89,32 @@ fn for_agents(arguments: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// What an agent says; `None` at its end, an error for what cannot be understood.
-type Said = Option<Result<Answer, ()>>;
+/// An agent's message; `None` at its end, an error if it cannot be parsed.
+type Said = Option<Result<AgentLineReply, ()>>;
 
-/// All agents.
 struct Crew {
-    agents: Vec<Agent>,
+    agents: Vec<LoadAgent>,
     heard: Receiver<(usize, Said)>,
     patience: Duration,
 }
 
-/// When a load ends.
 struct Planned {
     window_seconds: Option<f64>,
-    /// From its begin, at most.
+    /// Maximum time from the start.
     end: Option<Duration>,
 }
 
 /// An agent, which ends with its input.
-struct Agent {
-    /// The command that leads to it.
+struct LoadAgent {
     command: String,
     child: Child,
     input: Option<ChildStdin>,
 }
 
-/// What an agent that has begun does.
-enum Course {
+/// The state of an agent that has begun.
+enum AgentState {
     Runs { heard_at: Instant, seconds: SecondsOf },
-    Ended(Box<Outcome>),
+    Ended(Box<RunOutcome>),
     Lost(String),
 }
 
@@ -129,7 +123,7 @@ impl Crew {
         let (sender, heard) = channel();
         let mut agents = Vec::with_capacity(commands.len());
         for (number, command) in commands.iter().enumerate() {
-            let (agent, output) = Agent::start(command)?;
+            let (agent, output) = LoadAgent::start(command)?;
             agents.push(agent);
             let sender = sender.clone();
             std::thread::spawn(move || listen(number, output, &sender));
@@ -137,12 +131,12 @@ impl Crew {
         Ok(Self { agents, heard, patience })
     }
 
-    /// Has all read what they have to do.
+    /// Lets all agents read their arguments.
     fn prepare(&mut self, arguments: &[String]) -> Result<Planned, String> {
         let of = self.agents.len();
         for (number, agent) in self.agents.iter_mut().enumerate() {
             let (version, arguments) = (env!("CARGO_PKG_VERSION").to_owned(), arguments.to_vec());
-            agent.ask(&Ask::Prepare { version, arguments, number, of })?;
+            agent.ask(&AgentLineOrder::Prepare { version, arguments, number, of })?;
         }
         let until = Instant::now() + self.patience;
         let mut planned: Vec<Option<(Option<f64>, f64)>> = vec![None; of];
@@ -154,7 +148,7 @@ impl Crew {
             };
             let agent = &self.agents[number];
             match agent.answer(said)? {
-                Answer::Ready { window_seconds, around_seconds } if planned[number].is_none() => {
+                AgentLineReply::Ready { window_seconds, around_seconds } if planned[number].is_none() => {
                     planned[number] = Some((window_seconds, around_seconds));
                 }
                 _ => return Err(agent.confused()),
@@ -167,21 +161,21 @@ impl Crew {
         Ok(Planned { window_seconds, end })
     }
 
-    /// Has all send their part, within `end` if there is one.
-    fn send(&mut self, end: Option<Duration>, watch: &mut Watch) -> Result<Outcome, String> {
+    /// Lets all agents send their parts, within `end` if there is one.
+    fn send(&mut self, end: Option<Duration>, watch: &mut RunWatch) -> Result<RunOutcome, String> {
         for agent in &mut self.agents {
-            agent.ask(&Ask::Begin)?;
+            agent.ask(&AgentLineOrder::Begin)?;
         }
         let begun = Instant::now();
         let over = end.map(|end| begun + end + self.patience);
         let (of, mut seconds) = load::seconds_together(self.agents.len());
-        let runs = |seconds| Course::Runs { heard_at: begun, seconds };
-        let mut courses: Vec<Course> = of.into_iter().map(runs).collect();
+        let runs = |seconds| AgentState::Runs { heard_at: begun, seconds };
+        let mut courses: Vec<AgentState> = of.into_iter().map(runs).collect();
         while let Some(silent_at) = next_silence(&courses, self.patience) {
             let until = over.map_or(silent_at, |over| over.min(silent_at));
             match self.heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok((number, said)) => self.hear(number, said, &mut courses[number])?,
-                // Each has its own sender, which it drops after it has told its end.
+                // Each agent's thread drops its sender after it has reported the end.
                 Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {}
             }
             self.give_up(over, &mut courses);
@@ -191,33 +185,33 @@ impl Crew {
         self.judge(courses)
     }
 
-    fn hear(&self, number: usize, said: Said, course: &mut Course) -> Result<(), String> {
-        let Course::Runs { heard_at, seconds } = course else { return Ok(()) };
+    fn hear(&self, number: usize, said: Said, course: &mut AgentState) -> Result<(), String> {
+        let AgentState::Runs { heard_at, seconds } = course else { return Ok(()) };
         let agent = &self.agents[number];
         let next = match said {
-            None => Course::Lost("it has gone".to_owned()),
+            None => AgentState::Lost("it has gone".to_owned()),
             said => match agent.answer(said)? {
-                Answer::Ended(outcome) => Course::Ended(outcome),
-                Answer::Second(second) => {
+                AgentLineReply::Ended(outcome) => AgentState::Ended(outcome),
+                AgentLineReply::Second(second) => {
                     *heard_at = Instant::now();
                     return seconds.add(&second).map_err(|error| agent.told(&error.to_string()));
                 }
-                Answer::Runs => {
+                AgentLineReply::Runs => {
                     *heard_at = Instant::now();
                     return Ok(());
                 }
-                Answer::Ready { .. } | Answer::Failed(_) => return Err(agent.confused()),
+                AgentLineReply::Ready { .. } | AgentLineReply::Failed(_) => return Err(agent.confused()),
             },
         };
         course.become_(next);
         Ok(())
     }
 
-    /// Gives those up that are silent, or do not end.
-    fn give_up(&self, over: Option<Instant>, courses: &mut [Course]) {
+    /// Gives up agents that are silent, or do not end.
+    fn give_up(&self, over: Option<Instant>, courses: &mut [AgentState]) {
         let now = Instant::now();
         for course in courses {
-            let Course::Runs { heard_at, .. } = course else { continue };
+            let AgentState::Runs { heard_at, .. } = course else { continue };
             let why = if now >= *heard_at + self.patience {
                 format!("it has said nothing for {:?}", self.patience)
             } else if over.is_some_and(|over| now >= over) {
@@ -225,43 +219,44 @@ impl Crew {
             } else {
                 continue;
             };
-            course.become_(Course::Lost(why));
+            course.become_(AgentState::Lost(why));
         }
     }
 
-    /// One outcome of those that have ended.
-    fn judge(&self, courses: Vec<Course>) -> Result<Outcome, String> {
+    /// Merges the outcomes of agents that have ended.
+    fn judge(&self, courses: Vec<AgentState>) -> Result<RunOutcome, String> {
         let (mut outcomes, mut lost) = (Vec::new(), Vec::new());
         for (agent, course) in self.agents.iter().zip(courses) {
             match course {
-                Course::Ended(outcome) => outcomes.push(*outcome),
-                Course::Lost(why) => lost.push((agent, why)),
-                Course::Runs { .. } => {}
+                AgentState::Ended(outcome) => outcomes.push(*outcome),
+                AgentState::Lost(why) => lost.push((agent, why)),
+                AgentState::Runs { .. } => {}
             }
         }
-        let together = Outcome::together(outcomes).map_err(|error| error.to_string())?;
+        let together = RunOutcome::together(outcomes).map_err(|error| error.to_string())?;
         let Some(mut outcome) = together else {
             let first = lost.first();
             return Err(first.map_or_else(|| "there is no agent".to_owned(), |(agent, why)| agent.told(why)));
         };
-        let problems =
-            lost.into_iter().map(|(agent, why)| Problem::AgentLost { command: agent.command.clone(), why });
+        let problems = lost
+            .into_iter()
+            .map(|(agent, why)| RunProblem::AgentLost { command: agent.command.clone(), why });
         outcome.problems.extend(problems);
         Ok(outcome)
     }
 }
 
-/// When the first of those that run will have been silent for too long; `None` once none runs.
-fn next_silence(courses: &[Course], patience: Duration) -> Option<Instant> {
+/// Returns when the first running agent will have been silent for too long; `None` once none runs.
+fn next_silence(courses: &[AgentState], patience: Duration) -> Option<Instant> {
     let runs = courses.iter().filter_map(|course| match course {
-        Course::Runs { heard_at, .. } => Some(*heard_at + patience),
-        Course::Ended(_) | Course::Lost(_) => None,
+        AgentState::Runs { heard_at, .. } => Some(*heard_at + patience),
+        AgentState::Ended(_) | AgentState::Lost(_) => None,
     });
     runs.min()
 }
 
-/// Shows the seconds that all have told.
-fn show(seconds: &mut Seconds, watch: &mut Watch) {
+/// Shows the seconds that all agents have reported.
+fn show(seconds: &mut Seconds, watch: &mut RunWatch) {
     let mut is_new = false;
     for second in seconds.take() {
         watch.add(second);
@@ -272,8 +267,8 @@ fn show(seconds: &mut Seconds, watch: &mut Watch) {
     }
 }
 
-impl Course {
-    /// It ends so: there are no more seconds of it.
+impl AgentState {
+    /// Enters a final state: no more seconds will come.
     fn become_(&mut self, next: Self) {
         if let Self::Runs { seconds, .. } = std::mem::replace(self, next) {
             seconds.end();
@@ -281,7 +276,7 @@ impl Course {
     }
 }
 
-impl Agent {
+impl LoadAgent {
     fn start(command: &str) -> Result<(Self, BufReader<ChildStdout>), String> {
         let failed = |why: String| format!("--agent: `{command}`: {why}");
         let mut shell = Command::new("sh");
@@ -292,7 +287,7 @@ impl Agent {
         Ok((Self { command: command.to_owned(), child, input }, BufReader::new(output)))
     }
 
-    fn ask(&mut self, ask: &Ask) -> Result<(), String> {
+    fn ask(&mut self, ask: &AgentLineOrder) -> Result<(), String> {
         let written = self.input.as_mut().map(|input| line::write(input, ask));
         match written {
             Some(Ok(())) => Ok(()),
@@ -300,10 +295,10 @@ impl Agent {
         }
     }
 
-    /// What it has said, unless it has failed.
-    fn answer(&self, said: Said) -> Result<Answer, String> {
+    /// Returns the agent's answer, unless it has failed.
+    fn answer(&self, said: Said) -> Result<AgentLineReply, String> {
         match said {
-            Some(Ok(Answer::Failed(why))) => Err(self.told(&why)),
+            Some(Ok(AgentLineReply::Failed(why))) => Err(self.told(&why)),
             Some(Ok(answer)) => Ok(answer),
             Some(Err(())) => Err(self.confused()),
             None => Err(self.lost()),
@@ -323,8 +318,8 @@ impl Agent {
     }
 }
 
-impl Drop for Agent {
-    /// Its input ends, and so does the load that it sends.
+impl Drop for LoadAgent {
+    /// Closing its input ends its load, too.
     fn drop(&mut self) {
         self.input = None;
         let _ = self.child.kill();
@@ -332,7 +327,6 @@ impl Drop for Agent {
     }
 }
 
-/// Hands over what an agent says, to its end.
 fn listen(number: usize, mut output: BufReader<ChildStdout>, sender: &Sender<(usize, Said)>) {
     loop {
         let said = line::read(&mut output);

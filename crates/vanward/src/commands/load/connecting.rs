@@ -1,10 +1,10 @@
-//! Flags about connections and TLS, of requests and of streams.
+//! Flags for connections and TLS, of requests and of streams.
 
 use std::path::PathBuf;
 
-use load::{Directions, Tls, TlsVersion};
+use load::{ConnectTargets, Tls, TlsVersion};
 
-/// Where connections go, and their TLS.
+/// Targets of connections, and their TLS.
 #[derive(clap::Args)]
 pub(super) struct Connecting {
     /// Connect to these addresses instead, `HOST:PORT:ADDRESS[,ADDRESS]`, as curl does. Can be repeated
@@ -52,8 +52,8 @@ enum TlsMax {
 }
 
 impl Connecting {
-    pub(super) fn directions(&self) -> Directions {
-        Directions {
+    pub(super) fn directions(&self) -> ConnectTargets {
+        ConnectTargets {
             resolve: self.resolve.clone(),
             connect_to: self.connect_to.clone(),
             unix_socket: self.unix_socket.clone(),

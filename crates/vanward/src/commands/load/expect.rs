@@ -1,18 +1,24 @@
 //! Expectations of a run: `--expect 'p99 < 50ms'`. Parsed with the other flags, and judged by the outcome.
 
-use load::{Expectation, Outcome, StreamFigures};
-use report::condition::{Condition, Figure, StreamFigure};
+use load::{Distribution, RunExpectation, RunOutcome, StreamFigures};
+use report::condition::{ConditionFigure, FigureCondition, StreamFigure};
 
 /// Parses the value of `--expect`.
-pub(super) fn condition(text: &str) -> Result<Condition, String> {
-    Condition::parse(text)
+pub(super) fn condition(text: &str) -> Result<FigureCondition, String> {
+    FigureCondition::parse(text)
 }
 
-/// Refuses expectations of the server if its process is not known, and those of streams for requests.
-pub(super) fn check(conditions: &[Condition], has_process: bool, has_streams: bool) -> Result<(), String> {
-    let is_of_server =
-        |condition: &&Condition| matches!(condition.figure(), Figure::CpuPerRequest | Figure::Memory);
-    let is_of_streams = |condition: &&Condition| matches!(condition.figure(), Figure::Stream(_));
+/// Rejects expectations about the server if its process is unknown, and those about streams for requests.
+pub(super) fn check(
+    conditions: &[FigureCondition],
+    has_process: bool,
+    has_streams: bool,
+) -> Result<(), String> {
+    let is_of_server = |condition: &&FigureCondition| {
+        matches!(condition.figure(), ConditionFigure::CpuPerRequest | ConditionFigure::Memory)
+    };
+    let is_of_streams =
+        |condition: &&FigureCondition| matches!(condition.figure(), ConditionFigure::Stream(_));
     if let Some(condition) = conditions.iter().find(is_of_streams).filter(|_| !has_streams) {
         return Err(format!(
             "--expect {:?} is about streams: measure them with vanward load events, websocket or grpc",
@@ -28,26 +34,39 @@ pub(super) fn check(conditions: &[Condition], has_process: bool, has_streams: bo
     }
 }
 
-/// Whether it limits failed requests.
-pub(super) fn is_about_errors(condition: &Condition) -> bool {
-    matches!(condition.figure(), Figure::Errors | Figure::ErrorShare)
-}
-
-/// Judges each expectation.
-pub(super) fn judge(conditions: &[Condition], outcome: &Outcome) -> Vec<Expectation> {
+pub(super) fn judge(conditions: &[FigureCondition], outcome: &RunOutcome) -> Vec<RunExpectation> {
     let judged = conditions.iter().map(|condition| {
         let measured = measured(condition.figure(), outcome);
-        Expectation {
+        let is_least = measured.is_some() && is_at_least(condition.figure(), &outcome.latency);
+        let told = |value| {
+            let least = if is_least { "at least " } else { "" };
+            format!("{least}{}", condition.told(value))
+        };
+        // A lower bound meets an expectation only if any longer time does, too.
+        let is_met_by =
+            |value| condition.is_met_by(value) && (!is_least || condition.is_met_by(f64::INFINITY));
+        RunExpectation {
             text: condition.text().to_owned(),
-            measured: measured.map(|value| condition.told(value)),
-            is_met: measured.is_some_and(|value| condition.is_met_by(value)),
+            measured: measured.map(told),
+            is_met: measured.is_some_and(is_met_by),
         }
     });
     judged.collect()
 }
 
-/// The figure of a run; `None` if it was not measured.
-fn measured(figure: Figure, outcome: &Outcome) -> Option<f64> {
+/// Whether a figure falls among requests without a response.
+fn is_at_least(figure: ConditionFigure, latency: &Distribution) -> bool {
+    match figure {
+        ConditionFigure::Quantile(quantile) => {
+            latency.percentile(quantile).is_ok_and(|found| found.is_at_least)
+        }
+        ConditionFigure::Mean => latency.is_at_least("mean_us"),
+        _ => false,
+    }
+}
+
+/// Returns a figure of a run; `None` if it was not measured.
+fn measured(figure: ConditionFigure, outcome: &RunOutcome) -> Option<f64> {
     let latency = Some(&outcome.latency).filter(|latency| latency.count > 0);
     let failed = outcome.errors.total();
     let all = outcome.requests + failed;
@@ -57,25 +76,25 @@ fn measured(figure: Figure, outcome: &Outcome) -> Option<f64> {
     };
     let share = |count: u64| (all > 0).then(|| count as f64 / all as f64);
     match figure {
-        Figure::Quantile(quantile) => {
+        ConditionFigure::Quantile(quantile) => {
             let histogram = latency?.histogram().ok()?;
             Some(histogram.value_at_quantile(quantile) as f64)
         }
-        Figure::Mean => latency.map(|latency| latency.mean_us),
-        Figure::Errors => (all > 0).then_some(failed as f64),
-        Figure::ErrorShare => share(failed),
-        Figure::Status(class) => (all > 0).then(|| of_class(class) as f64),
-        Figure::StatusShare(class) => share(of_class(class)),
-        Figure::Rate => (outcome.measured_seconds > 0.0).then_some(outcome.requests_per_second),
-        Figure::CpuPerRequest => {
+        ConditionFigure::Mean => latency.map(|latency| latency.mean_us),
+        ConditionFigure::Errors => (all > 0).then_some(failed as f64),
+        ConditionFigure::ErrorShare => share(failed),
+        ConditionFigure::Status(class) => (all > 0).then(|| of_class(class) as f64),
+        ConditionFigure::StatusShare(class) => share(of_class(class)),
+        ConditionFigure::Rate => (outcome.measured_seconds > 0.0).then_some(outcome.requests_per_second),
+        ConditionFigure::CpuPerRequest => {
             outcome.server.filter(|_| outcome.requests > 0).map(|server| server.cpu_us_per_request)
         }
-        Figure::Memory => outcome.server.map(|server| server.memory_bytes as f64),
-        Figure::Stream(figure) => of_streams(figure, outcome.stream.as_deref()?),
+        ConditionFigure::Memory => outcome.server.map(|server| server.memory_bytes as f64),
+        ConditionFigure::Stream(figure) => of_streams(figure, outcome.stream.as_deref()?),
     }
 }
 
-/// A figure of streams; `None` if it was not measured.
+/// Returns a figure of streams; `None` if it was not measured.
 fn of_streams(figure: StreamFigure, figures: &StreamFigures) -> Option<f64> {
     let counts = &figures.counts;
     let all = counts.received + counts.lost;
@@ -93,12 +112,11 @@ fn of_streams(figure: StreamFigure, figures: &StreamFigures) -> Option<f64> {
             histogram.value_at_quantile(quantile)
         }
     };
-    // Where nothing was sent or received, nothing was found to be right.
+    // Without any message, zero losses prove nothing.
     (counts.sent + counts.received > 0).then_some(counted as f64)
 }
 
-/// Error message if an expectation was missed.
-pub(super) fn missed(outcome: &Outcome) -> Option<String> {
+pub(super) fn missed(outcome: &RunOutcome) -> Option<String> {
     let missed: Vec<String> = outcome
         .expectations
         .iter()

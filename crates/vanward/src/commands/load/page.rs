@@ -3,20 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use load::{Arrival, Breakdown, BrokenDown, Counts, Outcome, StreamFigures};
+use load::{Arrival, Breakdown, BrokenDown, RunOutcome, StreamCounts, StreamFigures};
 use report::figure;
-use report::latency::Latency;
-use report::load_page::{self, Run, Second, Step};
-use report::table::{NOTHING, Table};
+use report::latency::LatencyHistogram;
+use report::load_page::{self, LoadRun, PageSecond, SweepStep};
+use report::table::{NOTHING, TextTable};
 
 use super::out;
-use super::sweep::Point;
+use super::sweep::SweepPoint;
 use super::watch::unwritten;
 
-/// Maximum size of a result that is read.
 const RESULT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Write a page that draws several results over each other.
+/// Writes a page that shows several results in the same charts.
 ///
 /// Each is a directory of `--out`, or a file that `--json` printed.
 #[derive(clap::Args)]
@@ -24,8 +23,8 @@ const RESULT_BYTES_MAX: u64 = 256 * 1024 * 1024;
   vanward load --out before http://127.0.0.1:8080/
   vanward load --out after http://127.0.0.1:8080/
   vanward load report before after                   writes load-report.html")]
-pub(super) struct Args {
-    /// Results
+pub(super) struct LoadPageArgs {
+    /// Files or folders that `vanward load --out` has written
     #[arg(required = true, value_name = "RESULT")]
     results: Vec<PathBuf>,
     /// The page to write
@@ -33,10 +32,10 @@ pub(super) struct Args {
     out: PathBuf,
 }
 
-pub(super) fn run(arguments: &Args) -> ExitCode {
+pub(super) fn run(arguments: &LoadPageArgs) -> ExitCode {
     match report(arguments) {
         Ok(text) => {
-            // Nobody reads any longer: the page is written.
+            // A closed pipe does no harm: the page is written.
             let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -44,15 +43,15 @@ pub(super) fn run(arguments: &Args) -> ExitCode {
     }
 }
 
-fn report(arguments: &Args) -> Result<String, String> {
+fn report(arguments: &LoadPageArgs) -> Result<String, String> {
     let outcomes = arguments.results.iter().map(|path| Ok((path.as_path(), read(path)?)));
-    let outcomes: Vec<(&Path, Outcome)> = outcomes.collect::<Result<_, String>>()?;
+    let outcomes: Vec<(&Path, RunOutcome)> = outcomes.collect::<Result<_, String>>()?;
     let names: Vec<String> = outcomes.iter().map(|(path, _)| short_name(path)).collect();
     let runs = outcomes.iter().zip(&names).map(|((path, outcome), name)| {
         let is_unique = names.iter().filter(|other| *other == name).count() == 1;
         self::converted(if is_unique { name.clone() } else { path.display().to_string() }, outcome)
     });
-    let runs: Vec<Run> = runs.collect::<Result<_, String>>()?;
+    let runs: Vec<LoadRun> = runs.collect::<Result<_, String>>()?;
     let title = match &outcomes[..] {
         [(_, only)] => title(only),
         _ => format!("{} results of the load generator", outcomes.len()),
@@ -72,33 +71,31 @@ fn report(arguments: &Args) -> Result<String, String> {
     Ok(text + &format!("\nReport: {}\n", arguments.out.display()))
 }
 
-/// Writes the page of one run.
-pub(super) fn write_one(path: &Path, outcome: &Outcome) -> Result<(), String> {
+pub(super) fn write_one(path: &Path, outcome: &RunOutcome) -> Result<(), String> {
     write(path, &title(outcome), &lede(outcome), &[converted("this run".to_owned(), outcome)?])
 }
 
-/// Writes the page of a sweep over connections.
-pub(super) fn write_sweep(path: &Path, points: &[Point]) -> Result<(), String> {
+pub(super) fn write_sweep(path: &Path, points: &[SweepPoint]) -> Result<(), String> {
     let Some(first) = points.first() else { return Ok(()) };
     let steps = points.iter().map(|point| {
         let run = converted(figure::things(point.connections, "connection"), &point.outcome)?;
         let server =
             point.outcome.server.map(|server| (server.cpu_us_per_request, server.memory_bytes as f64));
-        Ok(Step { across: point.connections as f64, server, run })
+        Ok(SweepStep { across: point.connections as f64, server, run })
     });
-    let steps: Vec<Step> = steps.collect::<Result<_, String>>()?;
+    let steps: Vec<SweepStep> = steps.collect::<Result<_, String>>()?;
     let (title, lede) = (title(&first.outcome), lede(&first.outcome));
     let page = load_page::render_sweep(&title, &lede, "connections", &steps);
     let page = page.map_err(|error| error.to_string())?;
     std::fs::write(path, page).map_err(|error| unwritten(path, &error))
 }
 
-fn write(path: &Path, title: &str, lede: &str, runs: &[Run]) -> Result<(), String> {
+fn write(path: &Path, title: &str, lede: &str, runs: &[LoadRun]) -> Result<(), String> {
     let page = load_page::render(title, lede, runs).map_err(|error| error.to_string())?;
     std::fs::write(path, page).map_err(|error| unwritten(path, &error))
 }
 
-fn read(path: &Path) -> Result<Outcome, String> {
+fn read(path: &Path) -> Result<RunOutcome, String> {
     let file = if path.is_dir() { path.join(out::RESULT) } else { path.to_owned() };
     let failed = |error: &dyn std::fmt::Display| {
         let path = file.display();
@@ -119,25 +116,24 @@ fn short_name(path: &Path) -> String {
     name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-pub(super) fn title(outcome: &Outcome) -> String {
+pub(super) fn title(outcome: &RunOutcome) -> String {
     let settings = &outcome.settings;
     let more = if settings.urls > 1 { format!(" and {} more", settings.urls - 1) } else { String::new() };
     format!("{} {}{more}", settings.method, settings.url)
 }
 
-fn lede(outcome: &Outcome) -> String {
+fn lede(outcome: &RunOutcome) -> String {
     let date = figure::date(outcome.started_unix_ms / 1000);
     format!("{date} · vanward load {}", outcome.version)
 }
 
-/// A run as the page shows it.
-fn converted(name: String, outcome: &Outcome) -> Result<Run, String> {
+fn converted(name: String, outcome: &RunOutcome) -> Result<LoadRun, String> {
     let histogram = outcome.latency.histogram().map_err(|error| format!("{name}: {error}"))?;
     let steps = histogram.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()));
     let mut end_seconds = 0.0;
     let seconds = outcome.seconds.iter().map(|second| {
         end_seconds += second.seconds;
-        Second {
+        PageSecond {
             end_seconds,
             requests_per_second: second.requests_per_second(),
             failed_per_second: if second.seconds > 0.0 { second.failed as f64 / second.seconds } else { 0.0 },
@@ -155,13 +151,13 @@ fn converted(name: String, outcome: &Outcome) -> Result<Run, String> {
         problems.push("it was interrupted".to_owned());
     }
     let parts = outcome.breakdowns.iter().map(part).chain(outcome.stream.as_deref().map(streams));
-    Ok(Run {
+    Ok(LoadRun {
         of_messages: outcome.stream.is_some(),
         facts: facts(outcome),
         requests_per_second: outcome.requests_per_second,
         requests: outcome.requests,
         failed: outcome.errors.total(),
-        latency: Latency::from_counts(steps),
+        latency: LatencyHistogram::from_counts(steps),
         seconds: seconds.collect(),
         parts: parts.collect(),
         expectations: expectations.collect(),
@@ -170,7 +166,7 @@ fn converted(name: String, outcome: &Outcome) -> Result<Run, String> {
     })
 }
 
-fn part(table: &BrokenDown) -> Table {
+fn part(table: &BrokenDown) -> TextTable {
     let by = match table.by {
         Breakdown::Status => "status",
         Breakdown::Url => "URL",
@@ -192,17 +188,16 @@ fn part(table: &BrokenDown) -> Table {
             time(row.latency.max_us),
         ]
     });
-    Table {
+    TextTable {
         caption: format!("By {by}"),
         headings: ["", "requests", "failed", "requests/s", "p50", "p99", "max"].map(str::to_owned).into(),
         rows: rows.collect(),
     }
 }
 
-/// Counts and gaps of streams.
-fn streams(figures: &StreamFigures) -> Table {
-    let Counts { opened, failed, closed_early, reconnected, sent, received, .. } = figures.counts;
-    let Counts { lost, duplicates, out_of_order, .. } = figures.counts;
+fn streams(figures: &StreamFigures) -> TextTable {
+    let StreamCounts { opened, failed, closed_early, reconnected, sent, received, .. } = figures.counts;
+    let StreamCounts { lost, duplicates, out_of_order, .. } = figures.counts;
     let counts = [
         ("streams or calls opened", opened),
         ("could not be opened", failed),
@@ -226,14 +221,27 @@ fn streams(figures: &StreamFigures) -> Table {
         [("p50", figures.gaps.p50_us), ("p99", figures.gaps.p99_us), ("longest", figures.longest_gap_us)];
     let gaps = gaps.map(|(name, time_us)| (format!("gap between messages, {name}"), gap(time_us)));
     let rows = counts.into_iter().chain(statuses).chain(gaps).map(|(name, value)| vec![name, value]);
-    Table {
+    TextTable {
         caption: "Streams".to_owned(),
         headings: ["", "measured"].map(str::to_owned).into(),
         rows: rows.collect(),
     }
 }
 
-fn facts(outcome: &Outcome) -> Vec<(String, String)> {
+/// Describes requests without a response, which count with their age.
+fn without_answer(outcome: &RunOutcome) -> String {
+    let latency = &outcome.latency;
+    match latency.at_least.is_empty() {
+        true => String::new(),
+        false => format!(
+            "{}; at least so long: {}",
+            figure::count(latency.censored as f64),
+            latency.at_least.join(", ").replace("_us", "").replace("_9", ".9")
+        ),
+    }
+}
+
+fn facts(outcome: &RunOutcome) -> Vec<(String, String)> {
     let settings = &outcome.settings;
     let unit = if outcome.stream.is_some() { "messages" } else { "requests" };
     let arrival = match &settings.arrival {
@@ -272,6 +280,7 @@ fn facts(outcome: &Outcome) -> Vec<(String, String)> {
                 unit.trim_end_matches('s')
             ),
         ),
+        ("Without an answer", without_answer(outcome)),
         ("Checks missed", outcome.checks_missed.text()),
         ("Errors, such as", errors),
     ];

@@ -1,26 +1,26 @@
-//! The plan that flags describe.
+//! Builds the plan from the flags.
 
 use std::io::Read;
 use std::path::Path;
 
-use load::requests::{Format, Source};
-use load::{Arrival, Listed, Plan};
+use load::requests::{ListFormat, RequestSource};
+use load::{Arrival, Check, Listed, LoadPlan, Responses};
 
 use super::values::Stages;
-use super::{Args, RequestsFormat};
+use super::{LoadArgs, RequestsFormat, ResponsesOf};
 
-/// A body or a URL list is read whole into memory.
+/// Maximum size of a body or URL list, which is read into memory.
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Duration of a run without -d and -n.
 pub(super) const DURATION_DEFAULT_SECONDS: f64 = 10.0;
 
-/// A count as the plan has it, which refuses what is too large.
+/// Converts a count for the plan, which rejects too large ones.
 pub(super) fn whole(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// The plan of a run, with the first number of connections.
-pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
+/// Builds the plan of a run, with the first number of connections.
+pub(super) fn plan(arguments: &LoadArgs) -> Result<LoadPlan, String> {
     super::expect::check(&arguments.expectations, arguments.pid.is_some(), false)?;
     let (urls, listed) = requested(arguments)?;
     let body = match arguments.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
@@ -32,7 +32,7 @@ pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
     let method_default = if arguments.body.is_some() { "POST" } else { "GET" };
     let needs_duration = arguments.requests.is_none() && arguments.stages.is_none();
     let duration_default = needs_duration.then_some(DURATION_DEFAULT_SECONDS);
-    Ok(Plan {
+    Ok(LoadPlan {
         urls,
         listed,
         stream: None,
@@ -44,6 +44,11 @@ pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
         user: arguments.user.as_deref().map(credentials).transpose()?,
         cookies: arguments.cookies.clone(),
         redirects_max: arguments.follow.then_some(arguments.max_redirs),
+        check: check(&arguments.checks)?,
+        responses: match arguments.responses {
+            ResponsesOf::Same => Responses::Same,
+            ResponsesOf::Any => Responses::Any,
+        },
         directions: arguments.connecting.directions(),
         keepalive: !arguments.no_keepalive,
         tls: arguments.connecting.tls(),
@@ -69,7 +74,14 @@ pub(super) fn plan(arguments: &Args) -> Result<Plan, String> {
     })
 }
 
-/// The schedule; `seed` is that of random arrivals.
+/// Parses the checks of responses.
+fn check(checks: &[String]) -> Result<Check, String> {
+    let mut all = Check::default();
+    checks.iter().try_for_each(|text| load::requests::check(text, &mut all))?;
+    Ok(all)
+}
+
+/// Returns the schedule; `seed` is for random arrivals.
 pub(super) fn arrival(rate: Option<f64>, stages: Option<&Stages>, seed: Option<u64>) -> Arrival {
     match (rate, stages, seed) {
         (None, None, _) => Arrival::Closed,
@@ -79,7 +91,7 @@ pub(super) fn arrival(rate: Option<f64>, stages: Option<&Stages>, seed: Option<u
     }
 }
 
-/// Credentials of `--user`: as written, or from a file.
+/// Returns the credentials of `--user`: as written, or from a file.
 pub(super) fn credentials(user: &str) -> Result<String, String> {
     let Some(file) = user.strip_prefix('@') else { return Ok(user.to_owned()) };
     let text = String::from_utf8(read(Path::new(file), "--user")?);
@@ -87,7 +99,6 @@ pub(super) fn credentials(user: &str) -> Result<String, String> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// The body from standard input.
 fn standard_input() -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     let read = std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_end(&mut body);
@@ -98,17 +109,17 @@ fn standard_input() -> Result<Vec<u8>, String> {
     Ok(body)
 }
 
-/// URLs, or the requests of a list.
-fn requested(arguments: &Args) -> Result<(Vec<String>, Vec<Listed>), String> {
+/// Returns URLs, or the requests of a list.
+fn requested(arguments: &LoadArgs) -> Result<(Vec<String>, Vec<Listed>), String> {
     if let Some(path) = &arguments.requests_from {
         const FLAG: &str = "--requests-from";
         let file = path.display().to_string();
         let format = match arguments.requests_format {
-            Some(RequestsFormat::Toml) => Format::Toml,
-            Some(RequestsFormat::Http) => Format::Http,
-            Some(RequestsFormat::Har) => Format::Har,
-            Some(RequestsFormat::Handed) => Format::Handed,
-            None => Format::of(&file).ok_or_else(|| {
+            Some(RequestsFormat::Toml) => ListFormat::Toml,
+            Some(RequestsFormat::Http) => ListFormat::Http,
+            Some(RequestsFormat::Har) => ListFormat::Har,
+            Some(RequestsFormat::Handed) => ListFormat::Handed,
+            None => ListFormat::from_file(&file).ok_or_else(|| {
                 format!("{FLAG} {file}: its name does not end in .toml, .http or .har; say --requests-format")
             })?,
         };
@@ -128,7 +139,7 @@ fn requested(arguments: &Args) -> Result<(Vec<String>, Vec<Listed>), String> {
             "--urls {file} has methods, so that -X and --body have no meaning; leave them out"
         ));
     }
-    Ok((Vec::new(), request_list(file, "--urls", Format::Lines, &text, arguments)?))
+    Ok((Vec::new(), request_list(file, "--urls", ListFormat::Lines, &text, arguments)?))
 }
 
 fn text(file: &Path, flag: &str) -> Result<String, String> {
@@ -136,13 +147,12 @@ fn text(file: &Path, flag: &str) -> Result<String, String> {
         .map_err(|_| format!("{flag} {}: the file is not UTF-8 text", file.display()))
 }
 
-/// The requests of a file.
 fn request_list(
     path: &Path,
     flag: &str,
-    format: Format,
+    format: ListFormat,
     text: &str,
-    arguments: &Args,
+    arguments: &LoadArgs,
 ) -> Result<Vec<Listed>, String> {
     let file = path.display().to_string();
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -150,7 +160,7 @@ fn request_list(
     let user = arguments.user.as_ref().map(|_| "authorization");
     let cookies = arguments.cookies.as_ref().map(|_| "cookie");
     let given: Vec<String> = fields.chain(user).chain(cookies).map(str::to_owned).collect();
-    let source = Source {
+    let source = RequestSource {
         hosts: &arguments.hosts,
         given: &given,
         text,
@@ -158,7 +168,7 @@ fn request_list(
         base: arguments.url.as_deref(),
         read: &|name| bounded(&folder.join(name)),
     };
-    if !arguments.hosts.is_empty() && format != Format::Har {
+    if !arguments.hosts.is_empty() && format != ListFormat::Har {
         return Err("--hosts chooses from a recording (HAR); leave it out".to_owned());
     }
     load::requests::parse(format, &source).map_err(|mistakes| {
@@ -193,7 +203,6 @@ fn url_list(file: &Path, text: &str, base: Option<&str>) -> Result<Vec<String>, 
     Ok(urls)
 }
 
-/// Scheme and authority of a URL.
 pub(super) fn authority(url: &str) -> &str {
     let host_at = url.find("://").map_or(0, |at| at + 3);
     url[host_at..].find(['/', '?', '#']).map_or(url, |length| &url[..host_at + length])
@@ -203,7 +212,7 @@ pub(super) fn read(file: &Path, flag: &str) -> Result<Vec<u8>, String> {
     bounded(file).map_err(|reason| format!("{flag}: cannot read {}: {reason}", file.display()))
 }
 
-/// A file up to the limit, or why it cannot be read.
+/// Reads a file up to the limit, or returns why that failed.
 fn bounded(file: &Path) -> Result<Vec<u8>, String> {
     // A device has no size, and no end.
     let mut content = Vec::new();
@@ -220,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_authority_of_a_url_is_what_paths_are_put_behind() {
+    fn paths_are_appended_to_the_authority_of_a_url() {
         let cases = [
             ("http://a:1/b?c", "http://a:1"),
             ("http://a", "http://a"),

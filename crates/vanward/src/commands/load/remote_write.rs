@@ -1,37 +1,34 @@
 //! Prometheus remote write (protocol 1.0): the figures of each second, pushed while the load runs.
 //!
-//! The messages are three levels of protobuf, and snappy allows literals alone: both are written here, without a crate
-//! and a build step for either. Pushes are requests of the load generator itself.
+//! Snappy permits literals only, so it is written here. Pushes are requests of the load generator itself.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use load::{Outcome, Plan, Second};
+use load::{LoadPlan, MeasuredSecond, RunOutcome};
+use telemetry::wire;
 
-/// Timeout of a push.
 const TIMEOUT_SECONDS: f64 = 5.0;
-/// Seconds that are kept while the receiver does not answer.
+/// Seconds that are kept while the receiver does not respond.
 const KEPT_MOST: usize = 600;
-/// Quantiles of the latency.
 const QUANTILES: [&str; 5] = ["0.5", "0.9", "0.99", "0.999", "1"];
-/// Maximum length of a literal with a length of two bytes.
+/// Maximum length of a literal with a two-byte length.
 const LITERAL_MOST: usize = 1 << 16;
 
-/// Pushes seconds, on a thread of its own.
+/// Pushes seconds on a separate thread.
 pub(super) struct RemoteWrite {
-    sender: Sender<(u64, Second)>,
+    sender: Sender<(u64, MeasuredSecond)>,
     thread: JoinHandle<Result<(), String>>,
 }
 
-/// What is pushed where.
-struct Target {
-    plan: Plan,
+struct PushTarget {
+    plan: LoadPlan,
     labels: Vec<(String, String)>,
 }
 
 impl RemoteWrite {
-    /// Begins to push to a URL. `labels` are `NAME=VALUE`; the load itself is described by `plan`.
-    pub(super) fn start(url: &str, labels: &[String], plan: &Plan) -> Result<Self, String> {
+    /// Starts to push to a URL. `labels` are `NAME=VALUE`; labels for the load itself come from `plan`.
+    pub(super) fn start(url: &str, labels: &[String], plan: &LoadPlan) -> Result<Self, String> {
         let mut all = vec![
             ("connections".to_owned(), plan.connections.to_string()),
             ("job".to_owned(), "vanward-load".to_owned()),
@@ -48,7 +45,7 @@ impl RemoteWrite {
             all.retain(|(known, _)| known != name);
             all.push((name.to_owned(), value.to_owned()));
         }
-        let target = Target { plan: push(url, plan), labels: all };
+        let target = PushTarget { plan: push(url, plan), labels: all };
         load::check(&target.plan).map_err(|error| format!("--remote-write: {error}"))?;
         let (sender, receiver) = channel();
         let thread = std::thread::Builder::new().name("remote-write".to_owned());
@@ -58,12 +55,12 @@ impl RemoteWrite {
     }
 
     /// Pushes a second that ended at this time, in milliseconds since 1970.
-    pub(super) fn push(&self, unix_ms: u64, second: &Second) {
-        // A thread that has ended says why at the end.
+    pub(super) fn push(&self, unix_ms: u64, second: &MeasuredSecond) {
+        // A thread that has ended gives its reason at the end.
         let _ = self.sender.send((unix_ms, second.clone()));
     }
 
-    /// Pushes what is left. The error says what was not received.
+    /// Pushes the remaining seconds. An error says what was not received.
     pub(super) fn finish(self) -> Result<(), String> {
         drop(self.sender);
         self.thread.join().unwrap_or_else(|_| Err("--remote-write: its thread ended early".to_owned()))
@@ -71,27 +68,27 @@ impl RemoteWrite {
 }
 
 /// A plan of one push, without its body.
-fn push(url: &str, load: &Plan) -> Plan {
+fn push(url: &str, load: &LoadPlan) -> LoadPlan {
     let headers = [
         "Content-Type: application/x-protobuf",
         "Content-Encoding: snappy",
         "X-Prometheus-Remote-Write-Version: 0.1.0",
         "User-Agent: vanward-load",
     ];
-    Plan {
+    LoadPlan {
         method: "POST".to_owned(),
         headers: headers.map(str::to_owned).into(),
         connections: 1,
         duration_seconds: None,
         requests: Some(1),
         timeout_seconds: TIMEOUT_SECONDS,
-        // The same authority as for the load.
+        // The same CAs as for the load.
         tls: load::Tls { verify: load.tls.verify, ca: load.tls.ca.clone(), ..load::Tls::default() },
-        ..Plan::new(url)
+        ..LoadPlan::new(url)
     }
 }
 
-/// A name of a label, as Prometheus has it; those that begin with two underscores are its own.
+/// Whether a name is valid in Prometheus. Names with two leading underscores are reserved.
 fn is_label(name: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     name.bytes().next().is_some_and(is_letter)
@@ -99,8 +96,8 @@ fn is_label(name: &str) -> bool {
         && !name.starts_with("__")
 }
 
-/// Pushes what comes until nothing comes any more.
-fn work(mut target: Target, seconds: &Receiver<(u64, Second)>) -> Result<(), String> {
+/// Pushes seconds until the sender is dropped.
+fn work(mut target: PushTarget, seconds: &Receiver<(u64, MeasuredSecond)>) -> Result<(), String> {
     let (mut totals, mut kept, mut lost) = (Totals::default(), Vec::new(), 0_usize);
     let mut failure = None;
     while let Ok(first) = seconds.recv() {
@@ -111,16 +108,16 @@ fn work(mut target: Target, seconds: &Receiver<(u64, Second)>) -> Result<(), Str
         let excess = kept.len().saturating_sub(KEPT_MOST);
         lost += kept.drain(..excess).count();
         match target.send(&kept) {
-            Sent::Received => kept.clear(),
-            Sent::Refused(reason) => {
+            SentSamples::Received => kept.clear(),
+            SentSamples::Refused(reason) => {
                 lost += kept.drain(..).count();
                 failure = Some(reason);
             }
-            // With what comes next.
-            Sent::Failed(reason) => failure = Some(reason),
+            // Retried with the next seconds.
+            SentSamples::Failed(reason) => failure = Some(reason),
         }
     }
-    if !kept.is_empty() && !matches!(target.send(&kept), Sent::Received) {
+    if !kept.is_empty() && !matches!(target.send(&kept), SentSamples::Received) {
         lost += kept.len();
     }
     match (lost, failure) {
@@ -134,9 +131,9 @@ fn work(mut target: Target, seconds: &Receiver<(u64, Second)>) -> Result<(), Str
     }
 }
 
-enum Sent {
+enum SentSamples {
     Received,
-    /// It would be refused again.
+    /// A retry would be rejected again.
     Refused(String),
     Failed(String),
 }
@@ -150,34 +147,34 @@ struct Totals {
 }
 
 impl Totals {
-    fn add(&mut self, second: &Second) {
+    fn add(&mut self, second: &MeasuredSecond) {
         self.requests += second.requests;
         self.failed += second.failed;
         self.bytes_received += second.bytes_received;
     }
 }
 
-impl Target {
-    fn send(&mut self, seconds: &[(u64, Second, Totals)]) -> Sent {
+impl PushTarget {
+    fn send(&mut self, seconds: &[(u64, MeasuredSecond, Totals)]) -> SentSamples {
         self.plan.body = snappy(&write_request(&self.labels, seconds));
         let outcome = match load::run(&self.plan) {
             Ok(outcome) => outcome,
-            Err(error) => return Sent::Failed(error.to_string()),
+            Err(error) => return SentSamples::Failed(error.to_string()),
         };
-        let said = |outcome: &Outcome| outcome.error_examples.values().next().cloned().unwrap_or_default();
+        let said = |outcome: &RunOutcome| outcome.error_examples.values().next().cloned().unwrap_or_default();
         match outcome.statuses.keys().next() {
-            Some(200..300) => Sent::Received,
-            // The protocol: what was refused is not sent again, but for 429.
-            Some(429) => Sent::Failed(said(&outcome)),
-            Some(400..500) => Sent::Refused(said(&outcome)),
-            _ => Sent::Failed(said(&outcome)),
+            Some(200..300) => SentSamples::Received,
+            // Protocol: rejected pushes are not repeated, except after 429.
+            Some(429) => SentSamples::Failed(said(&outcome)),
+            Some(400..500) => SentSamples::Refused(said(&outcome)),
+            _ => SentSamples::Failed(said(&outcome)),
         }
     }
 }
 
 /// A `prometheus.WriteRequest`: `timeseries = 1`.
-fn write_request(labels: &[(String, String)], seconds: &[(u64, Second, Totals)]) -> Vec<u8> {
-    type Value<'v> = &'v dyn Fn(&Second, &Totals) -> Option<f64>;
+fn write_request(labels: &[(String, String)], seconds: &[(u64, MeasuredSecond, Totals)]) -> Vec<u8> {
+    type Value<'v> = &'v dyn Fn(&MeasuredSecond, &Totals) -> Option<f64>;
     let mut message = Vec::new();
     let mut add = |name: &str, quantile: Option<&str>, value: Value<'_>| {
         let samples =
@@ -185,7 +182,7 @@ fn write_request(labels: &[(String, String)], seconds: &[(u64, Second, Totals)])
         let samples: Vec<(f64, u64)> = samples.collect();
         if !samples.is_empty() {
             let series = time_series(&all_labels(name, quantile, labels), &samples);
-            field(&mut message, 1, &series);
+            wire::bytes(&mut message, 1, &series);
         }
     };
     add("vanward_load_requests_total", None, &|_, totals| Some(totals.requests as f64));
@@ -201,7 +198,7 @@ fn write_request(labels: &[(String, String)], seconds: &[(u64, Second, Totals)])
     message
 }
 
-/// The labels of a series, in the order of their names.
+/// The labels of a series, sorted by name.
 fn all_labels<'l>(
     name: &'l str,
     quantile: Option<&'l str>,
@@ -218,43 +215,26 @@ fn all_labels<'l>(
 fn time_series(labels: &[(&str, &str)], samples: &[(f64, u64)]) -> Vec<u8> {
     let mut series = Vec::new();
     for (name, value) in labels {
-        let mut label = Vec::new();
-        field(&mut label, 1, name.as_bytes());
-        field(&mut label, 2, value.as_bytes());
-        field(&mut series, 1, &label);
+        wire::message(&mut series, 1, |out| {
+            wire::bytes(out, 1, name.as_bytes());
+            wire::bytes(out, 2, value.as_bytes());
+        });
     }
     for (value, unix_ms) in samples {
-        // Field 1, a double; field 2, a varint.
-        let mut sample = vec![1 << 3 | 1];
-        sample.extend_from_slice(&value.to_le_bytes());
-        sample.push(2 << 3);
-        varint(&mut sample, *unix_ms);
-        field(&mut series, 2, &sample);
+        wire::message(&mut series, 2, |out| {
+            wire::double(out, 1, *value);
+            wire::number(out, 2, *unix_ms);
+        });
     }
     series
 }
 
-/// A field with a length.
-fn field(out: &mut Vec<u8>, number: u8, content: &[u8]) {
-    out.push(number << 3 | 2);
-    varint(out, content.len() as u64);
-    out.extend_from_slice(content);
-}
-
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// The block format of snappy, with literals alone: the length, then pieces with theirs.
+/// Encodes in snappy's block format with literals only: the length, then pieces with their lengths.
 fn snappy(content: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(content.len() + 16);
-    varint(&mut out, content.len() as u64);
+    wire::varint(&mut out, content.len() as u64);
     for piece in content.chunks(LITERAL_MOST) {
-        // Tag 61: two bytes of length less one follow.
+        // Tag 61: two bytes of length minus one follow.
         out.push(61 << 2);
         out.extend_from_slice(&((piece.len() - 1) as u16).to_le_bytes());
         out.extend_from_slice(piece);
@@ -283,18 +263,18 @@ mod tests {
 
     #[test]
     fn every_series_of_a_second_is_there_and_its_labels_are_in_order() {
-        let mut second = Second::default();
+        let mut second = MeasuredSecond::default();
         (second.requests, second.seconds, second.p99_us) = (10, 1.0, 2_000);
         let labels = [("url".to_owned(), "http://a/".to_owned()), ("job".to_owned(), "j".to_owned())];
         let told = all_labels("n", Some("0.9"), &labels);
         assert_eq!(told, [("__name__", "n"), ("job", "j"), ("quantile", "0.9"), ("url", "http://a/")]);
-        let count = |seconds: &[(u64, Second, Totals)]| {
+        let count = |seconds: &[(u64, MeasuredSecond, Totals)]| {
             let message = write_request(&labels, seconds);
             message.windows(8).filter(|window| *window == b"__name__").count()
         };
         assert_eq!(count(&[(1, second, Totals::default())]), 4 + QUANTILES.len());
         // Without a success there is no latency.
-        assert_eq!(count(&[(1, Second::default(), Totals::default())]), 4);
+        assert_eq!(count(&[(1, MeasuredSecond::default(), Totals::default())]), 4);
         assert_eq!(count(&[]), 0);
     }
 

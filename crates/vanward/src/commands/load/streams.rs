@@ -4,23 +4,24 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgGroup;
-use load::{Arrival, Call, Message, Outcome, Plan, StampFields, Streams, Workload};
-use report::condition::Condition;
+use load::{Arrival, Call, LoadPlan, RunOutcome, StampFields, StreamMessage, StreamsPlan, Workload};
+use report::condition::FigureCondition;
 
 use super::connecting::Connecting;
+use super::limits::FailureLimits;
 use super::planned::{self, whole};
 use super::values::{self, MaxErrors, Stages, max_errors, rate, seconds, whole_number};
-use super::watch::Watch;
+use super::watch::RunWatch;
 use super::{expect, out};
 use crate::commands::{self, FAILED, USAGE};
 
 /// Messages of a client-streaming call without --messages.
 const MESSAGES_DEFAULT: u64 = 100;
 
-/// Measure server-sent events: messages, their delays, gaps between them
+/// Measures server-sent events: messages, their delays, gaps between them
 ///
-/// Each connection (with --h2 each stream) reads one event stream. One that ends is opened again, with Last-Event-ID, after
-/// the server's `retry`.
+/// Each connection (with --h2 each stream) reads one event stream. A stream that ends is opened again, with
+/// Last-Event-ID, after the server's `retry`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +36,7 @@ numbers, in seq=NUMBER or as their ID, show which are lost, repeated or out of o
 /events?rate=10.")]
 pub(super) struct EventsArgs {
     #[command(flatten)]
-    common: Common,
+    common: StreamFlags,
     #[command(flatten)]
     http2: Http2,
     /// Method [default: GET, or POST with --body]
@@ -46,11 +47,11 @@ pub(super) struct EventsArgs {
     body: Option<String>,
 }
 
-/// Measure WebSockets: echo, or fan-out from some to all others
+/// Measures WebSockets: echo, or fan-out from some to all others
 ///
-/// With --echo, the default, the server returns each message, and the delay is the round trip; with -R from when the message
-/// was due. With --fan-out some send, and all others receive; the delay is from when a message was due to its arrival at each
-/// of them.
+/// With --echo, the default, the server returns each message, and the delay is the round trip; with -R it counts
+/// from the time when the message was due. With --fan-out some send, and all others receive; the delay is from when
+/// a message was due to its arrival at each of them.
 #[derive(clap::Args)]
 #[command(group(ArgGroup::new("paced").args(["rate", "stages"])))]
 #[command(group(ArgGroup::new("kind").args(["echo", "fan_out"])))]
@@ -67,7 +68,7 @@ it answers are taken to come in order, and fan-out has no delays. `vanward origi
 /websocket/fan-out?room=NAME.")]
 pub(super) struct WebSocketArgs {
     #[command(flatten)]
-    common: Common,
+    common: StreamFlags,
     #[command(flatten)]
     http2: Http2,
     #[command(flatten)]
@@ -83,11 +84,11 @@ pub(super) struct WebSocketArgs {
     senders: u64,
 }
 
-/// Measure gRPC calls: unary, or with streams
+/// Measures gRPC calls: unary, or with streams
 ///
-/// Over HTTP/2, with http by prior knowledge and with https by ALPN. Messages are bytes: no schema is needed. The delay of a
-/// unary call is that of the call, with -R from when it was due; of --bidi that of each message and its response; of
-/// --server-stream from the time in the message, if there is one.
+/// Over HTTP/2, with http by prior knowledge and with https by ALPN. Messages are bytes: no schema is needed. The
+/// delay of a unary call is that of the call; with -R it counts from when the call was due. With --bidi it is that
+/// of each message and its response. With --server-stream it counts from the time in the message, if there is one.
 #[derive(clap::Args)]
 #[command(group(ArgGroup::new("paced").args(["rate", "stages"])))]
 #[command(group(ArgGroup::new("kind").args(["unary", "server_stream", "client_stream", "bidi"])))]
@@ -103,22 +104,22 @@ A message is text, @FILE, hex:DIGITS or base64:TEXT; protoc --encode makes one f
 the lengths within a message stay right, and {{timestamp_ns}} has 19. A call that ends with another status than OK is an error.")]
 pub(super) struct GrpcArgs {
     #[command(flatten)]
-    common: Common,
+    common: StreamFlags,
     #[command(flatten)]
     sending: Sending,
-    /// Calls, or streams, at once on each connection
+    /// Concurrent calls or streams on each connection
     #[arg(short = 'm', long, value_name = "N", value_parser = whole_number, default_value = "1")]
     streams: u64,
     /// The method, /package.Service/Method [default: the path of the URL]
     #[arg(long, value_name = "PATH")]
     method: Option<String>,
-    /// One message, one response (the default)
+    /// A single message, a single response (the default)
     #[arg(long)]
     unary: bool,
-    /// One message, many responses
+    /// A single message, many responses
     #[arg(long)]
     server_stream: bool,
-    /// Many messages, one response
+    /// Many messages, a single response
     #[arg(long)]
     client_stream: bool,
     /// Many messages, each with a response
@@ -131,7 +132,7 @@ pub(super) struct GrpcArgs {
 
 /// Flags of all streams.
 #[derive(clap::Args)]
-pub(super) struct Common {
+pub(super) struct StreamFlags {
     /// `http://HOST[:PORT]/PATH`, or https
     url: String,
     /// Number of connections, over all threads
@@ -143,13 +144,13 @@ pub(super) struct Common {
     /// Duration: 30s, 2m, 500ms [default: 10s, without -n]
     #[arg(short = 'd', long, value_name = "DURATION", value_parser = seconds)]
     duration: Option<f64>,
-    /// Number of messages: sent, or of event streams and --server-stream received
+    /// Number of messages: sent ones, or for event streams and --server-stream received ones
     #[arg(short = 'n', long = "number", value_name = "N", value_parser = whole_number)]
     number: Option<u64>,
     /// Add a header field, 'Name: value'. Can be repeated
     #[arg(short = 'H', long = "header", value_name = "FIELD")]
     headers: Vec<String>,
-    /// Credentials for HTTP Basic authentication: NAME:PASSWORD, or @FILE with that. They are in no output
+    /// Credentials for HTTP Basic authentication: NAME:PASSWORD, or @FILE with that. They appear in no output
     #[arg(short = 'u', long, value_name = "USER")]
     user: Option<String>,
     #[command(flatten)]
@@ -163,7 +164,7 @@ pub(super) struct Common {
     /// Name of the field with the number of the sender
     #[arg(long, value_name = "NAME", default_value = "from")]
     sender_field: String,
-    /// Timeout of opening a stream, of a call and of an answer
+    /// Timeout for opening a stream, for a call and for an answer
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "10s")]
     timeout: f64,
     /// Exit with 1 if more streams or calls fail than this number or percentage [default: 0, or no limit if --expect is about
@@ -172,7 +173,7 @@ pub(super) struct Common {
     max_errors: Option<MaxErrors>,
     /// Exit with 99 unless this holds: 'p99 < 50ms', 'messages/s > 1000', 'lost = 0', 'gap-p99 < 1s'. Can be repeated
     #[arg(long = "expect", value_name = "CONDITION", value_parser = expect::condition)]
-    expectations: Vec<Condition>,
+    expectations: Vec<FigureCondition>,
     /// Warm-up: run for this time without counting it
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "0s")]
     warm_up: f64,
@@ -231,19 +232,20 @@ struct Sending {
 }
 
 impl EventsArgs {
-    pub(super) fn common(&self) -> &Common {
+    pub(super) fn common(&self) -> &StreamFlags {
         &self.common
     }
 
-    pub(super) fn plan(&self) -> Result<Plan, String> {
+    pub(super) fn plan(&self) -> Result<LoadPlan, String> {
         let body = match self.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
             None => Vec::new(),
             Some((_, Some(file))) => planned::read(Path::new(file), "--body")?,
             Some((text, None)) => text.as_bytes().to_vec(),
         };
         let method = if self.body.is_some() { "POST" } else { "GET" };
-        let plan = self.common.plan(Streams { workload: Workload::Events, ..Streams::default() }, None)?;
-        Ok(Plan {
+        let plan =
+            self.common.plan(StreamsPlan { workload: Workload::Events, ..StreamsPlan::default() }, None)?;
+        Ok(LoadPlan {
             http2: self.http2.h2,
             streams: whole(self.http2.streams),
             method: self.method.clone().unwrap_or_else(|| method.to_owned()),
@@ -254,25 +256,25 @@ impl EventsArgs {
 }
 
 impl WebSocketArgs {
-    pub(super) fn common(&self) -> &Common {
+    pub(super) fn common(&self) -> &StreamFlags {
         &self.common
     }
 
-    pub(super) fn plan(&self) -> Result<Plan, String> {
+    pub(super) fn plan(&self) -> Result<LoadPlan, String> {
         let senders = whole(self.senders);
         let workload = if self.fan_out { Workload::FanOut { senders } } else { Workload::Echo };
-        let streams = self.sending.streams(workload, Message::stamped)?;
+        let streams = self.sending.streams(workload, StreamMessage::stamped)?;
         let plan = self.common.plan(streams, Some(&self.sending))?;
-        Ok(Plan { http2: self.http2.h2, streams: whole(self.http2.streams), ..plan })
+        Ok(LoadPlan { http2: self.http2.h2, streams: whole(self.http2.streams), ..plan })
     }
 }
 
 impl GrpcArgs {
-    pub(super) fn common(&self) -> &Common {
+    pub(super) fn common(&self) -> &StreamFlags {
         &self.common
     }
 
-    pub(super) fn plan(&self) -> Result<Plan, String> {
+    pub(super) fn plan(&self) -> Result<LoadPlan, String> {
         let call = match self {
             Self { server_stream: true, .. } => Call::ServerStream,
             Self { client_stream: true, .. } => Call::ClientStream,
@@ -288,7 +290,7 @@ impl GrpcArgs {
             (Call::ClientStream, None) => Some(MESSAGES_DEFAULT),
             (_, messages) => messages,
         };
-        let empty = |size_bytes| Message { size_bytes, ..Message::default() };
+        let empty = |size_bytes| StreamMessage { size_bytes, ..StreamMessage::default() };
         let streams = self.sending.streams(Workload::Grpc { call, messages }, empty)?;
         let plan = self.common.plan(streams, Some(&self.sending))?;
         let url = match &self.method {
@@ -298,36 +300,38 @@ impl GrpcArgs {
             }
         };
         let method = "POST".to_owned();
-        Ok(Plan { urls: vec![url], method, http2: true, streams: whole(self.streams), ..plan })
+        Ok(LoadPlan { urls: vec![url], method, http2: true, streams: whole(self.streams), ..plan })
     }
 }
 
 impl Sending {
-    fn streams(&self, workload: Workload, default: impl Fn(usize) -> Message) -> Result<Streams, String> {
+    fn streams(
+        &self,
+        workload: Workload,
+        default: impl Fn(usize) -> StreamMessage,
+    ) -> Result<StreamsPlan, String> {
         let size_bytes = whole(self.size);
         let message = match &self.message {
             None => default(size_bytes),
-            Some(text) => Message { size_bytes, ..message(text)? },
+            Some(text) => StreamMessage { size_bytes, ..message(text)? },
         };
-        Ok(Streams { workload, message, in_flight: whole(self.in_flight), ..Streams::default() })
+        Ok(StreamsPlan { workload, message, in_flight: whole(self.in_flight), ..StreamsPlan::default() })
     }
 }
 
-/// A message as it is written on the command line.
-fn message(text: &str) -> Result<Message, String> {
+fn message(text: &str) -> Result<StreamMessage, String> {
     match text.strip_prefix('@') {
         Some(file) => {
             let content = planned::read(Path::new(file), "--message")?;
-            Ok(Message { content, ..Message::default() })
+            Ok(StreamMessage { content, ..StreamMessage::default() })
         }
-        None => {
-            Message::parse(text).map_err(|expected| format!("the message (--message) must be {expected}"))
-        }
+        None => StreamMessage::parse(text)
+            .map_err(|expected| format!("the message (--message) must be {expected}")),
     }
 }
 
-impl Common {
-    /// The URL, also if it was written with the schemes of WebSockets.
+impl StreamFlags {
+    /// Returns the URL, with the schemes of WebSockets replaced.
     fn url(&self) -> String {
         match (self.url.strip_prefix("ws://"), self.url.strip_prefix("wss://")) {
             (Some(rest), _) => format!("http://{rest}"),
@@ -336,7 +340,7 @@ impl Common {
         }
     }
 
-    fn plan(&self, streams: Streams, sending: Option<&Sending>) -> Result<Plan, String> {
+    fn plan(&self, streams: StreamsPlan, sending: Option<&Sending>) -> Result<LoadPlan, String> {
         expect::check(&self.expectations, self.pid.is_some(), true)?;
         let fields = StampFields {
             sender: self.sender_field.clone(),
@@ -348,9 +352,9 @@ impl Common {
         let arrival = sending.map(|sending| {
             planned::arrival(sending.rate, sending.stages.as_ref(), sending.poisson.then_some(sending.seed))
         });
-        Ok(Plan {
+        Ok(LoadPlan {
             urls: vec![self.url()],
-            stream: Some(Box::new(Streams { fields, ..streams })),
+            stream: Some(Box::new(StreamsPlan { fields, ..streams })),
             values_seed: sending.map_or(1, |sending| sending.seed),
             headers: self.headers.clone(),
             user: self.user.as_deref().map(planned::credentials).transpose()?,
@@ -365,18 +369,16 @@ impl Common {
             requests: self.number,
             warm_up_seconds: self.warm_up,
             timeout_seconds: self.timeout,
-            ..Plan::default()
+            ..LoadPlan::default()
         })
     }
 
-    fn max_errors(&self) -> Option<MaxErrors> {
-        let is_expected = self.expectations.iter().any(expect::is_about_errors);
-        self.max_errors.or((!is_expected).then_some(MaxErrors::Count(0)))
+    fn limits(&self) -> FailureLimits<'_> {
+        FailureLimits { max_errors: self.max_errors, expectations: &self.expectations }
     }
 }
 
-/// Runs a plan of streams and presents its outcome.
-pub(super) fn run(plan: Result<Plan, String>, common: &Common) -> ExitCode {
+pub(super) fn run(plan: Result<LoadPlan, String>, common: &StreamFlags) -> ExitCode {
     let plan = match plan {
         Ok(plan) => plan,
         Err(message) => return commands::fail(USAGE, message),
@@ -385,24 +387,18 @@ pub(super) fn run(plan: Result<Plan, String>, common: &Common) -> ExitCode {
         Ok(outcome) => outcome,
         Err(code) => return code,
     };
-    match super::present(common.hgrm.as_deref(), common.json, &outcome) {
-        Ok(()) => super::verdict(common.max_errors(), &outcome),
-        // Nobody reads any longer: as with any filter, that is no failure of this command.
-        Err(super::Unwritten::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(error) => commands::fail(FAILED, error),
-    }
+    let printed = super::present(common.hgrm.as_deref(), common.json, &outcome);
+    super::settled(common.out.as_deref(), &outcome, printed, &common.limits().judge(&outcome))
 }
 
-fn measured(plan: &Plan, common: &Common) -> Result<Outcome, ExitCode> {
+fn measured(plan: &LoadPlan, common: &StreamFlags) -> Result<RunOutcome, ExitCode> {
     let failed = |message| commands::fail(FAILED, message);
     load::check(plan).map_err(super::refused)?;
-    let folder = common.out.as_deref().map(out::Folder::create).transpose().map_err(failed)?;
-    let seconds = folder.as_ref().map(out::Folder::seconds);
-    let mut watch = Watch::new(common.quiet, plan, seconds, None).map_err(failed)?;
+    let folder = common.out.as_deref().map(out::OutFolder::create).transpose().map_err(failed)?;
+    let seconds = folder.as_ref().map(out::OutFolder::seconds);
+    let mut watch = RunWatch::new(common.quiet, plan, seconds, None).map_err(failed)?;
     let outcome = load::start(plan).and_then(|running| watch.wait(running)).map_err(super::refused)?;
-    let outcome = Outcome { expectations: expect::judge(&common.expectations, &outcome), ..outcome };
+    let outcome = RunOutcome { expectations: expect::judge(&common.expectations, &outcome), ..outcome };
     watch.failure().map_err(failed)?;
     folder.map_or(Ok(()), |folder| folder.write(&outcome)).map_err(failed)?;
     Ok(outcome)

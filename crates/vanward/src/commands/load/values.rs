@@ -1,6 +1,6 @@
 //! Values of flags: numbers with units, stages, think time.
 
-use load::{Breakdown, Outcome, Stage, ThinkTime};
+use load::{Breakdown, RateStage, RunOutcome, ThinkTime};
 
 const EXPECTED_STAGE: &str = "expected stages such as 10s:1000 (hold 1,000 requests/s), 30s:..5000 (ramp to 5,000 from the rate before) or \
                               30s:1000..5000";
@@ -33,7 +33,11 @@ pub(super) fn whole_number(text: &str) -> Result<u64, String> {
     Ok(number as u64)
 }
 
-/// Parses a number of requests.
+/// Validates a check of responses.
+pub(super) fn check(text: &str) -> Result<String, String> {
+    load::requests::check(text, &mut load::Check::default()).map(|()| text.to_owned())
+}
+
 pub(super) fn requests(text: &str) -> Result<u64, String> {
     let is_file = text.contains(['.', '/']) && !text.starts_with(|first: char| first.is_ascii_digit());
     let hint = if is_file { "; a file of requests is named with --requests-from" } else { "" };
@@ -44,12 +48,11 @@ pub(super) fn requests(text: &str) -> Result<u64, String> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum MaxErrors {
     Count(u64),
-    /// A share of all requests.
     Share(f64),
 }
 
 impl MaxErrors {
-    pub(super) fn are_exceeded_by(self, outcome: &Outcome) -> bool {
+    pub(super) fn are_exceeded_by(self, outcome: &RunOutcome) -> bool {
         let failed = outcome.errors.total();
         match self {
             Self::Count(most) => failed > most,
@@ -76,11 +79,11 @@ pub(super) fn max_errors(text: &str) -> Result<MaxErrors, String> {
 
 /// The stages of `--stages`, as one value for clap.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Stages(pub(super) Vec<Stage>);
+pub(super) struct Stages(pub(super) Vec<RateStage>);
 
 /// Parses `10s:1000,30s:..5000,10s:..0`.
 pub(super) fn stages(text: &str) -> Result<Stages, String> {
-    let mut stages: Vec<Stage> = Vec::new();
+    let mut stages: Vec<RateStage> = Vec::new();
     for written in text.split(',') {
         let before = stages.last().map_or(0.0, |stage| stage.to_per_second);
         let stage = stage(written.trim(), before);
@@ -90,7 +93,7 @@ pub(super) fn stages(text: &str) -> Result<Stages, String> {
 }
 
 /// Parses one stage; `before` is the rate at the end of the last.
-fn stage(text: &str, before: f64) -> Result<Stage, String> {
+fn stage(text: &str, before: f64) -> Result<RateStage, String> {
     let (duration, rates) = text.split_once(':').ok_or("it has no colon between duration and rate")?;
     let rate = |text: &str| match rate(text.strip_suffix("/s").unwrap_or(text)) {
         Ok(rate) if rate >= 0.0 => Ok(rate),
@@ -101,7 +104,7 @@ fn stage(text: &str, before: f64) -> Result<Stage, String> {
         Some(("", to)) => (before, rate(to)?),
         Some((from, to)) => (rate(from)?, rate(to)?),
     };
-    Ok(Stage { seconds: seconds(duration)?, from_per_second, to_per_second })
+    Ok(RateStage { seconds: seconds(duration)?, from_per_second, to_per_second })
 }
 
 /// Parses `100ms` or `100ms..1s`.
@@ -114,7 +117,7 @@ pub(super) fn think_time(text: &str) -> Result<ThinkTime, String> {
     Ok(ThinkTime { least_seconds, most_seconds })
 }
 
-/// What `--by` can name.
+/// Tables of `--by`.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(super) enum By {
     /// By class of the status; times of 4xx and 5xx too
@@ -163,7 +166,7 @@ mod tests {
     #[test]
     fn stages_hold_or_ramp() {
         let stage =
-            |seconds, from_per_second, to_per_second| Stage { seconds, from_per_second, to_per_second };
+            |seconds, from_per_second, to_per_second| RateStage { seconds, from_per_second, to_per_second };
         let told = stages("10s:1000, 30s:..5k/s,1m:..0,500ms:1..2").expect("stages").0;
         let expected =
             [stage(10.0, 1e3, 1e3), stage(30.0, 1e3, 5e3), stage(60.0, 5e3, 0.0), stage(0.5, 1.0, 2.0)];

@@ -1,31 +1,30 @@
-//! Waits for the end of a run, and shows how it goes: a live line on a terminal, elsewhere a line every ten seconds.
+//! Waits for the end of a run, and shows its progress: a live line on a terminal, otherwise a line every ten seconds.
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use load::{Control, Outcome, Plan, Running, Second, Seconds};
+use load::{LoadPlan, MeasuredSecond, RunControl, RunOutcome, RunningLoad, Seconds};
 use report::figure;
 
 use super::remote_write::RemoteWrite;
 use crate::commands;
 
-/// Seconds between two lines where standard error is no terminal.
+/// Seconds between two lines if standard error is no terminal.
 const LINE_SECONDS: usize = 10;
-/// Seconds in the sparkline.
 const SPARKS: usize = 20;
-/// How often the live line is updated; seconds end at their own times.
+/// Interval of updates of the live line; seconds end at their own times.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Shows how a run goes, and keeps its seconds.
-pub(super) struct Watch {
+/// Shows the progress of a run, and collects its seconds.
+pub(super) struct RunWatch {
     display: Display,
     /// Duration of the run, if it has one.
     whole_seconds: Option<f64>,
-    /// It counts messages, not requests.
+    /// Whether it counts messages instead of requests.
     of_streams: bool,
-    kept: Vec<Second>,
+    kept: Vec<MeasuredSecond>,
     /// File with a line of JSON for each second.
     file: Option<(PathBuf, File)>,
     failure: Option<String>,
@@ -34,27 +33,26 @@ pub(super) struct Watch {
     last_unix_ms: Option<f64>,
 }
 
-/// Where progress goes.
 enum Display {
     Quiet,
     Lines,
     Terminal,
 }
 
-impl Watch {
+impl RunWatch {
     /// `file` gets a line of JSON for each second.
     pub(super) fn new(
         is_quiet: bool,
-        plan: &Plan,
+        plan: &LoadPlan,
         file: Option<PathBuf>,
         remote: Option<RemoteWrite>,
     ) -> Result<Self, String> {
         let (whole_seconds, of_streams) = (plan.window_seconds(), plan.stream.is_some());
-        Ok(Self { remote, of_streams, ..Self::of(is_quiet, whole_seconds, file)? })
+        Ok(Self { remote, of_streams, ..Self::begin(is_quiet, whole_seconds, file)? })
     }
 
-    /// Of requests, for so many seconds.
-    pub(super) fn of(
+    /// Creates a watch for requests, with this duration.
+    pub(super) fn begin(
         is_quiet: bool,
         whole_seconds: Option<f64>,
         file: Option<PathBuf>,
@@ -75,7 +73,7 @@ impl Watch {
     }
 
     /// Waits for the end of the run; Ctrl-C ends it early.
-    pub(super) fn wait(&mut self, mut running: Running) -> Result<Outcome, load::Error> {
+    pub(super) fn wait(&mut self, mut running: RunningLoad) -> Result<RunOutcome, load::Error> {
         let (control, mut seconds) = (running.control(), running.seconds());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime =
@@ -99,34 +97,31 @@ impl Watch {
             self.add(second);
         }
         let seconds = self.ended();
-        // What was measured counts all the same.
+        // The measurement counts all the same.
         if let Some(Err(message)) = self.remote.take().map(RemoteWrite::finish) {
             commands::say(message);
         }
-        outcome.map(|outcome| Outcome { seconds, ..outcome })
+        outcome.map(|outcome| RunOutcome { seconds, ..outcome })
     }
 
-    /// The seconds of the run, which is over.
-    pub(super) fn ended(&mut self) -> Vec<Second> {
+    pub(super) fn ended(&mut self) -> Vec<MeasuredSecond> {
         if let Display::Terminal = self.display {
             self.show("");
         }
         std::mem::take(&mut self.kept)
     }
 
-    /// Why seconds could not be written.
     pub(super) fn failure(self) -> Result<(), String> {
         self.failure.map_or(Ok(()), Err)
     }
 
-    fn look(&mut self, control: &Control, seconds: Option<&mut Seconds>) {
+    fn look(&mut self, control: &RunControl, seconds: Option<&mut Seconds>) {
         for second in seconds.map(Seconds::take).unwrap_or_default() {
             self.add(second);
         }
         self.draw(control.progress().measured_seconds);
     }
 
-    /// Shows how far the run is.
     pub(super) fn draw(&self, measured_seconds: Option<f64>) {
         if let Display::Terminal = self.display {
             let line = match (measured_seconds, self.kept.last()) {
@@ -142,19 +137,16 @@ impl Watch {
         }
     }
 
-    /// Shows the seconds so far.
     pub(super) fn draw_kept(&self) {
         self.draw(Some(self.kept.len() as f64));
     }
 
-    /// Replaces the line on the terminal.
     fn show(&self, line: &str) {
-        // A terminal that went away is no reason to stop measuring.
+        // A closed terminal is no reason to stop measuring.
         let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     }
 
-    /// Adds the next second.
-    pub(super) fn add(&mut self, second: Second) {
+    pub(super) fn add(&mut self, second: MeasuredSecond) {
         self.write(&second);
         self.push(&second);
         self.kept.push(second);
@@ -165,24 +157,24 @@ impl Watch {
         if let Display::Lines = self.display
             && count.is_multiple_of(LINE_SECONDS)
         {
-            let lately = Second::merged(&self.kept[count - LINE_SECONDS..]);
+            let lately = MeasuredSecond::merged(&self.kept[count - LINE_SECONDS..]);
             commands::say(format_args!("{count} s: {}", told(&lately, self.of_streams)));
         }
     }
 
     /// Pushes a second, with its end on the clock of this machine.
-    fn push(&mut self, second: &Second) {
+    fn push(&mut self, second: &MeasuredSecond) {
         let Some(remote) = &self.remote else { return };
         let duration_ms = second.seconds * 1e3;
         let now =
             || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64() * 1e3);
-        // From the first one on: several may be looked at together, and no two have the same time.
+        // Counted from the first one, because several may be processed together, and their times must differ.
         let end = self.last_unix_ms.map_or_else(now, |last| last + duration_ms);
         self.last_unix_ms = Some(end);
         remote.push(end as u64, second);
     }
 
-    fn write(&mut self, second: &Second) {
+    fn write(&mut self, second: &MeasuredSecond) {
         let Some((path, file)) = &mut self.file else { return };
         let line = serde_json::to_string(second).map_err(std::io::Error::other);
         if let Err(error) = line.and_then(|line| writeln!(file, "{line}")) {
@@ -196,8 +188,8 @@ pub(super) fn unwritten(path: &Path, error: &std::io::Error) -> String {
     format!("cannot write {}: {error}; is the directory there, and writable?", path.display())
 }
 
-/// Rate, percentiles and errors of a second, of messages or of requests.
-fn told(second: &Second, of_streams: bool) -> String {
+/// Formats rate, percentiles and errors of a second, for messages or requests.
+fn told(second: &MeasuredSecond, of_streams: bool) -> String {
     let what = if of_streams { "messages" } else { "requests" };
     let rate = figure::rate(second.requests_per_second());
     let errors = match second.failed {
@@ -213,10 +205,10 @@ fn told(second: &Second, of_streams: bool) -> String {
     format!("{rate} {what}/s, p50 {p50}, p99 {p99}, max {max}, {errors}")
 }
 
-/// The rates of seconds as bars, relative to the highest.
-fn sparkline(seconds: &[Second]) -> String {
+/// Draws the rates of seconds as bars, relative to the highest.
+fn sparkline(seconds: &[MeasuredSecond]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let rates = || seconds.iter().map(Second::requests_per_second);
+    let rates = || seconds.iter().map(MeasuredSecond::requests_per_second);
     let most = rates().fold(0.0, f64::max);
     let bar = |rate: f64| {
         let share = if most > 0.0 { rate / most } else { 0.0 };
@@ -229,15 +221,15 @@ fn sparkline(seconds: &[Second]) -> String {
 mod tests {
     use super::*;
 
-    fn second(requests: u64, failed: u64) -> Second {
-        let mut second = Second::default();
+    fn second(requests: u64, failed: u64) -> MeasuredSecond {
+        let mut second = MeasuredSecond::default();
         (second.seconds, second.requests, second.failed) = (1.0, requests, failed);
         (second.p50_us, second.p99_us, second.max_us) = (120, 3_400, 9_000);
         second
     }
 
     #[test]
-    fn a_second_is_told_with_its_rate_times_and_errors() {
+    fn a_second_shows_its_rate_times_and_errors() {
         assert_eq!(
             told(&second(12_345, 1), false),
             "12,345 requests/s, p50 120 µs, p99 3.40 ms, max 9.00 ms, 1 error"

@@ -8,9 +8,8 @@ use api::status::{CacheStatus, DiskStatus, HitRatesStatus, RouteCacheStatus, Rou
 use super::super::table::{Align, table};
 use super::super::units::count;
 
-/// Appends the cache part to the output.
 pub(super) fn told(page: &mut String, cache: &CacheStatus, routes: &[RouteStatus]) {
-    // Writing into a String does not fail.
+    // Writing to a String does not fail.
     let _ = writeln!(
         page,
         "\ncache: {} of {} in use, {}; {} stored, {} evicted, {}",

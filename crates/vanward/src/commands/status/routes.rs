@@ -4,10 +4,10 @@ use api::status::RouteStatus;
 
 use super::super::table::{Align, table};
 use super::super::units::{milliseconds, rate};
-use super::{Sort, View, by_traffic};
+use super::{Sort, StatusView, by_traffic};
 
-/// Appends the routes as a table: those that the filter shows.
-pub(super) fn show(page: &mut String, routes: &[RouteStatus], view: &View) {
+/// Appends the routes that match the filter as a table.
+pub(super) fn show(page: &mut String, routes: &[RouteStatus], view: &StatusView) {
     let mut routes: Vec<&RouteStatus> = routes.iter().filter(|route| view.shows(&route.route)).collect();
     if routes.is_empty() {
         return;
@@ -74,7 +74,11 @@ mod tests {
         ];
         let shown = |sort, filter: Option<&str>| {
             let mut page = String::new();
-            show(&mut page, &routes, &View { sort, filter: filter.map(str::to_owned), ..View::default() });
+            show(
+                &mut page,
+                &routes,
+                &StatusView { sort, filter: filter.map(str::to_owned), ..StatusView::default() },
+            );
             page
         };
         let expected = "

@@ -6,10 +6,10 @@ use api::status::{ServerState, ServerStatus, UpstreamStatus};
 
 use super::super::table::{Align, coloured};
 use super::super::units::{count, milliseconds, rate};
-use super::{Sort, View, by_traffic};
+use super::{Sort, StatusView, by_traffic};
 
-/// Appends an upstream, with its servers as a table. Nothing if the filter leaves none of them.
-pub(super) fn show(page: &mut String, upstream: &UpstreamStatus, view: &View) {
+/// Appends an upstream and its servers as a table, unless the filter excludes all of them.
+pub(super) fn show(page: &mut String, upstream: &UpstreamStatus, view: &StatusView) {
     let mut servers: Vec<&ServerStatus> = upstream.servers.iter().collect();
     if !view.shows(&upstream.name) {
         servers.retain(|server| view.shows(&server.label));
@@ -28,7 +28,7 @@ pub(super) fn show(page: &mut String, upstream: &UpstreamStatus, view: &View) {
         0 => String::new(),
         queued => format!(", {queued} waiting for a server"),
     };
-    // Writing into a String does not fail.
+    // Writing to a String does not fail.
     let _ = writeln!(page, "\nupstream {} ({}){sessions}{queued}", upstream.name, upstream.balance);
     let columns = [
         ("SERVER", Align::Left),
@@ -83,7 +83,7 @@ fn row(server: &ServerStatus) -> [String; 10] {
     ]
 }
 
-/// Said of a server that gets no requests while enough of those before it are up.
+/// The note for a server that gets no requests while enough servers of higher priority are up.
 pub(crate) fn priority(server: &ServerStatus) -> Option<String> {
     (server.priority > 0).then(|| format!("priority {}", server.priority))
 }
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    fn shown(view: &View) -> String {
+    fn shown(view: &StatusView) -> String {
         let mut page = String::new();
         show(&mut page, &upstream(), view);
         page
@@ -173,28 +173,31 @@ upstream app (round-robin), 1 session, 4 waiting for a server
   a              draining     100       12         0     0         0        -       -  no running requests; priority 1; weight is not the file's
   failed attempts: upstream-refused 3; 1 retry
 ";
-        assert_eq!(shown(&View::default()), expected);
+        assert_eq!(shown(&StatusView::default()), expected);
     }
 
     #[test]
     fn servers_are_sorted_and_filtered() {
-        let rows = |view: &View| -> Vec<String> {
+        let rows = |view: &StatusView| -> Vec<String> {
             let page = shown(view);
             let rows = page.lines().filter(|line| line.contains(" up ") || line.contains(" draining "));
             rows.map(|row| row.trim().split("  ").next().unwrap_or_default().to_owned()).collect()
         };
-        let view =
-            |sort, filter: Option<&str>| View { sort, filter: filter.map(str::to_owned), ..View::default() };
+        let view = |sort, filter: Option<&str>| StatusView {
+            sort,
+            filter: filter.map(str::to_owned),
+            ..StatusView::default()
+        };
         assert_eq!(rows(&view(Some(Sort::Name), None)), ["10.0.0.1:9000", "a"]);
         assert_eq!(rows(&view(Some(Sort::Rate), None)), ["10.0.0.1:9000", "a"]);
         assert_eq!(rows(&view(None, Some("9000"))), ["10.0.0.1:9000"]);
-        // The name of the upstream stands for all its servers.
+        // The name of the upstream matches all its servers.
         assert_eq!(rows(&view(None, Some("app"))).len(), 2);
         assert_eq!(shown(&view(None, Some("elsewhere"))), "");
     }
 
     #[test]
-    fn every_state_has_a_word_and_a_server_that_was_added_is_told_as_such() {
+    fn every_state_has_a_word_and_added_servers_are_marked() {
         for (state, word) in [
             (ServerState::Up, "up"),
             (ServerState::Draining, "draining"),

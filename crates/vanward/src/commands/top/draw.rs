@@ -1,23 +1,18 @@
-//! Draws the state with ratatui. Colours only repeat what words say, and columns give way where it is narrow.
+//! Draws the state. Colours only repeat the text, and columns are dropped on a narrow terminal.
 
-use ratatui::Frame;
-use ratatui::layout::{Alignment, Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, Paragraph, Row as TableRow, Table, TableState, Wrap};
+use std::ops::Range;
 
 use super::super::table::Align;
 use super::super::units::{bytes, count, milliseconds, percent, rate, time};
 use super::feed::Fresh;
+use super::screen::{CellStyle, Colour, Screen};
 use super::sheets::{Column, Sheet, Tab, Tone};
-use super::state::{Mode, Notice, State, Wanted};
+use super::state::{KeyMode, Notice, TextPurpose, TopState};
 
-/// The least width of the first column, which has the names.
-const NAME_WIDTH_MIN: u16 = 16;
-/// Between two columns.
-const GAP: u16 = 2;
+/// Minimum width of the first column, which has the names.
+const NAME_WIDTH_MIN: usize = 16;
+const GAP: usize = 2;
 
-/// Keys and what they do.
 const HELP: &[(&str, &str)] = &[
     ("1 to 7, Tab, ← →", "another tab"),
     ("↑ ↓, PgUp, PgDn, Home, End", "another row"),
@@ -30,39 +25,49 @@ const HELP: &[(&str, &str)] = &[
     ("q, Ctrl-C", "quit; the proxy goes on"),
 ];
 
-/// Draws everything.
-pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
+type Line = (String, CellStyle);
+
+fn plain(text: impl Into<String>) -> Line {
+    (text.into(), CellStyle::default())
+}
+
+pub(super) fn draw(screen: &mut Screen, state: &TopState) {
     let summary = summary(state);
-    // Problems come below the lines that are always there.
-    let height = u16::try_from(summary.len()).unwrap_or(u16::MAX).clamp(4, 8);
-    let rows = [Constraint::Length(height), Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)];
-    let [head, tabs, table, foot] = Layout::vertical(rows).areas(frame.area());
-    frame.render_widget(Paragraph::new(summary), head);
-    frame.render_widget(Paragraph::new(titles(state, tabs.width)), tabs);
-    match state.sheet() {
-        Some(sheet) => draw_sheet(frame, table, state, &sheet),
-        None => frame.render_widget(Paragraph::new("\n  waiting for the proxy"), table),
+    // Problems come below the fixed lines, as far as the other parts leave room.
+    let head = summary.len().clamp(4, 8).min(screen.height.saturating_sub(5).max(1));
+    for (y, (text, style)) in summary.iter().take(head).enumerate() {
+        screen.write((0, y), text, *style);
     }
-    frame.render_widget(Paragraph::new(last_line(state)), foot);
-    if state.mode == Mode::Help {
-        help(frame);
+    let mut x = 0;
+    for (text, style) in titles(state, screen.width) {
+        x = screen.write((x, head), &text, style);
+    }
+    let foot = screen.height.saturating_sub(1);
+    match state.sheet() {
+        Some(sheet) => draw_sheet(screen, head + 1..foot, state, &sheet),
+        None => _ = screen.write((2, head + 2), "waiting for the proxy", CellStyle::default()),
+    }
+    screen.clear((0, foot), usize::MAX, CellStyle::default());
+    let (text, style) = last_line(state);
+    screen.write((0, foot), &text, style);
+    if state.mode == KeyMode::Help {
+        help(screen);
     }
 }
 
-/// The lines about the proxy as a whole: four, and one for each problem.
-fn summary(state: &State) -> Vec<Line<'static>> {
+/// Returns the lines about the proxy as a whole: four, and one for each problem.
+fn summary(state: &TopState) -> Vec<Line> {
     let mut lines = Vec::new();
     if let Some(why) = &state.lost {
         let age = state.fresh.as_ref().map(|fresh| state.now.saturating_duration_since(fresh.at).as_secs());
         let age = age.map(|age| format!(" What is shown is {} old.", time(age))).unwrap_or_default();
-        let style = alarm(state).add_modifier(Modifier::REVERSED);
-        lines.push(Line::styled(format!(" NO ANSWER: {why}.{age} "), style));
+        lines.push((format!(" NO ANSWER: {why}.{age} "), alarm(state).reversed()));
     }
     let Some(Fresh { status, .. }) = &state.fresh else {
-        lines.push(Line::raw(format!("vanward top, {}", state.place)));
+        lines.push(plain(format!("vanward top, {}", state.place)));
         return lines;
     };
-    lines.push(Line::styled(
+    lines.push((
         format!(
             "vanward {}, process {}, up {}, {}, {}",
             status.version,
@@ -71,10 +76,10 @@ fn summary(state: &State) -> Vec<Line<'static>> {
             count(status.workers as u64, "worker"),
             count(status.reloads, "reload"),
         ),
-        Style::new().add_modifier(Modifier::BOLD),
+        CellStyle::default().bold(),
     ));
     let now = state.rate_now.map(|now| format!(", {}/s now", rate(now))).unwrap_or_default();
-    lines.push(Line::raw(format!(
+    lines.push(plain(format!(
         "{}, {} running{now}; {}/s in, {}/s out",
         count(status.connections, "connection"),
         count(status.requests, "request"),
@@ -83,7 +88,7 @@ fn summary(state: &State) -> Vec<Line<'static>> {
     )));
     let rates = &status.traffic.last_minute;
     let share = |part: f64| percent(part / rates.requests_per_second.max(f64::MIN_POSITIVE));
-    lines.push(Line::raw(format!(
+    lines.push(plain(format!(
         "last {:.0} s: {}/s, {} 4xx, {} failed or 5xx; p50 {}, p99 {}",
         rates.seconds,
         rate(rates.requests_per_second),
@@ -96,64 +101,61 @@ fn summary(state: &State) -> Vec<Line<'static>> {
     failures.sort_by(|one, other| other.1.cmp(one.1));
     if !failures.is_empty() {
         let failures: Vec<String> = failures.iter().map(|(word, count)| format!("{word} {count}")).collect();
-        lines.push(Line::styled(format!("failures: {}", failures.join(", ")), warning(state)));
+        lines.push((format!("failures: {}", failures.join(", ")), warning(state)));
     }
-    lines.extend(
-        status.problems.iter().map(|problem| Line::styled(format!("problem: {problem}"), warning(state))),
-    );
+    lines.extend(status.problems.iter().map(|problem| (format!("problem: {problem}"), warning(state))));
     lines
 }
 
-/// The tabs, with numbers as far as there is room.
-fn titles(state: &State, width: u16) -> Line<'static> {
+/// Returns the tabs, with numbers if there is room.
+fn titles(state: &TopState, width: usize) -> Vec<Line> {
     let needed: usize = Tab::ALL.iter().map(|tab| tab.title().len() + 4).sum();
-    let is_narrow = usize::from(width) < needed;
-    let mut spans = Vec::new();
-    for (index, tab) in Tab::ALL.into_iter().enumerate() {
+    let is_narrow = width < needed;
+    let title = |(index, tab): (usize, Tab)| {
         let is_chosen = tab == state.tab;
         let title = if is_narrow && !is_chosen { "" } else { tab.title() };
-        let style = match is_chosen {
-            true => Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD),
-            false => Style::new(),
-        };
+        let style = if is_chosen { CellStyle::default().reversed().bold() } else { CellStyle::default() };
         let blank = if title.is_empty() { "" } else { " " };
-        spans.push(Span::styled(format!(" {}{blank}{title} ", index + 1), style));
-    }
-    Line::from(spans)
+        (format!(" {}{blank}{title} ", index + 1), style)
+    };
+    Tab::ALL.into_iter().enumerate().map(title).collect()
 }
 
-fn draw_sheet(frame: &mut Frame<'_>, area: Rect, state: &State, sheet: &Sheet) {
-    let [note, table] = Layout::vertical([Constraint::Length(1), Constraint::Min(2)]).areas(area);
+/// Draws a note, headings, and as many rows as fit into these lines, including the one with the cursor.
+fn draw_sheet(screen: &mut Screen, lines: Range<usize>, state: &TopState, sheet: &Sheet) {
     let filter = match state.filter.as_str() {
         "" => String::new(),
         filter => format!("  (only names with {filter:?}: Esc shows all)"),
     };
-    frame.render_widget(Paragraph::new(format!("{}{filter}", sheet.note)), note);
-    let shown = shown(sheet, table.width);
-    let widths: Vec<Constraint> = shown.iter().map(|(_, width)| Constraint::Length(*width)).collect();
-    let cell = |text: &str, column: usize| {
-        let alignment = match sheet.columns[column].align {
-            Align::Left => Alignment::Left,
-            Align::Right => Alignment::Right,
-        };
-        Line::raw(text.to_owned()).alignment(alignment)
+    screen.write((0, lines.start), &format!("{}{filter}", sheet.note), CellStyle::default());
+    let shown = shown(sheet, screen.width);
+    let mut draw_row = |y: usize, style: CellStyle, cell: &dyn Fn(usize) -> String| {
+        screen.clear((0, y), usize::MAX, style);
+        let mut x = 0;
+        for &(column, width) in &shown {
+            let text: String = cell(column).chars().take(width).collect();
+            let before = match sheet.columns[column].align {
+                Align::Left => 0,
+                Align::Right => width - text.chars().count(),
+            };
+            screen.write((x + before, y), &text, style);
+            x += width + GAP;
+        }
     };
-    let heading = shown.iter().map(|(column, _)| cell(&heading(sheet.columns, *column, state.sort), *column));
-    let heading = TableRow::new(heading).style(Style::new().add_modifier(Modifier::UNDERLINED));
-    let rows = sheet.rows.iter().map(|row| {
-        let cells = shown.iter().map(|(column, _)| cell(&row.cells[*column].text, *column));
-        TableRow::new(cells.collect::<Vec<_>>()).style(match row.tone {
-            Tone::Plain => Style::new(),
+    let headings = CellStyle::default().underlined();
+    draw_row(lines.start + 1, headings, &|column| heading(sheet.columns, column, state.sort));
+    let lines = lines.start + 2..lines.end;
+    let cursor = state.row(sheet).map(|(index, _)| index);
+    let first = cursor.map_or(0, |cursor| (cursor + 1).saturating_sub(lines.len()));
+    for (y, (index, row)) in lines.zip(sheet.rows.iter().enumerate().skip(first)) {
+        let style = match row.tone {
+            Tone::Plain => CellStyle::default(),
             Tone::Warning => warning(state),
             Tone::Bad => alarm(state),
-        })
-    });
-    let widget = Table::new(rows, widths)
-        .header(heading)
-        .column_spacing(GAP)
-        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-    let mut cursor = TableState::default().with_selected(state.row(sheet).map(|(index, _)| index));
-    frame.render_stateful_widget(widget, table, &mut cursor);
+        };
+        let style = if cursor == Some(index) { style.reversed() } else { style };
+        draw_row(y, style, &|column| row.cells[column].text.clone());
+    }
 }
 
 fn heading(columns: &[Column], column: usize, sort: Option<usize>) -> String {
@@ -161,20 +163,20 @@ fn heading(columns: &[Column], column: usize, sort: Option<usize>) -> String {
     format!("{}{mark}", columns[column].heading)
 }
 
-/// The columns that have room, with their widths. Names are cut before a column of the lowest ranks is left out.
-fn shown(sheet: &Sheet, width: u16) -> Vec<(usize, u16)> {
+/// Selects the columns that fit, with their widths. Names are cut before a column of the lowest ranks is dropped.
+fn shown(sheet: &Sheet, width: usize) -> Vec<(usize, usize)> {
     let wanted = |column: usize| {
         let cells = sheet.rows.iter().map(|row| row.cells[column].text.chars().count());
         // A heading may get a mark.
         let heading = sheet.columns[column].heading.chars().count() + 1;
-        u16::try_from(cells.max().unwrap_or(0).max(heading)).unwrap_or(u16::MAX)
+        cells.max().unwrap_or(0).max(heading)
     };
-    let mut shown: Vec<(usize, u16)> =
+    let mut shown: Vec<(usize, usize)> =
         (0..sheet.columns.len()).map(|column| (column, wanted(column))).collect();
     loop {
-        let others: u16 = shown.iter().skip(1).fold(0, |sum, (_, width)| sum.saturating_add(width + GAP));
+        let others: usize = shown.iter().skip(1).map(|(_, width)| width + GAP).sum();
         let names = shown.first().map_or(0, |(_, width)| *width);
-        if others.saturating_add(names.min(NAME_WIDTH_MIN)) <= width {
+        if others + names.min(NAME_WIDTH_MIN) <= width {
             let room = width - others;
             if let Some(first) = shown.first_mut() {
                 first.1 = names.min(room);
@@ -190,25 +192,24 @@ fn shown(sheet: &Sheet, width: u16) -> Vec<(usize, u16)> {
     }
 }
 
-/// What is asked, what happened, or which keys there are.
-fn last_line(state: &State) -> Line<'static> {
-    let typed = |what: &str, text: &str| {
-        Line::styled(format!("{what}: {text}▏"), Style::new().add_modifier(Modifier::BOLD))
-    };
+/// Returns the prompt, the last event, or the list of keys.
+fn last_line(state: &TopState) -> Line {
+    let typed = |what: &str, text: &str| (format!("{what}: {text}▏"), CellStyle::default().bold());
     match (&state.mode, &state.notice) {
-        (Mode::Filter, _) => typed("only names with", &state.filter),
-        (Mode::Prompt(Wanted::Weight(server), text), _) => {
+        (KeyMode::Filter, _) => typed("only names with", &state.filter),
+        (KeyMode::Prompt(TextPurpose::Weight(server), text), _) => {
             typed(&format!("weight of {}, 0 to 1000", server.label), text)
         }
-        (Mode::Prompt(Wanted::Purge, text), _) => typed("purge which URL (* for any text), or all", text),
-        (Mode::Confirm(order), _) => {
-            let question = order.question().unwrap_or_default();
-            let style = warning(state).add_modifier(Modifier::REVERSED);
-            Line::styled(format!(" {question}  y: yes, any other key: no "), style)
+        (KeyMode::Prompt(TextPurpose::Purge, text), _) => {
+            typed("purge which URL (* for any text), or all", text)
         }
-        (_, Notice::Done(done)) => Line::raw(done.clone()),
-        (_, Notice::Failed(why)) => Line::styled(why.clone(), alarm(state)),
-        (_, Notice::None) => Line::raw(match state.tab {
+        (KeyMode::Confirm(order), _) => {
+            let question = order.question().unwrap_or_default();
+            (format!(" {question}  y: yes, any other key: no "), warning(state).reversed())
+        }
+        (_, Notice::Done(done)) => plain(done.clone()),
+        (_, Notice::Failed(why)) => (why.clone(), alarm(state)),
+        (_, Notice::None) => plain(match state.tab {
             Tab::Servers => "?: help  q: quit  s: sort  /: filter  d: drain  u: use again  w: weight",
             Tab::Cache => "?: help  q: quit  s: sort  /: filter  p: purge",
             Tab::Faults => "?: help  q: quit  s: sort  /: filter  x: remove  c: remove all",
@@ -217,32 +218,51 @@ fn last_line(state: &State) -> Line<'static> {
     }
 }
 
-/// The list of keys, in the middle.
-fn help(frame: &mut Frame<'_>) {
-    let all = frame.area();
-    let width = all.width.min(76);
-    let height = all.height.min(HELP.len() as u16 + 6);
-    let area = Rect { x: (all.width - width) / 2, y: (all.height - height) / 2, width, height };
-    let mut lines: Vec<Line<'_>> =
-        HELP.iter().map(|(keys, what)| Line::raw(format!("{keys:<27}  {what}"))).collect();
-    lines.push(Line::raw(""));
-    lines.push(Line::raw(
-        "Rates and percentiles are those of the last minute. Clients are counted while somebody looks.",
-    ));
-    let block = Block::bordered().title(" keys; any key goes back ");
-    frame.render_widget(Clear, area);
-    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }).block(block), area);
+fn help(screen: &mut Screen) {
+    const TITLE: &str = " keys; any key goes back ";
+    const NOTE: &str =
+        "Rates and percentiles are those of the last minute. Clients are counted while somebody looks.";
+    let width = screen.width.min(76);
+    let inside = width.saturating_sub(2);
+    let keys = HELP.iter().map(|(keys, what)| format!("{keys:<27}  {what}"));
+    let texts: Vec<String> = keys.chain([String::new(), NOTE.to_owned()]).collect();
+    let lines: Vec<String> = texts.iter().flat_map(|text| wrapped(text, inside)).collect();
+    let height = (lines.len() + 2).min(screen.height);
+    let (left, top) = ((screen.width - width) / 2, (screen.height - height) / 2);
+    let plain = CellStyle::default();
+    let bar = |middle: &str, [begin, end]: [char; 2]| format!("{begin}{middle:─<inside$.inside$}{end}");
+    for y in 0..height {
+        let line = match y {
+            0 => bar(TITLE, ['┌', '┐']),
+            last if last + 1 == height => bar("", ['└', '┘']),
+            y => format!("│{:<inside$}│", lines.get(y - 1).map_or("", String::as_str)),
+        };
+        let line: String = line.chars().take(width).collect();
+        screen.write((left, top + y), &line, plain);
+    }
 }
 
-fn warning(state: &State) -> Style {
-    let style = Style::new().add_modifier(Modifier::BOLD);
-    if state.has_colour { style.fg(Color::Yellow) } else { style }
+/// Wraps a text, between words if possible.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut rest) = (Vec::new(), text);
+    while let Some((end, _)) = rest.char_indices().nth(width.max(1)) {
+        let at = rest[..end].rfind(' ').filter(|at| *at > 0).unwrap_or(end);
+        lines.push(rest[..at].to_owned());
+        rest = rest[at..].trim_start();
+    }
+    lines.push(rest.to_owned());
+    lines
 }
 
-/// Vermilion and yellow differ for every kind of sight; without colour it is underlined as well.
-fn alarm(state: &State) -> Style {
-    let style = Style::new().add_modifier(Modifier::BOLD);
-    if state.has_colour { style.fg(Color::LightRed) } else { style.add_modifier(Modifier::UNDERLINED) }
+fn warning(state: &TopState) -> CellStyle {
+    let style = CellStyle::default().bold();
+    if state.has_colour { style.for_colour(Colour::Yellow) } else { style }
+}
+
+/// Vermilion and yellow are distinguishable with any colour blindness. Without colour the text is underlined, too.
+fn alarm(state: &TopState) -> CellStyle {
+    let style = CellStyle::default().bold();
+    if state.has_colour { style.for_colour(Colour::LightRed) } else { style.underlined() }
 }
 
 #[cfg(test)]

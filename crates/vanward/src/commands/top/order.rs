@@ -1,25 +1,24 @@
-//! What a key sends to the proxy: the request of the admin API, the question that comes first, and what is told of it.
+//! Orders of keys to the proxy: the request to the admin API, the confirmation before, and the notice afterwards.
 
 use api::cache::PurgeOrder;
 use api::status::ServerOrder;
 
 use super::super::faults::escaped;
 
-/// A server, and how many others of its upstream get requests.
+/// A server, and the number of other servers in its upstream that get requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Server {
+pub(super) struct TopServer {
     pub(super) upstream: String,
     pub(super) url: String,
     pub(super) label: String,
     pub(super) others_up: usize,
 }
 
-/// An order to the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Order {
-    Drain(Server),
-    Restore(Server),
-    Weigh(Server, u32),
+pub(super) enum TopOrder {
+    Drain(TopServer),
+    Restore(TopServer),
+    Weigh(TopServer, u32),
     /// Purges a URL, where `*` matches any text.
     Purge(String),
     PurgeAll,
@@ -27,10 +26,10 @@ pub(super) enum Order {
     ClearFaults,
 }
 
-impl Order {
-    /// Method, path and body of the request.
+impl TopOrder {
+    /// Returns method, path and body of the request.
     pub(super) fn request(&self) -> (&'static str, String, String) {
-        let server = |word: &str, server: &Server, weight| {
+        let server = |word: &str, server: &TopServer, weight| {
             let upstream = Some(server.upstream.clone());
             let order = ServerOrder { server: server.url.clone(), upstream, weight };
             ("POST", format!("/servers/{word}"), json(&order))
@@ -47,7 +46,7 @@ impl Order {
         }
     }
 
-    /// What is asked before it is sent; `None` for what takes nothing away.
+    /// Returns the question before a destructive order; `None` for others.
     pub(super) fn question(&self) -> Option<String> {
         Some(match self {
             Self::Drain(server) => {
@@ -62,7 +61,7 @@ impl Order {
         })
     }
 
-    /// What is told once it is done.
+    /// Returns the notice after the order.
     pub(super) fn done(&self) -> String {
         match self {
             Self::Drain(server) => format!("{} is drained", server.label),
@@ -77,6 +76,6 @@ impl Order {
 }
 
 fn json(order: &impl serde::Serialize) -> String {
-    // Plain structs of texts and numbers are always JSON.
+    // Plain structs of texts and numbers are always valid JSON.
     serde_json::to_string(order).unwrap_or_default()
 }

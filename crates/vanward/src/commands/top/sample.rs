@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use api::live::LiveStatus;
-use api::status::Status;
+use api::status::StatusReport;
 use serde_json::{Value, json};
 
 use super::feed::Fresh;
@@ -26,7 +26,6 @@ fn server(port: u16, state: &str, rate: f64, reason: Option<&str>) -> Value {
     })
 }
 
-/// The answer of a proxy.
 pub(super) fn fresh(requests: u64, at: Instant) -> Fresh {
     let status = json!({
         "version": "1.2.3", "process": 77, "uptime_seconds": 3661, "reloads": 1, "workers": 2, "connections": 10,
@@ -58,7 +57,7 @@ pub(super) fn fresh(requests: u64, at: Instant) -> Fresh {
         }],
         "maintenance": [], "shaping": [], "counters": {}, "failures": {},
     });
-    let status: Status = serde_json::from_value(status).expect("it is a status");
+    let status: StatusReport = serde_json::from_value(status).expect("it is a status");
     let live = json!({
         "clients": {
             "seconds": 20.0, "requests": 1000, "error": 0,

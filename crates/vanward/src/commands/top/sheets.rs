@@ -1,15 +1,14 @@
-//! The tables of the tabs: what the proxy told, as rows. Each says what a key may do with a row.
+//! The tables of the tabs: the proxy's data as rows, each with the object that keys can change.
 
-use api::live::{LiveStatus, Stage};
-use api::status::{RouteCacheStatus, ServerState, ServerStatus, Status, UpstreamStatus};
+use api::live::{LiveStatus, RequestStage};
+use api::status::{RouteCacheStatus, ServerState, ServerStatus, StatusReport, UpstreamStatus};
 use api::traffic::TrafficStatus;
 
 use super::super::status::priority;
 use super::super::table::Align;
 use super::super::units::{bytes, count, milliseconds, percent, rate};
-use super::order::Server;
+use super::order::TopServer;
 
-/// A tab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tab {
     Routes,
@@ -22,7 +21,7 @@ pub(super) enum Tab {
 }
 
 impl Tab {
-    /// All of them, in the order of their keys.
+    /// In the order of their keys.
     pub(super) const ALL: [Self; 7] = [
         Self::Routes,
         Self::Servers,
@@ -33,7 +32,6 @@ impl Tab {
         Self::Listeners,
     ];
 
-    /// Its title.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Routes => "Routes",
@@ -47,7 +45,7 @@ impl Tab {
     }
 }
 
-/// A column. Those with the highest rank give way first where it is narrow.
+/// A column. On a narrow terminal, those with the highest rank are dropped first.
 pub(super) struct Column {
     pub(super) heading: &'static str,
     pub(super) align: Align,
@@ -62,29 +60,29 @@ const fn right(heading: &'static str, rank: u8) -> Column {
     Column { heading, align: Align::Right, rank }
 }
 
-/// A cell, with the number that it is sorted by if it has one.
-pub(super) struct Cell {
+/// A cell, with a number for sorting if it has one.
+pub(super) struct SheetCell {
     pub(super) text: String,
     pub(super) value: Option<f64>,
 }
 
-fn word(text: impl Into<String>) -> Cell {
-    Cell { text: text.into(), value: None }
+fn word(text: impl Into<String>) -> SheetCell {
+    SheetCell { text: text.into(), value: None }
 }
 
-fn number(value: u64) -> Cell {
-    Cell { text: value.to_string(), value: Some(value as f64) }
+fn number(value: u64) -> SheetCell {
+    SheetCell { text: value.to_string(), value: Some(value as f64) }
 }
 
-fn per_second(value: f64) -> Cell {
-    Cell { text: rate(value), value: Some(value) }
+fn per_second(value: f64) -> SheetCell {
+    SheetCell { text: rate(value), value: Some(value) }
 }
 
-fn time(value: Option<f64>) -> Cell {
-    Cell { text: milliseconds(value), value: Some(value.unwrap_or(-1.0)) }
+fn time(value: Option<f64>) -> SheetCell {
+    SheetCell { text: milliseconds(value), value: Some(value.unwrap_or(-1.0)) }
 }
 
-/// How a row stands out. Its words say the same.
+/// Highlighting of a row. Its text says the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
@@ -92,26 +90,25 @@ pub(super) enum Tone {
     Bad,
 }
 
-/// What keys may change about a row.
+/// The object of a row that keys can change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(super) enum RowSubject {
     Nothing,
-    Server(Server),
+    Server(TopServer),
     Fault(String),
 }
 
-/// A row.
-pub(super) struct Row {
-    pub(super) cells: Vec<Cell>,
+pub(super) struct SheetRow {
+    pub(super) cells: Vec<SheetCell>,
     pub(super) tone: Tone,
-    pub(super) subject: Subject,
+    pub(super) subject: RowSubject,
 }
 
-impl Row {
-    /// What it is known by from one second to the next.
+impl SheetRow {
+    /// Identifies the row from one second to the next.
     pub(super) fn name(&self) -> String {
         match &self.subject {
-            Subject::Server(server) => format!("{} {}", server.upstream, server.url),
+            RowSubject::Server(server) => format!("{} {}", server.upstream, server.url),
             _ => self.cells.first().map(|cell| cell.text.clone()).unwrap_or_default(),
         }
     }
@@ -120,12 +117,12 @@ impl Row {
 /// A table, and a line about it.
 pub(super) struct Sheet {
     pub(super) columns: &'static [Column],
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<SheetRow>,
     pub(super) note: String,
 }
 
-/// The table of a tab, in the order of the file or of time.
-pub(super) fn sheet(tab: Tab, status: &Status, live: &LiveStatus) -> Sheet {
+/// Returns the table of a tab, in the order of the file or of time.
+pub(super) fn sheet(tab: Tab, status: &StatusReport, live: &LiveStatus) -> Sheet {
     match tab {
         Tab::Routes => routes(status),
         Tab::Servers => servers(status),
@@ -137,7 +134,7 @@ pub(super) fn sheet(tab: Tab, status: &Status, live: &LiveStatus) -> Sheet {
     }
 }
 
-/// Rows of traffic stand out if more than a hundredth of it fails.
+/// Rows of traffic are highlighted if more than a hundredth fails.
 fn tone(traffic: &TrafficStatus) -> Tone {
     let last_minute = &traffic.last_minute;
     let (errors, all) = (last_minute.server_errors_per_second, last_minute.requests_per_second);
@@ -148,7 +145,7 @@ fn tone(traffic: &TrafficStatus) -> Tone {
     }
 }
 
-fn routes(status: &Status) -> Sheet {
+fn routes(status: &StatusReport) -> Sheet {
     const COLUMNS: &[Column] = &[
         left("ROUTE", 0),
         right("REQUESTS", 4),
@@ -163,7 +160,7 @@ fn routes(status: &Status) -> Sheet {
     let rows = status.routes.iter().map(|route| {
         let last_minute = &route.traffic.last_minute;
         let is_maintained = status.maintenance.iter().any(|one| one.route == route.route && one.is_on);
-        Row {
+        SheetRow {
             cells: vec![
                 word(&route.route),
                 number(route.traffic.requests),
@@ -176,13 +173,13 @@ fn routes(status: &Status) -> Sheet {
                 word(if is_maintained { "on" } else { "" }),
             ],
             tone: if is_maintained { Tone::Warning } else { tone(&route.traffic) },
-            subject: Subject::Nothing,
+            subject: RowSubject::Nothing,
         }
     });
     Sheet { columns: COLUMNS, rows: rows.collect(), note: String::new() }
 }
 
-fn servers(status: &Status) -> Sheet {
+fn servers(status: &StatusReport) -> Sheet {
     const COLUMNS: &[Column] = &[
         left("SERVER", 0),
         left("UPSTREAM", 2),
@@ -207,7 +204,7 @@ fn servers(status: &Status) -> Sheet {
     Sheet { columns: COLUMNS, rows, note: note.join("; ") }
 }
 
-fn of_server(upstream: &UpstreamStatus, server: &ServerStatus) -> Row {
+fn of_server(upstream: &UpstreamStatus, server: &ServerStatus) -> SheetRow {
     let last_minute = &server.traffic.last_minute;
     let others = upstream.servers.iter().filter(|other| other.url != server.url);
     let others_up = others.filter(|other| other.state == ServerState::Up).count();
@@ -222,7 +219,7 @@ fn of_server(upstream: &UpstreamStatus, server: &ServerStatus) -> Row {
     {
         tone = Tone::Warning;
     }
-    Row {
+    SheetRow {
         cells: vec![
             word(&server.label),
             word(&upstream.name),
@@ -237,7 +234,7 @@ fn of_server(upstream: &UpstreamStatus, server: &ServerStatus) -> Row {
             word(server.reason.clone().or_else(|| priority(server)).unwrap_or_default()),
         ],
         tone,
-        subject: Subject::Server(Server {
+        subject: RowSubject::Server(TopServer {
             upstream: upstream.name.clone(),
             url: server.url.clone(),
             label: server.label.clone(),
@@ -252,11 +249,11 @@ fn clients(live: &LiveStatus) -> Sheet {
     let rows = all.clients.iter().map(|client| {
         let share = client.requests as f64 / all.requests.max(1) as f64;
         let per = client.requests as f64 / all.seconds.max(1.0);
-        let share = Cell { text: percent(share), value: Some(share) };
-        Row {
+        let share = SheetCell { text: percent(share), value: Some(share) };
+        SheetRow {
             cells: vec![word(&client.address), number(client.requests), per_second(per), share],
             tone: Tone::Plain,
-            subject: Subject::Nothing,
+            subject: RowSubject::Nothing,
         }
     });
     let error = match all.error {
@@ -278,11 +275,11 @@ fn requests(live: &LiveStatus) -> Sheet {
     ];
     let rows = live.requests.iter().map(|request| {
         let stage = match request.stage {
-            Stage::Proxy => "proxy",
-            Stage::Server => "server",
-            Stage::Response => "response",
+            RequestStage::Proxy => "proxy",
+            RequestStage::Server => "server",
+            RequestStage::Response => "response",
         };
-        Row {
+        SheetRow {
             cells: vec![
                 word(&request.line),
                 time(Some(request.seconds * 1e3)),
@@ -292,15 +289,15 @@ fn requests(live: &LiveStatus) -> Sheet {
                 word(request.server.as_deref().unwrap_or("-")),
             ],
             tone: if request.seconds > 10.0 { Tone::Warning } else { Tone::Plain },
-            subject: Subject::Nothing,
+            subject: RowSubject::Nothing,
         }
     });
-    let rows: Vec<Row> = rows.collect();
+    let rows: Vec<SheetRow> = rows.collect();
     let note = if rows.is_empty() { "no request is under way" } else { "the slowest requests under way" };
     Sheet { columns: COLUMNS, rows, note: note.to_owned() }
 }
 
-fn cache(status: &Status) -> Sheet {
+fn cache(status: &StatusReport) -> Sheet {
     const COLUMNS: &[Column] = &[
         left("ROUTE", 0),
         right("HIT RATE", 1),
@@ -315,19 +312,19 @@ fn cache(status: &Status) -> Sheet {
         let misses = counts.misses.values().sum::<u64>();
         let answered = counts.hits + counts.stale + counts.waits;
         let share = answered as f64 / (answered + misses).max(1) as f64;
-        Row {
+        SheetRow {
             cells: vec![
                 word(route),
-                Cell { text: percent(share), value: Some(share) },
+                SheetCell { text: percent(share), value: Some(share) },
                 number(counts.hits),
                 number(counts.stale),
                 number(counts.waits),
                 number(misses),
                 number(counts.stored),
-                Cell { text: bytes(counts.sent_bytes as f64), value: Some(counts.sent_bytes as f64) },
+                SheetCell { text: bytes(counts.sent_bytes as f64), value: Some(counts.sent_bytes as f64) },
             ],
             tone: Tone::Plain,
-            subject: Subject::Nothing,
+            subject: RowSubject::Nothing,
         }
     };
     let rows = status.routes.iter().filter_map(|route| Some(row(&route.route, route.cache.as_ref()?)));
@@ -343,7 +340,7 @@ fn cache(status: &Status) -> Sheet {
     Sheet { columns: COLUMNS, rows: rows.collect(), note }
 }
 
-fn faults(status: &Status) -> Sheet {
+fn faults(status: &StatusReport) -> Sheet {
     const COLUMNS: &[Column] = &[
         left("FAULT", 0),
         left("INJECTS", 1),
@@ -355,10 +352,12 @@ fn faults(status: &Status) -> Sheet {
     ];
     let rows = status.faults.iter().map(|fault| {
         let ends = match fault.expires_in_seconds {
-            Some(seconds) => Cell { text: super::super::units::time(seconds as u64), value: Some(seconds) },
-            None => Cell { text: "-".to_owned(), value: Some(f64::MAX) },
+            Some(seconds) => {
+                SheetCell { text: super::super::units::time(seconds as u64), value: Some(seconds) }
+            }
+            None => SheetCell { text: "-".to_owned(), value: Some(f64::MAX) },
         };
-        Row {
+        SheetRow {
             cells: vec![
                 word(&fault.name),
                 word(&fault.inject),
@@ -369,10 +368,10 @@ fn faults(status: &Status) -> Sheet {
                 ends,
             ],
             tone: if fault.is_on { Tone::Warning } else { Tone::Plain },
-            subject: Subject::Fault(fault.name.clone()),
+            subject: RowSubject::Fault(fault.name.clone()),
         }
     });
-    let rows: Vec<Row> = rows.collect();
+    let rows: Vec<SheetRow> = rows.collect();
     let shaped = match status.shaping.len() {
         0 => String::new(),
         count => format!("; {count} places have rates or delays: `vanward shape`"),
@@ -381,16 +380,16 @@ fn faults(status: &Status) -> Sheet {
     Sheet { columns: COLUMNS, rows, note: format!("{note}{shaped}") }
 }
 
-fn listeners(status: &Status) -> Sheet {
+fn listeners(status: &StatusReport) -> Sheet {
     const COLUMNS: &[Column] = &[left("LISTENER", 0), left("ADDRESS", 0), left("TLS", 1)];
-    let rows = status.listeners.iter().map(|listener| Row {
+    let rows = status.listeners.iter().map(|listener| SheetRow {
         cells: vec![
             word(&listener.name),
             word(&listener.address),
             word(if listener.has_tls { "yes" } else { "no" }),
         ],
         tone: Tone::Plain,
-        subject: Subject::Nothing,
+        subject: RowSubject::Nothing,
     });
     Sheet { columns: COLUMNS, rows: rows.collect(), note: String::new() }
 }

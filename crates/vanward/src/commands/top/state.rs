@@ -1,49 +1,40 @@
-//! What `vanward top` shows, and what keys do about it. No terminal, no socket: keys and answers in, orders out.
+//! The state of `vanward top`, and the effect of keys. No terminal or socket: keys and answers in, orders out.
 
 use std::time::Instant;
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-
 use super::feed::Fresh;
-use super::order::{Order, Server};
-use super::sheets::{self, Column, Row, Sheet, Subject, Tab};
+use super::keys::KeyCommand;
+use super::order::{TopOrder, TopServer};
+use super::sheets::{self, Column, RowSubject, Sheet, SheetRow, Tab};
 
-/// The longest text of a prompt.
 const PROMPT_MAX: usize = 200;
-/// Rows of a page up or down.
 const PAGE: isize = 10;
 
-/// What the keys mean at the moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum KeyMode {
     /// Tabs and rows.
     View,
-    /// The list of keys is shown.
     Help,
-    /// A filter is typed.
     Filter,
-    /// A text is typed for something.
-    Prompt(Wanted, String),
-    /// A question is to be answered.
-    Confirm(Order),
+    /// The user types a text for an order.
+    Prompt(TextPurpose, String),
+    Confirm(TopOrder),
 }
 
-/// What a typed text is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
-    Weight(Server),
+pub(super) enum TextPurpose {
+    Weight(TopServer),
     Purge,
 }
 
-/// What follows on a key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Course {
+pub(super) enum KeyEffect {
     Stay,
-    Send(Order),
+    Send(TopOrder),
     Quit,
 }
 
-/// What happened last, for the last line.
+/// The last event, for the last line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Notice {
     None,
@@ -51,31 +42,26 @@ pub(super) enum Notice {
     Failed(String),
 }
 
-/// All that is drawn.
-pub(super) struct State {
-    /// The socket of the proxy.
+pub(super) struct TopState {
     pub(super) place: String,
     pub(super) has_colour: bool,
     pub(super) now: Instant,
-    /// What the proxy told last.
     pub(super) fresh: Option<Fresh>,
-    /// The requests per second since the time before.
+    /// Requests per second since the response before.
     pub(super) rate_now: Option<f64>,
-    /// Why the proxy does not answer.
     pub(super) lost: Option<String>,
     pub(super) tab: Tab,
-    /// The number of the column that rows are sorted by; `None` is the order of the file or of time.
+    /// Index of the column that sorts the rows; `None` is the order of the file or of time.
     pub(super) sort: Option<usize>,
     pub(super) filter: String,
-    pub(super) mode: Mode,
+    pub(super) mode: KeyMode,
     pub(super) notice: Notice,
-    /// The row of the cursor, which keeps its place in the list if it is gone.
+    /// Index of the cursor's row. It stays if that row disappears.
     cursor: usize,
     cursor_name: Option<String>,
 }
 
-impl State {
-    /// Before anything is known.
+impl TopState {
     pub(super) fn new(place: String, filter: String, has_colour: bool) -> Self {
         Self {
             place,
@@ -87,14 +73,13 @@ impl State {
             tab: Tab::Routes,
             sort: None,
             filter,
-            mode: Mode::View,
+            mode: KeyMode::View,
             notice: Notice::None,
             cursor: 0,
             cursor_name: None,
         }
     }
 
-    /// Takes the proxy's answer, or why there is none.
     pub(super) fn learn(&mut self, answer: Result<Fresh, String>) {
         match answer {
             Ok(fresh) => {
@@ -111,7 +96,6 @@ impl State {
         }
     }
 
-    /// Takes the outcome of an order.
     pub(super) fn done(&mut self, outcome: Result<String, String>) {
         self.notice = match outcome {
             Ok(done) => Notice::Done(done),
@@ -119,7 +103,7 @@ impl State {
         };
     }
 
-    /// The table of the tab, filtered and sorted; `None` before anything is known.
+    /// Returns the table of the tab, filtered and sorted; `None` before the first response.
     pub(super) fn sheet(&self) -> Option<Sheet> {
         let Fresh { status, live, .. } = self.fresh.as_ref()?;
         let mut sheet = sheets::sheet(self.tab, status, live);
@@ -136,79 +120,78 @@ impl State {
         Some(sheet)
     }
 
-    /// The row of the cursor: the one with its name, or else the one in its place.
-    pub(super) fn row<'s>(&self, sheet: &'s Sheet) -> Option<(usize, &'s Row)> {
+    /// Returns the row of the cursor: the one with its name, or else the one at its index.
+    pub(super) fn row<'s>(&self, sheet: &'s Sheet) -> Option<(usize, &'s SheetRow)> {
         let named =
             self.cursor_name.as_ref().and_then(|name| sheet.rows.iter().position(|row| row.name() == *name));
         let index = named.unwrap_or(self.cursor.min(sheet.rows.len().checked_sub(1)?));
         Some((index, &sheet.rows[index]))
     }
 
-    /// What a key does.
-    pub(super) fn press(&mut self, key: KeyEvent) -> Course {
-        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
-            return Course::Quit;
+    pub(super) fn press(&mut self, key: KeyCommand) -> KeyEffect {
+        if key == KeyCommand::Interrupt {
+            return KeyEffect::Quit;
         }
-        match std::mem::replace(&mut self.mode, Mode::View) {
-            Mode::View => self.view(key.code),
+        match std::mem::replace(&mut self.mode, KeyMode::View) {
+            KeyMode::View => self.view(key),
             // Any key leaves it.
-            Mode::Help => Course::Stay,
-            Mode::Filter => {
-                match key.code {
-                    KeyCode::Esc => self.filter.clear(),
-                    KeyCode::Enter => {}
-                    code => {
-                        typed(&mut self.filter, code);
-                        self.mode = Mode::Filter;
+            KeyMode::Help => KeyEffect::Stay,
+            KeyMode::Filter => {
+                match key {
+                    KeyCommand::Esc => self.filter.clear(),
+                    KeyCommand::Enter => {}
+                    key => {
+                        typed(&mut self.filter, key);
+                        self.mode = KeyMode::Filter;
                     }
                 }
-                Course::Stay
+                KeyEffect::Stay
             }
-            Mode::Prompt(wanted, mut text) => match key.code {
-                KeyCode::Esc => Course::Stay,
-                KeyCode::Enter => self.answer(wanted, text.trim()),
-                code => {
-                    typed(&mut text, code);
-                    self.mode = Mode::Prompt(wanted, text);
-                    Course::Stay
+            KeyMode::Prompt(wanted, mut text) => match key {
+                KeyCommand::Esc => KeyEffect::Stay,
+                KeyCommand::Enter => self.answer(wanted, text.trim()),
+                key => {
+                    typed(&mut text, key);
+                    self.mode = KeyMode::Prompt(wanted, text);
+                    KeyEffect::Stay
                 }
             },
-            Mode::Confirm(order) => match key.code {
-                KeyCode::Char('y' | 'Y') => self.send(order),
+            KeyMode::Confirm(order) => match key {
+                KeyCommand::Char('y' | 'Y') => self.send(order),
                 _ => {
                     self.notice = Notice::Done("nothing was changed".to_owned());
-                    Course::Stay
+                    KeyEffect::Stay
                 }
             },
         }
     }
 
-    fn view(&mut self, code: KeyCode) -> Course {
-        match code {
-            KeyCode::Char('q') => return Course::Quit,
-            KeyCode::Char('?') | KeyCode::F(1) => self.mode = Mode::Help,
-            KeyCode::Char('/') => self.mode = Mode::Filter,
-            KeyCode::Esc => {
+    fn view(&mut self, key: KeyCommand) -> KeyEffect {
+        match key {
+            KeyCommand::Char('q') => return KeyEffect::Quit,
+            KeyCommand::Char('?') | KeyCommand::Help => self.mode = KeyMode::Help,
+            KeyCommand::Char('/') => self.mode = KeyMode::Filter,
+            KeyCommand::Esc => {
                 self.filter.clear();
                 self.notice = Notice::None;
             }
-            KeyCode::Tab | KeyCode::Right | KeyCode::Char('l') => self.turn(1),
-            KeyCode::BackTab | KeyCode::Left | KeyCode::Char('h') => self.turn(Tab::ALL.len() - 1),
-            KeyCode::Char(digit @ '1'..='7') => self.go(Tab::ALL[digit as usize - '1' as usize]),
-            KeyCode::Down | KeyCode::Char('j') => self.step(1),
-            KeyCode::Up | KeyCode::Char('k') => self.step(-1),
-            KeyCode::PageDown => self.step(PAGE),
-            KeyCode::PageUp => self.step(-PAGE),
-            KeyCode::Home => self.step(isize::MIN),
-            KeyCode::End => self.step(isize::MAX),
-            KeyCode::Char('s') => self.sort_by_next(),
-            KeyCode::Char(key @ ('d' | 'u' | 'w')) => return self.change_server(key),
-            KeyCode::Char('p') => self.mode = Mode::Prompt(Wanted::Purge, String::new()),
-            KeyCode::Char('x') => return self.remove_fault(),
-            KeyCode::Char('c') => return self.ask(Order::ClearFaults),
+            KeyCommand::Tab | KeyCommand::Right | KeyCommand::Char('l') => self.turn(1),
+            KeyCommand::BackTab | KeyCommand::Left | KeyCommand::Char('h') => self.turn(Tab::ALL.len() - 1),
+            KeyCommand::Char(digit @ '1'..='7') => self.go(Tab::ALL[digit as usize - '1' as usize]),
+            KeyCommand::Down | KeyCommand::Char('j') => self.step(1),
+            KeyCommand::Up | KeyCommand::Char('k') => self.step(-1),
+            KeyCommand::PageDown => self.step(PAGE),
+            KeyCommand::PageUp => self.step(-PAGE),
+            KeyCommand::Home => self.step(isize::MIN),
+            KeyCommand::End => self.step(isize::MAX),
+            KeyCommand::Char('s') => self.sort_by_next(),
+            KeyCommand::Char(letter @ ('d' | 'u' | 'w')) => return self.change_server(letter),
+            KeyCommand::Char('p') => self.mode = KeyMode::Prompt(TextPurpose::Purge, String::new()),
+            KeyCommand::Char('x') => return self.remove_fault(),
+            KeyCommand::Char('c') => return self.ask(TopOrder::ClearFaults),
             _ => {}
         }
-        Course::Stay
+        KeyEffect::Stay
     }
 
     fn turn(&mut self, by: usize) {
@@ -226,7 +209,7 @@ impl State {
         let Some(sheet) = self.sheet() else { return };
         let Some((at, _)) = self.row(&sheet) else { return };
         self.cursor = at.saturating_add_signed(by).min(sheet.rows.len() - 1);
-        self.cursor_name = sheet.rows.get(self.cursor).map(Row::name);
+        self.cursor_name = sheet.rows.get(self.cursor).map(SheetRow::name);
     }
 
     fn sort_by_next(&mut self) {
@@ -236,88 +219,87 @@ impl State {
             Some(column) if column + 1 < columns.len() => Some(column + 1),
             _ => None,
         };
-        // What comes first now is what one looks for.
+        // The user looks for the first row in the new order.
         (self.cursor, self.cursor_name) = (0, None);
     }
 
-    fn subject(&self) -> Subject {
+    fn subject(&self) -> RowSubject {
         self.sheet()
             .and_then(|sheet| self.row(&sheet).map(|(_, row)| row.subject.clone()))
-            .unwrap_or(Subject::Nothing)
+            .unwrap_or(RowSubject::Nothing)
     }
 
-    fn change_server(&mut self, key: char) -> Course {
-        let Subject::Server(server) = self.subject() else {
+    fn change_server(&mut self, key: char) -> KeyEffect {
+        let RowSubject::Server(server) = self.subject() else {
             self.notice = Notice::Failed("choose a server first: key 2, then the arrow keys".to_owned());
-            return Course::Stay;
+            return KeyEffect::Stay;
         };
         match key {
-            'd' => self.ask(Order::Drain(server)),
-            'u' => self.ask(Order::Restore(server)),
+            'd' => self.ask(TopOrder::Drain(server)),
+            'u' => self.ask(TopOrder::Restore(server)),
             _ => {
-                self.mode = Mode::Prompt(Wanted::Weight(server), String::new());
-                Course::Stay
+                self.mode = KeyMode::Prompt(TextPurpose::Weight(server), String::new());
+                KeyEffect::Stay
             }
         }
     }
 
-    fn remove_fault(&mut self) -> Course {
-        let Subject::Fault(name) = self.subject() else {
+    fn remove_fault(&mut self) -> KeyEffect {
+        let RowSubject::Fault(name) = self.subject() else {
             self.notice = Notice::Failed("choose a fault first: key 6, then the arrow keys".to_owned());
-            return Course::Stay;
+            return KeyEffect::Stay;
         };
-        self.ask(Order::RemoveFault(name))
+        self.ask(TopOrder::RemoveFault(name))
     }
 
-    /// What becomes of a typed text.
-    fn answer(&mut self, wanted: Wanted, text: &str) -> Course {
+    fn answer(&mut self, wanted: TextPurpose, text: &str) -> KeyEffect {
         match (wanted, text) {
-            (_, "") => Course::Stay,
-            (Wanted::Purge, "all") => self.ask(Order::PurgeAll),
-            (Wanted::Purge, url) => self.ask(Order::Purge(url.to_owned())),
-            (Wanted::Weight(server), text) => match text.parse::<u32>() {
-                Ok(weight) if weight <= 1000 => self.ask(Order::Weigh(server, weight)),
+            (_, "") => KeyEffect::Stay,
+            (TextPurpose::Purge, "all") => self.ask(TopOrder::PurgeAll),
+            (TextPurpose::Purge, url) => self.ask(TopOrder::Purge(url.to_owned())),
+            (TextPurpose::Weight(server), text) => match text.parse::<u32>() {
+                Ok(weight) if weight <= 1000 => self.ask(TopOrder::Weigh(server, weight)),
                 _ => {
                     self.notice = Notice::Failed(format!("{text:?} is no weight: 0 to 1000"));
-                    Course::Stay
+                    KeyEffect::Stay
                 }
             },
         }
     }
 
-    /// Sends an order, after a question if it takes something away.
-    fn ask(&mut self, order: Order) -> Course {
+    /// Sends an order, after a confirmation if it is destructive.
+    fn ask(&mut self, order: TopOrder) -> KeyEffect {
         if order.question().is_some() {
-            self.mode = Mode::Confirm(order);
-            return Course::Stay;
+            self.mode = KeyMode::Confirm(order);
+            return KeyEffect::Stay;
         }
         self.send(order)
     }
 
-    fn send(&mut self, order: Order) -> Course {
+    fn send(&mut self, order: TopOrder) -> KeyEffect {
         if self.lost.is_some() || self.fresh.is_none() {
             self.notice = Notice::Failed("nothing was sent: the proxy does not answer".to_owned());
-            return Course::Stay;
+            return KeyEffect::Stay;
         }
         self.notice = Notice::None;
-        Course::Send(order)
+        KeyEffect::Send(order)
     }
 }
 
-/// Whether a row is of what the filter names: its first cell, or the upstream of a server.
-fn is_met(row: &Row, filter: &str) -> bool {
+/// Whether a row matches the filter: by its first cell, or by the upstream of a server.
+fn is_met(row: &SheetRow, filter: &str) -> bool {
     let upstream = match &row.subject {
-        Subject::Server(server) => server.upstream.as_str(),
+        RowSubject::Server(server) => server.upstream.as_str(),
         _ => "",
     };
     row.cells.first().is_some_and(|cell| cell.text.contains(filter))
         || (!filter.is_empty() && upstream.contains(filter))
 }
 
-fn typed(text: &mut String, code: KeyCode) {
-    match code {
-        KeyCode::Char(char) if text.len() < PROMPT_MAX => text.push(char),
-        KeyCode::Backspace => drop(text.pop()),
+fn typed(text: &mut String, key: KeyCommand) {
+    match key {
+        KeyCommand::Char(char) if text.len() < PROMPT_MAX => text.push(char),
+        KeyCommand::Backspace => drop(text.pop()),
         _ => {}
     }
 }

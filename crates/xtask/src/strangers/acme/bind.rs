@@ -1,4 +1,4 @@
-//! Proofs by dynamic updates (RFC 2136) of BIND, which the authority asks: with the right key, and with what is wrong.
+//! Proofs by dynamic updates (RFC 2136) of BIND, which the authority queries: with the right key, and with mistakes.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::super::named;
 use super::super::process::{Process, free_address};
 use super::super::programs::DIG;
-use super::scene::{Authority, Scene, Temper, are_all_issued, renewal};
+use super::scene::{AcmeScene, AcmeServer, Temper, are_all_issued, renewal};
 use crate::say;
 use crate::workspace::text;
 
@@ -38,7 +38,7 @@ $TTL 60
 @ IN A 127.0.0.1
 ";
 
-/// What is wrong, and what the reason of the failure has.
+/// Mistakes, and the expected reasons.
 const WRONG: [(&str, &str); 7] = [
     ("key_name = \"acme-key\", key_file = \"DIR/other.key\"", "the secret is not the server's"),
     ("key_name = \"no-key\", key_file = \"DIR/tsig.key\"", "the server does not have this key"),
@@ -58,7 +58,7 @@ const WRONG: [(&str, &str); 7] = [
     ),
 ];
 
-pub(super) fn by_updates(scene: &Scene<'_>) -> Result<(), String> {
+pub(super) fn by_updates(scene: &AcmeScene<'_>) -> Result<(), String> {
     let address = free_address()?;
     let named = start(scene, address)?;
     let authority = scene.authority("bind-authority", &Temper { dns: Some(address), ..Temper::default() })?;
@@ -88,8 +88,8 @@ pub(super) fn by_updates(scene: &Scene<'_>) -> Result<(), String> {
 }
 
 fn refused(
-    scene: &Scene<'_>,
-    authority: &Authority,
+    scene: &AcmeScene<'_>,
+    authority: &AcmeServer,
     (name, file): (&str, &str),
     expected: &str,
 ) -> Result<(), String> {
@@ -113,7 +113,7 @@ fn file(server: SocketAddr, folder: &str, dns: &str) -> String {
     )
 }
 
-fn start(scene: &Scene<'_>, address: SocketAddr) -> Result<Process, String> {
+fn start(scene: &AcmeScene<'_>, address: SocketAddr) -> Result<Process, String> {
     let put = |name: &str, text: &str| {
         let file = scene.folder.join(name);
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
@@ -124,7 +124,6 @@ fn start(scene: &Scene<'_>, address: SocketAddr) -> Result<Process, String> {
     named::start(scene.folder, address, &config, &[("bind.zone", ZONE), ("else.zone", ZONE)])
 }
 
-/// The records of challenges that there are.
 fn records(server: SocketAddr) -> Result<Vec<String>, String> {
     let mut command = Command::new(DIG.find()?);
     command.args(["@127.0.0.1", "-p", &server.port().to_string(), "+noall", "+answer", CHALLENGE, "TXT"]);

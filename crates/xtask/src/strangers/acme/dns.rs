@@ -1,14 +1,14 @@
-//! Proofs by DNS: records by a command, and one that stays.
+//! Proofs by DNS: records by a command, and a permanent one.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use super::scene::{Scene, Temper, are_all_issued};
+use super::scene::{AcmeScene, Temper, are_all_issued};
 use crate::say;
 
-/// DNS-01 by command for a wildcard; a record that stays.
-pub(super) fn by_command_and_standing(scene: &Scene<'_>) -> Result<(), String> {
+/// DNS-01 by a command for a wildcard, and a permanent record.
+pub(super) fn by_command_and_standing(scene: &AcmeScene<'_>) -> Result<(), String> {
     let authority = scene.authority("dns-authority", &Temper::default())?;
     let hook = scene.folder.join("hook");
     let script = format!(

@@ -1,4 +1,4 @@
-//! Instances with folders of their own, which share certificates through Redis.
+//! Instances with separate folders that share certificates through Redis.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,26 +11,33 @@ use serde_json::Value;
 
 use super::super::process::{Process, free_address};
 use super::super::programs::REDIS;
-use super::scene::{Authority, BETWEEN_LOOKS, LIMIT, Scene, Temper, are_all_issued};
+use super::scene::{AcmeScene, AcmeServer, BETWEEN_LOOKS, LIMIT, Temper, are_all_issued};
 use crate::say;
 use crate::workspace::text;
 
-/// What Redis keeps when it ends.
+/// The file that Redis writes at its end.
 const DUMP: &str = "redis-acme.rdb";
 
-/// The authority reaches one instance alone. What others ask for they get by its answers, and what one has got all have; of keys
-/// Redis knows nothing. Without Redis an operator's order is obeyed at once, and all have its certificate once Redis is back.
-pub(super) fn instances(scene: &Scene<'_>) -> Result<(), String> {
+/// The authority reaches only one instance, which responds for the others. All get each certificate, and Redis
+/// contains no readable key. Without Redis, an operator's order is executed at once, and all get the certificate
+/// once Redis is back.
+pub(super) fn instances(scene: &AcmeScene<'_>) -> Result<(), String> {
     let authority = scene.authority("shared-authority", &Temper::default())?;
     let address = free_address()?;
     let mut redis = Some(start(scene, address)?);
     put(scene, "shared.secret", "0123456789abcdef0123456789abcdef")?;
     let began = Instant::now();
-    let reached = Instance::start(scene, &authority, (address, "reached"), "[\"http-01\"]", &["a"])?;
+    let reached = RedisInstance::start(scene, &authority, (address, "reached"), "[\"http-01\"]", &["a"])?;
     reached.until(scene, "its certificate", are_all_issued)?;
-    let by_handshakes =
-        Instance::start(scene, &authority, (address, "handshakes"), "[\"tls-alpn-01\"]", &["a", "b", "c"])?;
-    let by_files = Instance::start(scene, &authority, (address, "files"), "[\"http-01\"]", &["a", "d", "e"])?;
+    let by_handshakes = RedisInstance::start(
+        scene,
+        &authority,
+        (address, "handshakes"),
+        "[\"tls-alpn-01\"]",
+        &["a", "b", "c"],
+    )?;
+    let by_files =
+        RedisInstance::start(scene, &authority, (address, "files"), "[\"http-01\"]", &["a", "d", "e"])?;
     let first = reached.serial(scene, "a.example")?;
     for instance in [&by_handshakes, &by_files] {
         instance.until(scene, "three certificates by the answers of another instance", are_all_issued)?;
@@ -66,7 +73,7 @@ pub(super) fn instances(scene: &Scene<'_>) -> Result<(), String> {
     in_another_second();
     scene.renew("a.example", &reached.proxy.1)?;
     let alone = reached.until_other(scene, "a.example", &renewed)?;
-    if !reached.proxy.0.said().contains("Redis is not reached, so this instance asks by itself") {
+    if !reached.proxy.0.said().contains("Redis cannot be reached, so this instance asks on its own") {
         return Err(format!("it does not say that it asks by itself:\n{}", reached.proxy.0.said()));
     }
     redis = Some(start(scene, address)?);
@@ -82,33 +89,33 @@ pub(super) fn instances(scene: &Scene<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A Redis that writes what it keeps to a file when it ends, as it is.
-fn start(scene: &Scene<'_>, address: SocketAddr) -> Result<Process, String> {
+/// Starts a Redis that writes its data to a file at its end.
+fn start(scene: &AcmeScene<'_>, address: SocketAddr) -> Result<Process, String> {
     let mut command = Command::new(REDIS.find()?);
     command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string(), "--save", "3600 1"]);
     command.args(["--rdbcompression", "no", "--dbfilename", DUMP, "--dir"]).arg(scene.folder);
     Process::start("redis-acme", &mut command, scene.folder)?.listening_on(address)
 }
 
-/// Certificates tell since when they are valid in whole seconds, and instances take one that is newer. One that is renewed within
-/// the second in which it was issued is not.
+/// A certificate's validity starts at a whole second, and instances take only newer ones. One renewed within the
+/// second of its issue would not count as newer.
 fn in_another_second() {
     thread::sleep(Duration::from_secs(1));
 }
 
-fn put(scene: &Scene<'_>, file: &str, text: &str) -> Result<(), String> {
+fn put(scene: &AcmeScene<'_>, file: &str, text: &str) -> Result<(), String> {
     fs::write(scene.folder.join(file), text).map_err(|error| format!("{file}: {error}"))
 }
 
-struct Instance {
+struct RedisInstance {
     proxy: (Process, PathBuf),
 }
 
-impl Instance {
-    /// Starts an instance. The authority reaches the one that is called so.
+impl RedisInstance {
+    /// Starts an instance. The authority reaches the one with this name.
     fn start(
-        scene: &Scene<'_>,
-        authority: &Authority,
+        scene: &AcmeScene<'_>,
+        authority: &AcmeServer,
         (redis, name): (SocketAddr, &str),
         challenges: &str,
         names: &[&str],
@@ -126,12 +133,16 @@ impl Instance {
         Ok(Self { proxy: scene.proxy(&format!("shared-{name}"), authority, &file)? })
     }
 
-    fn until(&self, scene: &Scene<'_>, what: &str, is_so: impl Fn(&[Value]) -> bool) -> Result<(), String> {
+    fn until(
+        &self,
+        scene: &AcmeScene<'_>,
+        what: &str,
+        is_so: impl Fn(&[Value]) -> bool,
+    ) -> Result<(), String> {
         scene.until(&self.proxy, what, is_so).map(drop)
     }
 
-    /// The serial number of the certificate in use.
-    fn serial(&self, scene: &Scene<'_>, name: &str) -> Result<String, String> {
+    fn serial(&self, scene: &AcmeScene<'_>, name: &str) -> Result<String, String> {
         let all = scene.certificates(&self.proxy.1)?;
         let is_its =
             |one: &&Value| one["names"].as_array().is_some_and(|names| names.iter().any(|its| its == name));
@@ -141,8 +152,7 @@ impl Instance {
             .ok_or(format!("no certificate of {name}"))
     }
 
-    /// Waits until the certificate in use has another serial number.
-    fn until_other(&self, scene: &Scene<'_>, name: &str, before: &str) -> Result<String, String> {
+    fn until_other(&self, scene: &AcmeScene<'_>, name: &str, before: &str) -> Result<String, String> {
         let began = Instant::now();
         loop {
             let serial = self.serial(scene, name)?;

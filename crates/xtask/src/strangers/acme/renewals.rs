@@ -1,4 +1,4 @@
-//! Renewals: under load, when the authority suggests, and with an authority that suggests nothing.
+//! Renewals: under load, as suggested by the authority, and with an authority without suggestions.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::super::process::{Process, free_address};
 use super::super::programs::OPENSSL;
-use super::scene::{Authority, LIMIT, Scene, Temper, are_all_issued, renewal, serial};
+use super::scene::{AcmeScene, AcmeServer, LIMIT, Temper, are_all_issued, renewal, serial};
 use crate::say;
 
 const NAME: &str = "renewed.example";
-/// Requests per second in all, and which share of them comes over which connections.
+/// Total requests per second. The loads share it by kind of connection.
 const RATE: u32 = 500;
 const LOADS: [(&str, u32, &[&str]); 3] = [
     ("kept", 300, &[]),
@@ -22,7 +22,7 @@ const LOADS: [(&str, u32, &[&str]); 3] = [
     ("resumed", 100, &["--no-keepalive"]),
 ];
 const LOAD_SECONDS: u32 = 8;
-/// Fewer renewals than these within the load show little.
+/// Fewer renewals during the load prove little.
 const RENEWALS_MIN: usize = 3;
 
 fn file(folder: &str) -> String {
@@ -33,9 +33,8 @@ fn file(folder: &str) -> String {
     )
 }
 
-/// A constant rate of requests while the certificate is renewed again and again: none fails, and each handshake after a
-/// renewal gets the new certificate.
-pub(super) fn under_load(scene: &Scene<'_>) -> Result<(), String> {
+/// A constant rate of requests during renewals: none fails, and handshakes after a renewal get the new certificate.
+pub(super) fn under_load(scene: &AcmeScene<'_>) -> Result<(), String> {
     let authority = scene.authority("load-authority", &Temper::default())?;
     let proxy = scene.proxy("load-proxy", &authority, &file("load-acme"))?;
     let root = scene.root(&authority)?;
@@ -56,10 +55,11 @@ pub(super) fn under_load(scene: &Scene<'_>) -> Result<(), String> {
     }
     let mut requests = 0;
     for (load, (name, rate, _)) in loads.into_iter().zip(LOADS) {
-        // Its exit status also says whether the machine was fast enough for the rate, which is not asked here.
+        // Its exit status and its last line tell whether the machine was fast enough, which is not tested here.
         let (_, said) = load.finish(LIMIT)?;
-        let outcome: Value = serde_json::from_str(&said)
-            .map_err(|error| format!("the load over {name} connections: {error}; it said:\n{said}"))?;
+        let outcome: Option<Value> = said.lines().find_map(|line| serde_json::from_str(line).ok());
+        let outcome = outcome
+            .ok_or_else(|| format!("the load over {name} connections has no figures; it said:\n{said}"))?;
         let (answered, examples) = (outcome["requests"].as_u64().unwrap_or(0), &outcome["error_examples"]);
         let is_lossless = examples.as_object().is_some_and(serde_json::Map::is_empty);
         if !is_lossless || answered * 10 < u64::from(rate * LOAD_SECONDS * 9) {
@@ -78,7 +78,7 @@ pub(super) fn under_load(scene: &Scene<'_>) -> Result<(), String> {
 }
 
 fn load(
-    scene: &Scene<'_>,
+    scene: &AcmeScene<'_>,
     (name, rate, flags): (&str, u32, &[&str]),
     address: SocketAddr,
     root: &Path,
@@ -97,8 +97,8 @@ fn load(
     Process::start(&format!("load-{name}"), &mut command, scene.folder)
 }
 
-/// The serial number of the certificate that a new connection gets, as OpenSSL sees it.
-fn shown(scene: &Scene<'_>, address: SocketAddr) -> Result<String, String> {
+/// The serial number of the certificate on a new connection, from OpenSSL.
+fn shown(scene: &AcmeScene<'_>, address: SocketAddr) -> Result<String, String> {
     let openssl = |words: &[&str]| {
         let output = Command::new(OPENSSL.find()?).args(words).stdin(Stdio::null()).output();
         let output = output.map_err(|error| format!("openssl {words:?} cannot be run: {error}"))?;
@@ -112,8 +112,8 @@ fn shown(scene: &Scene<'_>, address: SocketAddr) -> Result<String, String> {
     Ok(serial.ok_or_else(|| format!("openssl sees no certificate:\n{said}"))?.to_ascii_lowercase())
 }
 
-/// The authority suggests a window, which operators see; then one in the past, which has the certificate replaced at once.
-pub(super) fn as_suggested(scene: &Scene<'_>) -> Result<(), String> {
+/// The authority suggests a window, which operators see; then one in the past, which triggers a renewal at once.
+pub(super) fn as_suggested(scene: &AcmeScene<'_>) -> Result<(), String> {
     let authority = scene.authority("ari-authority", &Temper::default())?;
     let file = file("ari-acme");
     let proxy = scene.proxy("ari-first", &authority, &file)?;
@@ -141,7 +141,7 @@ pub(super) fn as_suggested(scene: &Scene<'_>) -> Result<(), String> {
     let before = serial(&all);
     let proxy = scene.proxy("ari-at-once", &authority, &file)?;
     scene.until(&proxy, "a certificate before its time", |all| serial(all) != before)?;
-    // RFC 9773 §5: the order says what it replaces.
+    // RFC 9773 §5: the order names the replaced certificate.
     if !authority.process.said().contains("is a replacement of") {
         return Err("the authority was not told which certificate is replaced".to_owned());
     }
@@ -159,8 +159,8 @@ fn now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Has the authority suggest a window for the certificate in the folder.
-fn suggest(scene: &Scene<'_>, authority: &Authority, (start, end): (i64, i64)) -> Result<(), String> {
+/// Sets the authority's suggested window for the certificate in the folder.
+fn suggest(scene: &AcmeScene<'_>, authority: &AcmeServer, (start, end): (i64, i64)) -> Result<(), String> {
     let chain = scene.folder.join("ari-acme").join(NAME).join("fullchain.pem");
     let chain = fs::read_to_string(&chain).map_err(|error| format!("{}: {error}", chain.display()))?;
     let window = json!({ "start": written(start)?, "end": written(end)? });
@@ -171,20 +171,20 @@ fn suggest(scene: &Scene<'_>, authority: &Authority, (start, end): (i64, i64)) -
     Ok(())
 }
 
-/// A time as RFC 3339 writes it.
+/// Formats a time as in RFC 3339.
 fn written(seconds: i64) -> Result<String, String> {
     let date = Command::new("date").args(["-u", &format!("-d@{seconds}"), "+%Y-%m-%dT%H:%M:%SZ"]).output();
     let date = date.map_err(|error| format!("date cannot be run: {error}"))?;
     Ok(String::from_utf8_lossy(&date.stdout).trim().to_owned())
 }
 
-/// An authority that has no renewal information, as most of those that are not public.
-pub(super) fn without_suggestions(scene: &Scene<'_>) -> Result<(), String> {
+/// An authority without renewal information, as most private ones.
+pub(super) fn without_suggestions(scene: &AcmeScene<'_>) -> Result<(), String> {
     let authority = scene.authority("plain-authority", &Temper::default())?;
     let directory = scene.curl(&["--insecure", &authority.directory])?;
     let mut directory: Value = serde_json::from_str(&directory).map_err(|error| error.to_string())?;
     directory.as_object_mut().and_then(|fields| fields.remove("renewalInfo"));
-    // A web server with that directory alone: all other URLs lead to the authority itself.
+    // A web server for the changed directory; all other URLs lead to the authority itself.
     let folder = scene.folder.join("plain-directory");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     fs::write(folder.join("dir"), directory.to_string()).map_err(|error| error.to_string())?;

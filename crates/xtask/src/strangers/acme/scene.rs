@@ -1,4 +1,4 @@
-//! What the checks with Pebble share: the authority, its challenge server, proxies, and how certificates are looked at.
+//! Shared by the checks with Pebble: the authority, its challenge server, proxies, and access to certificates.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,12 +13,10 @@ use super::super::process::{Process, free_address};
 use super::super::programs::{self, CURL};
 use crate::workspace::text;
 
-/// The time that anything may take, on a busy machine.
 pub(super) const LIMIT: Duration = Duration::from_secs(120);
 pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
-/// What all checks share.
-pub(super) struct Scene<'a> {
+pub(super) struct AcmeScene<'a> {
     pub(super) pebble: PathBuf,
     pub(super) vanward: PathBuf,
     pub(super) folder: &'a Path,
@@ -31,7 +29,7 @@ pub(super) struct Scene<'a> {
 }
 
 /// A running authority, and the ports that it connects to.
-pub(super) struct Authority {
+pub(super) struct AcmeServer {
     pub(super) process: Process,
     pub(super) directory: String,
     pub(super) management: SocketAddr,
@@ -39,16 +37,15 @@ pub(super) struct Authority {
     pub(super) tls: SocketAddr,
 }
 
-/// What an authority is started with.
 #[derive(Default)]
 pub(super) struct Temper<'a> {
     pub(super) environment: &'a [(&'a str, &'a str)],
     pub(super) needs_account: bool,
-    /// The DNS server that it asks; the challenge server unless given.
+    /// The DNS server that it queries; by default the challenge server.
     pub(super) dns: Option<SocketAddr>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> AcmeScene<'a> {
     pub(super) fn new(
         pebble: PathBuf,
         dns: PathBuf,
@@ -94,7 +91,7 @@ impl<'a> Scene<'a> {
         Ok(Self { pebble, vanward, folder, server, curl, _dns: process, dns_address, dns_management })
     }
 
-    pub(super) fn authority(&self, name: &str, temper: &Temper<'_>) -> Result<Authority, String> {
+    pub(super) fn authority(&self, name: &str, temper: &Temper<'_>) -> Result<AcmeServer, String> {
         self.authority_at(name, temper, [free_address()?, free_address()?, free_address()?, free_address()?])
     }
 
@@ -103,7 +100,7 @@ impl<'a> Scene<'a> {
         name: &str,
         temper: &Temper<'_>,
         [listen, management, http, tls]: [SocketAddr; 4],
-    ) -> Result<Authority, String> {
+    ) -> Result<AcmeServer, String> {
         let file = self.folder.join(format!("{name}.json"));
         let config = json!({ "pebble": {
             "listenAddress": listen.to_string(),
@@ -133,19 +130,19 @@ impl<'a> Scene<'a> {
         let process = Process::start(name, &mut command, self.folder)?;
         let process = process.listening_on(listen)?.listening_on(management)?;
         let directory = format!("https://localhost:{}/dir", listen.port());
-        Ok(Authority { process, directory, management, http, tls })
+        Ok(AcmeServer { process, directory, management, http, tls })
     }
 
-    /// Starts a proxy from a file. Returns it and the path of its admin socket.
+    /// Starts a proxy from a file. Returns it with the path of its admin socket.
     pub(super) fn proxy(
         &self,
         name: &str,
-        authority: &Authority,
+        authority: &AcmeServer,
         file: &str,
     ) -> Result<(Process, PathBuf), String> {
         let path = self.folder.join(format!("{name}.toml"));
         let admin = self.folder.join(format!("{name}.admin"));
-        let Authority { directory, http, tls, .. } = authority;
+        let AcmeServer { directory, http, tls, .. } = authority;
         let file = file
             .replace("DIRECTORY", directory)
             .replace("CA", &self.folder.join("server.pem").display().to_string())
@@ -159,7 +156,7 @@ impl<'a> Scene<'a> {
         command.arg("run").arg("--config").arg(path);
         let mut process = Process::start(name, &mut command, self.folder)?;
         process.addresses()?;
-        // It says where it listens before all of it does.
+        // It reports its addresses before every listener is open.
         let began = Instant::now();
         while !admin.exists() {
             if began.elapsed() > LIMIT {
@@ -176,7 +173,6 @@ impl<'a> Scene<'a> {
         command.output().map_err(|error| format!("vanward {words:?}: {error}"))
     }
 
-    /// The certificates as the command tells of them.
     pub(super) fn certificates(&self, admin: &Path) -> Result<Vec<Value>, String> {
         let output = self.run_vanward(&["certificates", "--json"], admin)?;
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -188,7 +184,6 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Has the certificate of a name renewed.
     pub(super) fn renew(&self, name: &str, admin: &Path) -> Result<(), String> {
         let output = self.run_vanward(&["certificates", "renew", name], admin)?;
         if output.status.success() {
@@ -197,7 +192,6 @@ impl<'a> Scene<'a> {
         Err(format!("vanward certificates renew {name}: {}", String::from_utf8_lossy(&output.stderr)))
     }
 
-    /// Waits until the certificates are as wanted, and returns them.
     pub(super) fn until(
         &self,
         (process, admin): &(Process, PathBuf),
@@ -221,7 +215,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// The status of a page by HTTPS, for a client that trusts the authority's root.
+    /// Returns the status of a page over HTTPS, for a client that trusts the authority's root.
     pub(super) fn page(&self, name: &str, address: SocketAddr, root: &Path) -> Result<String, String> {
         let port = address.port();
         self.curl(&[
@@ -237,8 +231,7 @@ impl<'a> Scene<'a> {
         ])
     }
 
-    /// The root of an authority, in a file.
-    pub(super) fn root(&self, authority: &Authority) -> Result<PathBuf, String> {
+    pub(super) fn root(&self, authority: &AcmeServer) -> Result<PathBuf, String> {
         let file = self.folder.join(format!("root-{}.pem", authority.management.port()));
         let url = format!("https://{}/roots/0", authority.management);
         self.curl(&["--insecure", "--output", &file.display().to_string(), &url])?;
@@ -265,7 +258,7 @@ pub(super) fn serial(certificates: &[Value]) -> String {
     certificates.first().map(|certificate| text(certificate, "serial").to_owned()).unwrap_or_default()
 }
 
-/// What the first certificate waits for.
+/// The renewal state of the first certificate.
 pub(super) fn renewal(certificates: &[Value]) -> &Value {
     certificates.first().map_or(&Value::Null, |certificate| &certificate["renewal"])
 }

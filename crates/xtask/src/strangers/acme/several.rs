@@ -7,14 +7,14 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::scene::{BETWEEN_LOOKS, LIMIT, Scene, Temper, are_all_issued, renewal};
+use super::scene::{AcmeScene, BETWEEN_LOOKS, LIMIT, Temper, are_all_issued, renewal};
 use crate::say;
 use crate::workspace::text;
 
 const HUNDRED: usize = 100;
 
-/// A hundred names, asked for by two processes with one folder: each is issued once.
-pub(super) fn a_hundred_names(scene: &Scene<'_>) -> Result<(), String> {
+/// A hundred names, ordered by two processes with one folder: each is issued once.
+pub(super) fn a_hundred_names(scene: &AcmeScene<'_>) -> Result<(), String> {
     let authority = scene.authority("hundred", &Temper::default())?;
     let names: Vec<String> = (0..HUNDRED).map(|index| format!("\"n{index}.example\"")).collect();
     let file = |address: &str| {
@@ -28,7 +28,7 @@ pub(super) fn a_hundred_names(scene: &Scene<'_>) -> Result<(), String> {
     };
     let began = Instant::now();
     let one = scene.proxy("one", &authority, &file("TLS"))?;
-    // The authority does not reach this one: what it has asked for itself would fail.
+    // The authority does not reach this process, so its own orders would fail.
     let other = scene.proxy("other", &authority, &file("127.0.0.1:0"))?;
     let mut serials = Vec::new();
     for proxy in [&one, &other] {
@@ -45,15 +45,14 @@ pub(super) fn a_hundred_names(scene: &Scene<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A process is killed while it asks for a certificate: another one that waits takes its place, whatever the first one
-/// has left in the folder.
-pub(super) fn one_is_killed(scene: &Scene<'_>) -> Result<(), String> {
+/// A process is killed during an order. A waiting one continues, whatever the first one has left in the folder.
+pub(super) fn one_is_killed(scene: &AcmeScene<'_>) -> Result<(), String> {
     let authority = scene.authority("killed-authority", &Temper::default())?;
     let began = scene.folder.join("killed-began");
-    // It prepares a proof until the process is gone.
+    // It prepares a proof until the process is killed.
     let hook = format!("touch {}; while kill -0 $PPID; do sleep 0.1; done", began.display());
     put(&scene.folder.join("killed-hook"), &hook)?;
-    // What a process of another host, killed while it wrote, has left.
+    // Files left by a process on another host that was killed while writing.
     let folder = scene.folder.join("killed-acme");
     for (place, file) in [("_locks", "k.example"), ("_new_k.example", "privkey.pem")] {
         let place = folder.join(place);

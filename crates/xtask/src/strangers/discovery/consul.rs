@@ -1,5 +1,5 @@
-//! Servers from the catalog of Consul, over TLS in both directions and with a token: shares by weights, checks that fail, a token
-//! that is taken away, and an agent that is killed and back with an empty catalog.
+//! Servers from Consul's catalog, over mutual TLS and with a token. Checked are shares by weights, failing checks, a
+//! revoked token, and an agent that is killed and returns with an empty catalog.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,18 +9,17 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::super::process::{Process, free_address};
-use super::super::subject::Pair;
-use super::scene::{Proxy, Servers};
+use super::super::subject::PairFiles;
+use super::scene::{DiscoveryProxy, DiscoveryServers};
 use crate::say;
 
-/// Of the agent; the test asks the port without TLS.
+/// The agent's configuration; the test uses its port without TLS.
 const CONFIG: &str = "\
 bind_addr = \"127.0.0.1\"
 ports { http = HTTP https = SECURE dns = -1 grpc = -1 grpc_tls = -1 serf_lan = SERF serf_wan = -1 server = RPC }
 acl { enabled = true default_policy = \"deny\" tokens { initial_management = \"MANAGEMENT\" agent = \"MANAGEMENT\" } }
 tls { https { ca_file = \"PAIR\" cert_file = \"PAIR\" key_file = \"KEY\" verify_incoming = true } }
 ";
-/// Of the proxy.
 const CONFIGURATION: &str = "\
 workers = 1
 [[listen]]
@@ -37,15 +36,14 @@ ca = \"PAIR\"
 cert = \"PAIR\"
 key = \"KEY\"
 ";
-/// Who may do all, and who may read services alone.
+/// Tokens with all permissions, and with permission to read services.
 const MANAGEMENT: &str = "5c1bd5e4-0c4b-4b8e-9d5a-2f6b8f1f0a01";
 const READER: &str = "5c1bd5e4-0c4b-4b8e-9d5a-2f6b8f1f0a02";
-/// The longest wait for an agent that elects itself, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn check(vanward: &Path, program: &Path, folder: &Path) -> Result<(), String> {
-    let servers = Servers::start(vanward, folder)?;
-    let agent = Agent::new(program, folder)?;
+    let servers = DiscoveryServers::start(vanward, folder)?;
+    let agent = ConsulProcess::new(program, folder)?;
     let process = agent.start("consul")?;
     agent.grant()?;
     let [one, two, three] = servers.ports;
@@ -56,7 +54,7 @@ pub(super) fn check(vanward: &Path, program: &Path, folder: &Path) -> Result<(),
     let token = folder.join("consul.token");
     let write = |text: &str| fs::write(&token, text).map_err(|error| format!("{}: {error}", token.display()));
     write(READER)?;
-    let proxy = Proxy::new(agent.proxy(vanward)?)?;
+    let proxy = DiscoveryProxy::new(agent.proxy(vanward)?)?;
 
     let counts = proxy.ask(40)?;
     if counts != [10, 30, 0] {
@@ -103,17 +101,17 @@ pub(super) fn check(vanward: &Path, program: &Path, folder: &Path) -> Result<(),
     Ok(())
 }
 
-struct Agent<'a> {
+struct ConsulProcess<'a> {
     program: &'a Path,
     folder: &'a Path,
-    pair: Pair,
+    pair: PairFiles,
     http: SocketAddr,
     secure: SocketAddr,
 }
 
-impl<'a> Agent<'a> {
+impl<'a> ConsulProcess<'a> {
     fn new(program: &'a Path, folder: &'a Path) -> Result<Self, String> {
-        let pair = Pair::of_no_authority(folder)?;
+        let pair = PairFiles::of_no_authority(folder)?;
         Ok(Self { program, folder, pair, http: free_address()?, secure: free_address()? })
     }
 
@@ -125,7 +123,7 @@ impl<'a> Agent<'a> {
             .replace("MANAGEMENT", MANAGEMENT)
     }
 
-    /// A server of its own, whose catalog is in memory.
+    /// Starts a Consul server with its catalog in memory.
     fn start(&self, name: &str) -> Result<Process, String> {
         let file = self.folder.join("consul.hcl");
         let ports = [
@@ -143,7 +141,7 @@ impl<'a> Agent<'a> {
         Process::start(name, &mut command, self.folder)?.listening_on(self.secure)
     }
 
-    /// Has Consul know who may read services, once it has elected a leader.
+    /// Creates the token for reading services, once Consul has elected a leader.
     fn grant(&self) -> Result<(), String> {
         let policy = r#"{"Name":"read","Rules":"service_prefix \"\" { policy = \"read\" } node_prefix \"\" { policy = \"read\" }"}"#;
         let began = Instant::now();

@@ -1,5 +1,6 @@
-//! Servers from SRV records of BIND, which the proxy asks as the machine's resolver says: shares by weights, another priority,
-//! records that change, more than fit a datagram, and none at all. Needs root, for the name server's port and the resolver's file.
+//! Servers from SRV records of BIND, which the proxy queries through the machine's resolver configuration: shares
+//! by weights, another priority, changing records, more than fit a datagram, and none. Requires root, for the name
+//! server's port and the resolver's file.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -8,7 +9,7 @@ use std::process::Command;
 
 use super::super::named;
 use super::super::process::{Process, free_address};
-use super::scene::{COUNT, Proxy, Servers, get};
+use super::scene::{COUNT, DiscoveryProxy, DiscoveryServers, get};
 use crate::say;
 
 const CONFIG: &str = "\
@@ -19,7 +20,6 @@ options {
 controls { };
 zone \"app.example\" { type primary; file \"app.zone\"; };
 ";
-/// The proxy's.
 const CONFIGURATION: &str = "\
 [[listen]]
 address = \"127.0.0.1:0\"
@@ -33,11 +33,11 @@ slow_start = \"0s\"
 ";
 /// Three names of one machine.
 const HOSTS: [&str; COUNT] = ["one", "two", "three"];
-/// More records than fit the 1232 bytes that resolvers take over UDP.
+/// More records than fit the 1232 bytes that resolvers accept over UDP.
 const MANY: usize = 60;
 
 pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
-    let servers = Servers::start(vanward, folder)?;
+    let servers = DiscoveryServers::start(vanward, folder)?;
     let name_server = name_server()?;
     let [one, two, three] = servers.ports;
     let records = |of: &[(u16, u16, u16, &str)]| {
@@ -49,8 +49,8 @@ pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
     let first = records(&[(1, 1, one, "one"), (1, 3, two, "two"), (2, 1, three, "three")]);
     let named = named::start(folder, name_server, CONFIG, &[("app.zone", &zone(1, &first))])?;
     let metrics = free_address()?;
-    let proxy = Proxy::new(proxy(vanward, folder, (name_server, metrics))?)?;
-    let mut scene = Scene { named: Some(named), folder };
+    let proxy = DiscoveryProxy::new(proxy(vanward, folder, (name_server, metrics))?)?;
+    let mut scene = DnsScene { named: Some(named), folder };
 
     let counts = proxy.ask(40)?;
     if counts != [10, 30, 0] {
@@ -80,14 +80,23 @@ pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
     scene.serve(4, "")?;
     proxy.until_said("there is no such name")?;
     proxy.until("a name that is gone keeps its servers", |counts| counts == [4, 0, 0])?;
+    let told = get(metrics, "/metrics")?;
+    if !told.contains("vanward_discovery_failing{source=\"srv\"} 1") {
+        return Err(format!("the metrics do not say that a service fails:\n{told}"));
+    }
     scene.named = None;
     scene.named = Some(named::start(folder, name_server, CONFIG, &[("app.zone", &zone(5, &first))])?);
     proxy.until("records that are back count", |counts| counts == [1, 3, 0])?;
     say("SRV of BIND: a name that is gone keeps its servers until it is back");
+    // BIND responds with the alias and the records of its target.
+    let alias = format!("_http._tcp IN CNAME _http._tcp.eu\n_http._tcp.eu IN SRV 1 0 {two} two\n");
+    scene.serve(6, &alias)?;
+    proxy.until("a service that is an alias", |counts| counts == [0, 4, 0])?;
+    say("SRV of BIND: a service that is an alias has the servers of its target");
     Ok(())
 }
 
-/// A zone with these records of the service; each number is later than the one before.
+/// Writes a zone with these records of the service; each number is later than the one before.
 fn zone(number: u32, records: &str) -> String {
     let hosts: String = HOSTS.iter().map(|host| format!("{host} IN A 127.0.0.1\n")).collect();
     format!(
@@ -95,7 +104,7 @@ fn zone(number: u32, records: &str) -> String {
     )
 }
 
-/// The port of name servers, which a resolver's file cannot change.
+/// The port of name servers is fixed in a resolver's file.
 fn name_server() -> Result<SocketAddr, String> {
     let address = SocketAddr::from(([127, 0, 0, 1], 53));
     let refused =
@@ -103,7 +112,7 @@ fn name_server() -> Result<SocketAddr, String> {
     UdpSocket::bind(address).map(|_| address).map_err(refused)
 }
 
-/// A proxy for the service, with a resolver's file of its own.
+/// Starts a proxy for the service, with a private resolver file.
 fn proxy(
     vanward: &Path,
     folder: &Path,
@@ -121,13 +130,13 @@ fn proxy(
     Process::start("service", &mut command, folder)
 }
 
-struct Scene<'a> {
+struct DnsScene<'a> {
     named: Option<Process>,
     folder: &'a Path,
 }
 
-impl Scene<'_> {
-    /// Has the name server serve a zone with these records.
+impl DnsScene<'_> {
+    /// Makes the name server serve a zone with these records.
     fn serve(&self, number: u32, records: &str) -> Result<(), String> {
         let file = self.folder.join("named/app.zone");
         fs::write(&file, zone(number, records)).map_err(|error| format!("{}: {error}", file.display()))?;

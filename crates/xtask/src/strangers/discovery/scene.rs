@@ -1,4 +1,4 @@
-//! Servers that answer with their numbers, and a proxy that is asked who answers.
+//! Servers that respond with their numbers, and a proxy before them.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,30 +9,25 @@ use std::time::{Duration, Instant};
 use super::super::http;
 use super::super::process::Process;
 
-/// How many servers there are.
 pub(super) const COUNT: usize = 3;
-/// The longest wait for an expected state, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A proxy for the servers.
-pub(super) struct Proxy {
+pub(super) struct DiscoveryProxy {
     process: Process,
     address: SocketAddr,
 }
 
-impl Proxy {
-    /// Waits until it listens.
+impl DiscoveryProxy {
     pub(super) fn new(mut process: Process) -> Result<Self, String> {
         let address = process.addresses()?.first().copied().ok_or("the proxy listens nowhere")?;
         Ok(Self { process, address })
     }
 
-    /// What it has said so far.
     pub(super) fn said(&self) -> String {
         self.process.said()
     }
 
-    /// How many of so many requests reached each server.
+    /// Sends requests, and counts them by server.
     pub(super) fn ask(&self, count: usize) -> Result<[usize; COUNT], String> {
         let mut counts = [0; COUNT];
         let address = self.address;
@@ -47,7 +42,7 @@ impl Proxy {
         Ok(counts)
     }
 
-    /// Waits until four requests are shared so.
+    /// Waits until the counts of four requests meet a condition.
     pub(super) fn until(&self, what: &str, is_so: impl Fn([usize; COUNT]) -> bool) -> Result<(), String> {
         let began = Instant::now();
         loop {
@@ -73,18 +68,17 @@ impl Proxy {
     }
 }
 
-/// The response to a request, with its head.
 pub(super) fn get(address: SocketAddr, path: &str) -> Result<String, String> {
     http::get(address, "app.example", path)
 }
 
-/// Servers that answer with their numbers, at ports of one machine.
-pub(super) struct Servers {
+/// Servers that respond with their numbers, at ports of one machine.
+pub(super) struct DiscoveryServers {
     pub(super) ports: [u16; COUNT],
     _process: Process,
 }
 
-impl Servers {
+impl DiscoveryServers {
     pub(super) fn start(vanward: &Path, folder: &Path) -> Result<Self, String> {
         let server = |number: usize| {
             format!(

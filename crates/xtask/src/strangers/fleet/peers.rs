@@ -1,5 +1,5 @@
-//! Three instances that share what they store, and learn of each other through etcd: requests that reach the server, beside
-//! those of one instance with three times the memory; and an instance that is killed.
+//! Three instances that share a cache and find each other in etcd: origin requests, compared with one instance with
+//! three times the memory; and an instance that is killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,28 +10,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::super::process::{Process, free_address};
-use super::{INSTANCES, LIMIT, Scene, until};
+use super::{FleetScene, INSTANCES, LIMIT, until};
 use crate::say;
 
-/// The memory of each of the instances.
 const MEMORY_MB: usize = 4;
-/// What is asked for: so many URLs, of which the first is the most popular, with bodies of this size.
+/// Number of URLs, the first being the most popular, and the size of their bodies.
 const URLS: usize = 5000;
 const BODY_BYTES: usize = 4096;
 /// Zipf's exponent.
 const EXPONENT: f64 = 0.9;
-/// Requests of each client: of the first half nothing is counted.
+/// Requests of each client. The first half warms up the caches and is not counted.
 const REQUESTS: usize = 5000;
-/// How many more requests may reach the server.
+/// Maximum ratio of origin requests to those of the single instance.
 const RATIO_MAX: f64 = 1.1;
 
-pub(super) fn check(scene: &Scene) -> Result<(), String> {
-    let server = Server::start()?;
+pub(super) fn check(scene: &FleetScene) -> Result<(), String> {
+    let server = CountingServer::start()?;
     let one = {
-        let single = Fleet::start(scene, &server, 1, MEMORY_MB * INSTANCES)?;
+        let single = PeerFleet::start(scene, &server, 1, MEMORY_MB * INSTANCES)?;
         single.trace(&server)?
     };
-    let mut fleet = Fleet::start(scene, &server, INSTANCES, MEMORY_MB)?;
+    let mut fleet = PeerFleet::start(scene, &server, INSTANCES, MEMORY_MB)?;
     let shared = fleet.trace(&server)?;
     let alone = one.max(1);
     let ratio = shared as f64 / alone as f64;
@@ -64,12 +63,17 @@ pub(super) fn check(scene: &Scene) -> Result<(), String> {
     Ok(())
 }
 
-struct Fleet {
+struct PeerFleet {
     instances: Vec<(SocketAddr, Option<Process>)>,
 }
 
-impl Fleet {
-    fn start(scene: &Scene, server: &Server, count: usize, memory_mb: usize) -> Result<Self, String> {
+impl PeerFleet {
+    fn start(
+        scene: &FleetScene,
+        server: &CountingServer,
+        count: usize,
+        memory_mb: usize,
+    ) -> Result<Self, String> {
         let file = scene.folder.join(format!("peers-{count}.toml"));
         let pair = &scene.trust.pair;
         let config = format!(
@@ -111,8 +115,8 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Has each instance asked for what is popular, and returns how many requests of the second half reached the server.
-    fn trace(&self, server: &Server) -> Result<u64, String> {
+    /// Sends popular requests to each instance. Returns the origin requests of the second half.
+    fn trace(&self, server: &CountingServer) -> Result<u64, String> {
         let mut counted = 0;
         for half in 0..2 {
             let before = server.requests.load(Ordering::SeqCst);
@@ -129,14 +133,13 @@ impl Fleet {
         Ok(counted)
     }
 
-    /// Whether an instance answers.
     fn get(&self, instance: usize, url: usize) -> Result<bool, String> {
         let mut connection = connect(self.instances[instance].0)?;
         ask(&mut connection, url)
     }
 }
 
-/// Asks for half of a trace, which follows from the number alone.
+/// Sends half of a trace, which is determined by the seed.
 fn ask_for_popular(address: SocketAddr, seed: u64) -> Result<(), String> {
     let popularity = (1..=URLS).map(|rank| (rank as f64).powf(-EXPONENT));
     let sums: Vec<f64> = popularity
@@ -148,7 +151,7 @@ fn ask_for_popular(address: SocketAddr, seed: u64) -> Result<(), String> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
     let mut connection = connect(address)?;
     for _ in 0..REQUESTS / 2 {
-        // xorshift64*: any even numbers do.
+        // xorshift64*: any uniform generator would do.
         state ^= state >> 12;
         state ^= state << 25;
         state ^= state >> 27;
@@ -167,7 +170,7 @@ fn connect(address: SocketAddr) -> Result<BufReader<TcpStream>, String> {
     Ok(BufReader::new(stream))
 }
 
-/// Asks for a URL; says whether it was answered with 200 and the whole body.
+/// Requests a URL. Returns whether the response was 200 with the whole body.
 fn ask(connection: &mut BufReader<TcpStream>, url: usize) -> Result<bool, String> {
     let request = format!("GET /{url} HTTP/1.1\r\nHost: site.example\r\n\r\n");
     connection.get_mut().write_all(request.as_bytes()).map_err(|error| error.to_string())?;
@@ -190,13 +193,12 @@ fn ask(connection: &mut BufReader<TcpStream>, url: usize) -> Result<bool, String
     Ok(status.starts_with("HTTP/1.1 200") && length == BODY_BYTES)
 }
 
-/// A server that counts.
-struct Server {
+struct CountingServer {
     address: SocketAddr,
     requests: Arc<AtomicU64>,
 }
 
-impl Server {
+impl CountingServer {
     fn start() -> Result<Self, String> {
         let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;

@@ -1,6 +1,7 @@
-//! Two instances that share sessions through a Redis on a Unix socket: a session stays with its server whichever instance is asked,
-//! also when it had to move, when an instance begins anew, and when Redis was gone. Once more with Valkey, where that is installed.
-//! A busy machine may answer an instance too late, which then asks the server that it knows, or another one, once.
+//! Two instances that share sessions through a Redis on a Unix socket. A session stays with its server at both
+//! instances, also after it had to move, after a restart of an instance, and after a failure of Redis. Repeated
+//! with Valkey, if installed. On a busy machine Redis may respond too late; then the instance uses the server that
+//! it knows, or another one, once.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,7 +17,6 @@ use super::super::programs::{REDIS, VALKEY};
 use super::{LIMIT, until};
 use crate::say;
 
-/// Sessions of each kind.
 const SESSIONS: usize = 20;
 
 pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
@@ -33,7 +33,7 @@ pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
 fn share(vanward: &Path, folder: &Path, (name, engine): (&str, &Path)) -> Result<(), String> {
     let folder = folder.join(format!("sessions-{name}"));
     fs::create_dir(&folder).map_err(|error| error.to_string())?;
-    let mut scene = Scene::start(vanward, engine, &folder)?;
+    let mut scene = SessionScene::start(vanward, engine, &folder)?;
     scene.follow()?;
     scene.move_on()?;
     scene.begin_anew()?;
@@ -45,35 +45,34 @@ fn share(vanward: &Path, folder: &Path, (name, engine): (&str, &Path)) -> Result
     Ok(())
 }
 
-struct Scene<'a> {
+struct SessionScene<'a> {
     vanward: &'a Path,
     engine: &'a Path,
     folder: &'a Path,
     config: PathBuf,
     redis: Option<Process>,
-    servers: [Server; 2],
-    instances: Vec<Instance>,
-    /// How many processes were started.
+    servers: [SessionServer; 2],
+    instances: Vec<SessionInstance>,
     started: usize,
 }
 
-struct Instance {
+struct SessionInstance {
     address: SocketAddr,
     metrics: SocketAddr,
     process: Process,
 }
 
-/// A session: the cookie that its server has set, and that server.
+/// A session: the cookie from its server, and that server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Session {
+struct CookieSession {
     cookie: String,
     server: usize,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> SessionScene<'a> {
     fn start(vanward: &'a Path, engine: &'a Path, folder: &'a Path) -> Result<Self, String> {
         let count = Arc::new(AtomicUsize::new(0));
-        let servers = [Server::start(0, &count)?, Server::start(1, &count)?];
+        let servers = [SessionServer::start(0, &count)?, SessionServer::start(1, &count)?];
         let (config, secret) = (folder.join("sessions.toml"), folder.join("secret"));
         fs::write(&secret, "0123456789abcdef0123456789abcdef").map_err(|error| error.to_string())?;
         let text = format!(
@@ -111,35 +110,33 @@ impl<'a> Scene<'a> {
         Process::start(&format!("{name}-{}", self.started), command, self.folder)
     }
 
-    /// Starts an instance that reaches the engine.
-    fn instance(&mut self, index: usize) -> Result<Instance, String> {
+    fn instance(&mut self, index: usize) -> Result<SessionInstance, String> {
         let (mut command, metrics) = (Command::new(self.vanward), free_address()?);
         command.args(["run", "--config"]).arg(&self.config).env("METRICS", metrics.to_string());
         command.env("INSTANCE", format!("edge-{index}"));
         let mut process = self.process(&format!("edge-{index}"), &mut command)?;
         let address = process.addresses()?.first().copied().ok_or("an instance listens nowhere")?;
         until("the instance has reached Redis", || Ok(process.said().contains("is in use by")))?;
-        Ok(Instance { address, metrics, process })
+        Ok(SessionInstance { address, metrics, process })
     }
 
-    /// Has an instance asked without a cookie: a server begins a session.
-    fn begin(&self, instance: usize) -> Result<Session, String> {
+    /// Sends a request without a cookie: a server starts a session.
+    fn begin(&self, instance: usize) -> Result<CookieSession, String> {
         ask(self.instances[instance].address, None)
     }
 
-    fn server_of(&self, instance: usize, session: &Session) -> Result<usize, String> {
+    fn server_of(&self, instance: usize, session: &CookieSession) -> Result<usize, String> {
         Ok(ask(self.instances[instance].address, Some(&session.cookie))?.server)
     }
 
-    /// Begins sessions at the first instance, and returns once it has told the engine of them.
-    fn begin_all(&self) -> Result<Vec<Session>, String> {
+    /// Starts sessions at the first instance, and returns once it has written them to the engine.
+    fn begin_all(&self) -> Result<Vec<CookieSession>, String> {
         let before = self.told(0)?;
         let sessions = (0..SESSIONS).map(|_| self.begin(0)).collect::<Result<Vec<_>, _>>()?;
         until("the sessions are told", || Ok(self.told(0)? >= before + SESSIONS))?;
         Ok(sessions)
     }
 
-    /// How often an instance has told where a session is.
     fn told(&self, instance: usize) -> Result<usize, String> {
         let metrics = self.instances[instance].metrics;
         let text =
@@ -148,8 +145,8 @@ impl<'a> Scene<'a> {
         line.and_then(|count| count.parse().ok()).ok_or_else(|| format!("no sessions are counted: {text}"))
     }
 
-    /// Each session is where it was, at both instances: most of them at once, for few answers come too late.
-    fn stay(&self, what: &str, sessions: &[Session]) -> Result<(), String> {
+    /// Checks that each session has its server at both instances: most at once, because few look-ups are late.
+    fn stay(&self, what: &str, sessions: &[CookieSession]) -> Result<(), String> {
         let mut late = 0;
         for session in sessions {
             for instance in [1, 0] {
@@ -175,7 +172,7 @@ impl<'a> Scene<'a> {
         self.stay("both are up", &sessions)
     }
 
-    /// A session that had to leave its server at one instance has left it at the other one, also once the server is back.
+    /// A session that moved at one instance has moved at the other one, even after its old server is back.
     fn move_on(&mut self) -> Result<(), String> {
         let sessions = self.begin_all()?;
         self.stay("before a server is gone", &sessions)?;
@@ -187,15 +184,15 @@ impl<'a> Scene<'a> {
             }
         }
         self.servers[0].go_on()?;
-        let moved: Vec<Session> =
-            sessions.into_iter().map(|session| Session { server: 1, ..session }).collect();
+        let moved: Vec<CookieSession> =
+            sessions.into_iter().map(|session| CookieSession { server: 1, ..session }).collect();
         let first = moved.first().ok_or("there are no sessions")?;
         until("the other instance knows that sessions have moved", || Ok(self.server_of(1, first)? == 1))?;
         until("the first server is asked again", || Ok(self.begin(1)?.server == 0))?;
         self.stay("a server was gone", &moved)
     }
 
-    /// An instance that begins anew knows the sessions of the others.
+    /// A restarted instance knows the sessions of the others.
     fn begin_anew(&mut self) -> Result<(), String> {
         let sessions = self.begin_all()?;
         self.instances.pop();
@@ -204,12 +201,12 @@ impl<'a> Scene<'a> {
         self.stay("an instance has begun anew", &sessions)
     }
 
-    /// Without the engine each goes on by itself; an engine that is back empty is told.
+    /// Without the engine, each instance continues alone; an engine that returns empty gets the sessions again.
     fn lose_the_engine(&mut self) -> Result<(), String> {
         let before = self.begin_all()?;
         self.stay("before the engine is gone", &before)?;
         self.redis = None;
-        self.until_told("is not reached")?;
+        self.until_told("cannot be reached")?;
         self.stay("the engine is gone", &before)?;
         let meanwhile = (0..SESSIONS).map(|_| self.begin(0)).collect::<Result<Vec<_>, _>>()?;
         for session in &meanwhile {
@@ -221,7 +218,7 @@ impl<'a> Scene<'a> {
         self.start_engine()?;
         self.until_told("is back after")?;
         for session in meanwhile.iter().chain(&before) {
-            // Asked for where it is known, it is told.
+            // A request at an instance that knows the session writes it again.
             let told = self.told(0)?;
             until("the engine is told of what it has lost", || {
                 self.server_of(0, session)?;
@@ -239,17 +236,16 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// A server of the upstream, which begins a session for whoever has none.
-struct Server {
+/// A server of the upstream, which starts a session for requests without one.
+struct SessionServer {
     number: usize,
     address: SocketAddr,
-    /// How many sessions all servers have begun.
     count: Arc<AtomicUsize>,
     is_stopped: Arc<AtomicBool>,
     accepting: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl SessionServer {
     fn start(number: usize, count: &Arc<AtomicUsize>) -> Result<Self, String> {
         let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;
@@ -274,10 +270,10 @@ impl Server {
         }));
     }
 
-    /// Refuses connections from now on, and answers nothing on those that there are.
+    /// Refuses connections from now on, and no longer responds on existing ones.
     fn stop(&mut self) {
         self.is_stopped.store(true, Ordering::SeqCst);
-        // Wakes who accepts, who then closes the socket.
+        // Wakes the accepting thread, which then closes the socket.
         let _ = TcpStream::connect(self.address);
         let _ = self.accepting.take().map(JoinHandle::join);
     }
@@ -304,7 +300,7 @@ fn serve(number: usize, stream: TcpStream, count: &AtomicUsize, is_stopped: &Ato
     }
 }
 
-/// A head, as it came; `None` at the end.
+/// Reads a head unchanged; `None` at the end.
 fn head(stream: &mut BufReader<TcpStream>) -> Option<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -315,19 +311,18 @@ fn head(stream: &mut BufReader<TcpStream>) -> Option<String> {
     Some(head)
 }
 
-/// Asks an instance, with the cookie of a session or without one. Returns which session is answered, by which server.
-fn ask(address: SocketAddr, cookie: Option<&str>) -> Result<Session, String> {
+/// Sends a request with a session's cookie or without. Returns the session of the response, and its server.
+fn ask(address: SocketAddr, cookie: Option<&str>) -> Result<CookieSession, String> {
     let line = cookie.map(|cookie| format!("Cookie: {cookie}\r\n")).unwrap_or_default();
     let request = format!("GET / HTTP/1.1\r\nHost: site.example\r\nConnection: close\r\n{line}\r\n");
     let (head, body) = exchange(address, &request)?;
     let set = head.lines().find_map(|line| line.strip_prefix("Set-Cookie: "));
     match (set.or(cookie), body.parse()) {
-        (Some(cookie), Ok(server)) => Ok(Session { cookie: cookie.to_owned(), server }),
+        (Some(cookie), Ok(server)) => Ok(CookieSession { cookie: cookie.to_owned(), server }),
         _ => Err(format!("an instance answers {head}{body}")),
     }
 }
 
-/// Sends a request, and returns the head and body of the response.
 fn exchange(address: SocketAddr, request: &str) -> Result<(String, String), String> {
     let failed = |error: std::io::Error| format!("{address} does not answer: {error}");
     let stream = TcpStream::connect(address).map_err(failed)?;

@@ -1,5 +1,6 @@
-//! Three instances that share limits and purges through Redis: what all of them admit together, while Redis is well, slow,
-//! gone, and back without what it knew, and whether all purge. They reach Redis through Vanward's own chaos proxy.
+//! Three instances that share limits and purges through Redis: their total of admitted requests while Redis is
+//! well, slow, unreachable, and back without its data, and purges at all instances. They reach Redis through
+//! Vanward's own chaos proxy.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,26 +16,24 @@ use super::super::subject;
 use super::{PASSWORD, Trust, USER, said, until};
 use crate::say;
 
-/// The limit of each route: requests per second, and as many at once.
+/// The limit of each route: requests per second, and burst.
 const RATE: u64 = 300;
-/// How long each load is.
 const SECONDS: u64 = 3;
-/// Requests per second that the instances are asked for: far above the limit, near it, and far below.
+/// Requests per second to the instances: far above the limit, near it, and far below.
 const UNEVEN: [u64; 3] = [1500, 290, 30];
 const EVEN: [u64; 3] = [200, 200, 200];
 const SPARSE: [u64; 3] = [120, 60, 20];
-/// How far what all admit together may be off, in hundredths.
+/// Maximum deviation of the total of admitted requests, in percent.
 const OFF_MAX: f64 = 5.0;
-/// More while answers of Redis take 100 ms: so long nobody hears of the others.
+/// Maximum deviation in percent while Redis takes 100 ms: that long, instances do not know of each other.
 const OFF_MAX_SLOW: f64 = 10.0;
-/// How often a figure is taken until it is in its bounds.
+/// Number of attempts until a figure is within its bounds.
 const ATTEMPTS: usize = 3;
-/// All instances are one site.
 const HOST: &str = "Host: site.example";
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn check(vanward: &Path, folder: &Path, trust: &Trust) -> Result<(), String> {
-    let mut scene = Scene::start(vanward, folder, trust)?;
+    let mut scene = SharedScene::start(vanward, folder, trust)?;
     for (what, loads) in [("even", EVEN), ("uneven", UNEVEN)] {
         scene.admit_together(what, loads, OFF_MAX)?;
     }
@@ -50,7 +49,7 @@ pub(super) fn check(vanward: &Path, folder: &Path, trust: &Trust) -> Result<(), 
     scene.toxic("DELETE", "/toxics/late", "")?;
 
     scene.redis = None;
-    scene.until_told("is not reached")?;
+    scene.until_told("cannot be reached")?;
     let counted = scene.load("open", "gone", UNEVEN)?;
     if counted.refused > 0 {
         return Err(format!("without Redis, `open` refused {} requests", counted.refused));
@@ -69,14 +68,13 @@ pub(super) fn check(vanward: &Path, folder: &Path, trust: &Trust) -> Result<(), 
     scene.purges()
 }
 
-/// How many requests of all instances were admitted and refused.
 #[derive(Debug, Default, Clone, Copy)]
-struct Counted {
+struct AdmittedCounts {
     admitted: u64,
     refused: u64,
 }
 
-struct Scene<'t> {
+struct SharedScene<'t> {
     trust: &'t Trust,
     vanward: PathBuf,
     folder: PathBuf,
@@ -85,11 +83,11 @@ struct Scene<'t> {
     chaos: SocketAddr,
     _chaos: Process,
     _origin: Process,
-    /// Where each serves, and where its metrics are.
+    /// Address of each instance, and of its metrics.
     instances: Vec<(SocketAddr, SocketAddr, Process)>,
 }
 
-impl<'t> Scene<'t> {
+impl<'t> SharedScene<'t> {
     fn start(vanward: &Path, folder: &Path, trust: &'t Trust) -> Result<Self, String> {
         let (redis_at, between) = (free_address()?, free_address()?);
         let file = folder.join("chaos.json");
@@ -126,7 +124,7 @@ impl<'t> Scene<'t> {
             scene.instances.push((address, metrics, process));
         }
         scene.until_told("is in use by")?;
-        // Each knows of all others once all have told that they run.
+        // Instances know each other once all have reported to Redis.
         until("all instances know of each other", || {
             let all = scene.instances.iter().map(|(_, metrics, _)| scene.get(*metrics, "/metrics"));
             let metrics: Vec<String> = all.collect::<Result<_, String>>()?;
@@ -149,8 +147,8 @@ impl<'t> Scene<'t> {
         Ok(())
     }
 
-    /// Asks all instances at the same time, each for so many requests per second of a key of its own.
-    fn load(&self, limit: &str, key: &str, rates: [u64; 3]) -> Result<Counted, String> {
+    /// Sends load to all instances at the same time, each with its rate, and with one key.
+    fn load(&self, limit: &str, key: &str, rates: [u64; 3]) -> Result<AdmittedCounts, String> {
         let mut loads = Vec::new();
         for (index, ((address, ..), rate)) in self.instances.iter().zip(rates).enumerate() {
             let url = format!("http://{address}/{limit}?key={key}");
@@ -159,7 +157,7 @@ impl<'t> Scene<'t> {
             command.args(["load", "-q", "--json", "-c", "4", "-d", &seconds, "-R", &rate.to_string(), &url]);
             loads.push(Process::start(&format!("load-{limit}-{key}-{index}"), &mut command, &self.folder)?);
         }
-        let mut counted = Counted::default();
+        let mut counted = AdmittedCounts::default();
         for load in loads {
             let (_, said) = load.finish(LIMIT)?;
             let json = said.find('{').map(|at| &said[at..]).unwrap_or_default();
@@ -182,7 +180,7 @@ impl<'t> Scene<'t> {
         Ok(counted)
     }
 
-    /// What an authentication server has decided for one instance counts for all; without Redis each asks it.
+    /// An authentication server's decision for one instance holds for all; without Redis each instance asks the server.
     fn decisions(&self) -> Result<(), String> {
         let counted = |index: usize, what: &str| {
             let text = self.get(self.instances[index].1, "/metrics")?;
@@ -209,7 +207,6 @@ impl<'t> Scene<'t> {
         Ok(())
     }
 
-    /// Asks an instance for what an authentication server decides about.
     fn ask(&self, index: usize) -> Result<(), String> {
         let mut command = Command::new(CURL.find()?);
         let url = format!("http://{}/private", self.instances[index].0);
@@ -228,8 +225,8 @@ impl<'t> Scene<'t> {
         if output.status.success() { Ok(()) } else { Err(format!("GET {url}: {}", said(&output))) }
     }
 
-    /// A purge is done by all instances before it is answered, by one that does not run once it does, and by all once Redis is
-    /// back.
+    /// All instances perform a purge before its response. One that does not run performs it at its start, and
+    /// without Redis all do once it is back.
     fn purges(&mut self) -> Result<(), String> {
         let wanted =
             |told: &Value, missing: &[&str]| told["instances"] == 3 && told["missing"] == json!(missing);
@@ -286,7 +283,6 @@ impl<'t> Scene<'t> {
         Ok(())
     }
 
-    /// Has all instances store a response.
     fn store(&self) -> Result<(), String> {
         for (address, ..) in &self.instances {
             self.get(*address, "/small")?;
@@ -294,7 +290,6 @@ impl<'t> Scene<'t> {
         until("all have stored the response", || Ok(self.stored()? == [true; 3]))
     }
 
-    /// Which of the instances have the response.
     fn stored(&self) -> Result<Vec<bool>, String> {
         let stored = |(address, ..): &(SocketAddr, SocketAddr, Process)| {
             let url = format!("http://{address}/small");
@@ -305,7 +300,7 @@ impl<'t> Scene<'t> {
         self.instances.iter().map(stored).collect()
     }
 
-    /// Changes what is stored, at the first instance.
+    /// Sends an unsafe request to the first instance, which invalidates the response.
     fn change(&self) -> Result<(), String> {
         let mut command = Command::new(CURL.find()?);
         let url = format!("http://{}/small", self.instances[0].0);
@@ -314,7 +309,7 @@ impl<'t> Scene<'t> {
         if output.status.success() { Ok(()) } else { Err(format!("POST {url}: {}", said(&output))) }
     }
 
-    /// Has the first instance purge the response. Returns what it says of all.
+    /// Purges the response at the first instance. Returns its report about all.
     fn purge(&self) -> Result<Value, String> {
         let url = format!("http://{}/small", self.instances[0].0);
         let mut command = Command::new(CURL.find()?);
@@ -327,14 +322,14 @@ impl<'t> Scene<'t> {
         Ok(told["elsewhere"].clone())
     }
 
-    /// What all instances admit together of a limit is near it. Where the machine is late itself, instances hear late of each
-    /// other: so each figure may be taken again, with a key that nobody has used.
+    /// The total of admitted requests is near the limit. On a busy machine instances learn of each other late, so
+    /// each figure may be measured again with an unused key.
     fn admit_together(&self, what: &str, rates: [u64; 3], most: f64) -> Result<(), String> {
         let expected = RATE * (SECONDS + 1);
         let mut off = 0.0;
         for attempt in 0..ATTEMPTS {
             let key = format!("{}-{attempt}", what.replace([' ', ','], ""));
-            let Counted { admitted, refused } = self.load("local", &key, rates)?;
+            let AdmittedCounts { admitted, refused } = self.load("local", &key, rates)?;
             off = (admitted as f64 / expected as f64 - 1.0) * 100.0;
             let all = admitted + refused;
             say(format_args!("{what}: {admitted} admitted of {all}, {off:+.1}% of {expected}"));
@@ -345,14 +340,12 @@ impl<'t> Scene<'t> {
         Err(format!("{what}: {off:+.1}% is more than {most}%, {ATTEMPTS} times in a row"))
     }
 
-    /// Waits until each instance has said something since its start.
     fn until_told(&self, what: &str) -> Result<(), String> {
         until(&format!("all instances have said {what:?}"), || {
             Ok(self.instances.iter().all(|(_, _, process)| process.said().contains(what)))
         })
     }
 
-    /// Changes toxics of the connection to Redis.
     fn toxic(&self, method: &str, path: &str, body: &str) -> Result<(), String> {
         let url = format!("http://{}/proxies/redis{path}", self.chaos);
         let mut command = Command::new(CURL.find()?);

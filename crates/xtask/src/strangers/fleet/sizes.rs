@@ -1,6 +1,6 @@
-//! What a fleet takes: memory of an instance with many routes, and the traffic of many instances with etcd and Redis. Instances are
-//! simulated by one process that does what each of them does (`crates/vanward/examples/instances.rs`). All runs in a network of its
-//! own, whose loopback interface counts every byte. Takes a few minutes, and root.
+//! Resources of a fleet: memory of an instance with many routes, and traffic of many instances with etcd and Redis.
+//! One process simulates the instances (`crates/vanward/examples/instances.rs`). All runs in a separate network
+//! namespace, whose loopback interface counts every byte. Takes a few minutes, and requires root.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,19 +20,18 @@ use crate::workspace::Workspace;
 
 const ROUTES: [usize; 4] = [100, 1_000, 10_000, 100_000];
 const INSTANCES: [usize; 3] = [10, 100, 1_000];
-/// Servers of all routes; each upstream has one.
+/// Upstreams of all routes; each has one server.
 const UPSTREAMS: usize = 100;
-/// How long traffic is counted, and how long it has to become even before.
+/// Duration of counting, and the time before in which traffic becomes steady.
 const COUNTED: Duration = Duration::from_secs(15);
 const SETTLED: Duration = Duration::from_secs(6);
-/// Requests per second of all instances together, where limits are counted.
+/// Total requests per second while limits are counted.
 const REQUESTS: usize = 1_000;
-/// The longest wait for a state.
 const LIMIT: Duration = Duration::from_secs(120);
-/// etcd takes 1.5 MiB in one request by default, which is fewer than 100,000 routes.
+/// etcd's default limit of a request, 1.5 MiB, is too low for 100,000 routes.
 const REQUEST_BYTES: usize = 64 << 20;
 
-/// Builds the programs, and runs itself in a network of its own.
+/// Builds the programs, and runs itself in a separate network namespace.
 pub(super) fn outside(workspace: &Workspace) -> Result<(), String> {
     let mut command = Command::new("cargo");
     command.args([
@@ -45,6 +44,7 @@ pub(super) fn outside(workspace: &Workspace) -> Result<(), String> {
         "vanward",
         "--example",
         "instances",
+        "--all-features",
     ]);
     step::run(command.current_dir(&workspace.root))?;
     let itself = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -55,10 +55,9 @@ pub(super) fn outside(workspace: &Workspace) -> Result<(), String> {
     step::run(&mut command)
 }
 
-/// Measures, and prints the figures.
 pub(super) fn inside(workspace: &Workspace, folder: &Path) -> Result<(), String> {
     let built = workspace.target_directory()?.join("quick");
-    let scene = Scene {
+    let scene = SizeScene {
         vanward: built.join("vanward"),
         instances: built.join("examples/instances"),
         folder: folder.to_owned(),
@@ -68,14 +67,14 @@ pub(super) fn inside(workspace: &Workspace, folder: &Path) -> Result<(), String>
     scene.redis()
 }
 
-struct Scene {
+struct SizeScene {
     vanward: PathBuf,
     instances: PathBuf,
     folder: PathBuf,
 }
 
-impl Scene {
-    /// An instance with so many routes: its start, its memory, a reload, and what a request costs.
+impl SizeScene {
+    /// Measures an instance with this number of routes: its start, its memory, a reload, and the cost of a request.
     fn routes(&self, count: usize) -> Result<(), String> {
         let file = self.folder.join(format!("routes-{count}.toml"));
         let text = format!("workers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n{}", routes(count));
@@ -112,7 +111,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Microseconds of CPU of a request, which is answered without a server.
+    /// Returns the CPU time of a request without a server, in microseconds.
     fn cpu_per_request(&self, proxy: &Process, address: SocketAddr) -> Result<f64, String> {
         let before = cpu_ms(proxy.id())?;
         let mut command = Command::new(&self.vanward);
@@ -126,7 +125,6 @@ impl Scene {
         Ok(spent * 1000.0 / requests)
     }
 
-    /// Instances that follow a configuration in etcd.
     fn etcd(&self) -> Result<(), String> {
         let (client, peer) = (free_address()?, free_address()?);
         let urls = |address: SocketAddr| format!("http://{address}");
@@ -163,7 +161,7 @@ impl Scene {
         self.many_routes_in_etcd(&url)
     }
 
-    /// A version of 100,000 routes on its way through etcd to one instance.
+    /// Measures a version of 100,000 routes through etcd to one instance.
     fn many_routes_in_etcd(&self, url: &str) -> Result<(), String> {
         let mut command = Command::new(&self.vanward);
         command.args(["run", "--config", url, "--fleet-dir"]).arg(self.folder.join("fleet-many"));
@@ -184,7 +182,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Puts a version to etcd. Returns its size in kilobytes.
+    /// Pushes a version to etcd. Returns its size in kilobytes.
     fn push(&self, url: &str, count: usize, version: usize) -> Result<usize, String> {
         let file = self.folder.join("pushed.toml");
         let text =
@@ -196,7 +194,6 @@ impl Scene {
         if output.status.success() { Ok(text.len() / 1000) } else { Err(super::said(&output)) }
     }
 
-    /// Instances that share a limit through Redis.
     fn redis(&self) -> Result<(), String> {
         let address = free_address()?;
         let mut command = Command::new(REDIS.find()?);
@@ -225,7 +222,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Counts traffic, requests to an engine, and its CPU, once they are even.
+    /// Counts traffic, requests to an engine, and its CPU time, once they are steady.
     fn count(&self, engine: &Process, requests: impl Fn() -> Result<u64, String>) -> Result<String, String> {
         std::thread::sleep(SETTLED);
         let all = || Ok::<_, String>((received()?, requests()?, cpu_ms(engine.id())?));
@@ -243,7 +240,7 @@ impl Scene {
     }
 }
 
-/// Routes by host to servers that refuse connections, and one that is answered.
+/// Routes by host to servers that refuse connections, and one with a fixed response.
 fn routes(count: usize) -> String {
     let mut text =
         "[[route]]\nhost = \"first.example\"\nrespond = { status = 200, body = \"first\" }\n".to_owned();
@@ -257,13 +254,13 @@ fn routes(count: usize) -> String {
     text
 }
 
-/// Requests that etcd has handled, of its metrics.
+/// Reads the number of handled requests in etcd's metrics.
 fn handled(metrics: &str) -> u64 {
     let of_requests = metrics.lines().filter(|line| line.starts_with("grpc_server_handled_total{"));
     of_requests.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
 }
 
-/// Commands that Redis has processed.
+/// Reads the number of commands that Redis has processed.
 fn commands(address: SocketAddr) -> Result<u64, String> {
     let failed = |error: std::io::Error| format!("Redis does not answer: {error}");
     let mut stream = TcpStream::connect(address).map_err(failed)?;
@@ -275,7 +272,7 @@ fn commands(address: SocketAddr) -> Result<u64, String> {
     count.ok_or_else(|| format!("Redis tells no commands:\n{text}"))
 }
 
-/// Bytes and packets that the loopback interface has received, which is each once.
+/// Bytes and packets received by the loopback interface, which counts each once.
 fn received() -> Result<(u64, u64), String> {
     let text = fs::read_to_string("/proc/net/dev").map_err(|error| error.to_string())?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix("lo:"));
@@ -290,7 +287,7 @@ fn memory_kib(process: u32) -> Result<u64, String> {
     line.ok_or_else(|| "a process has no memory".to_owned())
 }
 
-/// Milliseconds of CPU that a process has had: ticks of 10 ms.
+/// CPU time of a process in milliseconds, in ticks of 10 ms.
 fn cpu_ms(process: u32) -> Result<f64, String> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).map_err(|error| error.to_string())?;
     let (_, fields) = stat.rsplit_once(')').ok_or("a process has no figures")?;

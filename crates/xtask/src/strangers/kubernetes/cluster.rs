@@ -10,26 +10,24 @@ use serde_json::{Value, json};
 
 use super::super::process::{Process, free_address};
 use super::super::programs::{self, CURL, ETCD};
-use super::super::subject::Pair;
+use super::super::subject::PairFiles;
 use crate::step;
 use crate::workspace::Workspace;
 
-/// The longest wait for an expected state, on a busy machine.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-/// Who asks the API server, by their tokens: this test, and Vanward with the rights of its manifests.
+/// Tokens of the API server: for this test, and for Vanward with the permissions of its manifests.
 const TOKENS: &str =
     "of-the-test,test,1,\"system:masters\"\nof-vanward,system:serviceaccount:vanward:vanward,2,\"\"\n";
 
-/// The cluster.
 pub(super) struct Cluster<'s> {
     folder: &'s Path,
     program: PathBuf,
     pub(super) api: SocketAddr,
     etcd: SocketAddr,
-    /// Of the API server, and of a server of the test.
-    pub(super) pair: Pair,
-    /// An address of this machine that endpoints may have: the API refuses those of loopback.
+    /// For the API server, and for a server of the test.
+    pub(super) pair: PairFiles,
+    /// An address of this machine for endpoints: the API rejects loopback addresses.
     pub(super) address: IpAddr,
     server: Option<Process>,
     _etcd: Process,
@@ -46,16 +44,15 @@ impl<'s> Cluster<'s> {
         command.args(["--initial-cluster", &format!("default={peer}")]);
         let process = Process::start("etcd", &mut command, folder)?.listening_on(etcd)?;
         fs::write(folder.join("tokens"), TOKENS).map_err(|error| error.to_string())?;
-        let pair = Pair::of_no_authority(folder)?;
+        let pair = PairFiles::of_no_authority(folder)?;
         let address = own_address()?;
         let mut cluster = Self { folder, program, api, etcd, pair, address, server: None, _etcd: process };
         cluster.serve()?;
         Ok(cluster)
     }
 
-    /// Starts the API server.
     pub(super) fn serve(&mut self) -> Result<(), String> {
-        let Pair { cert, key } = &self.pair;
+        let PairFiles { cert, key } = &self.pair;
         let mut command = Command::new(&self.program);
         command.args(["--etcd-servers", &format!("http://{}", self.etcd), "--bind-address", "127.0.0.1"]);
         command.args([
@@ -82,12 +79,10 @@ impl<'s> Cluster<'s> {
         })
     }
 
-    /// Kills the API server.
     pub(super) fn kill(&mut self) {
         self.server = None;
     }
 
-    /// A file with the token that Vanward has.
     pub(super) fn token_file(&self) -> Result<PathBuf, String> {
         let file = self.folder.join("token");
         fs::write(&file, "of-vanward").map_err(|error| error.to_string())?;
@@ -112,12 +107,10 @@ impl<'s> Cluster<'s> {
         })
     }
 
-    /// Applies an object.
     pub(super) fn apply(&self, object: &Value) -> Result<(), String> {
         self.apply_text(&object.to_string())
     }
 
-    /// Applies an object in YAML or JSON.
     pub(super) fn apply_text(&self, text: &str) -> Result<(), String> {
         let place = place(text).ok_or_else(|| format!("an object without kind or name:\n{text}"))?;
         let path = format!("{place}?fieldManager=test&force=true");
@@ -125,7 +118,7 @@ impl<'s> Cluster<'s> {
         if matches!(status, 200 | 201) { Ok(()) } else { Err(format!("{place}: {status}: {said}")) }
     }
 
-    /// What the API server would make of an object in YAML or JSON, none of whose fields it may not know.
+    /// Returns the API server's result for an object in YAML or JSON, and rejects unknown fields.
     pub(super) fn dry_run(&self, text: &str) -> Result<Value, String> {
         let place = place(text).ok_or_else(|| format!("an object without kind or name:\n{text}"))?;
         let path = format!("{place}?fieldManager=test&force=true&dryRun=All&fieldValidation=Strict");
@@ -136,7 +129,7 @@ impl<'s> Cluster<'s> {
         }
     }
 
-    /// Whether a user may do something with a kind of the default namespace.
+    /// Whether a user may do something with a kind in the default namespace.
     pub(super) fn may(&self, user: &str, verb: &str, (kind, part): (&str, &str)) -> Result<bool, String> {
         let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
             "user": user, "resourceAttributes": {
@@ -147,13 +140,11 @@ impl<'s> Cluster<'s> {
         told["status"]["allowed"].as_bool().ok_or_else(|| format!("{path}: {status}: {said}"))
     }
 
-    /// The object at a path of the API.
     pub(super) fn object(&self, path: &str) -> Result<Value, String> {
         let (status, said) = self.ask("GET", path, None)?;
         serde_json::from_str(&said).map_err(|_| format!("{path}: {status}: {said}"))
     }
 
-    /// Asks the API server. Returns the status and the body.
     fn ask(&self, method: &str, path: &str, body: Option<(&str, &str)>) -> Result<(u16, String), String> {
         let mut command = Command::new(CURL.find()?);
         command.args(["--silent", "--max-time", "10", "--request", method, "--cacert"]).arg(&self.pair.cert);
@@ -168,7 +159,7 @@ impl<'s> Cluster<'s> {
     }
 }
 
-/// Runs curl. Returns the status, 0 if there was no answer, and the body.
+/// Runs curl. Returns the status, 0 without a response, and the body.
 pub(super) fn answer(command: &mut Command) -> Result<(u16, String), String> {
     let output = command.args(["--write-out", "\n%{http_code}"]).output();
     let output = output.map_err(|error| format!("`{}` cannot be run: {error}", step::shown(command)))?;
@@ -177,7 +168,6 @@ pub(super) fn answer(command: &mut Command) -> Result<(u16, String), String> {
     Ok((status.parse().unwrap_or(0), body.to_owned()))
 }
 
-/// Waits for something. `look` returns it once it is there.
 pub(super) fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>, String>) -> Result<T, String> {
     let began = Instant::now();
     loop {
@@ -191,13 +181,12 @@ pub(super) fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>, S
     }
 }
 
-/// The path of an object, which is written in YAML or JSON.
 fn place(text: &str) -> Option<String> {
     let read = |key: &str| {
         let json: Option<Value> = serde_json::from_str(text).ok();
         match json {
             Some(json) => json.pointer(key).and_then(Value::as_str).map(str::to_owned),
-            // The first one is that of the object itself.
+            // The first match is the object's own.
             None => {
                 let depth = key.matches('/').count() - 1;
                 let line = format!("{}{}: ", "  ".repeat(depth), key.rsplit('/').next()?);
@@ -225,7 +214,7 @@ fn place(text: &str) -> Option<String> {
     Some(format!("{root}/namespaces/{namespace}/{plural}/{name}"))
 }
 
-/// The address from which this machine would reach others. Nothing is sent.
+/// The address with which this machine would reach others. Nothing is sent.
 fn own_address() -> Result<IpAddr, String> {
     let ask = || {
         let socket = UdpSocket::bind("0.0.0.0:0")?;

@@ -1,5 +1,5 @@
-//! The conformance suite of the Gateway API. The cluster has no pods: a program plays them, with the suite's own echo server, at
-//! an address of this machine.
+//! The conformance suite of the Gateway API. The cluster has no pods: a program simulates them with the suite's own
+//! echo server, at an address of this machine.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,10 +13,10 @@ use super::cluster::Cluster;
 use crate::say;
 use crate::workspace::Workspace;
 
-/// The longest run: a test that fails takes a minute.
+/// Timeout of the suite: a failing test takes a minute.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// What Vanward supports, in the words of the suite.
+/// Features that Vanward supports, in the suite's words.
 const FEATURES: &str = "Gateway,HTTPRoute,ReferenceGrant,GatewayPort8080,GatewayHTTPListenerIsolation,\
 HTTPRouteBackendProtocolH2C,HTTPRouteBackendProtocolWebSocket,HTTPRouteBackendTimeout,HTTPRouteRequestTimeout,\
 HTTPRouteHostRewrite,HTTPRoutePathRewrite,HTTPRouteMethodMatching,HTTPRouteQueryParamMatching,HTTPRoutePathRedirect,\
@@ -27,7 +27,6 @@ HTTPRouteDestinationPortMatching,BackendTLSPolicy,GRPCRoute,GRPCRouteNamedRouteR
 /// Tests that need pods: they read their logs and their addresses.
 const NEED_PODS: &str = "HTTPRouteRequestMirror,HTTPRouteRequestPercentageMirror,HTTPRouteServiceTypes";
 
-/// Runs the suite, and tells what passes.
 pub(super) fn run(
     workspace: &Workspace,
     cluster: &Cluster<'_>,
@@ -58,7 +57,7 @@ pub(super) fn run(
     let mut command = Command::new(suite);
     command.env("KUBECONFIG", &kubeconfig).args(["-test.v", "-test.run", "TestConformance"]);
     command.args(["-gateway-class", "vanward", "-supported-features", FEATURES]);
-    // Nobody cleans up in a cluster without controllers.
+    // A cluster without controllers does not clean up.
     command.args(["-cleanup-base-resources=false", "-skip-provisional-tests", "-skip-tests", NEED_PODS]);
     let (status, said) = Process::start("suite", &mut command, folder)?.finish(LIMIT)?;
     let verdicts = |verdict: &str| {

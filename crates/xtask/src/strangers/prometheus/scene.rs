@@ -1,4 +1,4 @@
-//! The proxy with something of everything to count, its servers, and a Prometheus.
+//! The proxy with every kind of metric, its servers, and a Prometheus.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -13,34 +13,32 @@ use super::web::{Api, get};
 use crate::step;
 use crate::strangers::process::{Process, free_address};
 use crate::strangers::programs::{PROMETHEUS, PROMTOOL};
-use crate::strangers::subject::{self, Pair, write};
+use crate::strangers::subject::{self, PairFiles, write};
 use crate::workspace::Workspace;
 
-/// Where the rules, their tests and the board are.
+/// Folder of the rules, their tests and the board.
 pub(super) const RULES: &str = "contrib/prometheus";
 pub(super) const BOARD: &str = "contrib/grafana/vanward.json";
 
-/// How late the slow server is.
 const LATE: Duration = Duration::from_millis(700);
 
-/// A running proxy with its servers.
-pub(super) struct Proxy {
+pub(super) struct ScrapedProxy {
     pub(super) vanward: PathBuf,
     pub(super) address: SocketAddr,
     pub(super) metrics: SocketAddr,
     pub(super) admin: PathBuf,
-    /// A log with what shows faults, which nothing keeps from being written.
+    /// A second log that shows faults, and is always writable.
     pub(super) log: PathBuf,
     pub(super) process: Process,
     _origin: Process,
 }
 
-impl Proxy {
-    /// Starts the proxy with `log` as the target of its access log, and a certificate that ends in `days`.
+impl ScrapedProxy {
+    /// Starts the proxy with `log` as the target of its access log, and a certificate that expires in `days`.
     pub(super) fn start(vanward: &Path, folder: &Path, log: &str, days: u32) -> Result<Self, String> {
         let (origin_process, origin) = subject::origin(vanward, folder)?;
         let (metrics, gone, collector, slow) = (free_address()?, free_address()?, free_address()?, slow()?);
-        let Pair { cert, key } = Pair::ending_in(folder, days)?;
+        let PairFiles { cert, key } = PairFiles::ending_in(folder, days)?;
         let admin = folder.join("admin.sock");
         let (file, shown) = (folder.join("vanward.toml"), folder.join("shown.log"));
         let text = format!(
@@ -77,7 +75,7 @@ impl Proxy {
         Ok(Self { vanward, address, metrics, admin, log: shown, process, _origin: origin_process })
     }
 
-    /// What a command says over the admin socket.
+    /// Returns the output of a command over the admin socket.
     pub(super) fn says(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new(&self.vanward);
         command.args(words).arg("--socket").arg(&self.admin);
@@ -89,7 +87,7 @@ impl Proxy {
     }
 }
 
-/// A server that is late with each answer, for as long as this process runs.
+/// Starts a server that delays each response. It runs as long as this process.
 fn slow() -> Result<SocketAddr, String> {
     let failed = |error: std::io::Error| format!("no port on 127.0.0.1 is free: {error}");
     let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
@@ -109,10 +107,10 @@ fn slow() -> Result<SocketAddr, String> {
     Ok(address)
 }
 
-/// A few requests a second for everything, until it is dropped.
-pub(super) struct Load(Arc<AtomicBool>);
+/// A few requests a second to everything, until it is dropped.
+pub(super) struct BackgroundLoad(Arc<AtomicBool>);
 
-impl Load {
+impl BackgroundLoad {
     pub(super) fn on(address: SocketAddr) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let paths = [
@@ -129,7 +127,7 @@ impl Load {
             let ends = Arc::clone(&ends);
             thread::spawn(move || {
                 while !ends.load(Ordering::Relaxed) {
-                    // Whether it is answered is what the metrics are about.
+                    // The metrics show whether it succeeds.
                     drop(get(address, path));
                     thread::sleep(Duration::from_millis(20));
                 }
@@ -139,7 +137,7 @@ impl Load {
         thread::spawn(move || {
             let mut number = 0;
             while !ends_too.load(Ordering::Relaxed) {
-                // Each is asked for twice, and all together are larger than the cache.
+                // Each is requested twice, and together they exceed the cache.
                 drop(get(address, &format!("/varnish/gen/40?as={}", number / 2 % 100)));
                 number += 1;
                 thread::sleep(Duration::from_millis(10));
@@ -149,17 +147,17 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for BackgroundLoad {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// A Prometheus that scrapes the proxy every second. `rules` is a file of rules, `features` are those of its flag.
+/// Starts a Prometheus that scrapes the proxy every second, with a file of rules, and values of its flag for features.
 pub(super) fn prometheus(
     name: &str,
     folder: &Path,
-    proxy: &Proxy,
+    proxy: &ScrapedProxy,
     rules: Option<&Path>,
     features: &str,
 ) -> Result<(Process, Api), String> {

@@ -1,5 +1,5 @@
-//! Six faults on a running proxy: a server that is dead, one that is slow, a certificate near its end, a full cache, a flood
-//! of clients, a full disk. Each is seen where docs/alerts.md says that it is.
+//! Six faults on a running proxy: a dead server, a slow one, an expiring certificate, a full cache, a flood of
+//! clients, a full disk. Each must appear in the places that docs/alerts.md names.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -8,36 +8,34 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::read;
-use super::scene::{Load, Proxy, RULES, prometheus};
+use super::scene::{BackgroundLoad, RULES, ScrapedProxy, prometheus};
 use super::top::Top;
 use super::web::{Api, until};
 use crate::say;
 use crate::strangers::subject::write;
 use crate::workspace::Workspace;
 
-/// A disk that is full.
 const FULL: &str = "/dev/full";
 /// More connections than the proxy accepts.
 const CROWD: usize = 400;
 
-/// A fault, and what is seen of it.
-struct Fault {
+struct AlertFault {
     name: &'static str,
     alert: &'static str,
-    /// Part of a series that the metrics have, and what it is at least.
+    /// Part of a metric's series, and its minimum.
     metric: (&'static str, f64),
-    /// A word of a message; empty where there is none.
+    /// A word of a message; empty if there is none.
     message: &'static str,
-    /// A part of what `vanward status` says of it.
+    /// A part of the output of `vanward status`.
     shown: &'static str,
-    /// The key of the tab of `vanward top` that shows it, and a part of the screen.
+    /// The key of the tab in `vanward top`, and a part of the screen.
     screen: (&'static str, &'static str),
-    /// Whether a line of the access log shows it, where one does.
+    /// Recognizes a line in the access log, if there is one.
     logged: Option<fn(&Value) -> bool>,
 }
 
-const FAULTS: [Fault; 6] = [
-    Fault {
+const FAULTS: [AlertFault; 6] = [
+    AlertFault {
         name: "a dead server",
         alert: "VanwardServerDown",
         metric: ("vanward_upstream_server_state{state=\"down\"}", 1.0),
@@ -50,7 +48,7 @@ const FAULTS: [Fault; 6] = [
                 || (attempt["cause"] == "upstream-refused" && attempt["server"].is_string())
         }),
     },
-    Fault {
+    AlertFault {
         name: "a slow server",
         alert: "VanwardServerSlow",
         metric: ("vanward_upstream_first_byte_seconds_bucket{upstream=\"slow\",le=\"+Inf\"}", 1.0),
@@ -61,7 +59,7 @@ const FAULTS: [Fault; 6] = [
             line["upstream_first_byte_ms"].as_f64() > Some(600.0) && line["server"].is_string()
         }),
     },
-    Fault {
+    AlertFault {
         name: "a certificate near its end",
         alert: "VanwardCertificateEnds",
         metric: ("vanward_certificate_not_after_timestamp_seconds", 1.0),
@@ -70,7 +68,7 @@ const FAULTS: [Fault; 6] = [
         screen: ("1", "the certificate of localhost ends in"),
         logged: None,
     },
-    Fault {
+    AlertFault {
         name: "a full cache",
         alert: "VanwardCacheTooSmall",
         metric: ("vanward_cache_evictions_total", 1.0),
@@ -79,7 +77,7 @@ const FAULTS: [Fault; 6] = [
         screen: ("5", "evicted"),
         logged: Some(|line| line["cache"] == "miss"),
     },
-    Fault {
+    AlertFault {
         name: "a flood of clients",
         alert: "VanwardClientsRefused",
         metric: ("vanward_client_connections_refused_total", 1.0),
@@ -88,7 +86,7 @@ const FAULTS: [Fault; 6] = [
         screen: ("1", "clients are refused"),
         logged: Some(|line| line["cause"] == "rate-limited" && line["status"] == 429),
     },
-    Fault {
+    AlertFault {
         name: "a full disk",
         alert: "VanwardLogLinesLost",
         metric: ("vanward_log_lines_dropped_total", 1.0),
@@ -100,39 +98,39 @@ const FAULTS: [Fault; 6] = [
 ];
 
 pub(super) fn check(workspace: &Workspace, vanward: &Path, folder: &Path) -> Result<(), String> {
-    let proxy = Proxy::start(vanward, folder, FULL, 3)?;
-    let _load = Load::on(proxy.address);
+    let proxy = ScrapedProxy::start(vanward, folder, FULL, 3)?;
+    let _load = BackgroundLoad::on(proxy.address);
     let top = Top::start(&proxy, folder)?;
     let rules = folder.join("rules.yml");
     write(&rules, &hasty(&read(workspace, &Path::new(RULES).join("vanward.rules.yml"))?))?;
     let (_prometheus, api) = prometheus("prometheus", folder, &proxy, Some(&rules), "exemplar-storage")?;
-    let (flood, others): (Vec<&Fault>, Vec<&Fault>) =
+    let (flood, others): (Vec<&AlertFault>, Vec<&AlertFault>) =
         FAULTS.iter().partition(|fault| fault.name.contains("flood"));
     others.into_iter().try_for_each(|fault| seen(fault, &proxy, &top, api))?;
     let _crowd = crowd(proxy.address);
     flood.into_iter().try_for_each(|fault| seen(fault, &proxy, &top, api))
 }
 
-/// The rules with short waits and windows.
+/// Shortens the waits and windows of the rules.
 fn hasty(rules: &str) -> String {
     let is_wait = |line: &&str| line.trim_start().starts_with("for: ");
     let lines: Vec<&str> = rules.lines().filter(|line| !is_wait(line)).collect();
     lines.join("\n").replace("[5m]", "[5s]").replace("[15m]", "[5s]") + "\n"
 }
 
-/// Connections of clients that say nothing. Those beyond the limit are closed.
+/// Opens connections of silent clients. Those beyond the limit are closed.
 fn crowd(address: SocketAddr) -> Vec<TcpStream> {
     use std::io::Write;
     let connect = || {
         let mut stream = TcpStream::connect(address).ok()?;
-        // An accepted one waits for the rest of this head.
+        // The proxy waits for the rest of this head on an accepted connection.
         stream.write_all(b"GET / HTTP/1.1\r\n").ok()?;
         Some(stream)
     };
     (0..CROWD).filter_map(|_| connect()).collect()
 }
 
-fn seen(fault: &Fault, proxy: &Proxy, top: &Top, api: Api) -> Result<(), String> {
+fn seen(fault: &AlertFault, proxy: &ScrapedProxy, top: &Top, api: Api) -> Result<(), String> {
     let about = |what: String| format!("{}: {what}", fault.name);
     let (series, least) = fault.metric;
     until(&about(format!("{series} of {least} or more")), || {
@@ -161,7 +159,7 @@ fn seen(fault: &Fault, proxy: &Proxy, top: &Top, api: Api) -> Result<(), String>
     Ok(())
 }
 
-/// The lines of a log; the last may be written just now.
+/// Parses the lines of a log; the last may be incomplete.
 fn lines(log: &Path) -> Result<Vec<Value>, String> {
     let text = fs::read_to_string(log).map_err(|error| format!("{}: {error}", log.display()))?;
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())

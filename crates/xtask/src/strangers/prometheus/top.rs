@@ -1,9 +1,9 @@
-//! `vanward top` in a terminal of tmux, which is typed to and read.
+//! `vanward top` in a terminal of tmux, which sends keys and reads the screen.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::scene::Proxy;
+use super::scene::ScrapedProxy;
 use crate::step;
 use crate::strangers::programs::TMUX;
 
@@ -14,14 +14,14 @@ pub(super) struct Top {
 }
 
 impl Top {
-    pub(super) fn start(proxy: &Proxy, folder: &Path) -> Result<Self, String> {
+    pub(super) fn start(proxy: &ScrapedProxy, folder: &Path) -> Result<Self, String> {
         let top = Self { tmux: TMUX.find()?, socket: folder.join("tmux") };
         let script = format!("'{}' top --socket '{}'", proxy.vanward.display(), proxy.admin.display());
         top.run(&["-f", "/dev/null", "new-session", "-d", "-x", "160", "-y", "50", &script])?;
         Ok(top)
     }
 
-    /// What the screen shows now of the tab with this key. It may still be another tab.
+    /// Returns the screen after the key of a tab. It may still show another tab.
     pub(super) fn tab(&self, key: &str) -> Result<String, String> {
         self.run(&["send-keys", key])?;
         self.run(&["capture-pane", "-p"])

@@ -1,4 +1,4 @@
-//! Requests over plain HTTP, and questions to Prometheus' API.
+//! Requests over plain HTTP, and queries to Prometheus' API.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -7,11 +7,9 @@ use serde_json::Value;
 
 use crate::strangers::http;
 
-/// The longest wait for data, on a busy machine.
 const DATA_LIMIT: Duration = Duration::from_secs(60);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// Status and body of an answer.
 pub(super) fn get(address: SocketAddr, target: &str) -> Result<(u16, String), String> {
     let answer = http::get(address, "vanward.test", target)?;
     let (head, body) =
@@ -20,12 +18,11 @@ pub(super) fn get(address: SocketAddr, target: &str) -> Result<(u16, String), St
     Ok((status.ok_or_else(|| format!("http://{address}{target}: {head}"))?, body.to_owned()))
 }
 
-/// A running Prometheus.
 #[derive(Clone, Copy)]
 pub(super) struct Api(pub(super) SocketAddr);
 
 impl Api {
-    /// The member `data` of an answer.
+    /// Returns the member `data` of a response.
     pub(super) fn ask(self, target: &str) -> Result<Value, String> {
         let (status, body) = get(self.0, target)?;
         let answer: Value =
@@ -36,7 +33,6 @@ impl Api {
         Err(format!("{target}: {status}: {body}"))
     }
 
-    /// The values of an expression, with their labels: those that are numbers.
     pub(super) fn query(self, expression: &str) -> Result<Vec<(Value, f64)>, String> {
         let data = self.ask(&format!("/api/v1/query?query={}", encoded(expression)))?;
         let series = data["result"].as_array().cloned().unwrap_or_default();
@@ -45,19 +41,16 @@ impl Api {
         Ok(series.iter().filter_map(|one| Some((one["metric"].clone(), value(one)?))).collect())
     }
 
-    /// Waits until an expression has a value.
     pub(super) fn has(self, expression: &str) -> Result<(), String> {
         until(&format!("a value of {expression}"), || Ok(!self.query(expression)?.is_empty()))
     }
 
-    /// The alerts that fire now.
     pub(super) fn firing(self) -> Result<Vec<Value>, String> {
         let alerts = self.ask("/api/v1/alerts")?["alerts"].as_array().cloned().unwrap_or_default();
         Ok(alerts.into_iter().filter(|alert| alert["state"] == "firing").collect())
     }
 }
 
-/// Waits until something is so.
 pub(super) fn until(what: &str, is_so: impl Fn() -> Result<bool, String>) -> Result<(), String> {
     let began = Instant::now();
     loop {
@@ -72,7 +65,7 @@ pub(super) fn until(what: &str, is_so: impl Fn() -> Result<bool, String>) -> Res
     }
 }
 
-/// RFC 3986 §2.1: everything but unreserved characters is encoded.
+/// RFC 3986 §2.1: all characters except unreserved ones are encoded.
 pub(super) fn encoded(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),

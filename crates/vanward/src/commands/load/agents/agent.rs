@@ -6,27 +6,27 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use load::{Control, Running, Seconds};
+use load::{RunControl, RunningLoad, Seconds};
 
-use super::line::{self, Answer, Ask};
+use super::line::{self, AgentLineOrder, AgentLineReply};
 use crate::commands;
-use crate::commands::load::{Args, planned};
+use crate::commands::load::{LoadArgs, planned};
 
-/// How often it looks whether a second has ended.
+/// Interval of checks for an ended second.
 const TICK: Duration = Duration::from_millis(100);
-/// How often it says at least that the load goes on.
+/// Maximum interval of messages while the load runs.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
 /// The arguments of an agent.
 #[derive(Parser)]
 struct Typed {
     #[command(flatten)]
-    arguments: Args,
+    arguments: LoadArgs,
 }
 
 pub(in crate::commands::load) fn run() -> ExitCode {
     let mut input = BufReader::new(std::io::stdin());
-    let Some(Ok(Ask::Prepare { version, arguments, number, of })) = line::read(&mut input) else {
+    let Some(Ok(AgentLineOrder::Prepare { version, arguments, number, of })) = line::read(&mut input) else {
         return commands::fail(
             commands::USAGE,
             "an agent is asked on its standard input, by `vanward load --agent COMMAND`",
@@ -34,30 +34,30 @@ pub(in crate::commands::load) fn run() -> ExitCode {
     };
     let plan = match prepared(&version, arguments, number, of) {
         Ok(plan) => plan,
-        Err(why) => return exit(told(&Answer::Failed(why))),
+        Err(why) => return exit(told(&AgentLineReply::Failed(why))),
     };
     let (window_seconds, around_seconds) =
         (plan.window_seconds(), plan.warm_up_seconds + plan.timeout_seconds);
-    if !told(&Answer::Ready { window_seconds, around_seconds }) {
+    if !told(&AgentLineReply::Ready { window_seconds, around_seconds }) {
         return ExitCode::FAILURE;
     }
-    let Some(Ok(Ask::Begin)) = line::read(&mut input) else { return ExitCode::FAILURE };
+    let Some(Ok(AgentLineOrder::Begin)) = line::read(&mut input) else { return ExitCode::FAILURE };
     let running = match load::start(&plan) {
         Ok(running) => running,
-        Err(error) => return exit(told(&Answer::Failed(error.to_string()))),
+        Err(error) => return exit(told(&AgentLineReply::Failed(error.to_string()))),
     };
     let control = running.control();
     let stopped = control.clone();
     std::thread::spawn(move || {
-        // Whoever wants the result is there as long as the input is.
+        // The input stays open as long as the result is wanted.
         let _ = std::io::copy(&mut input, &mut std::io::sink());
         stopped.stop();
     });
     exit(tell(running, &control))
 }
 
-/// Tells each second, and the result. Returns whether somebody hears it.
-fn tell(mut running: Running, control: &Control) -> bool {
+/// Reports each second, and the result. Returns whether the reports were read.
+fn tell(mut running: RunningLoad, control: &RunControl) -> bool {
     let mut seconds = running.seconds();
     let (ended, end) = channel();
     std::thread::spawn(move || drop(ended.send(running.wait())));
@@ -70,9 +70,9 @@ fn tell(mut running: Running, control: &Control) -> bool {
         }
         let taken = seconds.as_mut().map(Seconds::take).unwrap_or_default();
         let is_silent = taken.is_empty() && last.elapsed() >= SIGN_OF_LIFE;
-        let mut answers: Vec<Answer> =
-            taken.iter().map(|second| Answer::Second(Box::new(second.told()))).collect();
-        answers.extend(is_silent.then_some(Answer::Runs));
+        let mut answers: Vec<AgentLineReply> =
+            taken.iter().map(|second| AgentLineReply::Second(Box::new(second.told()))).collect();
+        answers.extend(is_silent.then_some(AgentLineReply::Runs));
         if !answers.is_empty() {
             last = Instant::now();
         }
@@ -81,15 +81,20 @@ fn tell(mut running: Running, control: &Control) -> bool {
         }
     };
     let rest = seconds.map(Seconds::finish).unwrap_or_default();
-    let has_told = rest.iter().all(|second| told(&Answer::Second(Box::new(second.told()))));
+    let has_told = rest.iter().all(|second| told(&AgentLineReply::Second(Box::new(second.told()))));
     let result = match outcome {
-        Ok(outcome) => Answer::Ended(Box::new(outcome)),
-        Err(error) => Answer::Failed(error.to_string()),
+        Ok(outcome) => AgentLineReply::Ended(Box::new(outcome)),
+        Err(error) => AgentLineReply::Failed(error.to_string()),
     };
     has_told && told(&result)
 }
 
-fn prepared(version: &str, arguments: Vec<String>, number: usize, of: usize) -> Result<load::Plan, String> {
+fn prepared(
+    version: &str,
+    arguments: Vec<String>,
+    number: usize,
+    of: usize,
+) -> Result<load::LoadPlan, String> {
     let own = env!("CARGO_PKG_VERSION");
     if version != own {
         return Err(format!("its vanward is {own}, the other one is {version}: both have to be the same"));
@@ -99,7 +104,7 @@ fn prepared(version: &str, arguments: Vec<String>, number: usize, of: usize) -> 
     if arguments.command.is_some() || !arguments.agents.is_empty() {
         return Err("an agent sends requests, no streams".to_owned());
     }
-    let plan = load::Plan { seconds: true, ..planned::plan(&arguments)?.part(number, of) };
+    let plan = load::LoadPlan { seconds: true, ..planned::plan(&arguments)?.part(number, of) };
     load::check(&plan).map_err(|error| error.to_string())?;
     Ok(plan)
 }
@@ -108,6 +113,6 @@ fn exit(is_heard: bool) -> ExitCode {
     if is_heard { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn told(answer: &Answer) -> bool {
+fn told(answer: &AgentLineReply) -> bool {
     line::write(&mut std::io::stdout(), answer).is_ok()
 }

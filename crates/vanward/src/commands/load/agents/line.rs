@@ -1,40 +1,40 @@
-//! What agents and whoever asks them say to each other: lines of JSON.
+//! Messages between agents and their controller: lines of JSON.
 
 use std::io::{BufRead, Read as _, Write};
 
-use load::{Outcome, ToldSecond};
+use load::{RunOutcome, ToldSecond};
 use serde::{Deserialize, Serialize};
 
 /// The longest line: a result with its histograms.
 const LINE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// What an agent is asked for.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Ask {
-    /// Reads arguments of `vanward load`, of which it has a part.
-    Prepare { version: String, arguments: Vec<String>, number: usize, of: usize },
-    /// Sends the load.
+pub(super) enum AgentLineOrder {
+    /// Read these arguments of `vanward load`, of which the agent sends its part.
+    Prepare {
+        version: String,
+        arguments: Vec<String>,
+        number: usize,
+        of: usize,
+    },
     Begin,
 }
 
-/// What it answers.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Answer {
-    /// It waits for [`Ask::Begin`].
+pub(super) enum AgentLineReply {
+    /// Waits for [`AgentLineOrder::Begin`].
     Ready {
-        /// How long the measured window is, if it has an end.
+        /// Duration of the measured window, if it has an end.
         window_seconds: Option<f64>,
-        /// What comes before and after it, at most.
+        /// Maximum time before and after the window.
         around_seconds: f64,
     },
     Failed(String),
-    /// The load goes on.
     Runs,
-    /// A second of it has ended.
     Second(Box<ToldSecond>),
-    Ended(Box<Outcome>),
+    Ended(Box<RunOutcome>),
 }
 
 pub(super) fn write(output: &mut impl Write, value: &impl Serialize) -> std::io::Result<()> {
@@ -44,7 +44,7 @@ pub(super) fn write(output: &mut impl Write, value: &impl Serialize) -> std::io:
     output.flush()
 }
 
-/// The next line; `None` if there is none, an error if it cannot be understood.
+/// Reads the next line; `None` at the end, an error if it cannot be parsed.
 pub(super) fn read<T: for<'de> Deserialize<'de>>(input: &mut impl BufRead) -> Option<Result<T, ()>> {
     let mut line = Vec::new();
     match input.take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {

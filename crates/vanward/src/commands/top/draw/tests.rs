@@ -2,26 +2,25 @@
 
 use std::time::{Duration, Instant};
 
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{KeyCode, KeyEvent};
-
+use super::super::keys::KeyCommand;
 use super::super::sample::fresh;
 use super::*;
 
-fn drawn(state: &State, width: u16, height: u16) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("it is in memory");
-    terminal.draw(|frame| draw(frame, state)).expect("it is in memory");
-    let buffer = terminal.backend().buffer();
-    let row = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
-    (0..height).map(row).collect()
+fn drawn(state: &TopState, width: usize, height: usize) -> Vec<String> {
+    screen(state, width, height).lines()
 }
 
-fn state(keys: &str) -> State {
-    let mut state = State::new("/run/admin.sock".to_owned(), String::new(), false);
+fn screen(state: &TopState, width: usize, height: usize) -> Screen {
+    let mut screen = Screen::new(width, height);
+    draw(&mut screen, state);
+    screen
+}
+
+fn state(keys: &str) -> TopState {
+    let mut state = TopState::new("/run/admin.sock".to_owned(), String::new(), false);
     state.learn(Ok(fresh(1000, Instant::now())));
     for key in keys.chars() {
-        state.press(KeyEvent::from(KeyCode::Char(key)));
+        state.press(KeyCommand::Char(key));
     }
     state
 }
@@ -48,7 +47,7 @@ fn a_small_terminal_shows_the_whole_and_the_columns_that_matter() {
 }
 
 #[test]
-fn every_tab_says_what_there_is() {
+fn every_tab_shows_its_rows() {
     for (key, texts) in [
         ("1", ["ROUTE", "/shop", "20.0 ms"]),
         ("2", ["connection refused", "10.0.0.1:9001", "UPSTREAM"]),
@@ -69,7 +68,7 @@ fn every_tab_says_what_there_is() {
 fn no_size_is_too_small_and_none_is_exceeded() {
     for (width, height) in [(1, 1), (10, 3), (20, 8), (40, 12), (80, 24), (250, 70)] {
         for keys in ["1", "2", "4", "?", "2d", "2w", "/x"] {
-            assert_eq!(drawn(&state(keys), width, height).len(), usize::from(height));
+            assert_eq!(drawn(&state(keys), width, height).len(), height);
         }
     }
 }
@@ -91,7 +90,7 @@ fn questions_help_and_a_lost_proxy_are_shown() {
         first.contains("NO ANSWER: cannot connect to /run/admin.sock. What is shown is 1 min"),
         "{first}"
     );
-    let never = State::new("/run/admin.sock".to_owned(), String::new(), true);
+    let never = TopState::new("/run/admin.sock".to_owned(), String::new(), true);
     assert!(drawn(&never, 80, 24).iter().any(|line| line.contains("waiting for the proxy")));
 }
 
@@ -100,9 +99,6 @@ fn colours_are_used_only_where_they_are_wanted() {
     for has_colour in [true, false] {
         let mut state = state("2");
         state.has_colour = has_colour;
-        let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("it is in memory");
-        terminal.draw(|frame| draw(frame, &state)).expect("it is in memory");
-        let is_coloured = terminal.backend().buffer().content().iter().any(|cell| cell.fg != Color::Reset);
-        assert_eq!(is_coloured, has_colour);
+        assert_eq!(screen(&state, 80, 24).is_coloured(), has_colour);
     }
 }

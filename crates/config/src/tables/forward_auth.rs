@@ -1,0 +1,296 @@
+//! The option `forward_auth` of a route: its declaration, relations and settings.
+
+use std::time::Duration;
+
+use route::{AuthKeyPart, SignIn};
+
+use crate::document::reader::{Reader, Span, refuse};
+use crate::option::keys::AUTH_KEY;
+use crate::option::kind::{At, Located, Maybe, Name, Switch};
+use crate::option::matching::FieldName;
+use crate::option::pairs::OneOrMany;
+use crate::option::range::{Count, UP_TO_A_DAY, UP_TO_A_YEAR, Unit};
+use crate::option::table::{Element, Inline, Table, key, required};
+use crate::option::templates::{field_name, template};
+use crate::tables::names::Names;
+
+/// Forward authentication: another server decides who is let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardAuth {
+    /// The upstream with the server, an index into `Settings::upstreams`.
+    pub upstream: usize,
+    /// The path that is asked, with its query.
+    pub path: String,
+    /// The time from the question to the whole answer.
+    pub timeout: Duration,
+    /// The client's fields that the server gets; `None` is all that make sense.
+    pub request_headers: Option<Vec<String>>,
+    /// Fields of a 2xx answer for the route's server.
+    pub copy_headers: Vec<String>,
+    /// The field of a 2xx answer that names the user.
+    pub user_header: Option<String>,
+    /// Whether the client gets the cookies of a 2xx answer.
+    pub sets_cookies: bool,
+    /// The page that a client is redirected to after a 401; `None` forwards the response.
+    pub sign_in: Option<SignIn>,
+    /// Remembered decisions; `None` remembers none.
+    pub cache: Option<AuthCache>,
+}
+
+/// Remembered decisions of forward authentication.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthCache {
+    /// The parts of a request that a decision is for.
+    pub key: Vec<AuthKeyPart>,
+    /// How long a permission counts at most.
+    pub ttl: Duration,
+    /// How long a refusal counts at most; `None` remembers none.
+    pub negative_ttl: Option<Duration>,
+    /// The most decisions, over all workers.
+    pub entries_max: usize,
+    /// Whether instances share them through Redis.
+    pub is_shared: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct ForwardAuthWritten {
+    upstream: Option<Located<String>>,
+    path: Option<Located<String>>,
+    timeout: Duration,
+    request_headers: Option<Vec<Located<String>>>,
+    copy_headers: Vec<Located<String>>,
+    user_header: Option<Located<String>>,
+    set_cookie: bool,
+    sign_in: Option<Located<String>>,
+    cache: Option<Element<AuthCacheWritten>>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct AuthCacheWritten {
+    key: Vec<Located<AuthKeyPart>>,
+    ttl: Duration,
+    negative_ttl: Option<Duration>,
+    entries: usize,
+    shared: Option<Located<bool>>,
+}
+
+impl Default for ForwardAuthWritten {
+    fn default() -> Self {
+        Self {
+            upstream: None,
+            path: None,
+            timeout: Duration::from_secs(5),
+            request_headers: None,
+            copy_headers: Vec::new(),
+            user_header: None,
+            set_cookie: false,
+            sign_in: None,
+            cache: None,
+        }
+    }
+}
+
+impl Default for AuthCacheWritten {
+    fn default() -> Self {
+        let ttl = Duration::from_secs(30);
+        Self { key: Vec::new(), ttl, negative_ttl: None, entries: 10_000, shared: None }
+    }
+}
+
+pub(crate) const PATH: &str = "a path such as /verify, with a query if needed";
+
+pub(crate) const SIGN_IN: &str = "a URL such as https://$host/oauth2/start, or a path";
+
+pub(crate) const FORWARD_AUTH: Inline<ForwardAuthWritten> = Inline {
+    title: "forward_auth",
+    example: "{ upstream = \"auth\", path = \"/verify\" }",
+    table: &Table {
+        options: &[
+            required!(
+                "upstream",
+                Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+                ForwardAuthWritten.upstream,
+                "The upstream with the authentication server.",
+            ),
+            key!(
+                "path",
+                Maybe(At(Name { expected: PATH })),
+                ForwardAuthWritten.path,
+                "Path of the question, with a query if needed. Default: `/`.",
+            ),
+            key!(
+                "timeout",
+                UP_TO_A_DAY,
+                ForwardAuthWritten.timeout,
+                "From the question to the complete answer, including the connect; then 504.",
+            ),
+            key!(
+                "request_headers",
+                Maybe(OneOrMany(At(Name { expected: FieldName::EXPECTED }))),
+                ForwardAuthWritten.request_headers,
+                "Fields of the client that the authentication server gets, besides `X-Forwarded-…` and \
+                 `X-Original-…`. Default: all, except those about the connection and the \
+                 content, conditions and ranges.",
+            ),
+            key!(
+                "copy_headers",
+                OneOrMany(At(Name { expected: FieldName::EXPECTED })),
+                ForwardAuthWritten.copy_headers,
+                "Fields of a 2xx answer that the server gets. Fields with these names from clients are \
+                 always removed.",
+            ),
+            key!(
+                "user_header",
+                Maybe(At(Name { expected: FieldName::EXPECTED })),
+                ForwardAuthWritten.user_header,
+                "Field of a 2xx answer with the name of the user, for the log and `$user`. The server gets \
+                 it only if `copy_headers` names it.",
+            ),
+            key!(
+                "set_cookie",
+                Switch,
+                ForwardAuthWritten.set_cookie,
+                "Adds Set-Cookie of a 2xx answer to the client's response, so that sessions can be renewed. \
+                 Such an answer is for one request only.",
+            ),
+            key!(
+                "sign_in",
+                Maybe(At(Name { expected: SIGN_IN })),
+                ForwardAuthWritten.sign_in,
+                "Redirects clients (302) to this URL if the authentication server answers 401: a path or a \
+                 URL, with variables as in `redirect`. The parameter `rd` with the complete requested URL is \
+                 added, unless the URL has one: `/oauth2/start?rd=$path_and_query`. Cookies of the 401 are \
+                 kept. Default: the answer is forwarded.",
+            ),
+            key!(
+                "cache",
+                Maybe(AUTH_CACHE),
+                ForwardAuthWritten.cache,
+                "Remembers decisions. Simultaneous requests with the same key share one question. \
+                 Default: every request is asked about.",
+            ),
+        ],
+    },
+};
+
+pub(crate) const AUTH_CACHE: Inline<AuthCacheWritten> = Inline {
+    title: "cache of forward_auth",
+    example: "{ key = [\"cookie:session\", \"path\"], ttl = \"30s\" }",
+    table: &Table {
+        options: &[
+            required!(
+                "key",
+                OneOrMany(At(AUTH_KEY)),
+                AuthCacheWritten.key,
+                "The parts of a request that a decision depends on: everything that the authentication \
+                 server examines. Requests without any of the client's parts are always asked about.",
+            ),
+            key!(
+                "ttl",
+                UP_TO_A_YEAR,
+                AuthCacheWritten.ttl,
+                "How long a 2xx answer counts. `max-age` in its Cache-Control makes that shorter; `no-store` \
+                 and `no-cache` are obeyed.",
+            ),
+            key!(
+                "negative_ttl",
+                Maybe(UP_TO_A_DAY),
+                AuthCacheWritten.negative_ttl,
+                "How long an answer 401 or 403 without Set-Cookie counts, in the same way. Default: such \
+                 answers are not remembered.",
+            ),
+            key!(
+                "entries",
+                Count { range: 16..=10_000_000, unit: Unit::Things },
+                AuthCacheWritten.entries,
+                "How many decisions are remembered, over all workers; the oldest are evicted.",
+            ),
+            key!(
+                "shared",
+                Maybe(At(Switch)),
+                AuthCacheWritten.shared,
+                "Instances share their decisions, through `[redis]` with its `secret_file`: see \
+                 [several instances](fleet.md#decisions-of-authentication-servers). Default: each remembers its own.",
+            ),
+        ],
+    },
+};
+
+/// Converts the option; `None` if there is a mistake.
+pub(crate) fn forward_auth(
+    Element { value: written, .. }: &Element<ForwardAuthWritten>,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<ForwardAuth> {
+    let upstream = written.upstream.as_ref()?;
+    let refused_before = reader.refused();
+    let path = match &written.path {
+        None => "/".to_owned(),
+        Some(Located { value, at }) => {
+            let is_path = value.starts_with('/') && value.bytes().all(|byte| byte.is_ascii_graphic());
+            if !is_path || value.contains('#') {
+                refuse(at, &format!("path: {value:?} is no path"), PATH, reader);
+            }
+            value.clone()
+        }
+    };
+    let upstream = names.http_upstream("upstream", &upstream.value, &upstream.at, reader);
+    let copy_headers = fields("copy_headers", &written.copy_headers, reader);
+    let user_header = written.user_header.as_ref().and_then(|name| field_name("user_header", name, reader));
+    let request_headers =
+        written.request_headers.as_ref().map(|names| fields("request_headers", names, reader));
+    let sign_in = written
+        .sign_in
+        .as_ref()
+        .and_then(|page| template(SignIn::new(&page.value), "sign_in", &page.at, SIGN_IN, reader));
+    let cache = match &written.cache {
+        Some(element) => Some(cache(element, reader)?),
+        None => None,
+    };
+    (reader.refused() == refused_before).then_some(ForwardAuth {
+        upstream: upstream?,
+        path,
+        timeout: written.timeout,
+        request_headers,
+        copy_headers,
+        user_header,
+        sets_cookies: written.set_cookie,
+        sign_in,
+        cache,
+    })
+}
+
+pub(crate) fn fields(option: &str, names: &[Located<String>], reader: &mut Reader<'_>) -> Vec<String> {
+    names.iter().filter_map(|name| field_name(option, name, reader)).collect()
+}
+
+pub(crate) fn cache(element: &Element<AuthCacheWritten>, reader: &mut Reader<'_>) -> Option<AuthCache> {
+    let Element { value: AuthCacheWritten { key, ttl, negative_ttl, entries, shared }, .. } = element;
+    let first = key.first()?;
+    let key: Vec<AuthKeyPart> = key.iter().map(|part| part.value.clone()).collect();
+    if !key.iter().any(AuthKeyPart::is_of_client) {
+        let message = "key: it tells no clients apart, so that one client's permission would be everybody's";
+        refuse(&first.at, message, "a part of the client as well, such as cookie:NAME or client", reader);
+        return None;
+    }
+    let is_shared = shared.as_ref().is_some_and(|shared| shared.value);
+    Some(AuthCache { key, ttl: *ttl, negative_ttl: *negative_ttl, entries_max: *entries, is_shared })
+}
+
+impl ForwardAuthWritten {
+    /// Whether a field with this name comes from the authentication server.
+    pub(crate) fn copies(&self, name: &str) -> bool {
+        self.copy_headers.iter().any(|copied| copied.value.eq_ignore_ascii_case(name))
+    }
+
+    /// Where it says that instances share decisions, if it does.
+    pub(crate) fn shared(&self) -> Option<&Span> {
+        let shared = self.cache.as_ref()?.value.shared.as_ref()?;
+        shared.value.then_some(&shared.at)
+    }
+
+    /// Whether an answer may name a user.
+    pub(crate) fn names_user(&self) -> bool {
+        self.user_header.is_some()
+    }
+}

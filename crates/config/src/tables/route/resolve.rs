@@ -1,0 +1,582 @@
+//! Checks relations between the options of routes, and converts them to settings.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use ::route::{
+    BytePattern, ClaimRules, CookieRewrite, FixedResponse, FixedResponseError, HostRewrite, OfClient,
+    PathRewrite, PathRule, Redirect, Split, TemplateStage,
+};
+
+use crate::document::reader::{Reader, Span, refuse};
+use crate::document::value_error::ValueFault;
+use crate::option::kind::Located;
+use crate::option::pairs::Pair;
+use crate::option::table::Element;
+use crate::option::templates::template;
+use crate::tables::cache::options as cache_options;
+use crate::tables::files;
+use crate::tables::forward_auth;
+use crate::tables::headers::edits;
+use crate::tables::jwt::options as jwt_options;
+use crate::tables::names::Names;
+use crate::tables::route::options::{
+    CookiesWritten, RedirectWritten, RespondWritten, RewriteWritten, RouteWritten,
+};
+use crate::tables::route::rate_limit::rate_limit;
+use crate::tables::route::relations::{Relations, RoutePlace};
+use crate::tables::route::{
+    Access, Action, Auth, Policies, RateLimit, Require, Respond, Rewrite, Route, cors, mirror, split,
+    web_bot_auth,
+};
+use crate::tables::shaping::Shaping;
+use crate::tables::upstream::Protocol;
+
+/// Converts a route, except its name; `None` if there is a mistake, found here or before.
+pub(crate) fn route(
+    element: &Element<RouteWritten>,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Route> {
+    let written = &element.value;
+    let refused_before = reader.refused();
+    let rules = written.requests.rules(claims(written, reader), names, reader);
+    let pattern = match &written.requests.path {
+        PathRule::Pattern(pattern) => Some(pattern),
+        PathRule::Exact(_) | PathRule::Prefix(_) => None,
+    };
+    let action = action(element, pattern, names, reader);
+    let mut policies = policies(written, pattern, names, reader);
+    match &action {
+        Some(Action::Redirect(_) | Action::Respond(_)) => warn_of_idle(element, FOR_CLIENTS, reader),
+        Some(Action::Files(_)) => {
+            warn_of_idle(element, FOR_FILES, reader);
+            // What a rewrite of the path maps back is of servers.
+            if let Some(policies) = &mut policies {
+                (policies.cookies, policies.location) = (None, false);
+            }
+        }
+        Some(Action::Upstream(_) | Action::Split(_)) | None => {}
+    }
+    if let Some(policies) = &policies {
+        warn_of_nobody(written, policies, reader);
+        check_limits(written, policies, reader);
+    }
+    let cache = cache(written, reader);
+    check_cors(written, names, reader);
+    if let (Some(policies), Some(cache)) = (&policies, &cache) {
+        warn_of_unkeyed(written, policies, cache, reader);
+    }
+    check_relations(element, action.as_ref(), names, reader);
+    let name = written.name.as_ref().map(|name| name.value.clone());
+    let (action, policies) = action.zip(policies)?;
+    let name = name.unwrap_or_else(|| Route::default_name(&rules[0]));
+    (element.is_intact && reader.refused() == refused_before).then_some(Route {
+        name,
+        rules,
+        action,
+        policies: policies.into(),
+        shaping: Shaping {
+            bandwidths: written.bandwidths.clone(),
+            weight: written.weight.unwrap_or(NonZeroU32::MIN),
+            delay: written.delay.clone(),
+            response_delay: written.response_delay.as_ref().map(|delay| delay.value.clone()),
+        }
+        .into(),
+        cache: cache.map(Box::new),
+    })
+}
+
+/// The cache policy of a route.
+fn cache(written: &RouteWritten, reader: &mut Reader<'_>) -> Option<cache::CachePolicy> {
+    let Element { value, .. } = written.cache.as_deref()?;
+    let mut policy = cache_options::policy(value, reader)?;
+    policy.ignore.origin = written.cors.is_some();
+    Some(policy)
+}
+
+/// Rejects what takes effect against `cors`: methods without that of preflights, and fields that it writes.
+fn check_cors(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) {
+    let Some(cors) = &written.cors else { return };
+    if !written.requests.has_method("OPTIONS") {
+        let message = "cors: browsers ask with OPTIONS first, which methods of this route leaves out";
+        refuse(&cors.at, message, "methods with \"OPTIONS\"", reader);
+    }
+    let tables = written.response_headers.iter().flat_map(|edits| {
+        let used = |name: &Located<String>| names.header_sets.get(name.value.as_str()).copied();
+        edits.value.uses.iter().filter_map(used).chain([&edits.value])
+    });
+    let edits = tables.flat_map(|edits| edits.set.iter().chain(&edits.add).chain(&edits.default));
+    for edit in edits.filter(|edit| ::route::Cors::replaces(edit.name.0.as_bytes())) {
+        let message = format!("response_headers: cors writes {}", edit.name.0);
+        refuse(&edit.at, &message, "one of both", reader);
+    }
+}
+
+/// Rejects options that do not go together.
+fn check_relations(
+    Element { value: written, at, .. }: &Element<RouteWritten>,
+    action: Option<&Action>,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) {
+    let is_http1 = |upstream: &usize| names.protocols.get(*upstream) == Some(&Protocol::Http1);
+    let http1 = action.and_then(|action| action.upstreams().find(is_http1));
+    let compress = written.options.compress.as_ref();
+    let relations = Relations {
+        // A table may be among what was lost.
+        has_store: names.has_cache || !reader.is_whole(),
+        has_cache: written.cache.is_some(),
+        has_response_delay: written.response_delay.is_some(),
+        has_files: matches!(action, Some(Action::Files(_))),
+        has_redirect: written.redirect.is_some(),
+        asks_servers: action.map(|action| action.upstreams().next().is_some()),
+        http1_upstream: http1.and_then(|index| names.upstream_names.get(index).copied()),
+        has_grpc_web: written.options.grpc_web,
+        has_alt_svc: written.options.alt_svc,
+        has_compress: compress.is_some(),
+        has_dictionaries: compress.is_some_and(|compress| !compress.dictionaries.is_empty()),
+    };
+    for (place, message, expected) in relations.broken() {
+        let place = match place {
+            RoutePlace::Route => at,
+            RoutePlace::Cache => written.cache.as_ref().map_or(at, |cache| &cache.at),
+            RoutePlace::ResponseDelay => written.response_delay.as_ref().map_or(at, |delay| &delay.at),
+        };
+        refuse(place, &message, &expected, reader);
+    }
+}
+
+fn action(
+    Element { value: written, at, is_intact, .. }: &Element<RouteWritten>,
+    pattern: Option<&BytePattern>,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Action> {
+    let RouteWritten { upstream, split, redirect, respond, files, .. } = written;
+    let places = [
+        ("upstream", upstream.as_ref().map(|upstream| &upstream.at)),
+        ("split", split.as_ref().map(|split| &split.at)),
+        ("redirect", redirect.as_ref().map(|redirect| &redirect.at)),
+        ("respond", respond.as_ref().map(|respond| &respond.at)),
+        ("files", files.as_ref().map(|files| &files.at)),
+    ];
+    let mut there = places.iter().filter_map(|(option, at)| at.map(|at| (*option, at)));
+    match (there.next(), there.next()) {
+        (Some((first, _)), Some((second, at))) => {
+            refuse(at, &format!("[[route]] has {first} and {second}"), "one of them", reader);
+        }
+        (None, _) if *is_intact && reader.is_whole() => {
+            refuse(at, "[[route]] has nothing to do", "upstream, split, redirect, respond or files", reader);
+        }
+        _ => {}
+    }
+    if let Some(Located { value, at }) = upstream {
+        names.http_upstream("upstream", value, at, reader).map(Action::Upstream)
+    } else if let Some(Located { value, at }) = split {
+        split_action(value, at, names, reader)
+    } else if let Some(redirect) = redirect {
+        redirect_action(&redirect.value, pattern, reader)
+    } else if let Some(files) = files {
+        files::files(&files.value, reader).map(|files| Action::Files(Arc::new(files)))
+    } else {
+        respond_action(&respond.as_ref()?.value, reader)
+    }
+}
+
+fn split_action(
+    shares: &[Pair<String, u32>],
+    at: &Span,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Action> {
+    let mut found = Vec::with_capacity(shares.len());
+    for Pair { at, name, value } in shares {
+        found.push((names.http_upstream("split", name, at, reader)?, name.as_str(), *value));
+    }
+    let split = Split::new(found);
+    if split.is_none() {
+        refuse(
+            at,
+            "split: nobody gets anything",
+            "a weight above 0, such as { app = 9, canary = 1 }",
+            reader,
+        );
+    }
+    split.map(Action::Split)
+}
+
+fn redirect_action(
+    written: &RedirectWritten,
+    pattern: Option<&BytePattern>,
+    reader: &mut Reader<'_>,
+) -> Option<Action> {
+    let to = written.to.as_ref()?;
+    let pattern = written.pattern.as_ref().map(|pattern| &pattern.value).or(pattern);
+    let redirect = Redirect::new(written.status, &to.value, pattern.cloned());
+    template(redirect, "to", &to.at, "a URL such as https://www.example.com$path, or a path", reader)
+        .map(|redirect| Action::Redirect(Box::new(redirect)))
+}
+
+fn respond_action(written: &RespondWritten, reader: &mut Reader<'_>) -> Option<Action> {
+    const PLAIN: &str = "text/plain; charset=utf-8";
+    let RespondWritten { status, body, file, content_type } = written;
+    if let (Some(_), Some(file)) = (body, file) {
+        refuse(&file.at, "respond has body and file", "one of them", reader);
+    }
+    let status = status.as_ref()?;
+    let page = file.as_ref().map(|file| &file.value);
+    let bytes = match (page, body) {
+        (Some(page), _) => page.body.to_vec(),
+        (None, body) => body.as_ref().map(|body| body.value.clone().into_bytes()).unwrap_or_default(),
+    };
+    let of_file = page.map_or(PLAIN, |page| page.content_type);
+    let media_type = content_type.as_ref().map_or(of_file, |content_type| &content_type.value);
+    match FixedResponse::new(status.value, media_type, bytes) {
+        Ok(response) => {
+            let file = page.map(|page| page.file.clone());
+            Some(Action::Respond(Respond { response: Arc::new(response), file }))
+        }
+        Err(error) => {
+            let body = body.as_ref().map(|body| &body.at).or(file.as_ref().map(|file| &file.at));
+            let (option, at) = match &error {
+                FixedResponseError::Status(_) => ("status", Some(&status.at)),
+                FixedResponseError::Body(_) => ("body", body),
+                FixedResponseError::ContentType(_) => {
+                    ("content_type", content_type.as_ref().map(|it| &it.at))
+                }
+            };
+            let mistake = reader.mistake(at.unwrap_or(&status.at), format!("{option}: {error}"));
+            reader.add(mistake);
+            None
+        }
+    }
+}
+
+fn policies(
+    written: &RouteWritten,
+    pattern: Option<&BytePattern>,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Policies> {
+    let auth = match written.auth.as_deref() {
+        Some(Element { value, .. }) => {
+            let (file, users) = value.users.clone()?;
+            Some(Auth { realm: value.realm.clone(), file, users })
+        }
+        None => None,
+    };
+    let jwt = match &written.jwt {
+        Some(element) => Some(jwt_options::jwt(element, reader)?),
+        None => None,
+    };
+    check_jwt(written, reader);
+    let forward_auth = match &written.forward_auth {
+        Some(element) => Some(forward_auth::forward_auth(element, names, reader)?),
+        None => None,
+    };
+    check_copied(written, reader);
+    let web_bot_auth = match &written.web_bot_auth {
+        Some(element) => Some(web_bot_auth::web_bot_auth(element, reader)?),
+        None => None,
+    };
+    let rate_limits: Vec<RateLimit> =
+        written.rate_limit.iter().filter_map(|limit| rate_limit(&limit.value, reader)).collect();
+    let rewrite = match written.rewrite.as_deref() {
+        Some(Element { value, is_intact: true, .. }) => rewrite(value, &written.requests.path, reader)?,
+        // Groups of a pattern that could not be read are none of the route's path.
+        Some(_) => return None,
+        None => Rewrite::default(),
+    };
+    let cookies = match &written.cookies {
+        Some(element) => Some(cookies(element, rewrite.path.as_ref(), reader)?),
+        None => mapped_paths(rewrite.path.as_ref()),
+    };
+    let split_key = split::split_key(written, reader);
+    let cors = match &written.cors {
+        Some(element) => Some(cors::cors(element, written.options.grpc_web, reader)?),
+        None => None,
+    };
+    let (of_requests, of_responses) = ((TemplateStage::Forward, pattern), (TemplateStage::Response, pattern));
+    Some(Policies {
+        access: Access { allow: written.allow.clone(), deny: written.deny.clone() }.into(),
+        auth: auth.map(Box::new),
+        require: require(written, reader),
+        forward_auth: forward_auth.map(Box::new),
+        jwt: jwt.map(Box::new),
+        web_bot_auth: web_bot_auth.map(Box::new),
+        rate_limits,
+        mirror: mirror::mirror(written.mirror.as_deref(), names, reader).map(Box::new),
+        request_buffering: written.request_buffering.as_ref().and_then(|buffering| buffering.value),
+        request_headers: edits(written.request_headers.as_deref(), of_requests, names, reader)?,
+        response_headers: edits(written.response_headers.as_deref(), of_responses, names, reader)?,
+        location: written.location.unwrap_or(rewrite != Rewrite::default()),
+        rewrite: rewrite.into(),
+        split_key: split_key.map(Box::new),
+        cors: cors.map(Box::new),
+        cookies: cookies.map(Box::new),
+        options: written.options.clone().into(),
+        retry: written.retry.as_ref().map(|retry| Box::new(retry.value.clone())),
+        timeouts: written.timeouts.as_ref().map(|timeouts| timeouts.value).unwrap_or_default().into(),
+        limits: written.limits.as_ref().map(|limits| limits.value).unwrap_or_default().into(),
+    })
+}
+
+/// How many of the ways to prove who one is are needed. Without several the option is a mistake.
+fn require(written: &RouteWritten, reader: &mut Reader<'_>) -> Require {
+    let Some(Located { value, at }) = &written.require else { return Require::All };
+    let ways = [
+        written.auth.is_some(),
+        written.jwt.is_some(),
+        written.web_bot_auth.is_some(),
+        written.forward_auth.is_some(),
+    ];
+    if ways.into_iter().filter(|way| *way).count() < 2 {
+        refuse(
+            at,
+            "require: there are no several ways to prove who one is",
+            "two of auth, jwt, web_bot_auth and forward_auth",
+            reader,
+        );
+    }
+    *value
+}
+
+/// Rejects edits of fields that an authentication server writes.
+fn check_copied(written: &RouteWritten, reader: &mut Reader<'_>) {
+    let (Some(auth), Some(edits)) = (&written.forward_auth, &written.request_headers) else { return };
+    for Pair { at, name, .. } in edits.value.set.iter().chain(&edits.value.add) {
+        if auth.value.copies(&name.0) {
+            let message = format!("request_headers: {} is one of forward_auth.copy_headers", name.0);
+            refuse(at, &message, "another name in one of them", reader);
+        }
+    }
+}
+
+fn rewrite(written: &RewriteWritten, path: &PathRule, reader: &mut Reader<'_>) -> Option<Rewrite> {
+    let RewriteWritten { path: to, pattern, host } = written;
+    let groups = match path {
+        PathRule::Pattern(pattern) => Some(pattern),
+        PathRule::Exact(_) | PathRule::Prefix(_) => None,
+    };
+    if let (None, Some(pattern)) = (to, pattern) {
+        refuse(
+            &pattern.at,
+            "rewrite has pattern without path",
+            "what comes in the place of such a path",
+            reader,
+        );
+    }
+    let path = match to {
+        Some(Located { value: to, at }) => {
+            let rewrite = match (pattern, path) {
+                (Some(own), _) => PathRewrite::pattern(own.value.clone(), to),
+                (None, PathRule::Pattern(pattern)) => PathRewrite::pattern(pattern.clone(), to),
+                (None, PathRule::Prefix(prefix)) => PathRewrite::prefix(prefix, to),
+                (None, PathRule::Exact(_)) => PathRewrite::whole(to),
+            };
+            Some(template(rewrite, "path", at, "a path such as /v1, or with variables /users/$1", reader)?)
+        }
+        None => None,
+    };
+    let host = match host {
+        Some(Located { value, at }) => {
+            let expected = "a host such as $host or tenant.internal:8080";
+            Some(template(HostRewrite::new(value, groups), "host", at, expected, reader)?)
+        }
+        None => None,
+    };
+    Some(Rewrite { path, host })
+}
+
+/// Prefixes that paths of cookies are mapped back by.
+fn cookie_prefixes(path: Option<&PathRewrite>) -> Option<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (client, server) = path.and_then(PathRewrite::prefixes)?;
+    (client != server).then(|| (text(client), text(server)))
+}
+
+/// The default cookie rewrite: as with Location, paths follow the prefix of the path rewrite.
+fn mapped_paths(path: Option<&PathRewrite>) -> Option<CookieRewrite> {
+    let path = Some(cookie_prefixes(path)?);
+    Some(CookieRewrite { path, ..CookieRewrite::default() })
+}
+
+fn cookies(
+    Element { value: written, at, .. }: &Element<CookiesWritten>,
+    path: Option<&PathRewrite>,
+    reader: &mut Reader<'_>,
+) -> Option<CookieRewrite> {
+    let rewrite = CookieRewrite {
+        names: written.names.clone(),
+        domain: written.domain.clone(),
+        path: cookie_prefixes(path.filter(|_| written.path)),
+        secure: written.secure,
+        http_only: written.http_only,
+        same_site: written.same_site,
+    };
+    match rewrite.check() {
+        Ok(()) => Some(rewrite),
+        Err(error) => {
+            let mistake = reader.mistake(at, format!("cookies: {}", ValueFault::Cookies(error)));
+            reader.add(mistake);
+            None
+        }
+    }
+}
+
+/// Warns of options that a route without a server does not use, but for those that it does.
+fn warn_of_idle(
+    Element { value: written, .. }: &Element<RouteWritten>,
+    used: &[&str],
+    reader: &mut Reader<'_>,
+) {
+    for (option, at) in for_servers(written).into_iter().filter(|(option, _)| !used.contains(option)) {
+        if let Some(at) = at {
+            let warning = reader.mistake(at, format!("{option}: this route asks no server"));
+            reader.warn(warning);
+        }
+    }
+}
+
+/// Options of servers that also apply to files: these are found by the path that a server would get, and have bodies. That
+/// `cache` does not is a mistake (see `relations`).
+pub(crate) const FOR_FILES: &[&str] = &["rewrite", "timeouts", "limits", "cache"];
+
+/// Options of servers that also apply to every response: they bound how slowly a client may read it.
+pub(crate) const FOR_CLIENTS: &[&str] = &["timeouts", "limits"];
+
+/// The options that only mean something for servers, and where a route has them.
+pub(crate) fn for_servers(written: &RouteWritten) -> [(&'static str, Option<&Span>); 9] {
+    [
+        ("mirror", written.mirror.as_ref().map(|it| &it.at)),
+        ("request_buffering", written.request_buffering.as_ref().map(|it| &it.at)),
+        ("rewrite", written.rewrite.as_ref().map(|it| &it.at)),
+        ("request_headers", written.request_headers.as_ref().map(|it| &it.at)),
+        ("cookies", written.cookies.as_ref().map(|it| &it.at)),
+        ("retry", written.retry.as_ref().map(|it| &it.at)),
+        ("timeouts", written.timeouts.as_ref().map(|it| &it.at)),
+        ("limits", written.limits.as_ref().map(|it| &it.at)),
+        ("cache", written.cache.as_ref().map(|it| &it.at)),
+    ]
+}
+
+/// The conditions on claims. The route has to verify every token: claims are read before that.
+fn claims(written: &RouteWritten, reader: &mut Reader<'_>) -> ClaimRules {
+    let Some(Located { value: pairs, at }) = &written.claim else { return ClaimRules::default() };
+    let values = pairs.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect();
+    let is_any = written.require.as_ref().is_some_and(|require| require.value == Require::Any);
+    match &written.jwt {
+        Some(_) if is_any => {
+            let message = "claim: with require = \"any\", a forged token may be let in by another proof";
+            refuse(at, message, "require = \"all\", or another route", reader);
+            ClaimRules::default()
+        }
+        Some(jwt) => jwt.value.claim_rules(values),
+        None => {
+            let message = "claim: the route has no jwt, so nobody verifies the token";
+            refuse(at, message, "jwt, in this route or in [route_defaults]", reader);
+            ClaimRules::default()
+        }
+    }
+}
+
+/// Rejects limits of users on a route that does not ask who a client is.
+fn check_limits(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
+    let of_users = policies.rate_limits.iter().any(|limit| limit.key.has_user());
+    if let (true, true, Some(limit)) = (of_users, is_nobody(written), written.rate_limit.first()) {
+        let message = "rate_limit: the route does not ask who a client is, so there is no user to count by";
+        let expected = "auth, jwt, web_bot_auth, or forward_auth with user, or another key";
+        refuse(&limit.at, message, expected, reader);
+    }
+}
+
+/// Whether a route never knows a user.
+fn is_nobody(written: &RouteWritten) -> bool {
+    written.auth.is_none()
+        && written.jwt.is_none()
+        && written.web_bot_auth.is_none()
+        && written.forward_auth.as_ref().is_none_or(|auth| !auth.value.names_user())
+}
+
+/// Rejects what a route with `jwt` cannot have besides.
+fn check_jwt(written: &RouteWritten, reader: &mut Reader<'_>) {
+    let Some(Element { value: jwt, at, .. }) = written.jwt.as_deref() else { return };
+    if let Some(auth) = &written.auth
+        && jwt.is_bearer()
+        && written.require.as_ref().is_none_or(|require| require.value == Require::All)
+    {
+        let message = "auth and jwt need Authorization both, and a request has one";
+        refuse(
+            &auth.at,
+            message,
+            "require = \"any\", one of them, or jwt with from = \"header:NAME\" or \"cookie:NAME\"",
+            reader,
+        );
+    }
+    if let Some(Element { value: forward_auth, .. }) = written.forward_auth.as_deref()
+        && let Some((at, name)) = jwt.fields().find(|(_, name)| forward_auth.copies(name))
+    {
+        let message = format!("claims: {name} is one of forward_auth.copy_headers");
+        refuse(at, &message, "another name in one of them", reader);
+    }
+    let Some(Element { value: edits, .. }) = written.request_headers.as_deref() else { return };
+    for Pair { at: edit, name, .. } in edits.set.iter().chain(&edits.add) {
+        if jwt.passes(&name.0) {
+            let line = reader.line(at);
+            let message = format!("request_headers: {} is written by jwt.claims, in {line}", name.0);
+            refuse(edit, &message, "another name in one of them", reader);
+        }
+    }
+}
+
+/// Warns of `$user` in a route without `auth`, `jwt` or `web_bot_auth`, where it is always empty.
+fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
+    let is_nobody = is_nobody(written);
+    let edits = [
+        ("request_headers", &written.request_headers, &policies.request_headers),
+        ("response_headers", &written.response_headers, &policies.response_headers),
+    ];
+    for (option, written, edits) in edits {
+        if let (true, Some(element), true) = (is_nobody, written, edits.has_user()) {
+            let what =
+                format!("{option}: $user is always empty here, since the route does not ask who a client is");
+            let warning = reader.mistake(&element.at, what);
+            reader.warn(warning);
+        }
+    }
+}
+
+/// Warns of rewrites with variables of the client that are not part of the cache key.
+fn warn_of_unkeyed(
+    written: &RouteWritten,
+    policies: &Policies,
+    cache: &cache::CachePolicy,
+    reader: &mut Reader<'_>,
+) {
+    let Some(element) = &written.rewrite else { return };
+    let Rewrite { path, host } = &*policies.rewrite;
+    let named =
+        path.iter().flat_map(PathRewrite::of_client).chain(host.iter().flat_map(HostRewrite::of_client));
+    let text = String::from_utf8_lossy;
+    for variable in named {
+        let (what, remedy) = match variable {
+            OfClient::Header(name) if cache.key.headers.iter().any(|key| key.eq_ignore_ascii_case(name)) => {
+                continue;
+            }
+            OfClient::Cookie(name) if cache.key.cookies.iter().any(|key| **key == *name) => continue,
+            OfClient::Header(name) => {
+                (format!("$header.{}", text(name)), "; name the field in cache.key_headers")
+            }
+            OfClient::Cookie(name) => {
+                (format!("$cookie.{}", text(name)), "; name the cookie in cache.key_cookies")
+            }
+            OfClient::Other(name) => (name.to_owned(), "; leave it out, or the cache"),
+        };
+        let what = format!(
+            "rewrite: {what} tells no stored responses apart, so one client gets what was stored for another{remedy}"
+        );
+        let warning = reader.mistake(&element.at, what);
+        reader.warn(warning);
+    }
+}

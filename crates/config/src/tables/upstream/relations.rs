@@ -1,0 +1,217 @@
+//! Rules between the options of an upstream, for files and for settings that a program changes.
+
+use std::collections::HashMap;
+
+use balance::{BreakerSettings, EjectionSettings, PolicyRow, SERVERS_MAX, SessionSource};
+
+use crate::option::server::{Scheme, Server, ServerHost};
+use crate::tables::tls::negotiation::TlsVersion;
+use crate::tables::upstream::{Check, Probe, Protocol, StickySessions, StickyTable, Upstream};
+
+/// The options that depend on each other.
+pub(crate) struct Relations<'u> {
+    pub(crate) servers: Vec<&'u Server>,
+    pub(crate) balance: &'static PolicyRow,
+    pub(crate) hash_key: Option<&'u SessionSource>,
+    /// The key of sticky sessions; `Some(None)` for the inserted cookie.
+    pub(crate) sticky: Option<Option<&'u SessionSource>>,
+    pub(crate) check: Option<CheckRelations>,
+    pub(crate) eject: Option<&'u EjectionSettings>,
+    pub(crate) breaker: Option<&'u BreakerSettings>,
+    pub(crate) protocol: Protocol,
+    pub(crate) sends_proxy_protocol: bool,
+    pub(crate) permits_tls13: bool,
+    /// Whether the name in certificates is written, or certificates are not verified.
+    pub(crate) is_name_known: bool,
+}
+
+/// The options of health checks that depend on others.
+#[derive(Clone, Copy)]
+pub(crate) struct CheckRelations {
+    pub(crate) is_tcp: bool,
+    pub(crate) has_port: bool,
+    pub(crate) is_slower_in_doubt: bool,
+}
+
+/// The option that breaks a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UpstreamPlace {
+    Upstream,
+    Server(usize),
+    HashKey,
+    Sticky,
+    Check,
+    Eject,
+    Breaker,
+    ProxyProtocol,
+    MaxVersion,
+}
+
+pub(crate) struct Broken {
+    pub(crate) at: UpstreamPlace,
+    pub(crate) message: String,
+    pub(crate) expected: String,
+    /// The server that has the name already.
+    pub(crate) first: Option<usize>,
+}
+
+impl<'u> Relations<'u> {
+    /// The options of an upstream in force.
+    pub(crate) fn from_upstream(upstream: &'u Upstream) -> Self {
+        let check = |Check { settings, port, probe, .. }: &Check| CheckRelations {
+            is_tcp: *probe == Probe::Tcp,
+            has_port: port.is_some(),
+            is_slower_in_doubt: settings.interval_in_doubt > settings.interval,
+        };
+        let tls = &upstream.tls;
+        Self {
+            servers: upstream.servers.iter().collect(),
+            balance: upstream.balance,
+            hash_key: upstream.balance.hashes.then_some(&upstream.hash_key),
+            sticky: upstream.sticky.as_ref().map(|sticky| match sticky {
+                StickySessions::Cookie(_) => None,
+                StickySessions::Table(StickyTable { source, .. }) => Some(source),
+            }),
+            check: upstream.check.as_ref().map(check),
+            eject: upstream.settings.ejection.as_ref(),
+            breaker: upstream.settings.breaker.as_ref(),
+            protocol: upstream.protocol,
+            sends_proxy_protocol: upstream.send_proxy_protocol.is_some(),
+            permits_tls13: tls.negotiation.permits(TlsVersion::Tls13),
+            is_name_known: tls.name.is_some() || !tls.verify,
+        }
+    }
+
+    /// The rules that the options break.
+    pub(crate) fn broken(&self) -> Vec<Broken> {
+        let mut broken = Vec::new();
+        let mut refuse = |at: UpstreamPlace, message: String, expected: &str| {
+            broken.push(Broken { at, message, expected: expected.to_owned(), first: None });
+        };
+        self.check_servers(&mut refuse);
+        self.check_hash(&mut refuse);
+        self.check_sticky(&mut refuse);
+        self.check_times(&mut refuse);
+        if self.sends_proxy_protocol && self.protocol.is_multiplexed() {
+            let protocol = if self.protocol == Protocol::Http3 { "h3" } else { "h2" };
+            let message = format!(
+                "send_proxy_protocol says who the one client of a connection is; with protocol = \"{protocol}\" there are many"
+            );
+            refuse(UpstreamPlace::ProxyProtocol, message, "protocol = \"http/1.1\"");
+        }
+        if self.protocol == Protocol::Http3 {
+            self.check_http3(&mut refuse);
+        }
+        broken.extend(self.names_twice());
+        broken
+    }
+
+    fn check_servers(&self, refuse: &mut impl FnMut(UpstreamPlace, String, &str)) {
+        if self.servers.len() > SERVERS_MAX {
+            let message = "servers: there are too many".to_owned();
+            refuse(UpstreamPlace::Upstream, message, &format!("at most {SERVERS_MAX}"));
+        }
+        for (place, server) in self.servers.iter().enumerate() {
+            if let (ServerHost::Catalog(service), Scheme::Https, false) =
+                (&server.host, server.scheme, self.is_name_known)
+            {
+                let message =
+                    format!("servers: nothing says which name the certificates of {} have", service.name);
+                let expected =
+                    "tls.name as well: whoever registers instances can choose their addresses, but no name";
+                refuse(UpstreamPlace::Server(place), message, expected);
+            }
+        }
+    }
+
+    fn names_twice(&self) -> impl Iterator<Item = Broken> {
+        let mut names = HashMap::new();
+        let named = self.servers.iter().enumerate();
+        let named = named.filter_map(|(place, server)| Some((place, server.name.as_ref()?)));
+        named.filter_map(move |(place, name)| {
+            let first = names.insert(name, place)?;
+            let message = format!("servers: the name {name:?} is there twice");
+            let expected = "a name for each".to_owned();
+            Some(Broken { at: UpstreamPlace::Server(place), message, expected, first: Some(first) })
+        })
+    }
+
+    fn check_hash(&self, refuse: &mut impl FnMut(UpstreamPlace, String, &str)) {
+        let policy = self.balance.name;
+        let by_key = "balance = \"consistent-hash\"";
+        let Some(key) = self.hash_key else { return };
+        if !self.balance.hashes {
+            refuse(
+                UpstreamPlace::HashKey,
+                format!("hash_key: balance = {policy:?} has no use for it"),
+                by_key,
+            );
+        } else if policy == "client-address" && !matches!(key, SessionSource::ClientAddress(_)) {
+            let message = "hash_key: balance = \"client-address\" goes by the client".to_owned();
+            refuse(UpstreamPlace::HashKey, message, &format!("client or client/24, or {by_key}"));
+        }
+    }
+
+    fn check_sticky(&self, refuse: &mut impl FnMut(UpstreamPlace, String, &str)) {
+        let Some(by) = self.sticky else { return };
+        let policy = self.balance.name;
+        if self.balance.hashes {
+            let message = format!("sticky: balance = {policy:?} keeps clients on servers by itself");
+            refuse(UpstreamPlace::Sticky, message, "another balance, or no sticky sessions");
+        }
+        let has_bytes = self.servers.iter().any(|server| server.scheme == Scheme::Tcp);
+        if has_bytes && !matches!(by, Some(SessionSource::ClientAddress(_))) {
+            let message = "sticky: of what goes to a tcp:// server only the client is known".to_owned();
+            refuse(UpstreamPlace::Sticky, message, "by = \"client\"");
+        }
+    }
+
+    fn check_times(&self, refuse: &mut impl FnMut(UpstreamPlace, String, &str)) {
+        if self.eject.is_some_and(|eject| eject.longest < eject.base) {
+            refuse(
+                UpstreamPlace::Eject,
+                "eject: longest is shorter than base".to_owned(),
+                "the same or more",
+            );
+        }
+        if self.breaker.is_some_and(|breaker| breaker.open_max < breaker.open) {
+            refuse(
+                UpstreamPlace::Breaker,
+                "breaker: open_max is shorter than open".to_owned(),
+                "the same or more",
+            );
+        }
+        let Some(check) = self.check else { return };
+        if check.is_slower_in_doubt {
+            let message = "check: interval_in_doubt is longer than interval".to_owned();
+            refuse(UpstreamPlace::Check, message, "the same or less");
+        }
+        let has_unix = self.servers.iter().any(|server| matches!(server.host, ServerHost::Unix(_)));
+        if check.has_port && has_unix {
+            refuse(UpstreamPlace::Check, "check: port is of no use for a Unix socket".to_owned(), "no port");
+        }
+    }
+
+    /// Rejects what HTTP/3 does not have.
+    fn check_http3(&self, refuse: &mut impl FnMut(UpstreamPlace, String, &str)) {
+        for (place, server) in self.servers.iter().enumerate() {
+            if server.scheme != Scheme::Https {
+                // RFC 9114 §3.1, RFC 9001: QUIC is encrypted always.
+                let message = format!("servers: {server} has no TLS, which protocol = \"h3\" needs");
+                let expected = "an https:// URL, or protocol = \"h2\" or \"http/1.1\"";
+                refuse(UpstreamPlace::Server(place), message, expected);
+            }
+        }
+        if !self.permits_tls13 {
+            let message = "max_version: protocol = \"h3\" needs TLS 1.3, which QUIC is based on".to_owned();
+            refuse(UpstreamPlace::MaxVersion, message, "\"1.3\", or no max_version");
+        }
+        if self.check.is_some_and(|check| check.is_tcp) {
+            let message =
+                "check: type = \"tcp\" does not reach servers with protocol = \"h3\", which listen at UDP"
+                    .to_owned();
+            let expected = "type = \"tls\", which does a handshake of QUIC, or \"http\"";
+            refuse(UpstreamPlace::Check, message, expected);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Conditions and values on requests: a total subset of CEL, the Common Expression Language.
+//!
+//! An expression is compiled once, against a schema of names, and evaluated per request on borrowed data. It has one
+//! type, cannot fail, and has a known cost. There are no loops. No sockets, clocks, threads or files.
+
+#![forbid(unsafe_code)]
+
+/// Types, values, and the buffer for built texts.
+mod value;
+/// Facts: what expressions can ask.
+mod facts;
+/// The names that one place of the configuration knows.
+mod schema;
+/// Limits of expressions.
+mod limits;
+/// Mistakes with their places.
+mod fault;
+/// Text to tokens.
+mod token;
+/// The syntax tree.
+mod syntax;
+/// Tokens to the syntax tree.
+mod parse;
+/// Durations as texts.
+mod duration;
+/// Points in time: dates, times of day, texts.
+mod calendar;
+/// Sets of networks.
+mod networks;
+/// Regular expressions.
+mod pattern;
+/// The checked tree.
+mod node;
+/// Names and types: syntax to the checked tree.
+mod check;
+/// The worst case of an evaluation.
+mod cost;
+/// Evaluation.
+mod evaluate;
+/// Evaluation with the value of each part.
+mod explain;
+/// Conditions that follow from others.
+mod imply;
+
+use std::fmt;
+
+pub use explain::{ExplainedPart, ExpressionTrace, Outcome};
+pub use facts::{ExchangeStage, Fact, FactFamily, Facts, Key};
+pub use fault::ExpressionFault;
+pub use limits::ExpressionLimits;
+pub use schema::{Map, Schema, SchemaConstant};
+pub use value::{EvaluationScratch, Value, ValueKind, ValueType};
+
+use cost::Cost;
+use evaluate::Evaluation;
+use node::Node;
+
+/// A compiled expression.
+///
+/// A clone has its own scratch space for regular expressions: give each thread a clone, because threads that share one
+/// sometimes wait for each other. Clones share the expressions behind names ([`Schema::with_definition`]).
+///
+/// # Examples
+/// ```
+/// use expression::{Expression, Fact, Facts, FactFamily, Key, ExpressionLimits, Schema, EvaluationScratch, ExchangeStage, ValueType, Value};
+///
+/// struct Request {
+///     method: &'static str,
+///     fields: Vec<(&'static str, &'static str)>,
+/// }
+///
+/// impl Facts for Request {
+///     fn value(&self, fact: Fact) -> Option<Value<'_>> {
+///         match fact {
+///             Fact::RequestMethod => Some(Value::Text(self.method.as_bytes())),
+///             _ => None,
+///         }
+///     }
+///
+///     fn field(&self, family: FactFamily, key: &Key) -> Option<&[u8]> {
+///         let fields = self.fields.iter().filter(|_| family == FactFamily::RequestHeaders);
+///         let mut named = fields.filter(|(name, _)| name.as_bytes() == key.as_bytes());
+///         named.next().map(|(_, value)| value.as_bytes())
+///     }
+/// }
+///
+/// let text = r#"request.method == "GET" && (request.headers["user-agent"] ?? "").contains("bot")"#;
+/// let schema = Schema::new(ExchangeStage::Request);
+/// let is_bot = Expression::of_type(ValueType::Boolean, text, &schema, &ExpressionLimits::default())?;
+///
+/// let mut scratch = EvaluationScratch::new();
+/// let request = Request { method: "GET", fields: vec![("user-agent", "a bot")] };
+/// assert!(is_bot.holds(&request, &mut scratch));
+/// assert!(!is_bot.holds(&Request { fields: vec![], ..request }, &mut scratch));
+///
+/// let fault = Expression::new("request.methud == 'GET'", &schema, &ExpressionLimits::default()).unwrap_err();
+/// assert_eq!(fault.at, 0..14);
+/// assert_eq!(fault.to_string(), "the name request.methud does not exist; did you mean \"request.method\"?");
+/// # Ok::<(), expression::ExpressionFault>(())
+/// ```
+#[derive(Clone)]
+pub struct Expression {
+    text: Box<str>,
+    root: Node,
+    stage: ExchangeStage,
+    cost: Cost,
+}
+
+impl Expression {
+    /// Compiles an expression of any type.
+    ///
+    /// # Errors
+    /// The first mistake in the text, or the limit that it exceeds.
+    pub fn new(text: &str, schema: &Schema, limits: &ExpressionLimits) -> Result<Self, ExpressionFault> {
+        Self::compile(text, schema, limits, None)
+    }
+
+    /// Compiles an expression of one type: [`ValueType::Boolean`] for a condition. The value may be absent: see
+    /// [`Expression::kind`].
+    ///
+    /// # Errors
+    /// The first mistake in the text, or the limit that it exceeds.
+    pub fn of_type(
+        wanted: ValueType,
+        text: &str,
+        schema: &Schema,
+        limits: &ExpressionLimits,
+    ) -> Result<Self, ExpressionFault> {
+        Self::compile(text, schema, limits, Some(wanted))
+    }
+
+    fn compile(
+        text: &str,
+        schema: &Schema,
+        limits: &ExpressionLimits,
+        wanted: Option<ValueType>,
+    ) -> Result<Self, ExpressionFault> {
+        let tree = parse::parse(text, limits)?;
+        let checked = check::check(text, &tree, schema, wanted)?;
+        let cost = cost::measure(&checked.root, limits)?;
+        Ok(Self { text: text.into(), root: checked.root, stage: checked.stage, cost })
+    }
+
+    /// The text, as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The type of the value, and whether it may be absent.
+    pub fn kind(&self) -> ValueKind {
+        self.root.kind
+    }
+
+    /// The first stage at which all names in the expression are known.
+    pub fn stage(&self) -> ExchangeStage {
+        self.stage
+    }
+
+    /// Returns the worst case of an evaluation in steps. A name, an operator or a function is one step. So are 64 bytes
+    /// of text that are read or written, and 8 bytes that a small regular expression reads. Larger regular expressions
+    /// cost up to 32 times as much.
+    pub fn cost(&self) -> u64 {
+        self.cost.steps
+    }
+
+    /// The most bytes that an evaluation writes into the [`EvaluationScratch`].
+    pub fn scratch_bytes(&self) -> u64 {
+        self.cost.scratch_peak
+    }
+
+    /// Evaluates a condition. False if the expression is not one.
+    #[inline]
+    pub fn holds<F: Facts + ?Sized>(&self, facts: &F, scratch: &mut EvaluationScratch) -> bool {
+        Evaluation::new(facts, &mut scratch.bytes).test(&self.root)
+    }
+
+    /// Evaluates an expression of any type; `None` if the value is absent.
+    pub fn evaluate<'r, F: Facts + ?Sized>(
+        &'r self,
+        facts: &'r F,
+        scratch: &'r mut EvaluationScratch,
+    ) -> Option<Value<'r>> {
+        let mut evaluation = Evaluation::new(facts, &mut scratch.bytes);
+        let root = &self.root;
+        let text = match root.kind.of {
+            ValueType::Boolean => return Some(Value::Boolean(evaluation.test(root))),
+            ValueType::Integer => return evaluation.number(root).map(Value::Integer),
+            ValueType::Duration => return evaluation.number(root).map(Value::Duration),
+            ValueType::Time => return evaluation.number(root).map(Value::Time),
+            ValueType::Address => return evaluation.address(root).map(Value::Address),
+            ValueType::Text => evaluation.text(root)?,
+        };
+        Some(Value::Text(text.for_scratch(&scratch.bytes)))
+    }
+
+    /// Evaluates with the value of each part, for people.
+    pub fn explain<F: Facts + ?Sized>(&self, facts: &F) -> ExpressionTrace {
+        explain::explain(&self.text, &self.root, facts)
+    }
+
+    /// Whether `other` is certainly true whenever this condition is, such as `request.path == "/a"` for
+    /// `request.path.startsWith("/")`. False if that cannot be shown.
+    pub fn implies(&self, other: &Self) -> bool {
+        let are_conditions = [self, other].iter().all(|one| one.kind().of == ValueType::Boolean);
+        are_conditions && imply::implies(&self.root, &other.root)
+    }
+}
+
+/// Equal if they have the same value for all facts, as far as their forms show: places and white space do not matter.
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.root == other.root
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Expression({:?})", self.text)
+    }
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}

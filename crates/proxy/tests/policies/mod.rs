@@ -1,0 +1,36 @@
+//! Policies of routes, between a client of HTTP/1 or HTTP/2 and a server.
+//!
+//! Each test is one thread, and no test depends on sleeping.
+
+/// Facts about clients from trusted proxies.
+mod truth;
+/// The choice of a route.
+mod matched;
+/// Admission by network, rate, and password.
+mod asked;
+/// Tokens.
+mod tokens;
+/// Signatures of bots.
+mod bots;
+/// Changes of requests and responses.
+mod changed;
+/// The access log.
+mod logged;
+/// Responses without a server.
+mod answered;
+/// The choice of a server.
+mod fleet;
+/// Request buffering.
+mod buffered;
+/// Clients that read a response too slowly.
+mod taken;
+/// CORS.
+mod cors;
+/// Routes under maintenance.
+mod maintenance;
+/// Splits, and routes by cookie.
+mod splits;
+/// Sets of header edits, and defaults.
+mod headers;
+/// Very many routes.
+mod many;

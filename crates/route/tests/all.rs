@@ -1,0 +1,8 @@
+//! Tests of route tables and of shared limits, and a test that they do not allocate.
+
+/// The route of a request.
+mod matching;
+/// Limits over several instances.
+mod shared;
+/// No allocations per request.
+mod allocations;
