@@ -216,14 +216,24 @@ impl Instance {
         (0..SESSIONS).map(|_| self.ask(None)).collect()
     }
 
-    /// Begins sessions, and waits until Redis knows them.
+    /// Begins sessions, and waits until Redis knows each of them.
     fn begin_known(&self) -> Vec<Session> {
-        let before = self.metric("vanward_redis_sessions_told_total");
-        let sessions = self.begin();
-        until("the sessions are told", || {
-            self.metric("vanward_redis_sessions_told_total") >= before + SESSIONS as u64
+        let begin_one = |_| {
+            let told = self.metric("vanward_redis_sessions_told_total");
+            let session = self.ask(None);
+            self.until_told(&session, told);
+            session
+        };
+        (0..SESSIONS).map(begin_one).collect()
+    }
+
+    /// Uses a session until Redis was told once more than before. A session that begins before the channel to Redis is
+    /// open is told at its next use.
+    fn until_told(&self, session: &Session, before: u64) {
+        until(&format!("Redis is told of {session:?}"), || {
+            self.server_of(session);
+            self.metric("vanward_redis_sessions_told_total") > before
         });
-        sessions
     }
 
     /// Waits until each session reaches its server.
@@ -295,11 +305,7 @@ fn without_redis_each_instance_keeps_its_sessions_and_tells_them_later() {
     scene.relay.becomes(Way::Open);
     [&one, &two].iter().for_each(|instance| instance.until_up(true));
     for session in &meanwhile {
-        let told = one.metric("vanward_redis_sessions_told_total");
-        until("what was learned meanwhile is told", || {
-            one.server_of(session);
-            one.metric("vanward_redis_sessions_told_total") > told
-        });
+        one.until_told(session, one.metric("vanward_redis_sessions_told_total"));
     }
     two.until_followed(&meanwhile);
 }

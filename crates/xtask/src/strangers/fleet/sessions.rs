@@ -129,12 +129,19 @@ impl<'a> SessionScene<'a> {
         Ok(ask(self.instances[instance].address, Some(&session.cookie))?.server)
     }
 
-    /// Starts sessions at the first instance, and returns once it has written them to the engine.
+    /// Starts sessions at the first instance, and returns once it has written them to the engine. A session that starts
+    /// before the channel to the engine is open is written at its next use.
     fn begin_all(&self) -> Result<Vec<CookieSession>, String> {
-        let before = self.told(0)?;
-        let sessions = (0..SESSIONS).map(|_| self.begin(0)).collect::<Result<Vec<_>, _>>()?;
-        until("the sessions are told", || Ok(self.told(0)? >= before + SESSIONS))?;
-        Ok(sessions)
+        let begin_one = |_| {
+            let before = self.told(0)?;
+            let session = self.begin(0)?;
+            until(&format!("{session:?} is told"), || {
+                self.server_of(0, &session)?;
+                Ok(self.told(0)? > before)
+            })?;
+            Ok(session)
+        };
+        (0..SESSIONS).map(begin_one).collect()
     }
 
     fn told(&self, instance: usize) -> Result<usize, String> {
