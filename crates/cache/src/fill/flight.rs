@@ -345,8 +345,9 @@ impl FlightStream {
         // remaining readers.
         let behind = index.saturating_sub(self.gone);
         self.parts.iter_mut().take(behind).for_each(|part| part.passed -= 1);
-        // It may have been the fastest reader. The positions of the others are unknown until they read again.
-        self.taken_bytes = self.total_bytes - self.held_bytes;
+        // It may have been the fastest reader. Parts that the next fastest has read are followed only by unread ones.
+        let unread = self.parts.iter().rev().take_while(|part| part.passed == 0);
+        self.taken_bytes = self.total_bytes - unread.map(|part| part.bytes.len() as u64).sum::<u64>();
         self.let_go();
         self.filler.take()
     }

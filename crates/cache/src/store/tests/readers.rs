@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::behaviour::{Board, Woken, join, lead, no_waker, pattern, read_all, store, store_with, wait};
 use super::{key, opening};
-use crate::fill::{BodyDemand, FillReader, Filled, Waited};
+use crate::fill::{BodyDemand, FillReader, Filled, ReadError, Waited};
 use crate::purge::{Force, PurgeScope};
 use crate::store::{MemoryStore, MissRole, StoreSettings};
 
@@ -58,6 +58,29 @@ fn a_slow_reader_of_an_unkept_body_slows_the_fetch_and_loses_nothing() {
     assert!(matches!(fill.finish(), Filled::TooLarge));
     read.extend(read_all(reader).expect("nothing is lost"));
     assert!(read == body);
+}
+
+/// The fast reader waits for more and reports nothing until it gets some, so the fetch must know its position.
+#[test]
+fn a_slow_reader_that_leaves_does_not_stop_the_fetch_for_a_fast_one() {
+    let part = pattern(64 << 10);
+    let store = store();
+    let (mut fill, mut fast) = lead(&store, key(1)).open(opening("k"));
+    let slow = [(); 2].map(|()| match join(&store, key(1)) {
+        MissRole::Stream(slow) => slow,
+        _ => panic!("it can be joined"),
+    });
+    for _ in 0..32 {
+        assert!(fill.poll_room(&no_waker()).is_ready());
+        assert_ne!(fill.push(&part, 50), BodyDemand::No);
+        assert!(matches!(fast.poll_next(&no_waker()), Poll::Ready(Some(Ok(_)))));
+        assert!(fast.poll_next(&no_waker()).is_pending());
+    }
+    for mut slow in slow {
+        assert_eq!(slow.poll_next(&no_waker()), Poll::Ready(Some(Err(ReadError::Behind))));
+        drop(slow);
+        assert!(fill.poll_room(&no_waker()).is_ready());
+    }
 }
 
 #[test]

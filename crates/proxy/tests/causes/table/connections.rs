@@ -122,15 +122,13 @@ pub(crate) fn rows() -> Vec<Row> {
                 Case::new("a slow client beside a fast one", is_behind)
                     .route("upstream = \"app\"\ncache = {}")
                     .tables("[cache]\nmemory = \"16MiB\"\nobject = \"64KiB\"\n")
-                    .clients(OVER_TCP)
+                    .clients(EACH)
                     .target("/shared")
                     .cut(200)
                     .detail(
                         "the client was too slow for a response that is shared and too large to be stored",
                     ),
-            )
-            // In 2 of 5 runs the fast client stalls for minutes, after datagrams are lost at its socket.
-            .no_clients(THREE, "not shown: the fast client stalls over HTTP/3"),
+            ),
         flood2(
             Failure::ResetFlood,
             Case::new("resets", |play| {
