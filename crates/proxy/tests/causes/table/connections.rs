@@ -117,18 +117,15 @@ pub(crate) fn rows() -> Vec<Row> {
                 .cut(200)
                 .detail("the client took nothing within timeouts.client_write, 300ms"),
         ),
-        of_clients(Failure::ClientBehind)
-            .case(
-                Case::new("a slow client beside a fast one", is_behind)
-                    .route("upstream = \"app\"\ncache = {}")
-                    .tables("[cache]\nmemory = \"16MiB\"\nobject = \"64KiB\"\n")
-                    .clients(EACH)
-                    .target("/shared")
-                    .cut(200)
-                    .detail(
-                        "the client was too slow for a response that is shared and too large to be stored",
-                    ),
-            ),
+        of_clients(Failure::ClientBehind).case(
+            Case::new("a slow client beside a fast one", is_behind)
+                .route("upstream = \"app\"\ncache = {}")
+                .tables("[cache]\nmemory = \"16MiB\"\nobject = \"64KiB\"\n")
+                .clients(EACH)
+                .target("/shared")
+                .cut(200)
+                .detail("the client was too slow for a response that is shared and too large to be stored"),
+        ),
         flood2(
             Failure::ResetFlood,
             Case::new("resets", |play| {
