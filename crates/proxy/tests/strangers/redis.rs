@@ -227,10 +227,10 @@ impl Instance {
         (0..SESSIONS).map(begin_one).collect()
     }
 
-    /// Uses a session until Redis was told once more than before. A session that begins before the channel to Redis is
-    /// open is told at its next use.
+    /// Uses a session until Redis has stored one session more than before. A session that begins before the channel to
+    /// Redis is open is stored at its next use.
     fn until_told(&self, session: &Session, before: u64) {
-        until(&format!("Redis is told of {session:?}"), || {
+        until(&format!("Redis knows {session:?}"), || {
             self.server_of(session);
             self.metric("vanward_redis_sessions_told_total") > before
         });

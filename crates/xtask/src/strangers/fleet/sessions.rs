@@ -135,7 +135,7 @@ impl<'a> SessionScene<'a> {
         let begin_one = |_| {
             let before = self.told(0)?;
             let session = self.begin(0)?;
-            until(&format!("{session:?} is told"), || {
+            until(&format!("the engine knows {session:?}"), || {
                 self.server_of(0, &session)?;
                 Ok(self.told(0)? > before)
             })?;
