@@ -50,7 +50,7 @@ impl Changes {
             let others = own.filter(|own| *own != wanted).count();
             if others > 0 {
                 said.push(format!(
-                    "measurements of {} in {} too",
+                    "measurements of {} in {}, too",
                     told(wanted),
                     figure::things(others, "case")
                 ));
@@ -97,7 +97,8 @@ impl Changes {
             let remedy = match nearest(unknown, there_are.clone()) {
                 Some(_) => "",
                 None => {
-                    ". To compare it too, add it to the proxies of a plan of your own, such as `vanward lab show` prints"
+                    ". To compare it too, add it to the proxies of your own plan; `vanward lab show` prints one to \
+                     start from"
                 }
             };
             return Err(format!(
@@ -113,7 +114,7 @@ impl Changes {
         for expect in &mut plan.expectations {
             let gone = expect.retain(|name| names.iter().any(|left| left == name));
             if !gone.is_empty() {
-                said.push(format!("{:?} is not judged of {}", expect.text(), gone.join(", ")));
+                said.push(format!("{:?} is not judged for {}", expect.text(), gone.join(", ")));
             }
         }
         Ok(said)
@@ -128,7 +129,7 @@ fn told(time: Duration) -> String {
 fn expected<'n>(written: &str, names: impl Iterator<Item = &'n str> + Clone) -> String {
     match nearest(written, names.clone()) {
         Some(name) => format!("did you mean {name:?}?"),
-        None => format!("expected some of {}", names.collect::<Vec<_>>().join(", ")),
+        None => format!("expected names from {}", names.collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -213,10 +214,10 @@ mod tests {
         };
         let cases = [
             (of(&["http-tiny-closd"], &[]), "did you mean \"http-tiny-closed\"?"),
-            (of(&["*", "quic-*"], &[]), "expected some of http-tiny-closed, "),
+            (of(&["*", "quic-*"], &[]), "expected names from http-tiny-closed, "),
             (of(&["http-*", "https-tiny-50%"], &[]), "follows from \"https-tiny-closed\""),
             (of(&[], &["ngnix"]), "did you mean \"nginx\"?"),
-            (of(&[], &["squid"]), "expected some of direct, vanward, nginx. To compare it too, add it"),
+            (of(&[], &["squid"]), "expected names from direct, vanward, nginx. To compare it too, add it"),
         ];
         for (changes, expected) in cases {
             let refused = changes.apply(&mut plan()).expect_err("a mistake");

@@ -36,7 +36,7 @@ pub enum Error {
         reason: String,
     },
     /// A server that should run already does not answer.
-    #[error("{server} does not answer: {reason}; start it, or have the lab do so with command in [origin]")]
+    #[error("{server} does not answer: {reason}; start it, or let the lab start it with command in [origin]")]
     NoServer {
         /// As `http://HOST:PORT`.
         server: String,
@@ -47,7 +47,7 @@ pub enum Error {
     /// The system refused a port, the CPU affinity or the process list.
     #[error("cannot {action}: {source}")]
     System { action: &'static str, source: io::Error },
-    #[error("{name} ended on its own ({status}){}", said(log))]
+    #[error("{name} ended unexpectedly ({status}){}", said(log))]
     Ended {
         name: String,
         /// Exit status.
@@ -66,12 +66,12 @@ pub enum Error {
         log: String,
     },
     /// A server that is killed or paused has served nothing, so nothing changes for the proxy.
-    #[error("no request had come to {0} before, so nothing changed for the proxy")]
+    #[error("{0} had received no request before, so nothing changed for the proxy")]
     Unused(String),
     /// A proxy does not support a requested feature.
     #[error("{name} cannot be run with {what}")]
     Unsupported { name: &'static str, what: &'static str },
-    #[error("the load generator gave no figures: {reason}{}", said(log))]
+    #[error("the load generator returned no figures: {reason}{}", said(log))]
     Generator {
         reason: String,
         /// The end of its log.

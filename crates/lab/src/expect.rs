@@ -37,7 +37,7 @@ impl TryFrom<String> for Expect {
         let condition = FigureCondition::parse(rest)?;
         if matches!(condition.figure(), ConditionFigure::Status(_) | ConditionFigure::StatusShare(_)) {
             return Err(
-                "the lab counts no responses by status; expect something of errors instead".to_owned()
+                "the lab does not count responses by status; write a condition on errors instead".to_owned()
             );
         }
         Ok(Self { text, named, proxies: Vec::new(), condition })
@@ -59,7 +59,7 @@ impl TryFrom<String> for Bound {
         if is_bound {
             Ok(Self(expect))
         } else {
-            Err("a bound is one on latency, such as p99 < 10ms".to_owned())
+            Err("a bound must limit latency, such as p99 < 10ms".to_owned())
         }
     }
 }
@@ -83,7 +83,7 @@ impl Expect {
         let proxies: Vec<&str> = match &self.named {
             Some(named) if !names.contains(&named.as_str()) => {
                 return Err(format!(
-                    "the plan has no proxy {named:?}, of which {:?} is expected; it has {}",
+                    "the plan has no proxy {named:?}, which {:?} names; it has {}",
                     self.text,
                     names.join(", ")
                 ));
@@ -94,7 +94,7 @@ impl Expect {
         };
         if proxies.is_empty() {
             return Err(format!(
-                "{:?} is expected of no proxy: put a name before it, such as direct:",
+                "{:?} applies to no proxy: put a name before it, such as direct:",
                 self.text
             ));
         }
@@ -105,7 +105,7 @@ impl Expect {
     /// Rejects an expectation of streams in a plan without them.
     pub(crate) fn of_streams(self, has_streams: bool) -> Result<Self, String> {
         if self.is_of_streams() && !has_streams {
-            return Err(format!("{:?} is of streams, and no case of the plan has any", self.text));
+            return Err(format!("{:?} applies to streams, but no case of the plan has streams", self.text));
         }
         Ok(self)
     }

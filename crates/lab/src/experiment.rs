@@ -249,7 +249,7 @@ impl<'p> Experiment<'p> {
                     }
                     // These results may be the last that a watcher saves.
                     self.results.took_seconds = self.seconds();
-                    self.results.incomplete = Some(self.unfinished("nothing was kept after that"));
+                    self.results.incomplete = Some(self.unfinished("later measurements were not saved"));
                     watcher.measured(&self.results);
                     are_up?;
                 }
@@ -488,8 +488,8 @@ impl<'p> Experiment<'p> {
         let slowest = closed.and_then(|closed| self.slowest_per_second(closed));
         let Some(slowest) = slowest else {
             let note = format!(
-                "{} was not measured: its rate follows from a closed loop that is otherwise alike, and there is none that \
-                 every proxy went through.",
+                "{} was not measured: its rate is a share of a closed loop with otherwise equal settings, which not \
+                 every proxy completed.",
                 plan.name
             );
             // An interrupted run may have the note already.

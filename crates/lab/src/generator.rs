@@ -225,7 +225,8 @@ fn children_seconds() -> Option<f64> {
 
 /// Rejects rates and lists of URLs, for generators without them.
 fn closed_loop_of_one_url(request: &GeneratorRequest) -> Option<&'static str> {
-    let rate = request.rate_per_second.map(|_| "only vanward's own generator keeps to a rate here");
+    let rate =
+        request.rate_per_second.map(|_| "only vanward's own generator can send at a constant rate here");
     let list = request.urls.as_ref().or(request.requests_from.as_ref());
     let list = list.map(|_| "only vanward's own generator takes a list here");
     let message = "only vanward's own generator sends other methods, fields and bodies here";

@@ -408,7 +408,7 @@ impl CasePlan {
         }
         if self.requests_from.is_some() && self.generator.name != report::results::OWN_GENERATOR {
             return Some(format!(
-                "{:?} has requests_from, which only the generator \"vanward\" sends",
+                "{:?} has requests_from, which only the generator \"vanward\" supports",
                 self.name
             ));
         }
@@ -418,7 +418,7 @@ impl CasePlan {
                     Some("HTTP/3 is always encrypted; expected scheme = \"https\"")
                 }
                 () if self.layer == Layer::Four => {
-                    Some("HTTP/3 is not passed on at layer 4; expected layer 7")
+                    Some("HTTP/3 cannot be forwarded at layer 4; expected layer 7")
                 }
                 () if self.streams.is_some() => Some("streams are sent over HTTP/1.1 or HTTP/2"),
                 () => None,
@@ -438,7 +438,8 @@ impl CasePlan {
         let word = expected.word();
         (self.upstream != expected).then(|| {
             format!(
-                "at layer 4 clients speak with the origins themselves: what {:?} has clients speak takes upstream = {word:?}",
+                "at layer 4 clients speak directly to the origins: the version and scheme of {:?} need upstream = \
+                 {word:?}",
                 self.name
             )
         })

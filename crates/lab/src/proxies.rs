@@ -62,7 +62,7 @@ pub use command::CommandTemplate;
 /// Maximum number of idle connections to the origins, for proxies that need a number: more than any plan has clients.
 const IDLE_MOST: usize = 1024;
 
-const LAYER_4: &str = "passing on at layer 4";
+const LAYER_4: &str = "forwarding at layer 4";
 /// Name in the lab's certificate of the origins.
 const ORIGIN_NAME: &str = "localhost";
 
@@ -273,7 +273,7 @@ impl Service {
             OriginProtocol::H2 => "HTTP/2",
         };
         match self.layer {
-            Layer::Four => format!("{clients} passed on at layer 4, as the bytes of a connection"),
+            Layer::Four => format!("{clients} forwarded at layer 4, as the bytes of a connection"),
             Layer::Seven if clients == origins => format!("{clients} on both sides"),
             Layer::Seven => format!("{clients} from clients, {origins} to the origins"),
         }
@@ -292,7 +292,7 @@ impl Service {
             format!("{} in turn", figure::things(self.origins.len(), "origin")),
             format!("keep-alive {} both sides", if self.keep_alive { "on" } else { "off on" }),
             format!("access log {}", if self.access_log { "to a file" } else { "off" }),
-            "no load shed".to_owned(),
+            "no load shedding".to_owned(),
         ];
         if self.tls.is_some() {
             features.push(format!(
@@ -526,13 +526,13 @@ fn variant(name: &str, program: &Path) -> Result<Installed, String> {
         let told = told.map_err(|error| format!("{path} cannot be started: {error}"))?;
         let version = String::from_utf8_lossy(&told.stdout);
         let version = version.trim().strip_prefix("vanward ").map(str::to_owned);
-        let version =
-            version.ok_or_else(|| format!("{path} is no vanward: `{path} --version` does not say so"))?;
+        let version = version
+            .ok_or_else(|| format!("{path} is not vanward: `{path} --version` does not print that name"))?;
         Installed::own(&vanward::DRIVER, &OwnProgram { program: program.to_owned(), version })
     } else {
         let driver = PEERS.into_iter().find(|known| known.name == driver);
         let told = driver.and_then(|driver| at(driver, program.to_owned()));
-        told.ok_or_else(|| format!("{path} cannot be started, or does not tell its version"))?
+        told.ok_or_else(|| format!("{path} cannot be started, or does not print its version"))?
     };
     Ok(Installed { name: name.to_owned(), ..found })
 }

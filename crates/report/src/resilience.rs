@@ -226,7 +226,7 @@ mod tests {
                 recovered: vec!["errors <= 1%".to_owned()],
                 slots: vec![slot(5, 0), slot(5, 0), slot(0, 5), slot(5, 0)],
                 error_examples: BTreeMap::new(),
-                remarks: vec!["mine ended on its own".to_owned()],
+                remarks: vec!["mine ended unexpectedly".to_owned()],
                 problems: Vec::new(),
             }],
             absent: vec![Absent { proxy: "nginx".to_owned(), remedy: "install it".to_owned() }],
@@ -254,7 +254,7 @@ mod tests {
             "dead & gone   1 s",
             "after 0.5 s",
             "5 read",
-            "mine ended on its own",
+            "mine ended unexpectedly",
         ] {
             assert!(text.contains(said), "{said}:\n{text}");
         }

@@ -77,7 +77,7 @@ fn expectations_of_an_unmeasured_proxy_are_missed() {
     run(folder.path(), &text, &["--proxies", "vanward"]);
     let changes = results(folder.path()).conditions.changes;
     assert!(
-        changes.iter().any(|said| said.contains("\"mine: errors = 0\" is not judged of mine")),
+        changes.iter().any(|said| said.contains("\"mine: errors = 0\" is not judged for mine")),
         "{changes:?}"
     );
 }

@@ -115,7 +115,8 @@ fn an_expectation_that_was_missed_fails_the_run_and_is_in_its_junit_file() {
 /// The command for a service with another page of 128 bytes and status 200. `vanward origin` has such pages, too.
 fn other_page(folder: &Path) -> String {
     let script = format!(
-        "printf '[[listen]]\\naddress = \"%s\"\\n[[route]]\\nrespond = {{ status = 200, body = \"%128s\" }}\\n' \"$1\" \"we are down\" \
+        "printf '[[listen]]\\naddress = \"%s\"\\n[[route]]\\nrespond = {{ status = 200, body = \"%128s\" }}\\n' \
+         \"$1\" \"we are down\" \
          >{0}/other.toml; exec {1} run --config {0}/other.toml",
         folder.display(),
         env!("CARGO_BIN_EXE_vanward")
@@ -186,7 +187,8 @@ fn a_proxy_that_fails_requests_is_not_ranked() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     // A seed fails one request in two hundred: more than the judge permits, and less than what ends a measurement.
     let failing = format!(
-        "[command]\nfailing = [{:?}, \"proxy\", \"--from\", \"{{listen}}\", \"--to\", \"http://{{origin}}\", \"--workers\", \
+        "[command]\nfailing = [{:?}, \"proxy\", \"--from\", \"{{listen}}\", \"--to\", \"http://{{origin}}\", \
+         \"--workers\", \
          \"1\", \"--fail\", \"0.5%:503\"]\n",
         env!("CARGO_BIN_EXE_vanward")
     );
@@ -270,11 +272,14 @@ fn a_proxy_that_dies_is_named_and_the_others_are_measured() {
         let died = run
             .outcome
             .refusal()
-            .is_some_and(|reason| reason.starts_with("mortal ended on its own (signal: 9"));
+            .is_some_and(|reason| reason.starts_with("mortal ended unexpectedly (signal: 9"));
         assert_eq!(died, run.proxy == "mortal", "{run:?}");
     }
-    assert!(ended.output.contains("mortal ended on its own"), "{}", ended.output);
-    assert!(ended.errors.contains("mortal has no valid round in tiny: mortal ended on its own"), "{ended:?}");
+    assert!(ended.output.contains("mortal ended unexpectedly"), "{}", ended.output);
+    assert!(
+        ended.errors.contains("mortal has no valid round in tiny: mortal ended unexpectedly"),
+        "{ended:?}"
+    );
     let junit = std::fs::read_to_string(folder.path().join("out/junit.xml")).expect("it is written");
     assert!(junit.contains("<failure") && junit.contains("mortal has no valid round"), "{junit}");
     assert_eq!(process::all_in(folder.path()), Vec::<String>::new());
@@ -369,12 +374,16 @@ fn a_run_that_was_broken_off_is_gone_on_with() {
     assert_eq!(resumed.runs[0], whole.runs[0]);
     let order = |results: &Results| results.runs.iter().map(key).collect::<Vec<_>>();
     assert_eq!((order(&resumed), resumed.incomplete), (order(&whole), None));
-    assert!(resumed.notes.iter().any(|note| note.contains("was broken off after 1 measurement")));
+    assert!(resumed.notes.iter().any(|note| note.contains("was interrupted after 1 measurement")));
     let mut began = resumed.runs.windows(2).map(|two| two[0].began_seconds < two[1].began_seconds);
     assert!(began.all(|is_later| is_later) && resumed.took_seconds > whole.runs[0].began_seconds);
 
     let others = start(folder.path(), &plan, &["--resume", "--seed", "2"]).ended().with_code(FAILED);
-    assert!(others.errors.contains("cannot be continued: it was `vanward lab run"), "{}", others.errors);
+    assert!(
+        others.errors.contains("cannot be continued: its command was `vanward lab run"),
+        "{}",
+        others.errors
+    );
     assert_eq!(results(folder.path()).runs, resumed.runs, "nothing of it is lost");
 
     let more = start(folder.path(), &plan, &["--resume", "--repeats", "3"]).ended();
@@ -383,7 +392,7 @@ fn a_run_that_was_broken_off_is_gone_on_with() {
     assert_eq!(more.runs[..4], resumed.runs);
     assert_eq!((more.runs.len(), more.conditions.rounds, more.runs[5].round), (6, 3, 3));
     let fewer = start(folder.path(), &plan, &["--resume"]).ended().with_code(FAILED);
-    assert!(fewer.errors.contains("it was to have 3 rounds, and this has 2"), "{}", fewer.errors);
+    assert!(fewer.errors.contains("it was planned with 3 rounds, and this run with 2"), "{}", fewer.errors);
     std::fs::remove_file(folder.path().join("out/results.json")).expect("it is there");
     let nothing = start(folder.path(), &plan, &["--resume"]).ended().with_code(FAILED);
     assert!(nothing.errors.contains("results.json"), "{}", nothing.errors);
@@ -456,7 +465,8 @@ fn streams_are_measured_like_requests_and_expected_of() {
     let folder = tempfile::tempdir().expect("a folder");
     let plan = "title = \"Streams\"\nproxies = [\"direct\", \"vanward\"]\nrepeats = 1\nduration = \"1s\"\n\
                 expect = [\"lost = 0\", \"duplicates = 0\", \"gap-max < 1m\", \"errors = 0\"]\n\
-                [[case]]\nname = \"{stream}\"\nstream = { kind = \"echo\", size = \"200B\" }\npayload = \"/websocket\"\n\
+                [[case]]\nname = \"{stream}\"\nstream = { kind = \"echo\", size = \"200B\" }\npayload = \
+                                   \"/websocket\"\n\
                 connections = 4\nrequests = 200\n\
                 [[case]]\nname = \"{stream}\"\nstream = \"events\"\npayload = \"/events?rate=200\"\nconnections = 2\n\
                 requests = 50\n\

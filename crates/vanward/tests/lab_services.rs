@@ -93,13 +93,13 @@ fn a_service_that_runs_is_measured_behind_proxies_and_alone() {
     let found = results(folder.path(), &plan, &[]);
     assert_eq!(counts(&found), [("direct".to_owned(), 20, 0), ("vanward".to_owned(), 20, 0)]);
     assert!(found.origins.is_empty(), "the lab has started none: {:?}", found.origins);
-    let said = format!("origins that run already: {address}");
+    let said = format!("origins that were already running: {address}");
     assert!(found.conditions.alike.contains(&said), "{:?}", found.conditions.alike);
 
     let url = format!("http://{address}");
     let found = results(folder.path(), &plan, &["--target", &url]);
     assert_eq!(counts(&found), [("target".to_owned(), 20, 0)]);
-    assert_eq!(found.conditions.alike, ["services that run already"]);
+    assert_eq!(found.conditions.alike, ["services that were already running"]);
     assert!(found.command.contains(&format!("--target {url}")), "{}", found.command);
 
     // Beside a proxy, and with an expectation about the service.
@@ -225,7 +225,7 @@ fn origins_over_tls_are_verified_by_the_proxies() {
         std::env::var_os("CI").is_none() || expected.len() == 3,
         "nginx and HAProxy have to be there in CI"
     );
-    let said = format!("origins that run already over TLS: {address}");
+    let said = format!("origins that were already running over TLS: {address}");
     assert!(found.conditions.alike.contains(&said), "{:?}", found.conditions.alike);
 
     // Another name or another CA is reported before the measurement.
@@ -310,7 +310,7 @@ fn mistakes_in_lists_have_a_place_and_prevent_the_start() {
             "plan.toml:10:32: size is not understood",
         ),
         (&format!("{good}request = {{ method = \"PUT\" }}\n"), "leave out request and urls"),
-        (&format!("{good}generator = \"wrk\"\n"), "only the generator \"vanward\" sends"),
+        (&format!("{good}generator = \"wrk\"\n"), "only the generator \"vanward\" supports"),
     ] {
         let case = "[[case]]\nname = \"a\"\npayload = \"tiny\"\nconnections = 1\n";
         put("plan.toml", &format!("{PLAN}proxies = [\"direct\"]\n{case}{list}"));
@@ -376,7 +376,7 @@ fn what_cannot_be_is_told_before_anything_is_started() {
         ),
         (
             "proxies = [\"a\"]\n[target]\na = \"http://b/c\"\n",
-            "\"http://b/c\" is no service; expected http:// or",
+            "\"http://b/c\" is not the URL of a service; expected http://HOST[:PORT] or",
         ),
         ("proxies = [\"a\"]\n[target]\na = \"ftp://b\"\n", "\"ftp://b\" is no service"),
         ("proxies = [\"vanward\"]\n[target]\nnginx = \"http://b\"\n", "a name that the lab already has"),
@@ -434,7 +434,7 @@ fn what_cannot_be_is_told_before_anything_is_started() {
     let refused = Process::start_in(folder.path(), &["lab", "run", "plan.toml"]).ended().with_code(1);
     let said = format!("http://{closed} does not answer");
     assert!(
-        refused.errors.contains(&said) && refused.errors.contains("start it, or have"),
+        refused.errors.contains(&said) && refused.errors.contains("start it, or let"),
         "{}",
         refused.errors
     );

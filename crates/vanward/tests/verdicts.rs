@@ -45,7 +45,7 @@ fn results(change: &dyn Fn(&mut Value)) -> Value {
 }
 
 fn crash(run: &mut Value) {
-    run["outcome"] = json!({"kind": "failed", "reason": "mine ended on its own"});
+    run["outcome"] = json!({"kind": "failed", "reason": "mine ended unexpectedly"});
 }
 
 #[test]

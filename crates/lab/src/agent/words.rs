@@ -92,8 +92,8 @@ impl TryFrom<String> for AgentService {
     fn try_from(written: String) -> Result<Self, String> {
         let refused = || {
             format!(
-                "{written:?} is no service; expected http:// or https:// with a host, perhaps a port, and no path: a case \
-                 has the path"
+                "{written:?} is not the URL of a service; expected http://HOST[:PORT] or https://HOST[:PORT]; the \
+                 path belongs to a case"
             )
         };
         let (scheme, rest) = written.split_once("://").ok_or_else(refused)?;

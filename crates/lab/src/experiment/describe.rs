@@ -58,16 +58,16 @@ impl GivenSettings<'_> {
 pub(super) fn alike(plan: &LabPlan, given: &GivenSettings<'_>) -> Vec<String> {
     let mut phrases: Vec<String> = match &plan.origins.source {
         // The setup of these services is unknown.
-        OriginSource::Nothing => vec!["services that run already".to_owned()],
+        OriginSource::Nothing => vec!["services that were already running".to_owned()],
         _ => plan.cases.iter().flat_map(|case| given.service(case).features()).collect(),
     };
     if let OriginSource::Running(servers) = &plan.origins.source {
         let tls = if plan.origins.tls.is_some() { " over TLS" } else { "" };
-        phrases.push(format!("origins that run already{tls}: {}", servers.join(", ")));
+        phrases.push(format!("origins that were already running{tls}: {}", servers.join(", ")));
     }
     let mut seen = HashSet::new();
     phrases
-        .extend(plan.says_keep_alive.then(|| "clients and origins say `Connection: keep-alive`".to_owned()));
+        .extend(plan.says_keep_alive.then(|| "clients and origins send `Connection: keep-alive`".to_owned()));
     phrases.retain(|phrase| seen.insert(phrase.clone()));
     phrases
 }

@@ -15,9 +15,9 @@ pub(super) fn take(mut earlier: Results, now: &mut Results) -> Result<f64, Error
     }
     let took_seconds = earlier.runs.last().map_or(0.0, |run| run.began_seconds).max(earlier.took_seconds);
     drop_begun(&mut earlier);
-    let was = if earlier.incomplete.is_some() { "was broken off" } else { "had ended" };
+    let was = if earlier.incomplete.is_some() { "was interrupted" } else { "had ended" };
     let gone_on = format!(
-        "The run {was} after {}, and was gone on with at {}.",
+        "The run {was} after {}, and was continued at {}.",
         figure::things(earlier.runs.len(), "measurement"),
         figure::date(now.started_unix_seconds)
     );
@@ -55,17 +55,20 @@ fn drop_begun(earlier: &mut Results) {
 /// The reason why figures of both runs must not be combined.
 fn difference(earlier: &Results, now: &Results) -> Option<String> {
     if but_for_rounds(&earlier.command) != but_for_rounds(&now.command) {
-        return Some(format!("it was `{}`", earlier.command));
+        return Some(format!("its command was `{}`", earlier.command));
     }
     let (before, here) = (earlier.conditions.rounds, now.conditions.rounds);
     if before > here {
-        return Some(format!("it was to have {}, and this has {here}", figure::things(before, "round")));
+        return Some(format!(
+            "it was planned with {}, and this run with {here}",
+            figure::things(before, "round")
+        ));
     }
     if earlier.plan != now.plan {
-        return Some("its plan was another".to_owned());
+        return Some("its plan was different".to_owned());
     }
     if earlier.measured_by != now.measured_by {
-        return Some(format!("it was measured by {}, and this is {}", earlier.measured_by, now.measured_by));
+        return Some(format!("it was measured by {}, but this is {}", earlier.measured_by, now.measured_by));
     }
     if let Some(difference) = of_machines(&earlier.machine, &now.machine) {
         return Some(difference);
@@ -75,13 +78,14 @@ fn difference(earlier: &Results, now: &Results) -> Option<String> {
         results.machines.iter().map(place).collect()
     };
     if earlier.conditions.cores != now.conditions.cores || places(earlier) != places(now) {
-        return Some("it had other machines, or other cores of them".to_owned());
+        return Some("it used other machines or cores".to_owned());
     }
     let programs = |results: &Results| -> Vec<String> {
         results.proxies.iter().map(|proxy| format!("{} {}", proxy.name, proxy.version)).collect()
     };
     let (before, these) = (programs(earlier), programs(now));
-    (before != these).then(|| format!("it had {}, and here are {}", before.join(", "), these.join(", ")))
+    (before != these)
+        .then(|| format!("it used {}, but this machine has {}", before.join(", "), these.join(", ")))
 }
 
 fn but_for_rounds(command: &str) -> Vec<&str> {
@@ -105,9 +109,9 @@ fn of_machines(earlier: &RunMachine, now: &RunMachine) -> Option<String> {
         |machine: &RunMachine| format!("{}, {} cores, {}", machine.processor, machine.cores, machine.kernel);
     let (before, here) = (named(earlier), named(now));
     Some(if before == here {
-        "settings of the machine were others".to_owned()
+        "settings of the machine have changed".to_owned()
     } else {
-        format!("it was measured on {before}, and this is {here}")
+        format!("it was measured on {before}, but this is {here}")
     })
 }
 
@@ -152,7 +156,7 @@ mod tests {
             assert_eq!(now.runs.iter().map(|run| run.round).collect::<Vec<_>>(), rounds);
             assert_eq!((now.started_unix_seconds, now.notes.len()), (1000, 2));
             let said =
-                format!("had ended after {}, and was gone on", figure::things(rounds.len(), "measurement"));
+                format!("had ended after {}, and was continued", figure::things(rounds.len(), "measurement"));
             assert!(now.notes[1].contains(&said), "{:?}", now.notes);
         }
     }
@@ -200,16 +204,25 @@ mod tests {
             assert_eq!(now, results(&[]));
             assert!(error.contains(said) && error.contains("--out"), "{error}");
         };
-        refused(|earlier| earlier.command = "vanward lab run x".to_owned(), "it was `vanward lab run x`;");
+        refused(
+            |earlier| earlier.command = "vanward lab run x".to_owned(),
+            "its command was `vanward lab run x`;",
+        );
         refused(
             |earlier| earlier.command = "c --repeats 2 --seed 2".to_owned(),
-            "it was `c --repeats 2 --seed 2`;",
+            "its command was `c --repeats 2 --seed 2`;",
         );
-        refused(|earlier| earlier.conditions.rounds = 3, "it was to have 3 rounds, and this has 2;");
-        refused(|earlier| earlier.measured_by = "vanward 0".to_owned(), "vanward 0, and this is vanward 1;");
-        refused(|earlier| earlier.machine.processor = "y".to_owned(), "on y, 2 cores, k, and this is x, 2");
-        refused(|earlier| earlier.machine.memory_bytes = 2, "settings of the machine were others;");
-        refused(|earlier| earlier.conditions.cores.load = vec![0], "other cores of them;");
-        refused(|earlier| earlier.proxies[0].version = "0".to_owned(), "it had p 0, and here are p 1;");
+        refused(
+            |earlier| earlier.conditions.rounds = 3,
+            "it was planned with 3 rounds, and this run with 2;",
+        );
+        refused(|earlier| earlier.measured_by = "vanward 0".to_owned(), "vanward 0, but this is vanward 1;");
+        refused(|earlier| earlier.machine.processor = "y".to_owned(), "on y, 2 cores, k, but this is x, 2");
+        refused(|earlier| earlier.machine.memory_bytes = 2, "settings of the machine have changed;");
+        refused(|earlier| earlier.conditions.cores.load = vec![0], "it used other machines or cores;");
+        refused(
+            |earlier| earlier.proxies[0].version = "0".to_owned(),
+            "it used p 0, but this machine has p 1;",
+        );
     }
 }

@@ -165,7 +165,7 @@ fn outcome(told: &load::RunOutcome, has_lab_tls: bool) -> MeasurementOutcome {
         streams,
         ..super::measured(told.measured_seconds, told.requests, told.bytes_received, latency)
     };
-    let gone = || Some((format!("the server was gone: {}", told.server_gone.as_ref()?), false));
+    let gone = || Some((format!("the server stopped answering: {}", told.server_gone.as_ref()?), false));
     match gone().or_else(|| doubt(told, has_lab_tls)) {
         // Failures do not depend on when a request was sent, so these errors are the proxy's.
         Some((reason, is_generators)) => {
@@ -229,29 +229,29 @@ fn doubt(told: &load::RunOutcome, has_lab_tls: bool) -> Option<(String, bool)> {
             }
             load::RunProblem::GeneratorLate { own_lateness_p99_us, limit_us } => {
                 let late = format!(
-                    "the load generator was late by {own_lateness_p99_us} µs at its 99th percentile, more than \
-                     {limit_us} µs: it was short of processor time"
+                    "the load generator was late by {own_lateness_p99_us} µs at the 99th percentile (limit: \
+                     {limit_us} µs): it had too little CPU time"
                 );
                 (late, true)
             }
             load::RunProblem::RateMissed { due, unsent, slip_us, by, .. } => {
                 let is_proxys = by != load::MissedBy::Generator;
                 let who = match by {
-                    load::MissedBy::Server => "the proxy was too slow for it",
+                    load::MissedBy::Server => "the proxy was too slow for this rate",
                     load::MissedBy::Errors => "connections failed",
-                    load::MissedBy::Generator => "the load generator was short of processor time",
+                    load::MissedBy::Generator => "the load generator had too little CPU time",
                 };
                 let unsent = match unsent {
                     0 => String::new(),
                     unsent => format!("{unsent} of {due} {}s were never sent and ", counted_word(told)),
                 };
-                (format!("the rate was missed: {unsent}the last was {slip_us} µs late; {who}"), !is_proxys)
+                (format!("the rate was not kept: {unsent}the last was {slip_us} µs late; {who}"), !is_proxys)
             }
         });
     }
     let tls = told.tls.as_ref().filter(|_| has_lab_tls)?;
     let is_other = tls.agreed != [format!("{VERSION} {CIPHER}")];
-    is_other.then(|| (format!("it spoke {} and not {VERSION} {CIPHER}", tls.agreed.join(", ")), false))
+    is_other.then(|| (format!("it used {} instead of {VERSION} {CIPHER}", tls.agreed.join(", ")), false))
 }
 
 /// Hanging requests: without a response at the end of the load, and much older than the slowest response.
@@ -259,7 +259,8 @@ fn hung(told: &load::RunOutcome, (unfinished, oldest_us, slowest_us): (u64, u64,
     let [oldest, slowest] = [oldest_us, slowest_us].map(|us| figure::duration_us(us as f64));
     let unfinished = figure::things(unfinished as usize, counted_word(told));
     format!(
-        "at its end {unfinished} had no response, one for {oldest}: the slowest of the others took {slowest}"
+        "at the end of the load {unfinished} had no response, the oldest for {oldest}; the slowest of the others took \
+         {slowest}"
     )
 }
 

@@ -37,7 +37,8 @@ end
 
 fn refuses(request: &GeneratorRequest) -> Option<&'static str> {
     let http2 = (request.version != ClientVersion::Http1).then_some("wrk has only HTTP/1.1");
-    let counted = matches!(request.end, LoadEnd::Requests(_)).then_some("wrk ends after a time only");
+    let counted = matches!(request.end, LoadEnd::Requests(_))
+        .then_some("wrk supports only a duration, not a number of requests");
     super::closed_loop_of_one_url(request).or(http2).or(counted)
 }
 

@@ -34,8 +34,8 @@ const THREADS_PER_PROCESS: usize = 512;
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.passes_on_only(DRIVER.name)?;
     let modules = MODULE_FOLDERS.into_iter().map(PathBuf::from).find(|folder| folder.is_dir());
-    let modules = modules
-        .ok_or(Error::Unsupported { name: DRIVER.name, what: "modules in a place that is not known" })?;
+    let modules =
+        modules.ok_or(Error::Unsupported { name: DRIVER.name, what: "modules in an unknown folder" })?;
     Ok(Launch::with(
         (installed, folder),
         ("httpd.conf", configuration(service, folder, &modules)),

@@ -61,7 +61,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
             if !passes_on(installed) {
                 return Err(Error::Unsupported {
                     name: DRIVER.name,
-                    what: "passing on at layer 4: this build has no stream",
+                    what: "forwarding at layer 4: this build has no stream module",
                 });
             }
             if service.access_log {

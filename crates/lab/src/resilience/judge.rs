@@ -60,7 +60,7 @@ impl Expect {
     pub(crate) fn unknown_proxy(&self, names: &[&str]) -> Option<String> {
         let named = self.named.as_deref().filter(|named| !names.contains(named))?;
         Some(format!(
-            "the plan has no proxy {named:?}, of which {:?} is expected; it has {}",
+            "the plan has no proxy {named:?}, which {:?} names; it has {}",
             self.text,
             names.join(", ")
         ))
@@ -73,7 +73,8 @@ impl Expect {
         if self.phases.is_empty() {
             let is_none = phases.iter().all(|phase| !phase.recovers);
             return is_none.then(|| {
-                format!("{text:?}: in no phase of the plan something ends or happens to recover from; name one with phase")
+                format!("{text:?}: in no phase of the plan something ends or happens to recover from; name one with \
+                         phase")
             });
         }
         let first = phases.first().filter(|first| self.phases.contains(&first.name))?;
@@ -123,7 +124,8 @@ pub(crate) fn condition(text: &str) -> Result<FigureCondition, String> {
     match condition.figure() {
         ConditionFigure::Quantile(_) | ConditionFigure::Mean | ConditionFigure::Errors | ConditionFigure::ErrorShare | ConditionFigure::Rate => Ok(condition),
         ConditionFigure::Status(_) | ConditionFigure::StatusShare(_) => Err(
-            "a resilience run counts no responses by status; expect something of errors, which have every status but 2xx \
+            "a resilience run counts no responses by status; expect something of errors, which have every status but \
+             2xx \
              and 3xx"
                 .to_owned(),
         ),

@@ -99,7 +99,7 @@ fn mistakes_have_a_place_and_the_name_that_was_meant() {
             "f:1:",
             "no proxy \"nginx\"",
         ),
-        (format!("expect = [\"p99 < 1s\"]\n{SHORTEST}{case}"), "f:1:", "expected of no proxy"),
+        (format!("expect = [\"p99 < 1s\"]\n{SHORTEST}{case}"), "f:1:", "applies to no proxy"),
     ];
     for (text, place, said) in cases {
         let refused = WrittenPlan::read(&text, "f", false).expect_err("a mistake");
@@ -188,7 +188,7 @@ fn mistakes_of_streams_are_found_in_the_plan() {
                 "expect = [\"direct: lost = 0\"]\n{SHORTEST}[[case]]\npayload = \"tiny\"\nconnections = 1\n"
             ),
             "f:1:11: ",
-            "no case of the plan has any",
+            "no case of the plan has streams",
         ),
     ];
     for (text, place, said) in cases {
