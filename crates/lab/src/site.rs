@@ -246,7 +246,7 @@ impl SiteLine {
     }
 
     fn confused(&self) -> Error {
-        self.unusable("its answer was not understood: both ends have to be the same version of vanward")
+        self.unusable("its answer cannot be parsed: both machines must run the same version of vanward")
     }
 
     fn unusable(&self, reason: &str) -> Error {

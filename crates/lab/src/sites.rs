@@ -331,7 +331,7 @@ fn addresses(hosts: &[&Host], sites: &[RunningAgent]) -> Result<Vec<IpAddr>, Err
         };
         known.ok_or_else(|| Error::Unusable {
             at: host.ssh.clone().unwrap_or_else(|| "this machine".to_owned()),
-            reason: "how the others reach it is not known: give its address in the plan".to_owned(),
+            reason: "its address for the other machines is unknown: set address in the plan".to_owned(),
         })
     };
     hosts.iter().zip(sites).map(address).collect()

@@ -201,8 +201,8 @@ fn without_its_loop(cases: &[CasePlan]) -> Option<String> {
     };
     let alone = cases.iter().find(is_alone)?;
     Some(format!(
-        "the rate of {:?} follows from a closed loop that is otherwise alike, and there is none; add \"closed\" to its load, \
-         or a case with it",
+        "the rate of {:?} is a share of a closed loop with otherwise equal settings, and the plan has none; add \
+         \"closed\" to its load, or add such a case",
         alone.name
     ))
 }
@@ -308,7 +308,7 @@ impl RawPlan {
 /// Reports settings for proxies that the plan does not have.
 fn check_deviations(raw: &RawPlan, refuse: &mut dyn FnMut(Range<usize>, String)) {
     for name in raw.proxy.keys().filter(|name| !raw.proxies.iter().any(|one| one.get_ref() == *name)) {
-        refuse(0..0, format!("[proxy.{name}] is about none of the plan's proxies"));
+        refuse(0..0, format!("[proxy.{name}] names none of the plan's proxies"));
     }
 }
 
@@ -345,7 +345,8 @@ fn check_proxies(raw: &NamedProxies<'_>, refuse: &mut dyn FnMut(Range<usize>, St
         let (written, driver) = (name.get_ref(), proxies::driver_of(name.get_ref()));
         if !written.contains('@') || !proxies::is_known(driver) || driver == proxies::direct::DRIVER.name {
             let message = format!(
-                "[program] has {written:?}; expected a known proxy and a word of yours, such as \"nginx@1.22\""
+                "[program] has {written:?}; expected a known proxy, @ and a label of your choice, such as \
+                 \"nginx@1.22\""
             );
             refuse(name.span(), message);
         }
@@ -361,7 +362,7 @@ fn check_proxies(raw: &NamedProxies<'_>, refuse: &mut dyn FnMut(Range<usize>, St
         if proxies::is_known(written) {
             refuse(
                 name.span(),
-                format!("[{table}] has {written:?}, a name that the lab already has; expected another one"),
+                format!("[{table}] has {written:?}, a name that the lab already uses; choose another one"),
             );
         } else if !is_measured(written) {
             refuse(name.span(), format!("[{table}] has {written:?}, which is none of the plan's proxies"));
@@ -420,7 +421,7 @@ fn cases_of(
                 impossible(&plan, given).or_else(|| streams::impossible(&plan, given))
             } else {
                 Some(format!(
-                    "there are two cases called {:?}; put what tells them apart into name: {{scheme}}, {{version}}, \
+                    "two cases are called {:?}; add to name the placeholder of a setting that differs: {{scheme}}, {{version}}, \
                      {{upstream}}, {{layer}}, {{payload}}, {{connections}}, {{workers}}, {{load}}, {{generator}}, {{stream}}",
                     plan.name
                 ))
@@ -563,7 +564,7 @@ impl RawCase {
         self.responses?;
         let has_others = self.generator.0.iter().any(|one| one.0.name != crate::generator::ALL[0].name);
         if self.stream.is_some() {
-            Some("responses is about requests, and the case has streams; leave it out")
+            Some("responses applies to requests, but the case has streams; leave it out")
         } else {
             has_others.then_some("only the generator vanward compares responses; leave responses out")
         }

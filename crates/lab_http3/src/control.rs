@@ -119,7 +119,7 @@ impl LabControl {
         if is_last && matches!(kind, Some(CONTROL | ENCODER | DECODER)) {
             return Err(PeerViolation(
                 LabH3Code::CLOSED_CRITICAL_STREAM,
-                "a stream that has to stay open has ended",
+                "a stream that must stay open has ended",
             ));
         }
         let mut partial = std::mem::take(&mut self.streams[place].partial);
@@ -161,7 +161,7 @@ impl LabControl {
             PUSH if self.side == ConnectionSide::Server => {
                 Err(PeerViolation(LabH3Code::STREAM_CREATION_ERROR, "a client has opened a push stream"))
             }
-            PUSH => Err(PeerViolation(LabH3Code::ID_ERROR, "it pushes, which was not allowed")),
+            PUSH => Err(PeerViolation(LabH3Code::ID_ERROR, "it sends a push, which was not allowed")),
             _ => Ok(()),
         }
     }
@@ -195,7 +195,7 @@ impl LabControl {
                 if matches!(kind, DATA | HEADERS | PUSH_PROMISE | 0x2 | 0x6 | 0x8 | 0x9) {
                     return Err(PeerViolation(
                         LabH3Code::FRAME_UNEXPECTED,
-                        "a frame that no control stream has",
+                        "a frame that is not allowed on a control stream",
                     ));
                 }
                 self.streams[place].skipped = length;
@@ -227,7 +227,7 @@ impl LabControl {
         match kind {
             // RFC 9114 §7.2.4.
             SETTINGS if self.has_settings => {
-                Err(PeerViolation(LabH3Code::FRAME_UNEXPECTED, "SETTINGS have come a second time"))
+                Err(PeerViolation(LabH3Code::FRAME_UNEXPECTED, "SETTINGS are sent a second time"))
             }
             SETTINGS => {
                 settings(payload)?;
@@ -261,7 +261,7 @@ impl LabControl {
                 Ok(())
             }
             _ => number()
-                .and(Err(PeerViolation(LabH3Code::ID_ERROR, "CANCEL_PUSH names a push, and there is none"))),
+                .and(Err(PeerViolation(LabH3Code::ID_ERROR, "CANCEL_PUSH names a push that does not exist"))),
         }
     }
 }
@@ -285,7 +285,7 @@ fn settings(mut payload: &[u8]) -> Result<(), PeerViolation> {
         if is_wrong || seen.contains(&name) {
             return Err(PeerViolation(
                 LabH3Code::SETTINGS_ERROR,
-                "a setting that is not allowed, or comes twice",
+                "a setting that is not allowed, or is repeated",
             ));
         }
         seen.push(name);
@@ -299,7 +299,7 @@ fn without_table(instructions: &[u8]) -> Result<(), PeerViolation> {
         true => Ok(()),
         false => Err(PeerViolation(
             LabH3Code::QPACK_ENCODER_STREAM_ERROR,
-            "an instruction for a table that was not allowed",
+            "an instruction for a dynamic table, which was not allowed",
         )),
     }
 }
@@ -307,8 +307,10 @@ fn without_table(instructions: &[u8]) -> Result<(), PeerViolation> {
 /// Checks the decoder instructions of the peer. RFC 9204 §4.4: our sections do not use a table, so there is nothing to
 /// acknowledge, and stream cancellations have no effect. Returns the number of bytes in whole instructions.
 fn decoder(instructions: &[u8]) -> Result<usize, PeerViolation> {
-    const WRONG: PeerViolation =
-        PeerViolation(LabH3Code::QPACK_DECODER_STREAM_ERROR, "it acknowledges what was not sent");
+    const WRONG: PeerViolation = PeerViolation(
+        LabH3Code::QPACK_DECODER_STREAM_ERROR,
+        "it acknowledges a field section or an insertion that was not sent",
+    );
     let (mut used, mut rest) = (0, instructions);
     while let Some((first, more)) = rest.split_first() {
         if first & 0xc0 != 0x40 {

@@ -147,12 +147,11 @@ fn begin(kind: u64, length: u64, most: usize, side: ConnectionSide) -> Result<Wi
         HEADERS => Ok(Within::Headers(length as usize)),
         // RFC 9114 §7.2.5: this client allowed no push.
         PUSH_PROMISE if side == ConnectionSide::Client => {
-            Err(PeerViolation(LabH3Code::ID_ERROR, "it pushes, which was not allowed"))
+            Err(PeerViolation(LabH3Code::ID_ERROR, "it sends a push, which was not allowed"))
         }
-        PUSH_PROMISE | CANCEL_PUSH | SETTINGS | GOAWAY | MAX_PUSH_ID => Err(PeerViolation(
-            LabH3Code::FRAME_UNEXPECTED,
-            "a frame of another stream is on that of a request",
-        )),
+        PUSH_PROMISE | CANCEL_PUSH | SETTINGS | GOAWAY | MAX_PUSH_ID => {
+            Err(PeerViolation(LabH3Code::FRAME_UNEXPECTED, "a frame that is not allowed on a request stream"))
+        }
         // RFC 9114 §7.2.8: frames of HTTP/2 that HTTP/3 reserves.
         0x2 | 0x6 | 0x8 | 0x9 => Err(PeerViolation(LabH3Code::FRAME_UNEXPECTED, "a frame of HTTP/2")),
         _ => Ok(Within::Unknown(length)),

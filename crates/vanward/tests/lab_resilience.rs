@@ -145,11 +145,11 @@ fn a_phase_whose_fault_met_nothing_was_not_tested() {
     let cases = [
         // The body has 128 bytes.
         (fault("500ms", "cut 10KB"), "cut 10KB on origins", "does not fit the responses"),
-        (fault("300ms", "connection refuse"), "connection refuse on origins", "connections of before"),
+        (fault("300ms", "connection refuse"), "connection refuse on origins", "existing connections"),
         (
             fault("300ms", "delay 1ms") + &fault("500ms", "503"),
             "503 on origins",
-            "another fault that hides it",
+            "another fault that overrides it",
         ),
     ];
     for (plan, phase, why) in cases {

@@ -295,7 +295,7 @@ fn mistakes_in_lists_have_a_place_and_prevent_the_start() {
         ),
         (
             "requests_from = \"b.http\"\n",
-            "plan.toml:9:17: the requests of b.http are to several hosts, http://a.test, http://b.test",
+            "plan.toml:9:17: the requests in b.http go to several hosts, http://a.test, http://b.test",
         ),
         ("requests_from = \"none.toml\"\n", "plan.toml:9:17: cannot read \"none.toml\": "),
         ("requests_from = \"a.txt\"\n", "plan.toml:9:17: \"a.txt\" is no list of requests; expected"),
@@ -372,19 +372,16 @@ fn what_cannot_be_is_told_before_anything_is_started() {
         ("proxies = [\"nginx@1\"]\n", "2:12: \"nginx@1\" has no program; expected one in [program]"),
         (
             "proxies = [\"vanward\"]\n[program]\ncaddy = \"/y\"\n",
-            "[program] has \"caddy\"; expected a known proxy and a word of yours",
+            "[program] has \"caddy\"; expected a known proxy, @ and a label of your choice",
         ),
         (
             "proxies = [\"a\"]\n[target]\na = \"http://b/c\"\n",
             "\"http://b/c\" is not the URL of a service; expected http://HOST[:PORT] or",
         ),
-        ("proxies = [\"a\"]\n[target]\na = \"ftp://b\"\n", "\"ftp://b\" is no service"),
-        ("proxies = [\"vanward\"]\n[target]\nnginx = \"http://b\"\n", "a name that the lab already has"),
+        ("proxies = [\"a\"]\n[target]\na = \"ftp://b\"\n", "\"ftp://b\" is not the URL of a service"),
+        ("proxies = [\"vanward\"]\n[target]\nnginx = \"http://b\"\n", "a name that the lab already uses"),
         ("proxies = [\"vanward\"]\n[target]\nb = \"http://b\"\n", "which is none of the plan's proxies"),
-        (
-            "proxies = [\"vanward\"]\n[origin]\n",
-            "[origin] has either url, for servers that run already, or command",
-        ),
+        ("proxies = [\"vanward\"]\n[origin]\n", "[origin] has either url, for running servers, or command"),
         ("proxies = [\"a\"]\n[command]\na = []\n", "[command.a]: the command line has no program"),
         (
             "proxies = [\"a\"]\n[command.a]\nrun = [\"x\"]\nfiles = { \"../b\" = \"\" }\n",
@@ -398,7 +395,7 @@ fn what_cannot_be_is_told_before_anything_is_started() {
         ),
         (
             "proxies = [\"vanward\"]\n[origin]\nurl = [\"https://a\", \"http://b\"]\n",
-            "some origins use TLS and this one does not",
+            "other origins use TLS and this one does not",
         ),
         (
             "proxies = [\"vanward\"]\n[origin]\nurl = [\"https://a\"]\nca = \"none.pem\"\n",
@@ -406,7 +403,7 @@ fn what_cannot_be_is_told_before_anything_is_started() {
         ),
         (
             "proxies = [\"vanward\"]\n[origin]\nurl = [\"http://a\"]\nname = \"b\"\n",
-            "name is about certificates; expected it beside https:// URLs",
+            "name applies to certificates, so it needs https:// URLs",
         ),
         (
             "proxies = [\"a\"]\n[target]\na = { url = \"https://b\", ca = \"none.pem\" }\n",
@@ -414,7 +411,7 @@ fn what_cannot_be_is_told_before_anything_is_started() {
         ),
         (
             "proxies = [\"vanward\"]\norigins = 2\n[origin]\nurl = [\"http://a\"]\n",
-            "origins counts servers that",
+            "origins is the number of servers that",
         ),
         (
             "proxies = [\"vanward\"]\n[origin]\nurl = [\"http://a\"]\nready = \"x\"\n",

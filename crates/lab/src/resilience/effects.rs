@@ -35,18 +35,18 @@ impl Effect {
                     FaultPlace::Clients => "",
                     FaultPlace::Origins | FaultPlace::Origin(_) => "; \"kill origin N\" ends those too",
                 };
-                format!("{passed} requests went over connections of before, which are not refused{remedy}")
+                format!("{passed} requests used existing connections, which are not refused{remedy}")
             }),
             FaultKind::Inject(_) if injected > 0 => None,
             FaultKind::Inject(_) => Some(match (passed, matched) {
-                (0, 0) => "it was injected 0 times: no request came there".to_owned(),
+                (0, 0) => "it was injected 0 times: no request arrived there".to_owned(),
                 (_, 0) => format!(
-                    "it was injected 0 times: {passed} requests passed, over connections of before, or with \
-                     another fault that hides it"
+                    "it was injected 0 times: {passed} requests passed, on existing connections, or with another \
+                     fault that overrides it"
                 ),
                 _ => format!(
-                    "it was injected 0 times, although {matched} requests or connections could have met it: it happens too \
-                     rarely, or does not fit the responses"
+                    "it was injected 0 times, although {matched} requests or connections matched: its probability is \
+                     too low, or it does not fit the responses"
                 ),
             }),
         }
@@ -80,16 +80,16 @@ mod tests {
         let refusal = |passed| Effect { refuses: true, ..effect(passed, 0, 1) };
         let cases = [
             (fault(), FaultPlace::Origins, effect(50, 50, 1), None),
-            (fault(), FaultPlace::Origins, effect(0, 0, 0), Some("no request came there")),
-            (fault(), FaultPlace::Origins, effect(50, 0, 0), Some("another fault that hides it")),
+            (fault(), FaultPlace::Origins, effect(0, 0, 0), Some("no request arrived there")),
+            (fault(), FaultPlace::Origins, effect(50, 0, 0), Some("another fault that overrides it")),
             (fault(), FaultPlace::Origins, effect(50, 50, 0), Some("does not fit the responses")),
             (link(), FaultPlace::Clients, effect(1, 0, 0), None),
             (link(), FaultPlace::Clients, effect(0, 0, 0), Some("no request passed")),
             (fault(), FaultPlace::Origins, refusal(10), None),
-            (fault(), FaultPlace::Origins, refusal(100), Some("connections of before")),
+            (fault(), FaultPlace::Origins, refusal(100), Some("existing connections")),
             // One of three servers gets at most a third of the due requests.
             (fault(), FaultPlace::Origin(2), refusal(2), None),
-            (fault(), FaultPlace::Origin(2), refusal(5), Some("connections of before")),
+            (fault(), FaultPlace::Origin(2), refusal(5), Some("existing connections")),
         ];
         for (kind, place, effect, expected) in cases {
             let second = Duration::from_secs(1);

@@ -73,13 +73,15 @@ impl Expect {
         if self.phases.is_empty() {
             let is_none = phases.iter().all(|phase| !phase.recovers);
             return is_none.then(|| {
-                format!("{text:?}: in no phase of the plan something ends or happens to recover from; name one with \
-                         phase")
+                format!(
+                    "{text:?}: no phase of the plan begins with the end of a fault or with a recovery event; choose \
+                     the phases with phase"
+                )
             });
         }
         let first = phases.first().filter(|first| self.phases.contains(&first.name))?;
         Some(format!(
-            "{text:?}: there is nothing to recover from in {:?}, as nothing happens before it",
+            "{text:?}: the first phase, {:?}, has nothing to recover from: no fault or event precedes it",
             first.name
         ))
     }
@@ -124,9 +126,8 @@ pub(crate) fn condition(text: &str) -> Result<FigureCondition, String> {
     match condition.figure() {
         ConditionFigure::Quantile(_) | ConditionFigure::Mean | ConditionFigure::Errors | ConditionFigure::ErrorShare | ConditionFigure::Rate => Ok(condition),
         ConditionFigure::Status(_) | ConditionFigure::StatusShare(_) => Err(
-            "a resilience run counts no responses by status; expect something of errors, which have every status but \
-             2xx \
-             and 3xx"
+            "a resilience run does not count responses by status; write a condition on errors: every status except \
+             2xx and 3xx"
                 .to_owned(),
         ),
         ConditionFigure::CpuPerRequest | ConditionFigure::Memory => {

@@ -142,7 +142,7 @@ impl TryFrom<&str> for Action {
             let verbs = ["kill", "start", "pause", "resume", "reload", "load"];
             let meant = words.first().and_then(|word| nearest(word, verbs).filter(|meant| meant != word));
             let meant = meant.map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
-            format!("{text:?} is nothing that can be done{meant}; expected one of {}", ACTIONS.join(", "))
+            format!("{text:?} is not an action{meant}; expected one of {}", ACTIONS.join(", "))
         })
     }
 }

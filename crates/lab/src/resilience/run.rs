@@ -130,7 +130,7 @@ fn can_take_part(plan: &ResiliencePlan, installed: &Installed) -> Result<(), &'s
         suited::reload(installed)?;
     }
     if installed.target().is_some() && plan.needs_origins() {
-        return Err("it runs already: its servers are not the lab's");
+        return Err("it was already running, with servers that are not the lab's");
     }
     Ok(())
 }
@@ -346,7 +346,7 @@ impl RunStage<'_> {
             None => Ok(()),
         };
         if let Err(error) = noted.and(self.servers.note(&mut self.effects).await) {
-            self.broken.get_or_insert(format!("What the last faults met is unknown: {error}."));
+            self.broken.get_or_insert(format!("The effect of the last faults is unknown: {error}."));
         }
         Ok(outcome)
     }
@@ -505,7 +505,7 @@ impl RunStage<'_> {
     fn problems(&self, outcome: &RunOutcome) -> Vec<String> {
         let of_load = outcome.problems.iter().filter(|_| self.died.is_none()).filter_map(of_load);
         let late =
-            (self.latest > LATE_MOST).then(|| format!("A step was carried out {:?} late.", self.latest));
+            (self.latest > LATE_MOST).then(|| format!("A step of the plan ran {:?} late.", self.latest));
         of_load.chain(late).chain(self.broken.clone()).collect()
     }
 }

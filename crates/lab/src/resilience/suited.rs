@@ -22,9 +22,9 @@ pub(crate) fn reload(installed: &Installed) -> Result<Signal, &'static str> {
             Ok(Signal::HUP)
         }
         _ if name == target::DRIVER.name => {
-            Err("it runs already: the lab cannot have it reload its configuration")
+            Err("it was already running: the lab cannot make it reload its configuration")
         }
-        _ => Err("the lab does not know how it reloads its configuration"),
+        _ => Err("the lab has no command that makes it reload its configuration"),
     }
 }
 

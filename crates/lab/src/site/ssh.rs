@@ -29,7 +29,10 @@ pub(super) async fn open(to: &str, host: &Host, own: &OwnProgram) -> Result<Site
     let mut line = SiteLine::to(command, Some(to.to_owned()))?;
     line.send(InputPiece::Program(program));
     if line.line().await? != COPIED {
-        return Err(line.unusable("it says something at every login, even to programs; ssh has to be silent"));
+        return Err(line.unusable(
+            "its login prints text even without a terminal, which breaks the protocol; remove \
+             that output from the start-up files of its shell",
+        ));
     }
     Ok(line)
 }
@@ -47,7 +50,7 @@ trap 'exit 1' HUP INT TERM
 head -c {size} > "$folder/vanward" || exit 1
 told=$(sha256sum < "$folder/vanward") || exit 1
 if [ "${{told%% *}}" != {hexadecimal} ]; then
-    echo "the copy of vanward is not whole: check the free space in ${{TMPDIR:-/tmp}}" >&2
+    echo "the copy of vanward is incomplete: check the free space in ${{TMPDIR:-/tmp}}" >&2
     exit 1
 fi
 chmod 700 "$folder/vanward"
@@ -98,7 +101,7 @@ mod tests {
         for broken in [&program[..program.len() - 1], b"#!/bin/sh\necho bad\n"] {
             let ended = run(&script(program), broken, folder.path());
             assert!(!ended.status.success() && ended.stdout.is_empty(), "{ended:?}");
-            assert!(String::from_utf8_lossy(&ended.stderr).contains("not whole"), "{ended:?}");
+            assert!(String::from_utf8_lossy(&ended.stderr).contains("is incomplete"), "{ended:?}");
             assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 0);
         }
     }

@@ -17,20 +17,20 @@ pub(super) fn impossible(case: &CasePlan, given: GivenPlan<'_>) -> Option<String
         Some(format!("payload {:?}: {message}", case.payload.path))
     };
     let alone = (case.connections.get() < clients)
-        .then(|| format!("{:?} has fewer connections than there are clients", case.name));
+        .then(|| format!("{:?} has fewer connections than client machines", case.name));
     let name = &case.name;
     let tls = match (has_own_origins, have_origins_tls, case.upstream == OriginProtocol::Https) {
         (true, ..) | (false, false, false) => None,
         (false, true, true) if case.layer == Layer::Seven => None,
         (false, true, true) => Some(format!(
-            "at layer 4 clients verify the origins themselves, and {name:?} has those of [origin]; expected layer 7"
+            "at layer 4 clients would verify the certificates of [origin] themselves; expected layer 7 for {name:?}"
         )),
         (false, true, false) => Some(format!(
-            "{name:?} has origins without TLS, and those of [origin] use it; expected upstream = \"https\""
+            "{name:?} has origins without TLS, but the servers of [origin] use TLS; expected upstream = \"https\""
         )),
         (false, false, true) => Some(format!(
-            "{name:?} has origins over TLS, and those of [origin] are reached without; expected https:// URLs in it, or \
-             upstream = \"http\" or \"h2\""
+            "{name:?} has origins over TLS, but the URLs of [origin] are http://; expected https:// URLs, or upstream \
+             = \"http\" or \"h2\""
         )),
     };
     case.contradiction().or_else(unknown).or(tls).or(alone)

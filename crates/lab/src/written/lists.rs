@@ -100,12 +100,12 @@ fn checked(source: String, mut requests: Vec<load::Listed>) -> Result<RequestLis
     hosts.retain(|host| *host != ANY);
     if hosts.len() > 1 {
         return Err(format!(
-            "the requests of {source} are to several hosts, {}; expected those of one service, or paths",
+            "the requests in {source} go to several hosts, {}; expected the hosts of one service, or paths",
             hosts.join(", ")
         ));
     }
     if requests.iter().map(|request| request.body.len()).sum::<usize>() > BYTES_MOST {
-        return Err(format!("the bodies of {source} are larger than 64 MiB together"));
+        return Err(format!("the bodies in {source} are larger than 64 MiB together"));
     }
     requests.iter_mut().for_each(load::requests::here);
     Ok(RequestList { source, requests: Arc::new(requests) })
@@ -130,7 +130,7 @@ fn in_words_of_plans(mistake: &mut Mistake) {
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let found = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !found.is_file() {
-        return Err("it is no file".to_owned());
+        return Err("it is not a file".to_owned());
     }
     if found.len() > BYTES_MOST as u64 {
         return Err("it is larger than 64 MiB".to_owned());

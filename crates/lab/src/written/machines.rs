@@ -36,7 +36,9 @@ impl RawMachines {
         };
         let one = |name: &str, machine: Option<RawMachine>| match &hosts(machine)?[..] {
             [host] => Ok(host.clone()),
-            _ => Err(format!("[machine.{name}] is one machine; only [machine.client] may be several")),
+            _ => {
+                Err(format!("[machine.{name}] must name one machine; only [machine.client] may name several"))
+            }
         };
         Ok(Placement {
             proxy: one("proxy", self.proxy)?,
@@ -58,7 +60,7 @@ impl RawMachine {
         }
         let mut seen = HashSet::new();
         if all.is_empty() || !all.iter().all(|one| seen.insert(one.clone())) {
-            return Err("the machines of ssh = [...] have to be one or more, each once".to_owned());
+            return Err("ssh = [...] must name at least one machine, and none twice".to_owned());
         }
         let host = |ssh| Host { ssh: Some(ssh), options: options.clone(), address, program: program.clone() };
         Ok(all.into_iter().map(host).collect())
@@ -95,10 +97,10 @@ mod tests {
     #[test]
     fn what_is_no_machine_is_refused() {
         for (text, said) in [
-            ("proxy = { ssh = [\"a\", \"b\"] }", "[machine.proxy] is one machine"),
+            ("proxy = { ssh = [\"a\", \"b\"] }", "[machine.proxy] must name one machine"),
             ("origin = { ssh = \"-oProxyCommand=sh\" }", "is no machine"),
-            ("client = { ssh = [\"a\", \"a\"] }", "each once"),
-            ("client = { ssh = [] }", "one or more"),
+            ("client = { ssh = [\"a\", \"a\"] }", "none twice"),
+            ("client = { ssh = [] }", "at least one machine"),
             ("server = { ssh = \"a\" }", "unknown field"),
         ] {
             let refused = read(text).expect_err(text);

@@ -53,7 +53,8 @@ impl RawOrigin {
                 if let Some(count) = origins {
                     refuse(
                         count.span(),
-                        "origins counts servers that the lab starts; those of [origin] run already"
+                        "origins is the number of servers that the lab starts, but the servers of [origin] are \
+                         already running; leave it out"
                             .to_owned(),
                     );
                 }
@@ -61,8 +62,8 @@ impl RawOrigin {
                 OriginSource::Running(url.iter().map(name).collect())
             }
             (true, true) | (false, false) => {
-                let message = "[origin] has either url, for servers that run already, or command, for a program that the \
-                               lab starts";
+                let message = "[origin] has either url, for running servers, or command, for a program that the lab \
+                               starts";
                 refuse(raw.span(), message.to_owned());
                 OriginSource::Own(count)
             }
@@ -90,7 +91,7 @@ impl RawOrigin {
                 if let Some(written) = written {
                     refuse(
                         written.span(),
-                        format!("{key} is about certificates; expected it beside https:// URLs"),
+                        format!("{key} applies to certificates, so it needs https:// URLs"),
                     );
                 }
             }
@@ -99,7 +100,7 @@ impl RawOrigin {
         if let Some(other) = self.url.iter().find(|server| !is_https(server)) {
             refuse(
                 other.span(),
-                "some origins use TLS and this one does not; expected https:// of all".to_owned(),
+                "other origins use TLS and this one does not; write https:// in all of them".to_owned(),
             );
             return None;
         }
@@ -206,7 +207,8 @@ impl<'de> Deserialize<'de> for RawTarget {
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "expected a command line such as [\"program\", \"{listen}\"], or a table with run, and perhaps files and version"
+    expecting = "expected a command line such as [\"program\", \"{listen}\"], or a table with run, and optionally \
+                 files and version"
 )]
 pub(super) enum RawCommand {
     Line(Vec<String>),
@@ -275,7 +277,7 @@ impl RawRequest {
         let is_word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         let method = self.method.as_deref().filter(|method| !is_word(method) || *method == "CONNECT");
         if let Some(method) = method {
-            return Some(format!("method = {method:?} is none that is answered; expected one such as POST"));
+            return Some(format!("method = {method:?} cannot be used; expected a method such as POST"));
         }
         let wrong = |(name, value): &(&String, &String)| {
             !is_word(name) || name.contains(':') || value.chars().any(char::is_control)

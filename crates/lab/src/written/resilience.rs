@@ -179,7 +179,10 @@ impl RawResilience {
         let Self { proxies, command, target, program, .. } = &self;
         check_proxies(&NamedProxies { proxies, command, target, program }, refuse);
         if let Some(name) = proxies.iter().find(|name| name.get_ref() == direct::DRIVER.name) {
-            refuse(name.span(), "\"direct\" is no proxy: nothing of it could recover".to_owned());
+            refuse(
+                name.span(),
+                "\"direct\" has no proxy whose recovery could be tested; leave it out".to_owned(),
+            );
         }
         let clock = self.clock(quick, refuse);
         if let Some(rate) = &self.rate
@@ -195,7 +198,7 @@ impl RawResilience {
             );
         }
         for ca in self.target.values().filter_map(|target| target.ca.as_ref()) {
-            let message = "resilience runs trust the authorities of the system alone; leave out ca";
+            let message = "resilience runs trust only the system's certificate authorities; leave out ca";
             refuse(ca.span(), message.to_owned());
         }
         if origins.is_own()
@@ -247,7 +250,7 @@ impl RawResilience {
             refuse(
                 0..0,
                 format!(
-                    "quick.times = {times} is no part of the plan's times; expected 0 to 1, such as 0.25"
+                    "quick.times = {times} is not a fraction of the plan's times; expected 0 to 1, such as 0.25"
                 ),
             );
         }
@@ -266,7 +269,7 @@ impl RawResilience {
     /// Reports events and faults on origins that do not exist, or are in the wrong state.
     fn check_origins(&self, plan: &ResiliencePlan, refuse: Refuse<'_>) {
         if plan.capacity.is_some() && plan.origins.is_own() && !takes_time(&plan.payload.path) {
-            let message = "with capacity, vanward origin works on requests that take their time; expected a payload such as \
+            let message = "capacity has an effect only on requests that take time; expected a payload such as \
                            /delay/50ms";
             refuse(self.payload.span(), message.to_owned());
         }
@@ -295,7 +298,8 @@ impl RawResilience {
             let Some(origin) = event.action.origin() else { continue };
             let at = raw.get_ref().action.span();
             if matches!(plan.origins.source, OriginSource::Running(_)) {
-                let message = "those of [origin] url run already: the lab does not stop them";
+                let message =
+                    "the lab cannot stop the servers of url in [origin], because it did not start them";
                 refuse(at, message.to_owned());
             } else if let Err(message) = there(origin) {
                 refuse(at, message);
@@ -312,7 +316,10 @@ impl RawResilience {
         }
         for (index, raw) in self.fault.iter().enumerate() {
             if let Some(later) = plan.hiding(index) {
-                refuse(raw.span(), format!("{later}, further down, hides this link for all of its time"));
+                refuse(
+                    raw.span(),
+                    format!("{later}, further down, overrides this link during its whole time"),
+                );
             }
         }
     }
@@ -337,7 +344,7 @@ impl RawResilience {
                 refuse(at, "no phase is named: leave phase out for the whole run".to_owned());
             }
             if that.get_ref().0.is_empty() {
-                let message = "nothing is expected; write a condition, such as \"errors < 1%\"";
+                let message = "the expectation has no condition; write one, such as \"errors < 1%\"";
                 refuse(that.span(), message.to_owned());
             }
             for text in &that.get_ref().0 {
@@ -358,11 +365,11 @@ impl RawResilience {
 fn next_state(state: &mut (bool, bool), action: Action) -> Result<(), &'static str> {
     *state = match (action, *state) {
         (Action::Kill(_), (true, _)) => (false, false),
-        (Action::Kill(_), (false, _)) => return Err("is dead already at that time"),
+        (Action::Kill(_), (false, _)) => return Err("has already been killed at that time"),
         (Action::Start(_), (false, _)) => (true, false),
-        (Action::Start(_), (true, _)) => return Err("runs at that time; expected \"kill\" before it"),
+        (Action::Start(_), (true, _)) => return Err("is running at that time; expected \"kill\" before it"),
         (Action::Pause(_), (true, false)) => (true, true),
-        (Action::Pause(_), _) => return Err("does not run at that time"),
+        (Action::Pause(_), _) => return Err("is not running at that time"),
         (Action::Resume(_), (true, true)) => (true, false),
         (Action::Resume(_), _) => return Err("is not paused at that time"),
         (_, state) => state,
@@ -388,7 +395,7 @@ impl PlanTimes {
         let given = written.get_ref().0;
         let at = self.for_written(given);
         if given.is_zero() || !given.as_millis().is_multiple_of(SLOT.as_millis()) {
-            refuse(written.span(), format!("a time is a multiple of {SLOT:?}, and at least that"));
+            refuse(written.span(), format!("a time must be a multiple of {SLOT:?}, and at least that long"));
         } else if at > self.end {
             refuse(written.span(), format!("this is after the end of the run, at {:?}", self.end));
         }
@@ -490,7 +497,8 @@ mod tests {
     #[test]
     fn a_plan_is_read_and_quick_makes_it_shorter() {
         let text = format!(
-            "{SHORTEST}recovered = [\"errors < 1%\"]\n[[event]]\nat = \"2s\"\ndo = \"kill origin 2\"\nphase = \"dead\"\n\
+            "{SHORTEST}recovered = [\"errors < 1%\"]\n[[event]]\nat = \"2s\"\ndo = \"kill origin 2\"\nphase = \
+             \"dead\"\n\
              [[event]]\nat = \"4s\"\ndo = \"reload proxy\"\nevery = \"500ms\"\nuntil = \"5s\"\n\
              [[fault]]\nfrom = \"6s\"\nuntil = \"8s\"\ninject = \"5%:503\"\n\
              [[fault]]\nfrom = \"6s\"\nuntil = \"10s\"\nprofile = \"3g\"\non = \"clients\"\n\
@@ -515,7 +523,7 @@ mod tests {
         let expect = |rest: &str| event(&format!("do = \"kill origin 2\"\n[[expect]]\n{rest}"));
         let cases = [
             (SHORTEST.replace("vanward", "vanwrd"), "f:2:12: ", "did you mean \"vanward\"?"),
-            (SHORTEST.replace("vanward", "direct"), "f:2:12: ", "is no proxy"),
+            (SHORTEST.replace("vanward", "direct"), "f:2:12: ", "has no proxy"),
             (SHORTEST.replace("rate", "rat"), "f:3:1: ", "did you mean \"rate\"?"),
             (SHORTEST.replace("rate = 100\n", ""), "f:1:1: ", "the plan has no rate"),
             (SHORTEST.replace("100", "-1"), "f:3:8: ", "above 0"),
@@ -525,7 +533,7 @@ mod tests {
             (format!("{SHORTEST}recovered = [\"p99 < 5\"]\n"), "f:6:14: ", "is not a duration"),
             (event("do = \"kil origin 2\"\n"), "f:8:6: ", "did you mean \"kill\"?"),
             (event("do = \"kill origin 4\"\n"), "f:8:6: ", "the plan has 3 origins"),
-            (event("do = \"start origin 1\"\n"), "f:8:6: ", "origin 1 runs at that time"),
+            (event("do = \"start origin 1\"\n"), "f:8:6: ", "origin 1 is running at that time"),
             (event("do = \"resume origin 1\"\n"), "f:8:6: ", "is not paused"),
             (event("do = \"reload proxy\"\nevery = \"1s\"\n"), "f:9:9: ", "belong together"),
             (event("do = \"load 5\"\nevery = \"1s\"\nuntil = \"4s\"\n"), "f:9:9: ", "only \"reload proxy\""),
@@ -543,14 +551,15 @@ mod tests {
             (expect("phase = \"kill origin\"\nthat = \"errors = 0\"\n"), "f:10:9: ", "did you mean \"kill origin 2\"?"),
             (expect("that = \"errrors = 0\"\n"), "f:10:8: ", "did you mean \"errors\"?"),
             (expect("that = \"nginx: errors = 0\"\n"), "f:10:8: ", "no proxy \"nginx\""),
-            (expect("that = []\n"), "f:10:8: ", "nothing is expected"),
+            (expect("that = []\n"), "f:10:8: ", "has no condition"),
             (expect("phase = []\nthat = \"errors = 0\"\n"), "f:10:9: ", "leave phase out"),
-            (expect("phase = \"steady\"\nthat = \"recovers within 1s\"\n"), "f:11:8: ", "nothing happens before it"),
+            (expect("phase = \"steady\"\nthat = \"recovers within 1s\"\n"), "f:11:8: ", "nothing to recover from"),
             (format!("{SHORTEST}[[expect]]\nthat = \"recovers within 1s\"\n"), "f:7:8: ", "no phase of the plan"),
-            (fault("profile = \"3g\"\n[[fault]]\nfrom = \"2s\"\nuntil = \"5s\"\nprofile = \"lte\"\n"), "f:6:1: ", "hides this link"),
+            (fault("profile = \"3g\"\n[[fault]]\nfrom = \"2s\"\nuntil = \"5s\"\nprofile = \"lte\"\n"), "f:6:1: ", "overrides this link"),
             (format!("{SHORTEST}[quick]\ntimes = 2\n"), "f:1:1: ", "expected 0 to 1"),
-            (format!("{SHORTEST}[origin]\nurl = [\"http://127.0.0.1:1\"]\n[[event]]\nat = \"1s\"\ndo = \"kill origin 1\"\n")
-                .replace("origins = 3\n", ""), "f:9:6: ", "run already"),
+            (format!("{SHORTEST}[origin]\nurl = [\"http://127.0.0.1:1\"]\n[[event]]\nat = \"1s\"\ndo = \"kill origin \
+                      1\"\n")
+                .replace("origins = 3\n", ""), "f:9:6: ", "the lab cannot stop the servers"),
         ];
         for (text, place, said) in cases {
             let mistakes = read(&text, false).expect_err(&text);

@@ -115,7 +115,7 @@ impl RawStreams {
         // A message starts a server stream.
         let has_message = kind != StreamKind::Events;
         let wrong =
-            |key: &str, of: &str| Some(format!("{key} is of {of}, and not of {word:?}; leave it out"));
+            |key: &str, of: &str| Some(format!("{key} applies to {of}, not to {word:?}; leave it out"));
         if (message.is_some() || size.is_some()) && !has_message {
             return wrong(if message.is_some() { "message" } else { "size" }, "streams that send");
         }
@@ -144,8 +144,8 @@ pub(super) fn impossible(case: &CasePlan, given: GivenPlan<'_>) -> Option<String
     }
     if case.has_list() || case.message.method.is_some() || case.message.body.is_some() {
         return Some(format!(
-            "{name:?} has streams in place of requests; leave out urls, requests_from, and of request \
-                             all but headers"
+            "{name:?} has streams in place of requests; leave out urls, requests_from, and everything in request \
+             except headers"
         ));
     }
     if case.features.cache_bytes.is_some() {
@@ -153,8 +153,7 @@ pub(super) fn impossible(case: &CasePlan, given: GivenPlan<'_>) -> Option<String
     }
     if given.says_keep_alive {
         return Some(format!(
-            "{name:?} has streams, which say themselves what becomes of a connection; leave out \
-                             say_keep_alive"
+            "{name:?} has streams, which manage their connections themselves; leave out say_keep_alive"
         ));
     }
     if let Some(wrong) = wrong_load(case, streams) {
@@ -165,7 +164,7 @@ pub(super) fn impossible(case: &CasePlan, given: GivenPlan<'_>) -> Option<String
         return Some(format!("{name:?} has {all} streams; expected at most {STREAMS_MOST}"));
     }
     if streams.per_connection.get() > 1 && case.version == ClientVersion::Http1 {
-        return Some(format!("{name:?} has several streams per_connection, which takes version = \"2\""));
+        return Some(format!("{name:?} has several streams per_connection, which need version = \"2\""));
     }
     if kind.is_grpc() && case.version == ClientVersion::Http1 {
         return Some(format!("{name:?} has {what}, which are sent over HTTP/2; expected version = \"2\""));
@@ -192,13 +191,13 @@ pub(super) fn impossible(case: &CasePlan, given: GivenPlan<'_>) -> Option<String
         }
         if given.clients > 1 {
             return Some(format!(
-                "{name:?} has fan-out, whose messages one generator counts; expected one client machine"
+                "{name:?} has fan-out, whose messages a single generator must count; expected one client machine"
             ));
         }
         if matches!(&given.origins.source, OriginSource::Own(count) | OriginSource::Command(count, _) if count.get() > 1)
         {
             return Some(format!(
-                "{name:?} has fan-out, and each origin has rooms of its own; expected origins = 1"
+                "{name:?} has fan-out, and origins do not share rooms; expected origins = 1"
             ));
         }
     }
@@ -217,12 +216,12 @@ fn wrong_load(case: &CasePlan, streams: &StreamPlan) -> Option<&'static str> {
         (PlanLoad::Rate(_) | PlanLoad::ShareOfSlowest(_) | PlanLoad::Search(_), kind)
             if kind.is_paced_by_server() =>
         {
-            Some("the server says when its messages come; leave out load")
+            Some("the server decides when it sends messages; leave out load")
         }
         (PlanLoad::Rate(_) | PlanLoad::ShareOfSlowest(_) | PlanLoad::Search(_), _)
             if streams.in_flight.is_some() =>
         {
-            Some("in_flight is of closed loops; leave it out beside a rate")
+            Some("in_flight applies only to closed loops; leave it out with a rate")
         }
         _ => None,
     }
@@ -241,8 +240,7 @@ fn wrong_path(case: &CasePlan, kind: StreamKind, given: GivenPlan<'_>) -> Option
                 StreamKind::GrpcServerStream => "/vanward.Origin/Events",
                 StreamKind::GrpcClientStream => {
                     return Some(format!(
-                        "{name:?}: `vanward origin` has no method with client streams; expected an \
-                                         [origin] of yours"
+                        "{name:?}: `vanward origin` has no method with client streams; expected your own [origin]"
                     ));
                 }
             };

@@ -81,7 +81,7 @@ fn mistakes_have_a_place_and_the_name_that_was_meant() {
         (format!("{SHORTEST}{case}load = \"errors < 1\"\n"), "f:7:8: ", "p99 < 10ms"),
         (format!("{SHORTEST}{case}generator = \"siege\"\n"), "f:7:13: ", "h2load"),
         (format!("{SHORTEST}{case}[proxy.nginx]\nworkers = 2\n"), "f:1:1: ", "none of the plan's"),
-        (format!("{SHORTEST}{case}load = \"50%\"\n"), "f:1:1: ", "follows from a closed loop"),
+        (format!("{SHORTEST}{case}load = \"50%\"\n"), "f:1:1: ", "is a share of a closed loop"),
         (
             format!("{SHORTEST}{}", case.replace("tiny", "tinny")),
             "f:",
@@ -153,13 +153,13 @@ fn mistakes_of_streams_are_found_in_the_plan() {
         (stream("{ kind = \"echo\", message = \"hex:0\" }", echo, ""), "f:5:37: ", "pairs of hexadecimal"),
         (stream("{ kind = \"echo\", message = \"{{cuonter}}\" }", echo, ""), "f:5:37: ", "is no value"),
         (stream("{ kind = \"echo\", message = \"@f\" }", echo, ""), "f:5:37: ", "a file elsewhere"),
-        (stream("{ kind = \"echo\", senders = 2 }", echo, ""), "f:5:10: ", "senders is of \"fan-out\""),
+        (stream("{ kind = \"echo\", senders = 2 }", echo, ""), "f:5:10: ", "senders applies to \"fan-out\""),
         (
             stream("{ kind = \"events\", size = \"5B\" }", events, ""),
             "f:5:10: ",
-            "size is of streams that send",
+            "size applies to streams that send",
         ),
-        (stream("\"events\"", events, "load = 5\n"), "f:4:1: ", "the server says when"),
+        (stream("\"events\"", events, "load = 5\n"), "f:4:1: ", "the server decides when"),
         (stream("\"fan-out\"", "/websocket/fan-out", ""), "f:4:1: ", "has no answers"),
         (
             stream("{ kind = \"fan-out\", senders = 4 }", "/websocket/fan-out", "load = 5\n"),
@@ -170,7 +170,7 @@ fn mistakes_of_streams_are_found_in_the_plan() {
             stream("\"fan-out\"", "/websocket/fan-out", "load = 5\n")
                 .replace("proxies", "origins = 2\nproxies"),
             "f:5:1: ",
-            "rooms of its own",
+            "do not share rooms",
         ),
         (stream("\"grpc-unary\"", call, "version = \"1.1\"\n"), "f:4:1: ", "expected version = \"2\""),
         (stream("\"grpc-unary\"", call, "upstream = \"http\"\n"), "f:4:1: ", "expected upstream = \"h2\""),
@@ -180,7 +180,11 @@ fn mistakes_of_streams_are_found_in_the_plan() {
         (stream("\"echo\"", "/tiny", ""), "f:4:1: ", "WebSocket echo at /websocket"),
         (stream("\"echo\"", echo, "generator = \"wrk\"\n"), "f:4:1: ", "only the generator \"vanward\""),
         (stream("\"echo\"", echo, "urls = { total = 5 }\n"), "f:4:1: ", "in place of requests"),
-        (stream("\"echo\"", echo, "request = { body = \"x\" }\n"), "f:4:1: ", "all but headers"),
+        (
+            stream("\"echo\"", echo, "request = { body = \"x\" }\n"),
+            "f:4:1: ",
+            "everything in request except headers",
+        ),
         (stream("\"echo\"", echo, "cache = \"1MB\"\n"), "f:4:1: ", "no cache stores"),
         (stream("\"echo\"", echo, own), "f:4:1: ", "expected ready ="),
         (

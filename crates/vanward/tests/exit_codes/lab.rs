@@ -72,7 +72,7 @@ fn a_part_of_the_lab_that_ends_or_is_late_makes_a_resilience_run_invalid() {
                 origin(&format!("mkdir {path}/once 2>/dev/null || sleep 1; "))
             ),
             ":".to_owned(),
-            "A step was carried out ",
+            "A step of the plan ran ",
         ),
         (
             "the load generator is late",
