@@ -421,7 +421,7 @@ fn cases_of(
                 impossible(&plan, given).or_else(|| streams::impossible(&plan, given))
             } else {
                 Some(format!(
-                    "two cases are called {:?}; add to name the placeholder of a setting that differs: {{scheme}}, {{version}}, \
+                    "two cases are called {:?}; add to name the setting that differs: {{scheme}}, {{version}}, \
                      {{upstream}}, {{layer}}, {{payload}}, {{connections}}, {{workers}}, {{load}}, {{generator}}, {{stream}}",
                     plan.name
                 ))
