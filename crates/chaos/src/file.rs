@@ -70,7 +70,7 @@ impl Config {
         let value: Value =
             serde_json::from_str(text).map_err(|error| vec![no_json(text, &places, &error)])?;
         let Value::Array(proxies) = body::in_lower_case(value) else {
-            return Err(vec![places.mistake(&first(text), "these are no proxies").expecting(LIST)]);
+            return Err(vec![places.mistake(&first(text), "this is not a list").expecting(LIST)]);
         };
         if proxies.len() > PROXIES_MAX {
             let much = ApiRefusal::TooMany { what: "proxies", most: PROXIES_MAX };
@@ -312,7 +312,7 @@ mod tests {
         let cases: &[(&str, &str, &str)] = &[
             ("", "f:1:1: this is not JSON: the text ends too early; expected a list of proxies", ""),
             ("[\n  {\"name\": \"a\",}\n]", "f:2:16: this is not JSON: trailing comma", "}"),
-            (r#" {"proxies": []}"#, "f:1:2: these are no proxies; expected a list of proxies", "{"),
+            (r#" {"proxies": []}"#, "f:1:2: this is not a list; expected a list of proxies", "{"),
             ("[7]", "f:1:2: a proxy is an object: {…}, not 7", "7"),
             (
                 "[\n {\"name\": \"a\",\n  \"upsteam\": \"u:1\"}]",
@@ -356,7 +356,7 @@ mod tests {
             ),
             (
                 &format!("[{a}, \"toxics\": [{{\"type\": \"timeout\", \"timeout\": 5}}]}}]"),
-                "\"timeout\" belongs into \"attributes\"",
+                "\"timeout\" belongs in \"attributes\"",
                 "\"timeout\"",
             ),
             (

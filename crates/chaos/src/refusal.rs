@@ -28,16 +28,16 @@ pub(super) enum ApiRefusal {
     Key { name: String, of: &'static str, known: Vec<&'static str> },
     #[error("{}{of} is {expected}, not {given}", of_key(key))]
     Form { key: Option<String>, of: &'static str, expected: &'static str, given: String },
-    #[error("{name:?} belongs into \"attributes\": {{\"attributes\": {{{name:?}: …}}}}")]
+    #[error("{name:?} belongs in \"attributes\": {{\"attributes\": {{{name:?}: …}}}}")]
     Misplaced { name: String },
-    #[error("the {what} of a toxic stays: this one is {is:?}; remove it, and add another")]
+    #[error("the {what} of a toxic cannot change: this one is {is:?}; remove it, and add another")]
     Fixed { what: &'static str, is: String },
     #[error("proxy not found")]
     NoProxy,
     #[error("toxic not found")]
     NoToxic,
     #[error(
-        "no such place: there are /proxies, /proxies/NAME/toxics, /populate, /reset, /version and /metrics"
+        "no such path: there are /proxies, /proxies/NAME/toxics, /populate, /reset, /version and /metrics"
     )]
     NoPlace,
     #[error("proxy already exists")]
@@ -46,7 +46,7 @@ pub(super) enum ApiRefusal {
     Twice { name: String },
     #[error("toxic already exists")]
     ToxicExists,
-    #[error("there are {most} {what} already, and no more may be: remove some")]
+    #[error("there are already {most} {what}, the maximum: remove some")]
     TooMany { what: &'static str, most: usize },
     #[error("proxy {name} cannot listen on {listen:?}: {error}{}", remedy(error))]
     Listen { name: String, listen: String, error: io::Error },

@@ -36,12 +36,8 @@ impl ProxyTraffic {
 
 pub(super) fn written(proxies: &[(Labels<'_>, &ProxyTraffic)], syntax: Syntax) -> Vec<u8> {
     let families: [(&str, &str, Counter); 2] = [
-        ("toxiproxy_proxy_received_bytes", "Bytes that came in, by where they are going.", |counts| {
-            &counts.received
-        }),
-        ("toxiproxy_proxy_sent_bytes", "Bytes that were passed on, by where they are going.", |counts| {
-            &counts.sent
-        }),
+        ("toxiproxy_proxy_received_bytes", "Bytes received, by direction.", |counts| &counts.received),
+        ("toxiproxy_proxy_sent_bytes", "Bytes forwarded, by direction.", |counts| &counts.sent),
     ];
     let mut text = MetricsText::new(syntax);
     for (name, help, counter) in families {

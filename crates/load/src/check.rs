@@ -29,7 +29,7 @@ pub(crate) enum Malformed {
     HeadTooLarge,
     #[error("Content-Length is not a number, or there are several that differ")]
     Length,
-    #[error("Transfer-Encoding stands beside Content-Length, or in an HTTP/1.0 response")]
+    #[error("Transfer-Encoding is sent with Content-Length, or in an HTTP/1.0 response")]
     Framing,
     #[error("101 Switching Protocols without a request for it")]
     Upgrade,

@@ -103,7 +103,7 @@ impl Resolve {
         let ip = |text: &str| bare(text.trim()).parse::<IpAddr>();
         let addresses = addresses.split(',').map(ip).collect::<Result<Vec<_>, _>>();
         let addresses =
-            addresses.map_err(|_| "what follows the port is no IP address; names need --connect-to")?;
+            addresses.map_err(|_| "the text after the port is not an IP address; names need --connect-to")?;
         Ok(Self { host: host.to_owned(), port, addresses })
     }
 }

@@ -68,7 +68,7 @@ pub enum Error {
     #[error("the histogram does not decode: {reason}; it must be base64 of the HdrHistogram V2 deflate form")]
     Histogram { reason: String },
     /// A generator reported a second other than the next one.
-    #[error("second {told} was told, and {expected} is the next one")]
+    #[error("second {told} was reported, but {expected} is the next one")]
     Second {
         /// The reported second.
         told: u64,

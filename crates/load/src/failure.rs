@@ -29,7 +29,7 @@ pub(crate) enum LoadFailure {
     )]
     NoHttp2,
     #[error(
-        "the server's SETTINGS did not come within {after:?}, or allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS)"
+        "the server's SETTINGS did not arrive within {after:?}, or allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS)"
     )]
     NoStreams { after: Duration },
     #[error("cannot send the request: {0}")]

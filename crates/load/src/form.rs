@@ -207,10 +207,10 @@ impl RequestForm {
             .authority(host)
             .path_and_query(format!("{slash}{}", url.target))
             .build()
-            .map_err(|_| "it has a character that no URL may have; percent-encode it")?;
+            .map_err(|_| "it has a character that is not allowed in a URL; percent-encode it")?;
         let mut head = ::http::Request::new(());
         *head.method_mut() =
-            Method::from_bytes(variation.method.as_bytes()).map_err(|_| "the method is not one")?;
+            Method::from_bytes(variation.method.as_bytes()).map_err(|_| "the method is not valid")?;
         *head.uri_mut() = uri;
         *head.version_mut() = Version::HTTP_2;
         let mut fields = self.given.map.clone();
@@ -305,7 +305,7 @@ pub(crate) fn check_method(method: &str) -> Result<(), &'static str> {
 /// The reason why a field cannot be sent with any version of HTTP.
 pub(crate) fn check_field(name: &str, value: &str) -> Result<(), &'static str> {
     if !is_token(name) {
-        return Err("the name before the colon is not one; write 'Name: value'");
+        return Err("the name before the colon is not valid; write 'Name: value'");
     }
     if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
         return Err("the value has a control character");

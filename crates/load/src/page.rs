@@ -113,13 +113,13 @@ impl PagePattern {
         let first = self.first.get().map_or((0, 0), |(first, _)| (first.status, first.body_bytes));
         let what = match missed {
             Missed::Status => format!("status {status}, the first response had {}", first.0),
-            Missed::Kind => "Content-Type differs from that of the first response".to_owned(),
+            Missed::Kind => "Content-Type differs from the first response".to_owned(),
             Missed::Size => format!("the body has {body_bytes} bytes, the first responses had {}", first.1),
             Missed::Field(_) | Missed::Contains(_) | Missed::Digest => {
-                format!("the body of {body_bytes} bytes differs from that of the first responses")
+                format!("the body of {body_bytes} bytes differs from the first responses")
             }
         };
-        format!("{what} (if that is right: --responses any, or --check)")
+        format!("{what} (if that is intended: --responses any, or --check)")
     }
 }
 

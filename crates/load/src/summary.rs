@@ -356,7 +356,7 @@ fn gone(record: &ThreadRecord) -> String {
     // The last example is a failed connect, if there is one.
     let example = examples.get(&ErrorClass::Connect).or_else(|| examples.values().next());
     let example = example.map(|words| format!(": {words}")).unwrap_or_default();
-    format!("nothing was answered any more, after {answered} responses and {failed} failures{example}")
+    format!("no request was answered after {answered} responses and {failed} failures{example}")
 }
 
 fn cpu(all: &ThreadMeasurements, threads: usize, measured_seconds: f64) -> Cpu {

@@ -63,7 +63,7 @@ impl LoadTemplate {
     pub(crate) fn parse(text: &[u8]) -> Result<Self, Wrong> {
         let template = Self::parse_message(text)?;
         let has_stream = template.0.contains(&LoadTemplatePiece::Value(VaryingValue::Stream));
-        let wrong = || (0..text.len(), format!("{{{{stream}}}} is of messages in streams; {EXPECTED}"));
+        let wrong = || (0..text.len(), format!("{{{{stream}}}} is only for messages in streams; {EXPECTED}"));
         if has_stream { Err(wrong()) } else { Ok(template) }
     }
 
@@ -76,7 +76,7 @@ impl LoadTemplate {
             let written = String::from_utf8_lossy(&text[begin + 2..end]).into_owned();
             let wrong = || {
                 let shown = crate::url::shortened(&written);
-                (begin..end + 2, format!("{{{{{shown}}}}} is no value; {EXPECTED}"))
+                (begin..end + 2, format!("{{{{{shown}}}}} is not a value; {EXPECTED}"))
             };
             if begin > at {
                 pieces.push(LoadTemplatePiece::Text(text[at..begin].into()));

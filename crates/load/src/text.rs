@@ -30,7 +30,7 @@ fn write_report(text: &mut String, outcome: &RunOutcome) -> std::fmt::Result {
     write_settings(text, outcome)?;
     write_times(text, outcome)?;
     let interrupted = match (outcome.interrupted, &outcome.server_gone) {
-        (_, Some(_)) => ", until the server was gone",
+        (_, Some(_)) => ", until the server stopped answering",
         (true, None) => ", interrupted",
         (false, None) => "",
     };
@@ -43,7 +43,7 @@ fn write_report(text: &mut String, outcome: &RunOutcome) -> std::fmt::Result {
     }
     if outcome.streams_refused > 0 {
         let refused = count_of(outcome.streams_refused, "stream");
-        writeln!(text, "  {refused} more than the server takes at once, sent again when others were over")?;
+        writeln!(text, "  {refused} above the limit of the server, sent again when other streams had ended")?;
     }
     if outcome.redirects > 0 {
         let followed = count_of(outcome.redirects, "redirect");
@@ -67,18 +67,18 @@ fn write_report(text: &mut String, outcome: &RunOutcome) -> std::fmt::Result {
     let unit = if outcome.stream.is_some() { "message" } else { "request" };
     writeln!(
         text,
-        "  Generator  {:>9.2} us of processor time a {unit}, {used:.0}% of {threads}",
+        "  Generator  {:>9.2} us of CPU time a {unit}, {used:.0}% of {threads}",
         cpu.us_per_request
     )?;
     if let Some(ServerUsage { cpu_us_per_request, memory_bytes, .. }) = outcome.server {
         let memory = bytes(memory_bytes as f64);
-        writeln!(
-            text,
-            "  Server     {cpu_us_per_request:>9.2} us of processor time a {unit}, {memory} of memory"
-        )?;
+        writeln!(text, "  Server     {cpu_us_per_request:>9.2} us of CPU time a {unit}, {memory} of memory")?;
     }
     if outcome.settings.arrival == Arrival::Closed && cpu.utilisation > SATURATED {
-        writeln!(text, "             it may be what limits this rate; give it more threads (-t) and cores")?;
+        writeln!(
+            text,
+            "             the generator may limit this rate; give it more threads (-t) and cores"
+        )?;
     }
     write_schedule(text, outcome)?;
     write_errors(text, outcome)?;
@@ -98,7 +98,8 @@ fn write_total(text: &mut String, outcome: &RunOutcome, interrupted: &str) -> st
         let unfinished = outcome.unfinished;
         writeln!(
             text,
-            "  {unfinished} more were under way at the end, one for {oldest}: times have their age (≥: at least)"
+            "  {unfinished} more were under way at the end, the oldest for {oldest}: their age counts as their time \
+             (≥: at least)"
         )?;
     }
     Ok(())
@@ -196,14 +197,14 @@ fn write_times(text: &mut String, outcome: &RunOutcome) -> std::fmt::Result {
     if outcome.latency.clamped > 0 {
         writeln!(
             text,
-            "  {} times were longer than an hour, and are counted as that",
+            "  {} times were longer than an hour, and count as one hour",
             outcome.latency.clamped
         )?;
     }
     if outcome.errors.timeout > 0 {
         let (count, limit) =
             (count_of(outcome.errors.timeout, "request"), seconds(outcome.settings.timeout_seconds));
-        writeln!(text, "  {count} timed out after {limit}, and count with that (≥: at least)")?;
+        writeln!(text, "  {count} timed out after {limit}, and count with that time (≥: at least)")?;
     }
     writeln!(text)
 }
@@ -338,10 +339,11 @@ fn write_expectations(text: &mut String, expectations: &[RunExpectation]) -> std
 pub fn explained(problem: &RunProblem) -> String {
     match *problem {
         RunProblem::AgentLost { ref command, ref why } => {
-            format!("the agent of `{command}` was lost: {why}. The figures are those of the others.")
+            format!("the agent of `{command}` was lost: {why}. The figures are from the other agents.")
         }
         RunProblem::Hung { unfinished, oldest_us, slowest_us } => format!(
-            "the server does not answer any longer: {} had no answer at the end, one for {}, and the slowest answer took {}. \
+            "the server stopped answering: {} had no answer at the end, the oldest for {}, and the slowest answer \
+             took {}. \
              If it is only slow, measure for longer (-d).",
             count_of(unfinished, "request"),
             time(oldest_us as f64),
@@ -356,13 +358,15 @@ pub fn explained(problem: &RunProblem) -> String {
         RunProblem::RateMissed { due, unsent, slip_us, limit_us, by, .. } => {
             let fault = match by {
                 MissedBy::Server => {
-                    "No connection was free: the server was too slow for it; lower the rate (-R) or open more connections (-c)."
+                    "No connection was free: the server was too slow for this rate; lower the rate (-R) or open more \
+                     connections (-c)."
                 }
                 MissedBy::Errors => {
-                    "Connections failed, and nothing is sent on them until they are tried again: look at the errors first."
+                    "Connections failed, and the generator sends nothing on them until it reconnects: look at the \
+                     errors first."
                 }
                 MissedBy::Generator => {
-                    "The generator was short of processor time: give it a quiet core or more threads (-t), or lower the \
+                    "The generator had too little CPU time: give it a quiet core or more threads (-t), or lower the \
                      rate (-R)."
                 }
             };

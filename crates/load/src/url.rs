@@ -38,7 +38,7 @@ impl<'a> Url<'a> {
         let split = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(split);
         if authority.contains('@') {
-            return Err("a user name belongs into -H 'Authorization: …'");
+            return Err("a user name belongs in -H 'Authorization: …'");
         }
         let (host, port) = match authority.strip_prefix('[') {
             Some(bracketed) => bracketed.split_once(']').ok_or("the ] of the IPv6 address is missing")?,

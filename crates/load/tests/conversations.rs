@@ -340,7 +340,11 @@ fn a_server_that_is_gone_ends_a_run_of_a_number_which_says_so() {
         let gone = told.server_gone.as_ref().expect(example);
         assert!(gone.contains(example) && gone.contains("after 10 responses"), "{gone}");
         assert!(!told.interrupted && told.requests == 10, "{told:?}");
-        assert!(load::report(&told).contains("until the server was gone"), "{}", load::report(&told));
+        assert!(
+            load::report(&told).contains("until the server stopped answering"),
+            "{}",
+            load::report(&told)
+        );
         assert!(
             example != "no whole response" || load::report(&told).contains("timed out after"),
             "{told:?}"
@@ -412,7 +416,7 @@ fn what_hangs_at_the_end_is_told_by_how_long_it_has() {
     );
     assert!(latency.percentile(1.0).expect("a histogram").is_at_least);
     assert!(
-        load::report(&told).contains("more were under way at the end, one for "),
+        load::report(&told).contains("more were under way at the end, the oldest for "),
         "{}",
         load::report(&told)
     );
@@ -538,7 +542,7 @@ fn a_server_that_falls_silent_is_in_the_figures_and_makes_the_run_invalid() {
         let is_hung = told.problems.iter().any(|problem| matches!(problem, RunProblem::Hung { .. }));
         assert_eq!(is_hung, plan.timeout_seconds > 1.0, "{:?}", told.problems);
         let text = load::report(&told);
-        assert!(text.contains('≥') && text.contains("does not answer any longer") == is_hung, "{text}");
+        assert!(text.contains('≥') && text.contains("the server stopped answering") == is_hung, "{text}");
     }
 }
 

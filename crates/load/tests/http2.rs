@@ -440,7 +440,7 @@ fn rfc_9113_8_7_a_stream_that_is_refused_is_sent_again_and_an_error_only_after_i
     let told = run(&LoadPlan { streams: 4, ..plan(address, 40) });
     assert_eq!((told.requests, told.errors), (40, Errors::default()), "{:?}", told.error_examples);
     assert!(told.streams_refused > 0, "{told:?}");
-    assert!(load::report(&told).contains("more than the server takes at once"), "{}", load::report(&told));
+    assert!(load::report(&told).contains("above the limit of the server"), "{}", load::report(&told));
     let always = server(|_, _, mut answer, _| answer.send_reset(Reason::REFUSED_STREAM));
     let told = run(&LoadPlan { timeout_seconds: 0.3, ..plan(always, 3) });
     assert_eq!((told.requests, told.errors.reset, told.errors.total()), (0, 3, 3), "{told:?}");

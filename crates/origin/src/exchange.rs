@@ -170,7 +170,9 @@ impl<'c> OriginExchange<'c> {
     async fn decline(&mut self, not_served: NotServed) -> Result<(), Stop> {
         self.discard_body().await?;
         let (status, allow, text) = match not_served {
-            NotServed::NotFound => (404, false, "nothing is served here; / lists what is.".to_owned()),
+            NotServed::NotFound => {
+                (404, false, "there is no page at this path; / lists the pages.".to_owned())
+            }
             NotServed::Method => (405, true, "this method is not served.".to_owned()),
             NotServed::Wrong(wrong) => (400, false, wrong.message),
         };

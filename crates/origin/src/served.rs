@@ -23,7 +23,7 @@ pub fn serves(target: &str) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(NotServed::Wrong(wrong)) => Err(wrong.message),
         Err(NotServed::NotFound | NotServed::Method) => {
-            Err("an origin has no such page; GET / of `vanward origin` lists those that it has".to_owned())
+            Err("an origin has no such page; GET / of `vanward origin` lists its pages".to_owned())
         }
     }
 }

@@ -55,7 +55,7 @@ impl Pages {
         if let Some(setting) = huge::setting() {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                format!("files in memory are made of large pages; `echo advise > {setting}` lifts that"),
+                format!("files in memory use huge pages; `echo advise > {setting}` disables that"),
             ));
         }
         let open = |flags| memfd_create("vanward-cache", flags | MemfdFlags::CLOEXEC);

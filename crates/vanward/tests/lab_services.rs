@@ -291,7 +291,7 @@ fn mistakes_in_lists_have_a_place_and_prevent_the_start() {
         ("requests_from = \"a.http\"\n", "a.http:4:"),
         (
             "requests_from = \"a.har\"\n",
-            "a.har:1:1: the recording has requests to several hosts: a.test (1), b.test (1); name those that may get load with hosts = [\"HOST\"] in the case",
+            "a.har:1:1: the recording has requests to several hosts: a.test (1), b.test (1); name the hosts that may receive load with hosts = [\"HOST\"] in the case",
         ),
         (
             "requests_from = \"b.http\"\n",

@@ -69,7 +69,7 @@ fn a_server_that_falls_silent_passes_no_gate() {
         load(&[&["--expect", "p99 < 5m"], rate].concat()).with_code(MISSED);
         load(&[&["--expect", "p99 > 1ms", "--expect", "p25 < 10s"], rate].concat()).with_code(98);
         let ended = load(rate).with_code(98);
-        assert!(ended.output.contains("INVALID: the server does not answer any longer"), "{ended:?}");
+        assert!(ended.output.contains("INVALID: the server stopped answering"), "{ended:?}");
     }
 }
 
@@ -128,7 +128,7 @@ fn the_exit_code_the_report_and_the_output_agree() {
     run(&[&["load", "-q", "--out", &out], &silent[..], &[&answers(20, PAGE)]].concat()).with_code(98);
     assert!(
         junit().contains("tests=\"2\" failures=\"1\"")
-            && junit().contains("the run is invalid: the server does not answer"),
+            && junit().contains("the run is invalid: the server stopped answering"),
         "{}",
         junit()
     );
@@ -589,7 +589,7 @@ fn values_differ_each_time_and_are_sent_in_path_headers_and_body() {
     let (_folder, file) = list("r.toml", "[[request]]\npath = \"/tiny\"\nbody = \"{{uuid}}\"\n");
     let ended =
         run(&["load", "-n", "1", "-c", "1", "-H", "X: {{x}}", "--requests-from", &file, &origin.url("/")]);
-    assert!(ended.with_code(2).errors.contains("a field of -H must be without {{, or: {{x}} is no value"));
+    assert!(ended.with_code(2).errors.contains("a field of -H must be without {{, or: {{x}} is not a value"));
 }
 
 #[test]
@@ -616,7 +616,7 @@ fn recordings_and_url_files_with_methods_are_sent() {
         assert_eq!(rows(&told), [("order", 4, 0), ("/tiny", 4, 0), ("put", 4, 0)]);
     }
     for (arguments, message) in [
-        (&["--requests-from", &har][..], "name those that may get load with --hosts"),
+        (&["--requests-from", &har][..], "name the hosts that may receive load with --hosts"),
         (&["--requests-from", &har, "http://none.test/"], "the recording has 127.0.0.1 (2), other.test (1)"),
         (&["--urls", &urls, "-X", "PUT", "http://a/"], "-X and --body have no meaning"),
         (&["--urls", &urls], "a path needs a host"),

@@ -43,11 +43,11 @@ fn mistakes_are_told_with_their_status() {
             400,
             "unknown attribute \"jiter\" of latency; did you mean \"jitter\"? It has latency, jitter",
         ),
-        (add(r#"{"type": "timeout", "timeout": 5}"#), 400, "\"timeout\" belongs into \"attributes\""),
+        (add(r#"{"type": "timeout", "timeout": 5}"#), 400, "\"timeout\" belongs in \"attributes\""),
         (
             ("PATCH", "/proxies/p/toxics/latency", r#"{"stream": "downstream"}"#.to_owned()),
             400,
-            "the stream of a toxic stays: this one is \"upstream\"",
+            "the stream of a toxic cannot change: this one is \"upstream\"",
         ),
         (add(r#"{"type": "timeout", "toxicity": 50}"#), 400, "bad request body: toxicity is a share"),
         (add(r#"{"type": "bandwidth", "name": "latency"}"#), 409, "toxic already exists"),
@@ -69,7 +69,7 @@ fn mistakes_are_told_with_their_status() {
             409,
             "proxy already exists: \"q\" is in the list twice",
         ),
-        (none("GET", "/toxics"), 404, "no such place"),
+        (none("GET", "/toxics"), 404, "no such path"),
         // The server reads the whole body before it refuses it, so that no reset overtakes the response.
         (create(&"x".repeat((1 << 20) + 1)), 413, "the request body is larger than 1048576 bytes"),
     ];

@@ -151,7 +151,7 @@ fn mistakes_of_streams_are_found_in_the_plan() {
         (stream("{ kind = \"echo\", sizes = 5 }", echo, ""), "f:5:27: ", "did you mean \"size\""),
         (stream("{ size = \"5B\" }", echo, ""), "f:5:10: ", "missing field `kind`"),
         (stream("{ kind = \"echo\", message = \"hex:0\" }", echo, ""), "f:5:37: ", "pairs of hexadecimal"),
-        (stream("{ kind = \"echo\", message = \"{{cuonter}}\" }", echo, ""), "f:5:37: ", "is no value"),
+        (stream("{ kind = \"echo\", message = \"{{cuonter}}\" }", echo, ""), "f:5:37: ", "is not a value"),
         (stream("{ kind = \"echo\", message = \"@f\" }", echo, ""), "f:5:37: ", "a file elsewhere"),
         (stream("{ kind = \"echo\", senders = 2 }", echo, ""), "f:5:10: ", "senders applies to \"fan-out\""),
         (

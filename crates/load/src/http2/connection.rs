@@ -349,7 +349,7 @@ impl H2LoadConnection {
             }
             frame::SETTINGS => self.settings(head, payload),
             frame::PUSH_PROMISE => {
-                Err(ServerViolation(H2Code::PROTOCOL_ERROR, "it pushes, which was switched off"))
+                Err(ServerViolation(H2Code::PROTOCOL_ERROR, "it sends a push, which was switched off"))
             }
             frame::PING => {
                 if payload.len() != 8 {
@@ -636,7 +636,7 @@ impl H2LoadConnection {
 }
 
 const FRAME_SIZE: ServerViolation =
-    ServerViolation(H2Code::FRAME_SIZE_ERROR, "a frame has a length that it may not have");
+    ServerViolation(H2Code::FRAME_SIZE_ERROR, "a frame has an invalid length");
 const UNDECODABLE: ServerViolation =
     ServerViolation(H2Code::COMPRESSION_ERROR, "a header block is not valid HPACK");
 const WINDOW: ServerViolation =

@@ -133,7 +133,7 @@ impl Checks {
         if name.is_empty()
             || name.iter().any(|byte| !matches!(byte, 0x21..=0x7e) || matches!(byte, b'A'..=b'Z' | b':'))
         {
-            self.wrong("a field name has a character that it may not have");
+            self.wrong("a field name has an invalid character");
         }
         if memchr::memchr3(0, b'\r', b'\n', value).is_some() {
             self.wrong("a field value has a line break or a NUL");

@@ -493,11 +493,9 @@ impl H3SenderPlace {
         let Self { frames, incoming, has_trailers, .. } = self;
         frames.read(bytes, FIELDS_BYTES_MAX, ConnectionSide::Client, |part| match part {
             // RFC 9114 §4.1: heads, content, and trailers at the end.
-            _ if *has_trailers => Err(PeerViolation(
-                lab_http3::LabH3Code::FRAME_UNEXPECTED,
-                "something comes behind the trailers",
-            )
-            .into()),
+            _ if *has_trailers => {
+                Err(PeerViolation(lab_http3::LabH3Code::FRAME_UNEXPECTED, "data follows the trailers").into())
+            }
             StreamPart::Data(piece) if incoming.has_head() => {
                 incoming.body(piece);
                 Ok(())

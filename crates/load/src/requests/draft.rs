@@ -118,7 +118,7 @@ impl RequestDraft {
                 Err((_, message)) => reading.wrong(&url.at, message),
             }
             if !url.value.starts_with('/') && authority(&url.value).contains("{{") {
-                reading.wrong(&url.at, "the host of a URL cannot differ each time; write values behind it");
+                reading.wrong(&url.at, "the host of a URL cannot contain values; write them after the host");
             }
         }
         for field in &self.headers {
@@ -128,8 +128,7 @@ impl RequestDraft {
         }
         let body = self.body.as_ref().filter(|_| !self.is_literal_body);
         if let Some(Err((_, message))) = body.map(|body| LoadTemplate::parse(body)) {
-            let remedy =
-                "; leave values out of this request with template = false if it means something else";
+            let remedy = "; if {{ is meant literally, set template = false in this request";
             let remedy = if reading.source.file.ends_with(".toml") { remedy } else { "" };
             reading.wrong(&self.at, format!("the body: {message}{remedy}"));
         }

@@ -112,7 +112,7 @@ pub(super) fn read(reading: &mut ListReading<'_>) {
         let at = place(text, raw);
         match serde_json::from_str::<HarEntry>(raw.get()) {
             Err(error) => {
-                reading.wrong(&at, format!("this entry is not as HAR 1.2 has it: {}", reason(&error)));
+                reading.wrong(&at, format!("this entry is not valid HAR 1.2: {}", reason(&error)));
             }
             Ok(entry) => {
                 if let Some((host, draft)) = draft(reading, entry, at) {
@@ -168,9 +168,10 @@ fn meant(reading: &mut ListReading<'_>, hosts: &BTreeMap<String, usize>) -> Vec<
         let message = match (hosts.len(), reading.source.hosts.is_empty() && base.is_none()) {
             (0, _) => "the recording has no request that can be sent".to_owned(),
             (_, true) => format!(
-                "the recording has requests to several hosts: {shown}; name those that may get load with --hosts HOST,HOST"
+                "the recording has requests to several hosts: {shown}; name the hosts that may receive load with \
+                 --hosts HOST,HOST"
             ),
-            (_, false) => format!("no request is to the hosts that are asked for; the recording has {shown}"),
+            (_, false) => format!("no request goes to the requested hosts; the recording has {shown}"),
         };
         reading.wrong(&(0..0), message);
     }
@@ -226,10 +227,7 @@ fn body(reading: &mut ListReading<'_>, data: PostData, at: &Range<usize>) -> Opt
             "base64" => match BASE64_STANDARD.decode(text.trim()) {
                 Ok(body) => Some(body),
                 Err(error) => {
-                    reading.wrong(
-                        at,
-                        format!("the body of this request is not the base64 that it says: {error}"),
-                    );
+                    reading.wrong(at, format!("the body of this request is not valid base64: {error}"));
                     None
                 }
             },
@@ -361,7 +359,7 @@ mod tests {
             ("{\"log\": {\"entries\": []}}".to_owned(), "1:1: the recording has no request"),
             (
                 entry("{\"url\": \"http://a/\"}"),
-                "2:1: this entry is not as HAR 1.2 has it: missing field `method`",
+                "2:1: this entry is not valid HAR 1.2: missing field `method`",
             ),
             (
                 entry("{\"method\": \"G T\", \"url\": \"http://a/\"}"),
@@ -381,7 +379,7 @@ mod tests {
                 entry(
                     "{\"method\": \"POST\", \"url\": \"http://a/\", \"postData\": {\"text\": \"?\", \"encoding\": \"base64\"}}",
                 ),
-                "2:1: the body of this request is not the base64 that it says",
+                "2:1: the body of this request is not valid base64",
             ),
             (
                 entry(
@@ -394,6 +392,6 @@ mod tests {
             assert!(mistakes[0].starts_with(&format!("r.har:{expected}")), "{text}: {mistakes:?}");
         }
         let mistakes = read(RECORDING, Some("http://b/"), &[]).expect_err("no host");
-        assert!(mistakes[0].contains("no request is to the hosts that are asked for"), "{mistakes:?}");
+        assert!(mistakes[0].contains("no request goes to the requested hosts"), "{mistakes:?}");
     }
 }

@@ -138,7 +138,7 @@ fn read_block(
                 let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
                 let value = if name.eq_ignore_ascii_case("authorization") { basic(&value) } else { value };
                 if let Some(what) = foreign_field(&name, &value) {
-                    reading.wrong(&field.at, format!("{what} is not supported: it would be sent as it is"));
+                    reading.wrong(&field.at, format!("{what} is not supported: it would be sent unchanged"));
                 }
                 draft.headers.push(Placed { value: (name, value), at: field.at.clone() });
             }
@@ -252,7 +252,7 @@ fn is_script(reading: &mut ListReading<'_>, line: &Line<'_>) -> bool {
     let text = line.value.trim_start();
     let is_script = text.starts_with("> ") || text.starts_with(">>") || text.starts_with("< {%");
     if is_script {
-        let message = "scripts and files for responses are not supported; leave the lines out, and write checks as \
+        let message = "scripts and files for responses are not supported; remove these lines, and write checks as \
                        # @check status 200";
         reading.wrong(&line.at, message);
     }
@@ -544,7 +544,7 @@ mod tests {
                 "3:1: the variables refer to each other without end",
             ),
             ("GET http://a/{{", "1:1: {{ has no }}"),
-            ("GET http://a{{counter}}/", "1:5: the host of a URL cannot differ"),
+            ("GET http://a{{counter}}/", "1:5: the host of a URL cannot contain values"),
             ("GET http://a/{{$processEnv X}}", "1:16: unknown variable \"$processEnv X\""),
             ("GET http://a/{{randm 1 2}}", "1:16: unknown variable \"randm 1 2\"; did you mean \"random\"?"),
             ("GET http://a/{{$randomInt 5 5}}", "1:16: unknown variable"),

@@ -106,7 +106,7 @@ fn read_request(reading: &mut ListReading<'_>, table: &DeTable<'_>, at: &Range<u
                     let message = if name == "path" {
                         "a path starts with /; an absolute URL is written as url = \"http://…\""
                     } else {
-                        "url is absolute; what starts with / is written as path"
+                        "url must be absolute; write a URL that starts with / as path"
                     };
                     reading.wrong(&span, message);
                 }
@@ -231,7 +231,8 @@ fn text(reading: &mut ListReading<'_>, name: &str, value: &Value<'_>) -> Option<
         DeValue::String(text) => Some(text.to_string()),
         other => {
             let kind = other.type_str();
-            reading.wrong(&value.span(), format!("{name} is a text in quotes, and this is of type {kind}"));
+            reading
+                .wrong(&value.span(), format!("{name} must be a text in quotes, but this is of type {kind}"));
             None
         }
     }
@@ -339,13 +340,13 @@ mod tests {
                 "3:10: method \"CONNECT\": it asks for a tunnel",
             ),
             ("[[request]]\npath = \"x\"", "2:8: a path starts with /"),
-            ("[[request]]\nurl = \"/x\"", "2:7: url is absolute"),
+            ("[[request]]\nurl = \"/x\"", "2:7: url must be absolute"),
             ("[[request]]\nurl = \"ftp://a/\"", "2:7: URL \"ftp://a/\": write http://HOST"),
             ("[[request]]\npath = \"/a b\"", "2:8: URL \"/a b\": it has a space"),
             ("[[request]]\npath = \"/\"\nurl = \"http://a/\"", "3:1: the request has both path and url"),
             (
                 "[[request]]\npath = \"/\"\nheaders = { Host = 1 }",
-                "3:20: Host is a text in quotes, and this is of type integer",
+                "3:20: Host must be a text in quotes, but this is of type integer",
             ),
             (
                 "[[request]]\npath = \"/\"\nheaders = { \"a b\" = \"\" }",

@@ -113,7 +113,7 @@ impl StreamMessage {
         } else if let Some(encoded) = text.strip_prefix("base64:") {
             let content = BASE64_STANDARD
                 .decode(encoded)
-                .map_err(|error| format!("base64 behind base64:, and is not: {error}"))?;
+                .map_err(|error| format!("base64 after base64:, but is not: {error}"))?;
             Self { content, ..Self::default() }
         } else {
             Self { content: text.as_bytes().to_vec(), ..Self::default() }
@@ -128,7 +128,7 @@ impl StreamMessage {
         if !self.is_hexadecimal {
             return Ok(template);
         }
-        let odd = |()| "pairs of hexadecimal digits behind hex:".to_owned();
+        let odd = |()| "pairs of hexadecimal digits after hex:".to_owned();
         template.with_text(hexadecimal).map_err(odd)
     }
 
@@ -202,7 +202,7 @@ pub(crate) fn check(plan: &LoadPlan, streams: &StreamsPlan) -> Result<(), Error>
             );
         }
         workload if !workload.sends() && !is_closed => {
-            return wrong("the rate (-R)", "left out: the server says when its messages come");
+            return wrong("the rate (-R)", "left out: the server decides when it sends messages");
         }
         _ => {}
     }

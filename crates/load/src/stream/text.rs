@@ -73,7 +73,10 @@ pub(crate) fn write_counts(text: &mut String, figures: &StreamFigures) -> Result
         figures.counts;
     let kind = if matches!(figures.plan.workload, Workload::Grpc { .. }) { "Calls" } else { "Streams" };
     let again = if kind == "Calls" { String::new() } else { format!(", {reconnected} opened again") };
-    writeln!(text, "  {kind:<10} {opened} opened, {failed} could not be, {closed_early} ended early{again}")?;
+    writeln!(
+        text,
+        "  {kind:<10} {opened} opened, {failed} failed to open, {closed_early} ended early{again}"
+    )?;
     if calls > 0 {
         let named = figures.grpc_statuses.iter().map(|(name, count)| format!("{name} {count}"));
         writeln!(text, "  Statuses   {}", named.collect::<Vec<_>>().join(", "))?;
@@ -91,7 +94,7 @@ pub(crate) fn write_counts(text: &mut String, figures: &StreamFigures) -> Result
     if from_future > 0 {
         writeln!(
             text,
-            "             {from_future} messages came before their time: the clocks differ, delays are wrong"
+            "             {from_future} messages arrived before their send time: the clocks differ, delays are wrong"
         )?;
     }
     Ok(())
@@ -112,7 +115,8 @@ pub(crate) fn write_total(text: &mut String, outcome: &RunOutcome, interrupted: 
         let unfinished = outcome.unfinished;
         writeln!(
             text,
-            "  {unfinished} more were not answered at the end, one for {oldest}: times have their age (≥: at least)"
+            "  {unfinished} more had no answer at the end, the oldest for {oldest}: their age counts as their time \
+             (≥: at least)"
         )?;
     }
     Ok(())

@@ -80,13 +80,13 @@ pub(crate) async fn go_away(exchange: &mut OriginExchange<'_>, abrupt: bool) -> 
         return exchange.wait_for_close().await;
     }
     stream.say_farewell(Farewell::Graceful);
-    exchange.respond_text("the connection takes no more requests\n").await
+    exchange.respond_text("the connection accepts no more requests\n").await
 }
 
 /// Reports that this fault needs another HTTP version than the request's.
 pub(crate) async fn other_version(exchange: &mut OriginExchange<'_>, version: &str) -> Result<(), Stop> {
     while exchange.body_piece(|_| {}).await? {}
-    let text = format!("there is such a thing only in {version}\n");
+    let text = format!("only {version} has this\n");
     let head = OriginHead::new(501, Length::Known(text.len() as u64)).field("Content-Type", "text/plain");
     exchange.respond(head, text.as_bytes()).await
 }

@@ -60,14 +60,11 @@ const CATALOGUE: &[(&str, &str)] = &[
     ("/truncate[?length=N&sent=M&chunked]", "promises N bytes, sends M, closes"),
     ("/stall[?after=N]", "sends N bytes of a body, then nothing, until the client goes"),
     ("/garbage", "bytes that are not HTTP"),
-    ("/raw[?text=T&keep]", "T, or the request's body, is sent as it is in place of a response"),
-    (
-        "/refuse",
-        "HTTP/2, HTTP/3: resets the stream as one that was never looked at (REFUSED_STREAM, H3_REQUEST_REJECTED)",
-    ),
+    ("/raw[?text=T&keep]", "sends T, or the request's body, unchanged in place of a response"),
+    ("/refuse", "HTTP/2, HTTP/3: resets the stream as not processed (REFUSED_STREAM, H3_REQUEST_REJECTED)"),
     (
         "/goaway[?abrupt]",
-        "HTTP/2, HTTP/3: answers, and the connection takes no more requests; or ends it at once",
+        "HTTP/2, HTTP/3: answers, then accepts no more requests on the connection; or ends it at once",
     ),
     ("/upgrade", "101, then everything sent comes back"),
     ("/websocket", "a WebSocket that echoes"),
@@ -273,7 +270,7 @@ fn index() -> String {
         text.push_str(&format!("{path:widest$}  {meaning}\n"));
     }
     text.push_str(
-        "\nAny of them takes ?cache= (seconds, or a Cache-Control value), ?delay= (50ms, 1.5s, 2m) and ?status=.\n\
+        "\nEach accepts ?cache= (seconds, or a Cache-Control value), ?delay= (50ms, 1.5s, 2m) and ?status=.\n\
          Sizes: 5000, 10k, 3M (powers of 1000), 64KiB, 10GiB (of 1024).\n",
     );
     text

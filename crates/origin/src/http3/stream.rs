@@ -106,10 +106,9 @@ impl OriginH3Stream {
                     has_read = true;
                     let (content, trailers) = (&mut self.content, &mut self.trailers);
                     let take = |part: StreamPart<'_>| match part {
-                        _ if trailers.is_some() => Err(PeerViolation(
-                            LabH3Code::FRAME_UNEXPECTED,
-                            "something comes behind the trailers",
-                        )),
+                        _ if trailers.is_some() => {
+                            Err(PeerViolation(LabH3Code::FRAME_UNEXPECTED, "data follows the trailers"))
+                        }
                         StreamPart::Data(piece) => {
                             content.push_back(Bytes::copy_from_slice(piece));
                             Ok(())
