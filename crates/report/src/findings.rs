@@ -61,9 +61,8 @@ pub fn sentences(summary: &Summary<'_>) -> Vec<String> {
         let opening = format!("Not ranked, but beyond the spread {subject} was worse than {peer} in");
         list(summary, peer, FigureVerdict::Lost, is_lost, &opening)
     });
-    let none = (!unranked.is_empty()).then(|| {
-        format!("Beside {subject} nothing is ranked of {}: the judge says why.", unranked.join(", "))
-    });
+    let none = (!unranked.is_empty())
+        .then(|| format!("{subject} is not ranked against {}: see the judge.", unranked.join(", ")));
     costs.chain(verdicts).chain(unranked_losses).chain(none).collect()
 }
 
@@ -96,12 +95,8 @@ pub fn headline(summary: &Summary<'_>) -> Option<String> {
     let Some((cause, _)) = causes.into_iter().rev().max_by_key(weight) else {
         return Some(format!("Nothing is ranked: there are fewer than three rounds; use {more}."));
     };
-    let why = match cause.rule {
-        OTHERS => cause.seen.replace("others used", "other programs used").replace("the machine", "the CPU"),
-        _ => cause.seen.clone(),
-    };
     let else_more = if cause.rule == OTHERS { format!(", or use {more}") } else { String::new() };
-    Some(format!("Nothing is ranked: {why}; {}{else_more}.", cause.next))
+    Some(format!("Nothing is ranked: {}; {}{else_more}.", cause.seen, cause.next))
 }
 
 /// The flag for twice the rounds: `--repeats 10`.
@@ -151,8 +146,8 @@ pub fn caveats(summary: &Summary<'_>) -> Vec<String> {
     let load = conditions.load_before[0];
     if load > IDLE_LOAD * summary.results.machine.cores as f64 {
         said.push(format!(
-            "The machine was not idle: its load average before the run was {load:.2}. Only ratios within the run \
-             hold, and the spread is larger than it need be."
+            "The machine was not idle: its load average before the run was {load:.2}. Only ratios within the run are \
+             valid, and the spread is larger than necessary."
         ));
     }
     said.extend(absences(summary));
@@ -246,7 +241,7 @@ pub fn expectations(summary: &Summary<'_>) -> Vec<String> {
         })
         .collect();
     let met = all.iter().filter(|each| each.is_met).count();
-    said.extend((!all.is_empty()).then(|| format!("{met} of {} expectations came true.", all.len())));
+    said.extend((!all.is_empty()).then(|| format!("{met} of {} expectations were met.", all.len())));
     said
 }
 
@@ -284,7 +279,7 @@ pub fn standings(summary: &Summary<'_>) -> TextTable {
         headings.push(word(FigureVerdict::Refused));
     }
     TextTable {
-        caption: format!("The median of {subject} divided by the peer's, and who has the better figure"),
+        caption: format!("The median of {subject} divided by the peer's, and which has the better figure"),
         headings: headings.into_iter().map(str::to_owned).collect(),
         rows,
     }

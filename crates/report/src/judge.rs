@@ -150,29 +150,30 @@ pub const RULES: [JudgeRule; 16] = [
         name: "line-full",
         spoils: Spoils::Rates,
         next: "use a faster line or a smaller payload",
-        remedy: "The network was the limit and everybody fast enough shows the same figure: use a faster line or a smaller payload.",
+        remedy: "The network was the limit, so every proxy that is fast enough shows the same figure: use a faster \
+                 line or a smaller payload.",
         find: |ranking| above(ranking, "the line was filled to", LINE_SHARE_MOST, |one| one.line_share),
     },
     JudgeRule {
         name: "proxy-idle",
         spoils: Spoils::Rates,
         next: "give the generator and the origins more cores",
-        remedy: "Requests per second are not its capacity, something else was the limit; CPU time per request holds. \
-                 Give the generator and the origins more cores.",
+        remedy: "Requests per second are not its capacity, because something else was the limit; CPU time per request \
+                 is valid. Give the generator and the origins more cores.",
         find: idle,
     },
     JudgeRule {
         name: "different-logging",
         spoils: Spoils::Everything,
-        next: "log alike for all, or not at all",
-        remedy: "Writing a log costs a good part of a request: log alike for all, or not at all.",
+        next: "use the same log for all, or none",
+        remedy: "Writing a log is a large part of the cost of a request: use the same log for all, or none.",
         find: |ranking| unlike(ranking, Trait::Logging),
     },
     JudgeRule {
         name: "different-workers",
         spoils: Spoils::Everything,
         next: "give all the same number of workers",
-        remedy: "Who has more workers has more of the machine: give all the same number, on the same cores.",
+        remedy: "A proxy with more workers gets more of the machine: give all the same number, on the same cores.",
         find: |ranking| unlike(ranking, Trait::Workers),
     },
     JudgeRule {
@@ -193,15 +194,15 @@ pub const RULES: [JudgeRule; 16] = [
         name: "different-compression",
         spoils: Spoils::Everything,
         next: "switch compression on or off for all",
-        remedy: "Who compresses works more and sends less: switch compression on or off for all.",
+        remedy: "A proxy that compresses does more work and sends less: switch compression on or off for all.",
         find: |ranking| unlike(ranking, Trait::Compression),
     },
     JudgeRule {
         name: "different-bytes",
         spoils: Spoils::Everything,
         next: "compare the bodies of the responses",
-        remedy: "They did not send the same responses: compare the bodies, and look for compression, errors sent as pages, \
-                 or another payload.",
+        remedy: "The proxies did not send the same responses: compare the bodies, and look for compression, errors \
+                 sent as pages, or another payload.",
         find: bytes,
     },
     JudgeRule {
@@ -215,8 +216,8 @@ pub const RULES: [JudgeRule; 16] = [
         name: "failed-repeats",
         spoils: Spoils::Everything,
         next: "find out why the others failed, and measure again",
-        remedy: "Its figures are those of the repeats that it went through: find out why the others came to nothing (their \
-                 reasons are listed), and measure again.",
+        remedy: "Its figures are from the completed repeats only: find out why the others failed (the reasons are \
+                 listed), and measure again.",
         find: failed,
     },
     JudgeRule {
@@ -230,14 +231,14 @@ pub const RULES: [JudgeRule; 16] = [
         name: OTHERS,
         spoils: Spoils::Everything,
         next: "close them",
-        remedy: "Other programs used a part of the machine: stop them, and measure again.",
-        find: |ranking| above(ranking, "others used", OTHERS_SHARE_MOST, |one| one.others_share),
+        remedy: "Other programs used CPU time: stop them, and measure again.",
+        find: |ranking| above(ranking, "other programs used", OTHERS_SHARE_MOST, |one| one.others_share),
     },
     JudgeRule {
         name: "ports-or-descriptors",
         spoils: Spoils::Everything,
         next: "raise `ulimit -n`, or keep connections alive",
-        remedy: "The system was at a limit of its own: raise `ulimit -n`, widen net.ipv4.ip_local_port_range, or keep \
+        remedy: "The system reached one of its limits: raise `ulimit -n`, widen net.ipv4.ip_local_port_range, or keep \
                  connections alive.",
         find: exhausted,
     },
@@ -245,8 +246,8 @@ pub const RULES: [JudgeRule; 16] = [
         name: "offer-taken-for-capacity",
         spoils: Spoils::Rates,
         next: "search for the highest rate of each",
-        remedy: "It answered what it was asked and might have answered more: offer the same rate to all and compare latency, \
-                 or search for each one's highest rate.",
+        remedy: "It kept up with the offered rate and might handle a higher one: offer the same rate to all and \
+                 compare latency, or search for each one's highest rate.",
         find: offer,
     },
 ];
@@ -313,8 +314,8 @@ fn above(ranking: &Ranking, phrase: &str, most: f64, share: fn(&Evidence) -> Opt
         .filter_map(|entry| Some((entry, share(entry)?)))
         .filter(|(_, share)| *share > most)
         .collect();
-    let of = if phrase.ends_with("used") { " of what it could" } else { "" };
-    let of = if phrase == "others used" { " of the machine" } else { of };
+    let of = if phrase.ends_with("used") { " of its capacity" } else { "" };
+    let of = if phrase == "other programs used" { " of the CPU" } else { of };
     let said: Vec<String> =
         hit.iter().map(|(entry, share)| format!("{} ({})", figure::percent(*share), entry.name)).collect();
     broken(hit.into_iter().map(|(entry, _)| entry), format!("{phrase} {}{of}", said.join(", ")))
@@ -332,7 +333,7 @@ fn late(ranking: &Ranking) -> Option<Broken> {
             format!("{} of {} ({})", figure::duration_us(late), figure::duration_us(latency), entry.name)
         })
         .collect();
-    broken(hit, format!("the generator was late by, at the 99th percentile, {}", said.join(", ")))
+    broken(hit, format!("the generator was late at the 99th percentile by {}", said.join(", ")))
 }
 
 fn idle(ranking: &Ranking) -> Option<Broken> {
@@ -349,7 +350,7 @@ fn idle(ranking: &Ranking) -> Option<Broken> {
         hit.iter().map(|(entry, share)| format!("{} {}", entry.name, figure::percent(*share))).collect();
     broken(
         hit.into_iter().map(|(entry, _)| entry),
-        format!("not busy, of the cores that its workers have: {}", said.join(", ")),
+        format!("CPU use of its workers' cores: {}", said.join(", ")),
     )
 }
 
@@ -422,10 +423,7 @@ fn failed(ranking: &Ranking) -> Option<Broken> {
     let hit: Vec<(&Evidence, (usize, usize))> = hit.collect();
     let said: Vec<String> =
         hit.iter().map(|(entry, (failed, of))| format!("{failed} of {of} ({})", entry.name)).collect();
-    broken(
-        hit.into_iter().map(|(entry, _)| entry),
-        format!("repeats that came to nothing: {}", said.join(", ")),
-    )
+    broken(hit.into_iter().map(|(entry, _)| entry), format!("failed repeats: {}", said.join(", ")))
 }
 
 fn exhausted(ranking: &Ranking) -> Option<Broken> {

@@ -89,7 +89,7 @@ pub fn by_case(summary: &Summary<'_>) -> Option<TextTable> {
         headings.push(findings::word(FigureVerdict::Refused));
     }
     (summary.cases.len() > 1).then(|| TextTable {
-        caption: "Who leads, case by case; in brackets the next".to_owned(),
+        caption: "Leaders by case, with the next in brackets".to_owned(),
         headings: headings.into_iter().map(str::to_owned).collect(),
         rows,
     })
@@ -127,14 +127,14 @@ impl<'c> Ranking<'c> {
         Some(Self { metric, leaders: named(leaders), others: named(others), unranked, is_judged })
     }
 
-    /// `vanward leads`, `vanward and nginx are equal`, `nginx is ahead`, `nothing is ranked`.
+    /// `vanward leads`, `no measurable difference between vanward and nginx`, `nginx is ahead`, `nothing is ranked`.
     fn says(&self) -> String {
         let names: Vec<&str> = self.leaders.iter().map(|(name, _)| *name).collect();
         match (&names[..], self.is_judged) {
             ([], _) => "nothing is ranked".to_owned(),
             ([one], true) => format!("{one} leads"),
             ([one, ..], false) => format!("{one} is ahead"),
-            (several, true) => format!("{} are equal", listed(several)),
+            (several, true) => format!("no measurable difference between {}", listed(several)),
         }
     }
 
@@ -153,7 +153,7 @@ impl<'c> Ranking<'c> {
     fn answer(&self, counted: CaseCounts) -> LeaderAnswer {
         let mut notes = Vec::new();
         if !self.is_judged {
-            notes.push("Too few rounds to tell whether by chance.".to_owned());
+            notes.push("Too few rounds to rule out chance.".to_owned());
         }
         if !self.unranked.is_empty() {
             notes.push(format!("Not ranked: {}.", self.unranked.join(", ")));
@@ -204,7 +204,7 @@ fn over_all(summary: &Summary<'_>, metric: Metric, rankings: &[Ranking<'_>]) -> 
     });
     let mut notes = Vec::new();
     if !is_judged {
-        notes.push("Too few rounds to tell whether by chance.".to_owned());
+        notes.push("Too few rounds to rule out chance.".to_owned());
     }
     if ranked < rankings.len() {
         notes.push(format!("Not ranked: {}.", figure::things(rankings.len() - ranked, "case")));

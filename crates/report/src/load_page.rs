@@ -261,7 +261,7 @@ fn expectations(runs: &[LoadRun]) -> Option<TextTable> {
     });
     let rows: Vec<Vec<String>> = rows.collect();
     (!rows.is_empty()).then(|| TextTable {
-        caption: "What was expected".to_owned(),
+        caption: "Expectations".to_owned(),
         headings: ["expectation", "run", "measured", "verdict"].map(str::to_owned).into(),
         rows,
     })

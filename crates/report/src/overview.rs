@@ -473,10 +473,10 @@ pub fn parts(case: &CaseSummary<'_>) -> Option<TextTable> {
         "made room/s",
         "received/s",
         "sent/s",
-        "segments sent again",
+        "segments retransmitted",
     ];
     (!rows.is_empty()).then(|| TextTable {
-        caption: format!("What each part used, last measurement of each: {}", case.title()),
+        caption: format!("Resources used by each part in its last measurement: {}", case.title()),
         headings: headings.map(str::to_owned).to_vec(),
         rows,
     })
@@ -517,8 +517,8 @@ pub fn expectations(summary: &Summary<'_>) -> Option<TextTable> {
         vec![each.text.clone(), each.case.clone(), each.proxy.clone(), measured, word.to_owned()]
     });
     (!all.is_empty()).then(|| TextTable {
-        caption: "What the plan expects".to_owned(),
-        headings: ["expected", "case", "of", "measured", "came true"].map(str::to_owned).to_vec(),
+        caption: "Expectations of the plan".to_owned(),
+        headings: ["expected", "case", "of", "measured", "result"].map(str::to_owned).to_vec(),
         rows: rows.collect(),
     })
 }
@@ -552,7 +552,7 @@ pub fn verdicts(summary: &Summary<'_>) -> Vec<BrokenRule> {
         };
         let table = TextTable {
             caption: format!("Cases that break {}", rule.name),
-            headings: ["case", "what was seen", follows].map(str::to_owned).to_vec(),
+            headings: ["case", "evidence", follows].map(str::to_owned).to_vec(),
             rows,
         };
         (!table.rows.is_empty()).then_some(BrokenRule {

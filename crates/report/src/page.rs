@@ -255,8 +255,8 @@ impl Page<'_> {
             return;
         }
         self.omitted = Some(format!(
-            "Charts {what} are left out to keep this page below 1 MiB; their tables are here, and their charts are among the \
-             plots as files."
+            "Charts {what} are left out to keep this page below 1 MiB; their tables are here, and their charts are \
+             among the plot files."
         ));
     }
 }
@@ -317,7 +317,7 @@ fn conditions(summary: &Summary<'_>) -> Facts {
     let [one, five, fifteen] = conditions.load_before;
     let invalid = results.runs.iter().filter(|run| run.outcome.refusal().is_some()).count();
     let changes = (!conditions.changes.is_empty())
-        .then(|| ("Otherwise than the plan".to_owned(), conditions.changes.join("; ")));
+        .then(|| ("Changes to the plan".to_owned(), conditions.changes.join("; ")));
     let mut facts = vec![
         ("Date".to_owned(), figure::date(results.started_unix_seconds)),
         (
@@ -331,8 +331,8 @@ fn conditions(summary: &Summary<'_>) -> Facts {
         (
             "Measurements".to_owned(),
             format!(
-                "{} of {:.2} s each{} after {:.2} s of warm-up, {invalid} of them not counted; {} rounds, in an order \
-                 shuffled again for each round (seed {}), a fresh process of the proxy for each",
+                "{} of {:.2} s each{} after {:.2} s of warm-up, {invalid} of them not counted; {} rounds, shuffled \
+                 for each round (seed {}), with a new process of the proxy for each measurement",
                 results.runs.len(),
                 conditions.measured_seconds,
                 otherwise_long(&results.cases),
@@ -342,7 +342,7 @@ fn conditions(summary: &Summary<'_>) -> Facts {
             ),
         ),
         ("Took".to_owned(), figure::span(results.took_seconds)),
-        ("Alike for all".to_owned(), conditions.alike.join("; ")),
+        ("Same for all".to_owned(), conditions.alike.join("; ")),
     ];
     facts.extend(changes);
     facts

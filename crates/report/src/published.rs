@@ -45,9 +45,10 @@ pub const EXPERIMENTS: [PublishedExperiment; 5] = [
         name: "monolake",
         source: "monolake's benchmark page: monolake, nginx, Traefik and Envoy on four cores, driven by wrk2",
         remarks: &[
-            "Its scripts offered each proxy another rate.",
+            "Its scripts offered each proxy a different rate.",
             "CPU and memory were sampled of one process id, and nginx has one for each worker.",
-            "With the large payload three of four stop between 1.52 and 1.55 GB/s, which is the line: 12.5 Gbit/s.",
+            "With the large payload three of four stop between 1.52 and 1.55 GB/s, which is the line rate: 12.5 \
+             Gbit/s.",
         ],
         line_bytes_per_second: Some(12.5e9 / 8.0),
         seconds: Some(60.0),
@@ -62,10 +63,11 @@ pub const EXPERIMENTS: [PublishedExperiment; 5] = [
     },
     PublishedExperiment {
         name: "squid-wrk",
-        source: "Squid before Apache with a CGI in Perl, on x86-64 and arm64, driven by wrk from far and near",
+        source: "Squid before Apache with a CGI in Perl, on x86-64 and arm64, driven by wrk from near and distant \
+                 clients",
         remarks: &[
-            "From far, 96 and 400 connections and both architectures end at the same 534 to 539 requests a second: \
-             the way between them was the limit.",
+            "From distant clients, 96 and 400 connections and both architectures end at the same 534 to 539 requests \
+             a second: the network path was the limit.",
             "Every request starts a Perl interpreter behind Apache: the origin is measured as much as the proxy.",
         ],
         line_bytes_per_second: None,
@@ -79,7 +81,7 @@ pub const EXPERIMENTS: [PublishedExperiment; 5] = [
         source: "Varnish 2.0.4 and Squid 2.6 on a Pentium 4 with 2 GB: hits by size and users, driven by ab",
         remarks: &[
             "The document gives no line rate; from 20 KB on, Varnish stops at 111 to 116 MB of bodies a second with \
-             any number of users, which is a line of 1 Gbit/s.",
+             any number of users, which is the rate of a 1 Gbit/s line.",
             "ab has one thread, and opened a connection for each request.",
             "The figures of the mixed URL list exist as curves only.",
         ],
@@ -97,8 +99,8 @@ pub const EXPERIMENTS: [PublishedExperiment; 5] = [
             "In run 3.3 the requests end one after the other from 1 s to 100 s: the total was held, but it was not shared \
              evenly meanwhile.",
             "In run 4.2 connecting took 1021 ms at the median and 3051 ms at most: packets that open connections were \
-             dropped and sent again, as the queue for them was full.",
-            "Speed is named in bit/s and acted in bytes per second.",
+             dropped and retransmitted, because their queue was full.",
+            "Speed is documented in bit/s, but was applied in bytes per second.",
         ],
         line_bytes_per_second: None,
         seconds: None,

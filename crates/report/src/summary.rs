@@ -519,7 +519,7 @@ pub(crate) fn searches<'r>(steps: &[&'r Run]) -> Vec<(usize, Result<&'r Run, &'s
         let highest =
             met.max_by(|(_, one), (_, other)| one.rate_per_second.total_cmp(&other.rate_per_second));
         let Some((run, SearchStep { rate_per_second, .. })) = highest else {
-            return Err("no rate that was tried met the bound");
+            return Err("no rate tried met the bound");
         };
         // A rate from a file may differ in its last digit.
         let close = rate_per_second * SEARCH_CLOSE * (1.0 + f64::EPSILON * 8.0);
@@ -529,7 +529,7 @@ pub(crate) fn searches<'r>(steps: &[&'r Run]) -> Vec<(usize, Result<&'r Run, &'s
         if of_round.clone().any(is_missed) {
             Ok(run)
         } else {
-            Err("the search ended before it was near: what it found is only some rate that met the bound")
+            Err("the search ended too early: its rate met the bound, but a higher rate may meet it, too")
         }
     };
     rounds.into_iter().map(|round| (round, found(round))).collect()

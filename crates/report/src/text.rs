@@ -43,14 +43,14 @@ pub fn legend(summary: &Summary<'_>) -> String {
     let marks = match rounds {
         0 | 1 => "One round: the figures have no spread, and no difference is claimed.".to_owned(),
         _ => format!(
-            "Medians of {rounds} rounds; ± is the farthest from it. {} marks what differs from {subject} by less \
-             than the spread.",
+            "Medians of {rounds} rounds; ± is the largest distance of a round from the median. {} marks figures that \
+             differ from {subject} by less than the spread.",
             table::EVEN
         ),
     };
     let tells = |case: &CaseSummary<'_>| case.rows.iter().any(|row| row.origin_connections().is_some());
     match summary.cases.iter().any(tells) {
-        true => marks + " Connects are connections made to the origins while there was load.",
+        true => marks + " Connects are connections opened to the origins during the load.",
         false => marks,
     }
 }

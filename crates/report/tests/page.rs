@@ -56,7 +56,7 @@ fn the_answer_says_who_leads_with_figures() {
     let summary = Summary::from_results(&results);
     let answers = leaders::answers(&summary);
     let of = |metric: &str| answers.iter().find(|answer| answer.metric == metric).expect("an answer");
-    assert_eq!(of("Requests per second").says, "vanward and haproxy are equal");
+    assert_eq!(of("Requests per second").says, "no measurable difference between vanward and haproxy");
     assert_eq!(of("Memory").says, "nginx leads");
     let memory: Vec<&str> = of("Memory").figures.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(memory, ["nginx", "vanward", "haproxy"]);
@@ -80,11 +80,11 @@ fn nobody_leads_alone_or_unjudged_or_against_the_judge() {
         answers.into_iter().find(|answer| answer.metric == "Memory").expect("an answer")
     };
     assert_eq!(says(&results).says, "nginx is ahead");
-    assert_eq!(says(&results).notes, ["Too few rounds to tell whether by chance."]);
+    assert_eq!(says(&results).notes, ["Too few rounds to rule out chance."]);
     let mut results = sample();
     results.cases.truncate(1);
     results.proxies[2].started[0].setup.insert(Trait::Logging, "every request".to_owned());
-    assert_eq!(says(&results).says, "vanward and haproxy are equal");
+    assert_eq!(says(&results).says, "no measurable difference between vanward and haproxy");
     assert_eq!(says(&results).notes, ["Not ranked: nginx."]);
     results.proxies[3].started[0].setup.insert(Trait::Compression, "on".to_owned());
     results.proxies[1].started[0].setup.insert(Trait::Compression, "off".to_owned());
@@ -102,11 +102,11 @@ fn that_nothing_is_ranked_is_said_once() {
     results.proxies[2].started[0].setup.insert(Trait::Logging, "errors".to_owned());
     let unranked = page(&results);
     std::fs::write(concat!(env!("CARGO_TARGET_TMPDIR"), "/unranked.html"), &unranked).expect("a file");
-    assert!(!unranked.contains("class=\"answer\"") && !unranked.contains("Who leads"));
+    assert!(!unranked.contains("class=\"answer\"") && !unranked.contains("Leaders "));
     // Losses are named, even if nothing is ranked.
     assert!(unranked.contains("<summary>Peer by peer, in 2 sentences</summary>"), "{unranked}");
-    let headline = "Nothing is ranked: logging differs: vanward: off; nginx: errors; haproxy: every request; log alike \
-                    for all, or not at all.";
+    let headline = "Nothing is ranked: logging differs: vanward: off; nginx: errors; haproxy: every request; use \
+                    the same log for all, or none.";
     assert!(unranked.contains(headline), "{unranked}");
     assert!(unranked.contains("Not ranked, but beyond the spread vanward was worse than nginx in memory"));
     for said in ["Nothing is ranked", "nothing is ranked"] {

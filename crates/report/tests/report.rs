@@ -86,7 +86,7 @@ fn unlike_setups_are_not_ranked() {
     let summary = Summary::from_results(&results);
     let said = text::render(&summary).replace("\n  ", " ");
     assert!(said.contains("Logging differs: haproxy: every request; the others: off"), "{said}");
-    assert!(said.contains("Beside vanward nothing is ranked of haproxy: the judge says why."), "{said}");
+    assert!(said.contains("vanward is not ranked against haproxy: see the judge."), "{said}");
 }
 
 /// Other programs took a part of the machine in every measurement.
@@ -173,7 +173,7 @@ fn what_was_otherwise_than_the_plan_is_said_in_every_report() {
         assert!(said.contains("This is not the whole plan: 3 rounds instead of 5, 2 of 8 cases."), "{said}");
     }
     assert!(
-        page.contains("<dt>Otherwise than the plan</dt><dd>3 rounds instead of 5; 2 of 8 cases</dd>"),
+        page.contains("<dt>Changes to the plan</dt><dd>3 rounds instead of 5; 2 of 8 cases</dd>"),
         "{page}"
     );
 }
@@ -292,7 +292,7 @@ fn a_search_counts_the_highest_rate_that_met_its_bound() {
     assert_eq!(tried(&results), "3", "a rate of three rounds is one point");
     let summary = Summary::from_results(&results);
     assert!(!summary.is_complete());
-    assert!(text::render(&summary).replace("\n  ", " ").contains("no rate that was tried met the bound"));
+    assert!(text::render(&summary).replace("\n  ", " ").contains("no rate tried met the bound"));
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn a_search_that_was_cut_short_found_no_highest_rate() {
         let summary = Summary::from_results(&results);
         let row = summary.cases[0].rows.iter().find(|row| row.proxy.name == "nginx").expect("a row");
         assert_eq!((row.valid, row.refused.len(), row.refused[0].round), (2, 1, 2));
-        assert!(text::render(&summary).replace("\n  ", " ").contains("the search ended before it was near"));
+        assert!(text::render(&summary).replace("\n  ", " ").contains("the search ended too early"));
     }
 }
 

@@ -48,7 +48,7 @@ fn expectations_of_a_command_are_judged_by_its_figures() {
     let mine = plan("\"direct\", \"mine\"", "expect = [\"mine: p99 < 5m\", \"direct: max < 5m\"]\n", TINY);
     let ended = run(folder.path(), &mine, &[]);
     assert!(matches!(ended.status.code(), Some(0 | INVALID_RUN)), "{ended:?}");
-    assert!(ended.output.contains("2 of 2 expectations came true."), "{}", ended.output);
+    assert!(ended.output.contains("2 of 2 expectations were met."), "{}", ended.output);
 }
 
 #[test]

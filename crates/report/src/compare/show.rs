@@ -32,24 +32,24 @@ pub fn sentences(comparison: &Comparison<'_>) -> Vec<String> {
         (Doubt::Absent, "Figures that the second results do not have are undecided."),
         (
             Doubt::Spread,
-            "Figures that could have become worse by half, as far as their spread tells, are undecided: measure longer, or \
-             with more rounds.",
+            "Figures are undecided if their spread could hide that they became worse by half: measure longer, or with \
+             more rounds.",
         ),
     ];
     said.extend(doubts.iter().filter(|(doubt, _)| has(*doubt)).map(|(_, text)| (*text).to_owned()));
     said.extend(comparison.differences.iter().cloned());
     said.push(match &comparison.basis {
         Basis::Controls(names) => format!(
-            "Ratios are taken beside {}, which are the same in both: what the machine drifted is taken off.",
+            "Ratios are relative to {}, which are the same in both: this removes the drift of the machine.",
             names.join(", ")
         ),
         Basis::SameMachine => {
-            "Nothing in both runs is known to be the same, so drift of the machine cannot be distinguished \
-             from change: add a peer to the plan for a sharper comparison."
+            "The two runs have no unchanged peer in common, so drift of the machine cannot be distinguished from \
+             change: add a peer to the plan for a sharper comparison."
                 .to_owned()
         }
         Basis::Machines => {
-            "The two ran on different machines: a ratio is that of proxy and machine together.".to_owned()
+            "The two runs used different machines: each ratio includes the difference between the machines.".to_owned()
         }
     });
     said.extend(
@@ -85,8 +85,8 @@ fn disturbed((results, which): (&Results, &str)) -> Option<String> {
     let cases = summary.cases.iter().filter(is_disturbed).count();
     (cases > 0).then(|| {
         format!(
-            "In the {which} results others took a part of the machine in {cases} of {}: what differs may be their doing. \
-             Measure again on a machine that does nothing else.",
+            "In the {which} results, other programs used CPU time in {cases} of {}: they may have caused the \
+             differences. Measure again on an idle machine.",
             figure::things(summary.cases.len(), "case")
         )
     })

@@ -57,10 +57,7 @@ pub(super) fn differences(before: &Results, after: &Results) -> Vec<String> {
     for (one, other) in pairs(before, after) {
         if !is_same(one, other) {
             differs(
-                &format!(
-                    "{} is not compared, since what was asked of the proxies there is other: the two",
-                    one.name
-                ),
+                &format!("{} is not compared, because its settings", one.name),
                 summary::title(one),
                 summary::title(other),
             );

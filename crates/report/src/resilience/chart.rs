@@ -279,7 +279,7 @@ fn rates(
 fn latencies(out: &mut String, points: &[SlotPoint], (axis, scale): (Axis, AxisScale), top: f64) {
     let AxisScale { least, most, .. } = scale;
     let y = |us: u64| top + LATENCY_HEIGHT * (1.0 - ((us as f64).log10() - least) / (most - least));
-    legend(out, axis.size, top, "latency from when due", &[("s0", "p50"), ("s3", "p99")]);
+    legend(out, axis.size, top, "latency from the due time", &[("s0", "p50"), ("s3", "p99")]);
     for decade in (least as i32)..=(most as i32) {
         let us = 10f64.powi(decade);
         grid(out, axis, y(us as u64), &figure::duration_us(us));

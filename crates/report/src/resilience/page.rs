@@ -42,15 +42,17 @@ pub fn page(results: &Results) -> Result<String, PageError> {
         let mut figures = text::figures(results, run);
         let name = std::mem::replace(
             &mut figures.caption,
-            "Figures by phase, of requests that were due in it".to_owned(),
+            "Figures by phase, for the requests due in it".to_owned(),
         );
         // The chart has the numbers.
         let phases = results.phases.len();
         for (row, number) in figures.rows.iter_mut().zip(1..).take(phases) {
             row[0] = format!("{number} {}", row[0]);
         }
-        let bounds =
-            format!("Recovered: from when the rest of the phase has {}.", run.recovered.join(" and "));
+        let bounds = format!(
+            "Recovered: the time after which the rest of the phase has {}.",
+            run.recovered.join(" and ")
+        );
         let examples = run.error_examples.iter().map(|(kind, text)| format!("{kind}: {text}"));
         ProxySection {
             name,
@@ -63,11 +65,11 @@ pub fn page(results: &Results) -> Result<String, PageError> {
     });
     let machine = &results.machine;
     let facts = [
-        ("Alike for every proxy", results.alike.join("; ")),
+        ("Same for every proxy", results.alike.join("; ")),
         ("Machine", format!("{}, {}", machine.processor, figure::things(machine.cores, "core"))),
         ("Kernel", machine.kernel.clone()),
         ("Made by", format!("vanward {}", results.version)),
-        ("To repeat it", results.command.clone()),
+        ("Command to repeat it", results.command.clone()),
     ];
     let page = ResiliencePage {
         style: include_str!("../page.css"),
@@ -75,7 +77,7 @@ pub fn page(results: &Results) -> Result<String, PageError> {
         time_style: chart::STYLE,
         title: &results.title,
         lede: format!(
-            "What clients of {} got while servers, links and configurations changed; {}.",
+            "Results for clients of {} while servers, links and configurations changed; {}.",
             results.runs.iter().map(|run| run.proxy.as_str()).collect::<Vec<_>>().join(", "),
             figure::date(results.started_unix_seconds)
         ),
@@ -104,7 +106,7 @@ fn missed(results: &Results) -> Option<TextTable> {
 fn verdict(results: &Results) -> String {
     let required = results.expectations.iter().filter(|each| each.is_required).count();
     match (required, results.missed().count()) {
-        (0, _) => "The plan expects nothing.".to_owned(),
+        (0, _) => "The plan has no expectations.".to_owned(),
         (required, 0) => format!("All {} were met.", figure::things(required, "expectation")),
         (required, missed) => format!("{missed} of {required} expectations were missed."),
     }

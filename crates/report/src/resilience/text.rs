@@ -68,7 +68,7 @@ pub(crate) fn beside(results: &Results) -> TextTable {
     };
     let headings = results.runs.iter().map(|run| run.proxy.clone());
     TextTable {
-        caption: "All proxies beside each other, by phase".to_owned(),
+        caption: "All proxies compared, by phase".to_owned(),
         headings: ["phase".to_owned()].into_iter().chain(headings).collect(),
         rows: results.phases.iter().enumerate().map(row).collect(),
     }
