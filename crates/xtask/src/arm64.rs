@@ -70,10 +70,10 @@ pub(crate) fn is_possible() -> Result<(), String> {
     let mut rustc = Command::new("rustc");
     let libraries = output_of(rustc.args(["--print", "target-libdir", "--target", TARGET]))?;
     if !Path::new(libraries.trim()).is_dir() {
-        return Err(format!("there is no standard library of it: rustup target add {TARGET}"));
+        return Err(format!("the standard library for {TARGET} is missing: rustup target add {TARGET}"));
     }
     output_of(&mut emulated(Path::new("true"))?).map(drop).map_err(|problem| {
-        format!("no namespace can have an emulator of its own, which takes Linux 6.7 and user namespaces: {problem}")
+        format!("a namespace cannot register a separate emulator, which needs Linux 6.7 and user namespaces: {problem}")
     })
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn check(workspace: &Workspace, steps: &mut Steps) -> Result<(), Stri
         command.args(LONG.iter().flat_map(|name| ["--skip", name]));
         step::run(&mut command)
     })?;
-    let heading = "a short run of the lab under qemu-user, compared with one of this machine";
+    let heading = "a short run of the lab under qemu-user, compared with a native run";
     steps.run("arm64", heading, || compare(workspace))
 }
 
@@ -173,13 +173,13 @@ fn compare(workspace: &Workspace) -> Result<(), String> {
     measure(emulated(&program(workspace)?)?, &after)?;
     let architectures = [architecture(&before)?, architecture(&after)?];
     if architectures != [std::env::consts::ARCH, "aarch64"] {
-        return Err(format!("the results are of {architectures:?}"));
+        return Err(format!("the results are from {architectures:?}"));
     }
     let mut command = Command::new(&native);
     let said = output_of(command.args(["lab", "compare"]).args([&before, &after]))?;
     say(said.trim_end());
     match architectures.iter().find(|architecture| !said.contains(architecture.as_str())) {
-        Some(missing) => Err(format!("`lab compare` does not name {missing}; it said the above")),
+        Some(missing) => Err(format!("`lab compare` does not name {missing}; see its output above")),
         None => Ok(()),
     }
 }

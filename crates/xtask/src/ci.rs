@@ -87,7 +87,11 @@ pub(crate) fn run(arguments: &CiArgs) -> Result<(), String> {
         outcome.map_err(|problem| format!("{problem}\n{}", again(step)))?;
     }
     if let Some(step) = left_out {
-        say(format_args!("\n=== {}: left out, as it is the turn of another. {}", step.name(), again(step)));
+        say(format_args!(
+            "\n=== {}: left out for this commit: it alternates with another step. {}",
+            step.name(),
+            again(step)
+        ));
     }
     say(format_args!("\nAll checks passed.\n{}", steps.summary()));
     Ok(())
@@ -315,7 +319,7 @@ fn resilience(root: &Path, steps: &mut Steps) -> Result<(), String> {
                 fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
             let is_whole = results.contains("\"absent\": []");
             if !is_whole && std::env::var_os("CI").is_some() {
-                return Err(format!("{plan}: a proxy took no part: see above, and install it"));
+                return Err(format!("{plan}: a proxy was left out: see above, and install it"));
             }
         }
         Ok(())

@@ -88,7 +88,11 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
         patterns.iter().map(|pattern| format!("    *(.text.{pattern})\n")).collect::<String>()
     };
     let text = format!("{HEAD}{}{COLD}{}{TAIL}", lines(&start), lines(&requests));
-    say(format_args!("{FILE}: {} functions of a start, {} of requests", start.len(), requests.len()));
+    say(format_args!(
+        "{FILE}: {} functions called at start, {} called by requests",
+        start.len(),
+        requests.len()
+    ));
     fs::write(workspace.root.join(FILE), text).map_err(|error| format!("{FILE}: {error}"))
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &FuzzArgs) -> Result<(), String> {
             // CI runs them with every other commit.
             let chosen = whose_turn_it_is(&known, count, commits / 2);
             say(format_args!(
-                "commit {commits}: the turn of {} of {} targets: {}",
+                "commit {commits}: runs {} of {} targets this time: {}",
                 chosen.len(),
                 known.len(),
                 chosen.join(", ")
@@ -86,7 +86,8 @@ pub(crate) fn run(arguments: &FuzzArgs) -> Result<(), String> {
 }
 
 pub(crate) fn turn(workspace: &Workspace) -> Result<Command, String> {
-    let this = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
+    let this =
+        std::env::current_exe().map_err(|error| format!("the path of this program is unknown: {error}"))?;
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(this).arg("fuzz");
     command.args(["--seconds", SECONDS_OF_A_TURN, "--turn", TARGETS_OF_A_TURN]);

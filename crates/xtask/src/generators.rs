@@ -185,7 +185,7 @@ fn is_there(generator: &Generator) -> bool {
     let mut command = Command::new(&generator.program);
     let is_there = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !is_there {
-        say(format_args!("{} is not installed and left out", generator.name));
+        say(format_args!("{} is not installed, so it is left out", generator.name));
     }
     is_there
 }

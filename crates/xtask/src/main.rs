@@ -42,29 +42,29 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   cargo xtask tidy                        structure, sizes and words, in a second
-  cargo xtask ci                          all that has to pass before a commit
+  cargo xtask ci                          all checks that must pass before a commit
   cargo xtask ci --only clippy            one step of it
   cargo xtask bench                       microbenchmarks, changes of large configurations, the demo
-  cargo xtask bench --edits               only what changes of large configurations cost
+  cargo xtask bench --edits               only the cost of changes of large configurations
   cargo xtask generators                  `vanward load` beside wrk, h2load and oha
   cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each; or --seconds 60
-  cargo xtask results                     the pages of docs/results anew
-  cargo xtask arm64                       tests and a demo of arm64, under qemu-user
+  cargo xtask results                     rebuild the pages of docs/results
+  cargo xtask arm64                       tests and a demo for arm64, under qemu-user
   cargo xtask package                     a tarball and a Debian package of a static program
   cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
-  cargo xtask grpc                        gRPC and gRPC-Web clients and server, the proxy between
+  cargo xtask grpc                        gRPC and gRPC-Web clients and server through the proxy
   cargo xtask http3                       HTTP/3 with aioquic, quic-go and Chromium
   cargo xtask qpack                       QPACK with ls-qpack, each decoding the other
-  cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
+  cargo xtask testssl --against nginx     findings of a TLS scanner, here in another proxy
   cargo xtask acme                        certificates of a test authority
-  cargo xtask traces                      traces, as OpenTelemetry's collector gets them
+  cargo xtask traces                      traces, as OpenTelemetry's collector receives them
   cargo xtask logs                        the access log, as rsyslog and GoAccess read it
   cargo xtask fleet                       three instances with one configuration in etcd
   cargo xtask kubernetes                  gateways and Ingresses with a real API server
   cargo xtask discovery                   servers from SRV records, and from Consul
   cargo xtask prometheus                  metrics, rules and the board, as Prometheus sees them
-  cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
-  cargo xtask caches                      what is expected of caches, case by case
+  cargo xtask toxiproxy                   the chaos proxy with the clients of Toxiproxy
+  cargo xtask caches                      the requirements for caches, case by case
   cargo xtask pages                       the pages of lab and load generator, as axe-core judges them
   cargo xtask dashboard                   the dashboard, driven in Chromium
   cargo xtask deny                        licences and sources of the libraries

@@ -234,7 +234,7 @@ async function weigh(server) {
   if (text === null) return;
   const weight = Number(text);
   if (text.trim() === "" || !Number.isInteger(weight) || weight < 0 || weight > 1000) {
-    toast(`Nothing was changed: ${text} is no weight from 0 to 1000.`);
+    toast(`Nothing was changed: ${text} is not a weight from 0 to 1000.`);
     return;
   }
   await order("weigh", server, { weight }, null, `${server.label} has weight ${weight}.`);
@@ -254,7 +254,7 @@ const servers = new Sheet("servers", "Servers", [
   key: (row) => `${row.label} ${row.upstream}`,
   tone: (row) => (row.state === "up" ? tone(row.traffic) : row.state === "draining" ? "warning" : "bad"),
   actions: (row) => {
-    const last = row.others_up ? "" : " No other server of it gets requests!";
+    const last = row.others_up ? "" : " No other server of this upstream gets requests!";
     const question = `Drain ${row.label} of upstream ${row.upstream}?${last}`;
     return [
       row.state === "draining"
@@ -325,7 +325,7 @@ const shaped = new Sheet("shaping", "Rates and delays", [
   tone: (row) => (row.is_changed ? "warning" : ""),
   actions: (row) => (row.is_changed
     ? [["As in the file", () => change("DELETE", `/shaping/${row.place}/${encodeURIComponent(row.name)}`, undefined, null,
-      `${row.place} ${row.name} is as in the file.`), `Shape ${row.place} ${row.name} as in the file`]]
+      `${row.place} ${row.name} has the settings of the file again.`), `Shape ${row.place} ${row.name} as in the file`]]
     : []),
 });
 
@@ -393,7 +393,7 @@ form("faults", "Inject a fault", [
     `${text(fields.inject)} is injected.`, "text/plain");
 });
 
-form("shaping", "Shape a place; the word none takes a limit away", [
+form("shaping", "Shape a place; the word none removes a limit", [
   h("label", {}, "Place", h("select", { name: "place" }, ...["listener", "route", "upstream"].map((word) => h("option", {}, word)))),
   field("Name", "name", { placeholder: "the only one" }),
   field("Rate", "rate", { placeholder: "1MB/s" }),
@@ -590,7 +590,7 @@ function show(status, live) {
   const queued = status.upstreams.filter(({ queued }) => queued);
   servers.show(each, queued.map(({ name, queued }) => `${name}: ${queued} wait for a server`).join("; "));
   const all = live.clients;
-  const error = all.error ? `; counts may be ${all.error} too low, as there are many clients` : "";
+  const error = all.error ? `; counts may be ${all.error} too low, because there are many clients` : "";
   clients.show(all.clients.map((client) => ({
     ...client, rate: client.requests / Math.max(all.seconds, 1), share: client.requests / Math.max(all.requests, 1),
   })), `${all.requests} requests in the last ${all.seconds.toFixed(0)} s${error}`);
@@ -650,7 +650,7 @@ function failed(error) {
     $("parts").hidden = true;
     return;
   }
-  $("alarm").textContent = error.status ? error.message : "The proxy does not answer. What is shown is old.";
+  $("alarm").textContent = error.status ? error.message : "The proxy does not answer. The page shows old data.";
   $("alarm").hidden = false;
   document.title = "No answer: Vanward";
 }

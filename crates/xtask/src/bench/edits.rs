@@ -136,7 +136,7 @@ impl EditScene {
         let told: serde_json::Value =
             serde_json::from_slice(&output.stdout).map_err(|error| format!("vanward load: {error}"))?;
         let p99 = told["latency"]["p99_us"].as_f64();
-        p99.map(|us| us / 1000.0).ok_or_else(|| format!("vanward load tells no p99: {told}"))
+        p99.map(|us| us / 1000.0).ok_or_else(|| format!("vanward load prints no p99: {told}"))
     }
 
     /// Reads a line of the process's status, in KiB.

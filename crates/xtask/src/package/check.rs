@@ -28,7 +28,7 @@ const NEEDED: [(&str, &str); 9] = [
 /// Fails if the checks cannot run: they mount and install, and need some programs.
 pub(crate) fn is_possible() -> Result<(), String> {
     if output_of(Command::new("id").arg("-u"))?.trim() != "0" {
-        return Err("packages are tried as root, in namespaces of their own".to_owned());
+        return Err("packages are tested as root, in separate namespaces".to_owned());
     }
     let is_missing = |program: &str| {
         let mut found = Command::new("sh");

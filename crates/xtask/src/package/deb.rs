@@ -33,9 +33,7 @@ pub(super) fn architecture(target: &str) -> Result<&'static str, String> {
     match target.split('-').next() {
         Some("x86_64") => Ok("amd64"),
         Some("aarch64") => Ok("arm64"),
-        _ => Err(format!(
-            "Debian's name of the machine of {target} is not known here: add it to package/deb.rs"
-        )),
+        _ => Err(format!("the Debian architecture of {target} is unknown: add it to package/deb.rs")),
     }
 }
 

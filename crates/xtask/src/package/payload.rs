@@ -95,7 +95,7 @@ impl PackageFolder {
         let needed = output_of(Command::new("readelf").arg("--dynamic").arg(self.program()))?;
         if needed.contains("(NEEDED)") {
             return Err(format!(
-                "the program needs libraries of the system: link it with RUSTFLAGS='-C target-feature=+crt-static' and \
+                "the program needs system libraries: link it with RUSTFLAGS='-C target-feature=+crt-static' and \
                  --target, as this command does without --program; readelf says:\n{needed}"
             ));
         }

@@ -120,7 +120,7 @@ fn by_files_renewed_and_revoked(scene: &AcmeScene<'_>) -> Result<(), String> {
     // Nearly every order meets a rejected nonce, which is no failure.
     let said = proxy.0.said();
     if said.contains("did not issue it") || !authority.process.said().contains("reject 30% of good nonces") {
-        return Err(format!("refused nonces are no failures:\n{said}"));
+        return Err(format!("refused nonces must not count as failures:\n{said}"));
     }
     say("HTTP-01 beside a redirect, with nonces refused: two hosts and an address, of six days");
 
@@ -153,9 +153,9 @@ fn by_files_renewed_and_revoked(scene: &AcmeScene<'_>) -> Result<(), String> {
     let before = serial(&scene.certificates(&proxy.1)?);
     scene.run_vanward(&["certificates", "renew", "a.example"], &proxy.1)?;
     let failed = |certificates: &[Value]| certificates[0]["renewal"]["failures"] == 1;
-    let told = scene.until(&proxy, "a failure that is told", failed)?;
+    let told = scene.until(&proxy, "a failure that is reported", failed)?;
     if serial(&told) != before || scene.run_vanward(&["certificates"], &proxy.1)?.status.success() {
-        return Err(format!("a failure changes nothing, and is told: {told:?}"));
+        return Err(format!("a failure must change nothing and be reported: {told:?}"));
     }
     let authority = scene.authority_at("files-again", &Temper::default(), ports)?;
     renew(&["certificates", "renew", "a.example"])?;

@@ -288,10 +288,9 @@ impl FleetScene {
     fn shows_etcd(&self, is_up: bool) -> Result<(), String> {
         let metrics = self.instances[1].metrics;
         let up = format!("vanward_etcd_up {}", u8::from(is_up));
-        until(
-            &format!("the metrics say {up}"),
-            || Ok(http::get(metrics, "edge", "/metrics")?.contains(&up)),
-        )?;
+        until(&format!("the metrics report {up}"), || {
+            Ok(http::get(metrics, "edge", "/metrics")?.contains(&up))
+        })?;
         let told = http::get(metrics, "edge", "/metrics")?;
         if !told.contains("vanward_configuration_info{version=\"") {
             return Err(format!("the metrics name no version:\n{told}"));
@@ -445,7 +444,7 @@ impl FleetScene {
             let (status, body) = self.get(0, "/gone")?;
             // It may have been given up by now.
             if status != "502" && body != good {
-                return Err(format!("a server that is gone was answered for with {status}"));
+                return Err(format!("a request to a stopped server got status {status}"));
             }
             if self.served(1)? != good || self.served(2)? != good {
                 return Err("a version that was being tried reached other instances".to_owned());

@@ -355,14 +355,16 @@ impl KubernetesScene<'_> {
 
     fn without_the_api_server(&mut self) -> Result<(), String> {
         self.cluster.kill();
-        until("the gateway says that nobody watches the cluster", || {
+        until("the gateway reports that the cluster is not watched", || {
             Ok(self.gateway.said().contains("the cluster is not watched").then_some(()))
         })?;
         self.gets("http://cart.example/", self.http, 200)?;
         self.cluster.serve()?;
         self.route("late", "cart")?;
         self.gets("http://late.example/", self.http, 200)?;
-        say(format_args!("without the API server all goes on; once it is back, changes are taken up"));
+        say(format_args!(
+            "without the API server all routes still work; when it is back, changes are applied"
+        ));
         Ok(())
     }
 }

@@ -294,7 +294,7 @@ fn grpc_step(workspace: &Workspace, through: grpc::Through, steps: &mut Steps) -
 }
 
 fn testssl_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> Result<(), String> {
-    let heading = format!("TLS of {against}, as a scanner sees it; about a minute");
+    let heading = format!("TLS of {against}, as a scanner sees it; takes about a minute");
     steps.run("testssl", &heading, || testssl::check(workspace, &Scratch::new("testssl")?, against))
 }
 
@@ -314,7 +314,7 @@ fn acme_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
 }
 
 fn traces_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
-    let heading = "traces, as OpenTelemetry's collector gets them";
+    let heading = "traces, as OpenTelemetry's collector receives them";
     steps.run("traces", heading, || traces::check(workspace, &Scratch::new("traces")?))
 }
 
@@ -363,12 +363,12 @@ fn prometheus_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), Strin
 }
 
 fn toxiproxy_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
-    let heading = "the chaos proxy, by Toxiproxy's command line and its clients for Go, Node.js and Python";
+    let heading = "the chaos proxy with Toxiproxy's command line and its clients for Go, Node.js and Python";
     steps.run("toxiproxy", heading, || toxiproxy::check(workspace, &Scratch::new("toxiproxy")?))
 }
 
 fn caches_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> Result<(), String> {
-    let heading = format!("what is expected of caches, of {against}");
+    let heading = format!("requirements for caches, tested on {against}");
     steps.run("caches", &heading, || caches::check(workspace, &Scratch::new("caches")?, against))
 }
 

@@ -42,7 +42,7 @@ impl Process {
     pub(crate) fn addresses(&mut self) -> Result<Vec<SocketAddr>, String> {
         self.until(|process| {
             let addresses = process.said().lines().map(listened_on).find(|found| !found.is_empty());
-            addresses.ok_or("it does not say where it listens")
+            addresses.ok_or("it does not print its listen address")
         })
     }
 

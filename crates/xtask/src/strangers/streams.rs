@@ -59,7 +59,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
             failed.push(*name);
         }
     }
-    say(format_args!("{} of {} workloads were counted right", cases.len() - failed.len(), cases.len()));
+    say(format_args!("{} of {} workloads were counted correctly", cases.len() - failed.len(), cases.len()));
     compare(&program, &vanward, &doors, folder)?;
     drop(server);
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }

@@ -85,7 +85,10 @@ impl RunningProxy {
         let mut process = Process::start("vanward", &mut command, folder)?;
         match process.addresses()?[..] {
             [tls, plain] => Ok(Self { tls, plain, _processes: vec![process] }),
-            _ => Err(format!("vanward listens elsewhere than told; it said:\n{}", process.said())),
+            _ => Err(format!(
+                "vanward listens on other addresses than configured; it said:\n{}",
+                process.said()
+            )),
         }
     }
 }

@@ -31,7 +31,9 @@ pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
             items.visit_file(&tree);
             items.check_unsafe(tokens, &lines);
         }
-        Err(error) => items.find(error.span(), format!("no valid Rust: {error}"), "make it compile first"),
+        Err(error) => {
+            items.find(error.span(), format!("this is not valid Rust: {error}"), "make it compile first")
+        }
     }
 }
 

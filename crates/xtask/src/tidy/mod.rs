@@ -73,10 +73,10 @@ pub(crate) fn run() -> Result<(), String> {
     say(format_args!("tidy: {shared_names}"));
     match findings.len() {
         0 => {
-            say(format_args!("tidy: {} files, nothing to say", files.len()));
+            say(format_args!("tidy: {} files, no problems", files.len()));
             Ok(())
         }
-        1 => Err("tidy found one thing to mend".to_owned()),
-        count => Err(format!("tidy found {count} things to mend")),
+        1 => Err("tidy found one problem".to_owned()),
+        count => Err(format!("tidy found {count} problems")),
     }
 }

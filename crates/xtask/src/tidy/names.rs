@@ -46,7 +46,7 @@ pub(super) fn check(files: &[TextFile], findings: &mut Vec<Finding>) -> SharedNa
                     path: file.path.clone(),
                     line: number + 1,
                     what: format!("the type `{name}` has no noun before it"),
-                    remedy: "name it after what it is of, such as `RetryState`",
+                    remedy: "name it after its subject, such as `RetryState`",
                 });
             }
             let places = modules.entry(name).or_default();

@@ -42,7 +42,7 @@ pub(super) fn instances(scene: &AcmeScene<'_>) -> Result<(), String> {
     for instance in [&by_handshakes, &by_files] {
         instance.until(scene, "three certificates by the answers of another instance", are_all_issued)?;
         if instance.serial(scene, "a.example")? != first {
-            return Err("an instance has asked for a certificate that another one had".to_owned());
+            return Err("an instance requested a certificate that another one already had".to_owned());
         }
     }
     say(format_args!(
@@ -74,7 +74,7 @@ pub(super) fn instances(scene: &AcmeScene<'_>) -> Result<(), String> {
     scene.renew("a.example", &reached.proxy.1)?;
     let alone = reached.until_other(scene, "a.example", &renewed)?;
     if !reached.proxy.0.said().contains("Redis cannot be reached, so this instance asks on its own") {
-        return Err(format!("it does not say that it asks by itself:\n{}", reached.proxy.0.said()));
+        return Err(format!("it does not report that it asks on its own:\n{}", reached.proxy.0.said()));
     }
     redis = Some(start(scene, address)?);
     for instance in [&by_handshakes, &by_files] {

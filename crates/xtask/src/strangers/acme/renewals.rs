@@ -133,7 +133,7 @@ pub(super) fn as_suggested(scene: &AcmeScene<'_>) -> Result<(), String> {
     let told = scene.run_vanward(&["certificates"], &proxy.1)?;
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     if !told.contains("suggested by the authority") || !told.contains(WHY) {
-        return Err(format!("`vanward certificates` does not tell of the window:\n{told}"));
+        return Err(format!("`vanward certificates` does not show the window:\n{told}"));
     }
     drop(proxy);
 

@@ -177,7 +177,7 @@ impl<'a> AcmeScene<'a> {
         let output = self.run_vanward(&["certificates", "--json"], admin)?;
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
         if told.contains("PRIVATE KEY") {
-            return Err("the admin API tells a key".to_owned());
+            return Err("the admin API shows a private key".to_owned());
         }
         serde_json::from_str(&told).map_err(|error| {
             format!("vanward certificates: {error}: {told}{}", String::from_utf8_lossy(&output.stderr))

@@ -54,12 +54,12 @@ pub(super) fn check(scene: &FleetScene) -> Result<(), String> {
     }
     say(format_args!("one cache: an instance is killed, and none of {} requests fails", URLS / 5));
     for index in 0..2 {
-        until("the killed instance is no member any more", || {
+        until("the killed instance is no longer a member", || {
             let said = fleet.instances[index].1.as_ref().map(Process::said).unwrap_or_default();
             Ok(said.contains("removed, as etcd tells"))
         })?;
     }
-    say(format_args!("one cache: it is no member any more after {} s", began.elapsed().as_secs()));
+    say(format_args!("one cache: it is no longer a member after {} s", began.elapsed().as_secs()));
     Ok(())
 }
 

@@ -24,7 +24,7 @@ pub(super) fn check(vanward: &Path, folder: &Path) -> Result<(), String> {
     match VALKEY.find() {
         Ok(valkey) => share(vanward, folder, ("Valkey", &valkey)),
         Err(_) => {
-            say(format_args!("sessions: not tried with Valkey, which is not installed"));
+            say(format_args!("sessions: not tested with Valkey, which is not installed"));
             Ok(())
         }
     }
@@ -336,7 +336,7 @@ fn exchange(address: SocketAddr, request: &str) -> Result<(String, String), Stri
     stream.set_read_timeout(Some(LIMIT)).map_err(failed)?;
     let mut stream = BufReader::new(stream);
     stream.get_mut().write_all(request.as_bytes()).map_err(failed)?;
-    let head = head(&mut stream).ok_or("an instance answers nothing")?;
+    let head = head(&mut stream).ok_or("an instance sends no response")?;
     let mut body = String::new();
     stream.read_to_string(&mut body).map_err(failed)?;
     Ok((head, body))

@@ -162,7 +162,10 @@ impl<'t> SharedScene<'t> {
             let (_, said) = load.finish(LIMIT)?;
             let json = said.find('{').map(|at| &said[at..]).unwrap_or_default();
             let mut values = serde_json::Deserializer::from_str(json).into_iter::<Value>();
-            let told = values.next().and_then(Result::ok).ok_or_else(|| format!("a load said: {said}"))?;
+            let told = values
+                .next()
+                .and_then(Result::ok)
+                .ok_or_else(|| format!("`vanward load` printed: {said}"))?;
             let statuses = told["statuses"].as_object().ok_or("a load counts no statuses")?;
             for (status, count) in statuses {
                 let count = count.as_u64().unwrap_or_default();

@@ -121,7 +121,7 @@ impl SizeScene {
         let told: serde_json::Value =
             serde_json::from_slice(&output.stdout).map_err(|error| format!("vanward load: {error}"))?;
         let requests = told["requests"].as_f64().filter(|requests| *requests > 0.0);
-        let requests = requests.ok_or_else(|| format!("vanward load tells no requests: {told}"))?;
+        let requests = requests.ok_or_else(|| format!("vanward load prints no requests: {told}"))?;
         Ok(spent * 1000.0 / requests)
     }
 
@@ -269,7 +269,7 @@ fn commands(address: SocketAddr) -> Result<u64, String> {
     stream.read_to_string(&mut text).map_err(failed)?;
     let count =
         text.lines().find_map(|line| line.strip_prefix("total_commands_processed:")?.trim().parse().ok());
-    count.ok_or_else(|| format!("Redis tells no commands:\n{text}"))
+    count.ok_or_else(|| format!("Redis reports no commands:\n{text}"))
 }
 
 /// Bytes and packets received by the loopback interface, which counts each once.
