@@ -394,7 +394,7 @@ mod tests {
         let many = format!("[{}{{}}]", "{},\n".repeat(PROXIES_MAX));
         let all = mistakes(&many);
         assert!(
-            all.len() == 1 && all[0].0.starts_with("f:1025:1: there are 1024 proxies already"),
+            all.len() == 1 && all[0].0.starts_with("f:1025:1: there are already 1024 proxies"),
             "{all:?}"
         );
     }

@@ -354,6 +354,6 @@ mod tests {
         let hung = load::RunProblem::Hung { unfinished: 4, oldest_us: 1_900_000, slowest_us: 200_000 };
         told.problems.push(hung);
         let said = outcome(&told, true).refusal().map(str::to_owned).expect("it hangs");
-        assert!(said.contains("4 requests had no response, one for 1.90 s"), "{said}");
+        assert!(said.contains("4 requests had no response, the oldest for 1.90 s"), "{said}");
     }
 }

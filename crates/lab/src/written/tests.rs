@@ -91,8 +91,8 @@ fn mistakes_have_a_place_and_the_name_that_was_meant() {
         (format!("{SHORTEST}{case}responses = \"all\"\n"), "f:7:13: ", "`any`"),
         (format!("{SHORTEST}{case}responses = \"any\"\ngenerator = \"wrk\"\n"), "f:", "compares responses"),
         (format!("{SHORTEST}{case}layer = 5\n"), "f:7:9: ", "a layer is 4"),
-        (format!("{SHORTEST}{case}layer = 4\nscheme = \"https\"\n"), "f:", "takes upstream = \"https\""),
-        (format!("{SHORTEST}{case}layer = 4\nupstream = \"h2\"\n"), "f:", "takes upstream = \"http\""),
+        (format!("{SHORTEST}{case}layer = 4\nscheme = \"https\"\n"), "f:", "need upstream = \"https\""),
+        (format!("{SHORTEST}{case}layer = 4\nupstream = \"h2\"\n"), "f:", "need upstream = \"http\""),
         (format!("{SHORTEST}{case}upstream = \"h3\"\n"), "f:7:12: ", "`h2`"),
         (
             format!("expect = [\"direct: p99 < 1s\", \"nginx: p99 < 1s\"]\n{SHORTEST}{case}"),
