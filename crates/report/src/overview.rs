@@ -518,7 +518,7 @@ pub fn expectations(summary: &Summary<'_>) -> Option<TextTable> {
     });
     (!all.is_empty()).then(|| TextTable {
         caption: "Expectations of the plan".to_owned(),
-        headings: ["expected", "case", "of", "measured", "result"].map(str::to_owned).to_vec(),
+        headings: ["expected", "case", "proxy", "measured", "result"].map(str::to_owned).to_vec(),
         rows: rows.collect(),
     })
 }

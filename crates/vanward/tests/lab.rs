@@ -115,8 +115,7 @@ fn an_expectation_that_was_missed_fails_the_run_and_is_in_its_junit_file() {
 /// The command for a service with another page of 128 bytes and status 200. `vanward origin` has such pages, too.
 fn other_page(folder: &Path) -> String {
     let script = format!(
-        "printf '[[listen]]\\naddress = \"%s\"\\n[[route]]\\nrespond = {{ status = 200, body = \"%128s\" }}\\n' \
-         \"$1\" \"we are down\" \
+        "printf '[[listen]]\\naddress = \"%s\"\\n[[route]]\\nrespond = {{ status = 200, body = \"%128s\" }}\\n' \"$1\" \"we are down\" \
          >{0}/other.toml; exec {1} run --config {0}/other.toml",
         folder.display(),
         env!("CARGO_BIN_EXE_vanward")
@@ -187,8 +186,7 @@ fn a_proxy_that_fails_requests_is_not_ranked() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     // A seed fails one request in two hundred: more than the judge permits, and less than what ends a measurement.
     let failing = format!(
-        "[command]\nfailing = [{:?}, \"proxy\", \"--from\", \"{{listen}}\", \"--to\", \"http://{{origin}}\", \
-         \"--workers\", \
+        "[command]\nfailing = [{:?}, \"proxy\", \"--from\", \"{{listen}}\", \"--to\", \"http://{{origin}}\", \"--workers\", \
          \"1\", \"--fail\", \"0.5%:503\"]\n",
         env!("CARGO_BIN_EXE_vanward")
     );
@@ -465,8 +463,7 @@ fn streams_are_measured_like_requests_and_expected_of() {
     let folder = tempfile::tempdir().expect("a folder");
     let plan = "title = \"Streams\"\nproxies = [\"direct\", \"vanward\"]\nrepeats = 1\nduration = \"1s\"\n\
                 expect = [\"lost = 0\", \"duplicates = 0\", \"gap-max < 1m\", \"errors = 0\"]\n\
-                [[case]]\nname = \"{stream}\"\nstream = { kind = \"echo\", size = \"200B\" }\npayload = \
-                                   \"/websocket\"\n\
+                [[case]]\nname = \"{stream}\"\nstream = { kind = \"echo\", size = \"200B\" }\npayload = \"/websocket\"\n\
                 connections = 4\nrequests = 200\n\
                 [[case]]\nname = \"{stream}\"\nstream = \"events\"\npayload = \"/events?rate=200\"\nconnections = 2\n\
                 requests = 50\n\

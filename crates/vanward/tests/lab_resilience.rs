@@ -201,8 +201,7 @@ fn a_proxy_that_answers_something_else_has_not_recovered() {
         "to() {{ printf '[[listen]]\\naddress = \"%s\"\\n[[route]]\\n%s\\n' \"$2\" \"$1\" >{folder}/mine.toml; }}\n\
          to \"upstream = \\\"o\\\"\n[upstream.o]\nservers = [\\\"http://$2\\\"]\" \"$1\"\n\
          {program} run --config {folder}/mine.toml & child=$!\nlisten=$1\n\
-         trap 'to \"respond = {{ status = 200, body = \\\"$(printf %128s down)\\\" }}\" \"$listen\"; kill -HUP \
-                    $child' HUP\n\
+         trap 'to \"respond = {{ status = 200, body = \\\"$(printf %128s down)\\\" }}\" \"$listen\"; kill -HUP $child' HUP\n\
          wait; wait; wait\n"
     );
     let plan = format!(
@@ -279,8 +278,7 @@ fn missed_by(plan: &str, rest: &str, restarts: bool) -> Vec<(String, String)> {
     };
     let script = format!(
         "servers=$(echo \"$2\" | sed 's|,|\", \"http://|g')\n\
-         printf '[[listen]]\\naddress = \"%s\"\\n[[route]]\\nupstream = \"o\"\\n[upstream.o]\\nservers = \
-                                          [\"http://%s\"]\\n' \
+         printf '[[listen]]\\naddress = \"%s\"\\n[[route]]\\nupstream = \"o\"\\n[upstream.o]\\nservers = [\"http://%s\"]\\n' \
          \"$1\" \"$servers\" >\"$3/bad.toml\"\ncat {}/rest >>\"$3/bad.toml\"\n{run}\n",
         folder.path().display()
     );
@@ -320,8 +318,7 @@ fn each_built_in_plan_finds_the_proxy_that_it_is_meant_to_find() {
 #[test]
 fn each_peer_that_is_here_reloads_and_goes_on() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let plan = "title = \"Reload\"\nproxies = [\"vanward\", \"nginx\", \"haproxy\"]\norigins = 2\nrate = \
-                50\nconnections = 5\n\
+    let plan = "title = \"Reload\"\nproxies = [\"vanward\", \"nginx\", \"haproxy\"]\norigins = 2\nrate = 50\nconnections = 5\n\
                 duration = \"800ms\"\nwarm_up = \"100ms\"\n[[event]]\nat = \"300ms\"\ndo = \"reload proxy\"\n";
     std::fs::write(folder.path().join("plan.toml"), plan).expect("a plan");
     let ended = Process::start_in(folder.path(), &["lab", "resilience", "plan.toml", "--json"]).ended();

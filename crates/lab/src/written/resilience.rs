@@ -179,10 +179,7 @@ impl RawResilience {
         let Self { proxies, command, target, program, .. } = &self;
         check_proxies(&NamedProxies { proxies, command, target, program }, refuse);
         if let Some(name) = proxies.iter().find(|name| name.get_ref() == direct::DRIVER.name) {
-            refuse(
-                name.span(),
-                "\"direct\" has no proxy whose recovery could be tested; leave it out".to_owned(),
-            );
+            refuse(name.span(), "\"direct\" has no proxy that could recover; leave it out".to_owned());
         }
         let clock = self.clock(quick, refuse);
         if let Some(rate) = &self.rate
@@ -497,8 +494,7 @@ mod tests {
     #[test]
     fn a_plan_is_read_and_quick_makes_it_shorter() {
         let text = format!(
-            "{SHORTEST}recovered = [\"errors < 1%\"]\n[[event]]\nat = \"2s\"\ndo = \"kill origin 2\"\nphase = \
-             \"dead\"\n\
+            "{SHORTEST}recovered = [\"errors < 1%\"]\n[[event]]\nat = \"2s\"\ndo = \"kill origin 2\"\nphase = \"dead\"\n\
              [[event]]\nat = \"4s\"\ndo = \"reload proxy\"\nevery = \"500ms\"\nuntil = \"5s\"\n\
              [[fault]]\nfrom = \"6s\"\nuntil = \"8s\"\ninject = \"5%:503\"\n\
              [[fault]]\nfrom = \"6s\"\nuntil = \"10s\"\nprofile = \"3g\"\non = \"clients\"\n\
