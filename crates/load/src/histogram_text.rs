@@ -99,7 +99,7 @@ pub(crate) fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let packed = match bytes.split_first_chunk() {
         // Skips the length of the rest, which is known.
         Some((cookie, rest)) if u32::from_be_bytes(*cookie) == COMPRESSED => rest.get(4..).ok_or_else(cut)?,
-        _ => return Err("it is no compressed histogram of the second format".to_owned()),
+        _ => return Err("it is not a compressed histogram in the V2 format".to_owned()),
     };
     let mut plain = Vec::new();
     ZlibDecoder::new(packed).take(BYTES_MAX).read_to_end(&mut plain).map_err(|error| error.to_string())?;

@@ -302,8 +302,8 @@ fn a_server_that_breaks_the_protocol_or_closes_is_told_by_its_reason() {
     }
     for (response, words) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "status 200, and no stream"),
-        ("HTTP/1.1 101 x\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", "does not say so"),
-        ("HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n", "not that of the key"),
+        ("HTTP/1.1 101 x\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", "is missing or has another value"),
+        ("HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n", "does not match the key"),
     ] {
         let address = server(move |mut peer, _| {
             peer.request();

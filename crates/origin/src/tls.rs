@@ -53,7 +53,7 @@ pub(crate) fn config(
         provider.cipher_suites.retain(|suite| format!("{:?}", suite.suite()) == name);
         if provider.cipher_suites.is_empty() {
             return Err(invalid(format!(
-                "there is no cipher suite {cipher}; expected such as TLS_AES_128_GCM_SHA256"
+                "there is no cipher suite {cipher}; expected one such as TLS_AES_128_GCM_SHA256"
             )));
         }
     }

@@ -387,7 +387,8 @@ fn bytes(ranking: &Ranking) -> Option<Broken> {
         .collect();
     let said: Vec<String> =
         hit.iter().map(|(entry, bytes)| format!("{} ({})", figure::bytes(*bytes), entry.name)).collect();
-    let seen = format!("a response had {}, and {} with the others", said.join(", "), figure::bytes(middle));
+    let seen =
+        format!("a response had {}, but {} from the other proxies", said.join(", "), figure::bytes(middle));
     broken(hit.into_iter().map(|(entry, _)| entry), seen)
 }
 

@@ -96,8 +96,8 @@ pub const EXPERIMENTS: [PublishedExperiment; 5] = [
         source: "Chaos-Proxy's experiments with its Speed and Latency parameters, driven by ab",
         remarks: &[
             "Run 4.1 repeats run 2.2 to the last digit: it is the same measurement.",
-            "In run 3.3 the requests end one after the other from 1 s to 100 s: the total was held, but it was not shared \
-             evenly meanwhile.",
+            "In run 3.3 the requests end one after the other from 1 s to 100 s: the total rate was kept, but it was \
+             not shared evenly among the requests.",
             "In run 4.2 connecting took 1021 ms at the median and 3051 ms at most: packets that open connections were \
              dropped and retransmitted, because their queue was full.",
             "Speed is documented in bit/s, but was applied in bytes per second.",

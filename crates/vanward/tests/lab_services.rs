@@ -298,7 +298,7 @@ fn mistakes_in_lists_have_a_place_and_prevent_the_start() {
             "plan.toml:9:17: the requests in b.http go to several hosts, http://a.test, http://b.test",
         ),
         ("requests_from = \"none.toml\"\n", "plan.toml:9:17: cannot read \"none.toml\": "),
-        ("requests_from = \"a.txt\"\n", "plan.toml:9:17: \"a.txt\" is no list of requests; expected"),
+        ("requests_from = \"a.txt\"\n", "plan.toml:9:17: \"a.txt\" is not a list of requests; expected"),
         ("requests_from = 5\n", "plan.toml:9:17: expected the name of a file"),
         ("requests_from = []\n", "the file has no request"),
         (
@@ -415,7 +415,7 @@ fn what_cannot_be_is_told_before_anything_is_started() {
         ),
         (
             "proxies = [\"vanward\"]\n[origin]\nurl = [\"http://a\"]\nready = \"x\"\n",
-            "ready = \"x\" is no path",
+            "ready = \"x\" is not a path",
         ),
     ] {
         // The duration must come before tables.

@@ -245,7 +245,10 @@ fn doubt(told: &load::RunOutcome, has_lab_tls: bool) -> Option<(String, bool)> {
                     0 => String::new(),
                     unsent => format!("{unsent} of {due} {}s were never sent and ", counted_word(told)),
                 };
-                (format!("the rate was not kept: {unsent}the last was {slip_us} µs late; {who}"), !is_proxys)
+                (
+                    format!("the rate was not kept: {unsent}the last one was {slip_us} µs late; {who}"),
+                    !is_proxys,
+                )
             }
         });
     }

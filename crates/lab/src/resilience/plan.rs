@@ -196,8 +196,9 @@ impl TryFrom<&str> for FaultPlace {
             ["origin", which] => which.parse().ok().filter(|number| *number > 0).map(Self::Origin),
             _ => None,
         };
-        known
-            .ok_or_else(|| format!("{text:?} is no place; expected \"origins\", \"origin 2\" or \"clients\""))
+        known.ok_or_else(|| {
+            format!("{text:?} is not a place; expected \"origins\", \"origin 2\" or \"clients\"")
+        })
     }
 }
 

@@ -59,7 +59,7 @@ impl<'p> Lists<'p> {
             RawRequestsFrom::File(name) => {
                 let Some(format) = ListFormat::from_file(name) else {
                     let message = format!(
-                        "{name:?} is no list of requests; expected a file that ends in .toml, .http or .har"
+                        "{name:?} is not a list of requests; expected a file that ends in .toml, .http or .har"
                     );
                     refuse(written.span(), message);
                     return None;

@@ -56,7 +56,7 @@ impl RawMachine {
         };
         // ssh would read a leading dash as a flag.
         if let Some(wrong) = all.iter().find(|one| one.is_empty() || one.starts_with('-')) {
-            return Err(format!("{wrong:?} is no machine; expected \"host\" or \"user@host\""));
+            return Err(format!("{wrong:?} is not a machine; expected \"host\" or \"user@host\""));
         }
         let mut seen = HashSet::new();
         if all.is_empty() || !all.iter().all(|one| seen.insert(one.clone())) {
@@ -98,7 +98,7 @@ mod tests {
     fn what_is_no_machine_is_refused() {
         for (text, said) in [
             ("proxy = { ssh = [\"a\", \"b\"] }", "[machine.proxy] must name one machine"),
-            ("origin = { ssh = \"-oProxyCommand=sh\" }", "is no machine"),
+            ("origin = { ssh = \"-oProxyCommand=sh\" }", "is not a machine"),
             ("client = { ssh = [\"a\", \"a\"] }", "none twice"),
             ("client = { ssh = [] }", "at least one machine"),
             ("server = { ssh = \"a\" }", "unknown field"),

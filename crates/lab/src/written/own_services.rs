@@ -71,7 +71,7 @@ impl RawOrigin {
         if let Some(path) = ready.as_ref().filter(|path| !path.get_ref().starts_with('/')) {
             refuse(
                 path.span(),
-                format!("ready = {:?} is no path; expected one such as /health", path.get_ref()),
+                format!("ready = {:?} is not a path; expected a path such as /health", path.get_ref()),
             );
         }
         let tls = raw.get_ref().tls(&raw.span(), file, refuse);
@@ -119,7 +119,9 @@ impl RawOrigin {
             let at = self.name.as_ref().map_or(at.clone(), Spanned::span);
             refuse(
                 at,
-                format!("{name:?} is no name in a certificate; expected one such as orders.example.com"),
+                format!(
+                    "{name:?} is not a valid name in a certificate; expected one such as orders.example.com"
+                ),
             );
             return None;
         }

@@ -542,7 +542,7 @@ mod tests {
             (fault("profile = \"2g\"\n"), "f:9:11: ", "expected one of 3g, lte"),
             (fault(""), "f:6:1: ", "either inject"),
             (fault("inject = \"503\"\non = \"origin 9\"\n"), "f:10:6: ", "the plan has 3 origins"),
-            (fault("inject = \"503\"\non = \"server\"\n"), "f:10:6: ", "is no place"),
+            (fault("inject = \"503\"\non = \"server\"\n"), "f:10:6: ", "is not a place"),
             (fault("inject = \"503\"\n").replace("\"4s\"", "\"1s\""), "f:8:9: ", "not after from"),
             (expect("phase = \"kill origin\"\nthat = \"errors = 0\"\n"), "f:10:9: ", "did you mean \"kill origin 2\"?"),
             (expect("that = \"errrors = 0\"\n"), "f:10:8: ", "did you mean \"errors\"?"),

@@ -488,7 +488,7 @@ impl H2LoadConnection {
             data.place = place;
             let at = &mut self.places[place];
             if !at.incoming.has_head() {
-                self.violate(place, "content comes before the head");
+                self.violate(place, "a DATA frame precedes the head");
             } else if !is_last {
                 at.received_bytes += head.bytes as u32;
                 if at.received_bytes >= STREAM_WINDOW_BYTES / 2 {

@@ -358,7 +358,7 @@ impl H3LoadConnection {
                 Err(ReadError::Reset(_)) if self.control.is_critical(stream.into()) => {
                     break Err(PeerViolation(
                         lab_http3::LabH3Code::CLOSED_CRITICAL_STREAM,
-                        "a stream that has to stay open is reset",
+                        "a stream that must stay open is reset",
                     ));
                 }
                 Err(ReadError::Reset(_)) => break Ok(()),
@@ -501,7 +501,7 @@ impl H3SenderPlace {
                 Ok(())
             }
             StreamPart::Data(_) => {
-                Err(PeerViolation(lab_http3::LabH3Code::FRAME_UNEXPECTED, "content comes before the head")
+                Err(PeerViolation(lab_http3::LabH3Code::FRAME_UNEXPECTED, "a DATA frame precedes the head")
                     .into())
             }
             StreamPart::Headers(section) => {

@@ -7,7 +7,7 @@ use crate::url::Url;
 pub(super) fn read(reading: &mut ListReading<'_>) {
     let listed: Vec<Listed> = match serde_json::from_str(reading.source.text) {
         Ok(listed) => listed,
-        Err(error) => return reading.wrong(&(0..0), format!("this is no list of requests: {error}")),
+        Err(error) => return reading.wrong(&(0..0), format!("this is not a list of requests: {error}")),
     };
     for mut request in listed {
         if let (true, Some(base)) = (request.url.starts_with('/'), reading.source.base) {

@@ -102,7 +102,7 @@ pub(super) fn read(reading: &mut ListReading<'_>) {
             let line =
                 text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
             let at = (line + error.column().saturating_sub(1)).min(text.len());
-            reading.wrong(&(at..at), format!("this is no HAR file with log.entries: {}", reason(&error)));
+            reading.wrong(&(at..at), format!("this is not a HAR file with log.entries: {}", reason(&error)));
             return;
         }
     };
@@ -354,8 +354,8 @@ mod tests {
                 RECORDING.to_owned(),
                 "1:1: the recording has requests to several hosts: shop.test (2), ads.test (1); name",
             ),
-            ("{".to_owned(), "1:1: this is no HAR file"),
-            ("{\"log\": {}}".to_owned(), "1:10: this is no HAR file with log.entries: missing field"),
+            ("{".to_owned(), "1:1: this is not a HAR file"),
+            ("{\"log\": {}}".to_owned(), "1:10: this is not a HAR file with log.entries: missing field"),
             ("{\"log\": {\"entries\": []}}".to_owned(), "1:1: the recording has no request"),
             (
                 entry("{\"url\": \"http://a/\"}"),

@@ -82,7 +82,7 @@ fn variables<'s>(lines: &[Line<'s>], reading: &mut ListReading<'_>) -> HashMap<&
                 Some((name, value)) => {
                     variables.insert(name, value);
                 }
-                None => reading.wrong(&line.at, "this is no variable; expected @name = value"),
+                None => reading.wrong(&line.at, "this is not a variable; expected @name = value"),
             }
         } else if !is_comment(line.value) {
             has_request = true;
@@ -120,8 +120,8 @@ fn read_block(
     let mut line = first.value.trim().to_owned();
     continuations.iter().for_each(|more| line.push_str(more.value.trim()));
     if is_foreign_line(&line) {
-        let message = "this is no request of HTTP; expected METHOD URL (GraphQL, gRPC and WebSocket requests, and comments \
-                       in /* */, are not supported)";
+        let message = "this is not an HTTP request; expected METHOD URL (GraphQL, gRPC and WebSocket requests, and \
+                       comments in /* */, are not supported)";
         return reading.wrong(&first.at, message);
     }
     let line = expand(reading, &Placed { value: &line, at: first.at.clone() });
@@ -147,7 +147,7 @@ fn read_block(
             }
             None => reading.wrong(
                 &field.at,
-                "this is no header; expected 'Name: value', or an empty line before the body",
+                "this is not a header; expected 'Name: value', or an empty line before the body",
             ),
         }
     }
@@ -371,7 +371,7 @@ fn expanded(reading: &mut ListReading<'_>, line: &Line<'_>, variables: &HashMap<
         }
         text = out;
     }
-    reading.wrong(&line.at, "the variables refer to each other without end");
+    reading.wrong(&line.at, "the variables refer to each other in a circle");
     String::new()
 }
 
@@ -537,18 +537,18 @@ mod tests {
             ("GTE http://a/", "1:1: unknown method \"GTE\"; did you mean \"GET\"?"),
             ("GET ftp://a/", "1:5: URL \"ftp://a/\": write http"),
             ("GET /x", "1:5: a path needs a host"),
-            ("@host http://a\nGET http://a/", "1:1: this is no variable; expected @name = value"),
+            ("@host http://a\nGET http://a/", "1:1: this is not a variable; expected @name = value"),
             ("@host = http://a\nGET {{hots}}/", "2:7: unknown variable \"hots\"; did you mean \"host\"?"),
             (
                 "@a = {{b}}\n@b = {{a}}\nGET http://{{a}}/",
-                "3:1: the variables refer to each other without end",
+                "3:1: the variables refer to each other in a circle",
             ),
             ("GET http://a/{{", "1:1: {{ has no }}"),
             ("GET http://a{{counter}}/", "1:5: the host of a URL cannot contain values"),
             ("GET http://a/{{$processEnv X}}", "1:16: unknown variable \"$processEnv X\""),
             ("GET http://a/{{randm 1 2}}", "1:16: unknown variable \"randm 1 2\"; did you mean \"random\"?"),
             ("GET http://a/{{$randomInt 5 5}}", "1:16: unknown variable"),
-            ("GET http://a/\nX-A 1", "2:1: this is no header"),
+            ("GET http://a/\nX-A 1", "2:1: this is not a header"),
             ("GET http://a/\nX A: 1", "2:1: header \"X A\": the name"),
             ("# @wieght 2\nGET http://a/", "1:1: unknown note @wieght; did you mean \"weight\"?"),
             ("# @weight x\nGET http://a/", "1:1: the weight must be a whole number"),
@@ -563,12 +563,12 @@ mod tests {
             ("PUT http://a/\n\n<@latin1 ./body.json", "3:1: a file with variables is written <@ FILE"),
             ("PUT http://a/\n\n<@./body.json", "3:1: a file with variables is written <@ FILE"),
             ("PUT http://a/\n\n<@ ./binary", "3:1: a file with variables is UTF-8 text, and this one is not"),
-            ("GRAPHQL http://a/\n\nquery { a }", "1:1: this is no request of HTTP"),
-            ("WEBSOCKET ws://a/", "1:1: this is no request of HTTP"),
+            ("GRAPHQL http://a/\n\nquery { a }", "1:1: this is not an HTTP request"),
+            ("WEBSOCKET ws://a/", "1:1: this is not an HTTP request"),
             ("POST http://a/\nX-Request-Type: GraphQL\n\nquery { a }", "2:1: GraphQL is not supported"),
             ("GET http://a/\nAuthorization: Digest me secret", "2:1: Digest authentication is not supported"),
             ("GET http://a/\nauthorization: AWS AKID key region:x", "2:1: signing for AWS is not supported"),
-            ("/* a comment */\nGET http://a/", "1:1: this is no request of HTTP"),
+            ("/* a comment */\nGET http://a/", "1:1: this is not an HTTP request"),
             ("GET http://a/\n/* X-A 1 */\n", "2:1: comments in /* */ are not supported"),
         ] {
             let mistakes = read(text, None).expect_err(text);

@@ -176,7 +176,8 @@ fn read_check(reading: &mut ListReading<'_>, value: &Value<'_>, draft: &mut Requ
                 };
                 for (name, value) in in_order(fields) {
                     if !crate::form::is_token(name.get_ref()) {
-                        reading.wrong(&name.span(), format!("{:?} is no name of a header", name.get_ref()));
+                        reading
+                            .wrong(&name.span(), format!("{:?} is not the name of a header", name.get_ref()));
                     }
                     if let Some(text) = text(reading, name.get_ref(), value) {
                         draft.check.header.push((name.get_ref().to_string(), text));
@@ -383,7 +384,7 @@ mod tests {
             ("[[request]]\npath = \"/\"\ncheck = { contains = [] }", "3:22: the list is empty"),
             (
                 "[[request]]\npath = \"/\"\ncheck = { header = { \"a:\" = \"\" } }",
-                "3:22: \"a:\" is no name of a header",
+                "3:22: \"a:\" is not the name of a header",
             ),
             ("[[request]]\npath = \"/", "2:10: "),
         ];

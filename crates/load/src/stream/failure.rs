@@ -8,11 +8,11 @@ use crate::outcome::ErrorClass;
 pub(crate) enum StreamFailure {
     #[error("status {status}, and no stream")]
     Status { status: u16 },
-    #[error("the response is no event stream: its type is not text/event-stream")]
+    #[error("the response is not an event stream: its type is not text/event-stream")]
     NoEvents,
     #[error("an event is larger than 16 MiB")]
     EventTooLarge,
-    #[error("the response is no WebSocket: {0}")]
+    #[error("the response does not open a WebSocket: {0}")]
     NoWebSocket(&'static str),
     #[error("the server does not take WebSockets over HTTP/2 (RFC 8441, SETTINGS_ENABLE_CONNECT_PROTOCOL)")]
     NoConnect,
@@ -20,7 +20,7 @@ pub(crate) enum StreamFailure {
     WebSocket(Violation),
     #[error("the server closed the WebSocket with code {0}")]
     Closed(u16),
-    #[error("the response is no gRPC: its type is not application/grpc")]
+    #[error("the response is not gRPC: its type is not application/grpc")]
     NoGrpc,
     #[error("{0}")]
     Grpc(GrpcViolation),

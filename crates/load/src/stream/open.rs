@@ -77,7 +77,7 @@ async fn over_http1(
     let pipe = opened.unwrap_or(Err(LoadFailure::Timeout { after }))?;
     let accept = pipe.head().and_then(|head| head.value("sec-websocket-accept"));
     if workload.is_websocket() && accept != Some(websocket::accept(&key).as_bytes()) {
-        return Err(StreamFailure::NoWebSocket("Sec-WebSocket-Accept is not that of the key").into());
+        return Err(StreamFailure::NoWebSocket("Sec-WebSocket-Accept does not match the key").into());
     }
     Ok(pipe)
 }
@@ -142,7 +142,7 @@ fn check_upgrade(head: &StreamHead) -> Result<(), StreamFailure> {
         return Err(StreamFailure::Status { status: head.status });
     }
     if !head.lists("upgrade", "websocket") || !head.lists("connection", "upgrade") {
-        return Err(StreamFailure::NoWebSocket("Upgrade or Connection does not say so"));
+        return Err(StreamFailure::NoWebSocket("Upgrade or Connection is missing or has another value"));
     }
     if head.value("sec-websocket-extensions").is_some_and(|value| !value.is_empty()) {
         return Err(StreamFailure::NoWebSocket("it uses an extension that was not offered"));

@@ -229,7 +229,7 @@ impl OriginH3 {
                 Err(ReadError::Reset(_)) if control.is_critical(stream.into()) => {
                     break Err(PeerViolation(
                         LabH3Code::CLOSED_CRITICAL_STREAM,
-                        "a stream that has to stay open is reset",
+                        "a stream that must stay open is reset",
                     ));
                 }
                 Err(ReadError::Blocked | ReadError::Reset(_)) => break Ok(()),
@@ -268,7 +268,7 @@ impl OriginH3 {
                                     StreamPart::Headers(_) => Ok(()),
                                     StreamPart::Data(_) if !has_head => Err(PeerViolation(
                                         LabH3Code::FRAME_UNEXPECTED,
-                                        "content comes before the head",
+                                        "a DATA frame precedes the head",
                                     )),
                                     StreamPart::Data(bytes) => {
                                         content.push_back(Bytes::copy_from_slice(bytes));

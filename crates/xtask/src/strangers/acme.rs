@@ -160,7 +160,7 @@ fn by_files_renewed_and_revoked(scene: &AcmeScene<'_>) -> Result<(), String> {
     let authority = scene.authority_at("files-again", &Temper::default(), ports)?;
     renew(&["certificates", "renew", "a.example"])?;
     scene.page("a.example", authority.tls, &scene.root(&authority)?)?;
-    say("an authority that was gone: the certificate stayed, and the next attempt succeeded");
+    say("an unreachable authority: the certificate stayed, and the next attempt succeeded");
     Ok(())
 }
 

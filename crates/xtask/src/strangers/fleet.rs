@@ -94,7 +94,7 @@ pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), Stri
     let took = scene.change("etcd is back")?;
     scene.shows_etcd(true)?;
     say(format_args!(
-        "etcd gone, an instance started anew without it, etcd back: all converge after {} ms",
+        "etcd gone, an instance restarted without it, etcd back: all converge after {} ms",
         took.as_millis()
     ));
 

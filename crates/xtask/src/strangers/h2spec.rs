@@ -20,7 +20,7 @@ const CASES: u32 = 146;
 const ACCEPTED: &[(&str, &str, &str)] = &[(
     IN_THE_CLEAR,
     "Sends invalid connection preface",
-    "what is no preface is HTTP/1.1 to a listener that speaks both, and is answered 400 before the end",
+    "a listener for both versions treats an invalid preface as HTTP/1.1, and answers 400 before it closes",
 )];
 const IN_THE_CLEAR: &str = "in the clear";
 const OVER_TLS: &str = "over TLS";

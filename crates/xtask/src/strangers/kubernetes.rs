@@ -98,7 +98,7 @@ fn accepts_agents(cluster: &Cluster<'_>) -> Result<(), String> {
         }
     }
     say(
-        "the Job of agents for a load is accepted, its pods where they are restricted, and who may attach is said by its role",
+        "the Job of load agents is accepted, its pods also in restricted namespaces; its role limits who may attach",
     );
     Ok(())
 }
@@ -308,7 +308,7 @@ impl KubernetesScene<'_> {
         })?;
         let told = "annotation auth-type: \"digest\" is not supported";
         if !self.gateway.said().contains(told) {
-            return Err(format!("it is not said that {told:?}:\n{}", self.gateway.said()));
+            return Err(format!("no message says {told:?}:\n{}", self.gateway.said()));
         }
         until("the Ingress has an Event", || {
             let events = self.cluster.object("/api/v1/namespaces/shop/events")?;
@@ -340,7 +340,7 @@ impl KubernetesScene<'_> {
         self.gets("http://ben:secret@users.example/", http, 401)?;
         self.apply(&secret("ben"))?;
         self.gets("http://ben:secret@users.example/", http, 200)?;
-        say(format_args!("passwords are those of a Secret, also when it changes"));
+        say(format_args!("passwords come from a Secret, also after it changes"));
         Ok(())
     }
 

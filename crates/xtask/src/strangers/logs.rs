@@ -137,7 +137,7 @@ fn received(got: &Path) -> Result<(), String> {
     let said = until(got, |said| INPUTS.iter().all(|input| of(said, input) == REQUESTS))?;
     let missing = INPUTS.iter().find(|input| !said.lines().any(|line| line == format!("{input}{expected}")));
     if let Some(input) = missing {
-        return Err(format!("rsyslog has understood something else over {input}:\n{said}"));
+        return Err(format!("rsyslog has parsed other values over {input}:\n{said}"));
     }
     say(format_args!("rsyslog: {REQUESTS} messages over each of {}", INPUTS.join(", ")));
     Ok(())
@@ -155,7 +155,7 @@ fn until(file: &Path, is_there: impl Fn(&str) -> bool) -> Result<String, String>
             return Ok(said);
         }
         if began.elapsed() > LIMIT {
-            return Err(format!("{} has not all {REQUESTS} requests:\n{said}", file.display()));
+            return Err(format!("{} does not have all {REQUESTS} requests:\n{said}", file.display()));
         }
         std::thread::sleep(BETWEEN_LOOKS);
     }

@@ -74,7 +74,7 @@ pub(super) fn by_updates(scene: &AcmeScene<'_>) -> Result<(), String> {
         return Err(format!("{added} records were added; left are {left:?}; named said:\n{}", named.said()));
     }
     drop(proxy);
-    say("DNS-01 by updates of BIND: a wildcard and its domain at once; the records are gone");
+    say("DNS-01 by updates of BIND: a wildcard and its domain at once; the records are removed");
     for (index, (wrong, expected)) in WRONG.into_iter().enumerate() {
         refused(
             scene,

@@ -95,7 +95,7 @@ pub(super) fn check(vanward: &Path, program: &Path, folder: &Path) -> Result<(),
     let said = proxy.said();
     let count = |what: &str| said.matches(what).count();
     if (count("Consul cannot be asked: "), count("answers again")) != (1, 1) {
-        return Err(format!("it is not said once that Consul is gone, and once that it is back:\n{said}"));
+        return Err(format!("one message must report that Consul is gone, and one that it is back:\n{said}"));
     }
     say("Consul: killed, the servers stay; back with another catalog, that counts");
     Ok(())

@@ -39,8 +39,8 @@ fn share(vanward: &Path, folder: &Path, (name, engine): (&str, &Path)) -> Result
     scene.begin_anew()?;
     scene.lose_the_engine()?;
     say(format_args!(
-        "{SESSIONS} sessions over {name} on a Unix socket: each stays with its server at both instances, when it had to move, when \
-         an instance begins anew, and when {name} was gone and is back empty"
+        "{SESSIONS} sessions over {name} on a Unix socket: each stays with its server at both instances, when it had \
+         to move, when an instance restarts, and when {name} was gone and is back empty"
     ));
     Ok(())
 }
@@ -187,7 +187,7 @@ impl<'a> SessionScene<'a> {
         for session in &sessions {
             let server = self.server_of(0, session)?;
             if server != 1 {
-                return Err(format!("{session:?} is answered by a server that is gone"));
+                return Err(format!("{session:?} gets a response from a stopped server"));
             }
         }
         self.servers[0].go_on()?;

@@ -248,17 +248,15 @@ impl<'t> SharedScene<'t> {
         self.instances[2].2.signal("-CONT")?;
         let told = told?;
         if !wanted(&told, &["edge-2"]) {
-            return Err(format!("a purge beside an instance that is stopped: {told}"));
+            return Err(format!("a purge with a paused instance: {told}"));
         }
         until("the one that was stopped has purged", || Ok(self.stored()? == [false; 3]))?;
-        say(format_args!(
-            "a purge beside an instance that is stopped names it, and is done there once it goes on"
-        ));
+        say(format_args!("a purge names a paused instance, which runs it when it continues"));
 
         self.store()?;
         self.change()?;
         let began = Instant::now();
-        until("all ask anew for what a POST has changed", || Ok(self.stored()? == [false; 3]))?;
+        until("all fetch again what a POST has changed", || Ok(self.stored()? == [false; 3]))?;
         say(format_args!(
             "a POST: what it changed is invalid everywhere, after {} ms",
             began.elapsed().as_millis()
@@ -281,7 +279,7 @@ impl<'t> SharedScene<'t> {
             return Err(format!("a POST without Redis: {:?}", self.stored()?));
         }
         self.start_redis()?;
-        until("all ask anew once Redis is back", || Ok(self.stored()? == [false; 3]))?;
+        until("all fetch again once Redis is back", || Ok(self.stored()? == [false; 3]))?;
         say(format_args!("a POST without Redis: invalid here at once, and by the others once it is back"));
         Ok(())
     }
