@@ -82,12 +82,12 @@ impl Forward {
     pub const fn what(self) -> &'static str {
         match self {
             Self::Bypass => "the request has a body, or asks for another protocol",
-            Self::Method => "only GET and HEAD are answered from what is stored",
-            Self::UriMiss => "nothing of this URL is stored",
-            Self::VaryMiss => "what is stored is for other values of the fields that its Vary names",
-            Self::Request => "the request's Cache-Control, Pragma or preconditions ask for the server",
-            Self::Stale => "what is stored is no longer fresh",
-            Self::Partial => "only a part is stored, and more is asked for",
+            Self::Method => "only GET and HEAD are answered from the cache",
+            Self::UriMiss => "no response is stored for this URL",
+            Self::VaryMiss => "the stored response is for other values of the request fields in its Vary",
+            Self::Request => "the request's Cache-Control, Pragma or preconditions require the server",
+            Self::Stale => "the stored response is no longer fresh",
+            Self::Partial => "only a part of the response is stored, and the request asks for more",
         }
     }
 
@@ -97,10 +97,10 @@ impl Forward {
             Self::VaryMiss => {
                 Some("name in Vary only fields that the response depends on, with few values each")
             }
-            Self::Request => {
-                Some("set `cache.ignore = \"request-directives\"` for the route if clients are not to decide")
-            }
-            Self::Stale => Some("send a greater max-age or s-maxage, or stale-while-revalidate beside it"),
+            Self::Request => Some(
+                "set `cache.ignore = \"request-directives\"` for the route so that clients cannot decide this",
+            ),
+            Self::Stale => Some("send a longer max-age or s-maxage, or add stale-while-revalidate"),
             Self::Bypass | Self::Method | Self::UriMiss | Self::Partial => None,
         }
     }

@@ -440,7 +440,7 @@ pub enum ReadError {
 impl std::fmt::Display for ReadError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
-            Self::Broken => "the fetch that this response came from ended before its end",
+            Self::Broken => "the fetch of this response ended early",
             Self::Malformed => "the framing of this response is malformed",
             Self::Undecodable => "the body of this response is not in the content coding that its head names",
             Self::Stalled => "the origin stopped in the middle of this response",

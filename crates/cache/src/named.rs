@@ -76,14 +76,14 @@ impl UrlParts {
         let refuse = |what| NotNamed { written: text.to_owned(), what };
         // Keys hold URLs as they are sent, so such a name could never match.
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(refuse("has characters that are written as %XX in a URL"));
+            return Err(refuse("has characters that must be percent-encoded (%XX)"));
         }
         let (is_https, rest) = match text.split_once("://") {
             Some(("http", rest)) => (Some(false), rest),
             Some(("https", rest)) => (Some(true), rest),
             Some((scheme, _)) if !scheme.contains(['/', '?']) => {
                 return Err(refuse(
-                    "has another scheme; write http://HOST/PATH, https://HOST/PATH or HOST/PATH",
+                    "has an unsupported scheme; write http://HOST/PATH, https://HOST/PATH or HOST/PATH",
                 ));
             }
             _ => (None, text),
@@ -185,8 +185,7 @@ impl PurgeTarget {
     pub fn prefix(text: &str) -> Result<Self, NotNamed> {
         // A star would be taken literally, match nothing, and look like success.
         if text.contains('*') {
-            let what =
-                "has a `*`, which has no meaning in a prefix; name it as a URL, which may be a pattern";
+            let what = "has a `*`, but a prefix cannot be a pattern; give it as a URL";
             return Err(NotNamed { written: text.to_owned(), what });
         }
         UrlParts::parse(text).map(Self::Prefix)
@@ -199,7 +198,7 @@ impl PurgeTarget {
     pub fn host(text: &str) -> Result<Self, NotNamed> {
         let is_host = http1::is_valid_authority(text.as_bytes()) && !text.is_empty();
         if !is_host || http1::host_without_port(text.as_bytes()).len() < text.len() {
-            let what = "is no host; write its name without scheme, port and path";
+            let what = "is not a host name; write it without scheme, port and path";
             return Err(NotNamed { written: text.to_owned(), what });
         }
         if text.contains('*') {
@@ -215,7 +214,7 @@ impl PurgeTarget {
     /// No response can have such a tag.
     pub fn tag(text: &str) -> Result<Self, NotNamed> {
         if text.trim().is_empty() || text.contains(',') || text.chars().any(char::is_control) {
-            let what = "is no tag; tags are without commas, and purged one by one";
+            let what = "is not a tag; give each tag separately, without commas";
             return Err(NotNamed { written: text.to_owned(), what });
         }
         Ok(Self::Tag(text.trim().as_bytes().into()))

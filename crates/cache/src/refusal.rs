@@ -80,75 +80,78 @@ macro_rules! rows {
 rows! {
     Method "method"
         "only GET and HEAD without a body are answered from the cache"
-        "offer what is only read by GET",
+        "let clients read it with GET",
     Head "head"
         "the response to a HEAD has no body to store"
         "nothing: the first GET is stored, and answers HEAD as well",
     RequestNoStore "request-no-store"
-        "the client said Cache-Control: no-store"
-        "set `cache.ignore = \"request-directives\"` for the route if clients are not to decide",
+        "the client sent Cache-Control: no-store"
+        "set `cache.ignore = \"request-directives\"` for the route so that clients cannot decide this",
     NoStore "no-store"
-        "the response said Cache-Control: no-store"
-        "leave no-store out, and send max-age or s-maxage",
+        "the response has Cache-Control: no-store"
+        "remove no-store, and send max-age or s-maxage",
     NoCache "no-cache"
-        "the response said Cache-Control: no-cache, and has no validator"
+        "the response has Cache-Control: no-cache, and no validator"
         "send an ETag so that it can be validated, or max-age instead of no-cache",
     Private "private"
-        "the response said Cache-Control: private"
-        "leave private out where the response is the same for everybody; private=\"Name\" keeps single fields out",
+        "the response has Cache-Control: private"
+        "remove private if the response is the same for all clients; private=\"Name\" excludes single fields",
     Authorization "authorization"
-        "the request had an Authorization, and the response does not say that others may see it"
+        "the request had an Authorization, and the response does not permit sharing"
         "send public, s-maxage or must-revalidate if they may (RFC 9111 section 3.5); a route's own `auth` is no reason, unless `$user` is sent to servers",
     SetCookie "set-cookie"
         "the response sets a cookie"
-        "send the cookie elsewhere, or say public or s-maxage if everybody may have it; `cache.ignore = \"set-cookie\"` takes it away",
+        "set the cookie in another response, or send public or s-maxage if all clients may share it; `cache.ignore = \
+         \"set-cookie\"` removes it",
     VaryStar "vary-star"
-        "the response said Vary: *, so that none fits another request"
+        "the response has Vary: *, so it matches no other request"
         "name the request fields that it depends on",
     VaryTooLong "vary-too-long"
         "Vary names too many fields"
         "name only fields that the response depends on",
     VaryRewritten "vary-rewritten"
-        "the response's Vary names a field that the proxy writes itself, or edits of the route"
-        "leave the field out of Vary and say Cache-Control: private, or name in Vary what clients send",
+        "the response's Vary names a field that the proxy or an edit of the route writes"
+        "remove the field from Vary and send Cache-Control: private, or name a field that clients send",
     VaryPersonal "vary-personal"
-        "the response's Vary names Cookie or Authorization, and the request had it, so that it may be for one client"
+        "the response's Vary names Cookie or Authorization, and the request had it, so the response may be for one \
+         client"
         "take the field out of requests by `request_headers`, or name the cookies that count in `cache.key_cookies` and do not ignore Vary",
     Host "host"
-        "the request named its host with capitals, or with the port that its scheme implies"
-        "nothing: requests that name it plainly are stored, and answer the others as well",
+        "the request named its host with capitals, or with the default port of its scheme"
+        "nothing: a response to a request with the plain name is stored, and answers these as well",
     Coding "coding"
         "the response has a Content-Encoding that the request's Accept-Encoding did not name, or a rare one"
-        "send gzip, br, zstd or deflate, and only to clients that name it; to others no coding",
+        "send gzip, br, zstd or deflate, and only to clients that accept it; to others no coding",
     NotUnderstood "must-understand"
-        "the response said must-understand, and its status is not known here"
-        "leave must-understand out for this status",
+        "the response has must-understand, and the proxy does not know its status"
+        "remove must-understand for this status",
     Status "status"
-        "a response of this status says nothing to other requests"
+        "a response with this status does not apply to other requests"
         "nothing: it is meant for its own request",
     NoFreshness "no-freshness"
         "the response does not say how long it is fresh"
         "send Cache-Control: max-age, or Last-Modified or ETag; `cache.default_ttl = \"1m\"` is for origins that cannot",
     Stale "stale"
-        "the response was stale when it came, and has no validator"
-        "send a greater max-age, or an ETag so that it can be validated",
+        "the response arrived stale, and has no validator"
+        "send a longer max-age, or an ETag so that it can be validated",
     StatusTtlZero "status-ttl"
         "`cache.status_ttl` of the route is zero for this status, or a page of `errors` stands in for it"
-        "set a time if it is to be stored",
+        "set a nonzero time to store it",
     Malformed "malformed"
         "the response contradicts itself"
-        "look at its Content-Length and Content-Range",
+        "check its Content-Length and Content-Range",
     TooLarge "too-large"
         "the body is larger than one object may be"
-        "raise what limits it, if it is worth the room: `object` of `[cache]`, or its `memory`, of which one object may take an eighth",
+        "raise the limit if it is worth the memory: `object` of `[cache]`, or its `memory`, of which one object may \
+         take an eighth",
     Incomplete "incomplete"
         "the body ended too early"
-        "look at why the origin ends connections",
+        "find out why the origin closes connections early",
     Purged "purged"
         "the response was purged while it arrived"
         "nothing: the next request stores it",
     NoRoom "no-room"
-        "everything in the store is in use"
+        "all stored responses are in use, so none can be evicted"
         "raise `memory` of `[cache]`",
 }
 

@@ -218,7 +218,8 @@ impl CertificateTask {
             let known = self.known();
             if is_first && known.is_none() {
                 message::info(&format!(
-                    "certificate of {}: there is none yet that can be used, a self-signed one stands in; {} is asked for one",
+                    "certificate of {}: no usable one exists yet, so a self-signed one is in use; requesting one \
+                     from {}",
                     self.name,
                     self.issuer.settings.authority.directory.server.authority()
                 ));
@@ -517,7 +518,7 @@ impl CertificateTask {
             Some(known) => {
                 format!("the one in use is valid until {}", tls::written_time(known.validity.until))
             }
-            None => "a self-signed one stands in".to_owned(),
+            None => "a self-signed one is in use".to_owned(),
         };
         let wait = config::written_duration(Duration::from_secs((at - now()).max(0).unsigned_abs()));
         message::warn(&format!(

@@ -23,8 +23,8 @@ impl Activated {
         let take = |index| {
             let socket = passed.take_tcp_listener(index).ok().flatten().ok_or_else(|| {
                 format!(
-                    "the service manager passes a file descriptor, number {}, that is no listening TCP socket: remove its line \
-                     from the socket unit (Unix sockets, and UDP for http3, are opened by vanward itself)",
+                    "file descriptor {} from the service manager is not a listening TCP socket: remove its line from \
+                     the socket unit (vanward opens Unix sockets, and UDP for http3, itself)",
                     3 + index
                 )
             })?;

@@ -29,7 +29,7 @@ impl Control {
             overrides.peers = servers;
             Ok(())
         })?;
-        server_changes::tell(&before, &self.plan(), "as etcd tells");
+        server_changes::tell(&before, &self.plan(), "as etcd reports");
         Ok(())
     }
 }

@@ -414,7 +414,7 @@ impl Control {
         self.overrides().settle(&plan, self.time());
         let open = lock(&self.held).open.clone();
         let _none: Vec<WorkerLog> = self.tell(plan, &open, Vec::new(), None);
-        server_changes::tell(&before, &self.plan(), "as discovery says now");
+        server_changes::tell(&before, &self.plan(), "as discovery reports");
     }
 
     /// Makes listeners refuse or accept connections according to the fault rules. Does not wait.
@@ -545,7 +545,10 @@ impl Control {
     fn remarks(&self, file: &Config) -> Vec<String> {
         let (now, wanted) = (self.workers.len(), worker_count(file));
         let other = (now != wanted).then(|| {
-            format!("workers: there are {now}, and {wanted} after the next upgrade (SIGUSR2) or restart")
+            format!(
+                "workers: {now} are running; the change to {wanted} applies after an upgrade (SIGUSR2) or a \
+                     restart"
+            )
         });
         other.into_iter().chain(self.plan().remark_on_quic_key(file)).collect()
     }

@@ -65,7 +65,7 @@ pub(crate) fn router(control: Weak<Control>) -> Router {
         .route("/configuration", get(configuration))
         .route("/maintenance/on", post(begin_maintenance))
         .route("/session", get(session))
-        .fallback(|| async { refused(StatusCode::NOT_FOUND, "there is nothing here") })
+        .fallback(|| async { refused(StatusCode::NOT_FOUND, "the dashboard has no such endpoint") })
         .with_state(control);
     Router::new()
         .route("/", get(|| async { Html(PAGE.as_str()) }))
@@ -142,7 +142,10 @@ async fn begin_maintenance(
     AdminOrder(order): AdminOrder<MaintenanceOrder>,
 ) -> Response {
     if order.page.is_some() {
-        return refused(StatusCode::FORBIDDEN, "a page is named only by `vanward maintenance` and the file");
+        return refused(
+            StatusCode::FORBIDDEN,
+            "the dashboard cannot set `page`: use `vanward maintenance` or the file",
+        );
     }
     maintenance::begin(state, AdminOrder(order)).await
 }

@@ -137,7 +137,7 @@ impl Inheritance {
     /// service manager passes an unsuitable socket.
     pub fn claim() -> Result<Self, String> {
         let of_predecessor = Self::of_predecessor()
-            .map_err(|error| format!("cannot take over from the process before: {error}"))?;
+            .map_err(|error| format!("cannot take over from the previous process: {error}"))?;
         match of_predecessor {
             Some(inherited) => Ok(inherited),
             None => Ok(Self { activated: Activated::claim()?, ..Self::default() }),

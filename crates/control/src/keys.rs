@@ -101,7 +101,7 @@ impl Fetcher {
                     keys.fetched(None);
                     let consequence = match keys.current().as_ref() {
                         Some(_) => "the last ones stay in use",
-                        None => "until there are some, requests that need them get 503",
+                        None => "until a fetch succeeds, requests that need keys get 503",
                     };
                     message::warn(&format!("cannot fetch keys from {url}: {reason}; {consequence}"));
                     let wait = retry;
@@ -167,7 +167,7 @@ fn keys_of_provider(document: &[u8], issuer: &str, asked: &KeyUrl) -> Result<Key
         serde_json::from_slice(document).map_err(|error| mistake::json_error(&error.to_string()))?;
     // §4.3: otherwise another issuer's document could name its own keys.
     if provider.issuer != issuer {
-        return Err(format!("it is the document of {:?}, and not of {issuer:?}", provider.issuer));
+        return Err(format!("its issuer is {:?}, but {issuer:?} is configured", provider.issuer));
     }
     let url = config::key_url(&provider.jwks_uri).map_err(|error| format!("jwks_uri: {}", error.fault))?;
     let is_plain = |url: &KeyUrl| url.server.scheme == Scheme::Http;
@@ -207,7 +207,7 @@ mod tests {
         let found = keys_of_provider(document(ISSUER, keys).as_bytes(), ISSUER, &asked);
         assert_eq!(found.map(|url| url.to_string()).as_deref(), Ok(keys));
         for (document, expected) in [
-            (document("https://id.example/realms/shop/", keys), "it is the document of"),
+            (document("https://id.example/realms/shop/", keys), "its issuer is"),
             (document(ISSUER, "http://keys.example/certs"), "is not https"),
             (document(ISSUER, "certs"), "jwks_uri: \"certs\" has no scheme"),
             (format!(r#"{{"issuer":"{ISSUER}"}}"#), "missing field `jwks_uri`"),

@@ -24,7 +24,7 @@ impl<'a> ExplainTarget<'a> {
         let refuse =
             |what: &str| format!("{url:?} {what}; write http://HOST/PATH, https://HOST/PATH or /PATH");
         if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(refuse("has characters that are written as %XX in a request"));
+            return Err(refuse("has characters that must be percent-encoded (%XX)"));
         }
         let (scheme, rest) = match url.split_once("://") {
             Some((scheme, rest)) if !url.starts_with('/') => (Some(scheme), rest),
@@ -33,7 +33,7 @@ impl<'a> ExplainTarget<'a> {
         let is_https = match scheme {
             None | Some("http") => false,
             Some("https") => true,
-            Some(_) => return Err(refuse("has another scheme")),
+            Some(_) => return Err(refuse("has an unsupported scheme")),
         };
         // RFC 9110 §4.2.5: a fragment is not sent.
         let rest = rest.split('#').next().unwrap_or_default();
@@ -44,7 +44,7 @@ impl<'a> ExplainTarget<'a> {
         }
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                (host, Some(port.parse().map_err(|_| refuse("has a port that is none"))?))
+                (host, Some(port.parse().map_err(|_| refuse("has an invalid port"))?))
             }
             _ => (authority, None),
         };
@@ -73,7 +73,7 @@ impl<'a> ExplainTarget<'a> {
         let fits = |listener: &Listener| {
             (listener.tls.is_some() == self.is_https, listener.address.port() == Some(port))
         };
-        let first = all.next().ok_or("every listener has tcp, and no route counts there")?;
+        let first = all.next().ok_or("every listener has `tcp`, and such listeners use no routes")?;
         // Among equally good ones, the first.
         let best = all.fold(first, |best, next| if fits(next.1) > fits(best.1) { next } else { best });
         Ok(best.0)
@@ -287,16 +287,16 @@ impl Report<'_> {
         }
         if let Some(auth) = &policies.forward_auth {
             lines.push(format!(
-                "Upstream {} is asked about it ({}); an answer that is not 2xx is the response.",
+                "Upstream {} authorizes it ({}); a response other than 2xx goes to the client.",
                 name(auth.upstream),
                 auth.path
             ));
             if let Some(page) = &auth.sign_in {
-                lines.push(format!("In place of its 401 the client is redirected to {}.", page.as_str()));
+                lines.push(format!("Instead of its 401, the client gets a redirect to {}.", page.as_str()));
             }
         }
         if policies.require == config::Require::Any {
-            lines.push("One of these proofs is enough.".to_owned());
+            lines.push("The client needs to pass only one of these checks.".to_owned());
         }
         if let Some(mirror) = &policies.mirror {
             let percent = f64::from(mirror.share.millionths()) / 10_000.0;
@@ -502,7 +502,7 @@ The route is readers: split between upstreams: app 3 of 4, canary 1 of 4.
 This client is denied: 403.
 Pages of these origins can read the response: https://*.a.example.
 Rate limit: 5 requests in 1s, 5 at once; beyond it 429.
-Upstream canary is asked about it (/verify); an answer that is not 2xx is the response.
+Upstream canary authorizes it (/verify); a response other than 2xx goes to the client.
 Upstream app gets copies of 0.5% of such requests.
 The server gets /v1/x?y.
 ";
@@ -585,9 +585,9 @@ The server gets /v1/x?y.
         for (url, expected) in [
             ("a.example/x", "has no host"),
             ("http:///x", "has no host"),
-            ("ftp://a/x", "has another scheme"),
-            ("http://a:x/", "has a port that is none"),
-            ("/a b", "has characters that are written as %XX"),
+            ("ftp://a/x", "has an unsupported scheme"),
+            ("http://a:x/", "has an invalid port"),
+            ("/a b", "has characters that must be percent-encoded (%XX)"),
         ] {
             let error = explain_route(&config, &asked("GET", url)).err().unwrap();
             assert!(error.contains(expected), "{error}");

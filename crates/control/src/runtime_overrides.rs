@@ -65,17 +65,17 @@ pub(crate) enum OverrideRefusal {
     NoUpstream(String),
     #[error("no server is {0:?}: give it as its URL, its host and port, or its name in the file")]
     NoServer(String),
-    #[error("{0:?} is no server: {1}")]
+    #[error("{0:?} is not a server: {1}")]
     NotAServer(String, config::ValueError),
-    #[error("there is more than one upstream: name the one that the server is for")]
+    #[error("there are several upstreams: name the server's upstream")]
     WhichUpstream,
-    #[error("{0} is a server of {1} already")]
+    #[error("{0} is already a server of {1}")]
     IsThere(String, String),
     #[error("{0} is the only server of {1}: an upstream has at least one")]
     TheLast(String, String),
-    #[error("a weight of {0}: it is from {1} to {WEIGHT_MAX}")]
+    #[error("weight {0} is out of range: write {1} to {WEIGHT_MAX}")]
     Weight(u32, u32),
-    #[error("{0} has a weight of 0: give it another one, with vanward weigh")]
+    #[error("{0} has weight 0: set another weight with vanward weigh")]
     NoWeight(String),
     #[error("more than {CHANGES_MAX} servers differ from the file: put them into it")]
     TooMany,
@@ -278,7 +278,7 @@ impl RuntimeOverrides {
                         _ if !is_news => continue,
                         (IneligibleCause::Disabled, true) => "taken out, its sessions move",
                         (_, true) => "drained, its sessions may finish",
-                        (_, false) => "no longer taken out",
+                        (_, false) => "back in service",
                     };
                     let upstream = &upstream.config.name;
                     changes.push(format!("upstream {upstream}, server {}: {what}", server.label));
@@ -432,7 +432,7 @@ servers = [\"http://two:2\"]
         let (one, two, _) = amend(Restore, "one:1").expect("is done");
         assert!(one.is_some_and(|change| change.is_restored && !change.is_drained) && two.is_none());
         let refusal = amend(Restore, "two:2").expect_err("is refused").to_string();
-        assert_eq!(refusal, "http://two:2 has a weight of 0: give it another one, with vanward weigh");
+        assert_eq!(refusal, "http://two:2 has weight 0: set another weight with vanward weigh");
         let (_, _, weights) = amend(Weigh(4), "two:2").expect("is done");
         assert_eq!(weights, "a: one:1*1 two:2*4; b: two:2*1");
         amend(Drain, "two:2").expect("is done");
@@ -449,12 +449,12 @@ servers = [\"http://two:2\"]
             (Drain, "four:4", None, "no server is \"four:4\""),
             (Drain, "one:1", Some("b"), "no server is"),
             (Drain, "one:1", Some("c"), "no upstream is named \"c\""),
-            (Add(0), "http://four:4", Some("a"), "a weight of 0"),
-            (Weigh(1001), "one:1", None, "a weight of 1001"),
+            (Add(0), "http://four:4", Some("a"), "weight 0 is out of range"),
+            (Weigh(1001), "one:1", None, "weight 1001 is out of range"),
             (Remove, "two:2", None, "http://two:2 is the only server of b"),
-            (Add(1), "http://two:2", Some("b"), "http://two:2 is a server of b already"),
-            (Add(1), "http://three", None, "more than one upstream"),
-            (Add(1), "three", Some("b"), "\"three\" is no server"),
+            (Add(1), "http://two:2", Some("b"), "http://two:2 is already a server of b"),
+            (Add(1), "http://three", None, "several upstreams"),
+            (Add(1), "three", Some("b"), "\"three\" is not a server"),
         ];
         for (amendment, server, upstream, expected) in cases {
             let refusal = after(&[(amendment.clone(), server, upstream)], &file()).expect_err("is refused");

@@ -113,7 +113,7 @@ impl Shared {
         let state = lock(&self.state);
         match (&state.url, &state.link) {
             (Some(url), LinkState::Down { since, why }) => {
-                Some(format!("{url} is not reached for {} s: {why}", since.elapsed().as_secs()))
+                Some(format!("{url} has been unreachable for {} s: {why}", since.elapsed().as_secs()))
             }
             _ => None,
         }
@@ -205,7 +205,7 @@ impl Shared {
             LinkState::Down { since, .. } => *since,
             LinkState::None | LinkState::Up | LinkState::Beginning(_) => {
                 self.counts.losses.fetch_add(1, Ordering::Relaxed);
-                message::warn(&format!("{url} cannot be reached, this instance goes on alone: {why}"));
+                message::warn(&format!("{url} cannot be reached, this instance continues alone: {why}"));
                 Instant::now()
             }
         };
@@ -266,8 +266,8 @@ async fn share(control: &Weak<Control>, settings: &Redis) {
     let instance = settings.instance.clone().unwrap_or_else(|| strong.shared.instance.clone());
     if settings.secret.is_none() && crate::acme::has_names(&strong.plan()) {
         message::info(
-            "certificates are not shared through Redis, which would need secret_file in [redis]: instances share a folder, or \
-             each asks for its own",
+            "certificates are not shared through Redis, because [redis] has no secret_file: instances share a \
+             folder, or each requests its own",
         );
     }
     let counts = Arc::clone(&strong.shared.counts.invalid);
@@ -338,7 +338,7 @@ async fn attach(control: &Weak<Control>, ways: &Ways, worker_ways: &WorkerWays) 
 
 /// Reconnects for ever, and shares over each connection.
 async fn go_on(control: &Weak<Control>, settings: &Redis, mut parts: SharedParts) {
-    let (mut pause, mut why) = (PAUSE_MIN, "it was not reached yet".to_owned());
+    let (mut pause, mut why) = (PAUSE_MIN, "no connection yet".to_owned());
     loop {
         let began = Instant::now();
         parts.limits.stand(ShareStanding::Alone(parts.members.shares()));

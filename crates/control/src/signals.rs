@@ -118,7 +118,8 @@ async fn serve(running: &mut Running, program: &Program, signals: &mut Signals) 
                 notify::tell("STOPPING=1");
                 successors.end();
                 message::error(&format!(
-                    "worker {worker} has panicked, so its clients get no response: this process ends, those of the other workers first"
+                    "worker {worker} has panicked, so its clients get no response: this process drains the other \
+                     workers and ends"
                 ));
                 running.drain();
                 return ShutdownStage::Failed;

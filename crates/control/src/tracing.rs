@@ -131,7 +131,7 @@ impl SpanSender {
                 self.tell(&Lost { spans: count, reason });
             } else if !has_failed {
                 let what = self.cannot_send(count, &reason);
-                message::warn(&format!("{what}; kept, as far as there is room"));
+                message::warn(&format!("{what}; they are kept while there is room"));
             }
             if is_last {
                 return self.count(count, false);
@@ -151,12 +151,15 @@ impl SpanSender {
         self.count(rejected, false);
         let why: String = why.chars().take(REASON_CHARACTERS).collect();
         if rejected > 0 {
-            self.tell(&Lost { spans: rejected, reason: format!("it took the rest, and says {why:?}") });
+            self.tell(&Lost {
+                spans: rejected,
+                reason: format!("it accepted the rest, and reports {why:?}"),
+            });
         } else if !why.is_empty() {
-            message::warn(&format!("{} takes spans, and says {why:?}", self.settings.collector));
+            message::warn(&format!("{} accepts spans, and reports {why:?}", self.settings.collector));
         }
         if has_failed {
-            message::info(&format!("{}: takes spans again", self.settings.collector));
+            message::info(&format!("{}: accepts spans again", self.settings.collector));
         }
     }
 

@@ -117,18 +117,18 @@ fn head_refusal<Start: StartLine>(
     };
     match (error, line) {
         (HeadError::BareLf, _) => format!("{subject} ends in LF without CR (RFC 9112 §2.2)"),
-        (HeadError::BareCr, _) => format!("{subject} holds a CR that ends no line (RFC 9112 §2.2)"),
+        (HeadError::BareCr, _) => format!("{subject} contains a CR that no LF follows (RFC 9112 §2.2)"),
         // Behind the errors of line ends, which concern any line.
         (_, FaultyLine::Start(line)) => start_line(error, line, start),
         (HeadError::Folded, FaultyLine::Field { before, .. }) => {
             let before = before.map_or_else(|| format!("the {start} line"), field_line);
-            format!("the line behind {before} begins with white space: folded (RFC 9112 §5.2)")
+            format!("the line after {before} begins with white space: folded (RFC 9112 §5.2)")
         }
         (HeadError::FieldValue, FaultyLine::Field { line, .. }) => {
             // Only the position and the byte: the value may be a secret.
             let at = line.iter().position(|byte| byte.is_ascii_control() && *byte != b'\t').unwrap_or(0);
             let byte = line.get(at).map_or_else(String::new, |&byte| named(byte));
-            format!("{subject} holds {byte} at {at}, which no value does (RFC 9110 §5.5)")
+            format!("{subject} contains {byte} at {at}, which a value must not contain (RFC 9110 §5.5)")
         }
         (_, FaultyLine::Field { line, .. }) => field_name(line, &subject),
     }
@@ -172,7 +172,7 @@ fn start_line(error: HeadError, line: &[u8], start: &str) -> String {
         HeadError::StatusLine => {
             format!("the status line {} is not version, status and reason (RFC 9112 §4)", quote(line))
         }
-        HeadError::FieldValue => "the reason phrase holds a control byte (RFC 9112 §4)".to_owned(),
+        HeadError::FieldValue => "the reason phrase contains a control byte (RFC 9112 §4)".to_owned(),
         HeadError::MethodTooLong => {
             format!("the method {} is longer than {METHOD_BYTES_MAX} bytes", quote(method))
         }
@@ -184,7 +184,7 @@ fn start_line(error: HeadError, line: &[u8], start: &str) -> String {
             let target = behind.get(1..).unwrap_or_default();
             let at = target.iter().position(|&byte| !is_target_byte(byte)).unwrap_or(0);
             let byte = target.get(at).map_or_else(String::new, |&byte| named(byte));
-            format!("the target holds {byte} at {at}, which no target does (RFC 9112 §3.2)")
+            format!("the target contains {byte} at {at}, which a target must not contain (RFC 9112 §3.2)")
         }
         HeadError::Version if start == "status" && !line.starts_with(b"HTTP/") => {
             format!("the status line {} does not begin with HTTP/1 (RFC 9112 §4)", quote(line))
@@ -196,13 +196,13 @@ fn start_line(error: HeadError, line: &[u8], start: &str) -> String {
         }
         // RFC 8446 §5.1: a handshake record.
         _ if line.starts_with(b"\x16\x03") => {
-            "it begins as TLS does, and this port is spoken to in the clear".to_owned()
+            "the client began a TLS handshake, but this port has no TLS".to_owned()
         }
         _ if method.is_empty() => {
             format!("the {start} line begins with {} (RFC 9112 §2.1)", quote(&line[..line.len().min(8)]))
         }
         _ => format!(
-            "the request line, that begins with {}, is not method, target and version with one space between (RFC 9112 §3)",
+            "the request line that begins with {} is not method, target and version with single spaces (RFC 9112 §3)",
             quote(method)
         ),
     }
@@ -236,9 +236,9 @@ pub fn target_refusal(error: TargetError, head: &RequestHead, bytes: &[u8]) -> S
         TargetError::HostInvalid => {
             format!("{} is not host[:port] (RFC 3986 §3.2.2)", values(head, bytes, Name::Host))
         }
-        TargetError::Form => format!("the target has none of the forms that {method} takes (RFC 9112 §3.2)"),
+        TargetError::Form => format!("the form of the target is not valid for {method} (RFC 9112 §3.2)"),
         TargetError::Absolute => {
-            "the target is no URL of http or https with a host and without a user (RFC 9112 §3.2.2)"
+            "the target is not an http or https URL with a host and without a user (RFC 9112 §3.2.2)"
                 .to_owned()
         }
     }
@@ -260,7 +260,7 @@ pub fn framing_refusal<Start>(error: FramingError, head: &MessageHead<Start>, by
             )
         }
         FramingError::LengthInvalid => {
-            format!("{} is no number of bytes below 2^63 (RFC 9110 §8.6)", length())
+            format!("{} is not a number of bytes below 2^63 (RFC 9110 §8.6)", length())
         }
         FramingError::CodingUnknown if head.values(bytes, Name::TransferEncoding).count() > 1 => {
             format!(
@@ -275,7 +275,7 @@ pub fn framing_refusal<Start>(error: FramingError, head: &MessageHead<Start>, by
                 |name| matches!(name, Name::DisguisedContentLength | Name::DisguisedTransferEncoding);
             let field = head.fields.iter().find(|field| is_disguised(field.known));
             let name = field.map_or_else(String::new, |field| quote(field.name.for_bytes(bytes)));
-            format!("the field {name} is read by some as one that frames the message")
+            format!("some servers take the field {name} for a framing field")
         }
     }
 }
@@ -289,9 +289,9 @@ pub fn connection_refusal<Start>(head: &MessageHead<Start>, bytes: &[u8]) -> Str
             format!("the options of Connection are longer than {OPTIONS_BYTES_MAX} bytes")
         }
         Some(token) => {
-            format!("Connection names {}, which no hop may take away (RFC 9110 §7.6.1)", quote(token))
+            format!("Connection names {}, which no proxy may remove (RFC 9110 §7.6.1)", quote(token))
         }
-        None => "Connection is not understood".to_owned(),
+        None => "the field Connection is not valid".to_owned(),
     }
 }
 
@@ -305,14 +305,14 @@ impl ChunkError {
     pub fn rule(self) -> String {
         let limits = chunked::LIMITS;
         match self {
-            Self::Size => "no chunk size, which is hexadecimal (RFC 9112 §7.1)".to_owned(),
+            Self::Size => "a chunk size that is missing or not hexadecimal (RFC 9112 §7.1)".to_owned(),
             Self::SizeTooLarge => "a chunk size of more than 15 digits".to_owned(),
-            Self::Terminator => "no CRLF where a chunk or a line ends (RFC 9112 §7.1)".to_owned(),
+            Self::Terminator => "no CRLF at the end of a chunk or a line (RFC 9112 §7.1)".to_owned(),
             Self::Extension => "a control byte in a chunk extension (RFC 9112 §7.1.1)".to_owned(),
             Self::ExtensionsTooLarge => {
                 format!("chunk extensions of more than {} bytes", limits.extension_bytes)
             }
-            Self::Trailer => "a trailer line that is no field (RFC 9112 §7.1.2)".to_owned(),
+            Self::Trailer => "a trailer line that is not a field (RFC 9112 §7.1.2)".to_owned(),
             Self::TrailersTooLarge => format!("trailers of more than {} bytes", limits.trailer_bytes),
         }
     }
@@ -375,11 +375,11 @@ mod tests {
             ),
             (
                 "GET / HTTP/1.1\r\nCookie: a=secret\u{1}\r\n\r\n",
-                "the field 'Cookie' holds the byte 0x01 at 16, which no value does (RFC 9110 §5.5)",
+                "the field 'Cookie' contains the byte 0x01 at 16, which a value must not contain (RFC 9110 §5.5)",
             ),
             (
                 "GET / HTTP/1.1\r\nCookie: a\r\n secret\r\n\r\n",
-                "the line behind the field 'Cookie' begins with white space: folded (RFC 9112 §5.2)",
+                "the line after the field 'Cookie' begins with white space: folded (RFC 9112 §5.2)",
             ),
             (
                 "GET / HTTP/1.1\r\nCookie secret\r\n\r\n",
@@ -393,16 +393,20 @@ mod tests {
             ("GET / HTTP/1.1\nHost: a\r\n\r\n", "the request line ends in LF without CR (RFC 9112 §2.2)"),
             (
                 "GET / HTTP/1.1\r\nA: b\rc\r\n\r\n",
-                "the field 'A' holds a CR that ends no line (RFC 9112 §2.2)",
+                "the field 'A' contains a CR that no LF follows (RFC 9112 §2.2)",
             ),
-            ("\r\nGET /a#b HTTP/1.1\r\n", "the target holds '#' at 2, which no target does (RFC 9112 §3.2)"),
+            (
+                "\r\nGET /a#b HTTP/1.1\r\n",
+                "the target contains '#' at 2, which a target must not contain (RFC 9112 §3.2)",
+            ),
             (
                 "GET  / HTTP/1.1\r\n",
-                "the request line, that begins with 'GET', is not method, target and version with one space between (RFC 9112 §3)",
+                "the request line that begins with 'GET' is not method, target and version with single spaces (RFC \
+                 9112 §3)",
             ),
             ("GET / HTTP/2.5\r\n", "the version 'HTTP/2.5' is not HTTP/1.0 or HTTP/1.1 (RFC 9112 §2.3)"),
             ("G(T / HTTP/1.1\r\n", "the method 'G' is followed by '(' (RFC 9110 §9.1)"),
-            ("\u{16}\u{3}\u{1}\u{2}", "it begins as TLS does, and this port is spoken to in the clear"),
+            ("\u{16}\u{3}\u{1}\u{2}", "the client began a TLS handshake, but this port has no TLS"),
             ("{\"a\":1}\r\n", "the request line begins with '{\"a\":1}' (RFC 9112 §2.1)"),
             (
                 "GET / HTTP/1.1\r\nA: 1\r\nA: 1\r\nA: 1\r\nA: 1\r\nA: 1\r\n\r\n",
@@ -441,7 +445,7 @@ mod tests {
                 "HTTP/1.1 999 No\r\n\r\n",
                 "the status line 'HTTP/1.1 999 No' is not version, status and reason (RFC 9112 §4)",
             ),
-            ("HTTP/1.1 200 O\u{1}K\r\n\r\n", "the reason phrase holds a control byte (RFC 9112 §4)"),
+            ("HTTP/1.1 200 O\u{1}K\r\n\r\n", "the reason phrase contains a control byte (RFC 9112 §4)"),
             ("\0\0\0HTTP/1.1", "the status line begins with '\\x00\\x00\\x00HTTP/' (RFC 9112 §2.1)"),
             ("HTTP/3.0 200 OK\r\n\r\n", "the version 'HTTP/3.0' is not HTTP/1.0 or HTTP/1.1 (RFC 9112 §2.3)"),
         ] {
@@ -458,7 +462,7 @@ mod tests {
             ("Host: a\r\nHost: b", "there is more than one Host: 'a' and 'b' (RFC 9112 §3.2)"),
             (
                 "Host: a\r\nContent-Length: +5",
-                "Content-Length '+5' is no number of bytes below 2^63 (RFC 9110 §8.6)",
+                "Content-Length '+5' is not a number of bytes below 2^63 (RFC 9110 §8.6)",
             ),
             (
                 "Host: a\r\nContent-Length: 5\r\nContent-Length: 5",
@@ -471,11 +475,11 @@ mod tests {
             ("Host: a\r\nTransfer-Encoding: gzip", "Transfer-Encoding 'gzip' is not 'chunked' (RFC 9112 §7)"),
             (
                 "Host: a\r\nTransfer_Encoding: chunked",
-                "the field 'Transfer_Encoding' is read by some as one that frames the message",
+                "some servers take the field 'Transfer_Encoding' for a framing field",
             ),
             (
                 "Host: a\r\nConnection: close, host",
-                "Connection names 'host', which no hop may take away (RFC 9110 §7.6.1)",
+                "Connection names 'host', which no proxy may remove (RFC 9110 §7.6.1)",
             ),
         ];
         for (fields, expected) in rows {

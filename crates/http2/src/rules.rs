@@ -17,7 +17,7 @@ pub(crate) const WRONG_SIZE: H2Broken =
     broken(Reason::FRAME_SIZE_ERROR, "this kind of frame has another size (RFC 9113 §6)");
 pub(crate) const PUSHED: H2Broken = broken(Reason::PROTOCOL_ERROR, "pushes are not enabled (RFC 9113 §8.4)");
 pub(crate) const BAD_SETTING: H2Broken =
-    broken(Reason::PROTOCOL_ERROR, "a setting has a value that it cannot have (RFC 9113 §6.5.2)");
+    broken(Reason::PROTOCOL_ERROR, "a setting has an allowed value (RFC 9113 §6.5.2)");
 pub(crate) const NO_INCREMENT: H2Broken =
     broken(Reason::PROTOCOL_ERROR, "a window increment is not 0 (RFC 9113 §6.9)");
 pub(crate) const WINDOW_OVERFLOW: H2Broken =
@@ -35,7 +35,7 @@ pub(crate) const UNASKED: H2Broken =
 pub(crate) const NO_HEAD: H2Broken =
     broken(Reason::PROTOCOL_ERROR, "HEADERS come before DATA (RFC 9113 §8.1)");
 pub(crate) const NO_PAD_LENGTH: H2Broken =
-    broken(Reason::FRAME_SIZE_ERROR, "a padded frame says how much that is (RFC 9113 §6.1)");
+    broken(Reason::FRAME_SIZE_ERROR, "a padded frame states the length of its padding (RFC 9113 §6.1)");
 pub(crate) const PADDING_TOO_LONG: H2Broken =
     broken(Reason::PROTOCOL_ERROR, "padding fits into its frame (RFC 9113 §6.1)");
 pub(crate) const UNREADABLE: H2Broken =

@@ -460,7 +460,7 @@ impl H3StateMachine {
             self.streams.all().filter(|(_, stream)| is_late(stream)).map(|(key, _)| key).collect();
         for key in late {
             let stream = self.streams.at(key);
-            let wrong = format!("{} bytes of a head came in time", stream.section.len());
+            let wrong = format!("only {} bytes of the head arrived in time", stream.section.len());
             self.fields.begin(0);
             self.note_refused(0, H3Code::REQUEST_CANCELLED, wrong);
             self.break_off(key, H3Code::REQUEST_CANCELLED);

@@ -84,16 +84,15 @@ impl H3StateMachine {
             match self.theirs.fresh[at].1.take(&mut rest, varint::read) {
                 Some(kind) => {
                     self.theirs.fresh.swap_remove(at);
-                    self.begin_unidirectional(id, kind).map_err(|broken| {
-                        self.offended(broken, format!("a stream of the kind 0x{kind:x}"))
-                    })?;
+                    self.begin_unidirectional(id, kind)
+                        .map_err(|broken| self.offended(broken, format!("a stream of type 0x{kind:x}")))?;
                 }
                 // RFC 9114 §6.2: a stream may end before its type has arrived.
                 None if is_last => {
                     self.theirs.fresh.swap_remove(at);
                     return self
                         .is_overhead()
-                        .map_err(|broken| self.offended(broken, "a stream without a kind"));
+                        .map_err(|broken| self.offended(broken, "a stream without a type"));
                 }
                 None => return Ok(()),
             }

@@ -83,7 +83,7 @@ impl fmt::Display for H3FrameHead {
             GOAWAY => "GOAWAY",
             MAX_PUSH_ID => "MAX_PUSH_ID",
             PRIORITY_UPDATE | PRIORITY_UPDATE_OF_PUSH => "PRIORITY_UPDATE",
-            _ => return write!(formatter, "a frame of {len} bytes of the kind 0x{kind:x}"),
+            _ => return write!(formatter, "a frame of {len} bytes of type 0x{kind:x}"),
         };
         write!(formatter, "{name} of {len} bytes")
     }

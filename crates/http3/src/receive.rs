@@ -238,7 +238,7 @@ impl H3StateMachine {
         let limit = self.limits.long_heads_bytes;
         // A section that alone exceeds the limit is accepted if no other is held.
         if self.sections + len > limit.max(len) {
-            let wrong = format!("the heads of all streams that have not come are more than {limit} bytes");
+            let wrong = format!("the unfinished heads of all streams are more than {limit} bytes");
             self.give_up(key, H3Code::REQUEST_REJECTED, wrong);
             return self.is_overhead();
         }
@@ -526,7 +526,7 @@ impl H3StateMachine {
         if stream.incoming == H3Incoming::Head {
             // RFC 9114 §4.1, §4.1.2. The end was read, so STOP_SENDING is not needed.
             stream.incoming = H3Incoming::Ended;
-            let wrong = "the stream ended before a head had come (RFC 9114 §4.1)".to_owned();
+            let wrong = "the stream ended before its head was complete (RFC 9114 §4.1)".to_owned();
             if self.role == H3Role::Client {
                 return self.provoked(key, H3Code::MESSAGE_ERROR, wrong);
             }

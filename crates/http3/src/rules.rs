@@ -31,15 +31,17 @@ pub(crate) const NOT_IN_TURN: H3Broken = broken(
     H3Code::FRAME_UNEXPECTED,
     "a message is HEADERS, then DATA, then perhaps HEADERS for trailers (RFC 9114 §4.1)",
 );
-pub(crate) const NOT_IN_TUNNEL: H3Broken =
-    broken(H3Code::FRAME_UNEXPECTED, "a stream that CONNECT has turned over carries DATA (RFC 9114 §4.4)");
+pub(crate) const NOT_IN_TUNNEL: H3Broken = broken(
+    H3Code::FRAME_UNEXPECTED,
+    "a stream carries only DATA after CONNECT has succeeded (RFC 9114 §4.4)",
+);
 pub(crate) const CUT_OFF: H3Broken =
     broken(H3Code::FRAME_ERROR, "the stream ended within a frame (RFC 9114 §7.1)");
 pub(crate) const WRONG_SIZE: H3Broken =
     broken(H3Code::FRAME_ERROR, "the payload of a frame ends with its fields (RFC 9114 §7.1)");
 pub(crate) const BAD_SETTING: H3Broken = broken(
     H3Code::SETTINGS_ERROR,
-    "a setting comes once, is none of HTTP/2, and has one of its values (RFC 9114 §7.2.4)",
+    "a setting appears once, is not one of HTTP/2, and has an allowed value (RFC 9114 §7.2.4)",
 );
 pub(crate) const PUSHED: H3Broken =
     broken(H3Code::ID_ERROR, "no push was allowed: there was no MAX_PUSH_ID (RFC 9114 §4.6)");
@@ -63,7 +65,7 @@ pub(crate) const TOO_MANY_BLOCKED: H3Broken = broken(
 );
 pub(crate) const BAD_INSERT: H3Broken = broken(
     H3Code::QPACK_ENCODER_STREAM_ERROR,
-    "an instruction is whole, refers to what is in a table, and fits (RFC 9204 §3.2, §4.3)",
+    "an instruction is complete, refers to an existing entry, and fits (RFC 9204 §3.2, §4.3)",
 );
 pub(crate) const BAD_ACKNOWLEDGMENT: H3Broken =
     broken(H3Code::QPACK_DECODER_STREAM_ERROR, "only what was sent is acknowledged (RFC 9204 §4.4)");

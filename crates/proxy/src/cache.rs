@@ -72,10 +72,10 @@ const REFUSED_FOR_SECONDS: u64 = 60;
 pub fn follow(before: &Plan, now: &Plan) -> Option<String> {
     let last = before.cache.as_ref()?;
     let (Some(cache), Some(settings)) = (&now.cache, &now.config.cache) else {
-        return dropped(last, "there is none any more");
+        return dropped(last, "it was removed from the configuration");
     };
     if !Arc::ptr_eq(&cache.store, &last.store) {
-        return dropped(last, "it has another disk, and starts empty");
+        return dropped(last, "it starts empty, because its disk was changed");
     }
     let CacheStore { memory_bytes, object_bytes_max, .. } = *settings;
     let known = before.config.cache.as_ref();
@@ -85,7 +85,9 @@ pub fn follow(before: &Plan, now: &Plan) -> Option<String> {
         return None;
     }
     let Resized { kept, dropped } = cache.store.resize(StoreSettings { memory_bytes, object_bytes_max });
-    let report = format!("cache: {dropped} stored responses made room, those used least; {kept} are kept");
+    let report = format!(
+        "cache: evicted {dropped} stored responses, least used first, to fit the new limits; {kept} remain"
+    );
     (dropped > 0).then_some(report)
 }
 

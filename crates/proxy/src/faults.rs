@@ -115,7 +115,7 @@ pub enum FaultRefusal {
     #[error("more than {RULES_MAX} faults: remove some")]
     TooMany,
     /// A successor already has the faults.
-    #[error("another process is taking over: ask again once it has")]
+    #[error("another process is taking over: try again in a few seconds")]
     Lent,
 }
 

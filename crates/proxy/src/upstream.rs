@@ -556,7 +556,7 @@ impl UpstreamServer {
         let limit = self.pool.settings().connections;
         if self.open.count() >= limit {
             self.is_troubled(&format!(
-                "each connection that the server may have is in use: pool.connections, {limit}"
+                "all connections that the server may have are in use: pool.connections, {limit}"
             ));
             return Err(Failure::UpstreamFull);
         }
@@ -622,7 +622,7 @@ impl UpstreamServer {
             None => tcp.into(),
             // Boxed: the state of a handshake is larger than everything else here.
             Some(tls) => {
-                self.is_troubled("the TLS handshake did not end");
+                self.is_troubled("the TLS handshake did not complete");
                 let secured = cold(|| deadline.within(limit, self.secured(worker, tls, tcp))).await;
                 secured.unwrap_or(Err(Failure::UpstreamConnectTimeout))?
             }

@@ -18,7 +18,8 @@ fn write_mirrors<'t, Cells>(cells: impl Fn() -> Cells, causes: &[&str], text: &m
 where
     Cells: Iterator<Item = (&'t str, &'t MirrorCell)>,
 {
-    let help = "Copies of requests for a mirror, by route and class of the response; class none got none.";
+    let help =
+        "Copies of requests for a mirror, by route and class of the response; class none got no response.";
     let mut family = text.family("vanward_mirror_requests", Type::Counter, help);
     for (route, cell) in cells() {
         write_classes(&mut family, route, &cell.responses);
@@ -28,14 +29,14 @@ where
     for (route, cell) in cells() {
         write_causes(&mut family, route, causes, &cell.failures);
     }
-    let help = "Requests that were not copied for a mirror though it was their turn, by cause.";
+    let help = "Requests that were due to be copied for a mirror but were not, by cause.";
     let mut family = text.family("vanward_mirror_skipped", Type::Counter, help);
     for (route, cell) in cells() {
         for (cause, count) in Skipped::NAMES.into_iter().zip(cell.skipped.values()) {
             family.sample(&[("route", route), ("cause", cause)], count);
         }
     }
-    let help = "From when a copy of a request was sent to the head of its response.";
+    let help = "Time from sending a copy of a request to the head of its response.";
     let mut family = text.family("vanward_mirror_first_byte_seconds", Type::Histogram, help);
     for (route, cell) in cells() {
         if cell.first_byte.is_used() {
@@ -48,28 +49,27 @@ fn write_auths<'t, Cells>(cells: impl Fn() -> Cells, causes: &[&str], text: &mut
 where
     Cells: Iterator<Item = (&'t str, &'t AuthCell)>,
 {
-    let help =
-        "Questions to an authentication server, by route and class of the answer; class none got none.";
+    let help = "Requests to an authentication server, by route and class of the response; class none got no response.";
     let mut family = text.family("vanward_forward_auth_requests", Type::Counter, help);
     for (route, cell) in cells() {
         write_classes(&mut family, route, &cell.responses);
     }
-    let help = "Questions to an authentication server that failed, by cause.";
+    let help = "Requests to an authentication server that failed, by cause.";
     let mut family = text.family("vanward_forward_auth_failures", Type::Counter, help);
     for (route, cell) in cells() {
         write_causes(&mut family, route, causes, &cell.failures);
     }
-    let help = "Requests whose decision was remembered, so that no authentication server was asked.";
+    let help = "Requests answered by a cached decision, without asking an authentication server.";
     let mut family = text.family("vanward_forward_auth_cached", Type::Counter, help);
     for (route, cell) in cells() {
         family.sample(&[("route", route)], cell.cached.value());
     }
-    let help = "Requests that waited for the answer to another request's question.";
+    let help = "Requests that waited for a decision that another request had asked for.";
     let mut family = text.family("vanward_forward_auth_waits", Type::Counter, help);
     for (route, cell) in cells() {
         family.sample(&[("route", route)], cell.waits.value());
     }
-    let help = "From a question to an authentication server to its whole answer.";
+    let help = "Time from a request to an authentication server to its complete response.";
     let mut family = text.family("vanward_forward_auth_duration_seconds", Type::Histogram, help);
     for (route, cell) in cells() {
         if cell.duration.is_used() {

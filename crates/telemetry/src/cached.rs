@@ -57,18 +57,19 @@ impl CacheState<'_> {
         self.reasons(text, ("vanward_cache_misses", help), totals, self.misses, |cell| &cell.misses);
         let help = "Responses that the cache of a route did not store, by reason.";
         self.reasons(text, ("vanward_cache_refusals", help), totals, self.refusals, |cell| &cell.refusals);
-        let help = "Memory that the cache may take.";
+        let help = "Maximum memory of the cache.";
         text.family("vanward_cache_limit_bytes", Type::Gauge, help).sample(&[], self.memory_bytes);
-        let help = "Memory of the cache: what is stored in it, what is under way into it.";
+        let help =
+            "Memory that the cache uses, for stored responses and for responses that are being fetched.";
         let mut family = text.family("vanward_cache_bytes", Type::Gauge, help);
         for (state, bytes) in [("stored", self.stored_bytes), ("filling", self.filling_bytes)] {
             family.sample(&[("state", state)], bytes);
         }
-        let help = "Keys that something is stored under.";
+        let help = "Keys with a stored response.";
         text.family("vanward_cache_keys", Type::Gauge, help).sample(&[], self.keys);
-        let help = "Responses that had to make room for others.";
+        let help = "Responses that were evicted for others.";
         text.family("vanward_cache_evictions", Type::Counter, help).sample(&[], self.evictions);
-        let help = "Variants of a URL that had to make room for others of it, which may take half of a shard together.";
+        let help = "Variants that were evicted for others of the same URL, which share half of a shard.";
         text.family("vanward_cache_variant_evictions", Type::Counter, help)
             .sample(&[], self.variant_evictions);
         let help = "Purges of the cache.";
@@ -101,21 +102,21 @@ impl DiskState {
     fn write(&self, text: &mut MetricsText) {
         let help = "Whether the disk of the cache is read and written.";
         text.family("vanward_cache_disk_on", Type::Gauge, help).sample(&[], u64::from(self.is_on));
-        let help = "Space that the cache may take on its disk.";
+        let help = "Maximum space of the cache on its disk.";
         text.family("vanward_cache_disk_limit_bytes", Type::Gauge, help).sample(&[], self.size_bytes);
-        let help = "Space that responses take on the disk of the cache.";
+        let help = "Space that responses use on the disk of the cache.";
         text.family("vanward_cache_disk_bytes", Type::Gauge, help).sample(&[], self.bytes);
         let help = "Responses on the disk of the cache.";
         text.family("vanward_cache_disk_responses", Type::Gauge, help).sample(&[], self.records);
         for (name, help, count) in [
             ("written", "Records that were written to the disk of the cache.", self.written),
             ("read", "Records that were read from the disk of the cache.", self.read),
-            ("dropped", "Records that the disk of the cache was too slow for.", self.dropped),
             (
-                "damaged",
-                "Records on the disk of the cache that were not as they had been written.",
-                self.damaged,
+                "dropped",
+                "Records that were dropped because the disk of the cache was too slow.",
+                self.dropped,
             ),
+            ("damaged", "Records on the disk of the cache that were damaged.", self.damaged),
         ] {
             let name = format!("vanward_cache_disk_records_{name}");
             text.family(&name, Type::Counter, help).sample(&[], count);
@@ -127,15 +128,13 @@ impl DiskState {
 type Row = (&'static str, &'static str, fn(&CacheCell) -> &Counter);
 
 const COUNTERS: [Row; 5] = [
-    ("vanward_cache_hits", "Requests that were answered with what was stored.", |cell| &cell.hits),
+    ("vanward_cache_hits", "Requests answered with a stored response.", |cell| &cell.hits),
     ("vanward_cache_stale", "Requests answered with a stale response.", |cell| &cell.stale),
-    ("vanward_cache_waits", "Requests that waited for the response to another one of the same.", |cell| {
+    ("vanward_cache_waits", "Requests that waited for the response to an identical request.", |cell| {
         &cell.waits
     }),
-    ("vanward_cache_stored", "Responses that were stored, or found to be still good.", |cell| &cell.stored),
-    ("vanward_cache_sent_bytes", "Bytes of bodies that were answered from the store.", |cell| {
-        &cell.sent_bytes
-    }),
+    ("vanward_cache_stored", "Responses that were stored or revalidated.", |cell| &cell.stored),
+    ("vanward_cache_sent_bytes", "Bytes of bodies that were sent from the store.", |cell| &cell.sent_bytes),
 ];
 
 fn routes(totals: &Totals) -> impl Iterator<Item = (&str, &CacheCell)> {

@@ -110,14 +110,14 @@ impl Exposition<'_> {
     }
 
     fn routes(&self, text: &mut MetricsText) {
-        let help = "Requests that ended, by route and class of the status that the client was sent.";
+        let help = "Requests that ended, by route and class of the status that the client got.";
         let mut family = text.family("vanward_requests", Type::Counter, help);
         for (route, cell) in &self.totals.routes {
             for (class, count) in Classes::NAMES.into_iter().zip(cell.requests.values()) {
                 family.sample(&[("route", route), ("class", class)], count);
             }
         }
-        let help = "From the first byte of a request to the last of its response.";
+        let help = "Time from the first byte of a request to the last byte of its response.";
         let mut family = text.family("vanward_request_duration_seconds", Type::Histogram, help);
         for (route, cell) in &self.totals.routes {
             if cell.duration.is_used() {
@@ -125,7 +125,7 @@ impl Exposition<'_> {
                 family.histogram_with(&[("route", route)], &cell.duration, &exemplars);
             }
         }
-        let help = "How long a request waited neither for its client nor for a server.";
+        let help = "Part of a request's duration in which it waited neither for its client nor for a server.";
         let mut family = text.family("vanward_request_held_seconds", Type::Histogram, help);
         for (route, cell) in &self.totals.routes {
             if cell.held.is_used() {
@@ -135,7 +135,7 @@ impl Exposition<'_> {
     }
 
     fn streams(&self, text: &mut MetricsText) {
-        let help = "From the first byte of a request to the first of the stream that answers it.";
+        let help = "Time from the first byte of a request to the first byte of the stream that answers it.";
         let family = text.family("vanward_stream_first_byte_seconds", Type::Histogram, help);
         self.durations_of_streams(family, |cell| &cell.first_byte);
         let help = "The longest silence of the server on a stream, recorded when the stream ends.";
@@ -159,7 +159,7 @@ impl Exposition<'_> {
         for (listener, cell) in &self.totals.listeners {
             family.sample(&[("listener", listener)], cell.connections.value());
         }
-        let help = "Those of them that failed, by cause.";
+        let help = "Passed-on connections that failed, by cause.";
         let mut family = text.family("vanward_listener_failures", Type::Counter, help);
         for (listener, cell) in &self.totals.listeners {
             let counts = self.causes.iter().zip(cell.failures.values());
@@ -167,7 +167,7 @@ impl Exposition<'_> {
                 family.sample(&[("listener", listener), ("cause", cause)], count);
             }
         }
-        let help = "How long connections that were passed on have lasted.";
+        let help = "Duration of connections that were passed on.";
         let mut family = text.family("vanward_listener_connection_duration_seconds", Type::Histogram, help);
         for (listener, cell) in &self.totals.listeners {
             if cell.duration.is_used() {
@@ -202,22 +202,22 @@ impl Exposition<'_> {
     }
 
     fn upstreams(&self, text: &mut MetricsText) {
-        let help = "Attempts that came to nothing, whether or not another one followed, by cause.";
+        let help = "Failed attempts, whether or not a retry followed, by cause.";
         let family = text.family("vanward_upstream_failures", Type::Counter, help);
         self.causes_of_upstreams(family, |cell| &cell.failures);
-        let help = "Attempts that followed one that had failed, by the cause of that failure.";
+        let help = "Retries, by the cause of the failure before.";
         let family = text.family("vanward_upstream_retries", Type::Counter, help);
         self.causes_of_upstreams(family, |cell| &cell.retries);
 
-        let help = "Requests that wait now for a server with room.";
+        let help = "Requests that are waiting for a server with room.";
         let mut family = text.family("vanward_upstream_queue_requests", Type::Gauge, help);
         for (upstream, cell) in &self.totals.upstreams {
             family.sample(&[("upstream", upstream)], cell.queued.value());
         }
-        let help = "How long requests waited for a server with room, those included that found none.";
+        let help = "Time that requests waited for a server with room, including requests that found none.";
         let family = text.family("vanward_upstream_queue_duration_seconds", Type::Histogram, help);
         self.durations_of_upstreams(family, |cell| &cell.queue);
-        let help = "How long new connections to servers took, with their TLS handshake.";
+        let help = "Time to open new connections to servers, including the TLS handshake.";
         let family = text.family("vanward_upstream_connect_duration_seconds", Type::Histogram, help);
         self.durations_of_upstreams(family, |cell| &cell.connect);
     }
@@ -247,7 +247,7 @@ impl Exposition<'_> {
                 family.sample(&[labels[0], labels[1], ("class", class)], count);
             }
         }
-        let help = "From the start of an attempt to the first byte of the server's answer.";
+        let help = "Time from the start of an attempt to the first byte of the server's response.";
         let mut family = text.family("vanward_upstream_first_byte_seconds", Type::Histogram, help);
         for (labels, cell) in self.servers() {
             if cell.first_byte.is_used() {
@@ -289,7 +289,7 @@ impl Exposition<'_> {
                 ([("upstream", *upstream), ("server", *server)], *standing)
             })
         };
-        let help = "Whether a server is in this state: 1 for the one that it is in.";
+        let help = "Whether a server is in this state: 1 for its current state.";
         let mut family = text.family("vanward_upstream_server_state", Type::Gauge, help);
         for (labels, standing) in standings() {
             for (state, name) in ServerState::ALL {
@@ -302,7 +302,7 @@ impl Exposition<'_> {
         for (labels, standing) in standings() {
             family.sample(&labels, u8::from(standing.is_circuit_open));
         }
-        let help = "Requests that are under way with a server.";
+        let help = "Running requests of a server.";
         let mut family = text.family("vanward_upstream_server_requests_active", Type::Gauge, help);
         for (labels, standing) in standings() {
             family.sample(&labels, standing.requests_active);
@@ -326,8 +326,8 @@ impl Exposition<'_> {
             let help = "Lines of the access log that were lost.";
             text.family("vanward_log_lines_dropped", Type::Counter, help).sample(&[], dropped);
         }
-        text.family("vanward_workers", Type::Gauge, "Threads that serve.").sample(&[], self.workers);
-        let mut family = text.family("vanward_build", Type::Info, "The version that runs.");
+        text.family("vanward_workers", Type::Gauge, "Number of worker threads.").sample(&[], self.workers);
+        let mut family = text.family("vanward_build", Type::Info, "Version of the running program.");
         family.sample(&[("version", self.version)], 1);
     }
 
@@ -345,14 +345,10 @@ fn write_process(process: &ProcessState, text: &mut MetricsText) {
     let limit = process.descriptors_max;
     for (name, help, value) in [
         ("process_resident_memory_bytes", "Resident memory of this process.", Some(process.resident_bytes)),
-        (
-            "process_virtual_memory_bytes",
-            "Addresses that this process has taken.",
-            Some(process.virtual_bytes),
-        ),
+        ("process_virtual_memory_bytes", "Virtual memory of this process.", Some(process.virtual_bytes)),
         ("process_threads", "Threads of this process.", Some(process.threads)),
-        ("process_open_fds", "Descriptors that this process has open.", Some(process.descriptors)),
-        ("process_max_fds", "Descriptors that this process may have open.", limit),
+        ("process_open_fds", "Open file descriptors of this process.", Some(process.descriptors)),
+        ("process_max_fds", "Limit on the open file descriptors of this process.", limit),
     ] {
         if let Some(value) = value {
             text.family(name, Type::Gauge, help).sample(&[], value);

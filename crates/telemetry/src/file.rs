@@ -150,7 +150,7 @@ impl LogSink for Output {
             self.torn = written > 0 && lines[written - 1] != b'\n';
             return Err(Lost { lines: count_lines(&lines[written..]), error });
         }
-        let told = |error| io::Error::other(format!("cannot be rotated, the file goes on: {error}"));
+        let told = |error| io::Error::other(format!("cannot be rotated, the old file stays in use: {error}"));
         rotated.map_err(|error| Lost { lines: 0, error: told(error) })
     }
 }

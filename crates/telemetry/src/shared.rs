@@ -13,7 +13,7 @@ pub struct SharedSample {
     pub tells: u64,
     /// Admitted requests in these reports.
     pub requests: u64,
-    /// How often Redis was lost.
+    /// Number of times that the connection to Redis was lost.
     pub losses: u64,
     /// Invalidations by unsafe requests that were sent to other instances.
     pub invalid_told: u64,
@@ -34,27 +34,28 @@ pub struct SharedSample {
 }
 
 pub(crate) fn write(sample: &SharedSample, text: &mut MetricsText) {
-    let help = "Whether Redis answers, through which instances share.";
+    let help = "Whether Redis, through which instances share, responds.";
     text.family("vanward_redis_up", Type::Gauge, help).sample(&[], u8::from(sample.is_up));
     let help = "Instances that share through Redis, by its last report.";
     text.family("vanward_redis_instances", Type::Gauge, help).sample(&[], sample.instances);
-    let help = "How often Redis was lost.";
+    let help = "Number of times that the connection to Redis was lost.";
     text.family("vanward_redis_losses", Type::Counter, help).sample(&[], sample.losses);
     let help = "Exchanges with Redis in which shared limits reported what they had admitted.";
     text.family("vanward_redis_limit_exchanges", Type::Counter, help).sample(&[], sample.tells);
     let help = "Requests that shared limits admitted and reported to Redis.";
     text.family("vanward_redis_limit_requests", Type::Counter, help).sample(&[], sample.requests);
-    let help = "URLs that unsafe requests made invalid and other instances were notified.";
+    let help = "URLs that unsafe requests invalidated and that other instances were notified of.";
     text.family("vanward_redis_invalidations", Type::Counter, help).sample(&[], sample.invalid_told);
-    let help = "URLs that unsafe requests made invalid and other instances were not notified: too many were waiting.";
+    let help = "URLs that unsafe requests invalidated and that were not reported to other instances, because too \
+                many were waiting.";
     text.family("vanward_redis_invalidations_lost", Type::Counter, help).sample(&[], sample.invalid_lost);
-    let help = "Decisions of authentication servers asked of other instances, by what came of it.";
+    let help = "Decisions of authentication servers that were requested from other instances, by result.";
     let mut family = text.family("vanward_redis_decisions", Type::Counter, help);
     family.sample(&[("result", "found")], sample.decisions_found);
     family.sample(&[("result", "missed")], sample.decisions_missed);
-    let help = "Decisions of authentication servers given to other instances.";
+    let help = "Decisions of authentication servers that were sent to other instances.";
     text.family("vanward_redis_decisions_kept", Type::Counter, help).sample(&[], sample.decisions_kept);
-    let help = "Sessions asked of other instances, by what came of it.";
+    let help = "Sessions that were requested from other instances, by result.";
     let mut family = text.family("vanward_redis_sessions", Type::Counter, help);
     family.sample(&[("result", "found")], sample.sessions_found);
     family.sample(&[("result", "missed")], sample.sessions_missed);

@@ -9,7 +9,7 @@ pub struct SourceSample {
     pub source: String,
     /// Names and services for which the source gives no usable answer.
     pub failing: usize,
-    /// When the first of these failures began, in seconds since the epoch.
+    /// Start of the first of these failures, in seconds since the epoch.
     pub since_seconds: Option<u64>,
 }
 
@@ -24,7 +24,7 @@ pub struct ConfigurationSample {
     pub state: &'static str,
     /// Whether etcd answers.
     pub is_up: bool,
-    /// How often etcd was lost.
+    /// Number of times that the connection to etcd was lost.
     pub losses: u64,
 }
 
@@ -35,14 +35,15 @@ pub(crate) fn write(
     text: &mut MetricsText,
 ) {
     if !sources.is_empty() {
-        let help = "Names and services whose source gives no answer that counts, by source; their last servers stay.";
+        let help =
+            "Names and services whose source gives no valid answer, by source; their last servers stay.";
         let mut family = text.family("vanward_discovery_failing", Type::Gauge, help);
         for SourceSample { source, failing, .. } in sources {
             family.sample(&[("source", source)], *failing);
         }
     }
     if sources.iter().any(|sample| sample.since_seconds.is_some()) {
-        let help = "When the first of these failures began, in seconds since the epoch.";
+        let help = "Start of the first of these failures, in seconds since the epoch.";
         let mut family = text.family("vanward_discovery_failing_since_timestamp_seconds", Type::Gauge, help);
         for SourceSample { source, since_seconds, .. } in sources {
             if let Some(since) = since_seconds {
@@ -60,9 +61,9 @@ pub(crate) fn write(
     let help = "When the version in force came into force, in seconds since the epoch.";
     let name = "vanward_configuration_since_timestamp_seconds";
     text.family(name, Type::Gauge, help).sample(&[], *since_seconds);
-    let help = "Whether etcd answers, which has the shared configuration.";
+    let help = "Whether etcd, which has the shared configuration, responds.";
     text.family("vanward_etcd_up", Type::Gauge, help).sample(&[], u8::from(*is_up));
-    let help = "How often etcd was lost.";
+    let help = "Number of times that the connection to etcd was lost.";
     text.family("vanward_etcd_losses", Type::Counter, help).sample(&[], *losses);
 }
 

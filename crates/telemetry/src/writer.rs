@@ -163,7 +163,7 @@ impl Complaints {
         let reason = match reason.as_deref() {
             Some(reason) => reason,
             None if self.is_over => "lines are written again",
-            None => "lines come faster than it takes them",
+            None => "lines arrive faster than they can be written",
         };
         let again = if self.is_over && reason != "lines are written again" {
             "; lines are written again"
@@ -232,9 +232,9 @@ mod tests {
         let said = String::from_utf8(said.lock().expect("written").clone()).expect("text");
         assert_eq!(
             said,
-            "access log a.log: 5 log lines dropped: lines come faster than it takes them\n\
+            "access log a.log: 5 log lines dropped: lines arrive faster than they can be written\n\
              access log a.log: 4 log lines dropped: disk full\n\
-             access log a.log: 1 log line dropped: lines come faster than it takes them\n\
+             access log a.log: 1 log line dropped: lines arrive faster than they can be written\n\
              access log a.log: cannot be opened again\n\
              access log a.log: 2 log lines dropped: disk full; lines are written again\n\
              access log a.log: lines are written again\n"

@@ -24,7 +24,7 @@ pub(crate) fn lost(core: &Core, reason: ConnectionError) -> H3ConnectionEnd {
             H3ConnectionEnd::Handshake(HandshakeFault::Alert, words)
         }
         ConnectionError::TimedOut if core.is_handshaking => {
-            H3ConnectionEnd::Handshake(HandshakeFault::Other, "the client fell silent".to_owned())
+            H3ConnectionEnd::Handshake(HandshakeFault::Other, "the client stopped responding".to_owned())
         }
         ConnectionError::TransportError(error) => H3ConnectionEnd::Violated(error.to_string()),
         reason => closed(&reason),

@@ -107,7 +107,12 @@ pub fn open(path: &Path, mode: u32) -> io::Result<(TcpListener, SocketFile)> {
 fn remove_stale(path: &Path) -> io::Result<()> {
     let found = match Inode::from_path(path) {
         Ok(found) if found.is_socket => found,
-        Ok(_) => return Err(io::Error::new(ErrorKind::AlreadyExists, "a file that is no socket is there")),
+        Ok(_) => {
+            return Err(io::Error::new(
+                ErrorKind::AlreadyExists,
+                "a file that is not a socket has this path",
+            ));
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };

@@ -504,7 +504,11 @@ fn mistakes_are_reported_to_the_initiator_of_a_reload() {
     scene.first.warns("not reloaded, nothing has changed: vanward.toml:14:1: unknown key");
     scene.write(2, "");
     let ended = run_in(scene.path(), &["reload"]).with_code(0);
-    assert!(ended.errors.contains("workers: there are 1, and 2 after the next upgrade"), "{}", ended.errors);
+    assert!(
+        ended.errors.contains("workers: 1 are running; the change to 2 applies after an upgrade"),
+        "{}",
+        ended.errors
+    );
     scene.end();
 }
 
@@ -589,7 +593,7 @@ fn mistakes_in_rates_and_delays_have_a_remedy() {
         (&["--route", "/", "--delay", "5"], "delay: 5 has no unit; expected a delay"),
         (
             &["--route", "/", "--latency", "5ms"],
-            "latency: a change of routes has none; it is for listeners and upstreams",
+            "latency: routes have no such setting; it is for listeners and upstreams",
         ),
         (&["--upstream", "app", "--loss", "1%"], "loss: "),
         (

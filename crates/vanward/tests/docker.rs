@@ -124,11 +124,11 @@ fn only_a_list_says_which_containers_run_and_the_status_says_since_when_there_is
     let has_route = || !response(address, "/tiny", "").starts_with("HTTP/1.1 404");
     engine.is_garbled.store(true, SeqCst);
     engine.has(vec![]);
-    docker.warns("answers with no list");
-    problem("answers with no list; conf.d/docker.toml stays as it is (since ", true);
+    docker.warns("its answer is not a list of containers");
+    problem("its answer is not a list of containers; conf.d/docker.toml stays as it is (since ", true);
     assert!(has_route(), "what was known stays");
     engine.is_garbled.store(false, SeqCst);
-    problem("answers with no list", false);
+    problem("its answer is not a list of containers", false);
     assert!(!has_route(), "an empty list is an answer");
     drop(docker);
     proxy.signal(Signal::TERM);
@@ -196,7 +196,7 @@ fn a_missing_engine_is_reported_with_a_remedy() {
         run_in(folder.path(), &["docker", "--once", "--output", "docker.toml", "--engine", "none.sock"])
             .with_code(1);
     assert!(
-        ended.errors.contains("does Docker or Podman run, and is this its socket (--engine)?"),
+        ended.errors.contains("is Docker or Podman running, and is this its socket (--engine)?"),
         "{}",
         ended.errors
     );

@@ -262,7 +262,7 @@ fn a_service_over_https_is_verified_by_an_authority_of_its_own() {
     let refused = Process::start_in(folder.path(), &run).ended().with_code(INVALID_RUN);
     assert!(refused.errors.contains("certificate") || refused.output.contains("certificate"), "{refused:?}");
     for (flags, said) in [
-        (&["--target", "http://127.0.0.1:1", "--ca", "ca.pem"][..], "--ca is about certificates"),
+        (&["--target", "http://127.0.0.1:1", "--ca", "ca.pem"][..], "--ca needs a target with TLS"),
         (&["--target", &url, "--ca", "none.pem"], "--ca: cannot read none.pem"),
         (&["--target", &url, "--ca", "key.pem"], "--ca: key.pem has no certificate"),
     ] {

@@ -692,7 +692,7 @@ fn a_lost_agent_is_reported_and_the_others_have_a_result() {
     let origin = Origin::start();
     let (agent, url) = (agent(), origin.url("/tiny"));
     let ready = r#"{"ready":{"window_seconds":null,"around_seconds":1.0}}"#;
-    for (then, expected) in [("exec sleep 600", "it has said nothing for 5s"), ("exit 0", "it has gone")] {
+    for (then, expected) in [("exec sleep 600", "it has been silent for 5s"), ("exit 0", "it has gone")] {
         // It reads its arguments, is ready, begins, and then does nothing.
         let lost = format!("sh -c 'read line; echo {}; read line; {then}'", ready.replace('"', "\\\""));
         let other = format!("--agent={lost}");
@@ -712,9 +712,9 @@ fn a_load_without_all_of_its_agents_is_none() {
         (
             &[&*agent, "--agent=false", "-n", "10", &url][..],
             1,
-            "`false`: the agent is gone, or never was there",
+            "`false`: the agent has exited, or did not start",
         ),
-        (&[&*agent, "--agent=cat", "-n", "10", &url], 1, "is no answer of an agent"),
+        (&[&*agent, "--agent=cat", "-n", "10", &url], 1, "its output is not that of an agent"),
         (&[&*agent, "--urls", "/gone/list", "-n", "10"], 1, "/gone/list"),
         (&[&*agent, &agent, "-c", "1", "-n", "10", &url], 2, "2 agents need a connection and a request each"),
         (&[&*agent, "-c", "1,2", &url], 2, "one number of connections is expected"),
@@ -727,7 +727,7 @@ fn a_load_without_all_of_its_agents_is_none() {
             1,
             "`sleep 600`: it was not ready within 5s",
         ),
-        (&["agent"], 2, "an agent is asked on its standard input"),
+        (&["agent"], 2, "an agent reads orders from its standard input"),
     ] {
         let ended = run(&[&["load"], arguments].concat()).with_code(code);
         assert!(ended.errors.contains(expected), "{arguments:?}: {}", ended.errors);

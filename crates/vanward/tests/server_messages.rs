@@ -184,7 +184,7 @@ fn messages_about_servers_name_the_initiator_of_a_change() {
         "B: removed, by the file",
         "C: weight 5, before 1, by the file",
         "A: taken out, its sessions move, by the file",
-        "A: no longer taken out, by the file",
+        "A: back in service, by the file",
     ];
     assert_eq!(said, expected);
 }

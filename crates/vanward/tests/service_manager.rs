@@ -67,7 +67,10 @@ fn a_socket_that_nothing_serves_is_refused() {
 
     let unix = UnixListener::bind(folder.path().join("socket")).expect("the folder is there");
     let said = activated(folder.path(), &unix).ended().with_code(1).errors;
-    assert!(said.contains("number 3, that is no listening TCP socket"), "{said}");
+    assert!(
+        said.contains("file descriptor 3 from the service manager is not a listening TCP socket"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -345,5 +345,5 @@ fn files_without_content_are_no_valid_configuration_of_any_proxy() {
 #[test]
 fn a_fleet_that_cannot_be_asked_is_not_in_order() {
     let fleet = crate::process::run(&["fleet", "--config", "etcd+http://127.0.0.1:1/edge"]).with_code(FAILED);
-    assert!(fleet.errors.contains("etcd is not reached"), "{fleet:?}");
+    assert!(fleet.errors.contains("etcd cannot be reached"), "{fleet:?}");
 }

@@ -87,7 +87,7 @@ impl Accounts {
                 Some(lock) => break lock,
                 None if looks == LOCK_LOOKS => {
                     return Err(AcmeFailure::said(
-                        "another process makes an account, for too long".to_owned(),
+                        "another process has been creating the account for too long".to_owned(),
                     ));
                 }
                 None => looks += 1,
@@ -127,7 +127,7 @@ impl Accounts {
             // Without it, other instances create their own accounts.
             let _ = engine.put_account(&directory.to_string(), &text).await;
         }
-        message::info(&format!("acme: made an account with {}", directory.server.authority()));
+        message::info(&format!("acme: created an account with {}", directory.server.authority()));
         Ok(account)
     }
 }

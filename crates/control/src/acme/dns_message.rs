@@ -76,7 +76,7 @@ pub(super) fn reason(code: u8) -> &'static str {
     match code {
         1 => "FORMERR: the server does not understand the update",
         2 => "SERVFAIL: the server failed; its log says why, such as a zone file that it may not write",
-        3 => "NXDOMAIN: there is no such name",
+        3 => "NXDOMAIN: the name does not exist",
         4 => "NOTIMP: the server takes no updates; set server to the primary of the zone",
         5 => "REFUSED: permit this key there to change TXT records of this name",
         6..=8 => "the server has other records than the update expects",
@@ -84,7 +84,7 @@ pub(super) fn reason(code: u8) -> &'static str {
             "NOTAUTH: the server is not the primary of this zone; set server to the one that is, or zone to one of its own"
         }
         10 => "NOTZONE: the record is outside of this zone; set zone to the one that has it, or leave it out",
-        _ => "an error that no standard has",
+        _ => "an unknown error",
     }
 }
 

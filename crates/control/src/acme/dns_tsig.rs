@@ -30,22 +30,20 @@ pub(super) struct Mac(Vec<u8>);
 /// Why an answer is not trusted, or why the server rejects the request's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unverified {
-    #[error(
-        "the server does not have this key: key_name and algorithm have to be those of a key there (BADKEY)"
-    )]
+    #[error("the server does not have this key: set key_name and algorithm to those of a key there (BADKEY)")]
     UnknownKey,
-    #[error("the secret is not the server's: key_file has to have that of key_name (BADSIG)")]
+    #[error("the secret differs from the server's: key_file must have the secret of key_name (BADSIG)")]
     WrongSecret,
-    #[error("the server wants a longer signature: use an algorithm that it has for the key (BADTRUNC)")]
+    #[error("the server requires a longer signature: use the algorithm that it has for the key (BADTRUNC)")]
     TooShort,
     /// The server's clock is ahead by this number of seconds.
-    #[error("the server's clock is {} s {} this one's: set both by NTP (BADTIME)", .0.unsigned_abs(), if *.0 < 0 { "behind" } else { "ahead of" })]
+    #[error("the server's clock is {} s {} this machine's: synchronize both by NTP (BADTIME)", .0.unsigned_abs(), if *.0 < 0 { "behind" } else { "ahead of" })]
     Clock(i64),
-    #[error("the server has another error with the signature ({0})")]
+    #[error("the server reports another error in the signature ({0})")]
     Other(u16),
-    #[error("its answer is not signed, so it may be anybody's")]
+    #[error("its answer is not signed, so it may be forged")]
     Unsigned,
-    #[error("its answer is signed by something else than this key, so it may be anybody's")]
+    #[error("its answer is not signed with this key, so it may be forged")]
     Forged,
 }
 
@@ -313,7 +311,7 @@ mod tests {
         assert_eq!(told, Unverified::Clock(-3600));
         assert_eq!(
             told.to_string(),
-            "the server's clock is 3600 s behind this one's: set both by NTP (BADTIME)"
+            "the server's clock is 3600 s behind this machine's: synchronize both by NTP (BADTIME)"
         );
         // RFC 8945 §5.2.1, §5.2.2: without a signature.
         for (error, expected) in [

@@ -78,7 +78,7 @@ async fn zone(stream: &mut TcpStream, name: &str) -> Result<String, String> {
     }
     let said = refusal.map(|(above, code)| {
         let word = dns_message::reason(code).split(':').next().unwrap_or_default();
-        format!(", and of {above} it says {word}")
+        format!(", and answers {word} for {above}")
     });
     Err(format!("it has no zone for this name{}; set zone in dns", said.unwrap_or_default()))
 }
@@ -91,7 +91,8 @@ async fn ask(stream: &mut TcpStream, message: &[u8], id: u16) -> Result<(DnsAnsw
     let length = stream.read_u16().await.map_err(failed)?;
     let mut answer = vec![0; usize::from(length)];
     stream.read_exact(&mut answer).await.map_err(failed)?;
-    let read = dns_message::answer(&answer, id).ok_or_else(|| "its answer is no DNS".to_owned())?;
+    let read =
+        dns_message::answer(&answer, id).ok_or_else(|| "its answer is not a DNS message".to_owned())?;
     Ok((read, answer))
 }
 

@@ -132,7 +132,7 @@ async fn exchange(
     ca: Option<PathBuf>,
 ) -> Result<Response<Bytes>, String> {
     let url = config::directory(&request.uri().to_string())
-        .map_err(|_| format!("the authority's URL {} is not one of https", request.uri()))?;
+        .map_err(|_| format!("the authority's URL {} is not an https URL", request.uri()))?;
     outbound.exchange("acme", (&url, config::UpstreamTls::trusting(ca)), &request, ANSWER_BYTES_MAX).await
 }
 

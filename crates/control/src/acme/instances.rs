@@ -44,7 +44,7 @@ impl CertificateTask {
             },
         };
         if is_ordered || may_ask_alone(gone, known.map(|known| known.validity), now()) {
-            self.say("Redis cannot be reached, so this instance asks on its own");
+            self.say("Redis cannot be reached, so this instance requests one itself");
             return Leave::Alone;
         }
         // A starting proxy reaches Redis in a moment.
@@ -52,10 +52,11 @@ impl CertificateTask {
             return Leave::Waits;
         }
         self.say(match known {
-            None => "waits for Redis, as other instances may ask for it; after a minute this one asks on its own",
+            None => "waits for Redis, because another instance may request it; after a minute this instance requests \
+                     one itself",
             Some(_) => {
-                "its renewal waits for Redis, as other instances may ask for it; in the last sixth of its lifetime this one \
-                 asks on its own"
+                "its renewal waits for Redis, because another instance may request it; in the last sixth of its \
+                 lifetime this instance requests one itself"
             }
         });
         Leave::Waits
@@ -92,7 +93,7 @@ impl CertificateTask {
         let issued = Issued { chain: &shared.chain, key: &shared.key, origin };
         let check = |files: &config::KeyPair| match UsableCertificate::read(files, &self.names) {
             Some(known) if known.validity.until > now() => Ok(()),
-            _ => Err("the one that another instance shares cannot be used".to_owned()),
+            _ => Err("the certificate from another instance is unusable".to_owned()),
         };
         issuer.folder.put(&self.name, &issued, check)?;
         self.reload();

@@ -185,7 +185,7 @@ fn choose(
         0 => {
             let offered: Vec<String> = offered.iter().map(|kind| format!("{kind:?}")).collect();
             let what =
-                format!("the authority offers no challenge that [acme] has, but {}", offered.join(", "));
+                format!("[acme] allows no challenge that the authority offers: {}", offered.join(", "));
             Err(AcmeFailure::said(what))
         }
         count => Ok(kinds[wanted.challenge % count]),

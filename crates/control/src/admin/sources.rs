@@ -20,8 +20,9 @@ pub(super) async fn report(
     let SourceReport { source, failure } = &report;
     let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if source.is_empty() || source.len() > NAME_MAX || !source.bytes().all(is_part) {
-        let error =
-            format!("{source:?} is no name of a source: write letters, digits and hyphens, such as docker");
+        let error = format!(
+            "{source:?} is not the name of a source: write letters, digits and hyphens, such as docker"
+        );
         return refused(StatusCode::BAD_REQUEST, &error);
     }
     if !control.metrics.sources.note(source, failure.clone()) {

@@ -72,11 +72,11 @@ pub(super) fn read(response: &Response<Bytes>, is_known: bool) -> Result<Catalog
         serde_json::from_slice(body).map_err(|error| format!("its answer cannot be read: {error}"))?;
     // A token without permission gets an empty list, as if there were no instances.
     if entries.is_empty() && field("x-consul-results-filtered-by-acls") == Some("true") {
-        return Err("the token must not read the service, or its nodes (ACL)".to_owned());
+        return Err("the token has no permission to read the service or its nodes (ACL)".to_owned());
     }
     // Without a leader, Consul's servers respond from their own data, which may be old or empty.
     if field("x-consul-knownleader") == Some("false") && (is_known || entries.is_empty()) {
-        return Err("its servers have no leader, so its answer does not count".to_owned());
+        return Err("its servers have no leader, so its answer is ignored".to_owned());
     }
     let (mut targets, mut left_out) = (Vec::new(), Vec::new());
     for entry in entries {
@@ -182,7 +182,7 @@ mod tests {
         let index = ("X-Consul-Index", "3");
         let filtered = ("X-Consul-Results-Filtered-By-ACLs", "true");
         let leaderless = ("X-Consul-KnownLeader", "false");
-        let no_leader = "its servers have no leader, so its answer does not count";
+        let no_leader = "its servers have no leader, so its answer is ignored";
         let one = format!("[{}]", instance(r#""Port":80"#));
         let portless = format!("[{}]", instance(r#""Port":0"#));
         let cut = "its answer cannot be read: EOF while parsing a list at line 1 column 1";
@@ -190,7 +190,12 @@ mod tests {
             (200, &[][..], "[]", "its answer has no X-Consul-Index"),
             (200, &[("X-Consul-Index", "-1")], "[]", "its answer has no X-Consul-Index"),
             (200, &[index], "[", cut),
-            (200, &[index, filtered], "[]", "the token must not read the service, or its nodes (ACL)"),
+            (
+                200,
+                &[index, filtered],
+                "[]",
+                "the token has no permission to read the service or its nodes (ACL)",
+            ),
             (200, &[index, leaderless], "[]", no_leader),
             (200, &[index, leaderless], &one, no_leader),
             (200, &[index], &portless, "none of its instances can be used: \"web-1\" has the port 0"),

@@ -51,7 +51,8 @@ impl Gate<'_> {
 
     /// Rejects unknown host names, which an attacker may have pointed to this machine. Addresses are safe.
     fn host<'f>(&self, fields: &'f HeaderMap) -> Result<&'f str, Refusal> {
-        let whole = one(fields, &HOST).ok_or((StatusCode::BAD_REQUEST, "one Host is needed"))?;
+        let whole =
+            one(fields, &HOST).ok_or((StatusCode::BAD_REQUEST, "the request must have exactly one Host"))?;
         let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let name = match whole.rsplit_once(':') {
             Some((name, port)) if is_port(port) => name,

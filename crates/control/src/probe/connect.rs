@@ -77,7 +77,7 @@ pub(super) async fn open(
         .await
         .map_err(|error| error.to_string())?;
     if is_http2 != (protocol == Protocol::Http2) {
-        return Err("it does not speak the protocol that is configured".to_owned());
+        return Err("it does not speak the configured protocol".to_owned());
     }
     Ok(secure.into())
 }
@@ -112,7 +112,7 @@ pub(crate) fn reason(error: &io::Error) -> String {
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => "it reset the connection".to_owned(),
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionAborted => "it closed the connection".to_owned(),
         ErrorKind::TimedOut => "no connection in time".to_owned(),
-        ErrorKind::NotFound => "there is no such socket".to_owned(),
+        ErrorKind::NotFound => "the socket does not exist".to_owned(),
         _ => error.to_string(),
     }
 }

@@ -27,7 +27,7 @@ pub(super) async fn ask(subject: &ProbedServer, service: &str, shared: &ProbeSha
         .header("te", "trailers")
         .header("user-agent", USER_AGENT)
         .body(())
-        .map_err(|error| format!("it cannot be asked: {error}"))?;
+        .map_err(|error| format!("the request cannot be sent: {error}"))?;
     let socket = connect::open(subject, Protocol::Http2, shared).await?;
     let answered = http2::ask(socket, request, Some(question(service))).await?;
     judge(&answered.answer, answered.trailers.get("grpc-status").map(http::HeaderValue::as_bytes))
@@ -76,7 +76,7 @@ fn judge(answer: &ProbeResponse, told: Option<&[u8]>) -> Result<(), String> {
         Some(b"5") => return Err("it does not know the service".to_owned()),
         Some(b"12") => return Err("it has no health service".to_owned()),
         Some(code) => return Err(format!("grpc-status {}", String::from_utf8_lossy(code))),
-        None => return Err("its answer is no gRPC".to_owned()),
+        None => return Err("its answer is not gRPC".to_owned()),
     }
     match serving_status(&answer.body) {
         Some(1) => Ok(()),
@@ -84,7 +84,7 @@ fn judge(answer: &ProbeResponse, told: Option<&[u8]>) -> Result<(), String> {
         Some(2) => Err("NOT_SERVING".to_owned()),
         Some(3) => Err("SERVICE_UNKNOWN".to_owned()),
         Some(status) => Err(format!("serving status {status}")),
-        None => Err("its answer is no gRPC".to_owned()),
+        None => Err("its answer is not gRPC".to_owned()),
     }
 }
 
@@ -124,13 +124,13 @@ mod tests {
             (200, Some("0"), b"\0\0\0\0\x07\x12\x03abc\x08\x01", Ok(())),
             (200, Some("0"), b"\0\0\0\0\x02\x08\x02", Err("NOT_SERVING")),
             (200, Some("0"), b"\0\0\0\0\0", Err("UNKNOWN")),
-            (200, Some("0"), b"\0\0\0\0\x03\x08\x01", Err("its answer is no gRPC")),
-            (200, Some("0"), b"\x01\0\0\0\x02\x08\x01", Err("its answer is no gRPC")),
-            (200, Some("0"), b"\0\0\0\0\x02\x08\xff", Err("its answer is no gRPC")),
+            (200, Some("0"), b"\0\0\0\0\x03\x08\x01", Err("its answer is not gRPC")),
+            (200, Some("0"), b"\x01\0\0\0\x02\x08\x01", Err("its answer is not gRPC")),
+            (200, Some("0"), b"\0\0\0\0\x02\x08\xff", Err("its answer is not gRPC")),
             (200, Some("12"), b"", Err("it has no health service")),
             (200, Some("5"), b"", Err("it does not know the service")),
             (200, Some("14"), serving, Err("grpc-status 14")),
-            (200, None, serving, Err("its answer is no gRPC")),
+            (200, None, serving, Err("its answer is not gRPC")),
             (503, Some("0"), serving, Err("status 503")),
         ] {
             let answer = ProbeResponse { status, body: body.to_vec(), ..ProbeResponse::default() };

@@ -23,7 +23,7 @@ pub(super) struct H2ProbeResponse {
 pub(super) fn get(question: &ProbeRequest<'_>, scheme: Scheme) -> Result<Request<()>, String> {
     let request = Request::get(url(scheme, question.host, question.path));
     let request = request.header("user-agent", USER_AGENT).header("accept", "*/*").body(());
-    request.map_err(|error| format!("it cannot be asked: {error}"))
+    request.map_err(|error| format!("the request cannot be sent: {error}"))
 }
 
 pub(super) fn url(scheme: Scheme, host: &str, path: &str) -> String {

@@ -50,17 +50,17 @@ pub(crate) struct MaintenanceHandover {
 pub(crate) enum MaintenanceRefusal {
     #[error("page: {path}: {problem}")]
     Page { path: String, problem: String },
-    #[error("page: {0:?} is no absolute path: the proxy may run in another folder")]
+    #[error("page: {0:?} is not an absolute path: the proxy may run in another folder")]
     RelativePage(String),
     #[error("{key}: {error}")]
     Value { key: &'static str, error: ValueError },
-    #[error("name the routes that are meant, or all")]
+    #[error("name routes, or set all")]
     Nothing,
-    #[error("routes are named, and all: say one of both")]
+    #[error("routes are named, and all is set: use only one of them")]
     Both,
     #[error("no route is named {name:?}; {known}")]
     NoRoute { name: String, known: String },
-    #[error("a route's maintenance ends: that takes no page, retry_after or allow")]
+    #[error("leave out page, retry_after and allow: they have no effect when a maintenance ends")]
     DetailsOfOff,
     #[error("more than {ROUTES_MAX} routes differ from the file: put them into it")]
     TooMany,
@@ -222,7 +222,7 @@ impl MaintenanceOverrides {
     pub(crate) fn inherit(&mut self, MaintenanceHandover { is_on, order }: MaintenanceHandover) {
         let read = || {
             Details::read(&order).or_else(|refusal| {
-                message::warn(&format!("maintenance goes on with the error page for 503: {refusal}"));
+                message::warn(&format!("maintenance continues with the error page for 503: {refusal}"));
                 Details::read(&MaintenanceOrder { page: None, ..order.clone() })
             })
         };
@@ -371,16 +371,16 @@ mod tests {
             ..named(&["a"])
         };
         for (begins, order, expected) in [
-            (true, named(&[]), "name the routes that are meant, or all"),
-            (true, MaintenanceOrder { all: true, ..named(&["a"]) }, "say one of both"),
+            (true, named(&[]), "name routes, or set all"),
+            (true, MaintenanceOrder { all: true, ..named(&["a"]) }, "use only one of them"),
             (true, named(&["a", "api"]), "no route is named \"api\""),
             (false, named(&["d"]), "no route is named \"d\""),
-            (false, named(&[]), "name the routes"),
+            (false, named(&[]), "name routes"),
             (true, with(Some("/nowhere/a.html"), None, None), "page: /nowhere/a.html: it can't be read"),
-            (true, with(Some("a.html"), None, None), "is no absolute path"),
+            (true, with(Some("a.html"), None, None), "is not an absolute path"),
             (true, with(None, Some("soon"), None), "retry_after: \"soon\" is not a number"),
             (true, with(None, None, Some("10.0.0.1/8")), "allow: "),
-            (false, with(None, Some("1m"), None), "takes no page, retry_after or allow"),
+            (false, with(None, Some("1m"), None), "leave out page, retry_after and allow"),
         ] {
             let mut overrides = MaintenanceOverrides::default();
             let done = if begins { overrides.begin(&order, &file()) } else { overrides.end(&order, &file()) };

@@ -42,19 +42,17 @@ pub(crate) enum ReshapeRefusal {
     Value { key: &'static str, error: ValueError },
     #[error("profile: no link is named {0:?}; there are {1}")]
     NoProfile(String, String),
-    #[error("{key}: a change of {kind}s has none; it is for {}", listed(.of))]
+    #[error("{key}: {kind}s have no such setting; it is for {}", listed(.of))]
     Elsewhere { key: &'static str, kind: PlaceKind, of: &'static [PlaceKind] },
-    #[error(
-        "nothing is named that is to change: give a rate, a delay or a profile, or take a change back with DELETE"
-    )]
+    #[error("the change is empty: give a rate, a delay or a profile, or remove a change with DELETE")]
     Nothing,
     #[error("no {kind} is named {name:?}; {known}")]
     NoPlace { kind: PlaceKind, name: String, known: String },
-    #[error("name the {kind} that is meant; {known}")]
+    #[error("name the {kind}; {known}")]
     WhichPlace { kind: PlaceKind, known: String },
-    #[error("nothing was changed about {kind} {name:?}")]
+    #[error("{kind} {name:?} has no change to remove")]
     NotChanged { kind: PlaceKind, name: String },
-    #[error("response_delay: route {0:?} has a cache, which answers without it; delay holds there")]
+    #[error("response_delay: route {0:?} has a cache, and hits would not be delayed; use delay")]
     Cached(String),
     #[error("more than {PLACES_MAX} places differ from the file: put them into it")]
     TooMany,
@@ -525,27 +523,24 @@ loss = \"2% 1ms\"
     #[test]
     fn what_cannot_be_is_refused() {
         for (json, expected) in [
-            (
-                r#"{"place":"route","rate":"1MB/s"}"#,
-                "name the route that is meant; there are \"kept\", \"rest\"",
-            ),
+            (r#"{"place":"route","rate":"1MB/s"}"#, "name the route; there are \"kept\", \"rest\""),
             (
                 r#"{"place":"route","name":"rst","rate":"1MB/s"}"#,
                 "no route is named \"rst\"; there are \"kept\", \"rest\"",
             ),
-            (r#"{"place":"listener"}"#, "nothing is named that is to change"),
-            (r#"{"place":"listener","expires":"1s"}"#, "nothing is named that is to change"),
+            (r#"{"place":"listener"}"#, "the change is empty"),
+            (r#"{"place":"listener","expires":"1s"}"#, "the change is empty"),
             (
                 r#"{"place":"listener","delay":"1s"}"#,
-                "delay: a change of listeners has none; it is for routes",
+                "delay: listeners have no such setting; it is for routes",
             ),
             (
                 r#"{"place":"route","name":"rest","latency":"1s"}"#,
-                "latency: a change of routes has none; it is for listeners and upstreams",
+                "latency: routes have no such setting; it is for listeners and upstreams",
             ),
             (
                 r#"{"place":"upstream","profile":"lte"}"#,
-                "profile: a change of upstreams has none; it is for listeners",
+                "profile: upstreams have no such setting; it is for listeners",
             ),
             (
                 r#"{"place":"listener","profile":"LTE"}"#,
@@ -556,7 +551,7 @@ loss = \"2% 1ms\"
             (r#"{"place":"listener","latency":"1s","expires":"later"}"#, "expires: "),
             (
                 r#"{"place":"route","name":"kept","response_delay":"1s"}"#,
-                "has a cache, which answers without it",
+                "has a cache, and hits would not be delayed",
             ),
         ] {
             let refusal =

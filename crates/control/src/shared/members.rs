@@ -82,7 +82,7 @@ impl Members {
         }
         match &self.known {
             Some(known) if *known != begun => {
-                message::warn("Redis has lost what it knew: keys of shared limits begin with a whole burst");
+                message::warn("Redis has lost its data: each key of a shared limit starts with a full burst");
             }
             _ => {}
         }

@@ -119,7 +119,7 @@ impl Publisher {
     pub(super) async fn alone(&mut self, why: &str) -> String {
         while let Some(Publication { messages, told }) = self.publications.recv().await {
             self.wait(messages);
-            let problem = format!("Redis is not reached, others purge once it is: {why}");
+            let problem = format!("Redis cannot be reached, other instances purge after it is back: {why}");
             let _ = told.send(PurgedElsewhere { problem: Some(problem), ..PurgedElsewhere::default() });
         }
         "the proxy ends".to_owned()
@@ -152,7 +152,9 @@ impl Publisher {
                     });
                 }
                 Err(why) => {
-                    let problem = Some(format!("Redis is lost, others purge once it is back: {why}"));
+                    let problem = Some(format!(
+                        "the connection to Redis broke, other instances purge after it is back: {why}"
+                    ));
                     let _ = told.send(PurgedElsewhere { problem, ..PurgedElsewhere::default() });
                     return why;
                 }
@@ -184,7 +186,8 @@ async fn known(link: &RedisLink, keys: &PurgeKeys, missing: &str, number: u64) -
         let elsewhere = match link.ask::<(usize, Vec<String>)>(&command).await {
             Ok((instances, missing)) => PurgedElsewhere { instances, missing, problem: None },
             Err(why) => {
-                let problem = Some(format!("Redis is lost, others may have purged: {why}"));
+                let problem =
+                    Some(format!("the connection to Redis broke, other instances may have purged: {why}"));
                 return PurgedElsewhere { problem, ..PurgedElsewhere::default() };
             }
         };

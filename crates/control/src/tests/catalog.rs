@@ -259,7 +259,7 @@ fn while_consul_says_nothing_that_counts_the_last_servers_stay() {
             Says::Answer(200, " ".repeat((8 << 20) + 1)),
             format!("Consul cannot be asked: 127.0.0.1:{port}: its answer is larger than 8192 KiB; "),
         ),
-        (Says::Filtered, refused("the token must not read the service")),
+        (Says::Filtered, refused("the token has no permission")),
         (Says::Leaderless, refused("its servers have no leader")),
         (
             Says::Answer(

@@ -32,9 +32,9 @@ pub struct ExplainRequest {
 pub enum Unanswered {
     #[error(transparent)]
     NotNamed(#[from] NotNamed),
-    #[error("with these header fields it is no valid request")]
+    #[error("the request is invalid with these header fields")]
     NotValid,
-    #[error("no route takes it")]
+    #[error("no route matches the request")]
     NoRoute,
 }
 
@@ -198,7 +198,7 @@ impl ExplainRequest {
         explained.variants_displaced = displaced;
         if displaced > 0 {
             explained.remedies.push(format!(
-                "all variants of a URL may take {bytes_max} bytes together, and {displaced} had to make room: name in Vary only \
+                "the variants of a URL share {bytes_max} bytes, so {displaced} were evicted: name in Vary only \
                  fields with few values, or raise `memory` of `[cache]`"
             ));
         }
@@ -257,7 +257,7 @@ fn remedies(decision: Decision, answering: Option<&Object>, last: Option<&MissOu
     if let Some(object) = answering {
         if object.stored().is_heuristic() {
             remedies.push(
-                "say how long it is fresh by Cache-Control: max-age: it is a guess from Last-Modified"
+                "send Cache-Control: max-age, because the lifetime is only estimated from Last-Modified"
                     .to_owned(),
             );
         }

@@ -173,7 +173,7 @@ fn bound_of(flood: Flood, floods: FloodLimits, header_bytes: usize) -> String {
             );
         }
         Flood::ResetStreams => {
-            return format!("{} streams that were reset and not yet let go of", 2 * STREAMS_MAX);
+            return format!("{} streams that were reset and not yet released", 2 * STREAMS_MAX);
         }
     };
     let limit = floods.for_flood(flood).unwrap_or(u32::MAX);
@@ -319,11 +319,11 @@ impl H2Driver<'_> {
     fn tell_broken(&self, broken: H2Broken, failure: Failure) {
         self.worker.counters.failure(failure as usize);
         let engine = self.h2_connection.engine();
-        let what = engine.offence().unwrap_or("what was received");
+        let what = engine.offence().unwrap_or("the received data");
         let detail = match broken.cause {
             H2ErrorCause::Late => {
                 let limit = self.worker.snapshot().plan.config.timeouts.client_header;
-                format!("{what} came within timeouts.client_header, {limit:?}")
+                format!("only {what} arrived within timeouts.client_header, {limit:?}")
             }
             H2ErrorCause::Flood(flood) => {
                 let bound = bound_of(flood, self.floods, self.worker.snapshot().head_limits.bytes);

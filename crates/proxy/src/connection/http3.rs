@@ -389,7 +389,7 @@ impl H3Driver<'_> {
         let failure = failure_of(broken);
         self.worker.counters.failure(failure as usize);
         let what = self.connection.engine().and_then(|engine| engine.offence().map(str::to_owned));
-        let what = what.as_deref().unwrap_or("what was received");
+        let what = what.as_deref().unwrap_or("the received data");
         let detail = match broken.cause {
             H3ErrorCause::Flood(flood) => {
                 let limits = limits(self.worker, self.is_trusted());

@@ -38,7 +38,7 @@ pub(crate) async fn read(worker: &Worker, mut client: Box<FrontConnection>) -> O
         Ok(Err(HeaderRefused::Header(error))) => (Failure::BadProxyHeader, error.to_string()),
         Err(_) => {
             let limit = written_duration(worker.snapshot().plan.config.timeouts.client_header);
-            let reason = format!("no PROXY header came as a whole within timeouts.client_header, {limit}");
+            let reason = format!("no complete PROXY header arrived within timeouts.client_header, {limit}");
             (Failure::ProxyHeaderTimeout, reason)
         }
     };

@@ -27,7 +27,7 @@ pub(crate) async fn failed(worker: &Worker, client: &mut FrontConnection, error:
             (Failure::of_client_handshake(fault), tls::reason_of_client(&error), Some(*refused_handshake))
         }
         Some(HandshakeError::TooLong) => {
-            (Failure::ClientHandshake, "it is longer than any handshake".to_owned(), None)
+            (Failure::ClientHandshake, "it is longer than a handshake can be".to_owned(), None)
         }
         None => {
             let limit = worker.snapshot().plan.config.timeouts.client_header;

@@ -166,7 +166,8 @@ fn why(ctx: &ExchangeContext<'_>, unkept: &Unkept) -> (Failure, String) {
     let bounds = &ctx.snapshot.plan.config.request_buffers;
     match unkept {
         Unkept::Full => {
-            let why = format!("all buffered bodies take request_buffering.disk, {} bytes", bounds.disk_bytes);
+            let why =
+                format!("buffered bodies use all of request_buffering.disk, {} bytes", bounds.disk_bytes);
             message::warn(&format!("a request body is not buffered: {why}"));
             (Failure::RequestBuffersFull, why)
         }

@@ -290,7 +290,7 @@ impl CodedBody<'_> {
     /// Notes why a complete body cannot be decoded.
     fn coded_by(&mut self, outcome: Result<(), CodingError>) -> Result<(), Failure> {
         outcome.map_err(|error| {
-            self.wrong = Some(format!("the body is no valid {error}"));
+            self.wrong = Some(format!("the body is not valid {error}"));
             Failure::UpstreamUndecodable
         })
     }
@@ -360,7 +360,7 @@ impl CodedBody<'_> {
         let ended = self.transform.push(b"", Flush::End, &mut self.coded);
         self.coded_by(ended)?;
         if !self.transform.is_whole() {
-            self.wrong = Some("the coded body has no end".to_owned());
+            self.wrong = Some("the compressed body is incomplete".to_owned());
             return Err(Failure::UpstreamUndecodable);
         }
         // A digest in the trailers describes the bytes before coding.

@@ -52,7 +52,7 @@ impl Unverified {
                 "the signature does not cover the authority and Signature-Agent"
             }
             Self::Fault(SignatureFault::Parameters) => "the signature has no created, expires or keyid",
-            Self::Fault(SignatureFault::Algorithm) => "the signature is not of Ed25519",
+            Self::Fault(SignatureFault::Algorithm) => "the signature does not use Ed25519",
             Self::Fault(SignatureFault::Expired) => "the signature has expired, or is valid for too long",
             Self::Fault(SignatureFault::NotYetValid) => "the signature was made in the future",
             Self::Agent => "the agent is not one of web_bot_auth.agents",

@@ -64,7 +64,7 @@ fn request(
             Some(error.map_or_else(
                 || match failure {
                     Failure::BadHost => "an HTTP/1.0 request without Host cannot be redirected".to_owned(),
-                    _ => "HTTP/2 and HTTP/3 have no form for this request".to_owned(),
+                    _ => "the request cannot be expressed in HTTP/2 or HTTP/3".to_owned(),
                 },
                 |error| http1::target_refusal(error, head, bytes),
             ))
@@ -84,14 +84,14 @@ fn request(
         Failure::AmbiguousPath => {
             let path = head.start.target.for_bytes(bytes).split(|&byte| byte == b'?').next()?;
             let doubts = route::doubts(path);
-            Some(format!("the path holds {doubts}: it can be read as one that leads elsewhere"))
+            Some(format!("the path contains {doubts}: a server might read it as another path"))
         }
         Failure::ClientGone => {
             let wrong = ctx.client.socket.wrong().map(|wrong| wrong.text);
             wrong.or_else(|| Some(format!("it reset the stream with {}", ctx.client.socket.reset_code()?)))
         }
         Failure::ClientHeaderTimeout => Some(format!(
-            "{} bytes of the head came within timeouts.client_header, {:?}",
+            "only {} bytes of the head arrived within timeouts.client_header, {:?}",
             buffer.len(),
             config.timeouts.client_header
         )),
@@ -125,7 +125,7 @@ fn not_buffered(ctx: &ExchangeContext<'_>, known: &FailedRequest) -> Option<Stri
     let limits = policies.client_limits.as_deref().unwrap_or(&ctx.snapshot.client_limits);
     let buffering = policies.settings.request_buffering?;
     let bytes_max = buffering.bytes_max(limits.body_bytes, &ctx.snapshot.plan.config.request_buffers);
-    Some(format!("the body is longer than any that is buffered here, {bytes_max} bytes"))
+    Some(format!("the body is longer than the limit for buffered bodies, {bytes_max} bytes"))
 }
 
 fn response(
@@ -154,8 +154,8 @@ fn response(
         }
         Failure::UpstreamInterims => Some(format!("more than {INTERIM_MAX} interim responses")),
         Failure::UpstreamSwitch => Some(
-            "a 101 that was not asked for, to another protocol, with a Sec-WebSocket-Accept that is not of the key, or \
-             before the end of the request (RFC 9110 §7.8, RFC 6455 §4.1)"
+            "an invalid 101: not requested, to another protocol, with a wrong Sec-WebSocket-Accept, or before the \
+             end of the request (RFC 9110 §7.8, RFC 6455 §4.1)"
                 .to_owned(),
         ),
         Failure::UpstreamFraming | Failure::UpstreamHeadTooLarge => chunks.or_else(|| {
@@ -194,7 +194,7 @@ pub(crate) fn truncated(response: &CurrentResponse) -> Option<String> {
             }
         }
     };
-    Some(format!("{came} of the {whole} bytes came that Content-Length says"))
+    Some(format!("{came} of {whole} bytes (Content-Length) arrived"))
 }
 
 /// Describes the error in a body's chunks.

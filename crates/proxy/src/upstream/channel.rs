@@ -124,16 +124,16 @@ pub(crate) async fn begin_http2(
         Poll::Pending if h2_connection.engine().has_begun() => Poll::Ready(Ok(())),
         Poll::Pending => Poll::Pending,
     });
-    server.is_troubled("no SETTINGS of HTTP/2 came");
+    server.is_troubled("it sent no HTTP/2 SETTINGS");
     match deadline.within(server.connect_limit(worker), handshake).await {
         Ok(Ok(())) => {}
         // RFC 9113 §3.4.
         Ok(Err(H2ConnectionEnd::Broken(broken))) => {
-            let why = format!("it does not begin as HTTP/2 does: {}", broken.why());
+            let why = format!("its first bytes are not HTTP/2: {}", broken.why());
             return Err(server.refused(Failure::UpstreamProtocol, &why));
         }
         Ok(Err(H2ConnectionEnd::Closed)) => {
-            let why = "it closed the connection before its SETTINGS of HTTP/2";
+            let why = "it closed the connection before its HTTP/2 SETTINGS";
             return Err(server.refused(Failure::UpstreamProtocol, why));
         }
         Err(_) => return Err(Failure::UpstreamConnectTimeout),

@@ -92,7 +92,7 @@ async fn reach(
             return Err(Failure::UpstreamConnectTimeout);
         }
     };
-    server.is_troubled("the QUIC handshake did not end");
+    server.is_troubled("the QUIC handshake did not complete");
     let secured = poll_fn(|context| connection.poll_until(context, H3Connection::is_secure));
     let secured = deadline.within(limit, secured).await;
     // A handshake that the server has rejected proves that it can be reached.
@@ -101,7 +101,7 @@ async fn reach(
     server.plan.was_reached(is_reached);
     let begun = match secured {
         Ok(Ok(())) => {
-            server.is_troubled("no SETTINGS of HTTP/3 came");
+            server.is_troubled("it sent no HTTP/3 SETTINGS");
             let begun = poll_fn(|context| connection.poll_until(context, H3Connection::has_begun));
             deadline.within(limit, begun).await
         }
@@ -128,11 +128,11 @@ fn not_begun(server: &UpstreamServer, end: &H3ConnectionEnd) -> Failure {
         }
         (_, Some(wrong)) => server.refused(Failure::UpstreamProtocol, &wrong),
         (H3ConnectionEnd::Unreachable, None) => {
-            server.is_troubled("nothing answers at its UDP port");
+            server.is_troubled("its UDP port does not respond");
             Failure::UpstreamRefused
         }
         (_, None) => {
-            server.is_troubled("it closed the connection at its beginning");
+            server.is_troubled("it closed the new connection immediately");
             Failure::UpstreamRefused
         }
     }

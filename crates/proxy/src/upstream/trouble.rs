@@ -10,7 +10,7 @@ use transport::descriptors::is_out_of_descriptors;
 use transport::dial::{self, Destination};
 
 /// Text with the cause and the remedy.
-const OUT_OF_PORTS: &str = "each local port is in use towards this address: keep more connections (pool), or widen \
+const OUT_OF_PORTS: &str = "all local ports are in use for this address: keep more connections (pool), or widen \
                             net.ipv4.ip_local_port_range";
 
 impl UpstreamServer {

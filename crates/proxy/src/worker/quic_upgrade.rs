@@ -30,7 +30,7 @@ pub(crate) fn hear_predecessors(worker: &Rc<Worker>) {
                 );
             }
             Err(error) => message::warn(&format!(
-                "cannot hear the process before this one: {error}; QUIC handshakes that it has begun may fail"
+                "cannot receive from the previous process: {error}; its unfinished QUIC handshakes may fail"
             )),
         }
     }
@@ -41,8 +41,8 @@ pub(crate) fn meet(worker: &Rc<Worker>, channel: OwnedFd) {
     let strays = match channel.try_clone().and_then(Strays::new) {
         Ok(strays) => strays,
         Err(error) => {
-            let text = "cannot hear the next process";
-            return message::warn(&format!("{text}: {error}; connections of QUIC may fail"));
+            let text = "cannot receive from the next process";
+            return message::warn(&format!("{text}: {error}; QUIC connections may fail"));
         }
     };
     let hosts = &worker.quic_hosts;
@@ -166,7 +166,7 @@ impl QuicHosts {
             if host.endpoint.local_address().is_some_and(|address| next.contains(&address))
                 && let Err(error) = host.endpoint.leave_receiving()
             {
-                message::warn(&format!("goes on receiving datagrams of QUIC: {error}"));
+                message::warn(&format!("cannot stop receiving QUIC datagrams: {error}"));
             }
         }
     }

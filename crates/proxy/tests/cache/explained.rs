@@ -27,7 +27,11 @@ fn nothing_is_known_of_what_nobody_asked_for() {
     let told = explain(&scene, URL);
     assert_has(
         &told,
-        &[r#""key": "http://test/a""#, r#""now": {"miss": "nothing of this URL"#, r#""stored": []"#],
+        &[
+            r#""key": "http://test/a""#,
+            r#""now": {"miss": "no response is stored for this URL"#,
+            r#""stored": []"#,
+        ],
     );
     assert_has(&told, &[r#""last_miss": null"#, r#""remedies": []"#]);
 }
@@ -35,10 +39,14 @@ fn nothing_is_known_of_what_nobody_asked_for() {
 #[test]
 fn why_a_response_was_not_stored_is_told_with_the_remedy() {
     for (fields, reason, remedy) in [
-        ("Cache-Control: private\r\n", "private", "leave private out"),
-        ("Cache-Control: no-store\r\n", "no-store", "leave no-store out"),
+        ("Cache-Control: private\r\n", "private", "remove private"),
+        ("Cache-Control: no-store\r\n", "no-store", "remove no-store"),
         ("", "no-freshness", "send Cache-Control: max-age"),
-        ("Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n", "set-cookie", "send the cookie elsewhere"),
+        (
+            "Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n",
+            "set-cookie",
+            "set the cookie in another response",
+        ),
         ("Cache-Control: max-age=60\r\nVary: *\r\n", "vary-star", "name the request fields"),
     ] {
         let scene = scene("", "");
@@ -63,7 +71,7 @@ fn what_is_stored_is_told_variant_by_variant() {
     assert_eq!(told.matches(r#""is_asked_for": true"#).count(), 1, "{told}");
     assert_eq!(told.matches(r#""is_asked_for": false"#).count(), 1, "{told}");
     assert_has(&told, &[r#""forward": "vary-miss""#, r#""is_stored": true"#]);
-    assert_has(&explain(&scene, &url("c")), &[r#""now": {"miss": "what is stored is for other values"#]);
+    assert_has(&explain(&scene, &url("c")), &[r#""now": {"miss": "the stored response is for other values"#]);
 }
 
 #[test]
@@ -86,7 +94,7 @@ fn a_body_that_breaks_off_is_why() {
     let testkit::scene::SceneClient::One(mut peer) = client else { return };
     peer.rest();
     let told = explain(&scene, URL);
-    assert_has(&told, &[r#""reason": "incomplete""#, "look at why the origin ends connections"]);
+    assert_has(&told, &[r#""reason": "incomplete""#, "find out why the origin closes connections early"]);
 }
 
 #[test]
@@ -100,10 +108,10 @@ fn what_is_no_request_or_not_stored_at_all_is_said() {
     ));
     assert_has(&explain(&scene, URL), &[r#""now": "off""#, "give the route `cache = {}`"]);
     for (body, what) in [
-        (r#"{"url":"http://other/a"}"#, "no route takes it"),
-        (r#"{"url":"ftp://test/"}"#, "another scheme"),
-        (r#"{"url":"http://test/a","headers":[["a b","c"]]}"#, "no valid request"),
-        (r#"{"url":"http://test/a","headers":[["a","b\r\n\r\nc"]]}"#, "no valid request"),
+        (r#"{"url":"http://other/a"}"#, "no route matches the request"),
+        (r#"{"url":"ftp://test/"}"#, "unsupported scheme"),
+        (r#"{"url":"http://test/a","headers":[["a b","c"]]}"#, "the request is invalid"),
+        (r#"{"url":"http://test/a","headers":[["a","b\r\n\r\nc"]]}"#, "the request is invalid"),
         ("[]", "the body is invalid"),
     ] {
         let (status, told) = order(&scene, "/cache/explain", body);

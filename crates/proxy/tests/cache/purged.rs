@@ -140,11 +140,11 @@ fn what_is_not_understood_purges_nothing() {
     for (body, what) in [
         ("{}", "the purge names nothing"),
         ("", "the body is invalid"),
-        (r#"{"urls":["http://test/a","ftp://test/a"]}"#, "another scheme"),
+        (r#"{"urls":["http://test/a","ftp://test/a"]}"#, "unsupported scheme"),
         (r#"{"hosts":["test:80"]}"#, "without scheme, port and path"),
         (r#"{"url":"http://test/a"}"#, "unknown field"),
         (r#"{"urls":["/a*"]}"#, "no valid host"),
-        (r#"{"prefixes":["test/a*"]}"#, "name it as a URL"),
+        (r#"{"prefixes":["test/a*"]}"#, "give it as a URL"),
         (r#"{"hosts":["*********************"]}"#, "too many stars"),
     ] {
         let (status, told) = order(&scene, "/cache/purge", body);

@@ -62,7 +62,7 @@ fn what_does_not_fit_is_said() {
     assert_eq!(
         remarks,
         [format!(
-            "cache: it has another disk, and starts empty: {kept} stored responses in memory are dropped"
+            "cache: it starts empty, because its disk was changed: {kept} stored responses in memory are dropped"
         )]
     );
     store(&scene, 1);
@@ -71,5 +71,8 @@ fn what_does_not_fit_is_said() {
         scene.server_address(0)
     );
     let remarks = scene.running().reload(read(&text)).expect("it is valid");
-    assert_eq!(remarks, ["cache: there is none any more: 1 stored responses in memory are dropped"]);
+    assert_eq!(
+        remarks,
+        ["cache: it was removed from the configuration: 1 stored responses in memory are dropped"]
+    );
 }

@@ -119,7 +119,7 @@ fn each_failure_of_a_response_has_its_word_status_and_detail() {
             },
             status: 502,
             cause: "upstream-undecodable",
-            details: ["the body is no valid gzip"; 3],
+            details: ["the body is not valid gzip"; 3],
         },
         Row {
             what: "no response in time",
@@ -172,7 +172,7 @@ fn a_server_that_does_not_listen_is_told_in_each_version() {
         (format!("servers = [\"http://{nobody}\"]\nprotocol = \"h2\""), "Connection refused"),
         (
             format!("servers = [\"https://{nobody}\"]\nprotocol = \"h3\"\n{UNVERIFIED}"),
-            "nothing answers at its UDP port",
+            "its UDP port does not respond",
         ),
     ] {
         fails(&upstream, (ports::listen(), H3TestServer::new()), |_| (), "upstream-refused", detail);
@@ -221,8 +221,8 @@ fn each_connection_of_tcp_that_is_not_made_has_its_word_and_detail() {
         ("https", "h2", PLAIN, "upstream-handshake", "no TLS: it does not speak TLS on this port"),
         ("https", "", b"", "upstream-refused", "it closed the connection in the TLS handshake"),
         ("https", "h2", b"", "upstream-refused", "it closed the connection in the TLS handshake"),
-        ("http", "h2", PLAIN, "upstream-protocol", "it does not begin as HTTP/2 does"),
-        ("http", "h2", b"", "upstream-protocol", "it closed the connection before its SETTINGS"),
+        ("http", "h2", PLAIN, "upstream-protocol", "its first bytes are not HTTP/2"),
+        ("http", "h2", b"", "upstream-protocol", "it closed the connection before its HTTP/2 SETTINGS"),
     ];
     for (scheme, protocol, said, cause, detail) in rows {
         let listener = ports::listen();
@@ -250,9 +250,9 @@ fn a_step_of_connecting_that_takes_too_long_is_named() {
     let quic = hole.local_addr().expect("it has one");
     let silent = H3TestServer::new();
     for (upstream, step) in [
-        (format!("servers = [\"https://{address}\"]"), "the TLS handshake did not end"),
-        (format!("servers = [\"http://{address}\"]\nprotocol = \"h2\""), "no SETTINGS of HTTP/2 came"),
-        (format!("servers = [\"https://{quic}\"]\nprotocol = \"h3\""), "the QUIC handshake did not end"),
+        (format!("servers = [\"https://{address}\"]"), "the TLS handshake did not complete"),
+        (format!("servers = [\"http://{address}\"]\nprotocol = \"h2\""), "it sent no HTTP/2 SETTINGS"),
+        (format!("servers = [\"https://{quic}\"]\nprotocol = \"h3\""), "the QUIC handshake did not complete"),
     ] {
         let scene =
             Scene::at(&upstream, tables, listener.try_clone().expect("a descriptor"), H3TestServer::new());
@@ -275,7 +275,7 @@ fn a_step_of_connecting_that_takes_too_long_is_named() {
         "1.1",
         504,
         "upstream-connect-timeout",
-        &format!("no SETTINGS of HTTP/3 came {within}"),
+        &format!("it sent no HTTP/3 SETTINGS {within}"),
     );
 }
 

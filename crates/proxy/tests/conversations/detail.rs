@@ -67,17 +67,18 @@ fn a_request_that_is_refused_is_told_by_field_and_rule() {
             ("bad-request", "the field 'X-Trace(id)' has '(' in its name (RFC 9110 §5.1)"),
             (
                 "bad-request",
-                "the field 'Authorization' holds the byte 0x01 at 29, which no value does (RFC 9110 §5.5)",
+                "the field 'Authorization' contains the byte 0x01 at 29, which a value must not contain (RFC 9110 \
+                 §5.5)",
             ),
             (
                 "bad-request",
-                "the request line, that begins with 'GET', is not method, target and version with one space between \
+                "the request line that begins with 'GET' is not method, target and version with single spaces \
                  (RFC 9112 §3)",
             ),
             ("bad-framing", "there is more than one Content-Length: '1' and '2' (RFC 9112 §6.3)"),
             (
                 "bad-body",
-                "in the chunks, at 'xyz\\r\\n': no chunk size, which is hexadecimal (RFC 9112 §7.1)",
+                "in the chunks, at 'xyz\\r\\n': a chunk size that is missing or not hexadecimal (RFC 9112 §7.1)",
             ),
             ("bad-host", "Host 'a b' is not host[:port] (RFC 3986 §3.2.2)"),
             ("head-too-large", "there are more header fields than limits.header_count, 256"),
@@ -86,7 +87,7 @@ fn a_request_that_is_refused_is_told_by_field_and_rule() {
                 "method-too-long",
                 "the method 'MMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMM...' is longer than 64 bytes",
             ),
-            ("bad-request", "it begins as TLS does, and this port is spoken to in the clear"),
+            ("bad-request", "the client began a TLS handshake, but this port has no TLS"),
         ],
     );
     // Method, target and other parsed fields are logged, too.
@@ -130,18 +131,18 @@ fn an_answer_that_is_refused_is_told_by_field_and_rule() {
             ),
             (
                 "upstream-framing",
-                "in the chunks, at 'no\\r\\n': no chunk size, which is hexadecimal (RFC 9112 §7.1)",
+                "in the chunks, at 'no\\r\\n': a chunk size that is missing or not hexadecimal (RFC 9112 §7.1)",
             ),
             (
                 "upstream-framing",
-                "in the chunks, at 'Set-Cookie': a trailer line that is no field (RFC 9112 §7.1.2)",
+                "in the chunks, at 'Set-Cookie': a trailer line that is not a field (RFC 9112 §7.1.2)",
             ),
             ("upstream-head-too-large", "the head is larger than limits.header_bytes, 65536 bytes"),
             ("upstream-interims", "more than 32 interim responses"),
             (
                 "upstream-switch",
-                "a 101 that was not asked for, to another protocol, with a Sec-WebSocket-Accept that is not of the \
-                 key, or before the end of the request (RFC 9110 §7.8, RFC 6455 §4.1)",
+                "an invalid 101: not requested, to another protocol, with a wrong Sec-WebSocket-Accept, or before \
+                 the end of the request (RFC 9110 §7.8, RFC 6455 §4.1)",
             ),
             (
                 "upstream-malformed",
@@ -173,7 +174,7 @@ fn a_wait_that_is_over_is_told_by_its_option() {
         [
             (
                 "client-body-timeout",
-                format!("no more of the body came within timeouts.client_body{of}, 300ms"),
+                format!("the client sent no more of the body within timeouts.client_body{of}, 300ms"),
             ),
             (
                 "upstream-timeout",
@@ -181,7 +182,7 @@ fn a_wait_that_is_over_is_told_by_its_option() {
             ),
             (
                 "upstream-stalled",
-                format!("no more of the answer came within timeouts.upstream_body{of}, 300ms"),
+                format!("the server sent no more of the response within timeouts.upstream_body{of}, 300ms"),
             ),
         ]
     };
@@ -241,8 +242,8 @@ fn an_answer_that_ends_early_is_told_with_how_much_came() {
     assert_told(
         &lines,
         &[
-            ("upstream-truncated", "4 of the 5 bytes came that Content-Length says"),
-            ("upstream-truncated", "5 of the 50000 bytes came that Content-Length says"),
+            ("upstream-truncated", "4 of 5 bytes (Content-Length) arrived"),
+            ("upstream-truncated", "5 of 50000 bytes (Content-Length) arrived"),
             ("upstream-truncated", "the body broke off after 5 bytes, before its end"),
             ("upstream-truncated", "the body broke off after 3 bytes, before its end"),
         ],
@@ -268,7 +269,7 @@ fn a_path_that_is_read_in_two_ways_is_told_by_what_is_in_it() {
         "dot segments, which some servers resolve and a backslash, which some take for a slash and a parameter (;), which \
          some cut off",
     ]
-    .map(|doubts| format!("the path holds {doubts}: it can be read as one that leads elsewhere"));
+    .map(|doubts| format!("the path contains {doubts}: a server might read it as another path"));
     let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
     assert_told(&lines, &told.each_ref().map(|detail| ("ambiguous-path", detail.as_str())));
 }
@@ -310,7 +311,7 @@ fn a_request_without_room_is_told_by_the_limit_that_it_meets() {
         ),
         (
             |config| config.upstreams[0].pool.connections = 1,
-            "each connection that the server may have is in use: pool.connections, 1",
+            "all connections that the server may have are in use: pool.connections, 1",
         ),
     ];
     for (change, detail) in limits {

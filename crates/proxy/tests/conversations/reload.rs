@@ -148,7 +148,7 @@ fn what_cannot_be_put_in_force_changes_nothing() {
     let mut next = config;
     next.workers = Some(2.try_into().expect("is not zero"));
     let remarks = scene.running().reload(valid(next)).expect("it is valid");
-    assert!(remarks[0].starts_with("workers: there are 1, and 2 after"), "{remarks:?}");
+    assert!(remarks[0].starts_with("workers: 1 are running; the change to 2 applies after"), "{remarks:?}");
     scene.running().drain();
     assert!(
         scene

@@ -124,7 +124,7 @@ fn a_header_has_to_come_in_time_and_whole() {
     wrong.is_closed();
     let lines = scene.log_lines(&log.expect("it was made"));
     let told = [
-        ("proxy-header-timeout", "no PROXY header came as a whole within timeouts.client_header, 1s"),
+        ("proxy-header-timeout", "no complete PROXY header arrived within timeouts.client_header, 1s"),
         ("bad-proxy-header", "the connection does not begin with a PROXY protocol header"),
     ];
     for (line, (cause, detail)) in lines.iter().zip(told) {

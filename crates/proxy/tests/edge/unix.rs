@@ -237,7 +237,7 @@ fn only_a_socket_that_nobody_listens_on_makes_way() {
 
     std::fs::write(&path, "notes").expect("the file can be written");
     let error = start_at(&path).err().expect("a file is there");
-    assert!(error.to_string().contains("no socket"), "{error}");
+    assert!(error.to_string().contains("not a socket"), "{error}");
     assert_eq!(std::fs::read(&path).expect("it is left"), b"notes");
 
     let error = start_at(&directory.path().join("none/front")).err().expect("its directory is missing");

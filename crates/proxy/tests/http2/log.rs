@@ -274,7 +274,7 @@ fn an_answer_that_ends_early_is_told_with_how_much_came() {
         });
         assert_eq!(lines[0]["cause"], "upstream-truncated", "{}", lines[0]);
         let code = if protocol == Protocol::Http2 { "; it reset the stream with INTERNAL_ERROR" } else { "" };
-        let detail = format!("3 of the 50000 bytes came that Content-Length says{code}");
+        let detail = format!("3 of 50000 bytes (Content-Length) arrived{code}");
         assert_eq!(lines[0]["detail"], detail, "{protocol:?}");
     }
 }

@@ -322,7 +322,7 @@ fn a_disk_that_fails_is_told_of() {
         let mut client = scene.client(spoken);
         client.posts(&[&[b'x'; 5000]], true);
         let got = client.gets();
-        assert_eq!((got.status, got.body.as_str()), (500, "The request body could not be kept.\n"));
+        assert_eq!((got.status, got.body.as_str()), (500, "The request body could not be buffered.\n"));
         assert_failed(&scene, "request-buffer-failed", 1);
         // A body that fits the memory needs no disk.
         let mut client = scene.client(spoken);

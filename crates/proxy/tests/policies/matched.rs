@@ -120,7 +120,7 @@ fn the_admin_api_says_which_route_a_request_takes() {
     for (order, what) in [
         (json!("/"), "the body is invalid"),
         (json!({ "adress": "x" }), "the body is invalid"),
-        (json!({ "url": "ftp://test/" }), "has another scheme"),
+        (json!({ "url": "ftp://test/" }), "has an unsupported scheme"),
         (json!({ "url": "/", "listener": "none" }), "no listener is named"),
     ] {
         let (status, told) = explain(&order);

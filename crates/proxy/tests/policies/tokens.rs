@@ -455,7 +455,7 @@ fn keys_are_fetched_and_rotated_while_requests_come() {
         // No client is admitted before there are keys.
         let got = asks(&mut client, &first);
         assert_eq!((got.status, got.field("retry-after")), (503, Some("1")), "{spoken:?}");
-        assert_eq!(got.body, "The keys that tokens are verified with are not known yet.\n");
+        assert_eq!(got.body, "The keys for verifying tokens are not available yet.\n");
         // The next request causes another fetch, and waits.
         publisher.publishes(key_response(&[&old]));
         assert_eq!(asks(&mut client, &first).status, 204, "{spoken:?}");

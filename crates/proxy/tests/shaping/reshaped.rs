@@ -235,9 +235,9 @@ fn what_is_wrong_with_a_change_is_told_with_the_remedy() {
             "profile: no link is named \\\"far\\\"; there are dial-up, ",
         ),
         ("POST", "/shaping", r#"{"place":"route","name":"x","rate":"1MB/s"}"#, 404, "no route is named"),
-        ("POST", "/shaping", r#"{"place":"route"}"#, 422, "nothing is named"),
+        ("POST", "/shaping", r#"{"place":"route"}"#, 422, "the change is empty"),
         ("POST", "/shaping", r#"{"place":"route","latency":"1s"}"#, 422, "it is for listeners and upstreams"),
-        ("DELETE", "/shaping/route/all", "", 404, "nothing was changed about route"),
+        ("DELETE", "/shaping/route/all", "", 404, "has no change to remove"),
     ] {
         let (got, told) = scene.asks(method, path, body);
         assert!(got == status && told.contains(said), "{method} {path} {body}: {got} {told}");

@@ -168,7 +168,7 @@ fn target(record: &SRV) -> Result<ServiceTarget, String> {
     // In one spelling, so that a record whose case changes is no other server.
     let host = record.target.to_ascii().trim_end_matches('.').to_ascii_lowercase();
     if !is_host(&host) {
-        return Err(format!("{host:?} is no host"));
+        return Err(format!("{host:?} is not a host name"));
     }
     if record.port == 0 {
         return Err(format!("{host} has the port 0"));
@@ -294,7 +294,7 @@ mod tests {
     /// With any other error, the known servers stay.
     #[test]
     fn rfc2782_only_the_root_means_no_server() {
-        let left_out = "a record is left out: \"*.test\" is no host";
+        let left_out = "a record is left out: \"*.test\" is not a host name";
         let no_port = "a record is left out: a.test has the port 0";
         for (records, expected) in [
             (vec![srv(SERVICE, 0, ".")], Ok(0)),

@@ -127,13 +127,13 @@ fn page(is_soft: bool, purged: &Purged) -> String {
     for met in &purged.met {
         if purged.met.len() > 1 || met.responses == 0 {
             let star = met.what.starts_with("tag ") && met.what.contains('*');
-            let hint = if star && met.responses == 0 { " (`*` has no meaning in a tag)" } else { "" };
+            let hint = if star && met.responses == 0 { " (`*` is not a pattern in a tag)" } else { "" };
             page.push_str(&format!("\n  {}: {}{hint}", met.what, counted(met.responses)));
         }
     }
     match &purged.elsewhere {
         Some(PurgedElsewhere { problem: Some(problem), .. }) => {
-            page.push_str(&format!("\nnot known of other instances: {problem}"));
+            page.push_str(&format!("\nunknown for other instances: {problem}"));
         }
         Some(PurgedElsewhere { instances, missing, .. }) if missing.is_empty() => {
             page.push_str(&format!("\nby all {instances} instances"));
@@ -188,8 +188,8 @@ mod tests {
             ),
             (
                 false,
-                elsewhere(&[], Some("Redis is not reached")),
-                "purged: 1 stored response\nnot known of other instances: Redis is not reached",
+                elsewhere(&[], Some("Redis cannot be reached")),
+                "purged: 1 stored response\nunknown for other instances: Redis cannot be reached",
             ),
             (true, purged(2, &[("tag a", 2)], false), "made stale: 2 stored responses"),
             (false, purged(0, &[("pattern a/b*", 0)], false), "purged: nothing\n  pattern a/b*: nothing"),
@@ -197,7 +197,7 @@ mod tests {
                 false,
                 purged(3, &[("tag a", 3), ("tag b*", 0)], true),
                 "purged: 3 stored responses, and matches that are only on disk, which are not counted\n  \
-                 tag a: 3 stored responses\n  tag b*: nothing (`*` has no meaning in a tag)",
+                 tag a: 3 stored responses\n  tag b*: nothing (`*` is not a pattern in a tag)",
             ),
         ] {
             assert_eq!(page(is_soft, &purged), expected);

@@ -99,20 +99,26 @@ fn own_folder(folder: &Path) -> Option<Wrong> {
     });
     let (place, found) = match place? {
         Ok(place) => place,
-        Err(error) => return Some((format!("{shown}: it cannot be looked at: {error}"), EXPECTED)),
+        Err(error) => return Some((format!("{shown}: it cannot be accessed: {error}"), EXPECTED)),
     };
     let is_there = place == folder;
     if !found.is_dir() {
-        let what =
-            if is_there { "it is no folder".to_owned() } else { format!("{} is no folder", place.display()) };
+        let what = if is_there {
+            "it is not a folder".to_owned()
+        } else {
+            format!("{} is not a folder", place.display())
+        };
         return Some((format!("{shown}: {what}"), EXPECTED));
     }
     let error = access(place, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).err()?;
     Some(match is_there {
         true => (format!("{shown}: this user cannot write there: {error}"), EXPECTED),
         false => (
-            format!("{shown}: it is not there, and this user cannot make it in {}: {error}", place.display()),
-            Some("a folder that is made first, for the user of the process"),
+            format!(
+                "{shown}: it does not exist, and this user cannot create it in {}: {error}",
+                place.display()
+            ),
+            Some("an existing folder that belongs to the user of the process"),
         ),
     })
 }
@@ -258,11 +264,11 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
             (tsig("good.key"), None),
             (
                 format!("folder = {:?}", path("no.pem")),
-                Some("folder: PATH/no.pem: it is no folder; expected a folder of"),
+                Some("folder: PATH/no.pem: it is not a folder; expected a folder of"),
             ),
             (
                 format!("folder = {:?}", path("no.pem/deep")),
-                Some("folder: PATH/no.pem/deep: it cannot be looked at: Not a directory"),
+                Some("folder: PATH/no.pem/deep: it cannot be accessed: Not a directory"),
             ),
             (
                 format!("{folder}ca = {:?}", path("no.pem")),

@@ -146,8 +146,8 @@ fn plan(arguments: &DemoArgs, own: &OwnProgram) -> LabPlan {
             .to_owned(),
     );
     notes.push(
-        "HTTPS has no row for direct: the origins are asked over plain HTTP. Its CPU time has the handshakes of the \
-         connections in it, one each."
+        "HTTPS has no row for direct, because the origins speak plain HTTP. Its CPU time includes one handshake for \
+         each connection."
             .to_owned(),
     );
     notes.extend(cfg!(debug_assertions).then(|| DEBUG_BUILD.to_owned()));

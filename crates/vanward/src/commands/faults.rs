@@ -177,14 +177,14 @@ fn adds(add: &Add) -> Result<(), ExitCode> {
     }
     for HiddenFault { fault, by } in hidden {
         super::say(format_args!(
-            "warning: {fault:?} does not happen while the earlier fault {by:?} happens to every request or connection that matches: \
-             remove that one, `vanward faults remove --fault {by:?}`"
+            "warning: {fault:?} has no effect, because the earlier fault {by:?} affects every matching request or \
+             connection: remove that one, `vanward faults remove --fault {by:?}`"
         ));
     }
     for fault in tcp_alone {
         super::say(format_args!(
-            "warning: {fault:?} affects connections of TCP alone: clients of HTTP/3 are served as before. `connection datagrams`, \
-             `black-hole` and `slow-start` affect them as well"
+            "warning: {fault:?} affects only TCP connections: HTTP/3 clients are served as before. `connection \
+             datagrams`, `black-hole` and `slow-start` affect them as well"
         ));
     }
     Ok(())

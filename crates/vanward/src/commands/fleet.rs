@@ -111,7 +111,7 @@ Examples:
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Prefix of messages while etcd is unreachable.
-const NOT_REACHED: &str = "etcd is not reached";
+const NOT_REACHED: &str = "etcd cannot be reached";
 
 pub(crate) fn run(arguments: &FleetViewArgs) -> ExitCode {
     let place = match &arguments.what {
@@ -153,7 +153,7 @@ fn percent(text: &str) -> Result<f64, String> {
 impl ConfigLocation {
     fn location(&self) -> Result<Location, String> {
         let url = self.config.clone().or_else(|| std::env::var("VANWARD_FLEET").ok());
-        let url = url.ok_or("which fleet? --config etcd://HOST:PORT/PREFIX, or $VANWARD_FLEET")?;
+        let url = url.ok_or("name the fleet: --config etcd://HOST:PORT/PREFIX, or $VANWARD_FLEET")?;
         Location::parse(&url)
     }
 
@@ -395,8 +395,10 @@ fn rollback(version: Option<&str>, place: &ConfigLocation) -> Result<ExitCode, S
         let Some(found) = found else {
             let known: Vec<&str> = kept.iter().map(|kept| kept.version.as_str()).collect();
             return Err(match version {
-                Some(version) => format!("version {version} is not kept; there are: {}", known.join(", ")),
-                None => "no other good version is kept".to_owned(),
+                Some(version) => {
+                    format!("version {version} is not stored; the stored versions are: {}", known.join(", "))
+                }
+                None => "no other good version is stored".to_owned(),
             });
         };
         replace(&store, &found.tree).await

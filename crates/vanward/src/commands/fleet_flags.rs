@@ -91,7 +91,7 @@ impl FleetFlags {
         let name = self.instance.clone().unwrap_or_else(host_name);
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
         if name.is_empty() || name.len() > 200 || !name.bytes().all(is_name) {
-            return Err(format!("--instance: {name:?} is no name: letters, digits and -_.:@"));
+            return Err(format!("--instance: {name:?} is not a name: use letters, digits and -_.:@"));
         }
         Ok(name)
     }

@@ -173,8 +173,8 @@ Examples:
   vanward lab resilience dying-servers --quick    what clients get while servers die; see its --help
 
 A run writes results.json, results.csv, report.html, report.md and junit.xml to its directory, latency distributions to
-latency/*.hgrm, and the CPU, memory and network use of proxy, generator and origins per second to usage/*.csv. Results that
-are there already are moved to earlier-1, earlier-2 and so on in that directory. junit.xml fails whenever the exit code is not 0.
+latency/*.hgrm, and the CPU, memory and network use of proxy, generator and origins per second to usage/*.csv. Existing
+results are moved to earlier-1, earlier-2 and so on in that directory. junit.xml fails whenever the exit code is not 0.
 
 Exit codes: 0 done, 1 failed or interrupted, 78 mistake in the plan, 98 figures missing or invalid,
 99 an expectation of the plan failed.";
@@ -322,7 +322,7 @@ fn doctor(as_json: bool) -> Result<(), String> {
         cores.proxy,
         cores.origins,
         cores.load,
-        if shares { "; some are shared: of four or more, each part has its own" } else { "" }
+        if shares { "; some are shared: with four or more cores, each part has separate ones" } else { "" }
     );
     print(&out)
 }
@@ -330,7 +330,7 @@ fn doctor(as_json: bool) -> Result<(), String> {
 /// Parses a nonzero duration.
 fn some_time(text: &str) -> Result<Duration, String> {
     let time = config::duration(text).map_err(|error| error.to_string())?;
-    if time.is_zero() { Err("expected more than nothing".to_owned()) } else { Ok(time) }
+    if time.is_zero() { Err("expected a duration above zero".to_owned()) } else { Ok(time) }
 }
 
 fn target(url: &str) -> Result<AgentService, String> {
@@ -400,7 +400,7 @@ impl LabRunArgs {
     fn target(&self) -> Result<Option<MeasuredService>, String> {
         let Some(server) = self.target.clone() else { return Ok(None) };
         if self.ca.is_some() && !server.url.starts_with("https://") {
-            return Err("--ca is about certificates; expected --target https://HOST".to_owned());
+            return Err("--ca needs a target with TLS: --target https://HOST".to_owned());
         }
         let authority = self.ca.as_deref().map(::lab::authority_of).transpose();
         let authority = authority.map_err(|message| format!("--ca: {message}"))?;

@@ -75,7 +75,7 @@ pub(super) fn run(arguments: &LabCompareArgs) -> Result<ExitCode, String> {
         text::comparison(&comparison)
     })?;
     if comparison.is_disjoint {
-        let message = "nothing is compared: the two results have no proxy and case in common";
+        let message = "cannot compare: the two results have no proxy and case in common";
         return Ok(super::fail(UNDECIDED, message));
     }
     let Some(threshold) = arguments.fail_on else { return Ok(ExitCode::SUCCESS) };
@@ -95,7 +95,7 @@ pub(super) fn run(arguments: &LabCompareArgs) -> Result<ExitCode, String> {
         }
         Gate::Nothing => {
             let whose = match comparison.gated.as_slice() {
-                [] => "the first result has no proxy that is to be judged".to_owned(),
+                [] => "the first result has no proxy to judge".to_owned(),
                 names => {
                     format!(
                         "no figure of {} counts in both results, in three rounds or more",
@@ -103,7 +103,7 @@ pub(super) fn run(arguments: &LabCompareArgs) -> Result<ExitCode, String> {
                     )
                 }
             };
-            super::fail(UNDECIDED, format!("--fail-on has nothing to go by: {whose}"))
+            super::fail(UNDECIDED, format!("--fail-on cannot judge: {whose}"))
         }
     })
 }

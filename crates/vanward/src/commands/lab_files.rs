@@ -228,14 +228,14 @@ fn read_from(path: &Path, content: impl Read, most: u64) -> Result<String, Strin
     let mut text = String::new();
     content.take(most + 1).read_to_string(&mut text).map_err(|error| unreadable(path, &error))?;
     if text.len() as u64 > most {
-        return Err(format!("{} is larger than {most} bytes: it is not what it should be", path.display()));
+        return Err(format!("{} is larger than {most} bytes, so it is not such a file", path.display()));
     }
     Ok(text)
 }
 
 fn unreadable(path: &Path, error: &Error) -> String {
     let remedy = match error.kind() {
-        ErrorKind::UnexpectedEof => "; it is not whole: copy it again",
+        ErrorKind::UnexpectedEof => "; the file is incomplete: copy it again",
         _ => "",
     };
     format!("cannot read {}: {error}{remedy}", path.display())

@@ -262,10 +262,10 @@ With https, TLS handshakes have their own times and counts, full and resumed. Ke
 before the measured period. A failed handshake or an untrusted certificate is an error of class TLS; a request that an
 HTTP/2 server resets or refuses is an error of class reset.
 
-With -d a run ends within a second of its time. Requests without an answer then, those that timed out, and those of a rate
-that could not be sent are in the times with their age: percentiles among them are printed with ≥, at least, and meet no
-upper limit of --expect. With -n alone it ends when the server is gone: no response for 5 seconds, and
-every connection failed at least twice.
+With -d a run ends within a second of its time. Requests that have no answer by then, that timed out, or that -R could
+not send count with their age. Percentiles among them are printed with ≥ (at least), and meet no upper limit of
+--expect. With -n alone it ends when the server is gone: no response for 5 seconds, and every connection failed at
+least twice.
 
 A run with -R is invalid (exit code 98) if own lateness at p99 is above 1 ms and above a tenth of the main figure's
 p99; if the last request was sent later than a hundredth of the run (at least 10 ms); or if more than one request
@@ -273,10 +273,10 @@ in a hundred was never sent. Any run is invalid if requests hang at its end, the
 the slowest answer. The exit code is 1 without a success, if the run was interrupted or
 the server gone before the end, if more requests failed than --max-errors allows, or if WebSockets or gRPC calls lost messages. The reason is on standard error.
 
---follow leads only to hosts that a URL of the run names, on any port; another host is an error of class redirect, so that
-load is sent to nobody else. Methods change as in a browser (RFC 9110): 303 asks with GET, and so do 301 and 302 after
-POST. Credentials and a given Host or Cookie field are not sent to another origin. Each connection is a user with cookies
-of its own; over HTTP/2, each stream.
+--follow follows redirects only to hosts in the URLs of the run, on any port. A redirect to another host is an error of
+class redirect, so no other server gets load. Methods change as in a browser (RFC 9110): after 303, and after 301 or 302
+for a POST, the next request is a GET. Credentials and a given Host or Cookie field are not sent to another origin. Each
+connection is a user with separate cookies; over HTTP/2, each stream.
 
 --requests-from takes a list in TOML: [[request]] with path or url, and name, method, headers = { .. }, body or body_file,
 weight, and check = { status = [200, \"4xx\"], header = { Content-Type = \"text/*\" }, contains = \"total\", size = \"1KB..\",
@@ -288,8 +288,8 @@ get requests. Mistakes in the file are reported before anything is sent.
 
 --expect takes a figure, one of < <= = >= >, and a value. Figures: any percentile of the main figure (p50, p99, p99.9),
 mean and max; errors, 2xx, 3xx, 4xx and 5xx as a number or with % as a share of all requests; rate, successful requests
-per second. Each is printed with what was measured. If one is missed the exit code is 99, before all other codes; what
-was not measured is missed.";
+per second. Each is printed with what was measured. If one is missed the exit code is 99, which precedes all other
+codes. A figure that was not measured counts as missed.";
 
 pub(crate) fn run(arguments: &LoadArgs) -> ExitCode {
     match &arguments.command {

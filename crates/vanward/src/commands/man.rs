@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &ManArgs, mut command: clap::Command) -> ExitCode {
         Err(error) => super::fail(
             super::FAILED,
             format_args!(
-                "cannot write man pages to {}: {error}; --out names a folder that this user can write to or make",
+                "cannot write man pages to {}: {error}; --out must name a folder that this user can write to or create",
                 arguments.out.display()
             ),
         ),

@@ -78,7 +78,7 @@ impl ProxySelection {
             Ok(Some(path)) => Ok(path),
             Err(mistakes) => {
                 let lines = mistakes.iter().map(ToString::to_string);
-                Err(mistaken(lines, "nothing was sent to the proxy, and nothing changed there"))
+                Err(mistaken(lines, "the proxy was not contacted, and has not changed"))
             }
             Ok(None) => Err(super::fail(
                 super::USAGE,
@@ -129,8 +129,13 @@ impl AdminLine {
             stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response)?;
             Ok(response)
         };
-        let response = exchange(&mut stream).map_err(|error| failed("talk to", error))?;
-        parse(&response).ok_or_else(|| format!("{} gives no response of a proxy", self.socket.display()))
+        let response = exchange(&mut stream).map_err(|error| failed("communicate with", error))?;
+        parse(&response).ok_or_else(|| {
+            format!(
+                "{} did not give a valid response: is it the admin socket of a proxy?",
+                self.socket.display()
+            )
+        })
     }
 }
 

@@ -65,8 +65,8 @@ the time to the first byte of its response.
 Examples:
   vanward status                               the proxy whose `admin` socket vanward.toml names
   vanward status --socket /run/vanward.sock
-  vanward status --watch --sort errors         again every second, what fails most first
-  vanward status --filter shop                 what has `shop` in its name
+  vanward status --watch --sort errors         again every second, highest failure rate first
+  vanward status --filter shop                 only names that contain `shop`
   vanward status --json | jq '.upstreams[].servers[] | select(.state != \"up\")'
   vanward status --configuration               the active one, including servers of `vanward add`";
 

@@ -55,7 +55,7 @@ Without colours if NO_COLOR is set. Not for scripts: use `vanward status --watch
 Examples:
   vanward top                               the proxy whose `admin` socket vanward.toml names
   vanward top --socket /run/vanward.sock
-  vanward top --filter shop                 what has `shop` in its name";
+  vanward top --filter shop                 only names that contain `shop`";
 
 enum TopEvent {
     Key(KeyCommand),
@@ -68,8 +68,7 @@ enum TopEvent {
 
 pub(crate) fn run(arguments: &TopArgs) -> ExitCode {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        let message =
-            "vanward top draws on a terminal, and this is none: use `vanward status --watch` for a text";
+        let message = "vanward top needs a terminal: use `vanward status --watch` for plain text";
         return super::fail(super::USAGE, message);
     }
     let line = match arguments.reach.line() {

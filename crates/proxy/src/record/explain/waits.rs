@@ -64,9 +64,9 @@ pub(super) fn over(
         Failure::TunnelIdle => tunnel(),
         Failure::ClientStalled | Failure::UpstreamStalled if known.is_tunnel => tunnel(),
         Failure::ClientBodyTimeout => {
-            over("no more of the body came", ("client_body", own.client_body, all.client_body))
+            over("the client sent no more of the body", ("client_body", own.client_body, all.client_body))
         }
-        Failure::ClientTooSlow => format!("the body came more slowly than {}", rate()),
+        Failure::ClientTooSlow => format!("the client sent the body more slowly than {}", rate()),
         Failure::ClientStalled => {
             let limit = of("client_write", own.client_write, all.client_write);
             let limits = policies.and_then(|policies| policies.client_limits.as_deref());
@@ -75,7 +75,7 @@ pub(super) fn over(
             } else {
                 String::new()
             };
-            format!("the client took nothing within {limit}{slower}")
+            format!("the client read nothing within {limit}{slower}")
         }
         Failure::ClientBehind => {
             "the client was too slow for a response that is shared and too large to be stored".to_owned()
@@ -84,15 +84,16 @@ pub(super) fn over(
             connecting(all, known.upstream.map(|upstream| &*config.upstreams[upstream]), known.trouble(ctx))
         }
         Failure::UpstreamTimeout if known.is_asked && !has_whole_request => {
-            over("the server took no more of the request", sending(&own, all))
+            over("the server read no more of the request", sending(&own, all))
         }
         Failure::UpstreamTimeout => over(
             "the server did not begin to answer",
             ("upstream_first_byte", own.upstream_first_byte, all.upstream_first_byte),
         ),
-        Failure::UpstreamStalled => {
-            over("no more of the answer came", ("upstream_body", own.upstream_body, all.upstream_body))
-        }
+        Failure::UpstreamStalled => over(
+            "the server sent no more of the response",
+            ("upstream_body", own.upstream_body, all.upstream_body),
+        ),
         Failure::RequestTimeout => over(
             "the response was not complete",
             ("request", own.request.flatten(), all.request.unwrap_or_default()),

@@ -47,7 +47,7 @@ pub(crate) fn rows() -> Vec<Row> {
                 Case::new("half a head", half_a_head)
                     .front("timeouts = { client_header = \"300ms\" }")
                     .clients(ONE)
-                    .detail("16 bytes of the head came within timeouts.client_header, 300ms"),
+                    .detail("only 16 bytes of the head arrived within timeouts.client_header, 300ms"),
             )
             .case(
                 Case::new("half a head", half_a_head)
@@ -56,7 +56,7 @@ pub(crate) fn rows() -> Vec<Row> {
                     .seen(0, 0, "")
                     .details([
                         "",
-                        "53 bytes of a header block on stream 1 came within",
+                        "only 53 bytes of a header block on stream 1 arrived within",
                         "reset with H3_REQUEST_CANCELLED: ",
                     ]),
             ),
@@ -64,13 +64,14 @@ pub(crate) fn rows() -> Vec<Row> {
             Case::new("half a body", half_a_body)
                 .front("timeouts = { client_body = \"300ms\" }")
                 .clients(EACH)
-                .detail("no more of the body came within timeouts.client_body, 300ms"),
+                .detail("the client sent no more of the body within timeouts.client_body, 300ms"),
         ),
         of_clients(Failure::ClientTooSlow).case(
             Case::new("half a body", half_a_body)
                 .front("limits = { minimum_rate = \"1MB/s\", rate_window = \"1s\" }")
                 .clients(EACH)
-                .detail("the body came more slowly than limits.minimum_rate, 1000000 bytes a second over 1s"),
+                .detail("the client sent the body more slowly than limits.minimum_rate, 1000000 bytes a second over \
+                         1s"),
         ),
         of_clients(Failure::ClientGone)
             .case(
@@ -115,7 +116,7 @@ pub(crate) fn rows() -> Vec<Row> {
                 .front("timeouts = { client_write = \"300ms\" }")
                 .clients(EACH)
                 .cut(200)
-                .detail("the client took nothing within timeouts.client_write, 300ms"),
+                .detail("the client read nothing within timeouts.client_write, 300ms"),
         ),
         of_clients(Failure::ClientBehind).case(
             Case::new("a slow client beside a fast one", is_behind)
@@ -378,7 +379,7 @@ pub(crate) fn rows() -> Vec<Row> {
                 Seen::of(client)
             })
             .front("timeouts = { client_header = \"300ms\" }")
-            .detail("no PROXY header came as a whole within timeouts.client_header, 300ms"),
+            .detail("no complete PROXY header arrived within timeouts.client_header, 300ms"),
         ),
         Row::of(Failure::TunnelIdle)
             .case(

@@ -157,7 +157,7 @@ pub(crate) fn rows() -> Vec<Row> {
                     .route(ASKS)
                     .upstream("servers = [\"{nobody}\"]\n{options}")
                     .servers(THREE)
-                    .detail("nothing answers at its UDP port"),
+                    .detail("its UDP port does not respond"),
             ),
         Row::of(Failure::AuthFailed)
             .case(

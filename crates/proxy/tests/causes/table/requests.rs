@@ -92,7 +92,7 @@ pub(crate) fn rows() -> Vec<Row> {
                     .route(BUFFERED)
                     .tables("[request_buffering]\ndisk = 0\nmemory = 5000\npath = \"{dir}\"\n")
                     .clients(EACH)
-                    .detail("the body is longer than any that is buffered here, 100 bytes"),
+                    .detail("the body is longer than the limit for buffered bodies, 100 bytes"),
             )
             .no_servers(EACH, BEFORE),
         Row::of(Failure::RequestBuffersFull)
@@ -107,7 +107,7 @@ pub(crate) fn rows() -> Vec<Row> {
                 .route(BUFFERED)
                 .tables("[request_buffering]\nmemory = 150\ndisk = \"100KB\"\npath = \"{dir}\"\n")
                 .clients(EACH)
-                .detail("all buffered bodies take request_buffering.disk, 100000 bytes"),
+                .detail("buffered bodies use all of request_buffering.disk, 100000 bytes"),
             )
             .no_servers(EACH, BEFORE),
         Row::of(Failure::RequestBufferFailed)
@@ -160,7 +160,7 @@ pub(crate) fn rows() -> Vec<Row> {
                 Case::new("dot segments", |play| play.asks("GET", "/x/../api", ""))
                     .tables("[[route]]\npath = \"/api\"\nrespond = { status = 200 }\n")
                     .clients(EACH)
-                    .detail("the path holds dot segments"),
+                    .detail("the path contains dot segments"),
             )
             .no_servers(EACH, BEFORE),
         Row::of(Failure::MethodRefused)

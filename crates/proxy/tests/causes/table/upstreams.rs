@@ -35,7 +35,7 @@ fn connections() -> Vec<Row> {
             Case::new("nobody listens", plain)
                 .upstream("servers = [\"{nobody}\"]\n{options}")
                 .detail("Connection refused"),
-            "nothing answers at its UDP port",
+            "its UDP port does not respond",
         ),
         Row::of(Failure::UpstreamHandshake)
             .case(
@@ -91,12 +91,12 @@ fn connections() -> Vec<Row> {
             .case(
                 Case::new("HTTP/1.1 in the place of HTTP/2", |play| play.asks_at(PLAIN))
                     .servers(TWO)
-                    .detail("it does not begin as HTTP/2 does"),
+                    .detail("its first bytes are not HTTP/2"),
             )
             .case(
                 Case::new("no SETTINGS", |play| play.asks_at(b""))
                     .servers(TWO)
-                    .detail("it closed the connection before its SETTINGS of HTTP/2"),
+                    .detail("it closed the connection before its HTTP/2 SETTINGS"),
             )
             .case(
                 Case::new("a server of HTTP/2 alone", |play| {
@@ -239,7 +239,7 @@ fn responses() -> Vec<Row> {
                 })
                 .clients(EACH)
                 .servers(ONE)
-                .detail("a 101 that was not asked for"),
+                .detail("an invalid 101: not requested"),
             )
             .no_servers(STREAMS, "a 101 makes the message malformed (RFC 9113 §8.6, RFC 9114 §4.5)"),
         any(
@@ -255,7 +255,7 @@ fn responses() -> Vec<Row> {
                 caller.gets()
             })
             .cut(200)
-            .detail("9000 of the 50000 bytes came"),
+            .detail("9000 of 50000 bytes (Content-Length) arrived"),
         )
         .case(
             Case::new("a body longer than its Content-Length", |play| {
@@ -265,7 +265,7 @@ fn responses() -> Vec<Row> {
                 })
             })
             .servers(STREAMS)
-            .detail("0 of the 2 bytes came that Content-Length says; the body is longer than content-length"),
+            .detail("0 of 2 bytes (Content-Length) arrived; the body is longer than content-length"),
         )
         .case(
             Case::new("a body shorter than its Content-Length", |play| {
@@ -276,7 +276,7 @@ fn responses() -> Vec<Row> {
                 })
             })
             .servers(STREAMS)
-            .detail("4 of the 5 bytes came that Content-Length says; the body is 1 bytes shorter"),
+            .detail("4 of 5 bytes (Content-Length) arrived; the body is 1 bytes shorter"),
         ),
         any(
             Failure::UpstreamUndecodable,
@@ -289,7 +289,7 @@ fn responses() -> Vec<Row> {
                     server.ends();
                 })
             })
-            .detail("the body is no valid gzip"),
+            .detail("the body is not valid gzip"),
         ),
         Row::of(Failure::UpstreamStatus).no_clients(EACH, ONLY_RETRIED).no_servers(EACH, ONLY_RETRIED),
         any(
@@ -329,7 +329,7 @@ fn responses() -> Vec<Row> {
                     .upstream(SECURED)
                     .clients(EACH)
                     .servers(ONE)
-                    .detail("the TLS handshake did not end within timeouts.upstream_connect, 300ms"),
+                    .detail("the TLS handshake did not complete within timeouts.upstream_connect, 300ms"),
             )
             .case(
                 Case::new("no SETTINGS", |play| {
@@ -342,8 +342,8 @@ fn responses() -> Vec<Row> {
                 .servers(STREAMS)
                 .details([
                     "",
-                    "no SETTINGS of HTTP/2 came within",
-                    "no SETTINGS of HTTP/3 came within",
+                    "it sent no HTTP/2 SETTINGS within",
+                    "it sent no HTTP/3 SETTINGS within",
                 ]),
             ),
         any(
@@ -362,7 +362,7 @@ fn responses() -> Vec<Row> {
             })
             .front("timeouts = { upstream_body = \"300ms\" }")
             .cut(200)
-            .detail("no more of the answer came within timeouts.upstream_body, 300ms"),
+            .detail("the server sent no more of the response within timeouts.upstream_body, 300ms"),
         ),
         any(
             Failure::RequestTimeout,

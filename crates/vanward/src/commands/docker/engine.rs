@@ -36,18 +36,21 @@ impl DockerEngine {
 
     /// Lists the running containers. An error says what to do.
     pub(super) fn containers(&self) -> Result<Vec<Container>, String> {
-        let list = self
-            .get("/containers/json")?
-            .ok_or_else(|| format!("{} knows no containers", self.0.display()))?;
+        let list = self.get("/containers/json")?.ok_or_else(|| {
+            format!("{} has no list of containers: is it the socket of Docker or Podman?", self.0.display())
+        })?;
         // Only a list says which containers run, even if it is empty.
-        let listed = list.as_array().ok_or_else(|| format!("{} answers with no list", self.0.display()))?;
+        let listed = list
+            .as_array()
+            .ok_or_else(|| format!("{}: its answer is not a list of containers", self.0.display()))?;
         let ids = listed.iter().filter_map(|one| one["Id"].as_str());
         let mut containers = Vec::new();
         for id in ids.filter(|id| id.bytes().all(|byte| byte.is_ascii_alphanumeric())) {
             // The container may be gone by now.
             let Some(told) = self.get(&format!("/containers/{id}/json"))? else { continue };
             let container = Container::read(&told);
-            let garbled = || format!("{}: its answer about {id} is no container", self.0.display());
+            let garbled =
+                || format!("{}: its answer for {id} does not describe a container", self.0.display());
             containers.push(container.ok_or_else(garbled)?);
         }
         Ok(containers)
@@ -61,7 +64,7 @@ impl DockerEngine {
             if head.len() == HEAD_BYTES_MAX
                 || stream.read(&mut byte).map_err(|error| self.failed(&error))? == 0
             {
-                return Err(format!("{} sends no events", self.0.display()));
+                return Err(format!("{} does not send events", self.0.display()));
             }
             head.push(byte[0]);
         }
@@ -81,7 +84,7 @@ impl DockerEngine {
             (Some(404), _) => Ok(None),
             (Some(200), Some(end)) => serde_json::from_slice(&answer[end + 4..])
                 .map(Some)
-                .map_err(|error| format!("{}: {path} is no JSON: {error}", self.0.display())),
+                .map_err(|error| format!("{}: {path} is not JSON: {error}", self.0.display())),
             _ => Err(self.refused(&answer)),
         }
     }
@@ -100,7 +103,7 @@ impl DockerEngine {
     fn failed(&self, error: &std::io::Error) -> String {
         let remedy = match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                "; does Docker or Podman run, and is this its socket (--engine)?"
+                "; is Docker or Podman running, and is this its socket (--engine)?"
             }
             ErrorKind::PermissionDenied => "; this user may not use it: run as one of group docker",
             _ => "",

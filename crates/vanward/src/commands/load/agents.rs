@@ -213,7 +213,7 @@ impl Crew {
         for course in courses {
             let AgentState::Runs { heard_at, .. } = course else { continue };
             let why = if now >= *heard_at + self.patience {
-                format!("it has said nothing for {:?}", self.patience)
+                format!("it has been silent for {:?}", self.patience)
             } else if over.is_some_and(|over| now >= over) {
                 format!("it has not ended within {:?} after its time", self.patience)
             } else {
@@ -310,11 +310,11 @@ impl LoadAgent {
     }
 
     fn lost(&self) -> String {
-        self.told("the agent is gone, or never was there: it has to run `vanward load agent`")
+        self.told("the agent has exited, or did not start: its command must run `vanward load agent`")
     }
 
     fn confused(&self) -> String {
-        self.told("what it says is no answer of an agent of this version")
+        self.told("its output is not that of an agent of this version")
     }
 }
 

@@ -62,10 +62,10 @@ Examples:
   vanward load websocket --fan-out -c 1000 -R 50 http://127.0.0.1:8080/room      one sends 50/s, 999 receive
   vanward load websocket --h2 -c 4 -m 25 https://127.0.0.1:8443/ws               over HTTP/2 (RFC 8441)
 
-A message is text: from=STREAM seq=NUMBER sent_ns=NANOSECONDS, filled up to --size. With --message it is another one, in which
-{{stream}}, {{counter}}, {{timestamp_ns}}, {{random 1 100}} and {{uuid}} differ each time; without from=, seq= and sent_ns= in
-it answers are taken to come in order, and fan-out has no delays. `vanward origin` has an echo at /websocket and rooms at
-/websocket/fan-out?room=NAME.")]
+A message is text: from=STREAM seq=NUMBER sent_ns=NANOSECONDS, filled up to --size. --message sets another text, in which
+{{stream}}, {{counter}}, {{timestamp_ns}}, {{random 1 100}} and {{uuid}} differ each time. If it lacks from=, seq= and
+sent_ns=, answers are assumed to arrive in order, and fan-out has no delays. `vanward origin` has an echo at /websocket
+and rooms at /websocket/fan-out?room=NAME.")]
 pub(super) struct WebSocketArgs {
     #[command(flatten)]
     common: StreamFlags,

@@ -185,7 +185,7 @@ impl RunWatch {
 }
 
 pub(super) fn unwritten(path: &Path, error: &std::io::Error) -> String {
-    format!("cannot write {}: {error}; is the directory there, and writable?", path.display())
+    format!("cannot write {}: {error}; does the directory exist, and is it writable?", path.display())
 }
 
 /// Formats rate, percentiles and errors of a second, for messages or requests.

@@ -21,8 +21,8 @@ const HELP: &[(&str, &str)] = &[
     ("d, u", "drain a server, use it again"),
     ("w", "change the weight of a server"),
     ("p", "purge a URL (* for any text), or all"),
-    ("x, c", "remove a fault, or all and what is shaped"),
-    ("q, Ctrl-C", "quit; the proxy goes on"),
+    ("x, c", "remove a fault, or all faults and shaping"),
+    ("q, Ctrl-C", "quit; the proxy keeps running"),
 ];
 
 type Line = (String, CellStyle);
@@ -60,7 +60,7 @@ fn summary(state: &TopState) -> Vec<Line> {
     let mut lines = Vec::new();
     if let Some(why) = &state.lost {
         let age = state.fresh.as_ref().map(|fresh| state.now.saturating_duration_since(fresh.at).as_secs());
-        let age = age.map(|age| format!(" What is shown is {} old.", time(age))).unwrap_or_default();
+        let age = age.map(|age| format!(" These figures are {} old.", time(age))).unwrap_or_default();
         lines.push((format!(" NO ANSWER: {why}.{age} "), alarm(state).reversed()));
     }
     let Some(Fresh { status, .. }) = &state.fresh else {
@@ -219,9 +219,9 @@ fn last_line(state: &TopState) -> Line {
 }
 
 fn help(screen: &mut Screen) {
-    const TITLE: &str = " keys; any key goes back ";
-    const NOTE: &str =
-        "Rates and percentiles are those of the last minute. Clients are counted while somebody looks.";
+    const TITLE: &str = " keys; press any key to return ";
+    const NOTE: &str = "Rates and percentiles are those of the last minute. Clients are counted only while this view \
+                        or the dashboard is open.";
     let width = screen.width.min(76);
     let inside = width.saturating_sub(2);
     let keys = HELP.iter().map(|(keys, what)| format!("{keys:<27}  {what}"));

@@ -293,7 +293,7 @@ fn requests(live: &LiveStatus) -> Sheet {
         }
     });
     let rows: Vec<SheetRow> = rows.collect();
-    let note = if rows.is_empty() { "no request is under way" } else { "the slowest requests under way" };
+    let note = if rows.is_empty() { "no requests are running" } else { "the slowest running requests" };
     Sheet { columns: COLUMNS, rows, note: note.to_owned() }
 }
 

@@ -260,7 +260,7 @@ impl TopState {
             (TextPurpose::Weight(server), text) => match text.parse::<u32>() {
                 Ok(weight) if weight <= 1000 => self.ask(TopOrder::Weigh(server, weight)),
                 _ => {
-                    self.notice = Notice::Failed(format!("{text:?} is no weight: 0 to 1000"));
+                    self.notice = Notice::Failed(format!("{text:?} is not a weight: write 0 to 1000"));
                     KeyEffect::Stay
                 }
             },
@@ -278,7 +278,7 @@ impl TopState {
 
     fn send(&mut self, order: TopOrder) -> KeyEffect {
         if self.lost.is_some() || self.fresh.is_none() {
-            self.notice = Notice::Failed("nothing was sent: the proxy does not answer".to_owned());
+            self.notice = Notice::Failed("not sent, because the proxy does not respond".to_owned());
             return KeyEffect::Stay;
         }
         self.notice = Notice::None;

@@ -40,7 +40,7 @@ $TTL 60
 
 /// Mistakes, and the expected reasons.
 const WRONG: [(&str, &str); 7] = [
-    ("key_name = \"acme-key\", key_file = \"DIR/other.key\"", "the secret is not the server's"),
+    ("key_name = \"acme-key\", key_file = \"DIR/other.key\"", "the secret differs from the server's"),
     ("key_name = \"no-key\", key_file = \"DIR/tsig.key\"", "the server does not have this key"),
     (
         "key_name = \"acme-key\", key_file = \"DIR/tsig.key\", algorithm = \"hmac-sha512\"",

@@ -73,8 +73,8 @@ pub(super) fn instances(scene: &AcmeScene<'_>) -> Result<(), String> {
     in_another_second();
     scene.renew("a.example", &reached.proxy.1)?;
     let alone = reached.until_other(scene, "a.example", &renewed)?;
-    if !reached.proxy.0.said().contains("Redis cannot be reached, so this instance asks on its own") {
-        return Err(format!("it does not report that it asks on its own:\n{}", reached.proxy.0.said()));
+    if !reached.proxy.0.said().contains("Redis cannot be reached, so this instance requests one itself") {
+        return Err(format!("it does not report that it requests one itself:\n{}", reached.proxy.0.said()));
     }
     redis = Some(start(scene, address)?);
     for instance in [&by_handshakes, &by_files] {

@@ -56,7 +56,7 @@ pub(super) fn check(scene: &FleetScene) -> Result<(), String> {
     for index in 0..2 {
         until("the killed instance is no longer a member", || {
             let said = fleet.instances[index].1.as_ref().map(Process::said).unwrap_or_default();
-            Ok(said.contains("removed, as etcd tells"))
+            Ok(said.contains("removed, as etcd reports"))
         })?;
     }
     say(format_args!("one cache: it is no longer a member after {} s", began.elapsed().as_secs()));
@@ -108,7 +108,7 @@ impl PeerFleet {
         for (_, process) in &fleet.instances {
             until("all instances know of each other", || {
                 let said = process.as_ref().map(Process::said).unwrap_or_default();
-                Ok(said.matches("added; its share of requests grows slowly, as etcd tells").count() + 1
+                Ok(said.matches("added; its share of requests grows slowly, as etcd reports").count() + 1
                     >= count)
             })?;
         }

@@ -63,7 +63,7 @@ pub(super) fn check(vanward: &Path, folder: &Path, trust: &Trust) -> Result<(), 
 
     scene.start_redis()?;
     scene.until_told("is back after")?;
-    scene.until_told("Redis has lost what it knew")?;
+    scene.until_told("Redis has lost its data")?;
     scene.admit_together("Redis back, empty", UNEVEN, OFF_MAX)?;
     scene.purges()
 }

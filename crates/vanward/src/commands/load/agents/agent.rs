@@ -29,7 +29,7 @@ pub(in crate::commands::load) fn run() -> ExitCode {
     let Some(Ok(AgentLineOrder::Prepare { version, arguments, number, of })) = line::read(&mut input) else {
         return commands::fail(
             commands::USAGE,
-            "an agent is asked on its standard input, by `vanward load --agent COMMAND`",
+            "an agent reads orders from its standard input: start it with `vanward load --agent COMMAND`",
         );
     };
     let plan = match prepared(&version, arguments, number, of) {
@@ -97,12 +97,12 @@ fn prepared(
 ) -> Result<load::LoadPlan, String> {
     let own = env!("CARGO_PKG_VERSION");
     if version != own {
-        return Err(format!("its vanward is {own}, the other one is {version}: both have to be the same"));
+        return Err(format!("its vanward is {own}, the other one is {version}: both must be the same"));
     }
     let typed = Typed::try_parse_from(["load".to_owned()].into_iter().chain(arguments));
     let Typed { arguments } = typed.map_err(|error| error.to_string())?;
     if arguments.command.is_some() || !arguments.agents.is_empty() {
-        return Err("an agent sends requests, no streams".to_owned());
+        return Err("an agent sends only requests, not streams".to_owned());
     }
     let plan = load::LoadPlan { seconds: true, ..planned::plan(&arguments)?.part(number, of) };
     load::check(&plan).map_err(|error| error.to_string())?;

@@ -87,7 +87,7 @@ fn questions_help_and_a_lost_proxy_are_shown() {
     lost.now += Duration::from_secs(61);
     let first = drawn(&lost, 120, 24).remove(0);
     assert!(
-        first.contains("NO ANSWER: cannot connect to /run/admin.sock. What is shown is 1 min"),
+        first.contains("NO ANSWER: cannot connect to /run/admin.sock. These figures are 1 min"),
         "{first}"
     );
     let never = TopState::new("/run/admin.sock".to_owned(), String::new(), true);
