@@ -138,7 +138,7 @@ pub(crate) fn shared() -> Router<Weak<Control>> {
         .route("/shaping/{place}/{name}", delete(shaping::remove))
 }
 
-const PLACES: &str = "there are GET /status, /live, /hour, /configuration, /certificates, /faults, /maintenance and /shaping, POST /reload, /faults, /shaping, /sources, \
+const PLACES: &str = "the endpoints are GET /status, /live, /hour, /configuration, /certificates, /faults, /maintenance and /shaping, POST /reload, /faults, /shaping, /sources, \
                       /cache/purge and explain, /routes/explain, /certificates/renew, /maintenance/on and off, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
                       /shaping and /shaping/listener, route or upstream/NAME";
 

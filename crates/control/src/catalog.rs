@@ -169,7 +169,7 @@ impl ServiceFollower {
         }
         self.left_out = left_out;
         let is_blind = answer.is_denied && self.standing.consul.token_file.is_none();
-        let hint = if is_blind { ", as far as can be seen without token_file" } else { "" };
+        let hint = if is_blind { ", or none is visible without token_file" } else { "" };
         let none = format!("Consul has no healthy instance of {}{hint}", self.service);
         if targets.is_empty() && !known.is_empty() {
             message::warn(&none);
@@ -237,7 +237,7 @@ impl ServiceStanding {
         let (state, trouble) = match outcome {
             Ok(()) => (CatalogState::Well, None),
             Err(CatalogFailure::Unreachable(why)) => {
-                let trouble = format!("Consul cannot be asked: {why}; services keep their last servers");
+                let trouble = format!("Consul cannot be queried: {why}; services keep their last servers");
                 (CatalogState::Unreachable, Some(trouble))
             }
             Err(CatalogFailure::Refused(why)) => {

@@ -438,9 +438,9 @@ impl Control {
                 (Ok(true), None) => self.tell_workers(|| WorkerMessage::Listen(*id)),
                 (Ok(false), _) => {}
                 (Err(error), rule) => {
-                    let done = if rule.is_some() { "refuse" } else { "take" };
+                    let done = if rule.is_some() { "refuse" } else { "accept" };
                     message::warn(&format!(
-                        "listener {bound} does not {done} connections for a fault: {error}"
+                        "listener {bound} cannot {done} connections for a fault: {error}"
                     ));
                 }
             }

@@ -131,7 +131,7 @@ impl SpanSender {
                 self.tell(&Lost { spans: count, reason });
             } else if !has_failed {
                 let what = self.cannot_send(count, &reason);
-                message::warn(&format!("{what}; they are kept while there is room"));
+                message::warn(&format!("{what}; kept while there is room"));
             }
             if is_last {
                 return self.count(count, false);

@@ -298,7 +298,7 @@ impl H3StateMachine {
             return self
                 .floods
                 .count(Flood::Overhead, 1, now.second)
-                .map_err(|flood| self.offended(flood.into(), "a request too many"));
+                .map_err(|flood| self.offended(flood.into(), "one request too many"));
         }
         let key = self.streams.add(id, now.tick);
         self.headless += 1;

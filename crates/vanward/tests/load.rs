@@ -551,7 +551,7 @@ fn a_list_with_mistakes_is_refused_before_any_request() {
             "r.toml:1:1: header \"Connection: close\": HTTP/2 and HTTP/3 have no",
         ),
         (&["--requests-from", "/none.toml"], "cannot read /none.toml"),
-        (&["--requests-from", "/none"], "say --requests-format"),
+        (&["--requests-from", "/none"], "set --requests-format"),
         (&["--requests-from", &file, "-X", "PUT"], "cannot be used with"),
         (&["--requests-from", &file, "--urls", "x"], "cannot be used with"),
     ] {

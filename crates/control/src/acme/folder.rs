@@ -158,7 +158,7 @@ fn make(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().recursive(true).mode(0o700).create(folder) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(io::Error::new(
             ErrorKind::PermissionDenied,
-            format!("{error}; make the folder for the user of the process, or set folder in [acme]"),
+            format!("{error}; create the folder for the user of the process, or set folder in [acme]"),
         )),
         made => made,
     }

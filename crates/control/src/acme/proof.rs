@@ -113,7 +113,7 @@ fn tell_standing(asked: &ProofRequest<'_>, host: &str) {
     let policy = if asked.name.starts_with("*.") { "; policy=wildcard" } else { "" };
     for issuer in &asked.issuers {
         message::info(&format!(
-            "certificate of {}: the authority looks for this record: _validation-persist.{host}. IN TXT \"{issuer}; \
+            "certificate of {}: the authority requires this record: _validation-persist.{host}. IN TXT \"{issuer}; \
              accounturi={}{policy}\"",
             asked.name, asked.account
         ));

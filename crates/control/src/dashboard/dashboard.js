@@ -220,7 +220,7 @@ const routes = new Sheet("routes", "Routes", [
     : [["Maintenance", () => maintain("on", row.route), `Begin maintenance of ${row.route}`]],
 });
 function maintain(how, route) {
-  const question = how === "on" && `Answer every request to ${route} with 503 until the maintenance is ended?`;
+  const question = how === "on" && `Answer every request to ${route} with 503 until you end the maintenance?`;
   return change("POST", `/maintenance/${how}`, { routes: [route] }, question, `Maintenance of ${route} is ${how}.`);
 }
 
@@ -594,7 +594,7 @@ function show(status, live) {
   clients.show(all.clients.map((client) => ({
     ...client, rate: client.requests / Math.max(all.seconds, 1), share: client.requests / Math.max(all.requests, 1),
   })), `${all.requests} requests in the last ${all.seconds.toFixed(0)} s${error}`);
-  underWay.show(live.requests.map((request, key) => ({ ...request, key })), live.requests.length ? "" : "No request is under way.");
+  underWay.show(live.requests.map((request, key) => ({ ...request, key })), live.requests.length ? "" : "No requests are running.");
   const store = status.cache;
   cached.show(status.routes.filter((route) => route.cache).map((route) => {
     const answered = route.cache.hits + route.cache.stale + route.cache.waits;
@@ -642,7 +642,7 @@ function failed(error) {
   session = null;
   turn = 0;
   if (error.status === 401) {
-    if (token) $("alarm").textContent = "The token is not the right one.";
+    if (token) $("alarm").textContent = "The token is wrong.";
     $("alarm").hidden = !token;
     token = null;
     sessionStorage.removeItem("vanward-token");
@@ -650,7 +650,7 @@ function failed(error) {
     $("parts").hidden = true;
     return;
   }
-  $("alarm").textContent = error.status ? error.message : "The proxy does not answer. The page shows old data.";
+  $("alarm").textContent = error.status ? error.message : "The proxy does not respond. The page shows old data.";
   $("alarm").hidden = false;
   document.title = "No answer: Vanward";
 }

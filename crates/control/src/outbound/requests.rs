@@ -94,7 +94,7 @@ fn written(url: &KeyUrl, request: &Request<Bytes>) -> Result<Vec<u8>, String> {
     ];
     for name in ["content-type", "content-encoding", "authorization"] {
         if let Some(value) = request.headers().get(name) {
-            fields.push((name, value.to_str().map_err(|_| format!("the value of {name} is no text"))?));
+            fields.push((name, value.to_str().map_err(|_| format!("the value of {name} is not text"))?));
         }
     }
     http_client::request(request.method().as_str(), &url.path, &fields, request.body())

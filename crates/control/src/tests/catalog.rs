@@ -246,7 +246,7 @@ fn while_consul_says_nothing_that_counts_the_last_servers_stay() {
     let scene = scene(Says::Instances(vec![(1, 1), (2, 1)]));
     assert_eq!(scene.who(), [1, 1, 2, 2]);
     let port = scene.names.address.port();
-    let gone = format!("Consul cannot be asked: 127.0.0.1:{port}: ");
+    let gone = format!("Consul cannot be queried: 127.0.0.1:{port}: ");
     let refused = |why: &str| format!("Consul at 127.0.0.1:{port}: web: {why}");
     for (says, expected) in [
         (Says::Nothing, gone),
@@ -257,7 +257,7 @@ fn while_consul_says_nothing_that_counts_the_last_servers_stay() {
         (Says::Answer(200, "<html>".to_owned()), refused("its answer cannot be read: ")),
         (
             Says::Answer(200, " ".repeat((8 << 20) + 1)),
-            format!("Consul cannot be asked: 127.0.0.1:{port}: its answer is larger than 8192 KiB; "),
+            format!("Consul cannot be queried: 127.0.0.1:{port}: its answer is larger than 8192 KiB; "),
         ),
         (Says::Filtered, refused("the token has no permission")),
         (Says::Leaderless, refused("its servers have no leader")),

@@ -72,7 +72,7 @@ fn missing(need: &Need) -> Option<Wrong> {
 fn folder_of(file: &Path) -> Option<Wrong> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-        let what = format!("{}: there is no folder {}", file.display(), folder.display());
+        let what = format!("{}: the folder {} does not exist", file.display(), folder.display());
         return Some((what, Some("an existing folder, or create it first")));
     }
     file.is_dir().then(|| (format!("{} is a folder", file.display()), Some("the name of a file in it")))
@@ -201,9 +201,9 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
         );
         let expected = "; expected an existing folder, or create it first";
         let remarks = format!(
-            "f.toml:1:9: admin: /nowhere/admin: there is no folder /nowhere{expected}\n\
-             f.toml:9:10: target: /nowhere/else/access.log: there is no folder /nowhere/else{expected}\n\
-             f.toml:11:11: address: /nowhere/web: there is no folder /nowhere{expected}\n"
+            "f.toml:1:9: admin: /nowhere/admin: the folder /nowhere does not exist{expected}\n\
+             f.toml:9:10: target: /nowhere/else/access.log: the folder /nowhere/else does not exist{expected}\n\
+             f.toml:11:11: address: /nowhere/web: the folder /nowhere does not exist{expected}\n"
         );
         assert_eq!(told(&text), (remarks, false));
         // RFC 6761 §6.4: the name never exists, and no name server is asked.

@@ -183,7 +183,8 @@ impl FileKeeper<'_> {
 
     /// Writes atomically: readers see the old or the new file.
     fn write(&self, text: &[u8]) -> Result<(), String> {
-        let name = self.output.file_name().ok_or_else(|| format!("{} is no file", self.output.display()))?;
+        let name =
+            self.output.file_name().ok_or_else(|| format!("{} is not a file", self.output.display()))?;
         let mut draft = std::ffi::OsString::from(".");
         draft.push(name);
         draft.push(".new");

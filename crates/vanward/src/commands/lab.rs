@@ -216,7 +216,7 @@ fn show(name: &str) -> Result<(), String> {
         all.map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
     };
     let experiment = experiments::named(name)
-        .ok_or_else(|| format!("there is no experiment {name:?}; expected one of {}", names()))?;
+        .ok_or_else(|| format!("no experiment is named {name:?}; expected one of {}", names()))?;
     // Not in the plan itself, which the user may change.
     super::say(format_args!("{name}: {}", title_and_times(experiment)?.1));
     print(experiment.text)

@@ -247,7 +247,7 @@ pub(crate) fn serve_with(
     };
     match ::control::run_until_signal(running, operation.pid_file.as_deref(), announce) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => not_run(&format!("cannot be operated: {error}")),
+        Err(error) => not_run(&format!("cannot handle signals or write the PID file: {error}")),
     }
 }
 

@@ -195,7 +195,7 @@ fn page(status: &StatusReport, view: &StatusView) -> String {
         page += &faults::table(&status.faults);
     }
     if !status.shaping.is_empty() {
-        page += "\nrates and delays; `vanward shape clear` takes back what is changed\n";
+        page += "\nrates and delays; `vanward shape clear` reverts changes\n";
         page += &shape::table(&status.shaping);
     }
     page

@@ -96,7 +96,7 @@ async function withToken(page) {
   await page.waitForSelector("#token:not([hidden])", PATIENCE);
   await type(page, "#token-input", "not-the-token-of-the-file");
   await page.click("#token-form button");
-  await shows(page, "alarm", "not the right one");
+  await shows(page, "alarm", "token is wrong");
   holds(await page.$eval("#parts", (parts) => parts.hidden), "without the right token nothing is shown");
   await type(page, "#token-input", token);
   await page.click("#token-form button");

@@ -236,7 +236,7 @@ impl Crew {
         let together = RunOutcome::together(outcomes).map_err(|error| error.to_string())?;
         let Some(mut outcome) = together else {
             let first = lost.first();
-            return Err(first.map_or_else(|| "there is no agent".to_owned(), |(agent, why)| agent.told(why)));
+            return Err(first.map_or_else(|| "no agent is given".to_owned(), |(agent, why)| agent.told(why)));
         };
         let problems = lost
             .into_iter()

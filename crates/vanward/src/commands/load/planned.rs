@@ -120,7 +120,7 @@ fn requested(arguments: &LoadArgs) -> Result<(Vec<String>, Vec<Listed>), String>
             Some(RequestsFormat::Har) => ListFormat::Har,
             Some(RequestsFormat::Handed) => ListFormat::Handed,
             None => ListFormat::from_file(&file).ok_or_else(|| {
-                format!("{FLAG} {file}: its name does not end in .toml, .http or .har; say --requests-format")
+                format!("{FLAG} {file}: its name does not end in .toml, .http or .har; set --requests-format")
             })?,
         };
         let text = text(path, FLAG)?;

@@ -258,7 +258,7 @@ fn clients(live: &LiveStatus) -> Sheet {
     });
     let error = match all.error {
         0 => String::new(),
-        error => format!("; counts may be {error} too low, as there are many clients"),
+        error => format!("; counts may be {error} too low, because there are many clients"),
     };
     let note = format!("{} requests in the last {:.0} s{error}", all.requests, all.seconds);
     Sheet { columns: COLUMNS, rows: rows.collect(), note }

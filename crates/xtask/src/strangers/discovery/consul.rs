@@ -86,7 +86,7 @@ pub(super) fn check(vanward: &Path, program: &Path, folder: &Path) -> Result<(),
     say("Consul: while it refuses the token the servers stay");
 
     drop(process);
-    proxy.until_said("Consul cannot be asked: ")?;
+    proxy.until_said("Consul cannot be queried: ")?;
     proxy.until("an agent that is gone", |counts| counts == [2, 0, 2])?;
     let _restarted = agent.start("consul-again")?;
     agent.grant()?;
@@ -94,7 +94,7 @@ pub(super) fn check(vanward: &Path, program: &Path, folder: &Path) -> Result<(),
     proxy.until("an agent that is back, with another catalog", |counts| counts == [0, 4, 0])?;
     let said = proxy.said();
     let count = |what: &str| said.matches(what).count();
-    if (count("Consul cannot be asked: "), count("answers again")) != (1, 1) {
+    if (count("Consul cannot be queried: "), count("answers again")) != (1, 1) {
         return Err(format!("one message must report that Consul is gone, and one that it is back:\n{said}"));
     }
     say("Consul: killed, the servers stay; back with another catalog, that counts");
