@@ -86,7 +86,7 @@ pub fn follow(before: &Plan, now: &Plan) -> Option<String> {
     }
     let Resized { kept, dropped } = cache.store.resize(StoreSettings { memory_bytes, object_bytes_max });
     let report = format!(
-        "cache: evicted {dropped} stored responses, least used first, to fit the new limits; {kept} remain"
+        "cache: {dropped} stored responses were evicted, least used first, to fit the new limits; {kept} remain"
     );
     (dropped > 0).then_some(report)
 }

@@ -51,7 +51,7 @@ fn what_does_not_fit_is_said() {
     let made_room: usize =
         made_room.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{remarks:?}"));
     assert!((40..80).contains(&made_room), "{remarks:?}");
-    assert!(remarks[0].contains(&format!("; {} are kept", 100 - made_room)), "{remarks:?}");
+    assert!(remarks[0].contains(&format!("; {} remain", 100 - made_room)), "{remarks:?}");
     let disk = scene.file("disk").display().to_string();
     let remarks = reload(
         &scene,

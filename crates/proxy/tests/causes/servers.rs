@@ -81,7 +81,7 @@ fn each_failure_of_a_response_has_its_word_status_and_detail() {
             },
             status: 200,
             cause: "upstream-truncated",
-            details: ["9000 of the 50000 bytes came"; 3],
+            details: ["9000 of 50000 bytes (Content-Length) arrived"; 3],
         },
         Row {
             what: "a head that is too large",
