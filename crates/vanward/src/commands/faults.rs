@@ -118,7 +118,7 @@ Examples:
   vanward faults add 1%:503
   vanward faults add 'delay 2s±100ms' --route /api --expires 5m
   vanward faults remove --fault 'delay 2s±100ms'
-  vanward faults clear                         no faults, and rates and delays are those of the file";
+  vanward faults clear                         no faults, and the rates and delays of the file";
 
 const ADD_EXAMPLES: &str = "\
 Examples:

@@ -14,8 +14,8 @@ use super::{lab, lab_files};
 
 /// Shows what clients get while servers die, links slow down and configurations are reloaded.
 ///
-/// Load has a constant rate, and at the times of the plan something happens to origins, proxy or links. Each proxy
-/// does the same with restarted origins. Figures are reported by phase, with the time to recover.
+/// The load has a constant rate. At the times in the plan, events hit origins, proxy or links. Each proxy goes through
+/// the same run, with restarted origins. Figures are reported by phase, with the time to recover.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LabResilienceArgs {

@@ -55,8 +55,8 @@ use super::verdict::{self, Judged};
 pub(crate) struct LoadArgs {
     #[command(subcommand)]
     command: Option<LoadCommand>,
-    /// `http://HOST[:PORT]/PATH`, or https. Optional with --urls and --requests-from; with them, what starts with / in the
-    /// file is a path of this host.
+    /// `http://HOST[:PORT]/PATH`, or https. Optional with --urls and --requests-from, where entries that
+    /// start with / are paths on this host
     #[arg(required_unless_present = "listed")]
     url: Option<String>,
     /// Number of connections, over all threads; several, such as 1,10,100,1k, for one run after the other
@@ -179,8 +179,8 @@ pub(crate) struct LoadArgs {
     /// load agent', 'kubectl attach -qi POD'. Given once for each machine
     #[arg(long = "agent", value_name = "COMMAND")]
     agents: Vec<String>,
-    /// An agent is lost if it is silent for this time, or has not ended this long after its time. The result is
-    /// then that of the others, and invalid
+    /// An agent is lost if it is silent for this time, or has not ended this long after its time. The result
+    /// then covers only the other agents, and is invalid
     #[arg(long, value_name = "DURATION", value_parser = seconds, requires = "agents", default_value = "30s")]
     agent_timeout: f64,
     /// Do not show progress

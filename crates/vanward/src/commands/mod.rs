@@ -135,7 +135,7 @@ pub(crate) struct Operation {
     #[arg(long, value_name = "PATH")]
     admin: Option<PathBuf>,
 
-    /// Write the process ID to this file; it is removed at the end
+    /// Write the process ID to this file, which is removed on exit
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
 

@@ -46,7 +46,7 @@ pub(crate) struct OriginArgs {
     /// Use TLS only on this address. Can be repeated.
     #[arg(long, value_name = "ADDRESS")]
     listen_tls: Vec<SocketAddr>,
-    /// Accept HTTP/3 as well, at the same port of UDP, wherever TLS is accepted.
+    /// Accept HTTP/3 as well, on the same UDP port, wherever TLS is accepted.
     #[arg(long)]
     h3: bool,
     /// Only cipher suite, by its IANA name: TLS_AES_128_GCM_SHA256
@@ -55,8 +55,8 @@ pub(crate) struct OriginArgs {
     /// Send `Connection: keep-alive` in HTTP/1.1 responses too, for proxies that otherwise close connections
     #[arg(long)]
     say_keep_alive: bool,
-    /// Work on this number of requests at once: those with a delay (/delay/50ms, ?delay=50ms). Others wait their
-    /// turn. A request is processed even if its client has gone, as in a server with a thread pool
+    /// Process at most this number of delayed requests (/delay/50ms, ?delay=50ms) at once; others wait. A request is
+    /// processed even if its client has gone, as in a server with a thread pool
     #[arg(long, value_name = "N")]
     capacity: Option<NonZeroUsize>,
     /// Print nothing on standard output.

@@ -47,7 +47,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, conflicts_with_all = ["cert", "key"])]
     self_signed: bool,
 
-    /// Serve HTTP/3 as well, at the same port of UDP: browsers learn of it by `Alt-Svc`. With `--self-signed` it is on.
+    /// Serve HTTP/3 as well, on the same UDP port: browsers find it through `Alt-Svc`. On by default with `--self-signed`.
     #[arg(long, overrides_with = "no_http3")]
     http3: bool,
 
@@ -62,7 +62,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "SIZE", value_parser = cache_size)]
     cache: Option<u64>,
 
-    /// Compress responses for clients that accept it: gzip, Brotli or Zstandard. Each piece of a stream leaves at once.
+    /// Compress responses for clients that accept it: gzip, Brotli or Zstandard. Streams are flushed at once.
     #[arg(long)]
     compress: bool,
 
@@ -104,7 +104,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "NAME", value_parser = profiles())]
     profile: Option<&'static Profile>,
 
-    /// Never reject requests because servers are slow. By default, requests above what keeps the servers busy get 503.
+    /// Never reject requests because servers are slow. By default, excess requests get 503 while servers are overloaded.
     #[arg(long)]
     no_shed: bool,
 

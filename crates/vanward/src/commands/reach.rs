@@ -25,7 +25,7 @@ pub(crate) struct ProxySelection {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Configuration file that has the admin socket [default: vanward.toml, or /etc/vanward/vanward.toml if there is none here]
+    /// Configuration file that names the admin socket [default: vanward.toml, or /etc/vanward/vanward.toml if there is none here]
     #[arg(long, short, value_name = "FILE", conflicts_with = "socket")]
     config: Option<PathBuf>,
 }

@@ -59,8 +59,8 @@ pub(crate) struct StatusArgs {
 }
 
 const EXAMPLES: &str = "\
-Rates and percentiles are those of the last minute. Percentiles are estimated from a histogram; those of a server are
-the time to the first byte of its response.
+Rates and percentiles cover the last minute. Percentiles are estimated from a histogram; for a server, they are of the
+time to the first byte of its response.
 
 Examples:
   vanward status                               the proxy whose `admin` socket vanward.toml names

@@ -36,7 +36,7 @@ use state::{KeyEffect, TopState};
 
 /// Shows the activity of the running proxy, live: routes, servers, clients, requests under way, cache, faults.
 ///
-/// Rates and percentiles are those of the last minute, as in `vanward status`. Keys drain, restore and weigh servers,
+/// Rates and percentiles cover the last minute, as in `vanward status`. Keys drain, restore and weigh servers,
 /// purge the cache and clear faults; `?` lists them. The proxy is polled once a second, over its admin socket.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

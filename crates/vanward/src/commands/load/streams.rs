@@ -50,8 +50,8 @@ pub(super) struct EventsArgs {
 /// Measures WebSockets: echo, or fan-out from some to all others
 ///
 /// With --echo, the default, the server returns each message, and the delay is the round trip; with -R it counts
-/// from the time when the message was due. With --fan-out some send, and all others receive; the delay is from when
-/// a message was due to its arrival at each of them.
+/// from the time when the message was due. With --fan-out some send, and all others receive; the delay is the
+/// time from when a message was due to its arrival at each receiver.
 #[derive(clap::Args)]
 #[command(group(ArgGroup::new("paced").args(["rate", "stages"])))]
 #[command(group(ArgGroup::new("kind").args(["echo", "fan_out"])))]
@@ -76,7 +76,7 @@ pub(super) struct WebSocketArgs {
     /// The server returns each message (the default)
     #[arg(long)]
     echo: bool,
-    /// Some send, and the server gives their messages to all others
+    /// Some connections send, and the server forwards their messages to all others
     #[arg(long)]
     fan_out: bool,
     /// Number of streams that send with --fan-out
@@ -87,8 +87,8 @@ pub(super) struct WebSocketArgs {
 /// Measures gRPC calls: unary, or with streams
 ///
 /// Over HTTP/2, with http by prior knowledge and with https by ALPN. Messages are bytes: no schema is needed. The
-/// delay of a unary call is that of the call; with -R it counts from when the call was due. With --bidi it is that
-/// of each message and its response. With --server-stream it counts from the time in the message, if there is one.
+/// delay of a unary call is its duration; with -R it counts from when the call was due. With --bidi it is the time from
+/// each message to its response. With --server-stream it counts from the time in the message, if there is one.
 #[derive(clap::Args)]
 #[command(group(ArgGroup::new("paced").args(["rate", "stages"])))]
 #[command(group(ArgGroup::new("kind").args(["unary", "server_stream", "client_stream", "bidi"])))]

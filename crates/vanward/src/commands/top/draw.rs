@@ -220,7 +220,7 @@ fn last_line(state: &TopState) -> Line {
 
 fn help(screen: &mut Screen) {
     const TITLE: &str = " keys; press any key to return ";
-    const NOTE: &str = "Rates and percentiles are those of the last minute. Clients are counted only while this view \
+    const NOTE: &str = "Rates and percentiles cover the last minute. Clients are counted only while this view \
                         or the dashboard is open.";
     let width = screen.width.min(76);
     let inside = width.saturating_sub(2);
