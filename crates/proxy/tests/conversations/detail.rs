@@ -182,7 +182,7 @@ fn a_wait_that_is_over_is_told_by_its_option() {
             ),
             (
                 "upstream-stalled",
-                format!("the server sent no more of the response within timeouts.upstream_body{of}, 300ms"),
+                format!("the server sent no more data within timeouts.upstream_body{of}, 300ms"),
             ),
         ]
     };

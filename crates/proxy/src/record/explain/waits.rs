@@ -90,10 +90,9 @@ pub(super) fn over(
             "the server did not begin to answer",
             ("upstream_first_byte", own.upstream_first_byte, all.upstream_first_byte),
         ),
-        Failure::UpstreamStalled => over(
-            "the server sent no more of the response",
-            ("upstream_body", own.upstream_body, all.upstream_body),
-        ),
+        Failure::UpstreamStalled => {
+            over("the server sent no more data", ("upstream_body", own.upstream_body, all.upstream_body))
+        }
         Failure::RequestTimeout => over(
             "the response was not complete",
             ("request", own.request.flatten(), all.request.unwrap_or_default()),

@@ -362,7 +362,7 @@ fn responses() -> Vec<Row> {
             })
             .front("timeouts = { upstream_body = \"300ms\" }")
             .cut(200)
-            .detail("the server sent no more of the response within timeouts.upstream_body, 300ms"),
+            .detail("the server sent no more data within timeouts.upstream_body, 300ms"),
         ),
         any(
             Failure::RequestTimeout,
