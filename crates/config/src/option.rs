@@ -30,6 +30,8 @@ pub(crate) mod server;
 pub(crate) mod prefix;
 /// Parses conditions on requests: hosts, paths, methods, values.
 pub(crate) mod matching;
+/// Parses conditions in the expression language.
+pub(crate) mod condition;
 /// Parses the keys of sessions, hashes and rate limits.
 pub(crate) mod keys;
 /// Parses status codes and ranges of them.

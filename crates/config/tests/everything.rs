@@ -62,6 +62,7 @@ methods = ["GET", "POST", "OPTIONS"]
 headers = { X-Tenant = "a*", X-Debug = true, X-Kind = "~ (b|c)", Accept = "text/html" }
 cookie = { canary = "1", session = true, kind = "~ (b|c)" }
 query = { page = "1", "a b" = true }
+when = 'client.port > 1023 && !("X-No" in request.headers)'
 clients = ["192.0.2.0/24"]
 split = { app = 9, canary = 1 }
 sticky = { by = "cookie", name = "side", ttl = "30d", secure = true, same_site = "strict" }
@@ -116,6 +117,7 @@ methods = "POST"
 headers = { X-Debug = true }
 cookie = { debug = "1*" }
 query = { page = "1" }
+when = "request.scheme == 'https'"
 clients = ["192.0.2.0/24"]
 
 [[fault]]

@@ -575,6 +575,34 @@ fn mistakes() {
     }
 }
 
+/// The language's own table has more (`expression/tests/mistakes.txt`): these are places in a file.
+#[test]
+fn conditions() {
+    const EXPECTED: &str = "xpected a condition such as 'request.method == \"GET\"'";
+    for (when, expected) in [
+        (
+            r#"'request.methud == "GET"'"#,
+            r#"5:9: when: the name request.methud does not exist; did you mean "request.method"? Expected a condition"#,
+        ),
+        (
+            r#""request.method = 'GET'""#,
+            "5:24: when: '=' is not part of the language; to compare, write ==; expected a condition",
+        ),
+        ("'request.method'", "5:9: when: a condition is true or false; this is a text; compare it, as in"),
+        ("'response.status == 200'", "5:9: when: response.status is known only once the response has arrived"),
+        ("'client.user == \"ann\"'", "5:9: when: client.user is known only once the client is authenticated"),
+        (
+            "'jwt.claims.sub == \"ann\"'",
+            "5:8: when: the token of a request is verified only after this; expected the option claim, in a route with jwt",
+        ),
+        ("true", "5:8: when: this is true or false; expected a condition such as"),
+    ] {
+        let said = said(&format!("when = {when}\nupstream = \"app\""));
+        assert!(said.len() == 1 && said[0].starts_with(expected), "{when}: {said:?}");
+    }
+    assert!(said("when = 'request.methud'\nupstream = \"app\"")[0].ends_with(EXPECTED));
+}
+
 #[test]
 fn what_a_route_without_a_server_has_no_use_for_is_a_warning() {
     let route =

@@ -2,12 +2,14 @@
 //! Sends nothing.
 
 use std::fmt::Write;
+use std::time::SystemTime;
 
 use api::route::RouteOrder;
 use config::{Action, Config, Listener, Route};
+use http1::HttpVersion;
 use route::{
-    AccessDecision, AccessList, Condition, Cors, ExplainedRule, Explanation, Miss, RequestParts, RouteRule,
-    RouteTable, RuleOutcome, VariableValues,
+    AccessDecision, AccessList, Condition, Cors, ExplainedRule, Explanation, Miss, RequestFacts, RouteRule,
+    RouteTable, RuleOutcome, TlsFacts, VariableValues,
 };
 use serde_json::{Value, json};
 
@@ -94,15 +96,21 @@ pub fn explain_route(config: &Config, order: &RouteOrder) -> Result<RouteExplain
     let (of_rule, rules): (Vec<usize>, Vec<RouteRule>) =
         config.rules().map(|(route, rule)| (route, rule.clone())).unzip();
     let table = RouteTable::compile(rules);
-    let request = RequestParts {
-        listener,
-        host: target.host.as_bytes(),
-        path: target.path.as_bytes(),
-        query: target.query.map(str::as_bytes),
+    let facts = RequestFacts {
         method: method.as_bytes(),
-        client: *client,
+        host: target.host.as_bytes(),
+        query: target.query.map(str::as_bytes),
         fields: headers.as_slice(),
+        scheme: target.scheme(),
+        version: HttpVersion::default().number(),
+        size: Some(0),
+        client: *client,
+        client_port: 0,
+        listener: &config.listeners[listener].name,
+        tls: TlsFacts::default(),
+        time_ns: now_ns(),
     };
+    let request = facts.parts(listener, target.path.as_bytes());
     let is_ambiguous = table.is_ambiguous(&request);
     let explanation = table.explain(&request);
     let report = Report {
@@ -115,6 +123,12 @@ pub fn explain_route(config: &Config, order: &RouteOrder) -> Result<RouteExplain
         explanation,
     };
     Ok(RouteExplained { text: report.text(), json: report.json(), is_routed: report.route().is_some() })
+}
+
+/// The current time in nanoseconds since 1970, for conditions on the time of day.
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
 struct Report<'a> {
@@ -214,6 +228,7 @@ impl Report<'_> {
             )];
         }
         let mut lines = vec![format!("The route is {}: {}.", route.name, self.action(route))];
+        lines.extend(self.condition(route));
         let Route { policies, .. } = route;
         let access =
             AccessList::new(policies.access.allow.iter().copied(), policies.access.deny.iter().copied());
@@ -251,6 +266,16 @@ impl Report<'_> {
             }
         }
         lines
+    }
+
+    /// Lists the parts of the route's condition (`when`) with their values.
+    fn condition(&self, route: &Route) -> Option<String> {
+        // The rules of a route differ only in their hosts.
+        let when = route.rules.first()?.when.as_deref()?;
+        let request = &self.values.request;
+        let trace = request.conditions.explain(when, request.path).to_string();
+        let parts: String = trace.lines().map(|part| format!("\n  {part}")).collect();
+        Some(format!("Its condition holds, in at most {} steps:{parts}", when.cost()))
     }
 
     /// Whether the listener redirects the request to https.

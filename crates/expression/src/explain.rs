@@ -46,6 +46,22 @@ pub enum Outcome {
     Skipped,
 }
 
+impl ExpressionTrace {
+    /// The names that were evaluated, each once, with their values: `request.method` and `\"GET\"`.
+    pub fn names(&self) -> Vec<(&str, String)> {
+        let mut names: Vec<(&str, String)> = Vec::new();
+        for (index, part) in self.parts.iter().enumerate() {
+            let has_parts = self.parts.get(index + 1).is_some_and(|next| next.depth > part.depth);
+            let text = self.text.get(part.at.clone()).unwrap_or_default();
+            if !has_parts && part.outcome != Outcome::Skipped && names.iter().all(|(known, _)| *known != text)
+            {
+                names.push((text, part.outcome.to_string()));
+            }
+        }
+        names
+    }
+}
+
 /// Writes one part per line: its value, then its text, indented by its depth.
 impl fmt::Display for ExpressionTrace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -33,6 +33,8 @@ mod pattern;
 mod node;
 /// Names and types: syntax to the checked tree.
 mod check;
+/// The names that an expression asks for.
+mod asked;
 /// The worst case of an evaluation.
 mod cost;
 /// Evaluation.
@@ -51,6 +53,7 @@ pub use limits::ExpressionLimits;
 pub use schema::{Map, Schema, SchemaConstant};
 pub use value::{EvaluationScratch, Value, ValueKind, ValueType};
 
+use asked::AskedNames;
 use cost::Cost;
 use evaluate::Evaluation;
 use node::Node;
@@ -104,6 +107,7 @@ pub struct Expression {
     root: Node,
     stage: ExchangeStage,
     cost: Cost,
+    asked: AskedNames,
 }
 
 impl Expression {
@@ -138,7 +142,8 @@ impl Expression {
         let tree = parse::parse(text, limits)?;
         let checked = check::check(text, &tree, schema, wanted)?;
         let cost = cost::measure(&checked.root, limits)?;
-        Ok(Self { text: text.into(), root: checked.root, stage: checked.stage, cost })
+        let asked = AskedNames::from_node(&checked.root);
+        Ok(Self { text: text.into(), root: checked.root, stage: checked.stage, cost, asked })
     }
 
     /// The text, as it was written.
@@ -154,6 +159,21 @@ impl Expression {
     /// The first stage at which all names in the expression are known.
     pub fn stage(&self) -> ExchangeStage {
         self.stage
+    }
+
+    /// Whether the value may depend on this fact.
+    pub fn asks_for(&self, fact: Fact) -> bool {
+        self.asked.has_fact(fact)
+    }
+
+    /// Whether the value may depend on a text of this family.
+    pub fn asks_for_family(&self, family: FactFamily) -> bool {
+        self.asked.has_family(family)
+    }
+
+    /// Whether an evaluation uses a regular expression, so that each thread should have a clone.
+    pub fn has_pattern(&self) -> bool {
+        self.asked.has_pattern
     }
 
     /// Returns the worst case of an evaluation in steps. A name, an operator or a function is one step. So are 64 bytes
@@ -212,6 +232,8 @@ impl PartialEq for Expression {
         self.root == other.root
     }
 }
+
+impl Eq for Expression {}
 
 impl fmt::Debug for Expression {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

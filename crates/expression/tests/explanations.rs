@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use expression::{ExchangeStage, Expression, ExpressionLimits, Schema, ValueType};
+use expression::{ExchangeStage, Expression, ExpressionLimits, Fact, FactFamily, Schema, ValueType};
 
 use crate::exchange::{Exchange, compiled, schema};
 
@@ -37,6 +37,26 @@ fn each_part_has_its_value() {
     );
     // Named expressions are one part: their parts have places in another text.
     assert_eq!(compiled("values.failed").explain(&Exchange::default()).to_string(), "values.failed: true\n");
+}
+
+#[test]
+fn names_are_listed_once_with_their_values() {
+    let text = "request.method == 'POST' || request.method == 'GET' && 'x-beta' in request.headers || has(request.size)";
+    let trace = compiled(text).explain(&Exchange::default());
+    let names = [("request.method", "\"GET\"".to_owned()), ("'x-beta'", "\"1\"".to_owned())];
+    assert_eq!(trace.names(), names);
+}
+
+#[test]
+fn the_names_that_decide_are_known() {
+    let asked = compiled("request.path.startsWith('/a') && (request.cookies['a'] ?? '').matches('b')");
+    let facts = [Fact::RequestPath, Fact::RequestHost].map(|fact| asked.asks_for(fact));
+    let families =
+        [FactFamily::RequestCookies, FactFamily::JwtClaims].map(|family| asked.asks_for_family(family));
+    assert_eq!((facts, families, asked.has_pattern()), ([true, false], [true, false], true));
+    // A named expression asks for what it is made of.
+    let named = compiled("values.failed");
+    assert!(named.asks_for(Fact::ResponseStatus) && !named.has_pattern());
 }
 
 #[test]

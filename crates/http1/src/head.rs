@@ -52,6 +52,18 @@ pub enum HttpVersion {
     Http3,
 }
 
+impl HttpVersion {
+    /// The number of the version, as OpenTelemetry and conditions write it.
+    pub fn number(self) -> &'static str {
+        match self {
+            Self::Http10 => "1.0",
+            Self::Http11 => "1.1",
+            Self::Http2 => "2",
+            Self::Http3 => "3",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestLine {
     /// `Other` if the method is not a known one.

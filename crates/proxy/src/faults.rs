@@ -350,7 +350,16 @@ impl Faults {
 /// Describes a new connection to the table of a rule.
 fn connection(listener: usize, client: IpAddr) -> route::RequestParts<'static, RequestFields<'static>> {
     let fields = &RequestFields::NONE;
-    route::RequestParts { listener, host: b"", path: b"/", query: None, method: b"", client, fields }
+    route::RequestParts {
+        listener,
+        host: b"",
+        path: b"/",
+        query: None,
+        method: b"",
+        client,
+        fields,
+        conditions: &route::NoConditions,
+    }
 }
 
 impl HeldFaults {

@@ -15,7 +15,6 @@ use crate::gate::authenticate::{self, AuthCourse};
 use crate::gate::{self, LocalResponse};
 use crate::subrequest::mirror;
 use std::future::{Future, poll_fn};
-use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
@@ -29,7 +28,7 @@ use crate::context::client::AfterExchange;
 use crate::context::exchange_slot::{CurrentRequest, SlotMemory};
 use crate::context::plan::{PlanRoute, RoutePolicies};
 use crate::context::routed::{ExchangeContext, RoutedRequest};
-use crate::context::seen::{self, RequestFields};
+use crate::context::seen::{self, RequestFields, SeenConditions};
 use crate::exchange::{Exchange, ExchangeState, SentProgress};
 use crate::failure::Failure;
 use crate::files::{self, AtOnce};
@@ -299,7 +298,7 @@ fn admit(
     }
     let route = match ctx.snapshot.table.only() {
         Some(route) => route,
-        None => choose(ctx, &routed.target, head, bytes, routed.client)?,
+        None => choose(ctx, routed, head, bytes)?,
     };
     state.takes_route(route);
     let settings = &ctx.snapshot.plan.routes[route];
@@ -337,13 +336,14 @@ fn too_long_or_unclear(head: &RequestHead, bytes: &[u8]) -> Failure {
 #[inline(never)]
 fn choose(
     ctx: &ExchangeContext<'_>,
-    target: &RequestTarget,
+    routed: &RoutedRequest,
     head: &RequestHead,
     bytes: &[u8],
-    client: IpAddr,
 ) -> Result<usize, Failure> {
     let fields = RequestFields::new(head, bytes);
-    ctx.snapshot.table.choose(&seen::request(ctx, target, bytes, client, &fields, head))
+    let conditions = &SeenConditions { ctx: *ctx, routed, head, bytes };
+    let request = seen::request(ctx, &routed.target, bytes, routed.client, &fields, head);
+    ctx.snapshot.table.choose(&route::RequestParts { conditions, ..request })
 }
 
 /// Invalidates responses that other routes may have stored for a resource, after an unsafe request has changed it.

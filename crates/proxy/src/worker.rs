@@ -119,6 +119,7 @@ pub fn begin(parts: WorkerParts) -> io::Result<impl Future<Output = ()>> {
         quic_clients: QuicClients::new(&alarms, &deadlines),
         deadlines,
         slots: ExchangeSlots::new(client::serve_slot),
+        expression_scratch: RefCell::default(),
         buffers: Buffers::default(),
         records: Records::new(),
         pipes: Pipes::default(),

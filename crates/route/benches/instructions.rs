@@ -109,6 +109,7 @@ fn request(path: &str) -> RequestParts<'_, [(&'static str, &'static str)]> {
         method: b"GET",
         client: [127, 0, 0, 1].into(),
         fields: &FIELDS,
+        conditions: &route::NoConditions,
     }
 }
 

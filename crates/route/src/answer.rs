@@ -318,6 +318,7 @@ mod tests {
                 method: b"GET",
                 client: [192, 0, 2, 1].into(),
                 fields: &NoFields,
+                conditions: &crate::NoConditions,
             };
             let mut out = Vec::new();
             redirect.location(&VariableValues::from_request(request, "http"), &mut out).unwrap();
@@ -347,6 +348,7 @@ mod tests {
                 method: b"GET",
                 client: [192, 0, 2, 1].into(),
                 fields: &NoFields,
+                conditions: &crate::NoConditions,
             };
             let tls = TlsFacts { server_name: name, ..TlsFacts::default() };
             let mut out = Vec::new();

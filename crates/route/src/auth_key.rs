@@ -93,6 +93,7 @@ mod tests {
             method: b"GET",
             client: "192.0.2.7".parse().unwrap(),
             fields,
+            conditions: &crate::NoConditions,
         };
         let mut out = Vec::new();
         (write_auth_key(parts, &request, &mut out), out)

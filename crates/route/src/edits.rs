@@ -343,6 +343,7 @@ mod tests {
             method: b"GET",
             client: [192, 0, 2, 1].into(),
             fields: &fields,
+            conditions: &crate::NoConditions,
         };
         let mut out = Vec::new();
         let values = VariableValues { status: Some(200), ..VariableValues::from_request(request, "http") };
@@ -377,6 +378,7 @@ mod tests {
             method: b"GET",
             client: [192, 0, 2, 1].into(),
             fields: &fields,
+            conditions: &crate::NoConditions,
         };
         let values = VariableValues::from_request(request, "http");
         let with = |names: &[&str]| {

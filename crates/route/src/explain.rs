@@ -103,6 +103,8 @@ impl RouteTable {
             "that one asks for more of the query".to_owned()
         } else if one.strictness.claims != other.strictness.claims {
             "that one asks for more claims".to_owned()
+        } else if one.strictness.lacks_when != other.strictness.lacks_when {
+            "that one has a condition (when)".to_owned()
         } else if one.strictness.client_bits != other.strictness.client_bits {
             "that one is for narrower networks of clients".to_owned()
         } else {
@@ -173,6 +175,12 @@ fn wanted_and_found<F: FieldLookup + ?Sized>(
             let part = &rule.claims.values[index];
             let claims = rule.claims.read(request);
             of_part("claim", part, claims.map(|claims| claims.texts(&part.0)).unwrap_or_default())
+        }
+        Condition::When => {
+            let Some(when) = &rule.when else { return Default::default() };
+            let trace = request.conditions.explain(when, request.path);
+            let names = trace.names().into_iter().map(|(name, value)| format!("{name} {value}"));
+            (format!("when {when}"), values(names.collect()))
         }
         Condition::Client => {
             let networks: Vec<String> = rule.clients.iter().map(ToString::to_string).collect();

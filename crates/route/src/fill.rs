@@ -269,6 +269,7 @@ mod tests {
             method: b"GET",
             client: "::ffff:192.0.2.1".parse().unwrap(),
             fields,
+            conditions: &crate::NoConditions,
         }
     }
 

@@ -36,6 +36,8 @@ mod table;
 mod reach;
 /// Explains why a request takes its route.
 mod explain;
+/// Facts for expressions.
+mod facts;
 /// The values of variables in templates.
 mod variable_values;
 /// Parser for templates with variables.
@@ -77,6 +79,7 @@ pub use basic::{
 pub use cors::{AllowedOrigin, Cors, OriginError};
 pub use edits::{HeaderEdit, HeaderEditError, HeaderEdits, Present, RemovedFields};
 pub use explain::{ExplainedRule, Explanation, Miss, RuleOutcome};
+pub use facts::{NoConditions, RequestConditions, RequestFacts};
 pub use limit::{
     Alone, FirstRequests, KEY_BYTES, KeyCount, Quota, Rate, RateError, RateKey, RateKeyPart, RateLimiter,
     RateVerdict, ShareStanding, SharedIdentity, Spent,

@@ -225,6 +225,7 @@ mod tests {
             method: b"GET",
             client: address.into(),
             fields: &NoFields,
+            conditions: &crate::NoConditions,
         }
     }
 

@@ -5,6 +5,7 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 
+use expression::Expression;
 use ipnet::IpNet;
 
 use crate::path::{LenientPath, end_of_prefix};
@@ -112,8 +113,18 @@ fn wider_paths(path: &PathRule) -> Vec<Key> {
 
 /// Whether one rule matches every request that the other matches.
 fn covers(one: &RouteRule, other: &RouteRule, listeners: usize) -> bool {
-    let RouteRule { listeners: of_listeners, host, path, methods, headers, cookies, query, claims, clients } =
-        one;
+    let RouteRule {
+        listeners: of_listeners,
+        host,
+        path,
+        methods,
+        headers,
+        cookies,
+        query,
+        claims,
+        when,
+        clients,
+    } = one;
     let has_listener = |listener: usize| of_listeners.contains(&listener);
     let holds_listeners = of_listeners.is_empty()
         || if other.listeners.is_empty() {
@@ -132,6 +143,7 @@ fn covers(one: &RouteRule, other: &RouteRule, listeners: usize) -> bool {
         && covers_values(query, &other.query, str::eq)
         && (claims.values.is_empty() || claims.from == other.claims.from)
         && covers_values(&claims.values, &other.claims.values, str::eq)
+        && covers_condition(when.as_deref(), other.when.as_deref())
         && (clients.is_empty() || (!other.clients.is_empty() && covers_networks(clients, &other.clients)))
 }
 
@@ -187,6 +199,10 @@ fn follows(wanted: &ValueRule, value: &ValueRule) -> bool {
         (ValueRule::Pattern(pattern), ValueRule::Exact(text)) => pattern.matches(text.as_bytes()),
         (wanted, value) => wanted == value,
     }
+}
+
+fn covers_condition(one: Option<&Expression>, other: Option<&Expression>) -> bool {
+    one.is_none_or(|one| other.is_some_and(|other| other.implies(one)))
 }
 
 fn covers_networks(one: &[IpNet], other: &[IpNet]) -> bool {

@@ -4,6 +4,8 @@
 
 use std::net::IpAddr;
 
+use crate::facts::RequestConditions;
+
 /// The fields of a message, independent of the parser.
 pub trait FieldLookup {
     /// Name and value of each field line, in order. Values have no surrounding white space.
@@ -14,8 +16,8 @@ pub trait FieldLookup {
         self.lines().filter_map(move |(known, value)| known.eq_ignore_ascii_case(name).then_some(value))
     }
 
-    fn value<'f>(&'f self, name: &'f [u8]) -> Option<&'f [u8]> {
-        self.values(name).next()
+    fn value<'f>(&'f self, name: &[u8]) -> Option<&'f [u8]> {
+        self.lines().find_map(|(known, value)| known.eq_ignore_ascii_case(name).then_some(value))
     }
 }
 
@@ -56,6 +58,8 @@ pub struct RequestParts<'a, F: ?Sized> {
     /// The client's address: the peer's, or the one that a trusted proxy reports.
     pub client: IpAddr,
     pub fields: &'a F,
+    /// Evaluates the conditions of rules ([`RouteRule::when`](crate::RouteRule::when)).
+    pub conditions: &'a dyn RequestConditions,
 }
 
 impl<F: ?Sized> Clone for RequestParts<'_, F> {
@@ -86,9 +90,17 @@ pub fn cookie_value<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
 
 /// The value of the first cookie with this name, as sent (RFC 6265 §5.4). Names are case-sensitive.
 pub fn cookie<'f, F: FieldLookup + ?Sized>(fields: &'f F, name: &[u8]) -> Option<&'f [u8]> {
+    cookies(fields, name).next()
+}
+
+/// The values of all cookies with this name, in order.
+pub(crate) fn cookies<'f, F: FieldLookup + ?Sized>(
+    fields: &'f F,
+    name: &[u8],
+) -> impl Iterator<Item = &'f [u8]> {
     // RFC 9113 §8.2.3: over HTTP/2 there may be a line for each cookie.
     let pairs = fields.values(b"cookie").flat_map(|value| value.split(|&byte| byte == b';'));
-    pairs.map(<[u8]>::trim_ascii).find_map(|pair| {
+    pairs.map(<[u8]>::trim_ascii).filter_map(move |pair| {
         let at = pair.iter().position(|&byte| byte == b'=')?;
         (&pair[..at] == name).then_some(&pair[at + 1..])
     })

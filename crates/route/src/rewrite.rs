@@ -252,6 +252,7 @@ mod tests {
             method: b"GET",
             client: [192, 0, 2, 1].into(),
             fields: &NoFields,
+            conditions: &crate::NoConditions,
         };
         VariableValues::from_request(request, "http")
     }

@@ -3,7 +3,9 @@
 //! The reader of the file checks the syntax of rules, and rejects meaningless ones.
 
 use std::fmt;
+use std::sync::Arc;
 
+use expression::{Expression, Fact};
 use ipnet::IpNet;
 
 use crate::form::FormReading;
@@ -29,6 +31,8 @@ pub struct RouteRule {
     pub query: Vec<(String, ValueRule)>,
     /// Required claims of the request's token.
     pub claims: ClaimRules,
+    /// A condition on anything else; see [`RequestConditions`](crate::RequestConditions).
+    pub when: Option<Arc<Expression>>,
     /// The client's networks, of which one must contain the client; empty means all clients.
     pub clients: Vec<IpNet>,
 }
@@ -41,6 +45,12 @@ impl RouteRule {
         matches!(self.host, HostRule::Pattern(_))
             || matches!(self.path, PathRule::Pattern(_))
             || values.any(|(_, value)| matches!(value, ValueRule::Pattern(_)))
+            || self.when.as_ref().is_some_and(|when| when.has_pattern())
+    }
+
+    /// Whether `when` depends on the path.
+    pub(crate) fn asks_for_path(&self) -> bool {
+        self.when.as_ref().is_some_and(|when| when.asks_for(Fact::RequestPath))
     }
 }
 
@@ -142,6 +152,8 @@ pub(crate) struct Conditions {
     cookies: Vec<(Box<[u8]>, ValueRule)>,
     query: Vec<(Box<[u8]>, ValueRule)>,
     claims: ClaimRules,
+    /// A separate copy for each clone, because threads should not share regular expressions.
+    when: Option<Box<Expression>>,
     clients: Option<Networks<()>>,
 }
 
@@ -160,6 +172,7 @@ pub enum Condition {
     Query(usize),
     /// Index into the values of `Rule::claims`.
     Claim(usize),
+    When,
     Client,
 }
 
@@ -177,6 +190,7 @@ impl Conditions {
             cookies: owned(&rule.cookies),
             query: owned(&rule.query),
             claims: rule.claims.clone(),
+            when: rule.when.as_deref().map(|when| Box::new(when.clone())),
             clients,
         };
         let is_plain = conditions.methods.is_empty()
@@ -184,6 +198,7 @@ impl Conditions {
             && conditions.cookies.is_empty()
             && conditions.query.is_empty()
             && conditions.claims.values.is_empty()
+            && conditions.when.is_none()
             && conditions.clients.is_none();
         (!is_plain).then(|| Box::new(conditions))
     }
@@ -199,6 +214,7 @@ impl Conditions {
             && self.headers.iter().all(|header| header_holds(header, request))
             && self.cookies.iter().all(|cookie| cookie_holds(cookie, request))
             && self.query.iter().all(|parameter| parameter_holds(parameter, request))
+            && self.when_holds(request)
             && (self.claims.values.is_empty() || read.hold(&self.claims, request))
     }
 
@@ -217,6 +233,7 @@ impl Conditions {
             let holds = token.as_ref().is_some_and(|token| claim_holds(value, token));
             (!holds).then_some(Condition::Claim(index))
         });
+        let when = (!self.when_holds(request)).then_some(Condition::When);
         let client = (!self.client_holds(request)).then_some(Condition::Client);
         method
             .into_iter()
@@ -224,12 +241,17 @@ impl Conditions {
             .chain(cookies.map(|(index, _)| Condition::Cookie(index)))
             .chain(query.map(|(index, _)| Condition::Query(index)))
             .chain(claims)
+            .chain(when)
             .chain(client)
     }
 
     #[inline]
     fn method_holds<F: ?Sized>(&self, request: &RequestParts<'_, F>) -> bool {
         self.methods.is_empty() || self.methods.iter().any(|method| **method == *request.method)
+    }
+
+    fn when_holds<F: ?Sized>(&self, request: &RequestParts<'_, F>) -> bool {
+        self.when.as_ref().is_none_or(|when| request.conditions.hold(when, request.path))
     }
 
     fn client_holds<F: ?Sized>(&self, request: &RequestParts<'_, F>) -> bool {
@@ -268,6 +290,7 @@ pub(crate) struct Strictness {
     pub(crate) cookies: (usize, usize),
     pub(crate) query: (usize, usize),
     pub(crate) claims: (usize, usize),
+    pub(crate) lacks_when: bool,
     /// The host bits of the widest network; no restriction counts as wider than any network.
     pub(crate) client_bits: u16,
 }
@@ -284,6 +307,7 @@ impl Strictness {
             cookies: laxity(&rule.cookies),
             query: laxity(&rule.query),
             claims: laxity(&rule.claims.values),
+            lacks_when: rule.when.is_none(),
             client_bits: rule
                 .clients
                 .iter()

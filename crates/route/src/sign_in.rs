@@ -84,6 +84,7 @@ mod tests {
             method: b"GET",
             client: [192, 0, 2, 1].into(),
             fields: &NoFields,
+            conditions: &crate::NoConditions,
         };
         let values = VariableValues::from_request(request, "https");
         let back = "https%3A%2F%2Fshop.example%3A8443%2Fa%3Fx%3D1%26y%3D%2526";

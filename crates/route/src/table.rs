@@ -31,14 +31,15 @@ use crate::token::ReadClaims;
 /// 5. **Header**: more conditions before fewer; with equal numbers, exact values before patterns before prefixes before
 ///    mere presence.
 /// 6. **Cookie**, **query** and **claim**, in this order: as for headers.
-/// 7. **Client**: the narrower network before the wider, any before none; in a rule with several, the widest counts.
-/// 8. The rule that was written first.
+/// 7. **When**: a rule with this condition before one without.
+/// 8. **Client**: the narrower network before the wider, any before none; in a rule with several, the widest counts.
+/// 9. The rule that was written first.
 ///
 /// If a rule's host matches but its other conditions do not, the next rule is tried. With rules for `shop.example` and
 /// `/cart`, and for every host and `/`, the second gets `shop.example/blog`.
 ///
 /// ```
-/// use route::{HostRule, NoFields, PathRule, RequestParts, RouteTable, RouteRule};
+/// use route::{HostRule, NoConditions, NoFields, PathRule, RequestParts, RouteTable, RouteRule};
 ///
 /// let path = PathRule::Prefix("/api".to_owned());
 /// let table = RouteTable::compile(vec![
@@ -53,6 +54,7 @@ use crate::token::ReadClaims;
 ///     method: b"GET",
 ///     client: [127, 0, 0, 1].into(),
 ///     fields: &NoFields,
+///     conditions: &NoConditions,
 /// };
 /// assert_eq!(table.choose(&request), Some(1));
 /// assert_eq!(table.choose(&RequestParts { host: b"www.example.com", ..request }), Some(0));
@@ -128,6 +130,8 @@ impl RouteTable {
             hosts.values_mut().for_each(Paths::link);
             table.depends_on_path |= hosts.values().any(|paths| !paths.is_everything_or_nothing());
         }
+        // A condition on the path must not be evaded by another spelling of it.
+        table.depends_on_path |= rules.iter().any(|rule| rule.asks_for_path());
         if table.by_listener.is_empty() && !table.any_listener.has_names() && !table.depends_on_path {
             let asks_for_nothing = |index: &usize| Conditions::from_rule(rules[*index]).is_none();
             table.everything = first.filter(asks_for_nothing);
@@ -366,6 +370,7 @@ pub(crate) fn host_key(host: &HostRule) -> (u8, Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::NoConditions;
     use crate::pattern::BytePattern;
     use crate::request::NoFields;
     use proptest::prelude::*;
@@ -513,6 +518,7 @@ mod tests {
                 method: b"GET",
                 client: [127, 0, 0, 1].into(),
                 fields: &NoFields,
+                conditions: &NoConditions,
             };
             assert_eq!(table.is_ambiguous(&request), is_ambiguous, "{path}");
             assert!(!everything.is_ambiguous(&request), "{path}");

@@ -2,6 +2,8 @@
 
 /// The route of a request.
 mod matching;
+/// Conditions of rules.
+mod conditions;
 /// Limits over several instances.
 mod shared;
 /// No allocations per request.

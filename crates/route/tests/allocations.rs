@@ -1,10 +1,11 @@
 //! Decisions per request do not allocate. Alone in its process, because it counts the allocations of a thread.
 
 use allocation_counter::measure;
+use expression::EvaluationScratch;
 use route::{
     AccessDecision, AccessList, BytePattern, HeaderEdit, HeaderEdits, HostRule, PathRewrite, PathRule,
-    Present, Rate, RateKey, RateKeyPart, RateLimiter, RequestParts, RouteRule, RouteTable, Split,
-    TemplateStage, ValueRule, VariableValues,
+    Present, Rate, RateKey, RateKeyPart, RateLimiter, RequestFacts, RequestParts, RouteRule, RouteTable,
+    Split, TemplateStage, ValueRule, VariableValues,
 };
 
 const FIELDS: [(&str, &str); 2] = [("Host", "www.example.com"), ("X-Beta", "1")];
@@ -18,6 +19,7 @@ fn request(path: &str) -> RequestParts<'_, [(&'static str, &'static str); 2]> {
         method: b"GET",
         client: [127, 0, 0, 1].into(),
         fields: &FIELDS,
+        conditions: &route::NoConditions,
     }
 }
 
@@ -43,6 +45,23 @@ fn table() -> RouteTable {
         rules.push(RouteRule { path, ..RouteRule::default() });
     }
     RouteTable::compile(rules)
+}
+
+#[test]
+fn conditions_allocate_nothing() {
+    let condition = crate::conditions::condition(
+        "request.path.startsWith('/api') && request.host.endsWith('.com') && '1' in request.headers['x-beta'] \
+         && request.query.beta == '1' && client.address in '127.0.0.0/8'",
+    );
+    let facts = RequestFacts {
+        query: Some(b"page=2&beta=%31"),
+        client: [127, 0, 0, 1].into(),
+        ..crate::conditions::facts(&FIELDS)
+    };
+    let mut scratch = EvaluationScratch::new();
+    let mut hold = || assert!(facts.hold_with(&condition, b"/%61pi//x", &mut scratch));
+    hold();
+    assert_eq!(measure(hold).count_total, 0);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::*;
 use route::{
-    BytePattern, ClaimRules, Condition, HostRule, NoFields, PathRule, RequestParts, RouteRule, RouteTable,
-    RuleOutcome, TokenSource, ValueRule,
+    BytePattern, ClaimRules, Condition, HostRule, NoFields, PathRule, RequestFacts, RequestParts, RouteRule,
+    RouteTable, RuleOutcome, TokenSource, ValueRule,
 };
 
 fn pattern(text: &str) -> BytePattern {
@@ -41,6 +41,7 @@ fn get<'a>(host: &'a str, path: &'a str) -> RequestParts<'a, NoFields> {
         method: b"GET",
         client: CLIENT,
         fields: &NoFields,
+        conditions: &route::NoConditions,
     }
 }
 
@@ -142,6 +143,7 @@ fn other_conditions_come_after_host_and_path() {
             method: method.as_bytes(),
             client: client.parse().unwrap(),
             fields,
+            conditions: &route::NoConditions,
         };
         let explanation = table.explain(&request);
         assert_eq!(table.choose(&request), Some(route), "{explanation}");
@@ -231,7 +233,7 @@ trait With<'a> {
 impl<'a> With<'a> for RequestParts<'a, NoFields> {
     fn with<F: ?Sized>(self, fields: &'a F) -> RequestParts<'a, F> {
         let RequestParts { listener, host, path, query, method, client, .. } = self;
-        RequestParts { listener, host, path, query, method, client, fields }
+        RequestParts { listener, host, path, query, method, client, fields, conditions: &route::NoConditions }
     }
 }
 
@@ -297,7 +299,8 @@ fn claims_of_a_token_decide() {
         let fields = [("Authorization", format!("bearer {}", token(claims)))];
         let of = |fields: &[(&str, String)]| {
             let RequestParts { listener, host, path, query, method, client, .. } = get("a", "/");
-            table.choose(&RequestParts { listener, host, path, query, method, client, fields })
+            let conditions = &route::NoConditions;
+            table.choose(&RequestParts { listener, host, path, query, method, client, fields, conditions })
         };
         assert_eq!(of(&fields), Some(route), "{claims}");
         assert_eq!(of(&[fields[0].clone(), fields[0].clone()]), Some(0), "{claims}: which of them is meant?");
@@ -313,8 +316,15 @@ fn rules() -> impl Strategy<Value = RouteRule> {
         0..2,
     );
     let listeners = prop::collection::vec(0..3_usize, 0..2);
-    (listeners, hosts(), paths(), methods, parts(), parts(), parts(), parts(), clients).prop_map(
-        |(listeners, host, path, methods, headers, cookies, query, values, clients)| RouteRule {
+    let when = prop::option::of(prop::sample::select(vec![
+        "request.method == 'PUT'",
+        "request.path.startsWith('/a')",
+        "'a' in request.headers.x || request.host.endsWith('b')",
+        "request.query.x.orValue('').matches('^a')",
+    ]));
+    let when = when.prop_map(|text| text.map(crate::conditions::condition));
+    (listeners, hosts(), paths(), methods, parts(), parts(), parts(), parts(), (when, clients)).prop_map(
+        |(listeners, host, path, methods, headers, cookies, query, values, (when, clients))| RouteRule {
             listeners,
             host,
             path,
@@ -327,6 +337,7 @@ fn rules() -> impl Strategy<Value = RouteRule> {
                 token_bytes_max: 512,
                 values,
             },
+            when,
             clients,
         },
     )
@@ -352,15 +363,14 @@ proptest! {
         let mut fields = fields;
         fields.extend(cookies.into_iter().map(|cookies| ("Cookie".to_owned(), cookies)));
         fields.extend(claims.iter().map(|(x, y)| ("Token".to_owned(), token(&format!("{{\"x\":\"{x}\",\"y\":[\"{y}\"]}}")))));
-        let request = RequestParts {
-            listener,
+        let facts = RequestFacts {
             host: host.as_bytes(),
-            path: path.as_bytes(),
             query: query.as_deref().map(str::as_bytes),
             method: method.as_bytes(),
             client: client.parse().unwrap(),
-            fields: fields.as_slice(),
+            ..crate::conditions::facts(fields.as_slice())
         };
+        let request = facts.parts(listener, path.as_bytes());
         let explanation = table.explain(&request);
         prop_assert_eq!(table.choose(&request), explanation.route, "{}", explanation);
         prop_assert_eq!(table.clone().choose(&request), explanation.route);

@@ -22,6 +22,7 @@ fn request() -> RequestParts<'static, NoFields> {
         method: b"GET",
         client,
         fields: &NoFields,
+        conditions: &route::NoConditions,
     }
 }
 

@@ -76,14 +76,16 @@ fn path_text(path: &PathRule) -> (u8, &str) {
 
 /// A text that is equal for rules whose conditions, besides host and path, are obviously the same; empty without any.
 fn conditions_text(rule: &RouteRule) -> String {
-    let RouteRule { listeners, host: _, path: _, methods, headers, cookies, query, claims, clients } = rule;
+    let RouteRule { listeners, host: _, path: _, methods, headers, cookies, query, claims, when, clients } =
+        rule;
     if (listeners.len() + methods.len() + headers.len() + cookies.len() + query.len() + clients.len() == 0)
         && claims.values.is_empty()
+        && when.is_none()
     {
         return String::new();
     }
     let (mut listeners, mut methods) = (listeners.clone(), methods.clone());
     listeners.sort_unstable();
     methods.sort_unstable();
-    format!("{listeners:?} {methods:?} {headers:?} {cookies:?} {query:?} {claims:?} {clients:?}")
+    format!("{listeners:?} {methods:?} {headers:?} {cookies:?} {query:?} {claims:?} {when:?} {clients:?}")
 }

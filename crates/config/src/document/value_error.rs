@@ -5,6 +5,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use expression::ExpressionFault;
 use mistake::nearest;
 use route::{
     CookieRewriteError, FixedResponseError, HeaderEditError, PatternError, RateError, TemplateError,
@@ -153,6 +154,9 @@ pub enum ValueFault {
         /// How many bytes precede the expression in the value.
         preceding: usize,
     },
+    /// The condition is invalid.
+    #[error("{}{}", .0.message, hint(.0))]
+    Expression(ExpressionFault),
     /// The text with variables is invalid.
     #[error("{0}")]
     Template(TemplateError),
@@ -195,6 +199,7 @@ impl ValueFault {
                 fault: TemplateFault::Unknown(name),
                 ..
             })) => nearest(name, VARIABLES).map(|name| format!("${name}")),
+            ValueFault::Expression(fault) => fault.nearest.clone(),
             ValueFault::NoScheme(written) if !written.contains(['/', ' ']) => {
                 Some(format!("http://{written}"))
             }
@@ -211,9 +216,15 @@ impl ValueFault {
             ValueFault::Template(error) | ValueFault::HeaderEdit(HeaderEditError::Value(error)) => {
                 Some(error.offset)
             }
+            ValueFault::Expression(fault) => Some(fault.at.start),
             _ => None,
         }
     }
+}
+
+/// Returns the correction that a mistake in an expression suggests, as the end of a sentence.
+fn hint(fault: &ExpressionFault) -> String {
+    fault.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default()
 }
 
 /// A mistake in a path prefix.

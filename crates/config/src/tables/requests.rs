@@ -2,12 +2,16 @@
 //!
 //! The syntax of the values is in `matching`.
 
+use std::sync::Arc;
+
 use ::route::{ClaimRules, HostRule, PathRule, RouteRule, ValueRule};
+use expression::Expression;
 use ipnet::IpNet;
 
 use crate::document::reader::Reader;
+use crate::option::condition::ConditionKind;
 use crate::option::host::NETWORK_KIND;
-use crate::option::kind::{At, List, Located, Name, located};
+use crate::option::kind::{At, List, Located, Maybe, Name, located};
 use crate::option::matching::{FieldName, HOST_RULE, METHOD, PATH_RULE, ValueRuleKind, parameter_name};
 use crate::option::pairs::{OneOrMany, Pair, Pairs, pair};
 use crate::option::table::{Declared, key};
@@ -24,6 +28,7 @@ pub(crate) struct Requests {
     headers: Vec<Pair<FieldName, ValueRule>>,
     cookie: Vec<Pair<String, ValueRule>>,
     query: Vec<Pair<String, ValueRule>>,
+    when: Option<Arc<Expression>>,
     clients: Vec<IpNet>,
 }
 
@@ -44,6 +49,7 @@ impl Requests {
             cookies: self.cookie.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect(),
             query: self.query.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect(),
             claims,
+            when: self.when.clone(),
             clients: self.clients.clone(),
         };
         match self.host.as_slice() {
@@ -84,6 +90,7 @@ impl Requests {
             ("headers", !self.headers.is_empty()),
             ("cookie", !self.cookie.is_empty()),
             ("query", !self.query.is_empty()),
+            ("when", self.when.is_some()),
         ];
         said.into_iter().filter_map(|(option, is_said)| is_said.then_some(option))
     }
@@ -102,6 +109,7 @@ impl Requests {
             headers: rule.headers.into_iter().map(|(name, value)| pair(FieldName(name), value)).collect(),
             cookie: rule.cookies.into_iter().map(|(name, value)| pair(name, value)).collect(),
             query: rule.query.into_iter().map(|(name, value)| pair(name, value)).collect(),
+            when: rule.when,
             clients: rule.clients,
         }
     }
@@ -173,6 +181,14 @@ pub(crate) const QUERY: Declared<Requests> = key!(
     },
     Requests.query,
     "Query parameters that must match, written like `headers`.",
+);
+
+pub(crate) const WHEN: Declared<Requests> = key!(
+    "when",
+    Maybe(ConditionKind),
+    Requests.when,
+    "Condition that must hold, for all that the options above cannot express: `'request.method == \"GET\" && \
+     !(\"X-Debug\" in request.headers)'`. See [conditions](conditions.md).",
 );
 
 pub(crate) const CLIENTS: Declared<Requests> = key!(

@@ -175,6 +175,7 @@ fn with_request<T>(
         method: method.as_bytes(),
         client: [127, 0, 0, 1].into(),
         fields: fields as &[(&str, &str)],
+        conditions: &route::NoConditions,
     })
 }
 

@@ -10,7 +10,7 @@ use ::cache::{
     MissOutcome, NotNamed, NotStored, Object, Uri, UrlParts, decide, tags_of_lines, write_key,
 };
 use config::CacheStore;
-use http1::{HeadLimits, Parsed, RequestHead, RequestTarget, host_without_port};
+use http1::{HeadLimits, HttpVersion, Parsed, RequestHead, RequestTarget, host_without_port};
 
 use super::Cache;
 use super::sent::Passing;
@@ -121,16 +121,23 @@ impl ExplainRequest {
         let path = target.path.for_bytes(&self.bytes);
         let behind = target.path_and_query.for_bytes(&self.bytes).get(path.len()..);
         let fields = RequestFields::new(&self.head, &self.bytes);
-        let request = route::RequestParts {
-            listener: plan.config.listeners.iter().position(fits).unwrap_or(0),
-            host: host_without_port(target.authority.for_bytes(&self.bytes)),
-            path,
-            query: behind.and_then(|rest| rest.strip_prefix(b"?")),
+        let listener = plan.config.listeners.iter().position(fits).unwrap_or(0);
+        let facts = route::RequestFacts {
             method: b"GET",
+            host: host_without_port(target.authority.for_bytes(&self.bytes)),
+            query: behind.and_then(|rest| rest.strip_prefix(b"?")),
+            fields: &fields,
+            scheme: if self.is_https { "https" } else { "http" },
+            version: HttpVersion::Http11.number(),
+            size: Some(0),
             // The client is unknown: routes for networks are chosen as for a local one.
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            fields: &fields,
+            client_port: 0,
+            listener: plan.config.listeners.get(listener).map_or("", |listener| &listener.name),
+            tls: route::TlsFacts::default(),
+            time_ns: i64::try_from(unix_ms()).map_or(i64::MAX, |ms| ms.saturating_mul(1_000_000)),
         };
+        let request = facts.parts(listener, path);
         plan.table.choose(&request).map_err(|_| Unanswered::NoRoute)
     }
 

@@ -2,9 +2,12 @@
 
 use std::net::IpAddr;
 
-use http1::{Chain, RequestHead, RequestTarget, host_without_port};
+use expression::{Expression, ExpressionTrace, Fact};
+use http1::{BodyFraming, Chain, RequestHead, RequestTarget, host_without_port};
+use route::{RequestConditions, RequestFacts};
 
-use crate::context::routed::ExchangeContext;
+use crate::context::client_tls::ClientTls;
+use crate::context::routed::{ExchangeContext, RoutedRequest};
 pub(crate) use crate::shared::request_fields::{RequestFields, line, query};
 
 /// Returns the request as routes see it: host, path, fields, client.
@@ -25,6 +28,59 @@ pub(crate) fn request<'a>(
         method: head.start.method_span.for_bytes(bytes),
         client,
         fields,
+        conditions: &route::NoConditions,
+    }
+}
+
+/// Evaluates conditions of rules on a request. Gathers facts only when a rule asks for them.
+pub(crate) struct SeenConditions<'a> {
+    pub(crate) ctx: ExchangeContext<'a>,
+    pub(crate) routed: &'a RoutedRequest,
+    pub(crate) head: &'a RequestHead,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl SeenConditions<'_> {
+    /// Calls `then` with the facts that a condition may ask for.
+    fn with_facts<R>(
+        &self,
+        condition: &Expression,
+        then: impl FnOnce(&RequestFacts<'_, RequestFields<'_>>) -> R,
+    ) -> R {
+        let Self { ctx, routed, head, bytes } = self;
+        let listener =
+            ctx.client.listening.place().map(|place| &*ctx.snapshot.plan.config.listeners[place].name);
+        let asks_for_scheme = condition.asks_for(Fact::RequestScheme);
+        then(&RequestFacts {
+            method: head.start.method_span.for_bytes(bytes),
+            host: host_without_port(routed.target.authority.for_bytes(bytes)),
+            query: query(&routed.target, bytes),
+            fields: &RequestFields::new(head, bytes),
+            // The scheme is searched for in fields of trusted proxies.
+            scheme: if asks_for_scheme { scheme(ctx, head, bytes) } else { "" },
+            version: head.start.version.number(),
+            size: match routed.framing {
+                BodyFraming::None => Some(0),
+                BodyFraming::Length(length) => Some(length),
+                BodyFraming::Chunked | BodyFraming::UntilClose => None,
+            },
+            client: routed.client,
+            client_port: ctx.client.port,
+            listener: listener.unwrap_or_default(),
+            tls: ctx.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
+            time_ns: i64::try_from(ctx.worker.unix_ms()).map_or(i64::MAX, |ms| ms.saturating_mul(1_000_000)),
+        })
+    }
+}
+
+impl RequestConditions for SeenConditions<'_> {
+    fn hold(&self, condition: &Expression, path: &[u8]) -> bool {
+        let scratch = &mut self.ctx.worker.expression_scratch.borrow_mut();
+        self.with_facts(condition, |facts| facts.hold_with(condition, path, scratch))
+    }
+
+    fn explain(&self, condition: &Expression, path: &[u8]) -> ExpressionTrace {
+        self.with_facts(condition, |facts| facts.explain(condition, path))
     }
 }
 

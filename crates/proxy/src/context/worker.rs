@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime};
 
 use balance::{Time, WaitingWorkers};
+use expression::EvaluationScratch;
 use telemetry::{Counters, Series, WorkerLog};
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 use tokio::task::JoinHandle;
@@ -130,6 +131,8 @@ pub(crate) struct Worker {
     pub(crate) quic_clients: QuicClients,
     pub(crate) deadlines: Rc<Deadlines>,
     pub(crate) slots: ExchangeSlots,
+    /// Scratch space of conditions; borrowed for one evaluation.
+    pub(crate) expression_scratch: RefCell<EvaluationScratch>,
     pub(crate) buffers: Buffers,
     pub(crate) records: Rc<Records>,
     pub(crate) pipes: Pipes,

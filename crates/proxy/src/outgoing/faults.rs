@@ -12,7 +12,7 @@ use shape::Fault;
 use crate::body::filters::Filter;
 use crate::context::exchange_slot::CurrentRequest;
 use crate::context::routed::{ExchangeContext, RoutedRequest};
-use crate::context::seen::{self, RequestFields};
+use crate::context::seen::{self, RequestFields, SeenConditions};
 use crate::exchange::{Exchange, ExchangeState};
 use crate::failure::Failure;
 use crate::faults::DrawnFault;
@@ -66,7 +66,9 @@ fn draw(exchange: &Exchange<'_, '_>) -> Result<Option<DrawnFault>, Failure> {
     let CurrentRequest { head, .. } = &exchange.memory.request;
     let bytes = exchange.memory.request.head_bytes();
     let fields = RequestFields::new(head, bytes);
+    let conditions = &SeenConditions { ctx: *ctx, routed, head, bytes };
     let seen = seen::request(ctx, &routed.target, bytes, routed.client, &fields, head);
+    let seen = route::RequestParts { conditions, ..seen };
     let route = exchange.state.route().map_or("", |route| &ctx.snapshot.plan.routes[route].label);
     ctx.worker.faults.draw(&seen, route, ctx.worker.time_ns())
 }

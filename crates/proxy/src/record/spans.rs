@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use config::{Server, ServerHost};
-use http1::{HttpVersion, Name, host_without_port};
+use http1::{Name, host_without_port};
 use telemetry::{Attributes, SpanKind, Trace};
 
 use super::ExchangeRecord;
@@ -138,13 +138,7 @@ impl ExchangeRecord<'_> {
         let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
         told.text("url.path", path);
         told.word("url.scheme", seen::scheme(self.ctx, head, bytes));
-        let version = match head.start.version {
-            HttpVersion::Http10 => "1.0",
-            HttpVersion::Http11 => "1.1",
-            HttpVersion::Http2 => "2",
-            HttpVersion::Http3 => "3",
-        };
-        told.word("network.protocol.version", version);
+        told.word("network.protocol.version", head.start.version.number());
         if let Some(host) = head.value(bytes, Name::Host) {
             told.text("server.address", host_without_port(host));
         }

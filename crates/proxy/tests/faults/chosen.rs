@@ -32,6 +32,10 @@ fn what_matches() {
         ("headers = { X-Debug = \"yes\" }", [200, 200, 200, 503, 200]),
         ("query = { debug = true }", [503, 200, 200, 200, 200]),
         ("host = \"other\"", [200, 200, 200, 200, 503]),
+        (
+            "when = 'request.method == \"POST\" || \"yes\" in request.headers[\"x-debug\"]'",
+            [200, 200, 503, 503, 200],
+        ),
         ("clients = [\"10.0.0.0/8\"]", [200; 5]),
         ("clients = [\"127.0.0.1/32\"]", [503; 5]),
         ("probability = \"0%\"", [200; 5]),

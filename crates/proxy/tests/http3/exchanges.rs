@@ -345,3 +345,24 @@ fn a_client_that_moves_goes_on() {
     assert!(scene.running.counters().quic_passed_on > 0);
     assert_eq!(scene.running.counters().http3_connections, 1);
 }
+
+/// Facts of the connection reach the conditions of routes.
+#[test]
+fn a_condition_sees_version_and_tls_session() {
+    let route = |name: &str, when: &str| {
+        format!(
+            "[[route]]\nname = {name:?}\nwhen = '{when}'\nrespond = {{ status = 200, body = {name:?} }}\n"
+        )
+    };
+    let scene = Scene::with(
+        &[
+            route("other", "request.version == \"1.1\" || client.tls.version == \"TLSv1.2\""),
+            route(
+                "third",
+                "request.version == \"3\" && client.tls.version == \"TLSv1.3\" && !has(client.tls.subject)",
+            ),
+        ]
+        .concat(),
+    );
+    assert_eq!(scene.client().asks("GET", "/", "").response().1, b"third");
+}

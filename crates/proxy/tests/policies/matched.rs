@@ -79,6 +79,102 @@ fn every_condition_counts() {
     }
 }
 
+/// Routes with conditions; each answers with its name.
+const CONDITIONS: &str = r#"
+trusted_proxies = ["127.0.0.1"]
+admin = "{dir}/admin"
+
+[[route]]
+name = "any"
+respond = { status = 200, body = "any" }
+
+[[route]]
+name = "write"
+when = '!(request.method in ["GET", "HEAD"])'
+respond = { status = 200, body = "write" }
+
+[[route]]
+name = "bot"
+when = '(request.headers["user-agent"] ?? "").lowerAscii().matches("bot|spider")'
+respond = { status = 200, body = "bot" }
+
+[[route]]
+name = "office"
+when = 'client.address in "192.0.2.0/24" && request.cookies["preview"] == "1"'
+respond = { status = 200, body = "office" }
+
+[[route]]
+name = "admin"
+when = 'request.path.startsWith("/admin") || request.query["role"] == "admin user"'
+respond = { status = 200, body = "admin" }
+
+[[route]]
+name = "secure"
+path = "/secure"
+when = 'request.scheme == "https" && request.host == "a.example"'
+respond = { status = 200, body = "secure" }
+"#;
+
+#[test]
+fn conditions_of_routes_hold_over_each_version() {
+    let scene = Scene::new(CONDITIONS);
+    let request = |target, fields| BodylessRequest { target, fields, ..get("/") };
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        for (asked, taken) in [
+            (get("/"), "any"),
+            (BodylessRequest { method: "DELETE", ..get("/") }, "write"),
+            (request("/", "user-agent: A Bot/1.0\n"), "bot"),
+            (request("/", "x-forwarded-for: 192.0.2.7\ncookie: a=b; preview=1\n"), "office"),
+            (request("/", "x-forwarded-for: 192.0.2.7\ncookie: preview=2\n"), "any"),
+            (get("/%61dmin/x"), "admin"),
+            (get("//admin"), "admin"),
+            (get("/?role=admin+user"), "admin"),
+            (get("/secure"), "any"),
+            (
+                BodylessRequest { host: "A.example:81", ..request("/secure", "x-forwarded-proto: https\n") },
+                "secure",
+            ),
+        ] {
+            let got = client.asks_for(&asked);
+            assert_eq!((got.status, got.body.as_str()), (200, taken), "{spoken:?} {asked:?}");
+        }
+        // A server that resolves dots would see a path for which another route is meant.
+        assert_eq!(scene.answer(spoken, &get("/x/../admin")).status, 400);
+    }
+}
+
+#[test]
+fn a_condition_is_explained_part_by_part_and_a_reload_replaces_it() {
+    let scene = Scene::new(CONDITIONS);
+    let explain = |url: &str| {
+        let order = json!({ "method": "GET", "url": url });
+        let (status, told) = admin::asks(&scene.file("admin"), "POST", "/routes/explain", &order.to_string());
+        assert_eq!(status, 200, "{told}");
+        let told: Value = serde_json::from_str(&told).expect("it is JSON");
+        told["text"].as_str().expect("a text").to_owned()
+    };
+    let text = explain("http://test/admin");
+    for expected in [
+        "office (* /): no: expects when client.address in \"192.0.2.0/24\" && request.cookies[\"preview\"] == \"1\", \
+         found client.address 127.0.0.1\n",
+        "any (* /): also matches, but comes after admin: that one has a condition (when)\n",
+        "The route is admin",
+        "\n  request.path.startsWith(\"/admin\") || request.query[\"role\"] == \"admin user\": true\n",
+        "\n      request.path: \"/admin\"\n",
+        "request.query[\"role\"] == \"admin user\": not evaluated\n",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert_eq!(scene.answer(Spoken::Http1, &get("/admin")).body, "admin");
+    let text = CONDITIONS.replace("\"/admin\"", "\"/staff\"").replace("{dir}/admin", "{dir}/other");
+    let text = text.replace("{dir}", &scene.file("").display().to_string());
+    let text = format!("workers = 2\n{text}\n[[listen]]\naddress = \"127.0.0.1:0\"\n");
+    scene.running().reload(testkit::scene::read(&text)).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(scene.answer(Spoken::Http1, &get("/admin")).body, "any");
+    assert_eq!(scene.answer(Spoken::Http1, &get("/staff")).body, "admin");
+}
+
 /// The admin API names the route that a request takes.
 #[test]
 fn the_admin_api_says_which_route_a_request_takes() {

@@ -64,7 +64,16 @@ mod tests {
         fields: &'a [(&'a str, &'a str); 1],
     ) -> RequestParts<'a, [(&'a str, &'a str); 1]> {
         let client = [10, 0, 0, client].into();
-        RequestParts { listener: 0, host: b"a", path: b"/", query: None, method: b"GET", client, fields }
+        RequestParts {
+            listener: 0,
+            host: b"a",
+            path: b"/",
+            query: None,
+            method: b"GET",
+            client,
+            fields,
+            conditions: &crate::NoConditions,
+        }
     }
 
     #[test]

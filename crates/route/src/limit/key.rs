@@ -171,6 +171,7 @@ mod tests {
                     method: b"GET",
                     client: client.parse().unwrap(),
                     fields,
+                    conditions: &crate::NoConditions,
                 };
                 let mut hasher = SipHasher13::new();
                 key.hash(&request, "", &mut hasher);
@@ -192,6 +193,7 @@ mod tests {
             method: b"GET",
             client: [127, 0, 0, 1].into(),
             fields: &crate::request::NoFields,
+            conditions: &crate::NoConditions,
         };
         let hash = |user| {
             let mut hasher = SipHasher13::new();

@@ -141,6 +141,7 @@ pub(crate) static FAULT: Table<FaultWritten> = Table {
         within!(FaultWritten.requests, requests::HEADERS),
         within!(FaultWritten.requests, requests::COOKIE),
         within!(FaultWritten.requests, requests::QUERY),
+        within!(FaultWritten.requests, requests::WHEN),
         within!(FaultWritten.requests, requests::CLIENTS),
     ],
 };

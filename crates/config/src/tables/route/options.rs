@@ -117,6 +117,7 @@ const OWN: &[Declared<RouteWritten>] = &[
         "Claims of the token that must match, all of them, written like `headers`; in a list, one value has \
          to match. The route's `jwt` then verifies the token, and rejects a forged one.",
     ),
+    within!(RouteWritten.requests, requests::WHEN),
     within!(RouteWritten.requests, requests::CLIENTS),
     key!(
         "upstream",

@@ -325,13 +325,15 @@ fn space_name(config: &Config, route: &config::Route, upstream: usize) -> Vec<u8
 
 /// Whether a rule matches on more than host and path.
 fn has_conditions(rule: &RouteRule) -> bool {
-    let RouteRule { listeners, host: _, path: _, methods, headers, cookies, query, claims, clients } = rule;
+    let RouteRule { listeners, host: _, path: _, methods, headers, cookies, query, claims, when, clients } =
+        rule;
     !(listeners.is_empty()
         && methods.is_empty()
         && headers.is_empty()
         && cookies.is_empty()
         && query.is_empty()
         && claims.values.is_empty()
+        && when.is_none()
         && clients.is_empty())
 }
 

@@ -1,0 +1,44 @@
+//! The names that an expression asks for, as bits.
+
+use crate::facts::{Fact, FactFamily};
+use crate::node::{Node, NodeOperation};
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AskedNames {
+    facts: u64,
+    families: u8,
+    pub(crate) has_pattern: bool,
+}
+
+const _: () = assert!(Fact::ALL.len() <= 64 && FactFamily::ALL.len() <= 8, "each name has a bit");
+
+impl AskedNames {
+    pub(crate) fn from_node(node: &Node) -> Self {
+        let own = match &node.operation {
+            NodeOperation::Fact(fact) => Self { facts: 1 << *fact as u64, ..Self::default() },
+            NodeOperation::Field(family, _) | NodeOperation::AnyField(family, ..) => {
+                Self { families: 1 << *family as u8, ..Self::default() }
+            }
+            NodeOperation::Matches(..) => Self { has_pattern: true, ..Self::default() },
+            NodeOperation::Definition(definition) => definition.0.asked,
+            _ => Self::default(),
+        };
+        node.parts().iter().map(Self::from_node).fold(own, Self::joined)
+    }
+
+    fn joined(self, other: Self) -> Self {
+        Self {
+            facts: self.facts | other.facts,
+            families: self.families | other.families,
+            has_pattern: self.has_pattern || other.has_pattern,
+        }
+    }
+
+    pub(crate) fn has_fact(self, fact: Fact) -> bool {
+        self.facts & (1 << fact as u64) != 0
+    }
+
+    pub(crate) fn has_family(self, family: FactFamily) -> bool {
+        self.families & (1 << family as u8) != 0
+    }
+}
