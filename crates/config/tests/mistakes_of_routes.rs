@@ -589,7 +589,10 @@ fn conditions() {
             "5:24: when: '=' is not part of the language; to compare, write ==; expected a condition",
         ),
         ("'request.method'", "5:9: when: a condition is true or false; this is a text; compare it, as in"),
-        ("'response.status == 200'", "5:9: when: response.status is known only once the response has arrived"),
+        (
+            "'response.status == 200'",
+            "5:9: when: response.status is known only once the response has arrived",
+        ),
         ("'client.user == \"ann\"'", "5:9: when: client.user is known only once the client is authenticated"),
         (
             "'jwt.claims.sub == \"ann\"'",

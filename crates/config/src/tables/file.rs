@@ -202,8 +202,8 @@ pub(crate) static FILE: Table<File> = Table {
              listener has `tcp`. The most specific route wins, in any order of the file. A route with a \
              `listener` comes before one without. For hosts, the order is: exact, nearest wildcard, \
              regular expression, any host. For paths, it is: exact, regular expression, longest prefix. \
-             Then a route with more conditions on methods, headers, cookies, query, claims and clients \
-             comes first. `vanward check FILE --route METHOD URL` explains the choice."
+             Then a route with more conditions on methods, headers, cookies, query and claims comes first, \
+             then one with `when`, then one for narrower networks. `vanward check FILE --route METHOD URL` explains the choice."
         ),
         route_defaults(
             "Defaults for all routes: every option of `[[route]]` except its `name`, its conditions and its \
